@@ -1,0 +1,1 @@
+//! pfp macros.

@@ -1,0 +1,2 @@
+//! pfp-top.
+pub mod snapshot;

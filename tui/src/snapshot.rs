@@ -1,0 +1,324 @@
+//! The snapshot: an immutable picture of one process, taken at one moment.
+//!
+//! It is plain data and the one thing that the model, the views, the exports
+//! and the files know. A [`crate::source`] makes it; nothing behind it is
+//! shared memory any more. Its serde form *is* the snapshot file: versioned
+//! JSON, see [`FORMAT`] and [`VERSION`].
+//!
+//! All times are **ticks** of the process's clock (time-stamp-counter cycles)
+//! unless the name ends in another unit; [`Clock::ticks_per_second`] converts.
+
+use serde::{Deserialize, Serialize};
+
+/// The name of the file format, the value of [`Snapshot::format`].
+pub const FORMAT: &str = "pfp-snapshot";
+/// The version of the file format. It goes up when a reader of the version
+/// before would misread the file; new fields with defaults do not raise it.
+pub const VERSION: u32 = 1;
+
+/// Everything that was known of one process at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Always [`FORMAT`].
+    pub format: String,
+    /// Always [`VERSION`] in what this program writes.
+    pub version: u32,
+    /// When it was taken, nanoseconds since the Unix epoch.
+    pub taken_unix_ns: u64,
+    /// Ticks of the process's clock since its segment was created.
+    pub elapsed_ticks: u64,
+    /// Who was watched.
+    pub process: Process,
+    /// What its clock is and how far it can be trusted.
+    pub clock: Clock,
+    /// The points, in the order of their ids.
+    pub points: Vec<Point>,
+    /// The lanes, in the order of their ids.
+    pub lanes: Vec<Lane>,
+    /// The statistics of each (point, lane) pair that has any; ordered by
+    /// point, then lane.
+    pub cells: Vec<Cell>,
+    /// The last finished measurements of every lane, oldest first per lane.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub records: Vec<Record>,
+    /// What was lost, refused or repaired.
+    pub losses: Losses,
+}
+
+/// The watched process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// The name the program gave itself, else the executable's file name.
+    pub name: String,
+    /// Path of the executable.
+    pub exe: String,
+    /// Process id, in the process's own pid namespace.
+    pub pid: u32,
+    /// Random id of the segment, 32 hex digits.
+    pub segment_id: String,
+    /// Boot id of the machine it ran on.
+    pub boot_id: String,
+    /// Host name of the machine that took the snapshot.
+    pub host: String,
+    /// When the segment was created, nanoseconds since the Unix epoch.
+    pub started_unix_ns: u64,
+    /// Whether it still ran.
+    pub state: ProcessState,
+}
+
+/// What has become of the watched process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProcessState {
+    /// It runs.
+    #[default]
+    Running,
+    /// It ended in order; the figures are its last.
+    Exited,
+    /// It died without ending in order; the figures are its last.
+    Crashed,
+}
+
+/// The process's clock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Clock {
+    /// The rung of the ladder in force.
+    pub kind: ClockKind,
+    /// Ticks per second, as calibrated.
+    pub ticks_per_second: f64,
+    /// Ticks per second as CPUID tells it; none where it does not.
+    #[serde(default)]
+    pub reported_ticks_per_second: Option<f64>,
+    /// The true clock of the core, hertz, as measured once with dependent
+    /// adds; none where it was not measured.
+    #[serde(default)]
+    pub core_hz: Option<f64>,
+    /// Whether the processor says that the counter runs at one rate always.
+    pub invariant: bool,
+    /// Calibrated ticks that measuring adds inside a region; already
+    /// subtracted.
+    pub overhead_inside: u64,
+    /// Calibrated ticks of a whole begin and end pair.
+    pub overhead_pair: u64,
+}
+
+/// How a thread's time off the CPU is taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClockKind {
+    /// A switch is noticed through the thread's restartable-sequence area.
+    Rseq,
+    /// A switch is noticed through a self-monitoring perf event.
+    Perf,
+    /// The thread's CPU time is read at every stamp.
+    Cputime,
+    /// Nothing is taken out: figures are wall-clock time.
+    Wall,
+}
+
+/// One profile point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Numeric id; 0 is the calibration's own point.
+    pub id: u32,
+    /// Its name. Untrusted bytes were made printable.
+    pub name: String,
+    /// Source file, empty where unknown.
+    pub file: String,
+    /// Line in it, 0 where unknown.
+    pub line: u32,
+    /// Whether it measures, and if not, why.
+    pub state: PointState,
+    /// Weight of a new value in the exponential average, in (0, 1]; none
+    /// while averaging is off.
+    pub alpha: Option<f64>,
+    /// How often the point was reset.
+    pub resets: u32,
+}
+
+/// Whether a point measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PointState {
+    /// It measures.
+    On,
+    /// It is switched off.
+    Off,
+    /// It was switched off because it was begun twice without an end; see
+    /// the documentation of the numeric interface. Toggling it makes it valid.
+    InvalidBeginBegin,
+}
+
+/// One lane: a thread's part of the segment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lane {
+    /// Number of the lane.
+    pub id: u32,
+    /// What it is.
+    pub kind: LaneKind,
+    /// Kernel thread id of the owner, 0 for none.
+    pub tid: u32,
+    /// The thread's name.
+    pub name: String,
+    /// Records ever written to its ring.
+    pub records_written: u64,
+    /// Times the clock noticed that the thread had been off the CPU.
+    pub switches: u64,
+}
+
+/// What a lane is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LaneKind {
+    /// A thread that runs owns it.
+    Live,
+    /// Its thread has ended; the next new thread may take it.
+    Ended,
+    /// Shared by all threads that found no lane of their own.
+    Overflow,
+}
+
+/// The statistics of one point on one lane since the point's last reset.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Id of the point.
+    pub point: u32,
+    /// Id of the lane.
+    pub lane: u32,
+    /// Figures of the thread that owns the lane now.
+    pub stats: Stats,
+    /// Figures of threads that owned the lane before and have ended.
+    pub retired: Stats,
+    /// The process died in the middle of a measurement here: totals may hold
+    /// a part of it, the count does not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_flight: bool,
+    /// Exclusive ticks of every measurement since the last reset, of `stats`
+    /// and `retired` together, by bucket, in the order of the buckets.
+    pub histogram: Vec<Bucket>,
+}
+
+/// A bucket of a histogram: measurements of `low..low + width` ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "[u64; 3]", into = "[u64; 3]")]
+pub struct Bucket {
+    /// Least value in the bucket, ticks.
+    pub low: u64,
+    /// Number of different values in the bucket, ticks.
+    pub width: u64,
+    /// Measurements in it.
+    pub count: u64,
+}
+
+impl From<[u64; 3]> for Bucket {
+    fn from([low, width, count]: [u64; 3]) -> Self {
+        Self { low, width, count }
+    }
+}
+
+impl From<Bucket> for [u64; 3] {
+    fn from(bucket: Bucket) -> Self {
+        [bucket.low, bucket.width, bucket.count]
+    }
+}
+
+/// Sums over measurements.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Finished measurements.
+    pub count: u64,
+    /// Ticks of the regions themselves, on a CPU.
+    pub exclusive: u64,
+    /// Ticks with nested regions, on a CPU; recursion counted once.
+    pub inclusive: u64,
+    /// Ticks between begin and end in which the thread did not run.
+    pub off_cpu: u64,
+    /// Switches noticed between begin and end.
+    pub switches: u64,
+    /// Least exclusive ticks of one measurement; `u64::MAX` while none.
+    pub min: u64,
+    /// Most exclusive ticks of one measurement.
+    pub max: u64,
+    /// Exclusive ticks of the last measurement.
+    pub last: u64,
+    /// Sum of the squares of exclusive ticks, exact. A decimal string in the
+    /// file, since JSON's numbers are too short for it.
+    #[serde(with = "decimal")]
+    pub squares: u128,
+    /// Exponential average of exclusive ticks; 0 while averaging is off.
+    pub average: f64,
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            exclusive: 0,
+            inclusive: 0,
+            off_cpu: 0,
+            switches: 0,
+            min: u64::MAX,
+            max: 0,
+            last: 0,
+            squares: 0,
+            average: 0.0,
+        }
+    }
+}
+
+/// One finished measurement out of a lane's ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Id of the lane.
+    pub lane: u32,
+    /// Id of the point.
+    pub point: u32,
+    /// Begin, in ticks since the segment was created.
+    pub start: u64,
+    /// Ticks from begin to end, time off the CPU included.
+    pub span: u64,
+    /// Exclusive ticks.
+    pub exclusive: u64,
+    /// How many regions were open around it.
+    pub depth: u32,
+    /// Id of the context, 0 for the thread's own.
+    pub context: u32,
+}
+
+/// What was lost, refused or repaired since the process began. All counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Losses {
+    /// Points that found no place in the point table.
+    pub points_refused: u64,
+    /// Cells, rings and histogram parts that found no space: their
+    /// measurements are not recorded.
+    pub space_refused: u64,
+    /// Threads that found no lane and share the overflow lane.
+    pub lanes_overflowed: u64,
+    /// Ends that matched no open region, or not the innermost one.
+    pub mismatched_ends: u64,
+    /// Begins refused because too many regions were open.
+    pub begins_refused: u64,
+    /// Stamps at which the clock ran backwards.
+    pub clock_anomalies: u64,
+    /// Records of rings that this reader came too late for.
+    pub records_lost: u64,
+    /// Cells that could not be read whole this time; their figures are those
+    /// of the reading before.
+    pub cells_busy: u64,
+}
+
+/// `u128` as a decimal string.
+mod decimal {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(value: &u128, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<u128, D::Error> {
+        String::deserialize(input)?
+            .parse()
+            .map_err(|_| D::Error::custom("expected a decimal number in a string"))
+    }
+}
