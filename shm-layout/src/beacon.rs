@@ -179,7 +179,7 @@ impl Info {
             number(created).ok_or(lines.expected("created_unix_ns= and a number"))?;
         let exe = lines.value("exe=", "exe=")?;
         let exe = unescape(exe)
-            .filter(|exe| exe.len() <= MAX_EXE)
+            .filter(|exe| exe.len() <= MAX_EXE && !exe.contains(&0))
             .ok_or(lines.expected("exe= and an escaped path"))?;
         let name = lines.value("name=", "name=")?;
         let name = unescape(name)
@@ -464,8 +464,7 @@ fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     while let Some(byte) = rest.next() {
         if byte == b'%' {
             let byte = nibble(rest.next()?)? << 4 | nibble(rest.next()?)?;
-            // A NUL cannot be in a path, and belongs in no name.
-            if is_plain(byte) || byte == 0 {
+            if is_plain(byte) {
                 return None;
             }
             bytes.push(byte);

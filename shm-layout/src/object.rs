@@ -434,6 +434,9 @@ impl Object {
             return Err(NoSpace);
         }
         let start = offset - offset % page;
+        if len == 0 {
+            return Ok((start, 0));
+        }
         Ok((start, end.next_multiple_of(page) - start))
     }
 }
