@@ -118,19 +118,8 @@ impl Info {
 
     /// The file's text.
     pub fn to_text(&self) -> String {
-        let Info {
-            object,
-            process,
-            created_unix_ns,
-            exe,
-            name,
-        } = self;
-        let Identity {
-            pid,
-            start,
-            boot,
-            pidns,
-        } = process;
+        let Info { object, process, created_unix_ns, exe, name } = self;
+        let Identity { pid, start, boot, pidns } = process;
         format!(
             "{MAGIC}{VERSION}\nobject={object}\npid={pid}\nstart={start}\nboot={boot:032x}\n\
              pidns={pidns}\ncreated_unix_ns={created_unix_ns}\nexe={}\nname={}\n",
@@ -145,10 +134,7 @@ impl Info {
     ///
     /// [`Malformed`]; no bytes make it panic.
     pub fn parse(text: &[u8]) -> Result<Info, Malformed> {
-        let mut lines = Lines {
-            rest: text,
-            line: 0,
-        };
+        let mut lines = Lines { rest: text, line: 0 };
         if text.len() > MAX_BYTES {
             return Err(lines.expected("at most 4096 bytes"));
         }
@@ -169,9 +155,7 @@ impl Info {
         let start = lines.value("start=", "start=")?;
         let start = number(start).ok_or(lines.expected("start= and a number"))?;
         let boot = lines.value("boot=", "boot=")?;
-        let boot = Name::from_hex(boot)
-            .ok_or(lines.expected("boot= and 32 hex digits"))?
-            .id();
+        let boot = Name::from_hex(boot).ok_or(lines.expected("boot= and 32 hex digits"))?.id();
         let pidns = lines.value("pidns=", "pidns=")?;
         let pidns = number(pidns).ok_or(lines.expected("pidns= and a number"))?;
         let created = lines.value("created_unix_ns=", "created_unix_ns=")?;
@@ -192,12 +176,7 @@ impl Info {
         }
         Ok(Info {
             object,
-            process: Identity {
-                pid,
-                start,
-                boot,
-                pidns,
-            },
+            process: Identity { pid, start, boot, pidns },
             created_unix_ns,
             exe: PathBuf::from(std::ffi::OsString::from_vec(exe)),
             name,
@@ -258,10 +237,7 @@ impl Beacon {
         }
         Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            format!(
-                "{}: {TRIES} unfinished beacons of this name",
-                dir.path().display()
-            ),
+            format!("{}: {TRIES} unfinished beacons of this name", dir.path().display()),
         ))
     }
 
@@ -286,11 +262,9 @@ impl Beacon {
             let_go(page);
         }
         match renamed {
-            Ok(()) => Ok(Some(Beacon {
-                info: info.clone(),
-                directory: dir.path().to_owned(),
-                page,
-            })),
+            Ok(()) => {
+                Ok(Some(Beacon { info: info.clone(), directory: dir.path().to_owned(), page }))
+            }
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
@@ -409,28 +383,19 @@ impl<'a> Lines<'a> {
         let value = line
             .and_then(|line| line.strip_prefix(key.as_bytes()))
             .ok_or(self.expected(expected))?;
-        self.rest = end
-            .and_then(|end| self.rest.get(end + 1..))
-            .unwrap_or_default();
+        self.rest = end.and_then(|end| self.rest.get(end + 1..)).unwrap_or_default();
         Ok(value)
     }
 
     fn expected(&self, expected: &'static str) -> Malformed {
-        Malformed::Text {
-            line: self.line,
-            expected,
-        }
+        Malformed::Text { line: self.line, expected }
     }
 }
 
 /// A decimal number as we write it: digits alone, no zero in front.
 fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     let plain = text.iter().all(u8::is_ascii_digit) && (text.len() == 1 || text.first()? != &b'0');
-    std::str::from_utf8(text)
-        .ok()
-        .filter(|_| plain)?
-        .parse()
-        .ok()
+    std::str::from_utf8(text).ok().filter(|_| plain)?.parse().ok()
 }
 
 fn is_plain(byte: u8) -> bool {

@@ -141,17 +141,9 @@ impl Directory {
         if stat.st_mode & 0o700 != 0o700 {
             chmod(&look, 0o700).map_err(|e| at(path, &e))?;
         }
-        let fd = open_at(
-            look.as_raw_fd(),
-            c".",
-            libc::O_RDONLY | libc::O_DIRECTORY,
-            0,
-        )
-        .map_err(|e| at(path, &e))?;
-        Ok(Directory {
-            fd,
-            path: path.to_owned(),
-        })
+        let fd = open_at(look.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)
+            .map_err(|e| at(path, &e))?;
+        Ok(Directory { fd, path: path.to_owned() })
     }
 
     /// The path it was opened by.
@@ -203,12 +195,8 @@ impl Directory {
 
     /// Makes a file that was not there, for its owner alone whatever the umask.
     pub(crate) fn create_file(&self, name: &CStr) -> io::Result<File> {
-        let fd = open_at(
-            self.fd.as_raw_fd(),
-            name,
-            libc::O_RDWR | libc::O_CREAT | libc::O_EXCL,
-            0o600,
-        )?;
+        let fd =
+            open_at(self.fd.as_raw_fd(), name, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600)?;
         // The sticky bit tells cleaners of /tmp and of the runtime directory
         // to leave an old file alone (XDG base directory specification).
         // SAFETY: an open descriptor and a plain number.
@@ -288,12 +276,7 @@ impl Directory {
     /// The names of at most `limit` files in it, and whether there were more.
     pub(crate) fn names(&self, limit: usize) -> io::Result<(Vec<CString>, bool)> {
         // A descriptor of its own, because reading moves its position.
-        let fd = open_at(
-            self.fd.as_raw_fd(),
-            c".",
-            libc::O_RDONLY | libc::O_DIRECTORY,
-            0,
-        )?;
+        let fd = open_at(self.fd.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
         let mut entries = Entries::over(fd)?;
         let mut names = Vec::new();
         while let Some(name) = entries.next()? {
@@ -311,10 +294,7 @@ impl Directory {
     fn refusal(&self, name: &CStr, expected: &str, found: &str) -> io::Error {
         io::Error::new(
             io::ErrorKind::PermissionDenied,
-            format!(
-                "{}: expected {expected}, found {found}",
-                self.path_of(name).display()
-            ),
+            format!("{}: expected {expected}, found {found}", self.path_of(name).display()),
         )
     }
 }
@@ -350,9 +330,7 @@ impl Entries {
         }
         // SAFETY: readdir returned an entry, whose name ends in NUL; it is
         // copied before the next call reuses it.
-        Ok(Some(
-            unsafe { CStr::from_ptr((*entry).d_name.as_ptr()) }.to_owned(),
-        ))
+        Ok(Some(unsafe { CStr::from_ptr((*entry).d_name.as_ptr()) }.to_owned()))
     }
 }
 
@@ -380,12 +358,7 @@ fn open_at(dir: RawFd, name: &CStr, flags: libc::c_int, mode: libc::c_uint) -> i
     loop {
         // SAFETY: a NUL-terminated name that outlives the call; plain numbers else.
         let fd = unsafe {
-            libc::openat(
-                dir,
-                name.as_ptr(),
-                flags | libc::O_NOFOLLOW | libc::O_CLOEXEC,
-                mode,
-            )
+            libc::openat(dir, name.as_ptr(), flags | libc::O_NOFOLLOW | libc::O_CLOEXEC, mode)
         };
         if fd >= 0 {
             // SAFETY: a descriptor that was just opened and that nobody else owns.

@@ -158,11 +158,7 @@ pub(crate) fn grip(
         return Ok(Grip::Refused);
     }
     // Another sweeper may have been here between our opening and our locking.
-    Ok(if dir.leads_to(name, file)? {
-        Grip::Firm
-    } else {
-        Grip::Moved
-    })
+    Ok(if dir.leads_to(name, file)? { Grip::Firm } else { Grip::Moved })
 }
 
 fn take_over(file: &File, process: Option<&Identity>) -> io::Result<bool> {
@@ -264,15 +260,9 @@ mod tests {
         assert_eq!(me.pid, std::process::id());
         assert!(me.start != 0 && me.boot != 0 && me.pidns != 0);
         assert!(me.evidence() == Evidence::None);
-        let reused = Identity {
-            start: me.start - 1,
-            ..me
-        };
+        let reused = Identity { start: me.start - 1, ..me };
         assert!(reused.evidence() == Evidence::Gone);
-        let elsewhere = Identity {
-            pidns: me.pidns + 1,
-            ..reused
-        };
+        let elsewhere = Identity { pidns: me.pidns + 1, ..reused };
         assert!(elsewhere.evidence() == Evidence::None);
     }
 }

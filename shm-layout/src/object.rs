@@ -94,9 +94,9 @@ impl Name {
 
     /// The 128-bit id in the name.
     pub fn id(&self) -> u128 {
-        self.hex().bytes().fold(0, |id, digit| {
-            id << 4 | u128::from((digit as char).to_digit(16).unwrap_or(0))
-        })
+        self.hex()
+            .bytes()
+            .fold(0, |id, digit| id << 4 | u128::from((digit as char).to_digit(16).unwrap_or(0)))
     }
 
     /// The whole name, as `shm_open` takes it.
@@ -201,11 +201,7 @@ impl Object {
             _ => return Err(io::ErrorKind::InvalidInput.into()),
         };
         check_file_limit(len as u64)?;
-        let mut shmem = ShmemConf::new()
-            .os_id(name.as_str())
-            .size(len)
-            .create()
-            .map_err(to_io)?;
+        let mut shmem = ShmemConf::new().os_id(name.as_str()).size(len).create().map_err(to_io)?;
         shmem.set_owner(false);
         let map = shmem.as_ptr();
 
@@ -226,13 +222,7 @@ impl Object {
             // crate's owner is forgotten, so nobody closes it again.
             drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
         }
-        Ok(Object {
-            name,
-            map,
-            len,
-            file,
-            hold: Hold::Creator(current_pid()),
-        })
+        Ok(Object { name, map, len, file, hold: Hold::Creator(current_pid()) })
     }
 
     /// Opens and maps another process's object, all of it write-protected.
@@ -250,10 +240,7 @@ impl Object {
         if before.len == 0 {
             return Err(bad(name, "is empty"));
         }
-        let shmem = ShmemConf::new()
-            .os_id(name.as_str())
-            .open()
-            .map_err(to_io)?;
+        let shmem = ShmemConf::new().os_id(name.as_str()).open().map_err(to_io)?;
         let map = shmem.as_ptr();
         let len = shmem.len();
         // SAFETY: the range is exactly the mapping the crate has just made,
@@ -273,10 +260,7 @@ impl Object {
             map,
             len,
             file: before,
-            hold: Hold::Viewer {
-                _crate: shmem,
-                file,
-            },
+            hold: Hold::Viewer { _crate: shmem, file },
         })
     }
 
@@ -289,10 +273,7 @@ impl Object {
     }
 
     /// The length of the mapping in bytes, as the file was when it was mapped.
-    #[allow(
-        clippy::len_without_is_empty,
-        reason = "an object of no bytes cannot be mapped"
-    )]
+    #[allow(clippy::len_without_is_empty, reason = "an object of no bytes cannot be mapped")]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -537,10 +518,7 @@ impl FileId {
         if user != 0 && self.owner != user {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
-                format!(
-                    "{name}: expected an object of user {user}, found user {}'s",
-                    self.owner
-                ),
+                format!("{name}: expected an object of user {user}, found user {}'s", self.owner),
             ));
         }
         if self.links != 1 {
@@ -578,10 +556,7 @@ fn open_path(name: &Name) -> io::Result<OwnedFd> {
     let path = name.path();
     // SAFETY: the path is a NUL-terminated array that outlives the call.
     let file = unsafe {
-        libc::open(
-            path.as_ptr().cast(),
-            libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC,
-        )
+        libc::open(path.as_ptr().cast(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC)
     };
     if file < 0 {
         return Err(io::Error::last_os_error());
@@ -593,10 +568,7 @@ fn open_path(name: &Name) -> io::Result<OwnedFd> {
 /// Growing a file past RLIMIT_FSIZE is answered with SIGXFSZ, which ends the
 /// host. So it is asked first.
 pub(crate) fn check_file_limit(bytes: u64) -> io::Result<()> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the buffer is an rlimit that outlives the call.
     if unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0 && limit.rlim_cur < bytes {
         return Err(io::ErrorKind::FileTooLarge.into());
@@ -638,10 +610,7 @@ fn to_io(error: ShmemError) -> io::Error {
 }
 
 fn bad(name: &Name, what: &str) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        format!("shared-memory object {name} {what}"),
-    )
+    io::Error::new(io::ErrorKind::InvalidData, format!("shared-memory object {name} {what}"))
 }
 
 pub(crate) fn page_size() -> usize {

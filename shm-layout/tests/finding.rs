@@ -366,14 +366,12 @@ fn racing_sweepers_never_remove_a_live_one() {
     const PROCESSES: usize = 4;
     let base = Base::new();
     let dir = base.directory();
-    let mut sweepers: Vec<Actor> = (0..SWEEPERS)
-        .map(|_| Actor::start("sweeper", &[base.path()]))
-        .collect();
+    let mut sweepers: Vec<Actor> =
+        (0..SWEEPERS).map(|_| Actor::start("sweeper", &[base.path()])).collect();
     let mut names = HashSet::new();
     for _ in 0..ROUNDS {
-        let mut owners: Vec<Actor> = (0..PROCESSES)
-            .map(|_| Actor::start("many", &[base.path()]))
-            .collect();
+        let mut owners: Vec<Actor> =
+            (0..PROCESSES).map(|_| Actor::start("many", &[base.path()])).collect();
         for owner in &mut owners {
             for _ in 0..MANY {
                 assert!(names.insert(owner.hears_name()));
@@ -418,10 +416,7 @@ fn a_beacon_says_what_it_was_told() {
     for (exe, name) in [
         (&b"/usr/bin/x"[..], "plain"),
         (b"", ""),
-        (
-            b"/a b/%25\n\x1b[31m\xff\xfe",
-            "new\nline\tand \u{7f} and %0a",
-        ),
+        (b"/a b/%25\n\x1b[31m\xff\xfe", "new\nline\tand \u{7f} and %0a"),
         (b"/\xc3\xa9", "\u{e9}\u{202e}\u{1f600} "),
         (&[b'\n'; MAX_EXE], &worst),
     ] {
@@ -429,10 +424,7 @@ fn a_beacon_says_what_it_was_told() {
         info.exe = PathBuf::from(OsString::from_vec(exe.to_vec()));
         let text = info.to_text();
         assert!(text.len() <= MAX_BYTES, "{} bytes", text.len());
-        assert!(
-            text.bytes()
-                .all(|b| b == b'\n' || (b' '..=b'~').contains(&b))
-        );
+        assert!(text.bytes().all(|b| b == b'\n' || (b' '..=b'~').contains(&b)));
         assert_eq!(text.lines().count(), 9);
         assert_eq!(Info::parse(text.as_bytes()), Ok(info));
     }
@@ -455,10 +447,7 @@ fn the_parser_survives_anything() {
         }
     };
     for cut in 0..text.len() {
-        assert!(
-            Info::parse(&text.as_bytes()[..cut]).is_err(),
-            "cut at {cut}"
-        );
+        assert!(Info::parse(&text.as_bytes()[..cut]).is_err(), "cut at {cut}");
     }
     for _ in 0..100_000 {
         let length = random.below(300);
@@ -500,14 +489,8 @@ fn an_opened_object_is_protected_but_for_what_is_unlocked() {
         assert_eq!(written == 1, !faults, "page {page}");
     }
     let viewer = Object::open(object.name()).unwrap();
-    for (start, end) in [
-        (0, 1),
-        (1, PAGE),
-        (0, 0),
-        (PAGE, 0),
-        (0, 5 * PAGE),
-        (4 * PAGE, 5 * PAGE),
-    ] {
+    for (start, end) in [(0, 1), (1, PAGE), (0, 0), (PAGE, 0), (0, 5 * PAGE), (4 * PAGE, 5 * PAGE)]
+    {
         assert!(viewer.unlock(start..end).is_err(), "{start}..{end}");
     }
     assert_eq!(viewer.len(), 4 * PAGE);
@@ -768,10 +751,7 @@ fn play_full_tmpfs(arguments: &[PathBuf]) {
 }
 
 fn play_file_limit(arguments: &[PathBuf]) {
-    let limit = libc::rlimit {
-        rlim_cur: 10,
-        rlim_max: 10,
-    };
+    let limit = libc::rlimit { rlim_cur: 10, rlim_max: 10 };
     // SAFETY: a valid rlimit that outlives the call.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
     let dir = Directory::create(&arguments[0]).unwrap();
@@ -831,10 +811,7 @@ impl Actor {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "role", "--nocapture"])
             .env("PFP_TEST_ROLE", role)
-            .env(
-                "PFP_TEST_ARGUMENTS",
-                OsString::from_vec(arguments.join(&b'|')),
-            )
+            .env("PFP_TEST_ARGUMENTS", OsString::from_vec(arguments.join(&b'|')))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -956,12 +933,7 @@ fn mount_small_shm() -> bool {
 /// Makes madvise(_, _, 23) answer EINVAL in this thread, as an old kernel does.
 fn refuse_populate() -> bool {
     const fn step(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
-        libc::sock_filter {
-            code: code as u16,
-            jt,
-            jf,
-            k,
-        }
+        libc::sock_filter { code: code as u16, jt, jf, k }
     }
     const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
@@ -975,18 +947,11 @@ fn refuse_populate() -> bool {
         step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EINVAL as u32),
         step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
-    let program = libc::sock_fprog {
-        len: steps.len() as u16,
-        filter: steps.as_mut_ptr(),
-    };
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
     // SAFETY: the program outlives the call, which copies it.
     unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            && libc::prctl(
-                libc::PR_SET_SECCOMP,
-                libc::SECCOMP_MODE_FILTER,
-                &raw const program,
-            ) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
     }
 }
 
