@@ -36,7 +36,7 @@
 //! | `cell-close` store | `cell-enter` load | an even `seq` brings all figures before it |
 //! | `cell-commit` store | `cell-commit-seen` load | a copy in force is complete |
 
-use crate::control::Control;
+use crate::control::{ALPHA_BITS, Control};
 use crate::histogram::PARTS;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 
@@ -335,6 +335,18 @@ impl Cell {
         self.inclusive.load(Ordering::Relaxed)
     }
 
+    /// Exclusive ticks of the last measurement.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.last.load(Ordering::Relaxed)
+    }
+
+    /// The owner leaves: the next one will find that the cell follows no control
+    /// word, and make it its own.
+    pub fn abandon(&self) {
+        self.control.store(0, Ordering::Relaxed);
+    }
+
     /// The chunk number of a histogram part, 0 for none.
     ///
     /// `part` is below [`PARTS`], as [`crate::histogram::locate`] gives it.
@@ -380,7 +392,7 @@ impl Cell {
         let alpha = i64::from(self.control().alpha_fixed());
         let average = self.average.load(Ordering::Relaxed) as i64;
         let error = (own << AVERAGE_FRACTION_BITS) as i64 - average;
-        let step = ((i128::from(error) * i128::from(alpha)) >> 24) as i64;
+        let step = ((i128::from(error) * i128::from(alpha)) >> ALPHA_BITS) as i64;
         self.average.store((average + step) as u64, Ordering::Relaxed);
 
         if own < self.min.load(Ordering::Relaxed) {
@@ -421,10 +433,12 @@ impl Cell {
         self.seq.store(seq + 1, Ordering::Relaxed);
         fence_at!("cell-open", Release);
 
-        let reset = control.epoch() != self.control().epoch();
+        // Not the epoch of `control`, which an owner takes along.
+        let commit = self.commit.load(Ordering::Relaxed);
+        let epoch = self.settled[(commit & 1) as usize].epoch.load(Ordering::Relaxed);
+        let reset = u64::from(control.epoch()) != epoch;
         let moved = u64::from(owner) != self.owner.load(Ordering::Relaxed);
         if reset || moved {
-            let commit = self.commit.load(Ordering::Relaxed);
             let (mut settled, mut past) = self.settled_sums(commit);
             let live = self.live_sums();
             settled.merge(&live);

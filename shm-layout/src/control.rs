@@ -3,11 +3,14 @@
 //! The viewer and the application write it, `begin` reads it once.
 //!
 //! ```text
-//! 63                    32 31                 7 6      2 1         0
+//! 63                    32 31                11 10     2 1         0
 //! +-----------------------+--------------------+--------+---------+---------+
-//! | epoch: times reset    | alpha, in 2^-24    | 0      | invalid | enabled |
+//! | epoch: times reset    | alpha, in 2^-20    | 0      | invalid | enabled |
 //! +-----------------------+--------------------+--------+---------+---------+
 //! ```
+//!
+//! Bits 2 to 10 are always 0 here: the probe keeps notes of its own in them when
+//! it remembers a word.
 //!
 //! A cell keeps the word that it follows. As long as the two are equal nothing
 //! has changed; that one comparison is all that steering costs `begin`.
@@ -16,11 +19,13 @@ use crate::sync::{AtomicU64, Ordering};
 
 const ENABLED: u64 = 1;
 const INVALID: u64 = 2;
-const ALPHA_SHIFT: u32 = 7;
-const ALPHA_MASK: u64 = (1 << 25) - 1;
+const ALPHA_SHIFT: u32 = 11;
+const ALPHA_MASK: u64 = (1 << 21) - 1;
+/// Fraction bits of alpha.
+pub(crate) const ALPHA_BITS: u32 = 20;
 const EPOCH_SHIFT: u32 = 32;
 /// Alpha 1.0.
-const ALPHA_ONE: f64 = (1u32 << 24) as f64;
+const ALPHA_ONE: f64 = (1u32 << ALPHA_BITS) as f64;
 
 /// A value of a point's control word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +52,7 @@ impl Control {
     }
 
     /// The weight of a new value in the exponential average, in units of
-    /// 2^-24; 0 while averaging is off.
+    /// 2^-20; 0 while averaging is off.
     #[inline(always)]
     #[must_use]
     pub const fn alpha_fixed(self) -> u32 {
@@ -115,7 +120,7 @@ impl Alpha {
         self.0
     }
 
-    /// In units of 2^-24, never rounded down to "off".
+    /// In units of 2^-20, never rounded down to "off".
     fn fixed(self) -> u32 {
         let fixed = (self.0 * ALPHA_ONE).round() as u32;
         if self.0 > 0.0 { fixed.max(1) } else { 0 }
@@ -151,7 +156,7 @@ mod tests {
             .with(Change::Reset);
         assert!(word.enabled() && !word.invalid());
         assert_eq!(word.epoch(), 2);
-        assert!((word.alpha().unwrap() - 0.2).abs() < 1e-7);
+        assert!((word.alpha().unwrap() - 0.2).abs() < 1e-6);
 
         let off = word.with(Change::Invalidate);
         assert!(!off.enabled() && off.invalid());

@@ -7,7 +7,7 @@
 //! word stands for itself.
 
 use crate::cell::{AVERAGE_FRACTION_BITS, Cell, Measurement};
-use crate::control::Control;
+use crate::control::{ALPHA_BITS, Control};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 impl Cell {
@@ -35,7 +35,7 @@ impl Cell {
             let mut average = words.average.load(Relaxed);
             loop {
                 let start = if first { value } else { average as i64 };
-                let step = (i128::from(value - start) * i128::from(alpha)) >> 24;
+                let step = (i128::from(value - start) * i128::from(alpha)) >> ALPHA_BITS;
                 let next = (start + step as i64) as u64;
                 match words.average.compare_exchange_weak(average, next, Relaxed, Relaxed) {
                     Ok(_) => break,
