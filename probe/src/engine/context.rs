@@ -149,7 +149,7 @@ impl Regions {
         latched.inclusive.store(before.inclusive.wrapping_add(sum.inclusive), Relaxed);
         latched.off.store(before.off.wrapping_add(sum.off), Relaxed);
         latched.switches.store(before.switches.wrapping_add(sum.switches), Relaxed);
-        self.waiting.store(at.max(waiting.wrapping_sub(1)) as u64 + 1, Relaxed);
+        self.waiting.store(waiting.max(at + 1) as u64, Relaxed);
         true
     }
 
