@@ -179,6 +179,7 @@ impl Column {
             },
             Self::Load => match (figures.state(), figures.load()) {
                 (PointState::Off, load) if load.is_none_or(|load| load < 0.0005) => "off".into(),
+                (PointState::InvalidBeginBegin, _) => "INVAL".into(),
                 (_, Some(load)) => units::percent(load),
                 (_, None) => NONE.into(),
             },

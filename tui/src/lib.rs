@@ -18,11 +18,15 @@
 //! | [`view`] | the screen, drawn from the app | how anything changes |
 //! | [`export`] | the same figures as text and files | the screen |
 
+pub mod app;
+pub mod cli;
 pub mod columns;
 pub mod export;
 pub mod headline;
+pub mod interrupt;
 pub mod model;
 pub mod snapshot;
 pub mod source;
 pub mod text;
 pub mod units;
+pub mod view;

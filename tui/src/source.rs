@@ -88,8 +88,17 @@ pub struct Discovery {
     pub searched: Vec<PathBuf>,
     /// Segments of processes that have ended, which [`gc`] would remove.
     pub stale: usize,
-    /// Segments that could not be used, with the reason, in words for the user.
-    pub refused: Vec<String>,
+    /// Segments that could not be used, and why.
+    pub refused: Vec<Refused>,
+}
+
+/// A segment that was found but cannot be watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Process id of its owner, where that is known.
+    pub pid: Option<u32>,
+    /// Why not.
+    pub why: Refusal,
 }
 
 impl Discovery {
@@ -112,7 +121,7 @@ impl Discovery {
             text.push_str(&format!("; looked in {}", places.join(", ")));
         }
         for refused in &self.refused {
-            text.push_str(&format!("; {refused}"));
+            text.push_str(&format!("; {}", refused.why));
         }
         text
     }

@@ -136,7 +136,9 @@ fn load_is_smoothed_by_the_time_that_really_passed() {
         load(&snapshots[0], &snapshots[1]),
         load(&snapshots[1], &snapshots[2]),
     );
-    snapshots.into_iter().for_each(|s| drop(model.fold(s)));
+    for snapshot in snapshots {
+        model.fold(snapshot);
+    }
     let expected = first + 2.0 / 4.0 * (second - first);
     let found = model.point(3).unwrap().load().unwrap();
     assert!((found - expected).abs() < 1e-12);

@@ -41,7 +41,9 @@ pub(super) fn clean_discovery(discovery: &mut Discovery) {
         clean_in_place(&mut candidate.exe);
         clean_in_place(&mut candidate.segment_id);
     }
-    discovery.refused.iter_mut().for_each(clean_in_place);
+    for refused in &mut discovery.refused {
+        clean_in_place(refused.why.words_mut());
+    }
 }
 
 fn clean_snapshot(snapshot: &mut Snapshot) {

@@ -23,6 +23,12 @@ impl Refusal {
             Self::Version(_) => 5,
         }
     }
+
+    pub(super) fn words_mut(&mut self) -> &mut String {
+        match self {
+            Self::NoTarget(why) | Self::Permission(why) | Self::Version(why) => why,
+        }
+    }
 }
 
 impl fmt::Display for Refusal {
