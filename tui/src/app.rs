@@ -243,7 +243,14 @@ impl App {
         };
         match session.poll() {
             Ok(snapshot) => {
+                let was_life = self.model.basis() == Basis::Life;
                 let news = self.model.fold(snapshot);
+                // The first order was one of whole lives. A cursor that has
+                // not been moved stays at the top of the real one.
+                if was_life && self.model.basis() == Basis::Interval && self.frozen_until.is_none()
+                {
+                    self.selected = None;
+                }
                 self.updates += 1;
                 if self.options.updates.is_some_and(|most| self.updates > most) {
                     self.quit = true;
@@ -409,6 +416,8 @@ impl App {
         if key.kind == KeyEventKind::Release {
             return;
         }
+        // A message has been seen once the user goes on.
+        self.toast = None;
         match self.keys.action(self.mode(), key) {
             Some(action) => self.act(action, now),
             None => {
@@ -441,4 +450,4 @@ impl App {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

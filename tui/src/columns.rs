@@ -75,7 +75,7 @@ impl Column {
             Self::Count => "Count",
             Self::Rate => "/s",
             Self::Load => "Load%",
-            Self::Trend => "",
+            Self::Trend => "Trend",
             Self::Excl => "Excl",
             Self::Avg => "Avg",
             Self::Min => "Min",

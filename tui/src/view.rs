@@ -45,7 +45,7 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
 pub fn room(app: &App, look: &Look, area: Rect) -> Room {
     let body = Parts::of(app, area).body;
     let lines = match (&app.overlay, app.screen) {
-        (Some(Overlay::Help(_)), _) => help::lines(look).len(),
+        (Some(Overlay::Help(_)), _) => help::lines(look, usize::from(body.width)).len(),
         (_, Screen::Detail) => detail::lines(app, look, usize::from(body.width)).len(),
         _ => 0,
     };
@@ -104,3 +104,5 @@ fn draw_scrolled(
     frame.render_widget(Paragraph::new(seen), body);
 }
 
+#[cfg(test)]
+mod tests;

@@ -68,8 +68,8 @@ impl App {
 
     fn walk(&mut self, rows: isize, now: Instant) {
         if let Some(Overlay::Help(offset)) = &mut self.overlay {
-            let last = super::keys::BINDINGS.len() - 1;
-            *offset = offset.saturating_add_signed(rows).min(last);
+            // Kept within the text when the screen's size is next known.
+            *offset = offset.saturating_add_signed(rows);
             return;
         }
         let (place, len) = self.cursor();

@@ -16,7 +16,7 @@ const ROOM: Room = Room { rows: 5, lines: 0 };
 
 /// A made-up process that the test can look into while the app has it.
 #[derive(Clone, Default)]
-struct Shared(Rc<RefCell<Synthetic>>);
+pub(crate) struct Shared(pub(crate) Rc<RefCell<Synthetic>>);
 
 impl Shared {
     fn state(&self, id: usize) -> PointState {
@@ -40,7 +40,7 @@ impl Source for Shared {
 
 /// Finds what the test lays out.
 #[derive(Clone, Default)]
-struct Stage(Rc<RefCell<Discovery>>);
+pub(crate) struct Stage(pub(crate) Rc<RefCell<Discovery>>);
 
 impl Finder for Stage {
     fn discover(&mut self) -> Result<Discovery> {
@@ -52,7 +52,7 @@ impl Finder for Stage {
     }
 }
 
-fn candidate(pid: u32) -> Candidate {
+pub(crate) fn candidate(pid: u32) -> Candidate {
     Candidate {
         name: format!("app{pid}"),
         pid,
@@ -62,17 +62,17 @@ fn candidate(pid: u32) -> Candidate {
     }
 }
 
-struct Desk {
-    app: App,
-    process: Shared,
-    now: Instant,
+pub(crate) struct Desk {
+    pub(crate) app: App,
+    pub(crate) process: Shared,
+    pub(crate) now: Instant,
 }
 
-fn desk() -> Desk {
+pub(crate) fn desk() -> Desk {
     desk_with(Options::default())
 }
 
-fn desk_with(options: Options) -> Desk {
+pub(crate) fn desk_with(options: Options) -> Desk {
     let (process, now) = (Shared::default(), Instant::now());
     let mut app = App::new(options, Box::new(Stage::default()), now);
     app.watch(Box::new(process.clone()), now);
@@ -83,7 +83,7 @@ fn desk_with(options: Options) -> Desk {
 
 impl Desk {
     /// Lets polls happen, a second apart.
-    fn wait(&mut self, polls: usize) {
+    pub(crate) fn wait(&mut self, polls: usize) {
         for _ in 0..polls {
             self.now += Duration::from_secs(2);
             if self.app.next_poll().is_some_and(|due| due <= self.now) {
@@ -93,13 +93,13 @@ impl Desk {
         }
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         for c in keys.chars() {
             self.code(KeyCode::Char(c));
         }
     }
 
-    fn code(&mut self, code: KeyCode) {
+    pub(crate) fn code(&mut self, code: KeyCode) {
         self.app.key(KeyEvent::from(code), self.now);
         self.app.settle(ROOM, self.now);
     }

@@ -16,7 +16,9 @@ use crate::units::{self, NONE, Scale};
 /// From this width on the histogram stands beside the figures.
 const WIDE: usize = 80;
 /// Columns of the figures where the histogram stands beside them.
-const FIGURES: usize = 36;
+const FIGURES: usize = 35;
+/// From this width on the histogram also sums its shares up.
+const SUMS: usize = 60;
 /// Lines of the histogram.
 const BARS: usize = 13;
 /// Lines of the load history.
@@ -125,8 +127,8 @@ impl Pane<'_> {
             Some(alpha) => format!("{} alpha {alpha:.3}", self.ticks(Some(total.average))),
             None => "off".into(),
         };
-        let share = |share: Option<f64>| match share {
-            Some(share) => format!(" {}%", units::percent(share)),
+        let share = |share: Option<f64>, of: &str| match share {
+            Some(share) => format!(" {}% of {of}", units::percent(share)),
             None => String::new(),
         };
         let inside = (total.inclusive > 0).then(|| total.exclusive as f64 / total.inclusive as f64);
@@ -138,9 +140,13 @@ impl Pane<'_> {
             ("count", units::count(total.count), String::new()),
             ("per second", rate, String::new()),
             ("load", load, " of one CPU".into()),
-            ("exclusive", used(total.exclusive), share(inside)),
+            ("exclusive", used(total.exclusive), share(inside, "incl")),
             ("inclusive", used(total.inclusive), String::new()),
-            ("off CPU", used(total.off_cpu), share(figures.off_share())),
+            (
+                "off CPU",
+                used(total.off_cpu),
+                share(figures.off_share(), "span"),
+            ),
             ("switches", units::count(total.switches), String::new()),
             ("average", self.ticks(figures.mean()), deviation),
             ("exp. average", smoothed, String::new()),
@@ -178,11 +184,18 @@ impl Pane<'_> {
 
     fn histogram(&self, width: usize) -> Vec<Line<'static>> {
         let bars = histogram::log_bars(&self.figures.buckets(), BARS);
-        let mut lines = vec![self.title("Exclusive, log scale: share, sum of shares")];
+        let sums = width >= SUMS;
+        let title = if sums {
+            "share, sum of shares"
+        } else {
+            "share"
+        };
+        let mut lines = vec![self.title(&format!("Exclusive, log scale: {title}"))];
         let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1) as f64;
         let all = bars.iter().map(|bar| bar.count as f64).sum::<f64>();
-        // Range, two shares, marks and blanks between them.
-        let room = width.saturating_sub(17 + 14 + 12).max(4);
+        // Range, shares, marks and blanks between them.
+        let shares = if sums { 14 } else { 7 };
+        let room = width.saturating_sub(17 + shares + 9).max(4);
         for bar in &bars {
             let range = format!(
                 "{:>7}{}{:<7}",
@@ -194,11 +207,11 @@ impl Pane<'_> {
             lines.push(Line::from(vec![
                 Span::raw(format!(" {range} ")),
                 Span::styled(text::fit(&drawn, room, ' '), self.look.theme.bar),
-                Span::raw(format!(
-                    " {:>5}% {:>5}%",
-                    units::percent(bar.count as f64 / all),
-                    units::percent(bar.cumulative)
-                )),
+                Span::raw(format!(" {:>5}%", units::percent(bar.count as f64 / all))),
+                Span::raw(match sums {
+                    true => format!(" {:>5}%", units::percent(bar.cumulative)),
+                    false => String::new(),
+                }),
                 Span::styled(self.marks(bar), self.look.theme.key),
             ]));
         }

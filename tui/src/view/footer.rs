@@ -17,7 +17,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
             let hints = hints(Mode::Confirm, usize::from(area.width) / 2, look);
             let room = usize::from(area.width).saturating_sub(hints.width());
             let question = text::cut(&question, room, look.glyphs.ellipsis);
-            let mut line = Line::styled(question, look.theme.warn);
+            let mut line = Line::from(Span::styled(question, look.theme.warn));
             line.extend(hints.spans);
             frame.render_widget(line, area);
         }
@@ -25,7 +25,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         (_, None) => {
             frame.render_widget(hints(app.mode(), area.width.into(), look), area);
             if let Some(half) = app.half_typed() {
-                let half = Line::styled(format!(" {half}"), look.theme.key);
+                let half = Line::from(Span::styled(format!(" {half}"), look.theme.key));
                 frame.render_widget(half.right_aligned(), area);
             }
         }

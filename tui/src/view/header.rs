@@ -49,7 +49,8 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         Line::from_iter(std::iter::once(Span::raw(" ")).chain(spans)),
         area,
     );
-    frame.render_widget(Line::styled(word, style).right_aligned(), area);
+    // A styled span, not a styled line: that would style the whole area.
+    frame.render_widget(Line::from(Span::styled(word, style)).right_aligned(), area);
 }
 
 fn parts(app: &App, look: &Look) -> Vec<Part> {

@@ -3,6 +3,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
+use ratatui::widgets::{Paragraph, Wrap};
 
 use super::{Look, draw_scrolled};
 use crate::app::App;
@@ -17,6 +18,10 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         width,
         look.glyphs.ellipsis,
     );
+    if app.candidates.is_empty() {
+        let text = format!(" {}", app.discovery.nothing_found());
+        return frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }), area);
+    }
     let (cursor, _) = app.cursor();
     let lines = app.candidates.iter().enumerate().map(|(place, candidate)| {
         let selected = place == cursor;
