@@ -433,15 +433,15 @@ impl App {
         self.keys.half_typed()
     }
 
-    fn say(&mut self, now: Instant, text: impl Into<String>) {
+    fn say(&mut self, now: Instant, text: impl AsRef<str>) {
         self.toast = Some(Toast {
-            text: text.into(),
+            text: crate::text::clean(text.as_ref()).into_owned(),
             is_error: false,
             until: now + TOAST,
         });
     }
 
-    fn complain(&mut self, now: Instant, text: impl Into<String>) {
+    fn complain(&mut self, now: Instant, text: impl AsRef<str>) {
         self.say(now, text);
         if let Some(toast) = &mut self.toast {
             toast.is_error = true;

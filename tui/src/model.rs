@@ -26,7 +26,7 @@ pub use figures::{Figures, LaneFigures, mean, off_share, total, variance};
 pub use histogram::Quantiles;
 pub use history::{History, Sample};
 
-use crate::snapshot::{Bucket, LaneKind, PointState, ProcessState, Snapshot};
+use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
 
 /// Time constant of the smoothed load unless told otherwise, seconds.
 pub const TAU_SECONDS: f64 = 1.0;
@@ -200,11 +200,6 @@ pub fn losses(snapshot: &Snapshot) -> Vec<(u64, &'static str)> {
     .into_iter()
     .filter(|(count, _)| *count > 0)
     .collect()
-}
-
-/// The buckets of several cells as one histogram, in order.
-fn merged<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -> Vec<Bucket> {
-    histogram::merge(histograms)
 }
 
 #[cfg(test)]

@@ -151,6 +151,19 @@ fn toggles_reach_the_process_and_are_put_back() {
 }
 
 #[test]
+fn toggles_are_put_back_even_by_a_panic() {
+    let process = Shared::default();
+    let watched = process.clone();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        let mut session = Session::new(Box::new(watched), false);
+        session.toggle(3, PointState::On).unwrap();
+        panic!("on purpose");
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(process.state(3), PointState::On);
+}
+
+#[test]
 fn toggles_stay_with_keep() {
     let mut desk = desk_with(Options {
         keep: true,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::snapshot::{FORMAT, Snapshot, VERSION};
 use crate::source::Refusal;
 
-/// Whether [`write`] may replace a file.
+/// Whether [`write()`] may replace a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overwrite {
     /// Only if the user said so.

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{History, Quantiles, Sample};
+use super::{History, Quantiles, Sample, histogram};
 use crate::snapshot::{Bucket, Cell, Lane, Point, PointState, Snapshot, Stats};
 
 /// One point, all lanes together.
@@ -199,7 +199,7 @@ impl Figures {
 
     /// The histogram of exclusive ticks over all lanes.
     pub fn buckets(&self) -> Vec<Bucket> {
-        super::merged(self.cells().iter().map(|cell| cell.histogram.as_slice()))
+        histogram::merge(self.cells().iter().map(|cell| cell.histogram.as_slice()))
     }
 
     /// Whether the process died in the middle of a measurement of it.
