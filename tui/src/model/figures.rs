@@ -188,13 +188,19 @@ impl Figures {
         off_share(&self.total)
     }
 
-    /// Quantiles of exclusive ticks. Computed when first asked for: only the
-    /// rows on the screen are.
+    /// The quantiles of the table. Computed when first asked for, and no more
+    /// than the table shows: only the rows on the screen are.
     pub fn quantiles(&self) -> Option<Quantiles> {
         *self.quantiles.get_or_init(|| {
-            let buckets = self.cells().iter().flat_map(|cell| &cell.histogram);
-            Quantiles::of(buckets, self.total.min, self.total.max)
+            let [p50, p99] = self.quantiles_at([0.5, 0.99])?;
+            Some(Quantiles { p50, p99 })
         })
+    }
+
+    /// Any quantiles of exclusive ticks, computed anew at every call.
+    pub fn quantiles_at<const N: usize>(&self, wanted: [f64; N]) -> Option<[u64; N]> {
+        let buckets = self.cells().iter().flat_map(|cell| &cell.histogram);
+        histogram::quantiles(buckets, (self.total.min, self.total.max), wanted)
     }
 
     /// The histogram of exclusive ticks over all lanes.

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use super::{Look, chart, draw_scrolled};
 use crate::app::App;
 use crate::columns::state_word;
-use crate::model::histogram::{self, Bar, Quantiles};
+use crate::model::histogram::{self, Bar};
 use crate::model::{Figures, mean, off_share};
 use crate::snapshot::{LaneKind, PointState};
 use crate::text;
@@ -21,6 +21,8 @@ const FIGURES: usize = 35;
 const SUMS: usize = 60;
 /// Lines of the histogram.
 const BARS: usize = 13;
+/// The quantiles told of a point.
+const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 /// Lines of the load history.
 const HISTORY: usize = 4;
 
@@ -72,6 +74,7 @@ pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> 
         figures,
         look,
         scale: scale(app),
+        quantiles: figures.quantiles_at(QUANTILES.map(|(_, quantile)| quantile)),
     };
     let mut lines = Vec::new();
     if width >= WIDE {
@@ -98,6 +101,8 @@ struct Pane<'a> {
     figures: &'a Figures,
     look: &'a Look,
     scale: Scale,
+    /// The values at [`QUANTILES`].
+    quantiles: Option<[u64; 4]>,
 }
 
 impl Pane<'_> {
@@ -113,8 +118,7 @@ impl Pane<'_> {
         let figures = self.figures;
         let total = figures.total();
         let used = |value: u64| self.ticks(figures.is_used().then_some(value as f64));
-        let quantile =
-            |pick: fn(Quantiles) -> u64| self.ticks(figures.quantiles().map(|q| pick(q) as f64));
+        let quantile = |place: usize| self.ticks(self.quantiles.map(|q| q[place] as f64));
         let deviation = match figures.deviation() {
             Some(deviation) => format!(
                 " {}{}",
@@ -158,12 +162,12 @@ impl Pane<'_> {
             ("last", used(total.last), String::new()),
             (
                 "p50 / p90",
-                format!("{} / {}", quantile(|q| q.p50), quantile(|q| q.p90)),
+                format!("{} / {}", quantile(0), quantile(1)),
                 String::new(),
             ),
             (
                 "p99 / p99.9",
-                format!("{} / {}", quantile(|q| q.p99), quantile(|q| q.p999)),
+                format!("{} / {}", quantile(2), quantile(3)),
                 String::new(),
             ),
         ];
@@ -226,18 +230,15 @@ impl Pane<'_> {
 
     /// The percentiles that fall into a bar.
     fn marks(&self, bar: &Bar) -> String {
-        let Some(quantiles) = self.figures.quantiles() else {
+        let Some(quantiles) = self.quantiles else {
             return String::new();
         };
-        [
-            ("p50", quantiles.p50),
-            ("p90", quantiles.p90),
-            ("p99", quantiles.p99),
-        ]
-        .into_iter()
-        .filter(|(_, value)| (bar.low..bar.high).contains(&(*value as f64)))
-        .map(|(name, _)| format!(" {name}"))
-        .collect()
+        // The last one seldom has a bar of its own, nor room beside others.
+        let marked = QUANTILES.iter().zip(quantiles).take(3);
+        marked
+            .filter(|(_, value)| (bar.low..bar.high).contains(&(*value as f64)))
+            .map(|((name, _), _)| format!(" {name}"))
+            .collect()
     }
 
     fn history(&self, width: usize) -> Vec<Line<'static>> {
