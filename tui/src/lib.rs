@@ -1,2 +1,32 @@
-//! pfp-top.
+//! `pfp-top`, the viewer of pfp: the profile points of a running program,
+//! live in a terminal.
+//!
+//! The road of the data through this crate:
+//!
+//! ```text
+//! source -> snapshot -> model -> app -> view
+//!                           \-> export
+//! ```
+//!
+//! | module | what it is | must not know |
+//! |---|---|---|
+//! | [`source`] | processes and files that snapshots come from | the screen |
+//! | [`snapshot`] | an immutable picture of one process, plain data | everything else |
+//! | [`model`] | snapshots folded into the figures that are shown | terminals, shared memory |
+//! | [`columns`] | the columns of the table: what they show, how they sort | who draws them |
+//! | [`app`] | what the user sees and does: modes, keys, actions | how it is drawn |
+//! | [`view`] | the screen, drawn from the app | how anything changes |
+//! | [`export`] | the same figures as text and files | the screen |
+
+pub mod app;
+pub mod cli;
+pub mod columns;
+pub mod export;
+pub mod headline;
+pub mod interrupt;
+pub mod model;
 pub mod snapshot;
+pub mod source;
+pub mod text;
+pub mod units;
+pub mod view;

@@ -1,0 +1,28 @@
+//! The viewer on a made-up process: to look at the screen without a program
+//! to watch. With an argument it writes a snapshot to that file instead.
+//!
+//! ```text
+//! cargo run -p pfp-top --example synthetic
+//! ```
+
+use std::path::Path;
+use std::time::Instant;
+
+use pfp_top::app::{self, App, Options};
+use pfp_top::export::json::{self, Overwrite};
+use pfp_top::interrupt::Interrupt;
+use pfp_top::source::synthetic::Synthetic;
+use pfp_top::source::{Machine, Source};
+use pfp_top::view::Look;
+
+fn main() -> anyhow::Result<()> {
+    if let Some(file) = std::env::args().nth(1) {
+        json::write(&Synthetic::new().poll()?, Path::new(&file), Overwrite::No)?;
+        return Ok(());
+    }
+    let now = Instant::now();
+    let mut app = App::new(Options::default(), Box::new(Machine), now);
+    app.watch(Box::new(Synthetic::new()), now);
+    let color = std::env::var_os("NO_COLOR").is_none();
+    app::run(&mut app, &Look::new(color, false), &Interrupt::install()?)
+}

@@ -1,0 +1,453 @@
+//! The app: what the user looks at, and what the user's keys do to it.
+//!
+//! Keys become [`Action`]s ([`keys`]), actions change the state here, the
+//! view draws it. Time comes in as an argument, processes through a
+//! [`Finder`], so that a test can live through an afternoon in a millisecond.
+
+mod act;
+mod action;
+mod event_loop;
+pub mod keys;
+mod prompt;
+mod session;
+
+use std::time::{Duration, Instant};
+
+use crossterm::event::{KeyEvent, KeyEventKind};
+
+pub use action::Action;
+pub use event_loop::run;
+pub use prompt::{Prompt, default_file_name};
+pub use session::Session;
+
+use crate::columns::{Column, Sorting};
+use crate::model::{Basis, Figures, Model, News};
+use crate::snapshot::ProcessState;
+use crate::source::{Candidate, Choice, Discovery, Finder, Source, Wanted, choose};
+use crate::units::Unit;
+
+/// How long the rows stand still after the cursor moved.
+const FREEZE: Duration = Duration::from_millis(1500);
+/// How long a message stays.
+const TOAST: Duration = Duration::from_secs(4);
+/// The first interval is shorter, so that real rates show at once.
+const FIRST_INTERVAL: Duration = Duration::from_millis(300);
+
+/// What fills the body of the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Screen {
+    /// There is no process yet; it is looked for.
+    Waiting,
+    /// The table of points.
+    Points,
+    /// One point in full.
+    Detail,
+    /// The processes to choose from.
+    Picker,
+}
+
+/// What lies over the body and takes the keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Overlay {
+    /// The keys and what they do, scrolled down by this many lines.
+    Help(usize),
+    /// The path of the snapshot to write is being typed.
+    Write(Prompt),
+    /// The file of that path exists: may it be replaced?
+    Replace(Prompt),
+}
+
+/// What the figures on the screen are, for the first line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Nothing is watched.
+    Waiting,
+    /// They follow the process.
+    Live,
+    /// They stand still because the user said so.
+    Paused,
+    /// They are the last of a process that ended in order.
+    Exited,
+    /// They are the last of a process that died.
+    Crashed,
+    /// They come from a file.
+    File,
+}
+
+/// A message that goes away by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toast {
+    /// What it says.
+    pub text: String,
+    /// Whether something did not work.
+    pub is_error: bool,
+    until: Instant,
+}
+
+/// What the screen has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Rows of the list, or lines of the text, that are seen at once.
+    pub rows: usize,
+    /// Lines that the text on the screen has altogether; 0 for a list.
+    pub lines: usize,
+}
+
+/// How the user wants to watch.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which processes to consider.
+    pub wanted: Wanted,
+    /// Time between two polls.
+    pub interval: Duration,
+    /// What to sort by first.
+    pub sorting: Sorting,
+    /// Leave toggled points as they are.
+    pub keep: bool,
+    /// Leave after this many updates.
+    pub updates: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            wanted: Wanted::default(),
+            interval: Duration::from_secs(1),
+            sorting: Sorting::by(Column::Load),
+            keep: false,
+            updates: None,
+        }
+    }
+}
+
+/// The whole state behind the screen.
+pub struct App {
+    /// The figures.
+    pub model: Model,
+    /// What fills the body.
+    pub screen: Screen,
+    /// What lies over it.
+    pub overlay: Option<Overlay>,
+    /// Ids of the points in the order of the rows.
+    pub order: Vec<u32>,
+    /// Id of the point under the cursor.
+    pub selected: Option<u32>,
+    /// Rows scrolled out at the top of the table or the picker.
+    pub offset: usize,
+    /// Lines scrolled out at the top of the detail.
+    pub detail_offset: usize,
+    /// What the table is sorted by.
+    pub sorting: Sorting,
+    /// What ticks are shown as.
+    pub unit: Unit,
+    /// Time between two polls.
+    pub interval: Duration,
+    /// The figures stand still.
+    pub paused: bool,
+    /// The message in the last line.
+    pub toast: Option<Toast>,
+    /// What looking for processes brought last.
+    pub discovery: Discovery,
+    /// The processes to choose from, in the order of the rows.
+    pub candidates: Vec<Candidate>,
+    /// Segment id of the process under the picker's cursor.
+    pub picked: Option<String>,
+    /// The user wants to leave.
+    pub quit: bool,
+    options: Options,
+    finder: Box<dyn Finder>,
+    session: Option<Session>,
+    keys: keys::Keys,
+    rows: usize,
+    frozen_until: Option<Instant>,
+    next_poll: Instant,
+    updates: u64,
+}
+
+impl App {
+    /// An app that looks for a process to watch.
+    pub fn new(options: Options, finder: Box<dyn Finder>, now: Instant) -> Self {
+        Self {
+            model: Model::default(),
+            screen: Screen::Waiting,
+            overlay: None,
+            order: Vec::new(),
+            selected: None,
+            offset: 0,
+            detail_offset: 0,
+            sorting: options.sorting,
+            unit: Unit::Time,
+            interval: options.interval,
+            paused: false,
+            toast: None,
+            discovery: Discovery::default(),
+            candidates: Vec::new(),
+            picked: None,
+            quit: false,
+            options,
+            finder,
+            session: None,
+            keys: keys::Keys::default(),
+            rows: 1,
+            frozen_until: None,
+            next_poll: now,
+            updates: 0,
+        }
+    }
+
+    /// Watches this source from now on, and shows its first snapshot.
+    pub fn watch(&mut self, source: Box<dyn Source>, now: Instant) {
+        // What was watched before gets its toggles back first.
+        self.session = None;
+        self.session = Some(Session::new(source, self.options.keep));
+        self.model = Model::default();
+        self.order.clear();
+        self.selected = None;
+        self.offset = 0;
+        self.paused = false;
+        self.screen = Screen::Points;
+        self.next_poll = now;
+        self.poll(now);
+    }
+
+    /// When the next poll is due; none while nothing new can come.
+    pub fn next_poll(&self) -> Option<Instant> {
+        match self.status() {
+            Status::Waiting | Status::Live => Some(self.next_poll),
+            // The list of processes goes on changing.
+            _ if self.screen == Screen::Picker => Some(self.next_poll),
+            _ => None,
+        }
+    }
+
+    /// Takes the next snapshot, or looks for a process where there is none.
+    pub fn poll(&mut self, now: Instant) {
+        if self.status() != Status::Paused {
+            self.take_snapshot(now);
+        }
+        if self.session.is_none() || self.screen == Screen::Picker {
+            self.look(now);
+        }
+        let fresh = self.session.is_some() && self.model.basis() == Basis::Life;
+        self.next_poll = now
+            + if fresh {
+                self.interval.min(FIRST_INTERVAL)
+            } else {
+                self.interval
+            };
+    }
+
+    fn take_snapshot(&mut self, now: Instant) {
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        match session.poll() {
+            Ok(snapshot) => {
+                let was_life = self.model.basis() == Basis::Life;
+                let news = self.model.fold(snapshot);
+                // The first order was one of whole lives. A cursor that has
+                // not been moved stays at the top of the real one.
+                if was_life && self.model.basis() == Basis::Interval && self.frozen_until.is_none()
+                {
+                    self.selected = None;
+                }
+                self.updates += 1;
+                if self.options.updates.is_some_and(|most| self.updates > most) {
+                    self.quit = true;
+                }
+                match news {
+                    News::Later => {}
+                    News::Replaced => self.say(now, "another process took its place"),
+                    News::Ended => self.say(now, "the process has ended; its last figures stay"),
+                }
+            }
+            Err(error) => self.complain(now, format!("{error:#}")),
+        }
+        self.sort(now);
+    }
+
+    /// Looks for processes; takes the only one, offers several.
+    fn look(&mut self, now: Instant) {
+        match self.finder.discover() {
+            Ok(discovery) => self.discovery = discovery,
+            Err(error) => return self.complain(now, format!("{error:#}")),
+        }
+        let choice = choose(&self.discovery, &self.options.wanted);
+        self.candidates = match (choice, self.screen) {
+            (Choice::None, _) => Vec::new(),
+            (Choice::One(only), Screen::Waiting) => return self.attach(&only, now),
+            // The user asked to see what there is, so nothing is left out.
+            (_, Screen::Picker) => act::all_candidates(&self.discovery, &self.options.wanted),
+            (Choice::One(only), _) => vec![only],
+            (Choice::Several(several), _) => several,
+        };
+        match (self.screen, self.candidates.is_empty()) {
+            (Screen::Waiting, false) => self.screen = Screen::Picker,
+            (Screen::Picker, true) if self.session.is_none() => self.screen = Screen::Waiting,
+            _ => {}
+        }
+    }
+
+    fn attach(&mut self, candidate: &Candidate, now: Instant) {
+        match self.finder.attach(candidate) {
+            Ok(source) => self.watch(source, now),
+            Err(error) => self.complain(now, format!("{error:#}")),
+        }
+    }
+
+    /// Puts the rows in order, or keeps them where they are while the cursor
+    /// moves: the row the user is reaching for must not run away.
+    fn sort(&mut self, now: Instant) {
+        if self.frozen_until.is_some_and(|until| now < until) {
+            let known = &self.model;
+            self.order.retain(|id| known.point(*id).is_some());
+            let new = |figures: &&Figures| !self.order.contains(&figures.id());
+            let new: Vec<u32> = if self.order.len() == known.points().len() {
+                Vec::new()
+            } else {
+                known.points().iter().filter(new).map(Figures::id).collect()
+            };
+            self.order.extend(new);
+        } else {
+            self.frozen_until = None;
+            self.order = self.sorting.order(self.model.points());
+        }
+        if self
+            .selected
+            .is_none_or(|id| self.model.point(id).is_none())
+        {
+            self.selected = self.order.first().copied();
+        }
+    }
+
+    /// Mends what time and the size of the screen have made untrue: messages
+    /// that are over, a cursor outside the rows of the list. Returns whether
+    /// anything on the screen changed.
+    pub fn settle(&mut self, room: Room, now: Instant) -> bool {
+        let mut changed = false;
+        if self.toast.as_ref().is_some_and(|toast| toast.until <= now) {
+            self.toast = None;
+            changed = true;
+        }
+        if self.frozen_until.is_some_and(|until| until <= now) {
+            self.sort(now);
+            changed = true;
+        }
+        self.rows = room.rows.max(1);
+        let last = room.lines.saturating_sub(self.rows);
+        match &mut self.overlay {
+            Some(Overlay::Help(offset)) => *offset = last.min(*offset),
+            _ => self.detail_offset = last.min(self.detail_offset),
+        }
+        let (place, len) = self.cursor();
+        let offset = self
+            .offset
+            .min(len.saturating_sub(self.rows))
+            .min(place)
+            .max((place + 1).saturating_sub(self.rows));
+        changed |= offset != self.offset;
+        self.offset = offset;
+        changed
+    }
+
+    /// Row of the cursor and number of rows of the list on the screen.
+    pub fn cursor(&self) -> (usize, usize) {
+        if self.screen == Screen::Picker {
+            let picked = |c: &Candidate| Some(&c.segment_id) == self.picked.as_ref();
+            let place = self.candidates.iter().position(picked);
+            (place.unwrap_or(0), self.candidates.len())
+        } else {
+            let place = self.order.iter().position(|id| Some(*id) == self.selected);
+            (place.unwrap_or(0), self.order.len())
+        }
+    }
+
+    /// The next moment at which [`Self::settle`] will change something by
+    /// itself.
+    pub fn next_change(&self) -> Option<Instant> {
+        let toast = self.toast.as_ref().map(|toast| toast.until);
+        [toast, self.frozen_until, self.next_poll()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// What the figures on the screen are.
+    pub fn status(&self) -> Status {
+        let Some(session) = &self.session else {
+            return Status::Waiting;
+        };
+        if !session.is_live() {
+            return Status::File;
+        }
+        match self.model.snapshot().map(|snapshot| snapshot.process.state) {
+            Some(ProcessState::Exited) => Status::Exited,
+            Some(ProcessState::Crashed) => Status::Crashed,
+            Some(ProcessState::Running) | None if self.paused => Status::Paused,
+            Some(ProcessState::Running) | None => Status::Live,
+        }
+    }
+
+    /// The point under the cursor.
+    pub fn selected(&self) -> Option<&Figures> {
+        self.model.point(self.selected?)
+    }
+
+    /// Which processes the user asked for.
+    pub fn wanted(&self) -> &Wanted {
+        &self.options.wanted
+    }
+
+    /// In which mode keys are read now.
+    pub fn mode(&self) -> keys::Mode {
+        match (&self.overlay, self.screen) {
+            (Some(Overlay::Help(_)), _) => keys::Mode::Help,
+            (Some(Overlay::Write(_)), _) => keys::Mode::Prompt,
+            (Some(Overlay::Replace(_)), _) => keys::Mode::Confirm,
+            (None, Screen::Waiting) => keys::Mode::Waiting,
+            (None, Screen::Points) => keys::Mode::Points,
+            (None, Screen::Detail) => keys::Mode::Detail,
+            (None, Screen::Picker) => keys::Mode::Picker,
+        }
+    }
+
+    /// Takes a key in.
+    pub fn key(&mut self, key: KeyEvent, now: Instant) {
+        if key.kind == KeyEventKind::Release {
+            return;
+        }
+        // A message has been seen once the user goes on.
+        self.toast = None;
+        match self.keys.action(self.mode(), key) {
+            Some(action) => self.act(action, now),
+            None => {
+                if let Some(Overlay::Write(prompt)) = &mut self.overlay {
+                    prompt.key(key);
+                }
+            }
+        }
+    }
+
+    /// Whether the user typed the first half of a two-key command.
+    pub fn half_typed(&self) -> Option<char> {
+        self.keys.half_typed()
+    }
+
+    fn say(&mut self, now: Instant, text: impl AsRef<str>) {
+        self.toast = Some(Toast {
+            text: crate::text::clean(text.as_ref()).into_owned(),
+            is_error: false,
+            until: now + TOAST,
+        });
+    }
+
+    fn complain(&mut self, now: Instant, text: impl AsRef<str>) {
+        self.say(now, text);
+        if let Some(toast) = &mut self.toast {
+            toast.is_error = true;
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,104 @@
+//! The process being watched, and what this viewer changed in it.
+
+use std::collections::HashMap;
+
+use anyhow::{Result, bail};
+
+use crate::snapshot::{PointState, Snapshot};
+use crate::source::{Change, Source};
+
+/// A source, with a memory of the points toggled through it. Dropping it puts
+/// them back, however the viewer comes to its end.
+pub struct Session {
+    source: Box<dyn Source>,
+    keep: bool,
+    toggled: HashMap<u32, Toggled>,
+}
+
+/// One point that the viewer toggled.
+struct Toggled {
+    /// As it was before.
+    found: PointState,
+    /// As the viewer left it.
+    left: PointState,
+}
+
+impl Session {
+    /// Watches a source; `keep` leaves toggled points as they are in the end.
+    pub fn new(source: Box<dyn Source>, keep: bool) -> Self {
+        Self {
+            source,
+            keep,
+            toggled: HashMap::new(),
+        }
+    }
+
+    /// The next snapshot.
+    pub fn poll(&mut self) -> Result<Snapshot> {
+        self.source.poll()
+    }
+
+    /// Whether new figures may still come.
+    pub fn is_live(&self) -> bool {
+        self.source.is_live()
+    }
+
+    /// Switches a point over; returns its new state.
+    pub fn toggle(&mut self, id: u32, found: PointState) -> Result<PointState> {
+        self.check_writable()?;
+        let (change, left) = match found {
+            PointState::On => (Change::Disable(id), PointState::Off),
+            PointState::Off | PointState::InvalidBeginBegin => (Change::Enable(id), PointState::On),
+        };
+        self.source.act(change)?;
+        let entry = self.toggled.entry(id).or_insert(Toggled { found, left });
+        entry.left = left;
+        Ok(left)
+    }
+
+    /// Starts a point's figures afresh.
+    pub fn reset(&mut self, id: u32) -> Result<()> {
+        self.check_writable()?;
+        self.source.act(Change::Reset(id))
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        match self.source.read_only() {
+            Some(why) => bail!("{why}"),
+            None => Ok(()),
+        }
+    }
+
+    fn put_back(&mut self) -> Result<()> {
+        let now = self.source.poll()?;
+        for (id, toggled) in self.toggled.drain() {
+            let state = now
+                .points
+                .iter()
+                .find(|point| point.id == id)
+                .map(|point| point.state);
+            // Whoever changed it since meant it.
+            if state != Some(toggled.left) {
+                continue;
+            }
+            match (toggled.found, toggled.left) {
+                (PointState::On, PointState::Off) => self.source.act(Change::Enable(id))?,
+                // An invalid point did not measure either.
+                (PointState::Off | PointState::InvalidBeginBegin, PointState::On) => {
+                    self.source.act(Change::Disable(id))?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.keep && !self.toggled.is_empty() {
+            // The process may be gone, and nobody is left to be told.
+            let _ = self.put_back();
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Each command, from its words to its exit status.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use super::{Cli, Command, Show, demo, headless};
+use crate::app::{self, App};
+use crate::export::json::{self, Overwrite, WriteError};
+use crate::interrupt::Interrupt;
+use crate::snapshot::ProcessState;
+use crate::source::{self, Choice, Machine, Refusal, Source, Wanted, choose};
+
+/// Exit status of everything that has none of its own.
+const TROUBLE: u8 = 2;
+/// Exit status of a program that a signal asked to end, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+/// Does what the command line asks for; returns the exit status.
+pub fn run(cli: Cli) -> Result<u8> {
+    match cli.command {
+        None => watch(&cli.show, cli.target.wanted()),
+        Some(Command::Demo { show }) => demo::run(&show),
+        Some(Command::Open { file, show }) => show_source(&show, source::open(&file)?),
+        Some(Command::Snapshot {
+            target,
+            output,
+            force,
+        }) => {
+            let overwrite = if force { Overwrite::Yes } else { Overwrite::No };
+            snapshot(&target.wanted(), &output, overwrite)
+        }
+        Some(Command::List) => list(),
+        Some(Command::Gc) => gc(),
+        Some(Command::DemoWorkload) => bail!("the demo's program is started by `pfp-top demo`"),
+    }
+}
+
+/// The exit status that tells scripts why the program failed.
+pub fn exit_status(error: &anyhow::Error) -> u8 {
+    let refusal = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<Refusal>());
+    refusal.map_or(TROUBLE, Refusal::exit_status)
+}
+
+fn watch(show: &Show, wanted: Wanted) -> Result<u8> {
+    if is_headless(show) {
+        return show_source(show, resolve(&wanted)?);
+    }
+    let mut app = App::new(show.options(wanted), Box::new(Machine), Instant::now());
+    interact(&mut app, show)
+}
+
+/// Shows one source, on the screen or as text.
+pub(super) fn show_source(show: &Show, source: Box<dyn Source>) -> Result<u8> {
+    if is_headless(show) {
+        let slept = headless::print(source, show, &Interrupt::install()?)?;
+        return Ok(if slept { 0 } else { INTERRUPTED });
+    }
+    let now = Instant::now();
+    let mut app = App::new(show.options(Wanted::default()), Box::new(Machine), now);
+    app.watch(source, now);
+    interact(&mut app, show)
+}
+
+fn interact(app: &mut App, show: &Show) -> Result<u8> {
+    app::run(app, &show.look(), &Interrupt::install()?)?;
+    Ok(0)
+}
+
+pub(super) fn is_headless(show: &Show) -> bool {
+    show.once || !io::stdout().is_terminal()
+}
+
+/// The one process that is wanted, or why there is none.
+fn resolve(wanted: &Wanted) -> Result<Box<dyn Source>> {
+    let discovery = source::discover()?;
+    match choose(&discovery, wanted) {
+        Choice::One(candidate) => source::attach(&candidate),
+        Choice::Several(several) => {
+            let names: Vec<_> = several
+                .iter()
+                .map(|c| format!("{}[{}]", c.name, c.pid))
+                .collect();
+            bail!(
+                "expected one process, found {}: choose with -p PID",
+                names.join(", ")
+            )
+        }
+        Choice::None => {
+            let concerns =
+                |refused: &&source::Refused| wanted.pid.is_none() || refused.pid == wanted.pid;
+            if let Some(refused) = discovery.refused.iter().find(concerns) {
+                return Err(refused.why.clone().into());
+            }
+            let mut text = discovery.nothing_found();
+            if !wanted.is_any() && !discovery.candidates.is_empty() {
+                text = format!(
+                    "no instrumented process with {}; see `pfp-top list`",
+                    wanted.describe()
+                );
+            }
+            Err(Refusal::NoTarget(text).into())
+        }
+    }
+}
+
+fn snapshot(wanted: &Wanted, path: &Path, overwrite: Overwrite) -> Result<u8> {
+    let interrupt = Interrupt::install()?;
+    let snapshot = resolve(wanted)?.poll()?;
+    if interrupt.raised() {
+        return Ok(INTERRUPTED);
+    }
+    let shown = path.display();
+    match json::write(&snapshot, path, overwrite) {
+        Ok(()) => Ok(0),
+        Err(WriteError::Exists) => bail!("{shown} exists already: give another name, or --force"),
+        Err(WriteError::Io(error)) => {
+            Err(error).with_context(|| format!("{shown} was not written"))
+        }
+    }
+}
+
+fn list() -> Result<u8> {
+    let discovery = source::discover()?;
+    if discovery.candidates.is_empty() {
+        return Err(Refusal::NoTarget(discovery.nothing_found()).into());
+    }
+    let mut text = format!("{:<8} {:<8} {:>6}  {}\n", "PID", "State", "Points", "Name");
+    for c in &discovery.candidates {
+        let state = match c.state {
+            ProcessState::Running => "running",
+            ProcessState::Exited => "exited",
+            ProcessState::Crashed => "crashed",
+        };
+        text += &format!(
+            "{:<8} {state:<8} {:>6}  {}  {}\n",
+            c.pid, c.points, c.name, c.exe
+        );
+    }
+    say(&text)?;
+    Ok(0)
+}
+
+fn gc() -> Result<u8> {
+    let removed = source::gc()?;
+    let text: String = removed.iter().map(|line| format!("{line}\n")).collect();
+    say(if text.is_empty() {
+        "nothing to remove\n"
+    } else {
+        &text
+    })?;
+    Ok(0)
+}
+
+/// Writes to standard output. A reader that has gone, like `head`, is fine.
+pub(super) fn say(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_have_their_exit_status_however_they_are_wrapped() {
+        let wrapped =
+            |refusal: Refusal| exit_status(&anyhow::Error::from(refusal).context("while trying"));
+        assert_eq!(wrapped(Refusal::NoTarget(String::new())), 3);
+        assert_eq!(wrapped(Refusal::Permission(String::new())), 4);
+        assert_eq!(wrapped(Refusal::Version(String::new())), 5);
+        assert_eq!(exit_status(&anyhow::anyhow!("else")), 2);
+    }
+}

@@ -1,0 +1,65 @@
+//! `pfp-top demo`: a program made to be watched, started as a child, watched,
+//! and ended again.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::Show;
+use super::commands::{is_headless, show_source};
+use crate::source::{self, Candidate};
+
+/// How long the program may take to show its segment.
+const START: Duration = Duration::from_secs(10);
+/// How long it works before a single table is made of it.
+const WARM_UP: Duration = Duration::from_secs(1);
+
+/// The child. It ends with the viewer: killed when this is dropped, and by
+/// the end of its standard input should the viewer die without dropping.
+struct Workload(Child);
+
+impl Drop for Workload {
+    fn drop(&mut self) {
+        // It may have ended by itself, which is as well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(super) fn run(show: &Show) -> Result<u8> {
+    let program = std::env::current_exe().context("this program cannot find itself")?;
+    let child = Command::new(program)
+        .arg("demo-workload")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        // Anything it wrote would stand across the screen.
+        .stderr(Stdio::null())
+        .spawn()
+        .context("the demo's program cannot be started")?;
+    let mut workload = Workload(child);
+    let candidate = find(&mut workload.0)?;
+    if is_headless(show) {
+        std::thread::sleep(WARM_UP);
+    }
+    show_source(show, source::attach(&candidate)?)
+}
+
+/// Waits until the child can be watched.
+fn find(child: &mut Child) -> Result<Candidate> {
+    let start = Instant::now();
+    while start.elapsed() < START {
+        let found = source::discover()?.candidates;
+        if let Some(candidate) = found.into_iter().find(|c| c.pid == child.id()) {
+            return Ok(candidate);
+        }
+        if let Some(status) = child.try_wait()? {
+            bail!("the demo's program ended before it could be watched ({status})");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bail!(
+        "the demo's program did not show up within {} s",
+        START.as_secs()
+    )
+}

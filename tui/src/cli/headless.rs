@@ -1,0 +1,44 @@
+//! The table as text on standard output, without a screen.
+
+use anyhow::Result;
+
+use super::Show;
+use super::commands::say;
+use crate::columns::Sorting;
+use crate::export::table;
+use crate::interrupt::Interrupt;
+use crate::model::Model;
+use crate::snapshot::ProcessState;
+use crate::source::Source;
+use crate::units::Unit;
+
+/// Prints the table as often as asked, once unless told otherwise. Returns
+/// whether it came to its end without being interrupted.
+///
+/// Rates need two polls; a process that runs is polled once before the first
+/// table.
+pub(super) fn print(
+    mut source: Box<dyn Source>,
+    show: &Show,
+    interrupt: &Interrupt,
+) -> Result<bool> {
+    let mut model = Model::default();
+    model.fold(source.poll()?);
+    for round in 0..show.updates.unwrap_or(1) {
+        let runs = model
+            .snapshot()
+            .is_some_and(|s| s.process.state == ProcessState::Running);
+        if source.is_live() && runs {
+            if !interrupt.sleep(show.interval) {
+                return Ok(false);
+            }
+            model.fold(source.poll()?);
+        } else if round > 0 {
+            break;
+        }
+        let blank = if round > 0 { "\n" } else { "" };
+        let text = table::render(&model, Sorting::by(show.sort), Unit::Time);
+        say(&format!("{blank}{text}"))?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,346 @@
+//! The columns of the table: what they are called, show and sort by, and how
+//! soon they give way on a narrow screen. The screen and the text export both
+//! draw from here.
+
+use std::cmp::Ordering;
+
+use clap::ValueEnum;
+
+use crate::model::Figures;
+use crate::snapshot::PointState;
+use crate::units::{self, NONE, Scale};
+
+/// One column of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Column {
+    /// Whether the point measures.
+    On,
+    /// Its id.
+    Id,
+    /// Its name.
+    Name,
+    /// Measurements.
+    Count,
+    /// Measurements per second.
+    Rate,
+    /// Share of one CPU.
+    Load,
+    /// Load of the last intervals.
+    #[value(skip)]
+    Trend,
+    /// All exclusive time.
+    Excl,
+    /// Mean exclusive time.
+    Avg,
+    /// Least exclusive time.
+    Min,
+    /// Most exclusive time.
+    Max,
+    /// Median of exclusive time.
+    P50,
+    /// 99th percentile of exclusive time.
+    P99,
+    /// Share of the span off the CPU.
+    Off,
+}
+
+/// Room that the name gets at least.
+pub const NAME_MIN: usize = 10;
+
+impl Column {
+    /// All, from left to right.
+    pub const ALL: [Self; 14] = [
+        Self::On,
+        Self::Id,
+        Self::Name,
+        Self::Count,
+        Self::Rate,
+        Self::Load,
+        Self::Trend,
+        Self::Excl,
+        Self::Avg,
+        Self::Min,
+        Self::Max,
+        Self::P50,
+        Self::P99,
+        Self::Off,
+    ];
+
+    /// What stands over it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::On => "On",
+            Self::Id => "ID",
+            Self::Name => "Name",
+            Self::Count => "Count",
+            Self::Rate => "/s",
+            Self::Load => "Load%",
+            Self::Trend => "Trend",
+            Self::Excl => "Excl",
+            Self::Avg => "Avg",
+            Self::Min => "Min",
+            Self::Max => "Max",
+            Self::P50 => "p50",
+            Self::P99 => "p99",
+            Self::Off => "Off%",
+        }
+    }
+
+    /// Its width on the screen, with room for the sorting mark behind the
+    /// title; none for the name, which takes what is left.
+    pub fn width(self) -> Option<usize> {
+        Some(match self {
+            Self::On => 3,
+            Self::Id => 5,
+            Self::Name => return None,
+            Self::Count => 6,
+            Self::Rate => 5,
+            Self::Load => 6,
+            Self::Trend => 8,
+            Self::Excl | Self::Avg | Self::Min | Self::Max | Self::P50 | Self::P99 => 7,
+            Self::Off => 5,
+        })
+    }
+
+    /// Its rank when room is short: what is greater goes first.
+    fn dispensable(self) -> u8 {
+        match self {
+            Self::On | Self::Name => 0,
+            Self::Load => 1,
+            Self::Rate => 2,
+            Self::Avg => 3,
+            Self::Id => 4,
+            Self::Count => 5,
+            Self::P99 => 6,
+            Self::Off => 7,
+            Self::Max => 8,
+            Self::Trend => 9,
+            Self::Excl => 10,
+            Self::P50 => 11,
+            Self::Min => 12,
+        }
+    }
+
+    /// Whether the user can sort by it.
+    pub fn sorts(self) -> bool {
+        self != Self::Trend
+    }
+
+    /// Whether its natural order is the greatest first.
+    pub fn greatest_first(self) -> bool {
+        !matches!(self, Self::Id | Self::Name | Self::On)
+    }
+
+    /// Whether it holds text, which starts at the left.
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::Name | Self::Trend)
+    }
+
+    /// The columns that fit into `width`, one blank between them, and the room
+    /// left for the name.
+    pub fn fitting(width: usize) -> (Vec<Self>, usize) {
+        let mut columns = Self::ALL.to_vec();
+        loop {
+            let fixed: usize = columns.iter().filter_map(|column| column.width()).sum();
+            let used = fixed + columns.len() - 1;
+            let room = width.saturating_sub(used);
+            if room >= NAME_MIN {
+                return (columns, room);
+            }
+            let Some(last) = columns.iter().copied().max_by_key(|c| c.dispensable()) else {
+                return (columns, room);
+            };
+            if last.dispensable() == 0 {
+                return (columns, room);
+            }
+            columns.retain(|column| *column != last);
+        }
+    }
+
+    /// What it shows of a point. The state and the trend are the drawer's own:
+    /// they are glyphs.
+    pub fn text(self, figures: &Figures, scale: &Scale) -> String {
+        let ticks = |value: Option<f64>| value.map_or(NONE.into(), |value| scale.ticks(value));
+        let total = figures.total();
+        let used = |value: u64| figures.is_used().then_some(value as f64);
+        match self {
+            Self::On => state_word(figures.state()).into(),
+            Self::Id => figures.id().to_string(),
+            Self::Name => match figures.state() {
+                PointState::InvalidBeginBegin => {
+                    format!("{} invalid: begun twice", figures.point().name)
+                }
+                PointState::On | PointState::Off => figures.point().name.clone(),
+            },
+            Self::Count => units::count(total.count),
+            Self::Rate => match figures.rate() {
+                Some(rate) if rate > 0.0 => units::si(rate),
+                _ => NONE.into(),
+            },
+            Self::Load => match (figures.state(), figures.load()) {
+                (PointState::Off, load) if load.is_none_or(|load| load < 0.0005) => "off".into(),
+                (PointState::InvalidBeginBegin, _) => "INVAL".into(),
+                (_, Some(load)) => units::percent(load),
+                (_, None) => NONE.into(),
+            },
+            Self::Trend => String::new(),
+            Self::Excl => ticks(used(total.exclusive)),
+            Self::Avg => ticks(figures.mean()),
+            Self::Min => ticks(used(total.min)),
+            Self::Max => ticks(used(total.max)),
+            Self::P50 => ticks(figures.quantiles().map(|q| q.p50 as f64)),
+            Self::P99 => ticks(figures.quantiles().map(|q| q.p99 as f64)),
+            Self::Off => figures.off_share().map_or(NONE.into(), units::percent),
+        }
+    }
+
+    /// Compares two points by this column, the natural way up. What has no
+    /// figure counts as less than every figure.
+    pub fn compare(self, a: &Figures, b: &Figures) -> Ordering {
+        let by = |key: fn(&Figures) -> Option<f64>| {
+            let key = |figures| key(figures).unwrap_or(f64::NEG_INFINITY);
+            key(a).total_cmp(&key(b))
+        };
+        match self {
+            Self::On => state_rank(a.state()).cmp(&state_rank(b.state())),
+            Self::Id => a.id().cmp(&b.id()),
+            Self::Name => a.point().name.cmp(&b.point().name),
+            Self::Count => a.total().count.cmp(&b.total().count),
+            Self::Rate => by(Figures::rate),
+            Self::Load | Self::Trend => by(Figures::load),
+            Self::Excl => a.total().exclusive.cmp(&b.total().exclusive),
+            Self::Avg => by(Figures::mean),
+            Self::Min => by(|f| f.is_used().then_some(f.total().min as f64)),
+            Self::Max => a.total().max.cmp(&b.total().max),
+            Self::P50 => by(|f| f.quantiles().map(|q| q.p50 as f64)),
+            Self::P99 => by(|f| f.quantiles().map(|q| q.p99 as f64)),
+            Self::Off => by(Figures::off_share),
+        }
+    }
+}
+
+/// A point's state in a word.
+pub fn state_word(state: PointState) -> &'static str {
+    match state {
+        PointState::On => "on",
+        PointState::Off => "off",
+        PointState::InvalidBeginBegin => "!",
+    }
+}
+
+fn state_rank(state: PointState) -> u8 {
+    match state {
+        PointState::InvalidBeginBegin => 0,
+        PointState::On => 1,
+        PointState::Off => 2,
+    }
+}
+
+/// What the table is sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sorting {
+    /// The column.
+    pub column: Column,
+    /// Greatest first.
+    pub descending: bool,
+}
+
+impl Sorting {
+    /// By a column in its natural direction.
+    pub fn by(column: Column) -> Self {
+        Self {
+            column,
+            descending: column.greatest_first(),
+        }
+    }
+
+    /// By the next column to the right (or left) that sorts.
+    pub fn moved(self, right: bool) -> Self {
+        let sortable: Vec<_> = Column::ALL.into_iter().filter(|c| c.sorts()).collect();
+        let place = sortable.iter().position(|c| *c == self.column).unwrap_or(0);
+        let n = sortable.len();
+        Self::by(sortable[(place + if right { 1 } else { n - 1 }) % n])
+    }
+
+    /// The same column the other way round.
+    pub fn inverted(self) -> Self {
+        Self {
+            descending: !self.descending,
+            ..self
+        }
+    }
+
+    /// The ids of these points in order. Equals keep the order of their ids.
+    pub fn order(self, points: &[Figures]) -> Vec<u32> {
+        let mut sorted: Vec<&Figures> = points.iter().collect();
+        sorted.sort_by(|a, b| {
+            let order = self.column.compare(a, b);
+            if self.descending {
+                order.reverse()
+            } else {
+                order
+            }
+        });
+        sorted.into_iter().map(Figures::id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    fn model() -> Model {
+        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        for _ in 0..3 {
+            model.fold(source.poll().unwrap());
+        }
+        model
+    }
+
+    #[test]
+    fn columns_always_fit_and_the_most_needed_stay() {
+        for width in 24..200 {
+            let (columns, name) = Column::fitting(width);
+            let fixed: usize = columns.iter().filter_map(|c| c.width()).sum();
+            assert!(fixed + name + columns.len() - 1 <= width, "{width}");
+        }
+        let (narrow, _) = Column::fitting(38);
+        assert!(
+            [Column::On, Column::Name, Column::Load]
+                .iter()
+                .all(|c| narrow.contains(c))
+        );
+        assert_eq!(Column::fitting(120).0.len(), 14);
+    }
+
+    #[test]
+    fn every_sorting_orders_every_point() {
+        let model = model();
+        for column in Column::ALL {
+            let sorting = Sorting::by(column);
+            let order = sorting.order(model.points());
+            assert_eq!(order.len(), model.points().len());
+            let sorted = order.windows(2).all(|pair| {
+                let [a, b] = [pair[0], pair[1]].map(|id| model.point(id).unwrap());
+                let order = column.compare(a, b);
+                order.is_eq() || order.is_gt() == sorting.descending
+            });
+            assert!(sorted, "{column:?}");
+        }
+    }
+
+    #[test]
+    fn walking_through_the_columns_visits_each_and_returns() {
+        let start = Sorting::by(Column::Load);
+        let mut sorting = start;
+        for _ in 0..13 {
+            assert_eq!(sorting.moved(true).moved(false), sorting);
+            sorting = sorting.moved(true);
+        }
+        assert_eq!(sorting, start);
+        assert_eq!(start.inverted().inverted(), start);
+    }
+}

@@ -1,0 +1,5 @@
+//! What the screen shows, for scripts, files and other programs: the same
+//! data in other clothes, one file per form.
+
+pub mod json;
+pub mod table;

@@ -1,0 +1,123 @@
+//! The table as text, for `--once`, pipes and logs.
+
+use std::fmt::Write;
+
+use crate::columns::{Column, Sorting};
+use crate::headline::{Headline, ended_word};
+use crate::model::{Basis, Figures, Model, losses};
+use crate::text;
+use crate::units::{Scale, Unit};
+
+/// The longest name that is not cut.
+const NAME_MAX: usize = 48;
+
+/// The head line and the table of all points, as the screen shows them.
+pub fn render(model: &Model, sorting: Sorting, unit: Unit) -> String {
+    let Some(snapshot) = model.snapshot() else {
+        return String::new();
+    };
+    let scale = Scale {
+        ticks_per_second: snapshot.clock.ticks_per_second,
+        unit,
+    };
+    let mut out = String::new();
+    let head = Headline::of(snapshot, model.threads());
+    let mut parts = vec![head.process, head.uptime, head.threads, head.clock];
+    parts.extend(
+        [head.core, head.overhead]
+            .into_iter()
+            .filter(|part| !part.is_empty()),
+    );
+    if head.wall_clock {
+        parts.push("WALL CLOCK: time off the CPU is not taken out".into());
+    }
+    if model.basis() == Basis::Life {
+        parts.push("rates over its whole life".into());
+    }
+    parts.extend(ended_word(snapshot.process.state).map(str::to_owned));
+    out.push_str(&parts.join("  "));
+    out.push('\n');
+    for (count, what) in losses(snapshot) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "lost: {count} {what}");
+    }
+
+    let columns: Vec<Column> = Column::ALL
+        .into_iter()
+        .filter(|c| *c != Column::Trend)
+        .collect();
+    let rows: Vec<&Figures> = sorting
+        .order(model.points())
+        .iter()
+        .filter_map(|id| model.point(*id))
+        .collect();
+    let name_width = rows
+        .iter()
+        .map(|row| text::width(&Column::Name.text(row, &scale)))
+        .max()
+        .unwrap_or(0)
+        .clamp(Column::Name.title().len(), NAME_MAX);
+    let line = |cell: &dyn Fn(Column) -> String| {
+        let cells = columns.iter().map(|column| {
+            let width = column.width().unwrap_or(name_width);
+            match column.is_text() {
+                true => text::fit(&cell(*column), width, '~'),
+                false => format!("{:>width$}", cell(*column)),
+            }
+        });
+        cells.collect::<Vec<_>>().join(" ")
+    };
+    let _ = writeln!(out, "{}", line(&|column| column.title().to_owned()));
+    for row in rows {
+        let _ = writeln!(out, "{}", line(&|column| column.text(row, &scale)));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{ClockKind, ProcessState};
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    fn table(polls: usize, change: impl Fn(&mut Synthetic)) -> String {
+        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        change(&mut source);
+        for _ in 0..polls {
+            model.fold(source.poll().unwrap());
+        }
+        render(&model, Sorting::by(Column::Load), Unit::Time)
+    }
+
+    #[test]
+    fn every_point_has_its_line_and_the_columns_stand_straight() {
+        let text = table(3, |_| {});
+        let lines: Vec<_> = text.lines().collect();
+        assert!(
+            lines[0].starts_with("my_app[4711]  up 00:12:33  3 thr  rseq tsc 2.60GHz"),
+            "{text}"
+        );
+        assert_eq!(lines.len(), 2 + 9, "{text}");
+        assert!(
+            lines[1..]
+                .iter()
+                .all(|line| text::width(line) == lines[1].len()),
+            "{text}"
+        );
+        assert!(lines[2].contains("io.parse"), "{text}");
+    }
+
+    #[test]
+    fn what_matters_about_the_figures_is_said() {
+        let text = table(1, |source| {
+            let snapshot = source.snapshot_mut();
+            snapshot.clock.kind = ClockKind::Wall;
+            snapshot.process.state = ProcessState::Crashed;
+            snapshot.losses.space_refused = 3;
+        });
+        for said in ["WALL CLOCK", "CRASHED", "lost: 3 cells", "whole life"] {
+            assert!(text.contains(said), "{said} in {text}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Who is watched, by which clock: the parts of the first line, for the
+//! screen and the text export alike.
+
+use crate::snapshot::{ClockKind, ProcessState, Snapshot};
+use crate::units;
+
+/// The parts of the first line that tell of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headline {
+    /// `my_app[4711]`
+    pub process: String,
+    /// `up 00:12:31`
+    pub uptime: String,
+    /// `8 thr`
+    pub threads: String,
+    /// `rseq tsc 2.60GHz`
+    pub clock: String,
+    /// `core 3.65GHz`, empty where it was not measured.
+    pub core: String,
+    /// `ovh 23.0ns`
+    pub overhead: String,
+    /// A warning that no figure excludes time off the CPU.
+    pub wall_clock: bool,
+}
+
+impl Headline {
+    /// Of the process in this snapshot, with that many threads.
+    pub fn of(snapshot: &Snapshot, threads: usize) -> Self {
+        let clock = &snapshot.clock;
+        let rate = clock.ticks_per_second;
+        Self {
+            process: format!("{}[{}]", snapshot.process.name, snapshot.process.pid),
+            uptime: format!("up {}", units::uptime(snapshot.elapsed_ticks as f64 / rate)),
+            threads: format!("{threads} thr"),
+            clock: format!("{} tsc {}", clock_word(clock.kind), units::hertz(rate)),
+            core: clock
+                .core_hz
+                .map_or(String::new(), |hz| format!("core {}", units::hertz(hz))),
+            overhead: format!("ovh {}", units::duration(clock.overhead_pair as f64 / rate)),
+            wall_clock: clock.kind == ClockKind::Wall,
+        }
+    }
+}
+
+/// The rung of the clock in a word.
+pub fn clock_word(kind: ClockKind) -> &'static str {
+    match kind {
+        ClockKind::Rseq => "rseq",
+        ClockKind::Perf => "perf",
+        ClockKind::Cputime => "cputime",
+        ClockKind::Wall => "wall",
+    }
+}
+
+/// What has become of the process, in a word; none while it runs.
+pub fn ended_word(state: ProcessState) -> Option<&'static str> {
+    match state {
+        ProcessState::Running => None,
+        ProcessState::Exited => Some("EXITED"),
+        ProcessState::Crashed => Some("CRASHED"),
+    }
+}

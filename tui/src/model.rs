@@ -1,0 +1,206 @@
+//! The model: successive snapshots folded into the figures that are shown.
+//!
+//! It knows no terminal and no shared memory. Each point answers for its own
+//! figures ([`Figures`]); table, detail, text and files all ask it.
+//!
+//! What happens *between* two snapshots is told by their difference:
+//!
+//! ```text
+//! count      1000 ......... 1800      rate = 800 / elapsed seconds
+//! exclusive   5e8 ......... 9e8       load = 4e8 / elapsed ticks
+//!            |---- interval ----|
+//! ```
+//!
+//! One snapshot alone has no interval; its rates are those of the whole life
+//! of the process ([`Basis::Life`]). A point that was reset in between has no
+//! figure for that interval, since nobody knows when it began afresh.
+
+mod figures;
+pub mod histogram;
+mod history;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub use figures::{Figures, LaneFigures, mean, off_share, total, variance};
+pub use histogram::Quantiles;
+pub use history::{History, Sample};
+
+use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
+
+/// Time constant of the smoothed load unless told otherwise, seconds.
+pub const TAU_SECONDS: f64 = 1.0;
+
+/// What rates and loads are taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// The whole life of the process.
+    Life,
+    /// The time since the snapshot before.
+    Interval,
+}
+
+/// What [`Model::fold`] noticed about the process as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The same process, a little later.
+    Later,
+    /// Another process than before; nothing of the old one is left.
+    Replaced,
+    /// It ran before and has ended now.
+    Ended,
+}
+
+/// Everything the views show.
+#[derive(Debug)]
+pub struct Model {
+    snapshot: Option<Arc<Snapshot>>,
+    points: Vec<Figures>,
+    basis: Basis,
+    tau_seconds: f64,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self::new(TAU_SECONDS)
+    }
+}
+
+impl Model {
+    /// A model that has seen nothing, with the time constant of the load.
+    pub fn new(tau_seconds: f64) -> Self {
+        Self {
+            snapshot: None,
+            points: Vec::new(),
+            basis: Basis::Life,
+            tau_seconds,
+        }
+    }
+
+    /// Takes the next snapshot in.
+    pub fn fold(&mut self, snapshot: Snapshot) -> News {
+        let snapshot = Arc::new(snapshot);
+        let before = self.snapshot.replace(Arc::clone(&snapshot));
+        let before = before.filter(|b| b.process.segment_id == snapshot.process.segment_id);
+        let Some(before) = before else {
+            let news = if self.points.is_empty() {
+                News::Later
+            } else {
+                News::Replaced
+            };
+            self.basis = Basis::Life;
+            self.points = Figures::all(&snapshot);
+            let seconds = seconds(&snapshot, snapshot.elapsed_ticks);
+            for figures in &mut self.points {
+                figures.take_life(snapshot.elapsed_ticks, seconds);
+            }
+            return news;
+        };
+
+        let ran = |s: &Snapshot| s.process.state == ProcessState::Running;
+        let elapsed = snapshot.elapsed_ticks.checked_sub(before.elapsed_ticks);
+        let mut old: HashMap<u32, Figures> = self
+            .points
+            .drain(..)
+            .map(|figures| (figures.id(), figures))
+            .collect();
+        self.points = Figures::all(&snapshot);
+        // Once the process has ended, or while its clock stands, nothing
+        // happens between snapshots: the last figures stay.
+        let interval = elapsed.filter(|&ticks| ticks > 0 && ran(&before));
+        if interval.is_some() {
+            self.basis = Basis::Interval;
+        }
+        for figures in &mut self.points {
+            let old = old.remove(&figures.id());
+            match interval {
+                Some(ticks) => {
+                    let seconds = seconds(&snapshot, ticks);
+                    figures.take_interval(old, ticks, seconds, self.tau_seconds);
+                }
+                None => figures.keep(old),
+            }
+        }
+        if ran(&before) && !ran(&snapshot) {
+            News::Ended
+        } else {
+            News::Later
+        }
+    }
+
+    /// Marks that no snapshots are taken for a while, so that histories show
+    /// a gap instead of a bridge.
+    pub fn pause(&mut self) {
+        for figures in &mut self.points {
+            figures.mark_gap();
+        }
+    }
+
+    /// Shows a change of a point's state before the next snapshot confirms it.
+    pub fn expect_state(&mut self, id: u32, state: PointState) {
+        if let Ok(place) = self.place(id) {
+            self.points[place].state = state;
+        }
+    }
+
+    /// The last snapshot; none before the first.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_deref()
+    }
+
+    /// What rates and loads are taken over.
+    pub fn basis(&self) -> Basis {
+        self.basis
+    }
+
+    /// The points, in the order of their ids.
+    pub fn points(&self) -> &[Figures] {
+        &self.points
+    }
+
+    /// One point.
+    pub fn point(&self, id: u32) -> Option<&Figures> {
+        self.place(id).ok().map(|place| &self.points[place])
+    }
+
+    /// Threads that run and measure.
+    pub fn threads(&self) -> usize {
+        self.snapshot().map_or(0, |snapshot| {
+            snapshot
+                .lanes
+                .iter()
+                .filter(|lane| lane.kind == LaneKind::Live)
+                .count()
+        })
+    }
+
+    fn place(&self, id: u32) -> Result<usize, usize> {
+        self.points.binary_search_by_key(&id, Figures::id)
+    }
+}
+
+fn seconds(snapshot: &Snapshot, ticks: u64) -> f64 {
+    ticks as f64 / snapshot.clock.ticks_per_second
+}
+
+/// What was lost, refused or repaired, each kind in words with its count;
+/// empty while nothing was.
+pub fn losses(snapshot: &Snapshot) -> Vec<(u64, &'static str)> {
+    let l = &snapshot.losses;
+    [
+        (l.points_refused, "points without a place"),
+        (l.space_refused, "cells not recorded: no space"),
+        (l.lanes_overflowed, "threads share the overflow lane"),
+        (l.mismatched_ends, "ends without their begin"),
+        (l.begins_refused, "begins nested too deep"),
+        (l.clock_anomalies, "times the clock ran backwards"),
+        (l.records_lost, "ring records overwritten unread"),
+        (l.cells_busy, "cells not read whole just now"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .collect()
+}
+
+#[cfg(test)]
+mod tests;

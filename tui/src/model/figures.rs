@@ -1,0 +1,297 @@
+//! The figures of one point, and the arithmetic that belongs to them.
+
+use std::cell::OnceCell;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{History, Quantiles, Sample, histogram};
+use crate::snapshot::{Bucket, Cell, Lane, Point, PointState, Snapshot, Stats};
+
+/// One point, all lanes together.
+#[derive(Debug)]
+pub struct Figures {
+    snapshot: Arc<Snapshot>,
+    index: usize,
+    cells: Range<usize>,
+    total: Stats,
+    pub(super) state: PointState,
+    rate: Option<f64>,
+    load: Option<f64>,
+    /// Whether `load` has seen an interval, and may be smoothed on from.
+    settled: bool,
+    history: History,
+    quantiles: OnceCell<Option<Quantiles>>,
+}
+
+/// One point on one lane.
+#[derive(Clone, Debug)]
+pub struct LaneFigures<'a> {
+    /// The lane; none where the snapshot names a lane that it does not have.
+    pub lane: Option<&'a Lane>,
+    /// Id of the lane.
+    pub id: u32,
+    /// The lane's threads, past and present, together.
+    pub total: Stats,
+}
+
+impl Figures {
+    /// The figures of every point in a snapshot, without rates and history.
+    pub(super) fn all(snapshot: &Arc<Snapshot>) -> Vec<Self> {
+        let mut first = 0;
+        let cells = &snapshot.cells;
+        let of_point = |(index, point): (usize, &Point)| {
+            // Points and cells come in the same order.
+            first += cells[first..].partition_point(|cell| cell.point < point.id);
+            let end = first + cells[first..].partition_point(|cell| cell.point == point.id);
+            let range = first..end;
+            first = end;
+            Self {
+                snapshot: Arc::clone(snapshot),
+                index,
+                total: total(cells[range.clone()].iter()),
+                cells: range,
+                state: point.state,
+                rate: None,
+                load: None,
+                settled: false,
+                history: History::default(),
+                quantiles: OnceCell::new(),
+            }
+        };
+        snapshot.points.iter().enumerate().map(of_point).collect()
+    }
+
+    /// Rates over the process's whole life.
+    pub(super) fn take_life(&mut self, elapsed_ticks: u64, seconds: f64) {
+        // After a reset nobody knows how long the figures have been growing.
+        if elapsed_ticks > 0 && self.point().resets == 0 {
+            self.rate = Some(self.total.count as f64 / seconds);
+            self.load = Some(self.total.exclusive as f64 / elapsed_ticks as f64);
+        }
+    }
+
+    /// Rates over the interval since `old`, which is none for a point that
+    /// appeared within it.
+    pub(super) fn take_interval(
+        &mut self,
+        old: Option<Self>,
+        ticks: u64,
+        seconds: f64,
+        tau_seconds: f64,
+    ) {
+        let (count_before, exclusive_before) = match &old {
+            Some(old) if old.point().resets == self.point().resets => {
+                (Some(old.total.count), Some(old.total.exclusive))
+            }
+            Some(_) => (None, None),
+            None => (Some(0), Some(0)),
+        };
+        let grown =
+            |now: u64, before: Option<u64>| before.and_then(|before| now.checked_sub(before));
+        self.rate = grown(self.total.count, count_before).map(|n| n as f64 / seconds);
+        let load = grown(self.total.exclusive, exclusive_before).map(|n| n as f64 / ticks as f64);
+        let smoothed = old
+            .as_ref()
+            .filter(|old| old.settled)
+            .and_then(|old| old.load);
+        self.load = match (load, smoothed) {
+            (Some(now), Some(before)) => {
+                let alpha = (seconds / tau_seconds).clamp(0.0, 1.0);
+                Some(before + alpha * (now - before))
+            }
+            (now, _) => now,
+        };
+        self.settled = load.is_some();
+        if let Some(old) = old {
+            if old.total == self.total {
+                self.quantiles = old.quantiles;
+            }
+            self.history = old.history;
+        }
+        self.history.push(Sample {
+            at_ticks: self.snapshot.elapsed_ticks,
+            load,
+        });
+    }
+
+    /// Takes over what `old` showed: nothing happened in between.
+    pub(super) fn keep(&mut self, old: Option<Self>) {
+        if let Some(old) = old {
+            self.rate = old.rate;
+            self.load = old.load;
+            self.settled = old.settled;
+            self.history = old.history;
+        }
+    }
+
+    /// Notes that the next sample does not follow on the last.
+    pub(super) fn mark_gap(&mut self) {
+        self.history.push(Sample {
+            at_ticks: self.snapshot.elapsed_ticks,
+            load: None,
+        });
+        self.settled = false;
+    }
+
+    /// The point itself. Its state is better asked of [`Self::state`].
+    pub fn point(&self) -> &Point {
+        &self.snapshot.points[self.index]
+    }
+
+    /// Its id.
+    pub fn id(&self) -> u32 {
+        self.point().id
+    }
+
+    /// Its state, with changes that the user has just made.
+    pub fn state(&self) -> PointState {
+        self.state
+    }
+
+    /// Sums over all lanes and threads.
+    pub fn total(&self) -> &Stats {
+        &self.total
+    }
+
+    /// Whether it has ever measured since its last reset.
+    pub fn is_used(&self) -> bool {
+        self.total.count > 0
+    }
+
+    /// Measurements per second.
+    pub fn rate(&self) -> Option<f64> {
+        self.rate
+    }
+
+    /// Share of one CPU, smoothed; above 1 when several threads are in it.
+    pub fn load(&self) -> Option<f64> {
+        self.load
+    }
+
+    /// Loads of the last intervals.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Mean exclusive ticks.
+    pub fn mean(&self) -> Option<f64> {
+        mean(&self.total)
+    }
+
+    /// Standard deviation of exclusive ticks.
+    pub fn deviation(&self) -> Option<f64> {
+        variance(&self.total).map(f64::sqrt)
+    }
+
+    /// Share of its span that its threads did not run.
+    pub fn off_share(&self) -> Option<f64> {
+        off_share(&self.total)
+    }
+
+    /// The quantiles of the table. Computed when first asked for, and no more
+    /// than the table shows: only the rows on the screen are.
+    pub fn quantiles(&self) -> Option<Quantiles> {
+        *self.quantiles.get_or_init(|| {
+            let [p50, p99] = self.quantiles_at([0.5, 0.99])?;
+            Some(Quantiles { p50, p99 })
+        })
+    }
+
+    /// Any quantiles of exclusive ticks, computed anew at every call.
+    pub fn quantiles_at<const N: usize>(&self, wanted: [f64; N]) -> Option<[u64; N]> {
+        let buckets = self.cells().iter().flat_map(|cell| &cell.histogram);
+        histogram::quantiles(buckets, (self.total.min, self.total.max), wanted)
+    }
+
+    /// The histogram of exclusive ticks over all lanes.
+    pub fn buckets(&self) -> Vec<Bucket> {
+        histogram::merge(self.cells().iter().map(|cell| cell.histogram.as_slice()))
+    }
+
+    /// Whether the process died in the middle of a measurement of it.
+    pub fn in_flight(&self) -> bool {
+        self.cells().iter().any(|cell| cell.in_flight)
+    }
+
+    /// Its figures lane by lane.
+    pub fn lanes(&self) -> impl Iterator<Item = LaneFigures<'_>> {
+        self.cells().iter().map(|cell| {
+            let lanes = &self.snapshot.lanes;
+            let place = lanes.binary_search_by_key(&cell.lane, |lane| lane.id);
+            LaneFigures {
+                lane: place.ok().map(|place| &lanes[place]),
+                id: cell.lane,
+                total: total(std::iter::once(cell)),
+            }
+        })
+    }
+
+    fn cells(&self) -> &[Cell] {
+        &self.snapshot.cells[self.cells.clone()]
+    }
+}
+
+/// All measurements of these cells together, those of ended threads too.
+///
+/// Two figures have no exact sum. `average` is the mean of the averages,
+/// weighted by their counts; `last` is that of the thread with most
+/// measurements.
+pub fn total<'a>(cells: impl Iterator<Item = &'a Cell>) -> Stats {
+    let mut sum = Stats::default();
+    let mut most = 0;
+    let mut weighted = 0.0;
+    for part in cells.flat_map(|cell| [&cell.retired, &cell.stats]) {
+        if part.count == 0 {
+            continue;
+        }
+        // A year of eight threads' ticks fits; only nonsense saturates.
+        sum.count = sum.count.saturating_add(part.count);
+        sum.exclusive = sum.exclusive.saturating_add(part.exclusive);
+        sum.inclusive = sum.inclusive.saturating_add(part.inclusive);
+        sum.off_cpu = sum.off_cpu.saturating_add(part.off_cpu);
+        sum.switches = sum.switches.saturating_add(part.switches);
+        sum.squares = sum.squares.saturating_add(part.squares);
+        sum.min = sum.min.min(part.min);
+        sum.max = sum.max.max(part.max);
+        weighted += part.average * part.count as f64;
+        if part.count >= most {
+            most = part.count;
+            sum.last = part.last;
+        }
+    }
+    if sum.count > 0 {
+        sum.average = weighted / sum.count as f64;
+    }
+    sum
+}
+
+/// Mean exclusive ticks; none without a measurement.
+pub fn mean(stats: &Stats) -> Option<f64> {
+    (stats.count > 0).then(|| stats.exclusive as f64 / stats.count as f64)
+}
+
+/// Variance of exclusive ticks, of a sample: squares about the mean over
+/// n - 1; none for fewer than two measurements.
+///
+/// `(squares - exclusive^2 / n) / (n - 1)` would cancel to noise in floating
+/// point, so the difference is taken in integers: the quotient's whole part
+/// exactly, its remainder after that.
+pub fn variance(stats: &Stats) -> Option<f64> {
+    let n = u128::from(stats.count);
+    if n < 2 {
+        return None;
+    }
+    let square = u128::from(stats.exclusive) * u128::from(stats.exclusive);
+    let (whole, rest) = (square / n, square % n);
+    // Below zero only for figures that do not belong together.
+    let difference = stats.squares.checked_sub(whole)?;
+    let about_mean = difference as f64 - rest as f64 / n as f64;
+    Some(about_mean.max(0.0) / (n - 1) as f64)
+}
+
+/// Share of the span between begin and end in which the thread did not run;
+/// none without a span.
+pub fn off_share(stats: &Stats) -> Option<f64> {
+    let span = stats.off_cpu as f64 + stats.inclusive as f64;
+    (span > 0.0).then(|| stats.off_cpu as f64 / span)
+}

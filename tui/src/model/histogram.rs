@@ -1,0 +1,221 @@
+//! Histograms: buckets of several lanes put together, quantiles, and the few
+//! log-scaled bars that fit on a screen.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+
+use crate::snapshot::Bucket;
+
+/// The quantiles of a point's exclusive ticks that the table shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quantiles {
+    /// The median.
+    pub p50: u64,
+    /// 99 in a hundred are no longer.
+    pub p99: u64,
+}
+
+/// The buckets of several histograms as one, in the order of their values.
+pub fn merge<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -> Vec<Bucket> {
+    let mut merged = BTreeMap::new();
+    for bucket in histograms.flatten() {
+        let count: &mut u64 = merged.entry((bucket.low, bucket.width)).or_default();
+        *count = count.saturating_add(bucket.count);
+    }
+    merged
+        .into_iter()
+        .map(|((low, width), count)| Bucket { low, width, count })
+        .collect()
+}
+
+/// The value that stands for all in a bucket: its middle.
+pub fn middle(bucket: &Bucket) -> u64 {
+    bucket
+        .low
+        .saturating_add(bucket.width.saturating_sub(1) / 2)
+}
+
+/// The buckets as an hdrhistogram of three significant digits; none while
+/// they are empty.
+pub fn recorder<'a>(buckets: impl Iterator<Item = &'a Bucket> + Clone) -> Option<Histogram<u64>> {
+    let full = buckets.filter(|bucket| bucket.count > 0);
+    // Sized once: growing step by step would copy the counts each time. Its
+    // own limits are a maximum of at least 2, and room to round upwards in.
+    let greatest = full.clone().map(middle).max()?;
+    let mut histogram = Histogram::new_with_max(greatest.clamp(2, u64::MAX / 4), 3).ok()?;
+    for bucket in full {
+        histogram.saturating_record_n(middle(bucket), bucket.count);
+    }
+    Some(histogram)
+}
+
+/// The values at these quantiles, kept within what was really measured: a
+/// bucket's middle may lie beyond the extremes. None while the buckets are
+/// empty.
+///
+/// Each costs a walk through the counts, some microseconds.
+pub fn quantiles<'a, const N: usize>(
+    buckets: impl Iterator<Item = &'a Bucket> + Clone,
+    (min, max): (u64, u64),
+    wanted: [f64; N],
+) -> Option<[u64; N]> {
+    let histogram = recorder(buckets)?;
+    Some(wanted.map(|quantile| {
+        let value = histogram.value_at_quantile(quantile);
+        value.min(max).max(min.min(max))
+    }))
+}
+
+/// One bar: the measurements between two values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bar {
+    /// Least value, ticks.
+    pub low: f64,
+    /// First value beyond, ticks.
+    pub high: f64,
+    /// Measurements in it.
+    pub count: u64,
+    /// Share of all measurements in this bar and those before it.
+    pub cumulative: f64,
+}
+
+/// The histogram as at most `rows` bars of equal width on a logarithmic
+/// scale, from the first bucket in use to the last.
+pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
+    let mut full = buckets.iter().filter(|bucket| bucket.count > 0);
+    let (Some(first), rows @ 1..) = (full.next(), rows) else {
+        return Vec::new();
+    };
+    let last = full.next_back().unwrap_or(first);
+    // Zero has no logarithm; it shares the bar of one.
+    let log = |value: u64| (value.max(1) as f64).ln();
+    let low = log(first.low);
+    let high = log(last.low.saturating_add(last.width)).max(low + f64::EPSILON);
+    // No bar narrower than the buckets it is made of.
+    let narrowest = log(last.low.saturating_add(last.width)) - log(last.low);
+    let most = if narrowest > 0.0 {
+        ((high - low) / narrowest).ceil() as usize
+    } else {
+        1
+    };
+    let rows = rows.min(most.max(1));
+    let step = (high - low) / rows as f64;
+
+    let mut bars: Vec<Bar> = (0..rows)
+        .map(|row| Bar {
+            low: (low + step * row as f64).exp(),
+            high: (low + step * (row + 1) as f64).exp(),
+            count: 0,
+            cumulative: 0.0,
+        })
+        .collect();
+    for bucket in buckets {
+        let row = (log(middle(bucket)) - low) / step;
+        let bar = &mut bars[(row.max(0.0) as usize).min(rows - 1)];
+        bar.count = bar.count.saturating_add(bucket.count);
+    }
+    let all: f64 = bars.iter().map(|bar| bar.count as f64).sum();
+    let mut so_far = 0.0;
+    for bar in &mut bars {
+        so_far += bar.count as f64;
+        bar.cumulative = so_far / all;
+    }
+    bars
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::synthetic::bucket_of;
+
+    fn buckets(values: &[u64]) -> Vec<Bucket> {
+        let single: Vec<_> = values
+            .iter()
+            .map(|&value| Bucket {
+                count: 1,
+                ..bucket_of(value)
+            })
+            .collect();
+        merge(std::iter::once(single.as_slice()))
+    }
+
+    #[test]
+    fn merging_adds_equal_buckets_and_sorts() {
+        let a = buckets(&[5, 1000, 70]);
+        let b = buckets(&[70, 5, 5]);
+        let merged = merge([a.as_slice(), b.as_slice()].into_iter());
+        let counts: Vec<_> = merged.iter().map(|b| (b.low, b.count)).collect();
+        assert_eq!(counts, [(5, 3), (70, 2), (992, 1)]);
+    }
+
+    /// The plain way: sort, and count off.
+    fn naive_quantile(sorted: &[u64], quantile: f64) -> u64 {
+        let rank = (quantile * sorted.len() as f64).ceil() as usize;
+        sorted[rank.clamp(1, sorted.len()) - 1]
+    }
+
+    #[test]
+    fn quantiles_agree_with_sorting_within_a_bucket() {
+        let mut seed = 7_u64;
+        for round in 0..50 {
+            let mut values: Vec<u64> = (0..1 + round * 37)
+                .map(|_| {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    (seed >> 40) >> (seed % 20)
+                })
+                .collect();
+            values.sort_unstable();
+            let (min, max) = (values[0], *values.last().unwrap());
+            let wanted = [0.5, 0.9, 0.99, 0.999];
+            let found = quantiles(buckets(&values).iter(), (min, max), wanted).unwrap();
+            for (quantile, found) in wanted.into_iter().zip(found) {
+                let expected = naive_quantile(&values, quantile);
+                let error = found.abs_diff(expected) as f64 / expected.max(1) as f64;
+                assert!(
+                    error <= 0.018,
+                    "round {round} p{quantile}: {found} for {expected}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn bars_lose_no_measurement() {
+        let values: Vec<u64> = (0..5000).map(|i| i * i / 7).collect();
+        let buckets = buckets(&values);
+        for rows in 1..40 {
+            let bars = log_bars(&buckets, rows);
+            assert!(bars.len() <= rows);
+            assert_eq!(bars.iter().map(|bar| bar.count).sum::<u64>(), 5000);
+            assert!((bars.last().unwrap().cumulative - 1.0).abs() < 1e-9);
+            assert!(bars.is_sorted_by(|a, b| a.high <= b.low * 1.000_001));
+        }
+        assert!(log_bars(&[], 5).is_empty());
+        assert_eq!(log_bars(&buckets, 0).len(), 0);
+    }
+
+    #[test]
+    fn hostile_buckets_are_survived() {
+        let hostile = [
+            Bucket {
+                low: 0,
+                width: 0,
+                count: u64::MAX,
+            },
+            Bucket {
+                low: u64::MAX,
+                width: u64::MAX,
+                count: u64::MAX,
+            },
+        ];
+        assert!(quantiles(hostile.iter(), (u64::MAX, 0), [0.5]).is_some());
+        assert!(!log_bars(&hostile, 10).is_empty());
+        let same = [Bucket {
+            low: 9,
+            width: 0,
+            count: 1,
+        }];
+        assert_eq!(log_bars(&same, 10).len(), 1);
+    }
+}

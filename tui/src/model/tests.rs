@@ -1,0 +1,236 @@
+//! The model's arithmetic against plain computation, and its history against
+//! everything that can happen to a process between two polls.
+
+use super::*;
+use crate::snapshot::{Cell, Stats};
+use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
+use crate::source::{Change, Source};
+
+fn next(source: &mut Synthetic, model: &mut Model) -> News {
+    model.fold(source.poll().unwrap())
+}
+
+/// Stats of these values, added up one by one.
+fn stats(values: &[u64]) -> Stats {
+    let mut stats = Stats::default();
+    for &value in values {
+        stats.count += 1;
+        stats.exclusive += value;
+        stats.inclusive += 2 * value;
+        stats.off_cpu += value / 2;
+        stats.squares += u128::from(value) * u128::from(value);
+        stats.min = stats.min.min(value);
+        stats.max = stats.max.max(value);
+        stats.last = value;
+    }
+    stats
+}
+
+fn cell(stats: Stats, retired: Stats) -> Cell {
+    Cell {
+        point: 1,
+        lane: 0,
+        stats,
+        retired,
+        in_flight: false,
+        histogram: Vec::new(),
+    }
+}
+
+#[test]
+fn totals_over_lanes_and_ended_threads_are_those_of_all_values() {
+    let parts: [&[u64]; 4] = [&[5, 9, 1_000], &[7], &[], &[88, 2]];
+    let cells = [
+        cell(stats(parts[0]), stats(parts[1])),
+        cell(stats(parts[2]), stats(parts[3])),
+    ];
+    let mut expected = stats(&parts.concat());
+    let found = total(cells.iter());
+    expected.last = 1_000;
+    assert_eq!(
+        found,
+        Stats {
+            off_cpu: found.off_cpu,
+            ..expected
+        }
+    );
+    assert_eq!(total([].iter()).min, u64::MAX);
+}
+
+#[test]
+fn variance_agrees_with_two_passes_even_far_from_zero() {
+    for offset in [0, 1_000_000_007, 1 << 45] {
+        let values: Vec<u64> = (0..1000).map(|i| offset + (i * i * 31) % 173).collect();
+        // The oracle works on the distance from the offset, where plain
+        // floating point is exact enough.
+        let near: Vec<f64> = values.iter().map(|v| (v - offset) as f64).collect();
+        let mean = near.iter().sum::<f64>() / 1000.0;
+        let expected = near.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 999.0;
+        let found = variance(&stats(&values)).unwrap();
+        assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
+    }
+    assert_eq!(variance(&stats(&[5])), None);
+    assert_eq!(variance(&stats(&[5, 5, 5])), Some(0.0));
+    let torn = Stats {
+        squares: 1,
+        ..stats(&[5, 9])
+    };
+    assert_eq!(variance(&torn), None);
+    let greatest = Stats {
+        count: u64::MAX,
+        exclusive: u64::MAX,
+        squares: u128::MAX,
+        ..Stats::default()
+    };
+    assert!(variance(&greatest).is_some_and(f64::is_finite));
+}
+
+#[test]
+fn off_share_is_off_over_span() {
+    let stats = Stats {
+        inclusive: 30,
+        off_cpu: 70,
+        ..Stats::default()
+    };
+    assert_eq!(off_share(&stats), Some(0.7));
+    assert_eq!(off_share(&Stats::default()), None);
+}
+
+#[test]
+fn the_first_snapshot_shows_the_whole_life() {
+    let (mut source, mut model) = (Synthetic::new(), Model::default());
+    assert_eq!(next(&mut source, &mut model), News::Later);
+    assert_eq!(model.basis(), Basis::Life);
+    let (figures, snapshot) = (model.point(1).unwrap(), model.snapshot().unwrap());
+    let life = snapshot.elapsed_ticks as f64;
+    let expected = figures.total().exclusive as f64 / life;
+    assert_eq!(figures.load(), Some(expected));
+    assert!(figures.history().is_empty());
+}
+
+#[test]
+fn rates_and_loads_are_differences_over_the_interval() {
+    let (mut source, mut model) = (Synthetic::new(), Model::default());
+    next(&mut source, &mut model);
+    let before = model.point(1).unwrap().total().clone();
+    next(&mut source, &mut model);
+    let figures = model.point(1).unwrap();
+    let calls = (figures.total().count - before.count) as f64;
+    let ticks = (figures.total().exclusive - before.exclusive) as f64;
+    assert_eq!(model.basis(), Basis::Interval);
+    assert_eq!(figures.rate(), Some(calls));
+    assert_eq!(figures.load(), Some(ticks / TICKS_PER_SECOND as f64));
+}
+
+#[test]
+fn load_is_smoothed_by_the_time_that_really_passed() {
+    let (mut source, mut model) = (Synthetic::new(), Model::new(4.0));
+    let mut snapshots: Vec<_> = (0..4).map(|_| source.poll().unwrap()).collect();
+    // The third poll came late.
+    snapshots.remove(2);
+    let exclusive = |s: &Snapshot| total(s.cells.iter().filter(|c| c.point == 3)).exclusive as f64;
+    let load = |a: &Snapshot, b: &Snapshot| {
+        (exclusive(b) - exclusive(a)) / (b.elapsed_ticks - a.elapsed_ticks) as f64
+    };
+    let (first, second) = (
+        load(&snapshots[0], &snapshots[1]),
+        load(&snapshots[1], &snapshots[2]),
+    );
+    for snapshot in snapshots {
+        model.fold(snapshot);
+    }
+    let expected = first + 2.0 / 4.0 * (second - first);
+    let found = model.point(3).unwrap().load().unwrap();
+    assert!((found - expected).abs() < 1e-12);
+}
+
+#[test]
+fn a_reset_leaves_a_gap_and_no_nonsense() {
+    let (mut source, mut model) = (Synthetic::new(), Model::default());
+    next(&mut source, &mut model);
+    next(&mut source, &mut model);
+    source.act(Change::Reset(1)).unwrap();
+    next(&mut source, &mut model);
+    let figures = model.point(1).unwrap();
+    assert_eq!((figures.rate(), figures.load()), (None, None));
+    assert_eq!(figures.history().last(1).next().unwrap().load, None);
+    next(&mut source, &mut model);
+    assert!(
+        model
+            .point(1)
+            .unwrap()
+            .rate()
+            .is_some_and(|rate| rate > 0.0)
+    );
+}
+
+#[test]
+fn counts_that_shrink_without_a_reset_are_no_rate() {
+    let (mut source, mut model) = (Synthetic::new(), Model::default());
+    next(&mut source, &mut model);
+    source.snapshot_mut().cells.clear();
+    next(&mut source, &mut model);
+    assert_eq!(model.point(4).unwrap().rate(), None);
+}
+
+#[test]
+fn a_point_that_appears_counts_from_zero() {
+    let (mut source, mut model) = (Synthetic::new(), Model::default());
+    let mut first = source.poll().unwrap();
+    first.points.retain(|point| point.id != 3);
+    first.cells.retain(|cell| cell.point != 3);
+    model.fold(first);
+    next(&mut source, &mut model);
+    let figures = model.point(3).unwrap();
+    assert_eq!(figures.rate(), Some(figures.total().count as f64));
+}
+
+#[test]
+fn another_process_in_its_place_starts_anew() {
+    let (mut source, mut model) = (Synthetic::new(), Model::default());
+    next(&mut source, &mut model);
+    next(&mut source, &mut model);
+    source.snapshot_mut().process.segment_id = "f".repeat(32);
+    assert_eq!(next(&mut source, &mut model), News::Replaced);
+    assert_eq!(model.basis(), Basis::Life);
+    assert!(model.point(1).unwrap().history().is_empty());
+}
+
+#[test]
+fn the_last_figures_of_a_process_stay() {
+    let (mut source, mut model) = (Synthetic::new(), Model::default());
+    next(&mut source, &mut model);
+    next(&mut source, &mut model);
+    source.snapshot_mut().process.state = ProcessState::Crashed;
+    assert_eq!(next(&mut source, &mut model), News::Ended);
+    let load = model.point(4).unwrap().load();
+    assert!(load.is_some_and(|load| load > 0.0));
+    assert_eq!(next(&mut source, &mut model), News::Later);
+    assert_eq!(model.point(4).unwrap().load(), load);
+}
+
+#[test]
+fn a_pause_is_a_gap_in_the_history() {
+    let (mut source, mut model) = (Synthetic::new(), Model::default());
+    for _ in 0..3 {
+        next(&mut source, &mut model);
+    }
+    model.pause();
+    next(&mut source, &mut model);
+    let loads: Vec<_> = model
+        .point(1)
+        .unwrap()
+        .history()
+        .last(9)
+        .map(|s| s.load.is_some())
+        .collect();
+    assert_eq!(loads, [true, true, false, true]);
+}
+
+#[test]
+fn losses_are_told_in_words_and_only_when_there_are_any() {
+    let mut snapshot = Synthetic::new().poll().unwrap();
+    assert!(losses(&snapshot).is_empty());
+    snapshot.losses.records_lost = 7;
+    assert_eq!(losses(&snapshot), [(7, "ring records overwritten unread")]);
+}

@@ -1,0 +1,174 @@
+//! Where snapshots come from: a process that runs, one that has ended, a file.
+//!
+//! A [`Source`] yields one [`Snapshot`] after the other and passes on what the
+//! user changes. Nothing above this module knows which kind it watches, and
+//! nothing below it is trusted: [`discover`], [`attach`] and [`open`] are the
+//! only ways in, and all that comes through them has been made fit to show
+//! (see [`crate::text`]) and put in order.
+
+mod choice;
+mod file;
+mod guard;
+mod live;
+mod refusal;
+pub mod synthetic;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+pub use choice::{Choice, Wanted, choose};
+pub use file::FileSource;
+pub use guard::guarded;
+pub use refusal::Refusal;
+
+use crate::snapshot::{ProcessState, Snapshot};
+
+/// A watched process, or what is left of one.
+pub trait Source {
+    /// Takes the next snapshot.
+    ///
+    /// A process that has ended is no error: its last figures come with the
+    /// state that says so, as often as asked.
+    fn poll(&mut self) -> Result<Snapshot>;
+
+    /// Carries out a change in the process. An error says why not, in words
+    /// for the user.
+    fn act(&mut self, change: Change) -> Result<()>;
+
+    /// Whether new figures may still come. False for a file.
+    fn is_live(&self) -> bool;
+
+    /// Why the process can only be watched and not changed; none where it can
+    /// be changed.
+    fn read_only(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// Something the user wants changed in the process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// Let this point measure; an invalid one becomes valid.
+    Enable(u32),
+    /// Let this point measure no more.
+    Disable(u32),
+    /// Start this point's figures afresh.
+    Reset(u32),
+    /// Set the weight of a new value in this point's exponential average, in
+    /// (0, 1]; none switches averaging off.
+    SetAlpha(u32, Option<f64>),
+}
+
+/// A process that could be watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Candidate {
+    /// The name the program gave itself, else its executable's file name.
+    pub name: String,
+    /// Path of the executable.
+    pub exe: String,
+    /// Process id, as this viewer's pid namespace knows it.
+    pub pid: u32,
+    /// Random id of the segment, 32 hex digits.
+    pub segment_id: String,
+    /// Whether it still runs.
+    pub state: ProcessState,
+    /// When its segment was created, nanoseconds since the Unix epoch.
+    pub started_unix_ns: u64,
+    /// Points it has registered so far.
+    pub points: u32,
+}
+
+/// What looking for processes brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Discovery {
+    /// What can be watched, in no particular order.
+    pub candidates: Vec<Candidate>,
+    /// Where it was looked for.
+    pub searched: Vec<PathBuf>,
+    /// Segments of processes that have ended, which [`gc`] would remove.
+    pub stale: usize,
+    /// Segments that could not be used, and why.
+    pub refused: Vec<Refused>,
+}
+
+/// A segment that was found but cannot be watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Process id of its owner, where that is known.
+    pub pid: Option<u32>,
+    /// Why not.
+    pub why: Refusal,
+}
+
+impl Discovery {
+    /// One sentence for a user who has nothing to watch.
+    pub fn nothing_found(&self) -> String {
+        // SAFETY: getuid has no preconditions and cannot fail.
+        let uid = unsafe { libc::getuid() };
+        let mut text = format!("no instrumented process for uid {uid}");
+        match self.stale {
+            0 => {}
+            1 => text.push_str("; 1 stale segment (`pfp-top gc`)"),
+            n => text.push_str(&format!("; {n} stale segments (`pfp-top gc`)")),
+        }
+        if !self.searched.is_empty() {
+            let places: Vec<_> = self
+                .searched
+                .iter()
+                .map(|p| p.display().to_string())
+                .collect();
+            text.push_str(&format!("; looked in {}", places.join(", ")));
+        }
+        for refused in &self.refused {
+            text.push_str(&format!("; {}", refused.why));
+        }
+        text
+    }
+}
+
+/// Finds processes and attaches to them. The viewer asks one of these rather
+/// than the machine, so that it can be tested without processes.
+pub trait Finder {
+    /// Looks for processes.
+    fn discover(&mut self) -> Result<Discovery>;
+    /// Attaches to one of those found.
+    fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>>;
+}
+
+/// The finder of the processes of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Machine;
+
+impl Finder for Machine {
+    fn discover(&mut self) -> Result<Discovery> {
+        discover()
+    }
+
+    fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
+        attach(candidate)
+    }
+}
+
+/// Looks for the processes of this user.
+pub fn discover() -> Result<Discovery> {
+    let mut discovery = live::discover()?;
+    guard::clean_discovery(&mut discovery);
+    Ok(discovery)
+}
+
+/// Attaches to a process that [`discover`] found.
+pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
+    Ok(guarded(live::attach(candidate)?))
+}
+
+/// Opens a snapshot file.
+pub fn open(path: &Path) -> Result<Box<dyn Source>> {
+    Ok(guarded(Box::new(FileSource::open(path)?)))
+}
+
+/// Removes what processes that have ended left behind; returns one line for
+/// each thing removed.
+pub fn gc() -> Result<Vec<String>> {
+    live::gc()
+}

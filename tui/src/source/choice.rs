@@ -1,0 +1,144 @@
+//! Which of the processes found to watch, when the user has not picked one.
+
+use super::{Candidate, Discovery};
+use crate::snapshot::ProcessState;
+
+/// What the user asked to watch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Only the process with this id.
+    pub pid: Option<u32>,
+    /// Only processes whose name contains this.
+    pub name: Option<String>,
+}
+
+impl Wanted {
+    /// Whether it asks for this process.
+    pub fn admits(&self, candidate: &Candidate) -> bool {
+        self.pid.is_none_or(|pid| pid == candidate.pid)
+            && self
+                .name
+                .as_ref()
+                .is_none_or(|name| candidate.name.contains(name.as_str()))
+    }
+
+    /// Whether it leaves anything open.
+    pub fn is_any(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// In words: `pid 17`, `name "db"`.
+    pub fn describe(&self) -> String {
+        let pid = self.pid.map(|pid| format!("pid {pid}"));
+        let name = self.name.as_ref().map(|name| format!("name {name:?}"));
+        [pid, name]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" and ")
+    }
+}
+
+/// What [`choose`] came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// Nothing fits.
+    None,
+    /// One fits beyond doubt.
+    One(Candidate),
+    /// The user has to pick. Those that run come first, the youngest first.
+    Several(Vec<Candidate>),
+}
+
+/// Picks what to watch: the only process that fits; else the only one that
+/// fits and still runs. What has ended is watched unasked only where it is
+/// the one thing that `wanted` names.
+pub fn choose(discovery: &Discovery, wanted: &Wanted) -> Choice {
+    let mut fitting: Vec<Candidate> = discovery
+        .candidates
+        .iter()
+        .filter(|candidate| wanted.admits(candidate))
+        .cloned()
+        .collect();
+    let running = |candidate: &Candidate| candidate.state == ProcessState::Running;
+    fitting.sort_by_key(|c| (!running(c), std::cmp::Reverse(c.started_unix_ns)));
+    match fitting.as_slice() {
+        [] => Choice::None,
+        [only] if running(only) || !wanted.is_any() => Choice::One(only.clone()),
+        [first, second, ..] if running(first) && !running(second) => Choice::One(first.clone()),
+        _ => Choice::Several(fitting),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(name: &str, pid: u32, state: ProcessState) -> Candidate {
+        Candidate {
+            name: name.into(),
+            pid,
+            state,
+            started_unix_ns: u64::from(pid),
+            ..Candidate::default()
+        }
+    }
+
+    fn pids(found: &[(&str, u32, ProcessState)], wanted: &Wanted) -> Vec<u32> {
+        let discovery = Discovery {
+            candidates: found.iter().map(|&(n, p, s)| candidate(n, p, s)).collect(),
+            ..Discovery::default()
+        };
+        match choose(&discovery, wanted) {
+            Choice::None => vec![],
+            Choice::One(one) => vec![one.pid],
+            Choice::Several(several) => several.iter().map(|c| c.pid).collect(),
+        }
+    }
+
+    #[test]
+    fn one_running_process_is_taken_and_several_are_offered() {
+        use ProcessState::{Crashed, Exited, Running};
+        let any = Wanted::default();
+        assert_eq!(pids(&[], &any), [0; 0]);
+        assert_eq!(pids(&[("a", 1, Running)], &any), [1]);
+        assert_eq!(pids(&[("a", 1, Crashed), ("a", 2, Running)], &any), [2]);
+        assert_eq!(
+            pids(
+                &[("a", 1, Running), ("b", 2, Running), ("c", 9, Exited)],
+                &any
+            ),
+            [2, 1, 9]
+        );
+    }
+
+    #[test]
+    fn wishes_narrow_the_choice() {
+        use ProcessState::{Crashed, Running};
+        let found = [("db", 1, Running), ("web", 2, Running), ("db", 3, Crashed)];
+        let name = |name: &str| Wanted {
+            name: Some(name.into()),
+            pid: None,
+        };
+        assert_eq!(pids(&found, &name("we")), [2]);
+        assert_eq!(pids(&found, &name("db")), [1]);
+        let pid = |pid| Wanted {
+            name: None,
+            pid: Some(pid),
+        };
+        assert_eq!(pids(&found, &pid(3)), [3]);
+        assert_eq!(pids(&found, &pid(4)), [0; 0]);
+    }
+
+    #[test]
+    fn a_lone_crashed_process_is_offered_not_taken() {
+        let discovery = Discovery {
+            candidates: vec![candidate("a", 1, ProcessState::Crashed)],
+            ..Discovery::default()
+        };
+        assert!(matches!(
+            choose(&discovery, &Wanted::default()),
+            Choice::Several(_)
+        ));
+    }
+}

@@ -1,0 +1,142 @@
+//! The gate that everything from outside passes: text made fit to show,
+//! figures put into the order that the snapshot promises.
+
+use anyhow::Result;
+
+use super::{Change, Discovery, Source};
+use crate::snapshot::Snapshot;
+use crate::text::clean_in_place;
+
+/// A source whose snapshots keep the promises of [`crate::snapshot`], whatever
+/// the source within yields.
+pub fn guarded(source: Box<dyn Source>) -> Box<dyn Source> {
+    Box::new(Guarded(source))
+}
+
+struct Guarded(Box<dyn Source>);
+
+impl Source for Guarded {
+    fn poll(&mut self) -> Result<Snapshot> {
+        let mut snapshot = self.0.poll()?;
+        clean_snapshot(&mut snapshot);
+        Ok(snapshot)
+    }
+
+    fn act(&mut self, change: Change) -> Result<()> {
+        self.0.act(change)
+    }
+
+    fn is_live(&self) -> bool {
+        self.0.is_live()
+    }
+
+    fn read_only(&self) -> Option<&str> {
+        self.0.read_only()
+    }
+}
+
+pub(super) fn clean_discovery(discovery: &mut Discovery) {
+    for candidate in &mut discovery.candidates {
+        clean_in_place(&mut candidate.name);
+        clean_in_place(&mut candidate.exe);
+        clean_in_place(&mut candidate.segment_id);
+    }
+    for refused in &mut discovery.refused {
+        clean_in_place(refused.why.words_mut());
+    }
+}
+
+fn clean_snapshot(snapshot: &mut Snapshot) {
+    let process = &mut snapshot.process;
+    for text in [
+        &mut process.name,
+        &mut process.exe,
+        &mut process.segment_id,
+        &mut process.boot_id,
+        &mut process.host,
+    ] {
+        clean_in_place(text);
+    }
+    let clock = &mut snapshot.clock;
+    // A number that JSON cannot hold would make a file that nobody can read.
+    if !clock.ticks_per_second.is_finite() {
+        clock.ticks_per_second = 0.0;
+    }
+    clock.reported_ticks_per_second = clock.reported_ticks_per_second.filter(|v| v.is_finite());
+    clock.core_hz = clock.core_hz.filter(|v| v.is_finite());
+
+    for point in &mut snapshot.points {
+        clean_in_place(&mut point.name);
+        clean_in_place(&mut point.file);
+        point.alpha = point.alpha.filter(|v| v.is_finite());
+    }
+    for lane in &mut snapshot.lanes {
+        clean_in_place(&mut lane.name);
+    }
+    for cell in &mut snapshot.cells {
+        for stats in [&mut cell.stats, &mut cell.retired] {
+            if !stats.average.is_finite() {
+                stats.average = 0.0;
+            }
+        }
+    }
+    snapshot.points.sort_by_key(|point| point.id);
+    snapshot.points.dedup_by_key(|point| point.id);
+    snapshot.lanes.sort_by_key(|lane| lane.id);
+    snapshot.lanes.dedup_by_key(|lane| lane.id);
+    snapshot.cells.sort_by_key(|cell| (cell.point, cell.lane));
+    snapshot.cells.dedup_by_key(|cell| (cell.point, cell.lane));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::synthetic::Synthetic;
+
+    struct Hostile;
+
+    impl Source for Hostile {
+        fn poll(&mut self) -> Result<Snapshot> {
+            let mut snapshot = Synthetic::new().poll()?;
+            snapshot.process.name = "\x1b]0;owned\x07".into();
+            snapshot.points[1].name = "\u{202e}evil\r\n".into();
+            snapshot.lanes[0].name = "\u{9b}2J".into();
+            snapshot.clock.ticks_per_second = f64::NAN;
+            snapshot.points.reverse();
+            let twin = snapshot.points[0].clone();
+            snapshot.points.push(twin);
+            snapshot.cells.reverse();
+            Ok(snapshot)
+        }
+
+        fn act(&mut self, _: Change) -> Result<()> {
+            Ok(())
+        }
+
+        fn is_live(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn hostile_snapshots_come_out_clean_and_in_order() {
+        let snapshot = guarded(Box::new(Hostile)).poll().unwrap();
+        let json = serde_json::to_string(&snapshot).unwrap();
+        for hostile in [
+            "\\u001b",
+            "\\u0007",
+            "\\r",
+            "\u{202e}",
+            "\u{9b}",
+            "null,\"reported",
+        ] {
+            assert!(!json.contains(hostile), "{hostile:?}");
+        }
+        assert!(snapshot.points.is_sorted_by(|a, b| a.id < b.id));
+        assert!(
+            snapshot
+                .cells
+                .is_sorted_by(|a, b| (a.point, a.lane) < (b.point, b.lane))
+        );
+    }
+}

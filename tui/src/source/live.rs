@@ -1,0 +1,366 @@
+//! The processes of this machine, through their segments.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use pfp_shm_layout::beacon::Info;
+use pfp_shm_layout::cell::Sums;
+use pfp_shm_layout::control::{Alpha, Change as Steer, Control};
+use pfp_shm_layout::directory::Directory;
+use pfp_shm_layout::find::{self, Entry};
+use pfp_shm_layout::header::{self, Facts, FormatError};
+use pfp_shm_layout::lane::LaneState;
+use pfp_shm_layout::liveness::{self, Liveness};
+use pfp_shm_layout::reader::{Picture, Reader};
+use pfp_shm_layout::segment::{OpenError, RING_SLOTS, Segment};
+
+use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
+use crate::snapshot::{
+    Bucket, Cell, Clock, ClockKind, FORMAT, Lane, LaneKind, Losses, Point, PointState, Process,
+    ProcessState, Record, Snapshot, Stats, VERSION,
+};
+
+/// Looks for segments.
+pub(super) fn discover() -> Result<Discovery> {
+    let (found, unread) = find::find_everywhere();
+    let mut discovery = Discovery { searched: Directory::candidates(), ..Discovery::default() };
+    for (path, why) in unread {
+        let why = Refusal::Permission(format!("{}: {why}", path.display()));
+        discovery.refused.push(Refused { pid: None, why });
+    }
+    for place in found {
+        for (path, why) in place.unreadable {
+            let why = Refusal::Version(format!("{}: {why}", path.display()));
+            discovery.refused.push(Refused { pid: None, why });
+        }
+        for entry in place.entries {
+            discovery.stale += usize::from(entry.state == Liveness::Dead);
+            // Without its object, a process is just starting or ending.
+            if entry.object_bytes.is_none() {
+                continue;
+            }
+            match open(&entry.info) {
+                Ok((mut reader, facts)) => {
+                    discovery.candidates.push(candidate(&entry, &mut reader, &facts));
+                }
+                Err(why) => {
+                    discovery.refused.push(Refused { pid: Some(entry.info.process.pid), why });
+                }
+            }
+        }
+    }
+    Ok(discovery)
+}
+
+fn candidate(entry: &Entry, reader: &mut Reader, facts: &Facts) -> Candidate {
+    let dead = entry.state != Liveness::Alive;
+    let picture = reader.poll(dead);
+    Candidate {
+        name: name_of(picture, facts),
+        exe: facts.exe.clone(),
+        pid: facts.pid,
+        segment_id: format!("{:032x}", facts.id),
+        state: state_of(picture, dead),
+        started_unix_ns: facts.created_unix_ns,
+        points: picture.points.len() as u32,
+    }
+}
+
+fn open(info: &Info) -> Result<(Reader, Facts), Refusal> {
+    match Segment::open(&info.object) {
+        Ok((segment, facts)) => Ok((Reader::new(segment, facts.clone()), facts)),
+        Err(OpenError::Format(error @ FormatError::Version { .. })) => {
+            Err(Refusal::Version(error.to_string()))
+        }
+        Err(OpenError::Io(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Err(Refusal::Permission(format!("{}: {error}", info.object)))
+        }
+        Err(error) => Err(Refusal::NoTarget(format!("{}: {error}", info.object))),
+    }
+}
+
+/// Attaches to the segment of one process.
+pub(super) fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
+    let wanted = candidate.segment_id.as_str();
+    let (found, _) = find::find_everywhere();
+    let place = found.iter().find_map(|place| {
+        let entry = place.entries.iter().find(|entry| entry.info.object.hex() == wanted)?;
+        Some((&place.looked_in, entry))
+    });
+    let Some((directory, entry)) = place else {
+        let why = format!("{} [{}] has ended meanwhile", candidate.name, candidate.pid);
+        return Err(anyhow!(Refusal::NoTarget(why)));
+    };
+    let (reader, facts) = open(&entry.info).map_err(|why| anyhow!(why))?;
+    Ok(Box::new(LiveSource {
+        reader,
+        facts,
+        info: entry.info.clone(),
+        directory: directory.clone(),
+        dead: false,
+        records: HashMap::new(),
+        last: None,
+    }))
+}
+
+/// Removes the segments of processes that have ended.
+pub(super) fn gc() -> Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for path in Directory::candidates() {
+        let Ok(directory) = Directory::open(&path) else { continue };
+        let swept = find::gc(&directory).with_context(|| path.display().to_string())?;
+        for entry in &swept.removed {
+            let kib = entry.object_bytes.unwrap_or(0) / 1024;
+            let info = &entry.info;
+            let exe = info.exe.display();
+            lines.push(format!("removed {exe} [{}], {kib} KiB", info.process.pid));
+        }
+        for (path, why) in &swept.failed {
+            lines.push(format!("kept {}: {why}", path.display()));
+        }
+    }
+    Ok(lines)
+}
+
+/// A process that is watched through its segment.
+struct LiveSource {
+    reader: Reader,
+    facts: Facts,
+    info: Info,
+    directory: PathBuf,
+    /// The process was found dead; nothing will change any more.
+    dead: bool,
+    /// The last records of each lane: the ring as it would be if nobody wrote.
+    records: HashMap<u32, VecDeque<Record>>,
+    last: Option<Snapshot>,
+}
+
+impl Source for LiveSource {
+    fn poll(&mut self) -> Result<Snapshot> {
+        if self.dead
+            && let Some(last) = &self.last
+        {
+            return Ok(last.clone());
+        }
+        // Judged before the picture is taken: a process that is found dead has
+        // written its last by then.
+        let alive = Directory::open(&self.directory)
+            .and_then(|directory| liveness::liveness(&directory, &self.info));
+        self.dead = matches!(alive, Ok(Liveness::Dead | Liveness::Gone));
+        let picture = self.reader.poll(self.dead);
+        let created = self.facts.created_ticks;
+        for (lane, record) in &picture.records {
+            let ring = self.records.entry(*lane).or_default();
+            if ring.len() == RING_SLOTS {
+                ring.pop_front();
+            }
+            ring.push_back(Record {
+                lane: *lane,
+                point: record.point,
+                start: record.start.saturating_sub(created),
+                span: record.span,
+                exclusive: record.exclusive,
+                depth: u32::from(record.depth),
+                context: record.context,
+            });
+        }
+        let mut snapshot = convert(picture, &self.facts, self.dead);
+        snapshot.records = self.records.values().flatten().copied().collect();
+        snapshot.records.sort_by_key(|record| record.lane);
+        snapshot.elapsed_ticks = self.elapsed_ticks(&snapshot);
+        self.last = Some(snapshot.clone());
+        Ok(snapshot)
+    }
+
+    fn act(&mut self, change: Change) -> Result<()> {
+        if self.dead {
+            bail!("the process has ended; nothing can be changed in it");
+        }
+        let (point, change) = match change {
+            Change::Enable(point) => (point, Steer::Enable),
+            Change::Disable(point) => (point, Steer::Disable),
+            Change::Reset(point) => (point, Steer::Reset),
+            Change::SetAlpha(point, None) => (point, Steer::Alpha(Alpha::OFF)),
+            Change::SetAlpha(point, Some(alpha)) => {
+                let alpha = Alpha::new(alpha).ok_or_else(|| {
+                    anyhow!("expected a weight in (0, 1], found {alpha}; it is period / tau")
+                })?;
+                (point, Steer::Alpha(alpha))
+            }
+        };
+        match self.reader.change(point, change) {
+            Some(_) => Ok(()),
+            None => bail!("the process has no point {point}"),
+        }
+    }
+
+    fn is_live(&self) -> bool {
+        !self.dead
+    }
+}
+
+impl LiveSource {
+    /// Ticks since the segment was created. Of a process that is dead when it is
+    /// first seen, up to the last thing that it is known to have done.
+    fn elapsed_ticks(&self, snapshot: &Snapshot) -> u64 {
+        if self.dead {
+            let known = self.last.as_ref().map_or(0, |last| last.elapsed_ticks);
+            let done = snapshot.records.iter().map(|record| record.start.saturating_add(record.span));
+            return done.max().unwrap_or(0).max(known);
+        }
+        let ns = monotonic_ns().saturating_sub(self.facts.created_monotonic_ns);
+        (ns as f64 / 1e9 * snapshot.clock.ticks_per_second) as u64
+    }
+}
+
+/// CLOCK_MONOTONIC_RAW, as the header's times are.
+fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the structure that we own.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn name_of(picture: &Picture, facts: &Facts) -> String {
+    if picture.name.is_empty() {
+        let file = PathBuf::from(&facts.exe);
+        file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    } else {
+        picture.name.clone()
+    }
+}
+
+fn state_of(picture: &Picture, dead: bool) -> ProcessState {
+    match (picture.exited, dead) {
+        (true, _) => ProcessState::Exited,
+        (false, true) => ProcessState::Crashed,
+        (false, false) => ProcessState::Running,
+    }
+}
+
+/// A picture as a snapshot, but for the records and the time elapsed.
+fn convert(picture: &Picture, facts: &Facts, dead: bool) -> Snapshot {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let clock = &picture.clock;
+    let mut cells: Vec<Cell> = picture
+        .cells
+        .iter()
+        .filter(|cell| cell.live.count + cell.retired.count > 0)
+        .map(|cell| Cell {
+            point: cell.point,
+            lane: cell.lane,
+            stats: stats(&cell.live),
+            retired: stats(&cell.retired),
+            in_flight: cell.in_flight,
+            histogram: cell
+                .histogram
+                .iter()
+                .map(|bucket| Bucket { low: bucket.low, width: bucket.width, count: bucket.count })
+                .collect(),
+        })
+        .collect();
+    cells.sort_by_key(|cell| (cell.point, cell.lane));
+    Snapshot {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        taken_unix_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
+        elapsed_ticks: 0,
+        process: Process {
+            name: name_of(picture, facts),
+            exe: facts.exe.clone(),
+            pid: facts.pid,
+            segment_id: format!("{:032x}", facts.id),
+            boot_id: format!("{:032x}", facts.boot_id),
+            host: facts.host.clone(),
+            started_unix_ns: facts.created_unix_ns,
+            state: state_of(picture, dead),
+        },
+        clock: Clock {
+            kind: match clock.kind {
+                header::ClockKind::Rseq => ClockKind::Rseq,
+                header::ClockKind::Perf => ClockKind::Perf,
+                header::ClockKind::Cputime => ClockKind::Cputime,
+                header::ClockKind::Wall => ClockKind::Wall,
+            },
+            ticks_per_second: clock.ticks_per_second,
+            reported_ticks_per_second: clock.reported_ticks_per_second,
+            core_hz: clock.core_hz,
+            invariant: clock.invariant,
+            overhead_inside: clock.overhead_inside,
+            overhead_pair: clock.overhead_pair,
+        },
+        points: picture
+            .points
+            .iter()
+            .map(|point| Point {
+                id: point.id,
+                name: point.name.clone(),
+                file: point.file.clone(),
+                line: point.line,
+                state: point_state(point.control),
+                alpha: point.control.alpha(),
+                resets: point.control.epoch(),
+            })
+            .collect(),
+        lanes: picture
+            .lanes
+            .iter()
+            .map(|lane| Lane {
+                id: lane.id,
+                kind: match lane.lane.state {
+                    _ if lane.overflow => LaneKind::Overflow,
+                    LaneState::Live => LaneKind::Live,
+                    LaneState::Free | LaneState::Ended => LaneKind::Ended,
+                },
+                tid: lane.lane.tid,
+                name: if lane.overflow {
+                    "(overflow)".to_owned()
+                } else {
+                    String::from_utf8_lossy(&lane.lane.name).into_owned()
+                },
+                records_written: lane.written,
+                switches: lane.switches,
+            })
+            .collect(),
+        cells,
+        records: Vec::new(),
+        losses: {
+            let losses = &picture.losses;
+            Losses {
+                points_refused: losses.points_refused,
+                space_refused: losses.space_refused,
+                lanes_overflowed: losses.lanes_overflowed,
+                mismatched_ends: losses.mismatched_ends,
+                begins_refused: losses.begins_refused,
+                clock_anomalies: losses.clock_anomalies,
+                records_lost: losses.records_lost,
+                cells_busy: losses.cells_busy,
+            }
+        },
+    }
+}
+
+fn point_state(control: Control) -> PointState {
+    match (control.invalid(), control.enabled()) {
+        (true, _) => PointState::InvalidBeginBegin,
+        (false, true) => PointState::On,
+        (false, false) => PointState::Off,
+    }
+}
+
+fn stats(sums: &Sums) -> Stats {
+    Stats {
+        count: sums.count,
+        exclusive: sums.exclusive,
+        inclusive: sums.inclusive,
+        off_cpu: sums.off_cpu,
+        switches: sums.switches,
+        min: sums.min,
+        max: sums.max,
+        last: sums.last,
+        squares: sums.squares,
+        average: sums.average(),
+    }
+}

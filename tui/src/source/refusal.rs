@@ -1,0 +1,42 @@
+//! Why there is nothing to show: the errors that have an exit status.
+
+use std::fmt;
+
+/// A reason that scripts may want to tell from others; each has an exit
+/// status of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no process to watch, or not the one asked for.
+    NoTarget(String),
+    /// The process is there, but this user may not watch it.
+    Permission(String),
+    /// The segment or file is of a version that this program does not read.
+    Version(String),
+}
+
+impl Refusal {
+    /// The exit status of a program that fails for this reason.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::NoTarget(_) => 3,
+            Self::Permission(_) => 4,
+            Self::Version(_) => 5,
+        }
+    }
+
+    pub(super) fn words_mut(&mut self) -> &mut String {
+        match self {
+            Self::NoTarget(why) | Self::Permission(why) | Self::Version(why) => why,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTarget(why) | Self::Permission(why) | Self::Version(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}

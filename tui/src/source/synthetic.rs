@@ -1,0 +1,268 @@
+//! A made-up process whose figures are known in advance.
+//!
+//! It serves the tests and the pictures of the screens: the same polls always
+//! bring the same snapshots, and it obeys [`Change`]s. Every poll is one
+//! second later in its life than the one before.
+
+use anyhow::{Result, bail};
+
+use super::{Change, Source};
+use crate::snapshot::{
+    Bucket, Cell, Clock, ClockKind, FORMAT, Lane, LaneKind, Losses, Point, PointState, Process,
+    ProcessState, Snapshot, Stats, VERSION,
+};
+
+/// Ticks per second of the made-up clock.
+pub const TICKS_PER_SECOND: u64 = 2_600_000_000;
+/// How long the made-up process has run at the first poll, seconds.
+const STARTED_BEFORE: u64 = 751;
+
+/// What one made-up point does: name, line, lane, calls per second, typical
+/// exclusive ticks, per cent of exclusive ticks added by nested regions, per
+/// cent of the span off the CPU.
+const WORK: &[(&str, u32, u32, u64, u64, u64, u64)] = &[
+    ("pfp.overhead", 0, 0, 0, 60, 0, 0),
+    ("io.parse", 88, 0, 9_800, 108_000, 40, 3),
+    ("io.read", 41, 1, 320, 1_020_000, 0, 88),
+    ("io.crc", 130, 0, 2_400, 31_000, 0, 0),
+    ("lz.compress", 212, 2, 150, 11_300_000, 25, 1),
+    (
+        "lz.match_longest_in_the_whole_window",
+        251,
+        2,
+        41_000,
+        9_200,
+        0,
+        0,
+    ),
+    ("sort.recursive", 17, 1, 77, 640_000, 310, 2),
+    ("net.wait", 301, 2, 5, 45_000, 0, 99),
+    ("config.reload", 9, 0, 0, 0, 0, 0),
+];
+
+/// See the module's own description.
+#[derive(Clone, Debug)]
+pub struct Synthetic {
+    polls: u64,
+    seed: u64,
+    snapshot: Snapshot,
+}
+
+impl Default for Synthetic {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Synthetic {
+    /// The process as it is before the first poll.
+    pub fn new() -> Self {
+        let points = WORK.iter().enumerate().map(|(id, work)| Point {
+            id: id as u32,
+            name: work.0.into(),
+            file: if id == 0 {
+                String::new()
+            } else {
+                "src/work.rs".into()
+            },
+            line: work.1,
+            state: if work.3 == 0 && id != 0 {
+                PointState::Off
+            } else {
+                PointState::On
+            },
+            alpha: (id == 1).then_some(0.2),
+            resets: 0,
+        });
+        let lanes = ["main", "reader", "packer"]
+            .iter()
+            .enumerate()
+            .map(|(id, name)| Lane {
+                id: id as u32,
+                kind: LaneKind::Live,
+                tid: 4711 + id as u32,
+                name: (*name).into(),
+                records_written: 0,
+                switches: 0,
+            });
+        Self {
+            polls: 0,
+            seed: 1,
+            snapshot: Snapshot {
+                format: FORMAT.into(),
+                version: VERSION,
+                taken_unix_ns: 0,
+                elapsed_ticks: 0,
+                process: Process {
+                    name: "my_app".into(),
+                    exe: "/usr/bin/my_app".into(),
+                    pid: 4711,
+                    segment_id: "00112233445566778899aabbccddeeff".into(),
+                    started_unix_ns: 1_764_000_000_000_000_000,
+                    ..Process::default()
+                },
+                clock: Clock {
+                    kind: ClockKind::Rseq,
+                    ticks_per_second: TICKS_PER_SECOND as f64,
+                    reported_ticks_per_second: None,
+                    core_hz: Some(3.65e9),
+                    invariant: true,
+                    overhead_inside: 22,
+                    overhead_pair: 60,
+                },
+                points: points.collect(),
+                lanes: lanes.collect(),
+                cells: Vec::new(),
+                records: Vec::new(),
+                losses: Losses::default(),
+            },
+        }
+    }
+
+    /// What the next poll will start from, to make it unusual.
+    pub fn snapshot_mut(&mut self) -> &mut Snapshot {
+        &mut self.snapshot
+    }
+
+    /// The next number of a fixed sequence, in 0..bound.
+    fn random(&mut self, bound: u64) -> u64 {
+        self.seed = self
+            .seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.seed >> 33) % bound
+    }
+
+    /// One second's work of a point on its first lane and, for some, on the
+    /// lane after that.
+    fn work(&mut self, id: u32) {
+        let (_, _, lane, calls, typical, nested, off) = WORK[id as usize];
+        if calls == 0 || self.snapshot.points[id as usize].state != PointState::On {
+            return;
+        }
+        let spread = if id % 2 == 1 { 2 } else { 1 };
+        // The load rises and falls so that the sparklines have a shape.
+        let swing =
+            50 + [0, 15, 35, 50, 45, 30, 10, 5][((self.polls + u64::from(id)) % 8) as usize];
+        for lane in lane..lane + spread {
+            for _ in 0..32 {
+                let exclusive = match self.random(20) {
+                    0 => typical * (3 + self.random(6)),
+                    _ => typical / 2 + self.random(typical),
+                };
+                let times = calls * swing / 100 / 32 / u64::from(spread) + u64::from(calls < 64);
+                let inclusive = exclusive + exclusive * nested / 100;
+                let off_cpu = if off == 0 {
+                    0
+                } else {
+                    inclusive * off / (100 - off)
+                };
+                self.measure(id, lane.min(2), times, exclusive, inclusive, off_cpu);
+            }
+        }
+    }
+
+    /// Records `times` equal measurements.
+    fn measure(
+        &mut self,
+        point: u32,
+        lane: u32,
+        times: u64,
+        exclusive: u64,
+        inclusive: u64,
+        off_cpu: u64,
+    ) {
+        let cells = &mut self.snapshot.cells;
+        let place = cells.partition_point(|cell| (cell.point, cell.lane) < (point, lane));
+        if cells
+            .get(place)
+            .is_none_or(|cell| (cell.point, cell.lane) != (point, lane))
+        {
+            cells.insert(
+                place,
+                Cell {
+                    point,
+                    lane,
+                    stats: Stats::default(),
+                    retired: Stats::default(),
+                    in_flight: false,
+                    histogram: Vec::new(),
+                },
+            );
+        }
+        let cell = &mut cells[place];
+        let stats = &mut cell.stats;
+        stats.count += times;
+        stats.exclusive += times * exclusive;
+        stats.inclusive += times * inclusive;
+        stats.off_cpu += times * off_cpu;
+        stats.switches += times * u64::from(off_cpu > 0);
+        stats.min = stats.min.min(exclusive);
+        stats.max = stats.max.max(exclusive);
+        stats.last = exclusive;
+        stats.squares += u128::from(times) * u128::from(exclusive) * u128::from(exclusive);
+        stats.average += 0.2 * (exclusive as f64 - stats.average);
+        let bucket = bucket_of(exclusive);
+        let place = cell.histogram.partition_point(|b| b.low < bucket.low);
+        match cell.histogram.get_mut(place) {
+            Some(same) if same.low == bucket.low => same.count += times,
+            _ => cell.histogram.insert(
+                place,
+                Bucket {
+                    count: times,
+                    ..bucket
+                },
+            ),
+        }
+    }
+
+    fn point_mut(&mut self, id: u32) -> Result<&mut Point> {
+        match self.snapshot.points.get_mut(id as usize) {
+            Some(point) => Ok(point),
+            None => bail!("there is no point {id}"),
+        }
+    }
+}
+
+/// The empty bucket of a value: 32 buckets an octave, exact below 64.
+pub fn bucket_of(value: u64) -> Bucket {
+    let shift = (63 - value.max(1).leading_zeros()).saturating_sub(5);
+    Bucket {
+        low: value >> shift << shift,
+        width: 1 << shift,
+        count: 0,
+    }
+}
+
+impl Source for Synthetic {
+    fn poll(&mut self) -> Result<Snapshot> {
+        if self.snapshot.process.state == ProcessState::Running {
+            let seconds = STARTED_BEFORE + self.polls;
+            self.snapshot.elapsed_ticks = seconds * TICKS_PER_SECOND;
+            self.snapshot.taken_unix_ns =
+                self.snapshot.process.started_unix_ns + seconds * 1_000_000_000;
+            for id in 0..WORK.len() as u32 {
+                self.work(id);
+            }
+            self.polls += 1;
+        }
+        Ok(self.snapshot.clone())
+    }
+
+    fn act(&mut self, change: Change) -> Result<()> {
+        match change {
+            Change::Enable(id) => self.point_mut(id)?.state = PointState::On,
+            Change::Disable(id) => self.point_mut(id)?.state = PointState::Off,
+            Change::SetAlpha(id, alpha) => self.point_mut(id)?.alpha = alpha,
+            Change::Reset(id) => {
+                self.point_mut(id)?.resets += 1;
+                self.snapshot.cells.retain(|cell| cell.point != id);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+}

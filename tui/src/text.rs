@@ -1,0 +1,136 @@
+//! Making other people's text safe to show, and fitting it into columns.
+//!
+//! Names come out of memory and files that somebody else wrote. A control
+//! character in one of them could move the cursor, recolour the screen or
+//! answer for the user; a bidirectional override could show one name as
+//! another. [`clean`] is the only place that decides what may pass;
+//! [`crate::source`] sends everything through it.
+
+use std::borrow::Cow;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// What stands where a character was not fit to be shown.
+const REPLACEMENT: char = '\u{fffd}';
+/// More characters of one text than this are never kept.
+const LONGEST: usize = 512;
+
+/// Returns `text` with every character replaced that does more than show a
+/// glyph: control characters, bidirectional controls, invisible formatting
+/// and line separators. Text beyond 512 characters is cut off.
+pub fn clean(text: &str) -> Cow<'_, str> {
+    if text.chars().take(LONGEST + 1).count() <= LONGEST && !text.chars().any(is_unfit) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(
+        text.chars()
+            .take(LONGEST)
+            .map(|c| if is_unfit(c) { REPLACEMENT } else { c })
+            .collect(),
+    )
+}
+
+/// Cleans a string where it stands; see [`clean`].
+pub fn clean_in_place(text: &mut String) {
+    if let Cow::Owned(cleaned) = clean(text) {
+        *text = cleaned;
+    }
+}
+
+fn is_unfit(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            // Bidirectional marks, embeddings, overrides and isolates.
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            // Line and paragraph separators, zero-width and other invisible
+            // formatting, tags.
+            | '\u{2028}' | '\u{2029}' | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Columns that `text` takes on the screen.
+pub fn width(text: &str) -> usize {
+    UnicodeWidthStr::width(text)
+}
+
+/// The text in exactly `columns` columns: padded on the right, or cut with
+/// `ellipsis` at its end.
+pub fn fit(text: &str, columns: usize, ellipsis: char) -> String {
+    let mut fitted = cut(text, columns, ellipsis);
+    let missing = columns.saturating_sub(width(&fitted));
+    fitted.extend(std::iter::repeat_n(' ', missing));
+    fitted
+}
+
+/// The text in at most `columns` columns, cut with `ellipsis` if it is longer.
+pub fn cut(text: &str, columns: usize, ellipsis: char) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let Some(room) = columns.checked_sub(1) else {
+        return String::new();
+    };
+    let mut cut = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if used + wide > room {
+            break;
+        }
+        used += wide;
+        cut.push(c);
+    }
+    cut.push(ellipsis);
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_never_pass() {
+        for hostile in [
+            "\x1b[2Jgone",
+            "bell\x07",
+            "del\x7f",
+            "c1\u{9b}31m",
+            "line\nbreak",
+            "\u{202e}gnp.exe",
+            "iso\u{2066}late",
+            "zero\u{200b}width",
+        ] {
+            let cleaned = clean(hostile);
+            assert!(cleaned.contains(REPLACEMENT), "{hostile:?}");
+            assert!(!cleaned.chars().any(is_unfit), "{hostile:?}");
+        }
+    }
+
+    #[test]
+    fn ordinary_names_pass_untouched() {
+        for name in ["io.parse", "größe", "解析", "a::b<c>", "", "naïve 🦀"] {
+            assert!(matches!(clean(name), Cow::Borrowed(same) if same == name));
+        }
+    }
+
+    #[test]
+    fn endless_names_are_cut() {
+        assert_eq!(clean(&"x".repeat(100_000)).len(), LONGEST);
+    }
+
+    #[test]
+    fn fitted_text_takes_exactly_its_columns() {
+        for text in [
+            "",
+            "short",
+            "exactly ten",
+            "解析解析解析解析",
+            "a解b析c解d析",
+        ] {
+            for columns in 0..16 {
+                assert_eq!(width(&fit(text, columns, '~')), columns, "{text} {columns}");
+            }
+        }
+        assert_eq!(fit("parse_header", 8, '~'), "parse_h~");
+    }
+}

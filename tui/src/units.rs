@@ -1,0 +1,203 @@
+//! Numbers for people: three significant digits, a unit, a bounded width.
+//!
+//! A column of these never changes its width while its figures run. ASCII
+//! only: `us` rather than `µs`, so that one column is one byte everywhere.
+
+/// What ticks are shown as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds and parts of them.
+    Time,
+    /// Ticks of the process's clock.
+    Cycles,
+}
+
+/// Turns ticks of a process's clock into text.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Ticks per second of the process's clock.
+    pub ticks_per_second: f64,
+    /// What to show them as.
+    pub unit: Unit,
+}
+
+impl Scale {
+    /// At most seven columns: `4.10us`, `512Mcy`.
+    pub fn ticks(&self, ticks: f64) -> String {
+        match self.unit {
+            Unit::Time => duration(ticks / self.ticks_per_second),
+            Unit::Cycles => cycles(ticks),
+        }
+    }
+}
+
+/// What stands for a figure that there is none of.
+pub const NONE: &str = "-";
+
+/// A count in at most five columns: `7`, `999`, `1.20k`, `40.1M`.
+pub fn count(value: u64) -> String {
+    if value < 1000 {
+        value.to_string()
+    } else {
+        si(value as f64)
+    }
+}
+
+/// Any number in at most five columns: `0.50`, `9.80k`.
+pub fn si(value: f64) -> String {
+    const PREFIXES: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+    if !value.is_finite() || value < 0.0 {
+        return NONE.into();
+    }
+    let mut scaled = value;
+    for prefix in PREFIXES {
+        if scaled < 999.5 {
+            return format!("{}{prefix}", three_digits(scaled));
+        }
+        scaled /= 1000.0;
+    }
+    ">999E".into()
+}
+
+/// Cycles in at most seven columns: `512cy`, `1.20Mcy`.
+pub fn cycles(value: f64) -> String {
+    if value.is_finite() && (0.0..999.5).contains(&value) && value.fract() == 0.0 {
+        return format!("{value:.0}cy");
+    }
+    match si(value) {
+        none if none == NONE => none,
+        number => number + "cy",
+    }
+}
+
+/// A duration in at most six columns: `23.0ns`, `4.10us`, `12m31s`, `3d04h`.
+pub fn duration(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return NONE.into();
+    }
+    if seconds == 0.0 {
+        return "0ns".into();
+    }
+    for (unit, name) in [(1e-9, "ns"), (1e-6, "us"), (1e-3, "ms")] {
+        if seconds / unit < 999.5 {
+            return format!("{}{name}", three_digits(seconds / unit));
+        }
+    }
+    if seconds < 99.95 {
+        return format!("{}s", three_digits(seconds));
+    }
+    let whole = seconds.round() as u64;
+    match whole {
+        0..3600 => format!("{}m{:02}s", whole / 60, whole % 60),
+        3600..360_000 => format!("{}h{:02}m", whole / 3600, whole % 3600 / 60),
+        360_000..8_640_000 => format!("{}d{:02}h", whole / 86400, whole % 86400 / 3600),
+        _ => match whole / 86400 {
+            days @ ..100_000 => format!("{days}d"),
+            _ => ">99kd".into(),
+        },
+    }
+}
+
+/// A share in per cent, without the sign, in at most five columns: `0.0`,
+/// `41.2`, `12.3k`.
+pub fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if !percent.is_finite() || percent < 0.0 {
+        NONE.into()
+    } else if percent < 999.95 {
+        format!("{percent:.1}")
+    } else if percent < 9999.5 {
+        format!("{percent:.0}")
+    } else {
+        si(percent)
+    }
+}
+
+/// A frequency: `2.60GHz`.
+pub fn hertz(value: f64) -> String {
+    match si(value) {
+        none if none == NONE => none,
+        number => number + "Hz",
+    }
+}
+
+/// How long something runs, like a clock: `00:12:31`, `3d 04:00:07`.
+pub fn uptime(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return NONE.into();
+    }
+    let whole = seconds as u64;
+    let (days, rest) = (whole / 86400, whole % 86400);
+    let clock = format!(
+        "{:02}:{:02}:{:02}",
+        rest / 3600,
+        rest % 3600 / 60,
+        rest % 60
+    );
+    if days == 0 {
+        clock
+    } else {
+        format!("{days}d {clock}")
+    }
+}
+
+/// A number below 999.5 with three significant digits.
+fn three_digits(value: f64) -> String {
+    // The limits are where rounding would add a digit.
+    if value < 9.995 {
+        format!("{value:.2}")
+    } else if value < 99.95 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_well() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_200_000), "1.20M");
+        assert_eq!(count(999_999), "1.00M");
+        assert_eq!(count(u64::MAX), "18.4E");
+        assert_eq!(duration(4.1e-6), "4.10us");
+        assert_eq!(duration(0.9996), "1.00s");
+        assert_eq!(duration(751.0), "12m31s");
+        assert_eq!(duration(f64::NAN), NONE);
+        assert_eq!(cycles(23.0), "23cy");
+        assert_eq!(cycles(512e6), "512Mcy");
+        assert_eq!(percent(0.412), "41.2");
+        assert_eq!(percent(7.999), "799.9");
+        assert_eq!(percent(12.5), "1250");
+        assert_eq!(hertz(2.6e9), "2.60GHz");
+        assert_eq!(uptime(751.9), "00:12:31");
+        assert_eq!(uptime(273_607.0), "3d 04:00:07");
+    }
+
+    #[test]
+    fn no_value_bursts_its_column() {
+        let mut value = 1e-13;
+        while value < 1e22 {
+            assert!(si(value).len() <= 5, "{value} {}", si(value));
+            assert!(duration(value).len() <= 6, "{value} {}", duration(value));
+            assert!(cycles(value).len() <= 7, "{value} {}", cycles(value));
+            assert!(percent(value).len() <= 5, "{value} {}", percent(value));
+            value *= 1.0137;
+        }
+    }
+
+    #[test]
+    fn nonsense_clock_rates_show_no_figure() {
+        for rate in [0.0, -1.0, f64::NAN] {
+            let scale = Scale {
+                ticks_per_second: rate,
+                unit: Unit::Time,
+            };
+            assert_eq!(scale.ticks(100.0), NONE);
+        }
+    }
+}

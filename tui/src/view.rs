@@ -1,0 +1,112 @@
+//! The screen, drawn from the app. Drawing changes nothing.
+//!
+//! ```text
+//! header    pfp-top  my_app[4711]  up 00:12:31  8 thr  ...       LIVE
+//! notice    lost: 7 ring records overwritten unread        (if any)
+//! body      table | detail | picker | waiting | help
+//! footer    Space pause  Enter open  ...  ? help  q quit
+//! ```
+
+mod chart;
+mod detail;
+mod footer;
+mod header;
+mod help;
+mod picker;
+mod table;
+mod theme;
+mod waiting;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
+
+pub use theme::{Glyphs, Look, Theme};
+
+use crate::app::{App, Overlay, Room, Screen};
+
+/// Draws the whole screen.
+pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
+    let parts = Parts::of(app, frame.area());
+    header::draw(frame, parts.header, app, look);
+    header::draw_notice(frame, parts.notice, app, look);
+    match (&app.overlay, app.screen) {
+        (Some(Overlay::Help(offset)), _) => help::draw(frame, parts.body, *offset, look),
+        (_, Screen::Waiting) => waiting::draw(frame, parts.body, app),
+        (_, Screen::Points) => table::draw(frame, parts.body, app, look),
+        (_, Screen::Detail) => detail::draw(frame, parts.body, app, look),
+        (_, Screen::Picker) => picker::draw(frame, parts.body, app, look),
+    }
+    footer::draw(frame, parts.footer, app, look);
+}
+
+/// What a screen of this size has room for.
+pub fn room(app: &App, look: &Look, area: Rect) -> Room {
+    let body = Parts::of(app, area).body;
+    let lines = match (&app.overlay, app.screen) {
+        (Some(Overlay::Help(_)), _) => help::lines(look, usize::from(body.width)).len(),
+        (_, Screen::Detail) => detail::lines(app, look, usize::from(body.width)).len(),
+        _ => 0,
+    };
+    Room {
+        // The first line of the body is a heading.
+        rows: usize::from(body.height.saturating_sub(1)),
+        lines,
+    }
+}
+
+/// Where each part of the screen goes.
+struct Parts {
+    header: Rect,
+    notice: Rect,
+    body: Rect,
+    footer: Rect,
+}
+
+impl Parts {
+    fn of(app: &App, area: Rect) -> Self {
+        let notice = u16::from(header::notice(app).is_some());
+        let [header, notice, body, footer] = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Length(notice),
+            Constraint::Fill(1),
+            Constraint::Length(1),
+        ])
+        .areas(area);
+        Self {
+            header,
+            notice,
+            body,
+            footer,
+        }
+    }
+}
+
+/// A heading that stays, and lines below it that scroll. The heading tells at
+/// its right which lines are seen when not all are.
+fn draw_scrolled(
+    frame: &mut Frame,
+    area: Rect,
+    heading: Line<'_>,
+    lines: Vec<Line<'_>>,
+    offset: usize,
+) {
+    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let rows = usize::from(body.height);
+    let seen_to = offset.saturating_add(rows).min(lines.len());
+    let place = format!(
+        " {}-{seen_to}/{} PgDn",
+        offset.saturating_add(1),
+        lines.len()
+    );
+    frame.render_widget(heading, head);
+    if lines.len() > rows {
+        frame.render_widget(Line::from(place).right_aligned(), head);
+    }
+    let seen: Vec<Line> = lines.into_iter().skip(offset).take(rows).collect();
+    frame.render_widget(Paragraph::new(seen), body);
+}
+
+#[cfg(test)]
+mod tests;

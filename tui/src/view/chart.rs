@@ -1,0 +1,71 @@
+//! Small charts made of characters.
+
+use super::Glyphs;
+
+/// A load below this share of a CPU never fills a trend: the noise of an idle
+/// point should look idle.
+const LEAST_TOP: f64 = 0.05;
+
+/// One character per load, the highest at the top. Gaps stay blank.
+pub(super) fn trend(loads: &[Option<f64>], glyphs: &Glyphs) -> String {
+    let top = top(loads);
+    let level = |load: f64| {
+        let eighths = (load / top * 8.0).ceil() as usize;
+        glyphs.levels[eighths.clamp(1, 8) - 1]
+    };
+    loads.iter().map(|load| load.map_or(' ', level)).collect()
+}
+
+/// The greatest load, and never nothing.
+pub(super) fn top(loads: &[Option<f64>]) -> f64 {
+    loads
+        .iter()
+        .flatten()
+        .fold(LEAST_TOP, |top, load| top.max(*load))
+}
+
+/// Columns of `rows` lines, from the top line down.
+pub(super) fn columns(loads: &[Option<f64>], rows: usize, glyphs: &Glyphs) -> Vec<String> {
+    let top = top(loads);
+    let filled = |load: f64| ((load / top).clamp(0.0, 1.0) * (rows * 8) as f64).round() as usize;
+    (0..rows)
+        .rev()
+        .map(|row| {
+            let cell = |load: &Option<f64>| match load.map(filled) {
+                Some(eighths) if eighths > row * 8 => glyphs.levels[(eighths - row * 8).min(8) - 1],
+                // A load of nothing is still drawn, so that it is no gap.
+                Some(_) if row == 0 => glyphs.levels[0],
+                _ => ' ',
+            };
+            loads.iter().map(cell).collect()
+        })
+        .collect()
+}
+
+/// A bar that fills `share` of `width` columns. What is there at all is seen.
+pub(super) fn bar(share: f64, width: usize, glyphs: &Glyphs) -> String {
+    let eighths = (share.clamp(0.0, 1.0) * (width * 8) as f64).round() as usize;
+    let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
+    let mut bar = glyphs.parts[7].to_string().repeat(eighths / 8);
+    if eighths % 8 > 0 {
+        bar.push(glyphs.parts[eighths % 8 - 1]);
+    }
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charts_show_shape_gaps_and_floor() {
+        let loads = [Some(0.0), Some(0.4), None, Some(0.8)];
+        assert_eq!(trend(&loads, &Glyphs::UNICODE), "▁▄ █");
+        assert_eq!(trend(&[Some(0.001)], &Glyphs::UNICODE), "▁");
+        assert_eq!(columns(&loads, 2, &Glyphs::UNICODE), ["   █", "▁█ █"]);
+        assert_eq!(bar(0.5, 4, &Glyphs::UNICODE), "██");
+        assert_eq!(bar(0.001, 4, &Glyphs::UNICODE), "▏");
+        assert_eq!(bar(0.0, 4, &Glyphs::UNICODE), "");
+        assert_eq!(bar(9.0, 4, &Glyphs::ASCII), "####");
+    }
+}

@@ -1,0 +1,310 @@
+//! One point in full: figures, histogram, load history, split by lane.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use super::{Look, chart, draw_scrolled};
+use crate::app::App;
+use crate::columns::state_word;
+use crate::model::histogram::{self, Bar};
+use crate::model::{Figures, mean, off_share};
+use crate::snapshot::{LaneKind, PointState};
+use crate::text;
+use crate::units::{self, NONE, Scale};
+
+/// From this width on the histogram stands beside the figures.
+const WIDE: usize = 80;
+/// Columns of the figures where the histogram stands beside them.
+const FIGURES: usize = 35;
+/// From this width on the histogram also sums its shares up.
+const SUMS: usize = 60;
+/// Lines of the histogram.
+const BARS: usize = 13;
+/// The quantiles told of a point.
+const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+/// Lines of the load history.
+const HISTORY: usize = 4;
+
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+    let heading = match app.selected() {
+        Some(figures) => heading(figures, look),
+        None => Line::styled(" no point", look.theme.faint),
+    };
+    let lines = lines(app, look, area.width.into());
+    draw_scrolled(frame, area, heading, lines, app.detail_offset);
+}
+
+/// How ticks of the watched process are shown.
+pub(super) fn scale(app: &App) -> Scale {
+    Scale {
+        ticks_per_second: app
+            .model
+            .snapshot()
+            .map_or(0.0, |s| s.clock.ticks_per_second),
+        unit: app.unit,
+    }
+}
+
+fn heading(figures: &Figures, look: &Look) -> Line<'static> {
+    let point = figures.point();
+    let mut rest = format!("  id {}", point.id);
+    if !point.file.is_empty() {
+        rest += &format!("  {}:{}", point.file, point.line);
+    }
+    let (state, style) = match figures.state() {
+        PointState::InvalidBeginBegin => (
+            "invalid: begun twice without an end; e makes it valid",
+            look.theme.warn,
+        ),
+        state => (state_word(state), look.theme.header),
+    };
+    Line::from(vec![
+        Span::styled(format!(" {}", point.name), look.theme.process),
+        Span::raw(rest),
+        Span::styled(format!("  {state}"), style),
+    ])
+}
+
+pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> {
+    let Some(figures) = app.selected() else {
+        return Vec::new();
+    };
+    let pane = Pane {
+        figures,
+        look,
+        scale: scale(app),
+        quantiles: figures.quantiles_at(QUANTILES.map(|(_, quantile)| quantile)),
+    };
+    let mut lines = Vec::new();
+    if width >= WIDE {
+        let left = pane.figures();
+        let right = pane.histogram(width - FIGURES - 1);
+        for row in 0..left.len().max(right.len()) {
+            let left = left.get(row).cloned().unwrap_or_default();
+            let mut spans = left.spans;
+            let used = spans.iter().map(Span::width).sum();
+            spans.push(Span::raw(" ".repeat(FIGURES.saturating_sub(used))));
+            spans.extend(right.get(row).cloned().unwrap_or_default().spans);
+            lines.push(Line::from(spans));
+        }
+    } else {
+        lines.extend(pane.figures());
+        lines.extend(pane.histogram(width));
+    }
+    lines.extend(pane.history(width));
+    lines.extend(pane.lanes(width));
+    lines
+}
+
+struct Pane<'a> {
+    figures: &'a Figures,
+    look: &'a Look,
+    scale: Scale,
+    /// The values at [`QUANTILES`].
+    quantiles: Option<[u64; 4]>,
+}
+
+impl Pane<'_> {
+    fn ticks(&self, value: Option<f64>) -> String {
+        value.map_or(NONE.into(), |value| self.scale.ticks(value))
+    }
+
+    fn title(&self, text: &str) -> Line<'static> {
+        Line::from(Span::styled(format!(" {text}"), self.look.theme.process))
+    }
+
+    fn figures(&self) -> Vec<Line<'static>> {
+        let figures = self.figures;
+        let total = figures.total();
+        let used = |value: u64| self.ticks(figures.is_used().then_some(value as f64));
+        let quantile = |place: usize| self.ticks(self.quantiles.map(|q| q[place] as f64));
+        let deviation = match figures.deviation() {
+            Some(deviation) => format!(
+                " {}{}",
+                self.look.glyphs.plus_minus,
+                self.scale.ticks(deviation)
+            ),
+            None => String::new(),
+        };
+        let smoothed = match figures.point().alpha {
+            Some(alpha) => format!("{} alpha {alpha:.3}", self.ticks(Some(total.average))),
+            None => "off".into(),
+        };
+        let share = |share: Option<f64>, of: &str| match share {
+            Some(share) => format!(" {}% of {of}", units::percent(share)),
+            None => String::new(),
+        };
+        let inside = (total.inclusive > 0).then(|| total.exclusive as f64 / total.inclusive as f64);
+        let rate = figures.rate().map_or(NONE.into(), units::si);
+        let load = figures
+            .load()
+            .map_or(NONE.into(), |load| format!("{}%", units::percent(load)));
+        let rows = [
+            ("count", units::count(total.count), String::new()),
+            ("per second", rate, String::new()),
+            ("load", load, " of one CPU".into()),
+            ("exclusive", used(total.exclusive), share(inside, "incl")),
+            ("inclusive", used(total.inclusive), String::new()),
+            (
+                "off CPU",
+                used(total.off_cpu),
+                share(figures.off_share(), "span"),
+            ),
+            ("switches", units::count(total.switches), String::new()),
+            ("average", self.ticks(figures.mean()), deviation),
+            ("exp. average", smoothed, String::new()),
+            (
+                "min / max",
+                format!("{} / {}", used(total.min), used(total.max)),
+                String::new(),
+            ),
+            ("last", used(total.last), String::new()),
+            (
+                "p50 / p90",
+                format!("{} / {}", quantile(0), quantile(1)),
+                String::new(),
+            ),
+            (
+                "p99 / p99.9",
+                format!("{} / {}", quantile(2), quantile(3)),
+                String::new(),
+            ),
+        ];
+        let mut lines = vec![self.title("Figures")];
+        lines.extend(rows.into_iter().map(|(name, value, more)| {
+            Line::from(vec![
+                Span::styled(format!(" {name:<13}"), self.look.theme.faint),
+                Span::raw(value),
+                Span::raw(more),
+            ])
+        }));
+        if figures.in_flight() {
+            let text = " it died inside: totals may hold a part";
+            lines.push(Line::from(Span::styled(text, self.look.theme.warn)));
+        }
+        lines
+    }
+
+    fn histogram(&self, width: usize) -> Vec<Line<'static>> {
+        let bars = histogram::log_bars(&self.figures.buckets(), BARS);
+        let sums = width >= SUMS;
+        let title = if sums {
+            "share, sum of shares"
+        } else {
+            "share"
+        };
+        let mut lines = vec![self.title(&format!("Exclusive, log scale: {title}"))];
+        let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1) as f64;
+        let all = bars.iter().map(|bar| bar.count as f64).sum::<f64>();
+        // Range, shares, marks and blanks between them.
+        let shares = if sums { 14 } else { 7 };
+        let room = width.saturating_sub(17 + shares + 9).max(4);
+        for bar in &bars {
+            let range = format!(
+                "{:>7}{}{:<7}",
+                self.scale.ticks(bar.low),
+                self.look.glyphs.to,
+                self.scale.ticks(bar.high)
+            );
+            let drawn = chart::bar(bar.count as f64 / most, room, &self.look.glyphs);
+            lines.push(Line::from(vec![
+                Span::raw(format!(" {range} ")),
+                Span::styled(text::fit(&drawn, room, ' '), self.look.theme.bar),
+                Span::raw(format!(" {:>5}%", units::percent(bar.count as f64 / all))),
+                Span::raw(match sums {
+                    true => format!(" {:>5}%", units::percent(bar.cumulative)),
+                    false => String::new(),
+                }),
+                Span::styled(self.marks(bar), self.look.theme.key),
+            ]));
+        }
+        if bars.is_empty() {
+            lines.push(Line::from(Span::styled(
+                " nothing measured yet",
+                self.look.theme.faint,
+            )));
+        }
+        lines
+    }
+
+    /// The percentiles that fall into a bar.
+    fn marks(&self, bar: &Bar) -> String {
+        let Some(quantiles) = self.quantiles else {
+            return String::new();
+        };
+        // The last one seldom has a bar of its own, nor room beside others.
+        let marked = QUANTILES.iter().zip(quantiles).take(3);
+        marked
+            .filter(|(_, value)| (bar.low..bar.high).contains(&(*value as f64)))
+            .map(|((name, _), _)| format!(" {name}"))
+            .collect()
+    }
+
+    fn history(&self, width: usize) -> Vec<Line<'static>> {
+        let room = width.saturating_sub(9);
+        let history = self.figures.history();
+        let samples: Vec<_> = history.last(room).collect();
+        let loads: Vec<_> = samples.iter().map(|sample| sample.load).collect();
+        let span = match (samples.first(), samples.last()) {
+            (Some(first), Some(last)) => last.at_ticks.saturating_sub(first.at_ticks),
+            _ => 0,
+        };
+        let span = units::duration(span as f64 / self.scale.ticks_per_second);
+        let mut lines = vec![self.title(&format!("Load, last {span}, a column per poll"))];
+        let top = chart::top(&loads);
+        let drawn = chart::columns(&loads, HISTORY, &self.look.glyphs);
+        lines.extend(drawn.into_iter().enumerate().map(|(row, columns)| {
+            let label = match row {
+                0 => format!("{:>6}%", units::percent(top)),
+                _ if row + 1 == HISTORY => format!("{:>6}%", "0"),
+                _ => String::new(),
+            };
+            Line::from(vec![
+                Span::styled(format!("{label:>7} "), self.look.theme.faint),
+                Span::styled(columns, self.look.theme.bar),
+            ])
+        }));
+        lines
+    }
+
+    fn lanes(&self, width: usize) -> Vec<Line<'static>> {
+        let name_width = width.saturating_sub(1 + 9 + 4 * 8 + 6).clamp(8, 24);
+        let ellipsis = self.look.glyphs.ellipsis;
+        let row = |name: &str, cells: [String; 6]| {
+            let [state, count, excl, avg, max, off] = cells;
+            let name = text::fit(name, name_width, ellipsis);
+            format!(" {name} {state:<8} {count:>6} {excl:>7} {avg:>7} {max:>7} {off:>5}")
+        };
+        let heading = ["State", "Count", "Excl", "Avg", "Max", "Off%"].map(str::to_owned);
+        let mut lines = vec![Line::from(Span::styled(
+            row("Thread", heading),
+            self.look.theme.process,
+        ))];
+        lines.extend(self.figures.lanes().map(|lane| {
+            let (name, state) = match lane.lane {
+                Some(found) => (found.name.clone(), lane_word(found.kind)),
+                None => (format!("lane {}", lane.id), NONE),
+            };
+            let total = &lane.total;
+            let cells = [
+                state.to_owned(),
+                units::count(total.count),
+                self.scale.ticks(total.exclusive as f64),
+                self.ticks(mean(total)),
+                self.ticks((total.count > 0).then_some(total.max as f64)),
+                off_share(total).map_or(NONE.into(), units::percent),
+            ];
+            Line::from(row(&name, cells))
+        }));
+        lines
+    }
+}
+
+fn lane_word(kind: LaneKind) -> &'static str {
+    match kind {
+        LaneKind::Live => "live",
+        LaneKind::Ended => "ended",
+        LaneKind::Overflow => "overflow",
+    }
+}

@@ -1,0 +1,105 @@
+//! The last line: a message, a question, or the keys that work here.
+
+use ratatui::Frame;
+use ratatui::layout::{Position, Rect};
+use ratatui::text::{Line, Span};
+
+use super::Look;
+use crate::app::keys::{Binding, Mode, bindings};
+use crate::app::{Action, App, Overlay, Prompt, Toast};
+use crate::text;
+
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+    match (&app.overlay, &app.toast) {
+        (Some(Overlay::Write(prompt)), _) => draw_prompt(frame, area, prompt, look),
+        (Some(Overlay::Replace(prompt)), _) => {
+            let question = format!(" {} exists. ", text::clean(&prompt.text()));
+            let hints = hints(Mode::Confirm, usize::from(area.width) / 2, look);
+            let room = usize::from(area.width).saturating_sub(hints.width());
+            let question = text::cut(&question, room, look.glyphs.ellipsis);
+            let mut line = Line::from(Span::styled(question, look.theme.warn));
+            line.extend(hints.spans);
+            frame.render_widget(line, area);
+        }
+        (_, Some(toast)) => draw_toast(frame, area, toast, look),
+        (_, None) => {
+            frame.render_widget(hints(app.mode(), area.width.into(), look), area);
+            if let Some(half) = app.half_typed() {
+                let half = Line::from(Span::styled(format!(" {half}"), look.theme.key));
+                frame.render_widget(half.right_aligned(), area);
+            }
+        }
+    }
+}
+
+fn draw_toast(frame: &mut Frame, area: Rect, toast: &Toast, look: &Look) {
+    let style = if toast.is_error {
+        look.theme.error
+    } else {
+        look.theme.process
+    };
+    let text = text::cut(
+        &format!(" {}", toast.text),
+        area.width.into(),
+        look.glyphs.ellipsis,
+    );
+    frame.render_widget(Line::styled(text, style), area);
+}
+
+/// The end of the line that is typed is always seen.
+fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, look: &Look) {
+    let label = format!(" {}: ", prompt.label);
+    let (before, behind) = prompt.halves();
+    let (before, behind) = (
+        text::clean(&before).into_owned(),
+        text::clean(&behind).into_owned(),
+    );
+    let room = usize::from(area.width).saturating_sub(text::width(&label) + 1);
+    let mut seen = before.as_str();
+    while text::width(seen) > room {
+        let mut rest = seen.chars();
+        rest.next();
+        seen = rest.as_str();
+    }
+    let column = text::width(&label) + text::width(seen);
+    let line = Line::from(vec![
+        Span::styled(label, look.theme.key),
+        Span::raw(seen.to_owned()),
+        Span::raw(behind),
+    ]);
+    frame.render_widget(line, area);
+    let x = area.x.saturating_add(column as u16);
+    frame.set_cursor_position(Position::new(x, area.y));
+}
+
+/// As many keys as fit; how to get help and how to leave are always among
+/// them.
+fn hints(mode: Mode, width: usize, look: &Look) -> Line<'static> {
+    let hint = |binding: &Binding| {
+        let key = binding.keys.first().map_or(String::new(), |key| key.name());
+        (key, binding.hint)
+    };
+    let last = |b: &&Binding| matches!(b.action, Action::Help | Action::Quit);
+    let (must, may): (Vec<&Binding>, Vec<&Binding>) = bindings(mode)
+        .filter(|b| !b.hint.is_empty())
+        .partition(last);
+    let room = |binding: &Binding| {
+        let (key, word) = hint(binding);
+        key.len() + 1 + word.len() + 2
+    };
+    let mut left = width.saturating_sub(1 + must.iter().map(|b| room(b)).sum::<usize>());
+    let fits = may.into_iter().take_while(|binding| {
+        let fits = room(binding) <= left;
+        left = left.saturating_sub(room(binding));
+        fits
+    });
+    let shown: Vec<&Binding> = fits.collect();
+    let spans = shown.into_iter().chain(must).flat_map(|binding| {
+        let (key, word) = hint(binding);
+        [
+            Span::styled(key, look.theme.key),
+            Span::raw(format!(" {word}  ")),
+        ]
+    });
+    Line::from_iter(std::iter::once(Span::raw(" ")).chain(spans))
+}

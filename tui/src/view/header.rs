@@ -1,0 +1,107 @@
+//! The first line: who is watched, by which clock, and what the figures are.
+//! Below it, when there is something, a line of what was lost.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::Look;
+use crate::app::{App, Status};
+use crate::headline::Headline;
+use crate::model::{Basis, losses};
+use crate::text;
+
+/// A part of the line, and how soon it gives way: the greatest rank first.
+struct Part {
+    text: String,
+    style: Style,
+    rank: u8,
+}
+
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+    let theme = &look.theme;
+    let (word, style) = match app.status() {
+        Status::Waiting => ("WAITING", theme.warn),
+        Status::Live => ("LIVE", theme.live),
+        Status::Paused => ("PAUSED", theme.warn),
+        Status::Exited => ("EXITED", theme.warn),
+        Status::Crashed => ("CRASHED", theme.error),
+        Status::File => ("FILE", theme.warn),
+    };
+    let mut parts = parts(app, look);
+    let room = usize::from(area.width).saturating_sub(word.len() + 2);
+    let used = |parts: &[Part]| {
+        parts
+            .iter()
+            .map(|p| text::width(&p.text) + 2)
+            .sum::<usize>()
+    };
+    while used(&parts) > room && parts.len() > 1 {
+        let last = parts.iter().map(|part| part.rank).max();
+        parts.retain(|part| Some(part.rank) != last);
+    }
+    let spans = parts.iter().flat_map(|part| {
+        let shown = text::cut(&part.text, room.max(2) - 2, look.glyphs.ellipsis);
+        [Span::styled(shown, part.style), Span::raw("  ")]
+    });
+    frame.render_widget(
+        Line::from_iter(std::iter::once(Span::raw(" ")).chain(spans)),
+        area,
+    );
+    // A styled span, not a styled line: that would style the whole area.
+    frame.render_widget(Line::from(Span::styled(word, style)).right_aligned(), area);
+}
+
+fn parts(app: &App, look: &Look) -> Vec<Part> {
+    let plain = look.theme.header;
+    let part = |text: String, rank| Part {
+        text,
+        style: plain,
+        rank,
+    };
+    let mut parts = vec![part("pfp-top".into(), 8)];
+    if let Some(snapshot) = app.model.snapshot() {
+        let head = Headline::of(snapshot, app.model.threads());
+        parts.push(Part {
+            text: head.process,
+            style: look.theme.process,
+            rank: 0,
+        });
+        if head.wall_clock {
+            parts.push(Part {
+                text: "WALL CLOCK".into(),
+                style: look.theme.warn,
+                rank: 1,
+            });
+        }
+        parts.push(part(head.uptime, 2));
+        parts.push(part(head.threads, 3));
+        parts.push(part(head.clock, 4));
+        parts.push(part(head.core, 7));
+        parts.push(part(head.overhead, 5));
+        parts.push(match app.model.basis() {
+            Basis::Life => part("rates over its life".into(), 6),
+            Basis::Interval => part(format!("T={}s", app.interval.as_secs_f64()), 6),
+        });
+    }
+    parts.retain(|part| !part.text.is_empty());
+    parts
+}
+
+/// What was lost, in one line; none while nothing was.
+pub(super) fn notice(app: &App) -> Option<String> {
+    let losses = losses(app.model.snapshot()?);
+    let parts: Vec<_> = losses
+        .iter()
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!parts.is_empty()).then(|| format!(" lost: {}", parts.join("; ")))
+}
+
+pub(super) fn draw_notice(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+    if let Some(notice) = notice(app) {
+        let notice = text::cut(&notice, area.width.into(), look.glyphs.ellipsis);
+        frame.render_widget(Line::styled(notice, look.theme.warn), area);
+    }
+}

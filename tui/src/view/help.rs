@@ -1,0 +1,77 @@
+//! The help: every key and what it does, from the table that dispatches them.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use super::{Look, draw_scrolled};
+use crate::app::keys::BINDINGS;
+use crate::text;
+
+/// Columns for the names of the keys, and for those of a narrow screen.
+const KEYS: usize = 19;
+const KEYS_NARROW: usize = 12;
+/// From this width on the keys get their full room.
+const WIDE: usize = 60;
+
+pub(super) fn draw(frame: &mut Frame, area: Rect, offset: usize, look: &Look) {
+    let heading = Line::styled(" Keys", look.theme.process);
+    let lines = lines(look, area.width.into());
+    draw_scrolled(frame, area, heading, lines, offset);
+}
+
+pub(super) fn lines(look: &Look, width: usize) -> Vec<Line<'static>> {
+    let glyphs = &look.glyphs;
+    let signs = [
+        (glyphs.on, "the point measures"),
+        (glyphs.off, "the point is off"),
+        (
+            glyphs.invalid,
+            "the point is invalid: begun twice without an end; e makes it valid",
+        ),
+    ];
+    let mut lines: Vec<Line> = Vec::new();
+    for binding in BINDINGS {
+        let names: Vec<String> = binding.keys.iter().map(|key| key.name()).collect();
+        lines.extend(entry(&names.join(" "), binding.help, width, look));
+    }
+    lines.push(Line::default());
+    for (glyph, meaning) in signs {
+        lines.extend(entry(&glyph.to_string(), meaning, width, look));
+    }
+    lines
+}
+
+/// Keys at the left, words at the right, both broken where they do not fit.
+fn entry(keys: &str, words: &str, width: usize, look: &Look) -> Vec<Line<'static>> {
+    let room = if width >= WIDE { KEYS } else { KEYS_NARROW };
+    let keys = wrapped(keys, room);
+    let words = wrapped(words, width.saturating_sub(room + 2).max(1));
+    let line = |lines: &[String], row: usize| lines.get(row).cloned().unwrap_or_default();
+    (0..keys.len().max(words.len()))
+        .map(|row| {
+            let keys = text::fit(&line(&keys, row), room, look.glyphs.ellipsis);
+            Line::from(vec![
+                Span::raw(" "),
+                Span::styled(keys, look.theme.key),
+                Span::raw(" "),
+                Span::raw(line(&words, row)),
+            ])
+        })
+        .collect()
+}
+
+/// The text in lines of at most `width` columns, broken between words.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if text::width(line) + 1 + text::width(word) <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}

@@ -1,0 +1,55 @@
+//! The processes to choose from.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use ratatui::widgets::{Paragraph, Wrap};
+
+use super::{Look, draw_scrolled};
+use crate::app::App;
+use crate::snapshot::ProcessState;
+use crate::source::Candidate;
+use crate::text;
+
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+    let width = usize::from(area.width);
+    let heading = text::fit(
+        "   PID     State    Points  Name",
+        width,
+        look.glyphs.ellipsis,
+    );
+    if app.candidates.is_empty() {
+        let text = format!(" {}", app.discovery.nothing_found());
+        return frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }), area);
+    }
+    let (cursor, _) = app.cursor();
+    let lines = app.candidates.iter().enumerate().map(|(place, candidate)| {
+        let selected = place == cursor;
+        let mark = if selected { look.glyphs.cursor } else { ' ' };
+        let row = text::fit(&row(candidate, mark), width, look.glyphs.ellipsis);
+        let style = match (selected, candidate.state) {
+            (true, _) => look.theme.selected,
+            (false, ProcessState::Running) => look.theme.header,
+            (false, ProcessState::Exited | ProcessState::Crashed) => look.theme.faint,
+        };
+        Line::styled(row, style)
+    });
+    let heading = Line::styled(heading, look.theme.heading);
+    draw_scrolled(frame, area, heading, lines.collect(), app.offset);
+}
+
+fn row(candidate: &Candidate, mark: char) -> String {
+    let state = match candidate.state {
+        ProcessState::Running => "running",
+        ProcessState::Exited => "exited",
+        ProcessState::Crashed => "crashed",
+    };
+    let Candidate {
+        pid,
+        points,
+        name,
+        exe,
+        ..
+    } = candidate;
+    format!("{mark}  {pid:<7} {state:<8} {points:>6}  {name}  {exe}")
+}

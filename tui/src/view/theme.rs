@@ -1,0 +1,212 @@
+//! All colours and all drawing characters.
+
+use ratatui::style::{Color, Modifier, Style};
+
+/// How things are told apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Theme {
+    /// The first line.
+    pub header: Style,
+    /// What is watched, in the first line.
+    pub process: Style,
+    /// The figures follow the process.
+    pub live: Style,
+    /// The figures stand still, or need care.
+    pub warn: Style,
+    /// Something failed.
+    pub error: Style,
+    /// Headings of columns and sections.
+    pub heading: Style,
+    /// The heading that is sorted by.
+    pub sorted: Style,
+    /// The row under the cursor.
+    pub selected: Style,
+    /// What is switched off or has no figure.
+    pub faint: Style,
+    /// Bars, trends and charts.
+    pub bar: Style,
+    /// Keys, where they are named.
+    pub key: Style,
+}
+
+impl Theme {
+    /// The sixteen colours that every terminal has and every user has made
+    /// readable.
+    pub fn color() -> Self {
+        let plain = Style::new();
+        Self {
+            header: plain,
+            process: plain.add_modifier(Modifier::BOLD),
+            live: plain.fg(Color::Green).add_modifier(Modifier::BOLD),
+            warn: plain.fg(Color::Yellow).add_modifier(Modifier::BOLD),
+            error: plain.fg(Color::Red).add_modifier(Modifier::BOLD),
+            heading: plain.fg(Color::Black).bg(Color::Green),
+            sorted: plain.fg(Color::Black).bg(Color::Cyan),
+            selected: plain.fg(Color::Black).bg(Color::Cyan),
+            faint: plain.add_modifier(Modifier::DIM),
+            bar: plain.fg(Color::Cyan),
+            key: plain.add_modifier(Modifier::BOLD),
+        }
+    }
+
+    /// No colour but the terminal's own.
+    ///
+    /// Under `NO_COLOR` crossterm turns every other colour into `ESC[;m`,
+    /// which also takes bold and reverse away: the cursor's row could not be
+    /// seen. So this theme names no colour at all.
+    pub fn monochrome() -> Self {
+        let plain = Style::new();
+        let bold = plain.add_modifier(Modifier::BOLD);
+        let reversed = plain.add_modifier(Modifier::REVERSED);
+        Self {
+            header: plain,
+            process: bold,
+            live: bold,
+            warn: bold,
+            error: bold,
+            heading: bold.add_modifier(Modifier::UNDERLINED),
+            sorted: reversed,
+            selected: reversed,
+            faint: plain,
+            bar: plain,
+            key: bold,
+        }
+    }
+
+    #[cfg(test)]
+    fn styles(&self) -> [Style; 11] {
+        [
+            self.header,
+            self.process,
+            self.live,
+            self.warn,
+            self.error,
+            self.heading,
+            self.sorted,
+            self.selected,
+            self.faint,
+            self.bar,
+            self.key,
+        ]
+    }
+}
+
+/// The characters that things are drawn with.
+#[derive(Clone, Copy, Debug)]
+pub struct Glyphs {
+    /// A point that measures.
+    pub on: char,
+    /// A point that is off.
+    pub off: char,
+    /// A point that is invalid.
+    pub invalid: char,
+    /// The row under the cursor.
+    pub cursor: char,
+    /// Stands for what did not fit.
+    pub ellipsis: char,
+    /// Sorted, greatest first.
+    pub down: char,
+    /// Sorted, least first.
+    pub up: char,
+    /// An eighth to all of a column, from the bottom.
+    pub levels: [char; 8],
+    /// An eighth to all of a bar, from the left.
+    pub parts: [char; 8],
+    /// Between two values.
+    pub to: &'static str,
+    /// Before a standard deviation.
+    pub plus_minus: &'static str,
+}
+
+impl Glyphs {
+    /// With block elements.
+    pub const UNICODE: Self = Self {
+        on: '●',
+        off: '○',
+        invalid: '!',
+        cursor: '>',
+        ellipsis: '…',
+        down: '▼',
+        up: '▲',
+        levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
+        parts: ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'],
+        to: "–",
+        plus_minus: "±",
+    };
+
+    /// For terminals and fonts without them.
+    pub const ASCII: Self = Self {
+        on: '*',
+        off: 'o',
+        invalid: '!',
+        cursor: '>',
+        ellipsis: '~',
+        down: 'v',
+        up: '^',
+        levels: ['_', '.', ':', '-', '=', '+', '#', '#'],
+        parts: ['-', '-', '-', '=', '=', '=', '#', '#'],
+        to: "-",
+        plus_minus: "+-",
+    };
+}
+
+/// Colours and characters together.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// How things are told apart.
+    pub theme: Theme,
+    /// What they are drawn with.
+    pub glyphs: Glyphs,
+}
+
+impl Look {
+    /// With or without colours, with or without characters beyond ASCII.
+    pub fn new(color: bool, ascii: bool) -> Self {
+        Self {
+            theme: if color {
+                Theme::color()
+            } else {
+                Theme::monochrome()
+            },
+            glyphs: if ascii {
+                Glyphs::ASCII
+            } else {
+                Glyphs::UNICODE
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn monochrome_names_no_colour_and_still_shows_the_cursor() {
+        let theme = Theme::monochrome();
+        for style in theme.styles() {
+            assert!(matches!(style.fg, None | Some(Color::Reset)), "{style:?}");
+            assert!(matches!(style.bg, None | Some(Color::Reset)), "{style:?}");
+        }
+        assert!(theme.selected.add_modifier.contains(Modifier::REVERSED));
+    }
+
+    #[test]
+    fn every_glyph_takes_one_column() {
+        for glyphs in [Glyphs::UNICODE, Glyphs::ASCII] {
+            let mut all = vec![
+                glyphs.on,
+                glyphs.off,
+                glyphs.invalid,
+                glyphs.cursor,
+                glyphs.ellipsis,
+                glyphs.down,
+                glyphs.up,
+            ];
+            all.extend(glyphs.levels.iter().chain(&glyphs.parts));
+            for glyph in all {
+                assert_eq!(crate::text::width(&glyph.to_string()), 1, "{glyph}");
+            }
+        }
+    }
+}

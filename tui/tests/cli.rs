@@ -1,0 +1,85 @@
+//! The real program, as scripts call it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use pfp_top::export::json::{self, Overwrite};
+use pfp_top::source::Source;
+use pfp_top::source::synthetic::Synthetic;
+
+fn pfp_top(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_pfp-top"))
+        .args(arguments)
+        .output()
+        .expect("the program starts")
+}
+
+fn snapshot_file(folder: &Path) -> String {
+    let path = folder.join("snapshot.json");
+    let snapshot = Synthetic::new().poll().unwrap();
+    json::write(&snapshot, &path, Overwrite::No).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn complaint(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_pipe_gets_the_table_as_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = pfp_top(&["open", &snapshot_file(folder.path()), "--sort", "id"]);
+    assert_eq!(output.status.code(), Some(0), "{}", complaint(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.contains('\x1b'), "{text}");
+    let names: Vec<_> = text
+        .lines()
+        .skip(2)
+        .filter_map(|line| line.split_whitespace().nth(2))
+        .collect();
+    assert_eq!(
+        names[..3],
+        ["pfp.overhead", "io.parse", "io.read"],
+        "{text}"
+    );
+}
+
+#[test]
+fn a_file_that_is_missing_or_of_another_version_has_its_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("none.json");
+    assert_eq!(
+        pfp_top(&["open", missing.to_str().unwrap()]).status.code(),
+        Some(3)
+    );
+
+    let path = snapshot_file(folder.path());
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replacen("\"version\":1", "\"version\":99", 1)).unwrap();
+    let output = pfp_top(&["open", &path]);
+    assert_eq!(output.status.code(), Some(5));
+    assert!(
+        complaint(&output).contains("found 99"),
+        "{}",
+        complaint(&output)
+    );
+}
+
+#[test]
+fn wrong_words_are_a_usage_error() {
+    for wrong in [
+        &["--bogus"][..],
+        &["-d", "0"],
+        &["--sort", "trend"],
+        &["snapshot", "-p", "1"],
+    ] {
+        assert_eq!(pfp_top(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_process_that_is_not_there_is_no_target() {
+    // No process ever has this id: it is above the kernel's limit.
+    let output = pfp_top(&["--once", "-p", "4294967295"]);
+    assert_eq!(output.status.code(), Some(3), "{}", complaint(&output));
+}
