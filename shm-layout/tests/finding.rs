@@ -74,6 +74,10 @@ fn a_living_process_of_the_same_id_does_not_revive_a_beacon() {
     assert_eq!(liveness(&dir, &info).unwrap(), Liveness::Alive);
     helper.kill();
     assert_eq!(liveness(&dir, &info).unwrap(), Liveness::Dead);
+    // Nor does somebody else who asks: here the lock alone can tell.
+    let asker = File::open(only_entry(&dir).path).unwrap();
+    flock(&asker, libc::LOCK_SH);
+    assert_eq!(liveness(&dir, &info).unwrap(), Liveness::Dead);
 }
 
 /// Who asks, and who sweeps, does not look like the owner to others who ask;
