@@ -37,7 +37,9 @@ fn the_lock_ends_with_its_process_and_not_with_its_children() {
     let dir = base.directory();
     let mut parent = Actor::start("with-children", &[base.path()]);
     let name = parent.hears_name();
-    let children: Vec<i32> = (0..2).map(|_| parent.hears().parse().unwrap()).collect();
+    let children: Vec<Orphan> = (0..2)
+        .map(|_| Orphan(parent.hears().parse().unwrap()))
+        .collect();
 
     let info = only_entry(&dir).info;
     assert_eq!(info.object, name);
@@ -45,7 +47,7 @@ fn the_lock_ends_with_its_process_and_not_with_its_children() {
 
     parent.kill();
 
-    for &child in &children {
+    for Orphan(child) in &children {
         let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
         assert!(!stat.contains(") Z "), "the child lives on: {stat}");
     }
@@ -55,10 +57,6 @@ fn the_lock_ends_with_its_process_and_not_with_its_children() {
     assert_eq!(swept.removed.len(), 1, "{swept:?}");
     assert!(swept.failed.is_empty(), "{swept:?}");
     assert_eq!(liveness(&dir, &info).unwrap(), Liveness::Gone);
-    for child in children {
-        // SAFETY: a plain system call, on a child of a helper of ours.
-        unsafe { libc::kill(child, libc::SIGKILL) };
-    }
 }
 
 /// A dead process whose id and start time are those of a living one is dead.
@@ -75,6 +73,10 @@ fn a_living_process_of_the_same_id_does_not_revive_a_beacon() {
     assert_eq!(info.process, me);
     assert_eq!(liveness(&dir, &info).unwrap(), Liveness::Alive);
     helper.kill();
+    assert_eq!(liveness(&dir, &info).unwrap(), Liveness::Dead);
+    // Nor does somebody else who asks: here the lock alone can tell.
+    let asker = File::open(only_entry(&dir).path).unwrap();
+    flock(&asker, libc::LOCK_SH);
     assert_eq!(liveness(&dir, &info).unwrap(), Liveness::Dead);
 }
 
@@ -801,6 +803,16 @@ struct Actor {
     child: Child,
     tells: BufReader<ChildStdout>,
     listens: ChildStdin,
+}
+
+/// A child of another process, which outlives it, and goes with its test.
+struct Orphan(i32);
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        // SAFETY: a plain system call, on a process that waits for it.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+    }
 }
 
 const MARK: &str = "pfp-test:";
