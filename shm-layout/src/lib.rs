@@ -1,1 +1,31 @@
-//! pfp segment.
+//! The bytes of pfp's shared-memory segment: writer and reader halves side by
+//! side.
+//!
+//! One process writes its profile points' statistics into a segment; any number
+//! of others read it, at any time, without a lock. This crate knows what lies
+//! where ([`segment`]), how each part is written and read at the same time
+//! ([`cell`], [`ring`], [`lane`], [`point`], [`control`]), and how a whole
+//! picture is taken ([`reader`]). It knows no clock, no policy and no terminal.
+//!
+//! ```text
+//!  thread --> lane: cells (cell, shared_cell, histogram)  --> reader --> Picture
+//!                   ring  (ring)
+//!  viewer --> control words (control) --> begin
+//! ```
+
+pub mod beacon;
+pub mod cell;
+pub mod control;
+pub mod directory;
+pub mod find;
+pub mod header;
+pub mod histogram;
+pub mod lane;
+pub mod liveness;
+pub mod object;
+pub mod point;
+pub mod reader;
+pub mod ring;
+pub mod segment;
+mod shared_cell;
+pub(crate) mod sync;

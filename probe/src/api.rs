@@ -1,0 +1,132 @@
+//! The process, its threads and its contexts, as the program names them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::clock;
+use crate::engine::{context, measure, process, thread};
+
+/// Makes the segment now instead of at the first region; false if that is not
+/// possible, for want of space, say.
+pub fn init() -> bool {
+    process::get().is_some()
+}
+
+/// Names the program as the viewer shows it; the executable's name otherwise.
+pub fn set_program_name(name: &str) {
+    process::set_name(name);
+}
+
+/// Names the calling thread as the viewer shows it; up to 32 bytes. The thread's
+/// name in the kernel otherwise.
+pub fn register_thread(name: &str) {
+    thread::set_name(name);
+}
+
+/// Ticks of the time-stamp counter per second, as calibrated: more exactly the
+/// longer the program runs.
+#[must_use]
+pub fn ticks_per_second() -> f64 {
+    process::get().map_or(1e9, |process| {
+        process.refine_rate();
+        process.segment.ledger().ticks_per_1000_s.load(Relaxed) as f64 / 1000.0
+    })
+}
+
+/// The time-stamp counter.
+#[inline(always)]
+#[must_use]
+pub fn ticks() -> u64 {
+    clock::ticks()
+}
+
+/// What measuring costs, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overhead {
+    /// What falls inside a region; taken out of the region.
+    pub inside: u64,
+    /// A whole begin and end; taken out of the region around it.
+    pub pair: u64,
+}
+
+/// Measures what measuring costs, over `pairs` begins and ends of point 0, and
+/// takes it out of all figures from now on. Done once at the start, so this is
+/// only for doing it again: on a machine that was busy then, say. None if
+/// nothing can be measured.
+pub fn calibrate(pairs: u32) -> Option<Overhead> {
+    process::get()?;
+    let (inside, pair) = measure::calibrate(pairs)?;
+    Some(Overhead { inside, pair })
+}
+
+/// An execution object of the program's own: a task, a fibre, an interrupt
+/// handler of a user-level scheduler.
+///
+/// The regions that are open in a context stop when it is put aside and go on
+/// when it is resumed, also on another thread; while it is aside, its time counts
+/// as off-CPU. A thread that names no context has one of its own.
+///
+/// ```
+/// static POINT: pfp::Point = pfp::Point::new("task work");
+///
+/// let (idle, task) = (pfp::Context::new(), pfp::Context::new());
+/// pfp::task_switch(&idle, &task);
+/// POINT.begin();
+/// pfp::task_switch(&task, &idle); // the task is pre-empted
+/// pfp::task_switch(&idle, &task);
+/// POINT.end();
+/// pfp::task_switch(&task, &idle);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Context {
+    shared: Arc<context::Shared>,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Context {
+    /// A context without open regions.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { shared: context::Shared::new() }
+    }
+
+    /// The number that records of its regions have; never 0.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.shared.number()
+    }
+
+    /// Makes this the calling thread's context until [`Entered`] is dropped, as
+    /// an interrupt handler does: what was current is put aside and then resumed.
+    /// None if it is current on another thread.
+    pub fn enter(&self) -> Option<Entered> {
+        context::enter(&self.shared).then(|| Entered { context: self.clone() })
+    }
+}
+
+/// A context that was entered; dropping it leaves.
+#[must_use = "the context is left at once if this is not bound to a name"]
+#[derive(Debug)]
+pub struct Entered {
+    context: Context,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        context::leave(&self.context.shared);
+    }
+}
+
+/// Tells pfp that the program's scheduler switches the calling thread from one
+/// task to another. Whatever context was current is put aside, which should be
+/// `prev`. False if `next` is current on another thread, which is counted as a
+/// mismatch; then nothing changes.
+pub fn task_switch(prev: &Context, next: &Context) -> bool {
+    let _ = prev;
+    context::switch(Some(&next.shared))
+}

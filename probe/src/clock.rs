@@ -1,0 +1,73 @@
+//! The clock: a thread's on-CPU time at the price of reading the tick counter.
+//!
+//! A thread's on-CPU clock is `ticks - off`, where `off` is the time the thread
+//! has spent off the CPU. `off` changes only when the kernel switches the thread
+//! out, so it is kept in the thread's private memory and refreshed only after a
+//! switch. How a switch is noticed is a **rung** of a ladder; all rungs come
+//! down to one word that the thread watches:
+//!
+//! | rung | the word | noticed because |
+//! |---|---|---|
+//! | rseq | `rseq_cs` of the thread's restartable-sequence area | the kernel clears it when the thread was switched out or took a signal |
+//! | perf | `lock` of a self-monitoring perf event's page | the kernel moves it at every switch |
+//! | cputime | a word that never has the value expected | the CPU time is read at every stamp |
+//! | wall | a word that always has it | it is not: figures are wall-clock time |
+//!
+//! So the hot path is the same for all: read the counter, load the word, compare.
+//! The counter is read *before* the word: a switch between the two shows.
+
+mod arch;
+pub(crate) mod calibrate;
+#[cfg(test)]
+pub(crate) mod mock;
+mod perf;
+mod rseq;
+mod thread;
+
+pub(crate) use arch::ticks;
+pub(crate) use thread::ThreadClock;
+
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use pfp_shm_layout::header::ClockKind;
+
+/// The rung in force in this process, a [`ClockKind`].
+static KIND: AtomicU8 = AtomicU8::new(ClockKind::Wall as u8);
+
+/// The rung in force.
+pub(crate) fn kind() -> ClockKind {
+    ClockKind::from_word(u64::from(KIND.load(Relaxed)))
+}
+
+/// Chooses the highest rung that works here, or the one that `wanted` names if
+/// it works; anything else steps down from the top. Takes about 0.1 ms.
+pub(crate) fn choose(wanted: Option<&str>) -> ClockKind {
+    let ladder = [ClockKind::Rseq, ClockKind::Perf, ClockKind::Cputime, ClockKind::Wall];
+    let first = match wanted {
+        Some("perf") => 1,
+        Some("cputime") => 2,
+        Some("wall") => 3,
+        _ => 0,
+    };
+    let works = |kind: &ClockKind| match kind {
+        ClockKind::Rseq => rseq::works(),
+        ClockKind::Perf => perf::works(),
+        ClockKind::Cputime => arch::cpu_time_ns().is_some(),
+        ClockKind::Wall => true,
+    };
+    let kind = ladder[first..].iter().copied().find(works).unwrap_or_default();
+    KIND.store(kind as u8, Relaxed);
+    kind
+}
+
+/// Steps down from a rung that was caught missing a switch. Threads take the new
+/// rung when they next refresh.
+pub(crate) fn demote(from: ClockKind) {
+    let to = match from {
+        ClockKind::Rseq if perf::works() => ClockKind::Perf,
+        ClockKind::Rseq | ClockKind::Perf => ClockKind::Cputime,
+        _ => return,
+    };
+    // Whoever is first decides; the others find the word changed.
+    let _ = KIND.compare_exchange(from as u8, to as u8, Relaxed, Relaxed);
+}

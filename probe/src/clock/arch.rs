@@ -1,0 +1,151 @@
+//! The tick counter and the thread's CPU time, per architecture.
+
+/// Reads the tick counter.
+///
+/// It is deliberately not ordered with what surrounds it by a fence: that would
+/// cost as much as the reading. To the compiler it is a barrier for memory, so
+/// that what the program does inside a region is not moved out of it.
+#[inline(always)]
+pub(crate) fn ticks() -> u64 {
+    #[cfg(test)]
+    if let Some(ticks) = super::mock::ticks() {
+        return ticks;
+    }
+    raw_ticks()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn raw_ticks() -> u64 {
+    let (low, high): (u64, u64);
+    // SAFETY: RDTSC reads a counter into two registers and has no other effect.
+    unsafe {
+        std::arch::asm!("rdtsc", out("rax") low, out("rdx") high, options(nostack, preserves_flags));
+    }
+    high << 32 | low
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn raw_ticks() -> u64 {
+    let ticks: u64;
+    // SAFETY: reads the virtual counter, which Linux lets user code read.
+    unsafe {
+        std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nostack, preserves_flags));
+    }
+    ticks
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[inline(always)]
+fn raw_ticks() -> u64 {
+    monotonic_ns()
+}
+
+/// Whether the processor says that the counter runs at one rate, whatever the
+/// core does.
+pub(crate) fn is_invariant() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::__cpuid;
+        __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        true
+    }
+}
+
+/// The counter's rate as the processor or the hypervisor tells it, in ticks per
+/// second. On many virtual machines nobody does.
+pub(crate) fn reported_rate() -> Option<f64> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::__cpuid;
+        let highest = __cpuid(0).eax;
+        if highest >= 0x15 {
+            // Crystal frequency times the ratio ebx / eax.
+            let leaf = __cpuid(0x15);
+            if leaf.eax != 0 && leaf.ebx != 0 && leaf.ecx != 0 {
+                return Some(f64::from(leaf.ecx) * f64::from(leaf.ebx) / f64::from(leaf.eax));
+            }
+        }
+        if __cpuid(1).ecx & 1 << 31 != 0 && __cpuid(0x4000_0000).eax >= 0x4000_0010 {
+            // The hypervisors' timing leaf: kHz.
+            let khz = __cpuid(0x4000_0010).eax;
+            if khz != 0 {
+                return Some(f64::from(khz) * 1e3);
+            }
+        }
+        None
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        let hertz: u64;
+        // SAFETY: reads the counter's frequency register.
+        unsafe { std::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz) };
+        (hertz != 0).then_some(hertz as f64)
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        Some(1e9)
+    }
+}
+
+/// Runs a chain of `n` times 64 dependent additions, one cycle each.
+#[inline(never)]
+pub(crate) fn dependent_adds(n: u32) {
+    #[cfg(target_arch = "x86_64")]
+    for _ in 0..n {
+        // SAFETY: additions in a scratch register.
+        unsafe {
+            std::arch::asm!(
+                ".rept 64", "add {0}, 1", ".endr",
+                inout(reg) 0u64 => _, options(nomem, nostack)
+            );
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    for _ in 0..n {
+        // SAFETY: as above.
+        unsafe {
+            std::arch::asm!(
+                ".rept 64", "add {0}, {0}, #1", ".endr",
+                inout(reg) 0u64 => _, options(nomem, nostack)
+            );
+        }
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = n;
+}
+
+/// Whether [`dependent_adds`] measures anything here.
+pub(crate) const HAS_DEPENDENT_ADDS: bool =
+    cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+
+/// CLOCK_MONOTONIC_RAW in nanoseconds: the machine's own rate, not steered.
+pub(crate) fn monotonic_ns() -> u64 {
+    read_clock(libc::CLOCK_MONOTONIC_RAW).unwrap_or(0)
+}
+
+/// CLOCK_REALTIME in nanoseconds since the Unix epoch.
+pub(crate) fn unix_ns() -> u64 {
+    read_clock(libc::CLOCK_REALTIME).unwrap_or(0)
+}
+
+/// CPU time of the calling thread in nanoseconds. Time that a hypervisor steals
+/// is in it.
+pub(crate) fn cpu_time_ns() -> Option<u64> {
+    #[cfg(test)]
+    if let Some(ns) = super::mock::cpu_time_ns() {
+        return Some(ns);
+    }
+    read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn read_clock(clock: libc::clockid_t) -> Option<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the structure that we own.
+    let failed = unsafe { libc::clock_gettime(clock, &raw mut time) } != 0;
+    (!failed).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}

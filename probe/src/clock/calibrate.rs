@@ -1,0 +1,80 @@
+//! How fast the counter and the core run.
+//!
+//! The rate is measured against CLOCK_MONOTONIC_RAW, roughly when the process
+//! starts and ever more exactly as time passes: the first instant is kept, so
+//! the error of two readings shrinks with the time between them.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::arch::{self, ticks};
+
+/// Ticks per nanosecond, in 2^-32.
+static TICKS_PER_NS: AtomicU64 = AtomicU64::new(1 << 32);
+
+/// An instant on both clocks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Instant {
+    pub(crate) ticks: u64,
+    pub(crate) ns: u64,
+}
+
+/// Reads both clocks at nearly one moment: the tightest of a few tries.
+pub(crate) fn instant() -> Instant {
+    let mut best = (u64::MAX, Instant::default());
+    for _ in 0..8 {
+        let before = ticks();
+        let ns = arch::monotonic_ns();
+        let width = ticks().wrapping_sub(before);
+        if width < best.0 {
+            best = (width, Instant { ticks: before.wrapping_add(width / 2), ns });
+        }
+    }
+    best.1
+}
+
+/// Ticks per second between two instants; none if they are too near each other
+/// or a clock did not move.
+pub(crate) fn rate_between(start: Instant, end: Instant) -> Option<f64> {
+    let ns = end.ns.checked_sub(start.ns)?;
+    let ticks = end.ticks.checked_sub(start.ticks)?;
+    (ns >= 50_000 && ticks > 0).then(|| ticks as f64 * 1e9 / ns as f64)
+}
+
+/// Waits long enough after `start` for a first rate good to some 100 ppm.
+pub(crate) fn first_rate(start: Instant) -> Option<f64> {
+    // Bounded in steps, not in time, in case the clock stands still.
+    for _ in 0..100_000 {
+        let end = instant();
+        if end.ns.saturating_sub(start.ns) >= 150_000 {
+            return rate_between(start, end);
+        }
+    }
+    None
+}
+
+/// The core's true clock in hertz, given the counter's rate: how many dependent
+/// additions, one cycle each, it does in a counted number of ticks. Takes about
+/// 20 microseconds.
+pub(crate) fn core_hz(ticks_per_second: f64) -> Option<f64> {
+    const ROUNDS: u32 = 256;
+    let mut best = u64::MAX;
+    for _ in 0..4 {
+        let start = ticks();
+        arch::dependent_adds(ROUNDS);
+        best = best.min(ticks().wrapping_sub(start));
+    }
+    let cycles = f64::from(ROUNDS) * 64.0;
+    (arch::HAS_DEPENDENT_ADDS && best > 0).then(|| cycles / best as f64 * ticks_per_second)
+}
+
+/// Sets the rate that CPU time is converted with.
+pub(crate) fn set_ticks_per_ns(rate: f64) {
+    TICKS_PER_NS.store((rate * (1u64 << 32) as f64) as u64, Relaxed);
+}
+
+/// The rate that CPU time is converted with, in ticks per 2^-32 nanoseconds.
+pub(super) fn ticks_per_ns_fixed() -> u64 {
+    TICKS_PER_NS.load(Relaxed)
+}
+
+pub(crate) use arch::{is_invariant, monotonic_ns, reported_rate, unix_ns};

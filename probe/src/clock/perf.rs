@@ -1,0 +1,103 @@
+//! The perf rung: the page of a self-monitoring software event as a switch
+//! detector. Needs `perf_event_open`, which many containers forbid.
+
+use std::sync::atomic::AtomicU64;
+
+/// Bytes of the kernel's `struct perf_event_attr`, first published version: it
+/// has all that is needed here.
+const ATTR_SIZE: u32 = 64;
+const TYPE_SOFTWARE: u32 = 1;
+const COUNT_DUMMY: u64 = 9;
+/// `exclude_kernel` and `exclude_hv`: allowed to everybody at paranoia 2.
+const FLAGS: u64 = 1 << 5 | 1 << 6;
+/// Offset of `lock` in the page; `index` behind it moves along.
+const LOCK: usize = 8;
+const PAGE: usize = 4096;
+
+#[repr(C)]
+struct Attr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample: [u64; 3],
+    flags: u64,
+    rest: [u64; 2],
+}
+
+/// The page of an event of the calling thread.
+#[derive(Debug)]
+pub(super) struct Page(*mut libc::c_void);
+
+impl Page {
+    /// Opens an event for the calling thread; none where that is forbidden.
+    pub(super) fn open() -> Option<Self> {
+        let attr = Attr {
+            kind: TYPE_SOFTWARE,
+            size: ATTR_SIZE,
+            config: COUNT_DUMMY,
+            sample: [0; 3],
+            flags: FLAGS,
+            rest: [0; 2],
+        };
+        // SAFETY: the kernel reads `size` bytes of the structure; this thread,
+        // any CPU, no group, close on exec.
+        let file = unsafe {
+            libc::syscall(libc::SYS_perf_event_open, &raw const attr, 0, -1, -1, 8) as i32
+        };
+        if file < 0 {
+            return None;
+        }
+        // SAFETY: maps the event's page at a place of the kernel's choice. The
+        // mapping keeps the event alive; no descriptor is kept from the host.
+        let page = unsafe {
+            let page =
+                libc::mmap(std::ptr::null_mut(), PAGE, libc::PROT_READ, libc::MAP_SHARED, file, 0);
+            libc::close(file);
+            page
+        };
+        (page != libc::MAP_FAILED).then_some(Self(page))
+    }
+
+    /// The word that moves at every switch, valid as long as the page is.
+    pub(super) fn word(&self) -> *const AtomicU64 {
+        self.0.cast::<u8>().wrapping_add(LOCK).cast()
+    }
+
+    /// The page for keeping in a plain word.
+    pub(super) fn into_address(self) -> u64 {
+        let address = self.0.addr() as u64;
+        std::mem::forget(self);
+        address
+    }
+
+    /// Unmaps a page that was kept with [`Self::into_address`].
+    ///
+    /// # Safety
+    ///
+    /// The address came from there, in this process, and its word is not
+    /// watched any more.
+    pub(super) unsafe fn release(address: u64) {
+        drop(Self(std::ptr::with_exposed_provenance_mut(address as usize)));
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: the page was mapped by `open` and nothing refers to it.
+        unsafe { libc::munmap(self.0, PAGE) };
+    }
+}
+
+/// Whether an event may be opened and blocking moves its word.
+pub(super) fn works() -> bool {
+    let Some(page) = Page::open() else { return false };
+    // SAFETY: the page is mapped; the word in it is an aligned u64.
+    let read = || unsafe { (*page.word()).load(std::sync::atomic::Ordering::Relaxed) };
+    let before = read();
+    let moment = libc::timespec { tv_sec: 0, tv_nsec: 1 };
+    // SAFETY: sleeps for a moment; the structure is ours.
+    unsafe { libc::nanosleep(&raw const moment, std::ptr::null_mut()) };
+    read() != before
+}
+
+const _: () = assert!(size_of::<Attr>() == ATTR_SIZE as usize);

@@ -1,0 +1,119 @@
+//! The rseq rung: the thread's restartable-sequence area as a switch detector.
+//!
+//! glibc from 2.35 on registers such an area for every thread. When a thread is
+//! switched out or takes a signal, the kernel looks at its `rseq_cs` pointer; if
+//! the thread was not inside the critical section that it names, the kernel sets
+//! the pointer to null. So a pointer to a section that is never executed stays
+//! until the next switch and no longer.
+
+use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering::Relaxed};
+
+/// What `rseq_cs` points to: the kernel's `struct rseq_cs`.
+#[repr(C, align(32))]
+struct Section {
+    version: u32,
+    flags: u32,
+    start_ip: *const u32,
+    post_commit_offset: u64,
+    abort_ip: *const u32,
+}
+
+// SAFETY: constant data; the pointers are only ever read as numbers, by the
+// kernel.
+unsafe impl Sync for Section {}
+
+/// glibc registers with this signature; the kernel looks for it in front of
+/// `abort_ip`. It asks no more of the section than that, so it need not be code.
+#[cfg(not(target_arch = "aarch64"))]
+const SIGNATURE: u32 = 0x5305_3053;
+#[cfg(target_arch = "aarch64")]
+const SIGNATURE: u32 = 0xd428_bc00;
+
+static NOWHERE: [u32; 4] = [SIGNATURE; 4];
+
+static SECTION: Section = Section {
+    version: 0,
+    flags: 0,
+    start_ip: &raw const NOWHERE[0],
+    post_commit_offset: 4,
+    // Outside the section, with the signature in the four bytes before it.
+    abort_ip: &raw const NOWHERE[2],
+};
+
+/// Offset of `rseq_cs` in the kernel's `struct rseq`.
+const RSEQ_CS: isize = 8;
+/// Distance of `rseq_cs` from the thread pointer; 0 while not looked up.
+static OFFSET: AtomicIsize = AtomicIsize::new(0);
+
+/// The value that an armed word has.
+pub(super) fn armed() -> u64 {
+    (&raw const SECTION).addr() as u64
+}
+
+/// The calling thread's `rseq_cs` word; none where nobody has registered an
+/// area.
+pub(super) fn word() -> Option<&'static AtomicU64> {
+    let offset = OFFSET.load(Relaxed);
+    let pointer = thread_pointer().filter(|_| offset != 0)?;
+    // SAFETY: glibc says that the thread's area is there, it lives as long as
+    // the thread, and the word is an aligned u64 that only this thread and the
+    // kernel on its behalf access. The caller keeps the reference to the thread.
+    Some(unsafe { &*pointer.wrapping_offset(offset).cast::<AtomicU64>() })
+}
+
+/// Looks for the area and tries out whether blocking is noticed: newer kernels
+/// may leave the pointer alone for some kinds of registration.
+pub(super) fn works() -> bool {
+    OFFSET.store(look_up().unwrap_or(0), Relaxed);
+    let Some(word) = word() else { return false };
+    // Somebody else's critical section is none of ours to disturb.
+    if word.load(Relaxed) != 0 && word.load(Relaxed) != armed() {
+        return false;
+    }
+    word.store(armed(), Relaxed);
+    let moment = libc::timespec { tv_sec: 0, tv_nsec: 1 };
+    // SAFETY: sleeps for a moment; the structure is ours.
+    unsafe { libc::nanosleep(&raw const moment, std::ptr::null_mut()) };
+    let noticed = word.load(Relaxed) == 0;
+    word.store(0, Relaxed);
+    if !noticed {
+        OFFSET.store(0, Relaxed);
+    }
+    noticed
+}
+
+fn look_up() -> Option<isize> {
+    // Weak symbols of glibc >= 2.35: an older one, or another libc, has none.
+    // SAFETY: looks up names that end in zero.
+    let (offset, size) = unsafe {
+        (
+            libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>(),
+            libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast::<u32>(),
+        )
+    };
+    if offset.is_null() || size.is_null() {
+        return None;
+    }
+    // SAFETY: glibc declares them with these types; they are constant after the
+    // start of the process. A size of 0 says that registration failed.
+    unsafe { (*size != 0).then(|| *offset + RSEQ_CS) }
+}
+
+fn thread_pointer() -> Option<*const u8> {
+    let pointer: *const u8;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the ABI keeps the thread pointer at its own start.
+    unsafe {
+        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: reads the thread pointer.
+    unsafe {
+        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        pointer = std::ptr::null();
+    }
+    (!pointer.is_null()).then_some(pointer)
+}

@@ -1,0 +1,231 @@
+//! One thread's clock: what it watches, and how its time off the CPU is brought
+//! up to date after a switch.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, compiler_fence};
+
+use pfp_shm_layout::header::ClockKind;
+
+use super::{KIND, arch, calibrate, perf, rseq, ticks};
+
+/// A word that is watched where nothing is: it always has the value 0.
+static STILL: AtomicU64 = AtomicU64::new(0);
+
+/// Off-CPU time below this is jitter of reading two clocks: no switch is as
+/// short as 500 ns.
+const LEAST_SWITCH_NS: u64 = 500;
+
+/// A thread's clock. All words are private to the thread; they are atomics
+/// because a signal handler of the same thread may come in between.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct ThreadClock {
+    /// The word that tells whether the thread was switched out.
+    watch: AtomicU64,
+    /// Its value as long as it was not.
+    expect: AtomicU64,
+    /// Ticks to subtract from the counter: time off the CPU, and whatever
+    /// shifts the current context's clock.
+    off: AtomicU64,
+    /// Switches noticed.
+    switches: AtomicU64,
+
+    kind: AtomicU64,
+    perf_page: AtomicU64,
+    /// Last reading of both clocks.
+    anchor_ticks: AtomicU64,
+    anchor_ns: AtomicU64,
+    /// Ticks off the CPU since then that are not yet in `off`, in 2^-32: what
+    /// jitter has left over. It is signed and telescopes, so it does not add up.
+    residue: AtomicU64,
+}
+
+/// A stamp that was taken on the cold path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamps {
+    /// Before the CPU time was read: for an end.
+    pub(crate) early: u64,
+    /// After it: for a begin.
+    pub(crate) late: u64,
+}
+
+impl ThreadClock {
+    /// Whether the thread may have been off the CPU since the word was armed.
+    #[inline(always)]
+    pub(crate) fn was_switched(&self) -> bool {
+        let watch = self.watch.load(Relaxed) as *const AtomicU64;
+        // SAFETY: `start` has set `watch` to a word that lives as long as the
+        // thread, or to a static one; a clock that was not started is not read.
+        let word = unsafe { &*watch };
+        word.load(Relaxed) != self.expect.load(Relaxed)
+    }
+
+    /// Ticks to subtract from the counter.
+    #[inline(always)]
+    pub(crate) fn off(&self) -> u64 {
+        self.off.load(Relaxed)
+    }
+
+    /// Switches noticed so far.
+    #[inline(always)]
+    pub(crate) fn switches(&self) -> u64 {
+        self.switches.load(Relaxed)
+    }
+
+    /// Shifts the clock, so that a context that was put aside reads on from
+    /// where it stopped.
+    pub(crate) fn set_off(&self, off: u64) {
+        self.off.store(off, Relaxed);
+    }
+
+    /// Starts the clock of the calling thread.
+    pub(crate) fn start(&self) {
+        self.take_rung();
+        self.off.store(0, Relaxed);
+        self.residue.store(0, Relaxed);
+        let now = self.read_both();
+        self.anchor_ticks.store(now.0.late, Relaxed);
+        self.anchor_ns.store(now.1, Relaxed);
+    }
+
+    /// Stops watching.
+    pub(crate) fn stop(&self) {
+        if self.kind.load(Relaxed) == ClockKind::Rseq as u64
+            && let Some(word) = rseq::word()
+            && word.load(Relaxed) == rseq::armed()
+        {
+            // The section must not be named by a thread whose library may go.
+            word.store(0, Relaxed);
+        }
+        self.watch_nothing(0);
+        self.release_page();
+    }
+
+    /// Brings `off` up to date after a switch, or whenever asked.
+    #[cold]
+    pub(crate) fn refresh(&self) -> Stamps {
+        if self.kind.load(Relaxed) != u64::from(KIND.load(Relaxed)) {
+            self.take_rung();
+        }
+        if self.kind.load(Relaxed) == ClockKind::Wall as u64 {
+            let now = ticks();
+            return Stamps { early: now, late: now };
+        }
+        let (stamps, cpu_ns) = self.read_both();
+        let passed = stamps.early.wrapping_sub(self.anchor_ticks.swap(stamps.early, Relaxed));
+        let ran_ns = cpu_ns.wrapping_sub(self.anchor_ns.swap(cpu_ns, Relaxed));
+        let rate = calibrate::ticks_per_ns_fixed();
+        // In 2^-32 ticks, and signed: the two clocks are not read at one moment.
+        let ran = i128::from(ran_ns) * i128::from(rate);
+        let off = (i128::from(passed) << 32) - ran + i128::from(self.residue.load(Relaxed) as i64);
+        let whole = (off >> 32).clamp(0, i128::from(i64::MAX)) as u64;
+        let rest = (off - (i128::from(whole) << 32)).clamp(i64::MIN.into(), i64::MAX.into());
+        self.residue.store(rest as i64 as u64, Relaxed);
+        self.off.store(self.off().wrapping_add(whole), Relaxed);
+        if (u128::from(whole) << 32) > u128::from(LEAST_SWITCH_NS) * u128::from(rate) {
+            self.switches.store(self.switches() + 1, Relaxed);
+        }
+        stamps
+    }
+
+    /// Refreshes although no switch was noticed, and tells whether one was
+    /// missed: then the rung does not do what it claims.
+    pub(crate) fn refresh_and_verify(&self) -> bool {
+        let noticed = self.was_switched();
+        let before = self.off();
+        self.refresh();
+        let missed = u128::from(self.off().wrapping_sub(before)) << 32;
+        let tolerance = u128::from(calibrate::ticks_per_ns_fixed()) * 200_000;
+        let kind = self.kind.load(Relaxed);
+        let claims = kind == ClockKind::Rseq as u64 || kind == ClockKind::Perf as u64;
+        if claims && !noticed && missed > tolerance && !self.was_switched() {
+            super::demote(ClockKind::from_word(kind));
+            return false;
+        }
+        true
+    }
+
+    /// Arms the word and reads counter and CPU time without a switch in between.
+    fn read_both(&self) -> (Stamps, u64) {
+        let mut read = (Stamps { early: 0, late: 0 }, 0);
+        // Two switches in a row within a microsecond are rare, more are unheard
+        // of; the last try is taken as it is.
+        for _ in 0..8 {
+            self.arm();
+            compiler_fence(std::sync::atomic::Ordering::SeqCst);
+            let early = ticks();
+            let ns = arch::cpu_time_ns().unwrap_or(0);
+            let late = ticks();
+            read = (Stamps { early, late }, ns);
+            let always = self.kind.load(Relaxed) == ClockKind::Cputime as u64;
+            if always || !self.was_switched() {
+                break;
+            }
+        }
+        read
+    }
+
+    fn arm(&self) {
+        match self.kind.load(Relaxed) {
+            kind if kind == ClockKind::Rseq as u64 => {
+                if let Some(word) = rseq::word() {
+                    word.store(rseq::armed(), Relaxed);
+                }
+            }
+            kind if kind == ClockKind::Perf as u64 => {
+                let watch = self.watch.load(Relaxed) as *const AtomicU64;
+                // SAFETY: on this rung `watch` is the word of a mapped page.
+                self.expect.store(unsafe { (*watch).load(Relaxed) }, Relaxed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the rung in force in the process, or the next lower one that this
+    /// thread can have.
+    fn take_rung(&self) {
+        self.watch_nothing(0);
+        self.release_page();
+        let mut kind = super::kind();
+        if kind == ClockKind::Rseq {
+            match rseq::word() {
+                Some(word) => {
+                    word.store(rseq::armed(), Relaxed);
+                    self.expect.store(rseq::armed(), Relaxed);
+                    self.watch.store((&raw const *word).addr() as u64, Relaxed);
+                }
+                None => kind = ClockKind::Cputime,
+            }
+        }
+        if kind == ClockKind::Perf {
+            match perf::Page::open() {
+                Some(page) => {
+                    let word = page.word();
+                    // SAFETY: the page was mapped just now.
+                    self.expect.store(unsafe { (*word).load(Relaxed) }, Relaxed);
+                    self.watch.store(word.expose_provenance() as u64, Relaxed);
+                    self.perf_page.store(page.into_address(), Relaxed);
+                }
+                None => kind = ClockKind::Cputime,
+            }
+        }
+        if kind == ClockKind::Cputime {
+            // A value that the still word never has.
+            self.watch_nothing(1);
+        }
+        self.kind.store(kind as u64, Relaxed);
+    }
+
+    fn watch_nothing(&self, expect: u64) {
+        self.expect.store(expect, Relaxed);
+        self.watch.store((&raw const STILL).expose_provenance() as u64, Relaxed);
+    }
+
+    fn release_page(&self) {
+        let page = self.perf_page.swap(0, Relaxed);
+        if page != 0 {
+            // SAFETY: the address was stored by `take_rung`, and its word is no
+            // longer watched.
+            unsafe { perf::Page::release(page) };
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The same API without measuring: everything compiles to nothing.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use crate::errors::alpha_of;
+use crate::{AlphaError, SetError};
+
+/// Points that are named by a number: `0..NUMERIC`.
+pub const NUMERIC: u32 = 64;
+
+/// A profile point that does not measure.
+#[derive(Debug)]
+pub struct Point(());
+
+/// Measures nothing.
+#[must_use = "a guard that is not bound to a name ends its region at once"]
+#[derive(Debug)]
+pub struct Guard(PhantomData<*const ()>);
+
+// As the measuring guard has: binding it is no oddity, and it ends at the same
+// place.
+impl Drop for Guard {
+    #[inline(always)]
+    fn drop(&mut self) {}
+}
+
+/// Statistics that there are none of.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "see the measuring version")]
+pub struct Stats {
+    pub count: u64,
+    pub exclusive: u64,
+    pub inclusive: u64,
+    pub off_cpu: u64,
+    pub switches: u64,
+    pub min: u64,
+    pub max: u64,
+    pub last: u64,
+    pub average: f64,
+    pub alpha: f64,
+}
+
+impl Stats {
+    /// 0.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        0.0
+    }
+
+    /// 0.
+    #[must_use]
+    pub fn variance(&self) -> f64 {
+        0.0
+    }
+}
+
+/// What measuring costs: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overhead {
+    /// 0.
+    pub inside: u64,
+    /// 0.
+    pub pair: u64,
+}
+
+/// An execution object.
+#[derive(Clone, Debug, Default)]
+pub struct Context(());
+
+/// A context that was entered.
+#[must_use = "the context is left at once if this is not bound to a name"]
+#[derive(Debug)]
+pub struct Entered(PhantomData<*const ()>);
+
+/// A future that is not measured.
+pub type Measured<F> = F;
+
+#[expect(missing_docs, reason = "see the measuring version")]
+#[expect(clippy::unused_self, reason = "the same API as the measuring version")]
+impl Point {
+    #[must_use]
+    pub const fn new(_name: &'static str) -> Self {
+        Self(())
+    }
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn in_function(_name: fn() -> &'static str) -> Self {
+        Self(())
+    }
+    #[inline(always)]
+    pub fn measure(&'static self) -> Guard {
+        Guard(PhantomData)
+    }
+    pub fn measure_async<F: Future>(&'static self, future: F) -> F {
+        future
+    }
+    #[inline(always)]
+    pub fn begin(&'static self) {}
+    #[inline(always)]
+    pub fn end(&'static self) {}
+    #[inline(always)]
+    pub fn end_latched(&'static self) {}
+    #[inline(always)]
+    pub fn enable(&'static self) {}
+    #[inline(always)]
+    pub fn disable(&'static self) {}
+    #[inline(always)]
+    #[must_use]
+    pub fn is_enabled(&'static self) -> bool {
+        false
+    }
+    #[inline(always)]
+    pub fn reset(&'static self) {}
+    pub fn set_alpha(&'static self, alpha: f64) -> Result<(), AlphaError> {
+        if alpha > 0.0 && alpha <= 1.0 { Ok(()) } else { Err(AlphaError { alpha }) }
+    }
+    pub fn set_average(&'static self, period: Duration, tau: Duration) -> Result<(), AlphaError> {
+        self.set_alpha(alpha_of(period, tau))
+    }
+    #[inline(always)]
+    pub fn clear_alpha(&'static self) {}
+    #[inline(always)]
+    #[must_use]
+    pub fn stats(&'static self) -> Option<Stats> {
+        None
+    }
+}
+
+#[expect(missing_docs, reason = "see the measuring version")]
+impl Context {
+    #[must_use]
+    pub fn new() -> Self {
+        Self(())
+    }
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        1
+    }
+    pub fn enter(&self) -> Option<Entered> {
+        Some(Entered(PhantomData))
+    }
+}
+
+/// Does nothing.
+pub fn init() -> bool {
+    false
+}
+/// Does nothing.
+#[inline(always)]
+pub fn set_program_name(_name: &str) {}
+/// Does nothing.
+#[inline(always)]
+pub fn register_thread(_name: &str) {}
+/// A nominal rate.
+#[must_use]
+pub fn ticks_per_second() -> f64 {
+    1e9
+}
+/// 0.
+#[inline(always)]
+#[must_use]
+pub fn ticks() -> u64 {
+    0
+}
+/// Does nothing.
+pub fn calibrate(_pairs: u32) -> Option<Overhead> {
+    None
+}
+/// Does nothing.
+#[inline(always)]
+pub fn task_switch(_prev: &Context, _next: &Context) -> bool {
+    true
+}
+/// Does nothing.
+#[inline(always)]
+pub fn begin(_id: u32) {}
+/// Does nothing.
+#[inline(always)]
+pub fn end(_id: u32, _latch: bool) {}
+/// Does nothing.
+#[inline(always)]
+pub fn enable(_id: u32) {}
+/// Does nothing.
+#[inline(always)]
+pub fn disable(_id: u32) {}
+/// Does nothing.
+#[inline(always)]
+pub fn reset(_id: u32) {}
+/// Checks its arguments.
+///
+/// # Errors
+///
+/// There is no such number, or `alpha` is not in (0, 1].
+pub fn set_alpha(id: u32, alpha: f64) -> Result<(), SetError> {
+    if id >= NUMERIC {
+        return Err(SetError::NoSuchPoint { id });
+    }
+    if alpha > 0.0 && alpha <= 1.0 { Ok(()) } else { Err(SetError::Alpha(AlphaError { alpha })) }
+}
+/// Checks its arguments.
+///
+/// # Errors
+///
+/// There is no such number, or `period / tau` is not in (0, 1].
+pub fn set_average(id: u32, period: Duration, tau: Duration) -> Result<(), SetError> {
+    set_alpha(id, alpha_of(period, tau))
+}
+/// Does nothing.
+#[inline(always)]
+pub fn set_name(_id: u32, _name: &str) {}
+/// None.
+#[inline(always)]
+#[must_use]
+pub fn stats(_id: u32) -> Option<Stats> {
+    None
+}

@@ -1,0 +1,15 @@
+//! What happens between `begin` and `end`, and what has to be there for it.
+//!
+//! ```text
+//! process: one segment, its beacon          made at the first point, or by `init`
+//! thread:  one lane, private state           claimed at the thread's first region
+//! measure: begin, end                        the hot path, and its cold doors
+//! context: open regions of an execution object
+//! ```
+
+pub(crate) mod context;
+pub(crate) mod measure;
+#[cfg(test)]
+mod oracle;
+pub(crate) mod process;
+pub(crate) mod thread;

@@ -1,0 +1,671 @@
+//! Contexts: the open regions of an execution object, and what happens when one
+//! is put aside for another.
+//!
+//! A context keeps the regions that were begun by hand (a guard keeps its own),
+//! the parts of latched regions, and, while it is not current, its clock. Its
+//! clock does not run while it is put aside: when it resumes, on whatever
+//! thread, the clock's offset is set so that it reads on from where it stopped.
+//! So a switch by the kernel and a switch by the program's own scheduler are one
+//! mechanism.
+
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    compiler_fence,
+};
+
+use pfp_shm_layout::cell::Measurement;
+use pfp_shm_layout::control::Change;
+
+use super::measure::{self, Begun, LONG_WAY, Open, Part};
+use super::thread::{self, Thread};
+use crate::clock::ticks;
+use crate::point::Point;
+
+/// Regions begun by hand that can be open in one context.
+const REGIONS: usize = 32;
+/// Points whose latched parts can wait in one context.
+const LATCHED: usize = 8;
+/// In [`Thread::detour`]: an end is under way.
+const BUSY: u64 = 1;
+/// In [`Thread::detour`]: one waiting latched part.
+const WAITING: u64 = 2;
+
+/// Regions that were begun by hand, and latched parts.
+#[derive(Debug)]
+pub(crate) struct Regions {
+    open: AtomicU64,
+    slots: [Slot; REGIONS],
+    waiting: AtomicU64,
+    latched: [Latched; LATCHED],
+    /// What the thread holds while the context is current.
+    paused: Paused,
+}
+
+/// A region that was begun by hand.
+#[derive(Debug)]
+struct Slot {
+    point: AtomicPtr<Point>,
+    depth: AtomicU64,
+    /// 1 if the point was open already.
+    recursive: AtomicU64,
+    start: AtomicU64,
+    child: AtomicU64,
+    off: AtomicU64,
+    switches: AtomicU64,
+}
+
+/// What was measured of a point and waits for more.
+#[derive(Debug)]
+struct Latched {
+    point: AtomicPtr<Point>,
+    own: AtomicU64,
+    inclusive: AtomicU64,
+    off: AtomicU64,
+    switches: AtomicU64,
+}
+
+/// A context that is not current.
+#[derive(Debug)]
+struct Paused {
+    /// What its clock reads.
+    clock: AtomicU64,
+    child: AtomicU64,
+    depth: AtomicU64,
+}
+
+/// A latched part, or the sum of several.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    own: u64,
+    inclusive: u64,
+    off: u64,
+    switches: u64,
+}
+
+impl Regions {
+    fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            open: zero(),
+            slots: std::array::from_fn(|_| Slot {
+                point: AtomicPtr::default(),
+                depth: zero(),
+                recursive: zero(),
+                start: zero(),
+                child: zero(),
+                off: zero(),
+                switches: zero(),
+            }),
+            waiting: zero(),
+            latched: std::array::from_fn(|_| Latched {
+                point: AtomicPtr::default(),
+                own: zero(),
+                inclusive: zero(),
+                off: zero(),
+                switches: zero(),
+            }),
+            paused: Paused { clock: zero(), child: zero(), depth: zero() },
+        }
+    }
+
+    /// Forgets everything: a new thread takes the state over.
+    pub(crate) fn clear(&self) {
+        self.open.store(0, Relaxed);
+        self.waiting.store(0, Relaxed);
+    }
+
+    fn open(&self) -> usize {
+        (self.open.load(Relaxed) as usize).min(REGIONS)
+    }
+
+    /// Place of the innermost open region of a point.
+    #[inline]
+    fn innermost(&self, point: &Point) -> Option<usize> {
+        (0..self.open()).rev().find(|&at| ptr::eq(self.slots[at].point.load(Relaxed), point))
+    }
+
+    /// Gives up the regions from a place on and returns the ticks of the regions
+    /// that had ended in them, which now belong to what is around.
+    fn give_up(&self, from: usize) -> u64 {
+        let given_up = (from..self.open())
+            .map(|at| self.slots[at].child.load(Relaxed))
+            .fold(0, u64::wrapping_add);
+        self.open.store(from as u64, Relaxed);
+        given_up
+    }
+
+    /// Adds to what waits for a point; false if there is no room.
+    fn latch(&self, point: &'static Point, sum: Sum) -> bool {
+        let waiting = self.waiting.load(Relaxed) as usize;
+        let known = (0..waiting).find(|&at| ptr::eq(self.latched[at].point.load(Relaxed), point));
+        let at = known.unwrap_or(waiting);
+        let Some(latched) = self.latched.get(at) else { return false };
+        let before = if known.is_some() { latched.sum() } else { Sum::default() };
+        latched.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
+        latched.own.store(before.own.wrapping_add(sum.own), Relaxed);
+        latched.inclusive.store(before.inclusive.wrapping_add(sum.inclusive), Relaxed);
+        latched.off.store(before.off.wrapping_add(sum.off), Relaxed);
+        latched.switches.store(before.switches.wrapping_add(sum.switches), Relaxed);
+        self.waiting.store(at.max(waiting.wrapping_sub(1)) as u64 + 1, Relaxed);
+        true
+    }
+
+    /// Takes out what waits for a point.
+    fn unlatch(&self, point: &Point) -> Sum {
+        let waiting = self.waiting.load(Relaxed) as usize;
+        let Some(at) = (0..waiting.min(LATCHED))
+            .find(|&at| ptr::eq(self.latched[at].point.load(Relaxed), point))
+        else {
+            return Sum::default();
+        };
+        let sum = self.latched[at].sum();
+        let last = &self.latched[waiting - 1];
+        let moved = last.sum();
+        let to = &self.latched[at];
+        to.point.store(last.point.load(Relaxed), Relaxed);
+        to.own.store(moved.own, Relaxed);
+        to.inclusive.store(moved.inclusive, Relaxed);
+        to.off.store(moved.off, Relaxed);
+        to.switches.store(moved.switches, Relaxed);
+        self.waiting.store(waiting as u64 - 1, Relaxed);
+        sum
+    }
+
+    fn detour(&self) -> u64 {
+        self.waiting.load(Relaxed) * WAITING
+    }
+}
+
+impl Latched {
+    fn sum(&self) -> Sum {
+        Sum {
+            own: self.own.load(Relaxed),
+            inclusive: self.inclusive.load(Relaxed),
+            off: self.off.load(Relaxed),
+            switches: self.switches.load(Relaxed),
+        }
+    }
+}
+
+impl Slot {
+    #[inline]
+    fn begun(&self) -> Begun {
+        Begun {
+            start: self.start.load(Relaxed),
+            child: self.child.load(Relaxed),
+            off: self.off.load(Relaxed),
+            switches: self.switches.load(Relaxed),
+            inclusive: 0,
+        }
+    }
+
+    #[inline]
+    fn fill(&self, begun: &Begun) {
+        self.start.store(begun.start, Relaxed);
+        self.child.store(begun.child, Relaxed);
+        self.off.store(begun.off, Relaxed);
+        self.switches.store(begun.switches, Relaxed);
+    }
+}
+
+impl Thread {
+    /// The regions of the context that is current on this thread.
+    #[inline]
+    fn regions(&self) -> &Regions {
+        let current = self.current.load(Relaxed);
+        // SAFETY: null, or a context that `switch` keeps alive while it is
+        // current.
+        unsafe { current.as_ref() }.map_or(&self.own, |context| &context.regions)
+    }
+
+    /// Reads the clock for an end.
+    #[inline]
+    fn stamp(&self) -> u64 {
+        let now = ticks();
+        if self.clock.was_switched() { self.clock.refresh().early } else { now }
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.detour.load(Relaxed) & BUSY != 0
+    }
+
+    /// Does something that a signal handler of this thread must not do at the
+    /// same time.
+    pub(crate) fn busy<R>(&self, work: impl FnOnce() -> R) -> R {
+        let before = self.detour.load(Relaxed);
+        self.detour.store(before | BUSY, Relaxed);
+        compiler_fence(SeqCst);
+        let result = work();
+        compiler_fence(SeqCst);
+        self.detour.store(before, Relaxed);
+        result
+    }
+}
+
+// ---- regions begun by hand ----
+
+/// Begins a region that the context keeps. With `once`, a point that is open
+/// already is switched off as invalid: the rule of the numeric interface.
+#[inline]
+pub(crate) fn begin(point: &'static Point, once: bool) {
+    if !point.control().enabled() {
+        return;
+    }
+    let mut recursive = false;
+    if let Some(thread) = thread::current() {
+        let regions = thread.regions();
+        if let Some(at) = regions.innermost(point) {
+            recursive = true;
+            if once {
+                return invalidate(thread, point, at);
+            }
+        }
+    }
+    let open = measure::begin(point);
+    if open.tag == 0 || open.tag == LONG_WAY {
+        return;
+    }
+    let Some(thread) = thread::current() else { return };
+    // SAFETY: neither of the tags that leave it undefined.
+    keep(thread, point, unsafe { open.begun.assume_init_ref() }, recursive);
+}
+
+/// Notes a begun region among those of the context; false if there is no room.
+#[inline]
+fn keep(thread: &Thread, point: &'static Point, begun: &Begun, recursive: bool) -> bool {
+    let regions = thread.regions();
+    let at = regions.open.load(Relaxed) as usize;
+    let Some(slot) = regions.slots.get(at) else { return refuse(thread, begun) };
+    // Reserved first, so that a signal handler takes the next one.
+    regions.open.store(at as u64 + 1, Relaxed);
+    compiler_fence(SeqCst);
+    slot.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
+    slot.depth.store(thread.depth.load(Relaxed).wrapping_sub(1), Relaxed);
+    slot.recursive.store(u64::from(recursive), Relaxed);
+    slot.fill(begun);
+    true
+}
+
+/// Undoes a begin for which there is no room.
+#[cold]
+fn refuse(thread: &Thread, begun: &Begun) -> bool {
+    thread.depth.store(thread.depth.load(Relaxed).wrapping_sub(1), Relaxed);
+    thread.child.store(begun.child, Relaxed);
+    thread.count(|tally| &tally.refused);
+    false
+}
+
+#[cold]
+fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
+    point.change(Change::Invalidate);
+    let regions = thread.regions();
+    let depth = regions.slots[at].depth.load(Relaxed);
+    let child = regions.give_up(at).wrapping_add(thread.child.load(Relaxed));
+    thread.child.store(child, Relaxed);
+    thread.depth.store(depth, Relaxed);
+}
+
+/// Begins a region on the long way: the thread has no lane of its own, or is
+/// interrupted in the middle of something.
+pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> Open {
+    let recursive = thread.regions().innermost(point).is_some();
+    let mut begun =
+        Begun { start: 0, child: thread.child.swap(0, Relaxed), off: 0, switches: 0, inclusive: 0 };
+    thread.depth.store(thread.depth.load(Relaxed) + 1, Relaxed);
+    let now = thread.stamp();
+    begun.off = thread.clock.off();
+    begun.switches = thread.clock.switches();
+    begun.start = now.wrapping_sub(begun.off);
+    if keep(thread, point, &begun, recursive) {
+        Open::kept_by_context()
+    } else {
+        Open { tag: 0, ..Open::kept_by_context() }
+    }
+}
+
+/// Ends the innermost region of a point that was begun by hand. Without one it
+/// does nothing.
+#[inline]
+pub(crate) fn end(point: &'static Point, latch: bool) {
+    let Some(thread) = thread::current() else { return };
+    let regions = thread.regions();
+    let Some(at) = regions.innermost(point) else { return };
+    let now = thread.stamp();
+    let slot = &regions.slots[at];
+    let begun = slot.begun();
+    let depth = slot.depth.load(Relaxed);
+    let recursive = slot.recursive.load(Relaxed) != 0;
+    let mut child = thread.child.load(Relaxed);
+    if thread.depth.load(Relaxed).wrapping_sub(1) != depth {
+        // Regions inside were not ended: they are given up.
+        child = child.wrapping_add(regions.give_up(at + 1));
+        thread.count(|tally| &tally.mismatched);
+    }
+    regions.open.store(at as u64, Relaxed);
+    let inclusive = if recursive { Inclusive::Inner } else { Inclusive::Add };
+    finish(thread, point, Ending { begun, depth, child, now, inclusive, latch });
+}
+
+/// Ends a region that a guard keeps and that the hot path could not end.
+pub(crate) fn end_guard(point: &'static Point, open: &Open) {
+    let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
+    if open.tag == LONG_WAY {
+        return end(point, false);
+    }
+    let now = thread.stamp();
+    // SAFETY: a guard's tag is not 0, and not `LONG_WAY`.
+    let begun = unsafe { *open.begun.assume_init_ref() };
+    let mut child = thread.child.load(Relaxed);
+    let mut depth = thread.depth.load(Relaxed).wrapping_sub(1);
+    // Regions between this one and the innermost, modulo 32.
+    let deeper = depth.wrapping_sub(open.tag >> 2) & 31;
+    if deeper != 0 {
+        thread.count(|tally| &tally.mismatched);
+        if deeper >= 16 {
+            // An end of something around has given this region up.
+            return;
+        }
+        depth = depth.wrapping_sub(deeper);
+        let regions = thread.regions();
+        let from = (0..regions.open())
+            .find(|&at| regions.slots[at].depth.load(Relaxed) as i64 > depth as i64)
+            .unwrap_or_else(|| regions.open());
+        child = child.wrapping_add(regions.give_up(from));
+    }
+    // What was noted at begin holds unless the cell was restarted or contexts
+    // were switched since.
+    let noted = thread.cell(point.index()).is_some_and(|cell| {
+        Thread::tag(cell.control(), depth, thread.salt.load(Relaxed)) == open.tag
+    });
+    let inclusive = if noted { Inclusive::Since(begun.inclusive) } else { Inclusive::Add };
+    finish(thread, point, Ending { begun, depth, child, now, inclusive, latch: false });
+}
+
+/// A region that ends on the long way.
+struct Ending {
+    begun: Begun,
+    depth: u64,
+    child: u64,
+    now: u64,
+    inclusive: Inclusive,
+    latch: bool,
+}
+
+/// What a region does to the point's inclusive ticks.
+enum Inclusive {
+    /// It is inside another region of the point, which will count it.
+    Inner,
+    /// It adds its span.
+    Add,
+    /// The total is what it was at begin, plus the span.
+    Since(u64),
+}
+
+fn finish(thread: &Thread, point: &'static Point, ending: Ending) {
+    let Ending { begun, depth, child, now, inclusive, latch } = ending;
+    let off = thread.clock.off();
+    let mut raw = now.wrapping_sub(off).wrapping_sub(begun.start);
+    if (raw as i64) < 0 {
+        thread.count(|tally| &tally.anomalies);
+        raw = 0;
+    }
+    let part = Part {
+        span: raw.saturating_sub(measure::INSIDE.load(Relaxed)),
+        child,
+        off: off.wrapping_sub(begun.off),
+        switches: thread.clock.switches().wrapping_sub(begun.switches),
+    };
+    measure::close(thread, &begun, depth, part.span);
+    let sum = Sum {
+        own: part.own(),
+        inclusive: if matches!(inclusive, Inclusive::Inner) { 0 } else { part.span },
+        off: part.off,
+        switches: part.switches,
+    };
+    let regions = thread.regions();
+    if latch && thread.busy(|| regions.latch(point, sum)) {
+        thread.detour.store(regions.detour() | thread.detour.load(Relaxed) & BUSY, Relaxed);
+        return;
+    }
+    if latch {
+        thread.count(|tally| &tally.refused);
+    }
+    let start = begun.start.wrapping_add(begun.off);
+    let since = match inclusive {
+        Inclusive::Since(total) => Some(total),
+        Inclusive::Inner | Inclusive::Add => None,
+    };
+    finish_with(thread, point, sum, since, depth, start, now.wrapping_sub(start));
+}
+
+/// Records a sum, with what waits of the point.
+fn finish_with(
+    thread: &Thread,
+    point: &'static Point,
+    mut sum: Sum,
+    since: Option<u64>,
+    depth: u64,
+    start: u64,
+    span: u64,
+) {
+    let busy = thread.is_busy();
+    if !busy && thread.detour.load(Relaxed) != 0 {
+        let regions = thread.regions();
+        let waited = regions.unlatch(point);
+        sum.own = sum.own.wrapping_add(waited.own);
+        sum.inclusive = sum.inclusive.wrapping_add(waited.inclusive);
+        sum.off = sum.off.wrapping_add(waited.off);
+        sum.switches = sum.switches.wrapping_add(waited.switches);
+        thread.detour.store(regions.detour(), Relaxed);
+    }
+    let mut measured = Measurement {
+        exclusive: sum.own.min(pfp_shm_layout::histogram::LIMIT - 1),
+        inclusive_total: sum.inclusive,
+        off_cpu: sum.off,
+        switches: sum.switches,
+    };
+    let index = point.index();
+    // A context that came from another thread may not have a cell here yet.
+    let missing = !busy && !thread.overflows() && thread.cell(index).is_none();
+    if missing {
+        let _ = thread::prepare(point);
+    }
+    match thread.cell(index).filter(|_| !busy) {
+        Some(cell) => {
+            let total = since.unwrap_or_else(|| cell.inclusive_total());
+            measured.inclusive_total = total.wrapping_add(sum.inclusive);
+            thread.busy(|| {
+                let bucket = thread
+                    .bucket(cell, measured.exclusive)
+                    .or_else(|| thread.grow(cell, measured.exclusive))
+                    .unwrap_or(&NO_SPACE);
+                measure::record(thread, cell, bucket, measured, index, depth, start, span);
+            });
+        }
+        None => {
+            if let Some(cell) = thread.shared_cell(index, point.control()) {
+                let bucket = thread.shared_bucket(cell, measured.exclusive);
+                cell.record_shared(measured, bucket);
+            }
+        }
+    }
+}
+
+/// Counts what finds no room in a histogram; nobody reads it.
+static NO_SPACE: AtomicU64 = AtomicU64::new(0);
+
+// ---- contexts that the program names ----
+
+/// A context that the program names.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    number: u32,
+    regions: Regions,
+    /// Kernel id of the thread on which it is current, 0 for none.
+    current_on: AtomicU32,
+    /// The context that an interrupt put aside, for [`leave`].
+    interrupted: AtomicPtr<Shared>,
+}
+
+/// Contexts made so far; 0 stands for a thread's own.
+static CONTEXTS: AtomicU32 = AtomicU32::new(0);
+
+impl Shared {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            number: CONTEXTS.fetch_add(1, Relaxed).wrapping_add(1).max(1),
+            regions: Regions::new(),
+            current_on: AtomicU32::new(0),
+            interrupted: AtomicPtr::default(),
+        })
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+/// Puts the thread's current context aside and makes another one current; false
+/// if that one is current somewhere else.
+pub(crate) fn switch(to: Option<&Arc<Shared>>) -> bool {
+    let Some(thread) = thread::get() else { return false };
+    let from = thread.current.load(Relaxed);
+    if let Some(to) = to {
+        if ptr::eq(from, Arc::as_ptr(to)) {
+            return true;
+        }
+        // Meets `Release` in `put_aside`: what another thread left in it.
+        if to.current_on.compare_exchange(0, thread::tid(), AcqRel, Acquire).is_err() {
+            thread.count(|tally| &tally.mismatched);
+            return false;
+        }
+    } else if from.is_null() {
+        return true;
+    }
+    let now = thread.stamp();
+    let to = to.map_or(ptr::null(), |to| Arc::into_raw(Arc::clone(to)));
+    put_aside(thread, now);
+    thread.current.store(to.cast_mut(), Relaxed);
+    // SAFETY: null, or just made from an `Arc` that stays counted while it is
+    // current.
+    let number = unsafe { to.as_ref() }.map_or(0, |context| context.number);
+    thread.context.store(u64::from(number) << 32, Relaxed);
+    let regions = thread.regions();
+    thread.clock.set_off(now.wrapping_sub(regions.paused.clock.load(Relaxed)));
+    thread.child.store(regions.paused.child.load(Relaxed), Relaxed);
+    thread.depth.store(regions.paused.depth.load(Relaxed), Relaxed);
+    thread.detour.store(regions.detour(), Relaxed);
+    let salt = thread.salt.load(Relaxed);
+    // Four bits, at bit 7.
+    thread.salt.store(salt.wrapping_add(1 << 7) & 0xf << 7, Relaxed);
+    true
+}
+
+fn put_aside(thread: &Thread, now: u64) {
+    let regions = thread.regions();
+    regions.paused.clock.store(now.wrapping_sub(thread.clock.off()), Relaxed);
+    regions.paused.child.store(thread.child.load(Relaxed), Relaxed);
+    regions.paused.depth.store(thread.depth.load(Relaxed), Relaxed);
+    let from = thread.current.swap(ptr::null_mut(), Relaxed);
+    if !from.is_null() {
+        // SAFETY: `switch` has made the pointer from an `Arc` and left it
+        // counted.
+        let from = unsafe { Arc::from_raw(from) };
+        from.current_on.store(0, Release);
+    }
+}
+
+/// Puts the current context aside for an interrupt's; [`leave`] resumes it.
+pub(crate) fn enter(to: &Arc<Shared>) -> bool {
+    let Some(thread) = thread::get() else { return false };
+    let from = thread.current.load(Relaxed);
+    if !from.is_null() {
+        // SAFETY: it is current, so it is alive; the count taken here is given
+        // back by `leave`.
+        unsafe { Arc::increment_strong_count(from) };
+    }
+    let entered = switch(Some(to));
+    if entered {
+        to.interrupted.store(from, Relaxed);
+    } else if !from.is_null() {
+        // SAFETY: taken just above.
+        unsafe { Arc::decrement_strong_count(from) };
+    }
+    entered
+}
+
+/// Resumes what [`enter`] put aside.
+pub(crate) fn leave(from: &Arc<Shared>) {
+    let interrupted = from.interrupted.swap(ptr::null_mut(), Relaxed);
+    if interrupted.is_null() {
+        switch(None);
+    } else {
+        // SAFETY: `enter` took a count for this pointer.
+        let interrupted = unsafe { Arc::from_raw(interrupted) };
+        switch(Some(&interrupted));
+    }
+}
+
+/// The thread ends: a context that is current on it can go on elsewhere.
+pub(crate) fn leave_all(thread: &Thread) {
+    if !thread.current.load(Relaxed).is_null() {
+        put_aside(thread, ticks());
+    }
+}
+
+/// What a future measured over several polls.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Polls {
+    sum: Sum,
+    start: Option<u64>,
+}
+
+/// Ends a region that was begun for one poll of a future, and adds what it
+/// measured to what its polls before did; records the sum with the last.
+pub(crate) fn end_poll(point: &'static Point, open: &Open, polls: &mut Polls, last: bool) {
+    if open.tag == 0 {
+        return;
+    }
+    let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
+    let now = thread.stamp();
+    let (begun, depth, child) = if open.tag == LONG_WAY {
+        let regions = thread.regions();
+        let Some(at) = regions.innermost(point) else { return };
+        let child = thread.child.load(Relaxed).wrapping_add(regions.give_up(at + 1));
+        regions.open.store(at as u64, Relaxed);
+        (regions.slots[at].begun(), regions.slots[at].depth.load(Relaxed), child)
+    } else {
+        // SAFETY: neither of the tags that leave it undefined.
+        let begun = unsafe { *open.begun.assume_init_ref() };
+        (begun, open.tag >> 2 & 31, thread.child.load(Relaxed))
+    };
+    let depth = if open.tag == LONG_WAY {
+        depth
+    } else {
+        // The tag has the lower bits; the rest cannot differ by 32.
+        let current = thread.depth.load(Relaxed).wrapping_sub(1);
+        current.wrapping_sub(current.wrapping_sub(depth) & 31)
+    };
+    let off = thread.clock.off();
+    let raw = now.wrapping_sub(off).wrapping_sub(begun.start);
+    let part = Part {
+        span: if (raw as i64) < 0 { 0 } else { raw }.saturating_sub(measure::INSIDE.load(Relaxed)),
+        child,
+        off: off.wrapping_sub(begun.off),
+        switches: thread.clock.switches().wrapping_sub(begun.switches),
+    };
+    measure::close(thread, &begun, depth, part.span);
+    let start = begun.start.wrapping_add(begun.off);
+    polls.sum.own = polls.sum.own.wrapping_add(part.own());
+    polls.sum.inclusive = polls.sum.inclusive.wrapping_add(part.span);
+    polls.sum.off = polls.sum.off.wrapping_add(part.off);
+    polls.sum.switches = polls.sum.switches.wrapping_add(part.switches);
+    let first = *polls.start.get_or_insert(start);
+    if last {
+        let polls = std::mem::take(polls);
+        finish_with(thread, point, polls.sum, None, depth, first, now.wrapping_sub(first));
+    }
+}

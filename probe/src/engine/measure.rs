@@ -1,0 +1,297 @@
+//! Begin and end: the hot path.
+//!
+//! Exclusive time needs no stack of frames and no last time stamp. The thread
+//! keeps one number, the ticks of the regions that ended inside the one now
+//! open (`child`):
+//!
+//! ```text
+//!            A begins        B begins      B ends           A ends
+//! ticks      |----- own -----|=== B =======|------ own -----|
+//! child      0 (saved: c)    0 (saved: 0)  0 + B            c + A
+//! recorded                                 B - 0            A - B
+//! ```
+//!
+//! What it costs is the longest chain of dependent instructions after the
+//! counter is read, so everything that does not depend on it is done before, and
+//! everything rare leaves by a door that is out of line: [`begin_slow`],
+//! [`end_slow`].
+
+use std::mem::MaybeUninit;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+    compiler_fence,
+};
+
+use pfp_shm_layout::cell::{Cell, Measurement};
+use pfp_shm_layout::control::Control;
+use pfp_shm_layout::ring::Record;
+
+use super::context;
+use super::thread::{self, Thread, Unready};
+use crate::clock::ticks;
+use crate::point::Point;
+
+/// Ticks that measuring adds inside a region.
+pub(crate) static INSIDE: AtomicU64 = AtomicU64::new(0);
+/// Ticks of a begin and end pair, `INSIDE` among them.
+pub(crate) static PAIR: AtomicU64 = AtomicU64::new(0);
+
+/// An open region: what `begin` leaves for `end`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    /// See [`Thread::tag`]; 0 if the region is not measured, [`LONG_WAY`] if
+    /// `end` has to look among the regions of the context.
+    pub(crate) tag: u64,
+    /// The rest, which is there if the tag is not 0. Left undefined otherwise:
+    /// a region that is off shall not even clear it.
+    pub(crate) begun: MaybeUninit<Begun>,
+}
+
+/// The tag of a region that the context keeps: not a control word that is on.
+pub(crate) const LONG_WAY: u64 = 2;
+
+/// What is known of an open region.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    /// The context's clock.
+    pub(crate) start: u64,
+    /// `child` of the region around it.
+    pub(crate) child: u64,
+    /// The clock's offset, to know the time off the CPU.
+    pub(crate) off: u64,
+    /// Switches until then.
+    pub(crate) switches: u64,
+    /// The cell's inclusive total; see [`Cell::inclusive_total`].
+    pub(crate) inclusive: u64,
+}
+
+impl Open {
+    const NOT_MEASURED: Self = Self { tag: 0, begun: MaybeUninit::uninit() };
+
+    pub(crate) const fn kept_by_context() -> Self {
+        Self { tag: LONG_WAY, begun: MaybeUninit::uninit() }
+    }
+}
+
+/// Begins a region of a point.
+#[inline(always)]
+pub(crate) fn begin(point: &'static Point) -> Open {
+    let control = point.control();
+    if !control.enabled() {
+        return Open::NOT_MEASURED;
+    }
+    let Some(thread) = thread::current() else { return begin_slow(point) };
+    let Some(cell) = thread.cell(point.index()) else { return begin_slow(point) };
+    if cell.control() != control {
+        return begin_slow(point);
+    }
+    begin_in(thread, cell, control)
+}
+
+#[inline(always)]
+fn begin_in(thread: &Thread, cell: &Cell, control: Control) -> Open {
+    let depth = thread.depth.load(Relaxed);
+    thread.depth.store(depth + 1, Relaxed);
+    let mut begun = Begun {
+        start: 0,
+        child: thread.child.load(Relaxed),
+        off: thread.clock.off(),
+        switches: thread.clock.switches(),
+        inclusive: cell.inclusive_total(),
+    };
+    thread.child.store(0, Relaxed);
+    // Last, so that as little as possible of this is inside the region.
+    let mut now = ticks();
+    if thread.clock.was_switched() {
+        now = refresh_for_begin(thread, &mut begun);
+    }
+    begun.start = now.wrapping_sub(begun.off);
+    Open {
+        tag: Thread::tag(control, depth, thread.salt.load(Relaxed)),
+        begun: MaybeUninit::new(begun),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refresh_for_begin(thread: &Thread, begun: &mut Begun) -> u64 {
+    let stamps = thread.clock.refresh();
+    begun.off = thread.clock.off();
+    begun.switches = thread.clock.switches();
+    stamps.late
+}
+
+/// The door out of `begin`: something is not there yet, or has changed.
+#[cold]
+#[inline(never)]
+fn begin_slow(point: &'static Point) -> Open {
+    match thread::prepare(point) {
+        None | Some(Err(Unready::Never)) => Open::NOT_MEASURED,
+        Some(Err(Unready::Overflow(thread))) => context::begin_kept(thread, point),
+        Some(Ok(thread)) => {
+            let control = point.control();
+            match thread.cell(point.index()) {
+                // Switched off or changed this very moment: then this call is
+                // not measured.
+                Some(cell) if cell.control() == control => begin_in(thread, cell, control),
+                _ => Open::NOT_MEASURED,
+            }
+        }
+    }
+}
+
+/// Ends a region that `begin` began in this thread.
+#[inline(always)]
+pub(crate) fn end(point: &'static Point, open: &Open) {
+    if open.tag == 0 {
+        return;
+    }
+    let Some(thread) = thread::current() else { return };
+    // A forked child finds no cell: its pages are wiped.
+    let Some(cell) = thread.cell(point.index()) else { return end_slow(point, open) };
+    let depth = thread.depth.load(Relaxed).wrapping_sub(1);
+    if Thread::tag(cell.control(), depth, thread.salt.load(Relaxed)) != open.tag {
+        return end_slow(point, open);
+    }
+    // SAFETY: the tag is not 0 and not `LONG_WAY`, because a cell's control word
+    // is one that is on; so `begin` has filled it.
+    let begun = unsafe { open.begun.assume_init_ref() };
+    let child = thread.child.load(Relaxed);
+    let now = ticks();
+    // One test for two rare things; see the fields.
+    if thread.clock.was_switched() || thread.detour.load(Relaxed) != 0 {
+        return end_slow(point, open);
+    }
+    let off = thread.clock.off();
+    let span = now.wrapping_sub(off).wrapping_sub(begun.start);
+    if (span as i64) < 0 {
+        return end_slow(point, open);
+    }
+    let part = Part {
+        span: span.saturating_sub(INSIDE.load(Relaxed)),
+        child,
+        off: off.wrapping_sub(begun.off),
+        switches: thread.clock.switches().wrapping_sub(begun.switches),
+    };
+    let own = part.own();
+    let Some(bucket) = thread.bucket(cell, own) else { return end_slow(point, open) };
+    close(thread, begun, depth, part.span);
+    thread.detour.store(1, Relaxed);
+    compiler_fence(SeqCst);
+    let measured = Measurement {
+        exclusive: own,
+        inclusive_total: begun.inclusive.wrapping_add(part.span),
+        off_cpu: part.off,
+        switches: part.switches,
+    };
+    let start = begun.start.wrapping_add(begun.off);
+    record(thread, cell, bucket, measured, point.index(), depth, start, now.wrapping_sub(start));
+    compiler_fence(SeqCst);
+    thread.detour.store(0, Relaxed);
+}
+
+/// What one begin and end measured.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Part {
+    /// On-CPU ticks from begin to end, measuring taken out.
+    pub(crate) span: u64,
+    /// Ticks of the regions inside.
+    pub(crate) child: u64,
+    /// Ticks off the CPU.
+    pub(crate) off: u64,
+    /// Switches.
+    pub(crate) switches: u64,
+}
+
+impl Part {
+    /// Exclusive ticks. Never negative: what calibration takes out may be a
+    /// tick more than a short region took.
+    #[inline(always)]
+    pub(crate) fn own(&self) -> u64 {
+        self.span.saturating_sub(self.child)
+    }
+}
+
+/// Gives the region around the ticks of the one that ends.
+#[inline(always)]
+pub(crate) fn close(thread: &Thread, begun: &Begun, depth: u64, span: u64) {
+    let around = begun.child.wrapping_add(span).wrapping_add(PAIR.load(Relaxed));
+    thread.child.store(around, Relaxed);
+    thread.depth.store(depth, Relaxed);
+}
+
+/// Writes one measurement into its cell and into the ring.
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "all in registers, on the hot path")]
+pub(crate) fn record(
+    thread: &Thread,
+    cell: &Cell,
+    bucket: &AtomicU64,
+    measured: Measurement,
+    point: usize,
+    depth: u64,
+    start: u64,
+    span: u64,
+) {
+    let own = measured.exclusive;
+    cell.record(measured, bucket);
+    let what = Record::pack(point as u32, depth as u8, 0) | thread.context.load(Relaxed);
+    thread.slot().fill(start, span, own, what);
+    thread.publish();
+}
+
+/// The door out of `end`.
+#[cold]
+#[inline(never)]
+fn end_slow(point: &'static Point, open: &Open) {
+    context::end_guard(point, open);
+}
+
+/// Measures what measuring costs and takes it out of all figures from now on;
+/// see [`crate::calibrate`].
+pub(crate) fn calibrate(pairs: u32) -> Option<(u64, u64)> {
+    let point = &crate::numeric::POINTS[0];
+    let before = (INSIDE.swap(0, Relaxed), PAIR.swap(0, Relaxed));
+    // The first pair registers and claims.
+    end(point, &begin(point));
+    let Some(thread) = thread::current().filter(|thread| thread.cell(point.index()).is_some())
+    else {
+        INSIDE.store(before.0, Relaxed);
+        PAIR.store(before.1, Relaxed);
+        return None;
+    };
+    const BATCH: usize = 32;
+    let (mut inside, mut pair) = (u64::MAX, u64::MAX);
+    let batches = (pairs as usize).div_ceil(BATCH).max(1);
+    for _ in 0..batches {
+        let mut own = [0; BATCH];
+        let switches = thread.clock.switches();
+        let start = ticks();
+        for own in &mut own {
+            let open = begin(point);
+            end(point, &open);
+            *own = thread.cell(point.index()).map_or(0, Cell::last);
+        }
+        let all = ticks().wrapping_sub(start);
+        if thread.clock.switches() != switches {
+            continue;
+        }
+        own.sort_unstable();
+        // Medians within, the least between: what the machine can do when it is
+        // left alone.
+        inside = inside.min(own[BATCH / 2]);
+        pair = pair.min(all / BATCH as u64);
+    }
+    if inside == u64::MAX {
+        (inside, pair) = before;
+    }
+    let pair = pair.max(inside);
+    INSIDE.store(inside, Relaxed);
+    PAIR.store(pair, Relaxed);
+    if let Some(process) = super::process::current() {
+        process.segment.ledger().overhead_inside.store(inside, Relaxed);
+        process.segment.ledger().overhead_pair.store(pair, Relaxed);
+    }
+    Some((inside, pair))
+}

@@ -1,0 +1,322 @@
+//! The process: one segment, made when the first point is met.
+//!
+//! Everything here is off the hot path. A thread that needs the process while
+//! another is just making it waits for that (below a millisecond); a signal
+//! handler that interrupts the making on its own thread measures nothing
+//! instead.
+
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{
+    AtomicI32, AtomicPtr, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use pfp_shm_layout::beacon::{Beacon, Info};
+use pfp_shm_layout::control::{Change, Control};
+use pfp_shm_layout::directory::Directory;
+use pfp_shm_layout::find;
+use pfp_shm_layout::header::{Facts, ProcessState};
+use pfp_shm_layout::segment::{Config, Segment};
+
+use super::thread::{self, Thread};
+use crate::clock::{self, calibrate};
+use crate::point::{FIRST_NAMED, Point};
+
+/// Segments of crashed runs of the same program that are kept.
+const KEPT: usize = 3;
+const PAGE: usize = 4096;
+/// Pairs that the automatic calibration runs.
+const CALIBRATION_PAIRS: u32 = 512;
+
+/// A process's segment and what belongs to it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) segment: Segment,
+    /// Taken out and put out when the process ends in order.
+    beacon: Mutex<Option<Beacon>>,
+    pid: libc::pid_t,
+    /// Ends with the threads: its destructor releases their lanes.
+    pub(crate) exit_key: libc::pthread_key_t,
+    /// The private state of each lane, kept over the lane's owners.
+    pub(crate) lanes: Box<[AtomicPtr<Thread>]>,
+    /// First instant on both clocks: the longer ago, the better the rate.
+    origin: calibrate::Instant,
+    /// When the rate was last made more exact, nanoseconds after the origin.
+    refined_ns: AtomicU64,
+    /// Whether points named in the source measure from the start.
+    on_by_default: bool,
+}
+
+/// Points to the process through a page that reads zero in a forked child, also
+/// after a raw clone that runs no handler: what a child inherits is not its own.
+static GATE: AtomicPtr<AtomicPtr<Process>> = AtomicPtr::new(ptr::null_mut());
+
+const UNMADE: i32 = 0;
+const FAILED: i32 = -1;
+/// `UNMADE`, `FAILED`, `MADE`, or the thread that is making it.
+static MAKING: AtomicI32 = AtomicI32::new(UNMADE);
+const MADE: i32 = i32::MAX;
+
+/// The points of this process, a list through [`Point::next`].
+pub(crate) static POINTS: AtomicPtr<Point> = AtomicPtr::new(ptr::null_mut());
+
+/// The name the program gave itself before there was a segment. Only ever tried,
+/// not waited for: a fork may have left it locked.
+static NAME: Mutex<Option<String>> = Mutex::new(None);
+
+/// The process, if it was made by this process and not by a parent.
+#[inline]
+pub(crate) fn current() -> Option<&'static Process> {
+    let gate = GATE.load(Acquire);
+    if gate.is_null() {
+        return None;
+    }
+    // SAFETY: the gate's page is never unmapped, and its pointer is null or to
+    // a process that is never freed.
+    unsafe { (*gate).load(Acquire).as_ref() }
+}
+
+/// The process, made if need be; none if it cannot be or must not be now.
+pub(crate) fn get() -> Option<&'static Process> {
+    if let Some(process) = current() {
+        return Some(process);
+    }
+    let me = thread::tid() as i32;
+    // Bounded, so that nothing can hang the host: a second or so.
+    for _ in 0..100_000 {
+        if let Some(process) = current() {
+            return Some(process);
+        }
+        let state = MAKING.load(Acquire);
+        if state == FAILED || state == me {
+            return None;
+        }
+        // `MADE` without a process behind the gate: we are a forked child.
+        if (state == UNMADE || state == MADE)
+            && MAKING.compare_exchange(state, me, Acquire, Relaxed).is_ok()
+        {
+            let made = make();
+            MAKING.store(if made.is_some() { MADE } else { FAILED }, Release);
+            return made;
+        }
+        // The maker may have been forked away from us: its child never makes
+        // it. Only a thread that lives in this process can be waited for.
+        // SAFETY: asks whether a thread of this process exists.
+        let gone = state > 0
+            && state != MADE
+            && unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), state, 0) } != 0;
+        if gone {
+            let _ = MAKING.compare_exchange(state, UNMADE, Relaxed, Relaxed);
+        }
+        // SAFETY: yields.
+        unsafe { libc::sched_yield() };
+    }
+    None
+}
+
+fn make() -> Option<&'static Process> {
+    let origin = calibrate::instant();
+    let config = config();
+    let name = NAME.try_lock().ok().and_then(|name| name.clone());
+    let segment = Segment::create(config, |id| facts(id, origin)).ok()?;
+    let ledger = segment.ledger();
+    ledger.set_name(name.as_deref().unwrap_or(""));
+
+    let kind = clock::choose(std::env::var("PFP_CLOCK").ok().as_deref());
+    ledger.clock_kind.store(kind as u64, Relaxed);
+    ledger.invariant.store(u64::from(calibrate::is_invariant()), Relaxed);
+
+    let Some(gate) = gate() else {
+        segment.unlink();
+        return None;
+    };
+    let mut exit_key = 0;
+    // SAFETY: makes a key with a destructor of the right type.
+    if unsafe { libc::pthread_key_create(&raw mut exit_key, Some(thread::at_thread_exit)) } != 0 {
+        segment.unlink();
+        return None;
+    }
+    let beacon = light_beacon(&segment, name.as_deref().unwrap_or(""));
+    let lanes = (0..=segment.geometry().lanes()).map(|_| AtomicPtr::default()).collect();
+    let process = Box::leak(Box::new(Process {
+        segment,
+        beacon: Mutex::new(beacon),
+        // SAFETY: no preconditions.
+        pid: unsafe { libc::getpid() },
+        exit_key,
+        lanes,
+        origin,
+        refined_ns: AtomicU64::new(0),
+        on_by_default: std::env::var_os("PFP_DEFAULT").is_none_or(|value| value != "off"),
+    }));
+    if let Some(rate) = calibrate::first_rate(origin) {
+        process.set_rate(rate);
+        let ledger = process.segment.ledger();
+        let thousand_seconds = |rate: f64| (rate * 1000.0) as u64;
+        let reported = calibrate::reported_rate().map_or(0, thousand_seconds);
+        ledger.reported_ticks_per_1000_s.store(reported, Relaxed);
+        ledger.core_hz.store(calibrate::core_hz(rate).map_or(0, |hz| hz as u64), Relaxed);
+    }
+    // SAFETY: the gate is a page of our own.
+    unsafe { (*gate).store(process, Release) };
+    GATE.store(gate, Release);
+    // SAFETY: registers a function that may be called at any time.
+    unsafe { libc::atexit(at_process_exit) };
+
+    // Points of the parent this process was forked from keep their numbers.
+    for point in points() {
+        point.enter_again(process);
+    }
+    super::measure::calibrate(CALIBRATION_PAIRS);
+    Some(process)
+}
+
+/// A private page that a forked child sees as zeros.
+fn gate() -> Option<*mut AtomicPtr<Process>> {
+    let page = private_pages(PAGE)?;
+    Some(page.cast())
+}
+
+/// Maps private memory that reads zero in a forked child.
+pub(crate) fn private_pages(bytes: usize) -> Option<*mut u8> {
+    // SAFETY: a new mapping, at a place of the kernel's choice.
+    let pages = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if pages == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: advice about pages that we have just mapped.
+    if unsafe { libc::madvise(pages, bytes, libc::MADV_WIPEONFORK) } != 0 {
+        // SAFETY: nobody has seen them yet.
+        unsafe { libc::munmap(pages, bytes) };
+        return None;
+    }
+    Some(pages.cast())
+}
+
+fn config() -> Config {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+    let standard = Config::default();
+    Config {
+        points: number("PFP_POINTS").unwrap_or(standard.points),
+        lanes: number("PFP_LANES").unwrap_or(standard.lanes),
+        blocks: number("PFP_MEMORY_MB").map_or(standard.blocks, |mb| mb.saturating_mul(64)),
+        ..standard
+    }
+}
+
+fn facts(id: u128, origin: calibrate::Instant) -> Facts {
+    let identity = pfp_shm_layout::liveness::Identity::of_this_process();
+    let exe = std::env::current_exe().unwrap_or_default();
+    let mut host = [0u8; 64];
+    // SAFETY: fills our array; the last byte stays zero.
+    unsafe { libc::gethostname(host.as_mut_ptr().cast(), host.len() - 1) };
+    let end = host.iter().position(|&byte| byte == 0).unwrap_or(0);
+    Facts {
+        id,
+        boot_id: identity.boot,
+        pid: identity.pid,
+        start_time: identity.start,
+        pid_namespace: identity.pidns,
+        created_unix_ns: calibrate::unix_ns(),
+        created_ticks: origin.ticks,
+        created_monotonic_ns: origin.ns,
+        exe: exe.to_string_lossy().into_owned(),
+        host: String::from_utf8_lossy(&host[..end]).into_owned(),
+    }
+}
+
+fn light_beacon(segment: &Segment, name: &str) -> Option<Beacon> {
+    let directory = Directory::for_this_process().ok()?;
+    let info = Info::of_this_process(segment.name()?.clone(), name);
+    // What earlier runs left; trouble with that is not this run's.
+    let _ = find::sweep(&directory, &info.exe, KEPT);
+    Beacon::light(&directory, &info).ok()
+}
+
+extern "C" fn at_process_exit() {
+    let Some(process) = current() else { return };
+    // SAFETY: no preconditions.
+    if process.pid != unsafe { libc::getpid() } {
+        return;
+    }
+    process.segment.ledger().state.store(ProcessState::Exited as u64, Release);
+    let beacon = process.beacon.try_lock().ok().and_then(|mut beacon| beacon.take());
+    if let Some(beacon) = beacon {
+        let _ = beacon.extinguish();
+    }
+    process.segment.unlink();
+}
+
+/// Names the program, now or when its segment is made.
+pub(crate) fn set_name(name: &str) {
+    if let Ok(mut kept) = NAME.try_lock() {
+        *kept = Some(name.to_owned());
+    }
+    if let Some(process) = current() {
+        process.segment.ledger().set_name(name);
+    }
+}
+
+/// All points of this process.
+pub(crate) fn points() -> impl Iterator<Item = &'static Point> {
+    // SAFETY: the list holds statics only, and links are set before a point is
+    // published in it.
+    let at = |point: *mut Point| unsafe { point.as_ref() };
+    std::iter::successors(at(POINTS.load(Acquire)), move |point| at(point.next.load(Acquire)))
+}
+
+impl Process {
+    fn set_rate(&self, ticks_per_second: f64) {
+        self.segment.ledger().ticks_per_1000_s.store((ticks_per_second * 1000.0) as u64, Relaxed);
+        calibrate::set_ticks_per_ns(ticks_per_second / 1e9);
+    }
+
+    /// Makes the rate more exact, if enough time has passed for that to be
+    /// worth it. Cold paths call this.
+    pub(crate) fn refine_rate(&self) {
+        let now_ns = calibrate::monotonic_ns().saturating_sub(self.origin.ns);
+        let refined_ns = self.refined_ns.load(Relaxed);
+        if now_ns < refined_ns.saturating_mul(2).max(2_000_000)
+            || self.refined_ns.compare_exchange(refined_ns, now_ns, Relaxed, Relaxed).is_err()
+        {
+            return;
+        }
+        if let Some(rate) = calibrate::rate_between(self.origin, calibrate::instant()) {
+            self.set_rate(rate);
+        }
+        let kind = self.segment.ledger().clock_kind.load(Relaxed);
+        if kind != clock::kind() as u64 {
+            self.segment.ledger().clock_kind.store(clock::kind() as u64, Relaxed);
+        }
+    }
+
+    /// Enters a point and returns its number and control word.
+    pub(crate) fn enter(&self, point: &Point) -> Option<(u32, &AtomicU64)> {
+        let wanted = point.number();
+        let (name, file, line) = point.description();
+        let number =
+            self.segment.enter_point(wanted.map(|n| n as usize), FIRST_NAMED, name, file, line)?;
+        let control = self.segment.control(number)?;
+        let initial = if point.starts_on() && self.on_by_default {
+            Control::default().with(Change::Enable)
+        } else {
+            Control::default()
+        };
+        // A viewer may have been faster.
+        let _ = control.compare_exchange(0, initial.0, Relaxed, Relaxed);
+        Some((number as u32, control))
+    }
+}
+
+/// A word of a refused point: off for good.
+pub(crate) static REFUSED: AtomicU64 = AtomicU64::new(0);

@@ -1,0 +1,525 @@
+//! The thread: one lane, and the private state that leads to it.
+//!
+//! ```text
+//!  thread-local pointer --> Thread (private pages, one per lane, reused)
+//!                           | clock, open regions, ring, space |
+//!                           | table: a cell for each point     | --> cells in the segment
+//! ```
+//!
+//! The hot path reaches shared memory only through `table`. Its pages read zero
+//! in a forked child, so the child cannot write to its parent's lane, whatever
+//! way it was forked; a null entry is also how a point without a cell and a
+//! thread without a lane look. All of these leave by one door, to
+//! [`prepare`].
+
+use std::cell::Cell as LocalCell;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use pfp_shm_layout::cell::Cell;
+use pfp_shm_layout::control::Control;
+use pfp_shm_layout::histogram;
+use pfp_shm_layout::lane::Tally;
+use pfp_shm_layout::ring::Slot;
+use pfp_shm_layout::segment::{BLOCK, CELLS_PER_BLOCK, CHUNK, RING_SLOTS, Segment};
+
+use super::context::Regions;
+use super::process::{self, Process};
+use crate::clock::{ThreadClock, ticks};
+use crate::point::Point;
+
+/// In the private pages of a thread that is not a wiped copy.
+const ALIVE: u64 = 0x7066_702d_6c69_7665;
+
+/// The private state of a thread. Everything is atomic because a signal handler
+/// of the same thread may come in between; nothing is ordered, because no other
+/// thread takes part.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Thread {
+    // What begin and end touch.
+    /// Ticks of the regions that ended inside the one now open.
+    pub(crate) child: AtomicU64,
+    /// Regions open in the current context.
+    pub(crate) depth: AtomicU64,
+    /// Not zero while an end is under way, or while parts of a latched region
+    /// wait in the current context: an end then takes the long way.
+    pub(crate) detour: AtomicU64,
+    /// Grows with each switch of contexts; see [`Self::tag`].
+    pub(crate) salt: AtomicU64,
+    pub(crate) clock: ThreadClock,
+    ring: AtomicPtr<Slot>,
+    /// Records written to the ring.
+    written: AtomicU64,
+    tally: AtomicPtr<Tally>,
+    /// Number of the current context, in the place where a record has it.
+    pub(crate) context: AtomicU64,
+    segment: AtomicPtr<u8>,
+    first_chunk: AtomicU64,
+    chunk_count: AtomicU64,
+
+    // What only the cold paths touch.
+    alive: AtomicU64,
+    lane: AtomicU64,
+    generation: AtomicU64,
+    cell_block: AtomicU64,
+    cells_used: AtomicU64,
+    chunk_block: AtomicU64,
+    chunks_used: AtomicU64,
+    /// Bytes of this mapping.
+    bytes: AtomicU64,
+    /// Regions of the thread's own context that were begun by hand.
+    pub(crate) own: Regions,
+    /// The context that is current, null for the thread's own.
+    pub(crate) current: AtomicPtr<super::context::Shared>,
+    /// A cell for each point, by number. As long as the mapping has room.
+    table: [AtomicPtr<Cell>; 0],
+}
+
+thread_local! {
+    /// The calling thread's state; null before its first region. Has no
+    /// destructor, so that it can be used to the very end of the thread.
+    static THREAD: LocalCell<*const Thread> = const { LocalCell::new(ptr::null()) };
+    /// Not zero while this thread claims a lane.
+    static CLAIMING: LocalCell<bool> = const { LocalCell::new(false) };
+}
+
+/// The calling thread's state, which may be a wiped copy of a parent's.
+#[inline(always)]
+pub(crate) fn current() -> Option<&'static Thread> {
+    let thread = THREAD.with(LocalCell::get);
+    // SAFETY: null, or the pages of a lane of this process or of the parent it
+    // was forked from; those are never unmapped while a thread refers to them.
+    unsafe { thread.as_ref() }
+}
+
+/// Kernel id of the calling thread.
+pub(crate) fn tid() -> u32 {
+    // SAFETY: no preconditions.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// Why a thread cannot record a measurement into a cell of its own.
+pub(crate) enum Unready {
+    /// Not now: before there is a process, inside the claiming itself, or when
+    /// there is no memory. The region is not measured.
+    Never,
+    /// All lanes are taken: the region is recorded on the overflow lane.
+    Overflow(&'static Thread),
+}
+
+impl Thread {
+    /// The calling thread's cell of a point; none where [`prepare`] must be
+    /// asked.
+    #[inline(always)]
+    pub(crate) fn cell(&self, index: usize) -> Option<&Cell> {
+        // SAFETY: a registered point's number is below the number of points of
+        // the segment, and the mapping has that many entries; an unregistered
+        // one has number 0. The entry is null or leads to a cell in the segment,
+        // which is never unmapped.
+        unsafe {
+            let table = (&raw const self.table).cast::<AtomicPtr<Cell>>();
+            (*table.add(index)).load(Relaxed).as_ref()
+        }
+    }
+
+    fn set_cell(&self, index: usize, cell: &Cell) {
+        // SAFETY: as in `cell`.
+        unsafe {
+            let table = (&raw const self.table).cast::<AtomicPtr<Cell>>();
+            (*table.add(index)).store((&raw const *cell).cast_mut(), Release);
+        }
+    }
+
+    /// The cell's control word with the depth and the salt in its unused bits:
+    /// what `begin` notes and `end` compares. A difference says that the point
+    /// was reset or changed, that regions inside were not ended, or that
+    /// contexts were switched.
+    #[inline(always)]
+    pub(crate) fn tag(control: Control, depth: u64, salt: u64) -> u64 {
+        control.0 | (depth & 31) << 2 | salt
+    }
+
+    /// The counter of the histogram bucket of a duration; none where the cell
+    /// has no chunk for it yet, or the duration is beyond the histogram.
+    #[inline(always)]
+    pub(crate) fn bucket(&self, cell: &Cell, ticks: u64) -> Option<&AtomicU64> {
+        if ticks >= histogram::LIMIT {
+            return None;
+        }
+        let (part, bucket) = histogram::locate(ticks);
+        let chunk = u64::from(cell.part(part));
+        // Catches both "none yet" and a number that somebody else has written.
+        if chunk.wrapping_sub(self.first_chunk.load(Relaxed)) >= self.chunk_count.load(Relaxed) {
+            return None;
+        }
+        let offset = chunk as usize * CHUNK + bucket * size_of::<AtomicU64>();
+        // SAFETY: the chunk is within the pool of the segment, as just tested,
+        // and the bucket is within the chunk.
+        Some(unsafe { &*self.segment.load(Relaxed).add(offset).cast::<AtomicU64>() })
+    }
+
+    /// The ring's next slot; none on the overflow lane.
+    #[inline(always)]
+    pub(crate) fn slot(&self) -> &Slot {
+        let at = self.written.load(Relaxed) as usize % RING_SLOTS;
+        // SAFETY: a thread that has cells has a ring of so many slots, in the
+        // segment or, where there was no space, in private memory.
+        unsafe { &*self.ring.load(Relaxed).add(at) }
+    }
+
+    /// Announces the slot that was just filled.
+    #[inline(always)]
+    pub(crate) fn publish(&self) {
+        let written = self.written.load(Relaxed) + 1;
+        self.written.store(written, Relaxed);
+        pfp_shm_layout::ring::publish(&self.tally().written, written);
+    }
+
+    /// The thread's counters in the segment.
+    #[inline(always)]
+    pub(crate) fn tally(&self) -> &Tally {
+        // SAFETY: set when the lane was claimed, and in the segment.
+        unsafe { &*self.tally.load(Relaxed) }
+    }
+
+    /// Whether these are the pages of this process, not a wiped copy.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive.load(Relaxed) == ALIVE
+    }
+
+    /// Whether the thread found no lane and shares the overflow lane.
+    pub(crate) fn overflows(&self) -> bool {
+        self.ring.load(Relaxed).is_null()
+    }
+
+    // ---- cold: space for cells and histograms ----
+
+    /// Makes the calling thread's cell of a point ready to follow `control`.
+    fn ready_cell(
+        &self,
+        process: &'static Process,
+        index: usize,
+        control: Control,
+    ) -> Option<&Cell> {
+        let owner = self.generation.load(Relaxed) as u32;
+        if let Some(cell) = self.cell(index) {
+            cell.follow(control, owner, |chunk| clear_chunk(&process.segment, chunk));
+            return Some(cell);
+        }
+        let cell = self.new_cell(process)?;
+        cell.prepare(index as u32, control, owner);
+        self.commit_cell(process);
+        self.set_cell(index, cell);
+        self.publish_switches();
+        Some(cell)
+    }
+
+    /// Takes the lane's next cell, not yet visible to readers.
+    fn new_cell<'a>(&self, process: &'a Process) -> Option<&'a Cell> {
+        let segment = &process.segment;
+        if self.cell_block.load(Relaxed) == 0
+            || self.cells_used.load(Relaxed) as usize == CELLS_PER_BLOCK
+        {
+            let block = segment.take_blocks(1).ok()?;
+            match segment.cell_block(self.cell_block.load(Relaxed)) {
+                Some(last) => last.set_next(block),
+                None => segment.lane(self.lane.load(Relaxed) as usize)?.set_cells_block(block),
+            }
+            self.cell_block.store(block, Relaxed);
+            self.cells_used.store(0, Relaxed);
+        }
+        let block = segment.cell_block(self.cell_block.load(Relaxed))?;
+        Some(block.cell(self.cells_used.load(Relaxed) as usize))
+    }
+
+    /// Shows readers the cell that was taken last.
+    fn commit_cell(&self, process: &Process) {
+        let used = self.cells_used.load(Relaxed) + 1;
+        self.cells_used.store(used, Relaxed);
+        if let Some(block) = process.segment.cell_block(self.cell_block.load(Relaxed)) {
+            block.set_used(used as usize);
+        }
+    }
+
+    /// Gives a cell the histogram part that a duration needs, and returns the
+    /// bucket's counter; none if there is no space.
+    #[cold]
+    pub(crate) fn grow(&self, cell: &Cell, ticks: u64) -> Option<&AtomicU64> {
+        let process = process::current()?;
+        let ticks = ticks.min(histogram::LIMIT - 1);
+        let (part, _) = histogram::locate(ticks);
+        if cell.part(part) == 0 {
+            cell.set_part(part, self.new_chunk(&process.segment)?);
+        }
+        self.bucket(cell, ticks)
+    }
+
+    /// The next chunk of the lane's own.
+    fn new_chunk(&self, segment: &Segment) -> Option<u32> {
+        const PER_BLOCK: u64 = (BLOCK / CHUNK) as u64;
+        if self.chunk_block.load(Relaxed) == 0 || self.chunks_used.load(Relaxed) == PER_BLOCK {
+            let block = segment.take_blocks(1).ok()?;
+            self.chunk_block.store(block, Relaxed);
+            self.chunks_used.store(0, Relaxed);
+        }
+        let used = self.chunks_used.load(Relaxed);
+        self.chunks_used.store(used + 1, Relaxed);
+        let offset = segment.block_offset(self.chunk_block.load(Relaxed))?;
+        Some((offset / CHUNK) as u32 + used as u32)
+    }
+
+    /// The shared cell of a point, on the overflow lane.
+    pub(crate) fn shared_cell(&self, index: usize, control: Control) -> Option<&'static Cell> {
+        let process = process::current()?;
+        let segment = &process.segment;
+        let entry = segment.entry(index)?;
+        let mut offset = entry.shared_cell();
+        if offset == 0 {
+            let taken = self.new_chunks_for_cell(segment)?;
+            let cell = segment.shared_cell(taken)?;
+            cell.prepare(index as u32, control, 0);
+            offset = entry.set_shared_cell(taken);
+        }
+        let cell = segment.shared_cell(offset)?;
+        if cell.control() != control {
+            cell.follow_shared(control, |chunk| clear_chunk(segment, chunk));
+        }
+        Some(cell)
+    }
+
+    /// Space for a shared cell: two chunks in a row.
+    fn new_chunks_for_cell(&self, segment: &Segment) -> Option<u64> {
+        // Cells are aligned to their size, so an odd chunk is left over.
+        if self.chunks_used.load(Relaxed) & 1 == 1 {
+            self.chunks_used.store(self.chunks_used.load(Relaxed) + 1, Relaxed);
+        }
+        let first = self.new_chunk(segment)?;
+        self.new_chunk(segment)?;
+        Some(u64::from(first) * CHUNK as u64)
+    }
+
+    /// The bucket's counter in a shared cell; none if there is no space.
+    pub(crate) fn shared_bucket(&self, cell: &Cell, ticks: u64) -> Option<&AtomicU64> {
+        let ticks = ticks.min(histogram::LIMIT - 1);
+        let (part, _) = histogram::locate(ticks);
+        if cell.part(part) == 0 {
+            let chunk = self.new_chunk(&process::current()?.segment)?;
+            cell.set_part_shared(part, chunk);
+        }
+        self.bucket(cell, ticks)
+    }
+
+    /// Shows what the clock counts, where readers look.
+    pub(crate) fn publish_switches(&self) {
+        if !self.overflows() {
+            self.tally().switches.store(self.clock.switches(), Relaxed);
+        }
+    }
+
+    /// Counts in the lane's tally, also where several threads share it.
+    pub(crate) fn count(&self, word: fn(&Tally) -> &AtomicU64) {
+        word(self.tally()).fetch_add(1, Relaxed);
+    }
+}
+
+fn clear_chunk(segment: &Segment, chunk: u32) {
+    if let Some(chunk) = segment.chunk(chunk) {
+        for bucket in &chunk.0 {
+            bucket.store(0, Relaxed);
+        }
+    }
+}
+
+/// Brings a begin that found something missing to the point where it can be
+/// tried again: a registered point that is on, a thread with a lane, a cell that
+/// follows the control word. None if the point is off.
+#[cold]
+pub(crate) fn prepare(point: &'static Point) -> Option<Result<&'static Thread, Unready>> {
+    if !point.register() || !point.control().enabled() {
+        return None;
+    }
+    let Some(process) = process::current() else { return Some(Err(Unready::Never)) };
+    process.refine_rate();
+    let thread = match current().filter(|thread| thread.is_alive()) {
+        Some(thread) => thread,
+        None => match claim(process) {
+            Some(thread) => thread,
+            None => return Some(Err(Unready::Never)),
+        },
+    };
+    // A signal handler must not take space while its thread does.
+    if thread.overflows() || thread.is_busy() {
+        return Some(Err(Unready::Overflow(thread)));
+    }
+    if !thread.clock.refresh_and_verify() {
+        process.refine_rate();
+    }
+    match thread.busy(|| thread.ready_cell(process, point.index(), point.control())) {
+        Some(_) => Some(Ok(thread)),
+        None => Some(Err(Unready::Never)),
+    }
+}
+
+/// The calling thread's state, with a lane claimed if need be.
+pub(crate) fn get() -> Option<&'static Thread> {
+    if let Some(thread) = current().filter(|thread| thread.is_alive()) {
+        return Some(thread);
+    }
+    claim(process::get()?)
+}
+
+fn claim(process: &'static Process) -> Option<&'static Thread> {
+    // A signal handler that interrupts the claiming measures nothing.
+    if CLAIMING.with(|claiming| claiming.replace(true)) {
+        return None;
+    }
+    let claimed = claim_lane(process).or_else(|| claim_overflow(process));
+    if let Some(thread) = claimed {
+        THREAD.set(thread);
+        // SAFETY: the key was made with the process; the value is not null, so
+        // that the destructor runs.
+        unsafe { libc::pthread_setspecific(process.exit_key, (&raw const *thread).cast()) };
+    }
+    CLAIMING.set(false);
+    claimed
+}
+
+fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
+    let segment = &process.segment;
+    for number in 0..segment.geometry().lanes() {
+        let used = segment.ledger().lanes_used.load(Acquire);
+        let lane = if (number as u64) < used {
+            segment.lane(number)?
+        } else {
+            segment.back_lane(number).ok()??
+        };
+        let Some(generation) = lane.claim() else { continue };
+        let Some(thread) = pages_of(process, number) else {
+            lane.release(generation);
+            return None;
+        };
+        if thread.ring.load(Relaxed).is_null() {
+            let Ok(block) = segment.take_blocks(pfp_shm_layout::segment::RING_BLOCKS) else {
+                lane.release(generation);
+                return None;
+            };
+            lane.set_ring_block(block);
+            let slots = segment.ring(block)?;
+            thread.ring.store(slots.as_ptr().cast_mut(), Relaxed);
+        }
+        thread.tally.store((&raw const lane.tally).cast_mut(), Relaxed);
+        thread.settle_in(segment, number, generation);
+        lane.announce(generation, tid(), ticks(), &thread_name());
+        return Some(thread);
+    }
+    None
+}
+
+fn claim_overflow(process: &'static Process) -> Option<&'static Thread> {
+    let segment = &process.segment;
+    let number = segment.overflow_lane();
+    let lane = segment.back_lane(number).ok()??;
+    segment.ledger().lanes_overflowed.fetch_add(1, Relaxed);
+    let thread = map_pages(process)?;
+    thread.tally.store((&raw const lane.tally).cast_mut(), Relaxed);
+    thread.settle_in(segment, number, 0);
+    Some(thread)
+}
+
+impl Thread {
+    fn settle_in(&self, segment: &Segment, lane: usize, generation: u32) {
+        let (first, count) = segment.chunk_numbers();
+        self.segment.store(segment.base().cast_mut(), Relaxed);
+        self.first_chunk.store(u64::from(first), Relaxed);
+        self.chunk_count.store(u64::from(count), Relaxed);
+        self.lane.store(lane as u64, Relaxed);
+        self.generation.store(u64::from(generation), Relaxed);
+        self.child.store(0, Relaxed);
+        self.depth.store(0, Relaxed);
+        self.detour.store(0, Relaxed);
+        self.context.store(0, Relaxed);
+        self.current.store(ptr::null_mut(), Relaxed);
+        self.own.clear();
+        self.clock.start();
+        self.alive.store(ALIVE, Relaxed);
+    }
+}
+
+/// The private pages of a lane, mapped at its first owner.
+fn pages_of(process: &'static Process, lane: usize) -> Option<&'static Thread> {
+    let kept = &process.lanes[lane];
+    let known = kept.load(Acquire);
+    // SAFETY: null, or pages that stay mapped as long as the process runs.
+    if let Some(thread) = unsafe { known.as_ref() } {
+        return Some(thread);
+    }
+    let thread = map_pages(process)?;
+    kept.store((&raw const *thread).cast_mut(), Release);
+    Some(thread)
+}
+
+fn map_pages(process: &Process) -> Option<&'static Thread> {
+    let points = process.segment.geometry().points();
+    let bytes = size_of::<Thread>() + points * size_of::<AtomicPtr<Cell>>();
+    let pages = process::private_pages(bytes)?;
+    // SAFETY: new pages of zeros, aligned to a page, which are a valid value of
+    // atomics and null pointers.
+    let thread = unsafe { &*pages.cast::<Thread>() };
+    thread.bytes.store(bytes as u64, Relaxed);
+    Some(thread)
+}
+
+/// The kernel's name of the calling thread.
+fn thread_name() -> [u8; 16] {
+    let mut name = [0u8; 16];
+    // SAFETY: the kernel writes at most 16 bytes.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
+}
+
+/// Names the calling thread's lane.
+pub(crate) fn set_name(name: &str) {
+    let (Some(thread), Some(process)) = (get(), process::current()) else { return };
+    if !thread.overflows()
+        && let Some(lane) = process.segment.lane(thread.lane.load(Relaxed) as usize)
+    {
+        lane.set_name(name.as_bytes());
+    }
+}
+
+/// The last thing that happens in a thread that has a lane. It runs after the
+/// destructors of thread-local values, so regions in those still count; a
+/// region even later claims a lane once more.
+pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
+    THREAD.set(ptr::null());
+    let Some(process) = process::current() else { return };
+    // SAFETY: the value that `claim` has set, in this process or in a parent.
+    let thread = unsafe { &*value.cast::<Thread>() };
+    if !thread.is_alive() {
+        return;
+    }
+    thread.publish_switches();
+    thread.clock.stop();
+    super::context::leave_all(thread);
+    if thread.overflows() {
+        let bytes = thread.bytes.load(Relaxed) as usize;
+        // SAFETY: the pages are this thread's alone, and it refers to them no
+        // more.
+        unsafe { libc::munmap(value, bytes) };
+        return;
+    }
+    // So that the next owner of the lane makes the cells its own.
+    let points = process.segment.ledger().points_used.load(Relaxed) as usize;
+    for index in 0..points.min(process.segment.geometry().points()) {
+        if let Some(cell) = thread.cell(index) {
+            cell.abandon();
+        }
+    }
+    if let Some(lane) = process.segment.lane(thread.lane.load(Relaxed) as usize) {
+        lane.release(thread.generation.load(Relaxed) as u32);
+    }
+}

@@ -1,0 +1,319 @@
+//! Points: named places in the program.
+
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::time::Duration;
+
+use pfp_shm_layout::control::{self, Alpha, Change, Control};
+
+use crate::engine::measure::{self, Open};
+use crate::engine::{context, process};
+use crate::stats::Stats;
+use crate::{AlphaError, alpha_of};
+
+/// Points that are named by a number: `0..NUMERIC`. Point 0 is the
+/// calibration's.
+pub const NUMERIC: u32 = 64;
+/// The first number of a point that is named in the source.
+pub(crate) const FIRST_NAMED: usize = NUMERIC as usize;
+
+/// The word of a point that no process knows yet. It reads as "on", so that the
+/// first begin goes on to look for its cell and finds none: not being
+/// registered needs no test of its own.
+static UNREGISTERED: AtomicU64 = AtomicU64::new(u64::MAX);
+
+const NEW: u32 = 0;
+const DONE: u32 = u32::MAX;
+
+/// A profile point: a region of the program with statistics of its own.
+///
+/// ```
+/// static PARSE: pfp::Point = pfp::Point::new("parse");
+///
+/// fn parse(line: &str) -> usize {
+///     let _guard = PARSE.measure();
+///     line.split(',').count()
+/// }
+/// assert_eq!(parse("a,b"), 2);
+/// ```
+///
+/// A point must be a `static`: the viewer steers it for as long as the program
+/// runs. It measures from the start, unless the environment has
+/// `PFP_DEFAULT=off`.
+#[derive(Debug)]
+pub struct Point {
+    /// The word that steers it, in the segment.
+    control: AtomicPtr<AtomicU64>,
+    /// Its number in the point table.
+    index: AtomicU32,
+    /// `NEW`, `DONE`, or the thread that registers it.
+    registering: AtomicU32,
+    pub(crate) next: AtomicPtr<Point>,
+    name: Name,
+    location: &'static Location<'static>,
+}
+
+/// Where a point's name comes from.
+#[derive(Clone, Copy, Debug)]
+enum Name {
+    Literal(&'static str),
+    /// A path is not known before the program runs.
+    Function(fn() -> &'static str),
+    Number,
+}
+
+impl Point {
+    /// A point of this name; the place is where this is called.
+    #[must_use]
+    #[track_caller]
+    pub const fn new(name: &'static str) -> Self {
+        Self::named(Name::Literal(name), 0)
+    }
+
+    /// For [`crate::function_scope!`].
+    #[doc(hidden)]
+    #[must_use]
+    #[track_caller]
+    pub const fn in_function(name: fn() -> &'static str) -> Self {
+        Self::named(Name::Function(name), 0)
+    }
+
+    /// The point of a number.
+    pub(crate) const fn numeric(number: u32) -> Self {
+        Self::named(Name::Number, number)
+    }
+
+    #[track_caller]
+    const fn named(name: Name, number: u32) -> Self {
+        Self {
+            control: AtomicPtr::new((&raw const UNREGISTERED).cast_mut()),
+            index: AtomicU32::new(number),
+            registering: AtomicU32::new(NEW),
+            next: AtomicPtr::new(ptr::null_mut()),
+            name,
+            location: Location::caller(),
+        }
+    }
+
+    /// Measures until the guard is dropped.
+    #[inline(always)]
+    pub fn measure(&'static self) -> Guard {
+        Guard { point: self, open: measure::begin(self), thread_bound: PhantomData }
+    }
+
+    /// Begins the region, to be ended with [`Self::end`] or
+    /// [`Self::end_latched`] in the same thread or [context](crate::Context).
+    ///
+    /// A point may be begun again inside itself.
+    #[inline]
+    pub fn begin(&'static self) {
+        context::begin(self, false);
+    }
+
+    /// Ends the region. Without a begin it does nothing, so that a loop may
+    /// start with an end. If other regions were begun inside and not ended, they
+    /// are given up, which the viewer counts as a mismatch.
+    #[inline]
+    pub fn end(&'static self) {
+        context::end(self, false);
+    }
+
+    /// Ends the region, but keeps what it measured and adds it to the point's
+    /// next measurement in this thread or [context](crate::Context): the end
+    /// that is not latched records the sum as one.
+    #[inline]
+    pub fn end_latched(&'static self) {
+        context::end(self, true);
+    }
+
+    /// Switches the point on; takes effect at the next begin.
+    pub fn enable(&'static self) {
+        self.change(Change::Enable);
+    }
+
+    /// Switches the point off; takes effect at the next begin.
+    pub fn disable(&'static self) {
+        self.change(Change::Disable);
+    }
+
+    /// Whether the point measures.
+    #[must_use]
+    pub fn is_enabled(&'static self) -> bool {
+        self.word().is_some_and(|word| Control(word.load(Relaxed)).enabled())
+    }
+
+    /// Starts the point's statistics afresh; takes effect at the next begin.
+    pub fn reset(&'static self) {
+        self.change(Change::Reset);
+    }
+
+    /// Averages exponentially, `avg += alpha * (value - avg)` at each
+    /// measurement.
+    ///
+    /// # Errors
+    ///
+    /// `alpha` is not in (0, 1].
+    pub fn set_alpha(&'static self, alpha: f64) -> Result<(), AlphaError> {
+        let alpha = Alpha::new(alpha).ok_or(AlphaError { alpha })?;
+        self.change(Change::Alpha(alpha));
+        Ok(())
+    }
+
+    /// Averages exponentially with the weight `period / tau`: `period` is how
+    /// often the region runs, `tau` the time over which to average. 100 ms over
+    /// 500 ms is a weight of 0.2.
+    ///
+    /// # Errors
+    ///
+    /// The weight is not in (0, 1]: `period` is zero or longer than `tau`.
+    pub fn set_average(&'static self, period: Duration, tau: Duration) -> Result<(), AlphaError> {
+        self.set_alpha(alpha_of(period, tau))
+    }
+
+    /// Averages no longer.
+    pub fn clear_alpha(&'static self) {
+        self.change(Change::Alpha(Alpha::OFF));
+    }
+
+    /// The point's statistics since its last reset, over all threads; none if
+    /// it has not measured yet.
+    #[must_use]
+    pub fn stats(&'static self) -> Option<Stats> {
+        crate::stats::of_point(self)
+    }
+
+    // ---- for the engine ----
+
+    /// The word that steers the point. Enabled also while not registered.
+    #[inline(always)]
+    pub(crate) fn control(&self) -> Control {
+        // SAFETY: the pointer is to a static or into the segment, which is
+        // never unmapped.
+        Control(unsafe { (*self.control.load(Relaxed)).load(Relaxed) })
+    }
+
+    /// Number of the point; 0 while not registered.
+    #[inline(always)]
+    pub(crate) fn index(&self) -> usize {
+        self.index.load(Relaxed) as usize
+    }
+
+    /// Number that the point must have.
+    pub(crate) fn number(&self) -> Option<u32> {
+        let known = self.is_numeric() || self.registering.load(Acquire) == DONE;
+        known.then(|| self.index.load(Relaxed))
+    }
+
+    pub(crate) fn description(&self) -> (&str, &str, u32) {
+        let name = match self.name {
+            Name::Literal(name) => name,
+            Name::Function(name) => name(),
+            Name::Number if self.index.load(Relaxed) == 0 => return ("overhead", "", 0),
+            Name::Number => return ("", "", 0),
+        };
+        (name, self.location.file(), self.location.line())
+    }
+
+    fn is_numeric(&self) -> bool {
+        matches!(self.name, Name::Number)
+    }
+
+    /// Whether it measures without being switched on.
+    pub(crate) fn starts_on(&self) -> bool {
+        !self.is_numeric() || self.index.load(Relaxed) == 0
+    }
+
+    pub(crate) fn change(&'static self, change: Change) {
+        if let Some(word) = self.word() {
+            control::apply(word, change);
+        }
+    }
+
+    /// The point's word, registered if need be; none if it was refused.
+    fn word(&'static self) -> Option<&'static AtomicU64> {
+        if !self.register() {
+            return None;
+        }
+        let word = self.control.load(Acquire);
+        // SAFETY: as in `control`.
+        (!ptr::eq(word, &raw const process::REFUSED)).then(|| unsafe { &*word })
+    }
+
+    /// Enters the point into the process's table, once; false if that cannot be
+    /// done now.
+    #[cold]
+    pub(crate) fn register(&'static self) -> bool {
+        let Some(process) = process::get() else { return false };
+        let me = super::engine::thread::tid();
+        // Bounded, so that nothing can hang the host.
+        for _ in 0..100_000 {
+            match self.registering.compare_exchange(NEW, me, Acquire, Acquire) {
+                Ok(_) => {
+                    self.enter(process);
+                    self.publish();
+                    self.registering.store(DONE, Release);
+                    return true;
+                }
+                Err(DONE) => return true,
+                // A signal handler that interrupts its own thread's registering
+                // measures nothing.
+                Err(other) if other == me => return false,
+                // SAFETY: yields.
+                Err(_) => unsafe { libc::sched_yield() },
+            };
+        }
+        false
+    }
+
+    /// Enters a registered point into the table of a forked child.
+    pub(crate) fn enter_again(&'static self, process: &'static process::Process) {
+        self.enter(process);
+    }
+
+    fn enter(&'static self, process: &'static process::Process) {
+        let word = match process.enter(self) {
+            Some((index, word)) => {
+                self.index.store(index, Relaxed);
+                word
+            }
+            None => &process::REFUSED,
+        };
+        self.control.store((&raw const *word).cast_mut(), Release);
+    }
+
+    /// Links the point into the process's list.
+    fn publish(&'static self) {
+        let me = (&raw const *self).cast_mut();
+        let mut head = process::POINTS.load(Relaxed);
+        loop {
+            self.next.store(head, Relaxed);
+            match process::POINTS.compare_exchange_weak(head, me, Release, Relaxed) {
+                Ok(_) => return,
+                Err(found) => head = found,
+            }
+        }
+    }
+}
+
+/// Measures a region until it is dropped; see [`Point::measure`].
+///
+/// It belongs to its thread: it cannot be sent to another one.
+#[must_use = "a guard that is not bound to a name ends its region at once"]
+#[derive(Debug)]
+pub struct Guard {
+    point: &'static Point,
+    open: Open,
+    thread_bound: PhantomData<*const ()>,
+}
+
+impl Drop for Guard {
+    #[inline(always)]
+    fn drop(&mut self) {
+        measure::end(self.point, &self.open);
+    }
+}

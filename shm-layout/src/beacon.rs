@@ -1,0 +1,443 @@
+//! The small file by which a segment is found, and whose lock says that its
+//! process lives.
+//!
+//! A beacon is named like its object, `<32 hex>.beacon`, and reads:
+//!
+//! ```text
+//! pfp-beacon 1
+//! object=/pfp-00112233445566778899aabbccddeeff
+//! pid=4242
+//! start=1234567
+//! boot=5e1c0ffee5e1c0ffee5e1c0ffee5e1c0
+//! pidns=4026531836
+//! created_unix_ns=1767225600000000000
+//! exe=/usr/bin/my%25prog
+//! name=my prog
+//! ```
+//!
+//! `exe` and `name` have every byte but printable ASCII written as `%xx`, so
+//! neither can break a line. It never changes, and has its final name only
+//! when it is whole and locked.
+//!
+//! **The lock.** It is held through a mapping: lock the file, map one page of
+//! it, close the descriptor. The open file, and with it the lock, lives as
+//! long as the mapping, and the mapping is not copied into a child
+//! (MADV_DONTFORK), so the lock ends with this process whatever children it
+//! leaves, and whichever descriptors the program closes.
+//!
+//! **The order.** Light the beacon first and make the object of that name
+//! after it; take the object's name away first and put the beacon out after
+//! it. A process killed at any moment then leaves no object without a beacon.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::directory::Directory;
+use crate::liveness::{Identity, Lock, lock};
+use crate::object::{self, Name};
+
+/// The version of the text, in its first line.
+pub const VERSION: u32 = 1;
+/// No beacon is longer than this.
+pub const MAX_BYTES: usize = 4096;
+/// The longest name a user can give; more is cut off.
+pub const MAX_NAME: usize = 128;
+/// The longest path of a program; of a longer one the end is kept, which tells more.
+pub const MAX_EXE: usize = 1024;
+
+const MAGIC: &str = "pfp-beacon ";
+const ENDING: &str = ".beacon";
+const UNFINISHED: &str = ".new";
+
+/// What a beacon says.
+///
+/// The name and the path are as the program gave them: whoever prints them
+/// takes control characters out first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// The shared-memory object.
+    pub object: Name,
+    /// The process that records into it.
+    pub process: Identity,
+    /// When the beacon was lit, in nanoseconds since 1970.
+    pub created_unix_ns: u64,
+    /// The program's path, at most [`MAX_EXE`] bytes, empty if unknown.
+    pub exe: PathBuf,
+    /// The name the user gave, at most [`MAX_NAME`] bytes, empty if none.
+    pub name: String,
+}
+
+/// Why a text is no beacon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// Another version, newer or older.
+    Version(u32),
+    /// Anything else: what was expected, and on which line.
+    Text {
+        /// Counted from 1.
+        line: usize,
+        /// What should have stood there.
+        expected: &'static str,
+    },
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Malformed::Version(found) => {
+                write!(f, "expected beacon version {VERSION}, found {found}")
+            }
+            Malformed::Text { line, expected } => {
+                write!(f, "damaged beacon: expected {expected} on line {line}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+impl Info {
+    /// For the calling process, now. Too long a name is cut.
+    pub fn of_this_process(object: Name, name: &str) -> Info {
+        let exe = std::env::current_exe().unwrap_or_default();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Info {
+            object,
+            process: Identity::of_this_process(),
+            created_unix_ns: now.map_or(0, |t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX)),
+            exe: cut_exe(&exe).to_owned(),
+            name: cut_name(name).to_owned(),
+        }
+    }
+
+    /// The file's text.
+    pub fn to_text(&self) -> String {
+        let Info { object, process, created_unix_ns, exe, name } = self;
+        let Identity { pid, start, boot, pidns } = process;
+        format!(
+            "{MAGIC}{VERSION}\nobject={object}\npid={pid}\nstart={start}\nboot={boot:032x}\n\
+             pidns={pidns}\ncreated_unix_ns={created_unix_ns}\nexe={}\nname={}\n",
+            escape(cut_exe(exe).as_os_str().as_bytes()),
+            escape(cut_name(name).as_bytes()),
+        )
+    }
+
+    /// Reads a file's text. It takes exactly what [`Info::to_text`] writes.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`]; no bytes make it panic.
+    pub fn parse(text: &[u8]) -> Result<Info, Malformed> {
+        let mut lines = Lines { rest: text, line: 0 };
+        if text.len() > MAX_BYTES {
+            return Err(lines.expected("at most 4096 bytes"));
+        }
+        let version = lines.value(MAGIC, "pfp-beacon 1")?;
+        let version: u32 = number(version).ok_or(lines.expected("pfp-beacon 1"))?;
+        if version != VERSION {
+            return Err(Malformed::Version(version));
+        }
+        let object = lines.value("object=", "object=")?;
+        let object = std::str::from_utf8(object)
+            .ok()
+            .and_then(Name::parse)
+            .ok_or(lines.expected("object=/pfp- and 32 hex digits"))?;
+        let pid = lines.value("pid=", "pid=")?;
+        let pid = number(pid)
+            .filter(|&pid: &u32| (1..=i32::MAX as u32).contains(&pid))
+            .ok_or(lines.expected("pid= and a process id"))?;
+        let start = lines.value("start=", "start=")?;
+        let start = number(start).ok_or(lines.expected("start= and a number"))?;
+        let boot = lines.value("boot=", "boot=")?;
+        let boot = Name::from_hex(boot).ok_or(lines.expected("boot= and 32 hex digits"))?.id();
+        let pidns = lines.value("pidns=", "pidns=")?;
+        let pidns = number(pidns).ok_or(lines.expected("pidns= and a number"))?;
+        let created = lines.value("created_unix_ns=", "created_unix_ns=")?;
+        let created_unix_ns =
+            number(created).ok_or(lines.expected("created_unix_ns= and a number"))?;
+        let exe = lines.value("exe=", "exe=")?;
+        let exe = unescape(exe)
+            .filter(|exe| exe.len() <= MAX_EXE && !exe.contains(&0))
+            .ok_or(lines.expected("exe= and an escaped path"))?;
+        let name = lines.value("name=", "name=")?;
+        let name = unescape(name)
+            .and_then(|name| String::from_utf8(name).ok())
+            .filter(|name| name.len() <= MAX_NAME)
+            .ok_or(lines.expected("name= and an escaped name"))?;
+        if !lines.rest.is_empty() {
+            lines.line += 1;
+            return Err(lines.expected("the end"));
+        }
+        Ok(Info {
+            object,
+            process: Identity { pid, start, boot, pidns },
+            created_unix_ns,
+            exe: PathBuf::from(std::ffi::OsString::from_vec(exe)),
+            name,
+        })
+    }
+
+    /// The name of the beacon's file.
+    pub(crate) fn file_name(&self) -> CString {
+        file_name(&self.object, ENDING)
+    }
+
+    /// Reads an open beacon. The outer error is the system's.
+    pub(crate) fn read(file: &File) -> io::Result<Result<Info, Malformed>> {
+        let mut text = Vec::new();
+        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut text)?;
+        Ok(Info::parse(&text))
+    }
+}
+
+/// A lit beacon. It burns until the process ends, by whatever end; dropping
+/// this value changes nothing, and neither does a forked child.
+#[derive(Debug)]
+pub struct Beacon {
+    info: Info,
+    directory: PathBuf,
+    /// The page that holds the lock; none where the file system has no locks.
+    page: Option<usize>,
+}
+
+impl Beacon {
+    /// Lights the beacon of a segment of the calling process.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` if something stands under its name already, which then
+    /// stays untouched; else what the system answered. Nothing is left behind.
+    pub fn light(dir: &Directory, info: &Info) -> io::Result<Beacon> {
+        /// A sweeper may take an unfinished file for a dead one, in the
+        /// instant before it is locked. The next try has another name.
+        const TRIES: u32 = 16;
+        for attempt in 0..TRIES {
+            let draft = file_name(&info.object, &format!(".{attempt}{UNFINISHED}"));
+            let file = match dir.create_file(&draft) {
+                Ok(file) => file,
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(e) => return Err(e),
+            };
+            match Beacon::finish(dir, info, &draft, &file) {
+                Ok(Some(beacon)) => return Ok(beacon),
+                Ok(None) => {
+                    dir.remove(&draft).ok();
+                }
+                Err(e) => {
+                    dir.remove(&draft).ok();
+                    return Err(e);
+                }
+            }
+        }
+        Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            format!("{}: {TRIES} unfinished beacons of this name", dir.path().display()),
+        ))
+    }
+
+    /// Locks, writes, maps, and last gives the final name. `None`: a sweeper was faster.
+    fn finish(
+        dir: &Directory,
+        info: &Info,
+        draft: &CStr,
+        mut file: &File,
+    ) -> io::Result<Option<Beacon>> {
+        let locked = match lock(file, libc::LOCK_EX)? {
+            Lock::Taken => true,
+            Lock::Held => return Ok(None),
+            Lock::Unsupported => false,
+        };
+        let text = info.to_text();
+        object::check_file_limit(text.len() as u64)?;
+        file.write_all(text.as_bytes())?;
+        let page = if locked { Some(hold(file)?) } else { None };
+        let renamed = dir.rename_new(draft, &info.file_name());
+        if let (Err(_), Some(page)) = (&renamed, page) {
+            let_go(page);
+        }
+        match renamed {
+            Ok(()) => {
+                Ok(Some(Beacon { info: info.clone(), directory: dir.path().to_owned(), page }))
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// What it says.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// Puts the beacon out, at an orderly end. Take the object's name away
+    /// first. In a child of the process that lit it, this does nothing.
+    ///
+    /// # Errors
+    ///
+    /// What the system answered; the next sweep will then find a dead beacon.
+    pub fn extinguish(self) -> io::Result<()> {
+        if Identity::of_this_process() != self.info.process {
+            return Ok(());
+        }
+        // By path again: a descriptor kept all along would have been closed by
+        // a host that became a daemon, and its number given to something else.
+        let dir = Directory::open(&self.directory)?;
+        let name = self.info.file_name();
+        let file = dir.open_file(&name)?;
+        let removed = match Info::read(&file)? {
+            Ok(found) if found == self.info => dir.remove(&name),
+            _ => Ok(()),
+        };
+        if let Some(page) = self.page {
+            let_go(page);
+        }
+        removed
+    }
+}
+
+/// The object that a beacon's file name stands for; `None` for other files.
+pub(crate) fn object_of(file: &CStr) -> Option<Name> {
+    let hex = file.to_bytes().strip_suffix(ENDING.as_bytes())?;
+    Name::from_hex(hex)
+}
+
+/// Whether the file is a beacon that was never finished.
+pub(crate) fn is_unfinished(file: &CStr) -> bool {
+    let bytes = file.to_bytes();
+    bytes.ends_with(UNFINISHED.as_bytes())
+        && bytes.get(..32).and_then(Name::from_hex).is_some()
+        && bytes.get(32) == Some(&b'.')
+}
+
+/// The path as beacons store it, for comparison with one.
+pub(crate) fn cut_exe(exe: &Path) -> &Path {
+    let bytes = exe.as_os_str().as_bytes();
+    let start = bytes.len().saturating_sub(MAX_EXE);
+    Path::new(OsStr::from_bytes(&bytes[start..]))
+}
+
+fn cut_name(name: &str) -> &str {
+    let mut end = name.len().min(MAX_NAME);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
+}
+
+fn file_name(object: &Name, ending: &str) -> CString {
+    // Neither part can hold a NUL.
+    CString::new(format!("{}{ending}", object.hex())).unwrap_or_default()
+}
+
+/// Maps one page of a locked file, so that the lock outlives the descriptor.
+fn hold(file: &File) -> io::Result<usize> {
+    let page = object::page_size();
+    // SAFETY: a new mapping at an address of the kernel's choice. Nobody ever
+    // reads it: it is there to keep the open file, and so its lock, alive.
+    let map = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            page,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if map == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: exactly the mapping made above.
+    if unsafe { libc::madvise(map, page, libc::MADV_DONTFORK) } != 0 {
+        let error = io::Error::last_os_error();
+        let_go(map as usize);
+        return Err(error);
+    }
+    Ok(map as usize)
+}
+
+fn let_go(map: usize) {
+    // SAFETY: a page that `hold` mapped, in the process that did so (a child
+    // has none there), once; nobody has a pointer to it.
+    unsafe { libc::munmap(map as *mut libc::c_void, object::page_size()) };
+}
+
+/// The text, line by line, each with its key.
+struct Lines<'a> {
+    rest: &'a [u8],
+    line: usize,
+}
+
+impl<'a> Lines<'a> {
+    /// The rest of the next line after its key.
+    fn value(&mut self, key: &str, expected: &'static str) -> Result<&'a [u8], Malformed> {
+        self.line += 1;
+        let end = self.rest.iter().position(|&b| b == b'\n');
+        let line = end.and_then(|end| self.rest.get(..end));
+        let value = line
+            .and_then(|line| line.strip_prefix(key.as_bytes()))
+            .ok_or(self.expected(expected))?;
+        self.rest = end.and_then(|end| self.rest.get(end + 1..)).unwrap_or_default();
+        Ok(value)
+    }
+
+    fn expected(&self, expected: &'static str) -> Malformed {
+        Malformed::Text { line: self.line, expected }
+    }
+}
+
+/// A decimal number as we write it: digits alone, no zero in front.
+fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
+    let plain = text.iter().all(u8::is_ascii_digit) && (text.len() == 1 || text.first()? != &b'0');
+    std::str::from_utf8(text).ok().filter(|_| plain)?.parse().ok()
+}
+
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && byte != b'%'
+}
+
+fn escape(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        if is_plain(byte) {
+            text.push(byte as char);
+        } else {
+            text.push('%');
+            for nibble in [byte >> 4, byte & 0xf] {
+                text.push(b"0123456789abcdef"[nibble as usize] as char);
+            }
+        }
+    }
+    text
+}
+
+/// The bytes behind an escaped text, if that is the only way to write them.
+fn unescape(text: &[u8]) -> Option<Vec<u8>> {
+    let nibble = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.iter().copied();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let byte = nibble(rest.next()?)? << 4 | nibble(rest.next()?)?;
+            if is_plain(byte) {
+                return None;
+            }
+            bytes.push(byte);
+        } else if is_plain(byte) {
+            bytes.push(byte);
+        } else {
+            return None;
+        }
+    }
+    Some(bytes)
+}

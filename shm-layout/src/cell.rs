@@ -1,0 +1,639 @@
+//! The cell: one lane's statistics of one point, and how they are written and
+//! read at the same time.
+//!
+//! ```text
+//!   0 +--------------------------------------------------------------+
+//!     | seq | control | count | exclusive | inclusive | squares 2x | |
+//!     | last                                                         |  every end
+//!  64 +--------------------------------------------------------------+
+//!     | average | min | max | off_cpu | switches | owner | commit |  |
+//!     | version                                                      |  some ends
+//! 128 +--------------------------------------------------------------+
+//!     | parts[42]: chunk number of each histogram part, 0 for none   |  once each
+//! 296 | point                                                        |  never
+//! 304 +--------------------------------------------------------------+
+//!     | settled[2]: what was before, two copies, one in force        |  restarts
+//! 496 +--------------------------------------------------------------+
+//! ```
+//!
+//! One thread writes a cell, in place, between an odd and an even value of
+//! `seq`; any number of readers copy it and know by `seq` whether the copy is
+//! whole. There is no read-modify-write instruction.
+//!
+//! **Restart.** When the point was reset, or the lane has a new owner, the next
+//! `begin` moves what the cell holds into `settled` and starts afresh. Because a
+//! process can be killed between any two instructions, the sum is prepared in
+//! the copy of `settled` that is not in force and then put in force by one store
+//! to `commit`. From that store on the live figures are void until `version`
+//! equals `commit` again. So at every instruction the sum of what a reader takes
+//! is the truth.
+//!
+//! The orderings come in named pairs:
+//!
+//! | site | meets | makes visible |
+//! |---|---|---|
+//! | `cell-open` fence | `cell-recheck` fence | a reader that saw any new figure sees the odd `seq` |
+//! | `cell-close` store | `cell-enter` load | an even `seq` brings all figures before it |
+//! | `cell-commit` store | `cell-commit-seen` load | a copy in force is complete |
+
+use crate::control::{ALPHA_BITS, Control};
+use crate::histogram::PARTS;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
+
+/// Fraction bits of the exponential average as kept in a cell.
+pub const AVERAGE_FRACTION_BITS: u32 = 16;
+
+/// One lane's statistics of one point; see the module for the drawing.
+///
+/// Written by the lane's thread only.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Cell {
+    seq: AtomicU64,
+    control: AtomicU64,
+    count: AtomicU64,
+    exclusive: AtomicU64,
+    inclusive: AtomicU64,
+    squares_low: AtomicU64,
+    squares_high: AtomicU64,
+    last: AtomicU64,
+
+    average: AtomicU64,
+    min: AtomicU64,
+    max: AtomicU64,
+    off_cpu: AtomicU64,
+    switches: AtomicU64,
+    /// Generation of the lane's owner that the live figures are of.
+    owner: AtomicU64,
+    /// Number of restarts; its lowest bit tells the copy in force.
+    commit: AtomicU64,
+    /// The value of `commit` that the live figures belong to.
+    version: AtomicU64,
+
+    parts: [AtomicU32; PARTS],
+    /// The point, constant; release-published before the cell is reachable.
+    point: AtomicU64,
+
+    settled: [Settled; 2],
+}
+
+/// Figures that are no longer added to. Ticks where not said otherwise.
+#[repr(C)]
+#[derive(Debug)]
+struct Settled {
+    /// Reset epoch of the window, also of the live figures.
+    epoch: AtomicU64,
+    count: AtomicU64,
+    exclusive: AtomicU64,
+    inclusive: AtomicU64,
+    off_cpu: AtomicU64,
+    switches: AtomicU64,
+    min: AtomicU64,
+    max: AtomicU64,
+    squares_low: AtomicU64,
+    squares_high: AtomicU64,
+    /// Measurements in windows that a reset has ended.
+    past_count: AtomicU64,
+    /// Exclusive ticks in windows that a reset has ended.
+    past_exclusive: AtomicU64,
+}
+
+/// Sums over measurements; ticks where not said otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sums {
+    /// Finished measurements.
+    pub count: u64,
+    /// Ticks of the regions themselves.
+    pub exclusive: u64,
+    /// Ticks with nested regions, recursion counted once.
+    pub inclusive: u64,
+    /// Ticks between begin and end off the CPU.
+    pub off_cpu: u64,
+    /// Switches noticed between begin and end.
+    pub switches: u64,
+    /// Least exclusive ticks, `u64::MAX` while there is no measurement.
+    pub min: u64,
+    /// Most exclusive ticks.
+    pub max: u64,
+    /// Exclusive ticks of the last measurement.
+    pub last: u64,
+    /// Sum of the squares of exclusive ticks.
+    pub squares: u128,
+    /// Exponential average, in 2^-[`AVERAGE_FRACTION_BITS`] ticks.
+    pub average_fixed: u64,
+}
+
+impl Default for Sums {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            exclusive: 0,
+            inclusive: 0,
+            off_cpu: 0,
+            switches: 0,
+            min: u64::MAX,
+            max: 0,
+            last: 0,
+            squares: 0,
+            average_fixed: 0,
+        }
+    }
+}
+
+impl Sums {
+    /// Adds what is added up, and keeps the extremes.
+    pub fn merge(&mut self, other: &Self) {
+        self.count = self.count.wrapping_add(other.count);
+        self.exclusive = self.exclusive.wrapping_add(other.exclusive);
+        self.inclusive = self.inclusive.wrapping_add(other.inclusive);
+        self.off_cpu = self.off_cpu.wrapping_add(other.off_cpu);
+        self.switches = self.switches.wrapping_add(other.switches);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.squares = self.squares.wrapping_add(other.squares);
+    }
+
+    /// Mean exclusive ticks; none without a measurement.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.exclusive as f64 / self.count as f64)
+    }
+
+    /// The exponential average in ticks, 0 while averaging is off.
+    #[must_use]
+    pub fn average(&self) -> f64 {
+        self.average_fixed as f64 / f64::from(1u32 << AVERAGE_FRACTION_BITS)
+    }
+
+    /// Sample variance of exclusive ticks, `(S2 - S1^2 / n) / (n - 1)`; none
+    /// below two measurements. The sums are exact integers, so the difference
+    /// loses nothing.
+    #[must_use]
+    pub fn variance(&self) -> Option<f64> {
+        if self.count < 2 {
+            return None;
+        }
+        let (n, sum) = (u128::from(self.count), u128::from(self.exclusive));
+        let spread = self.squares.saturating_sub(sum * sum / n);
+        Some(spread as f64 / (n - 1) as f64)
+    }
+}
+
+/// What a cell held at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CellPicture {
+    /// The point the cell is of.
+    pub point: u32,
+    /// Reset epoch of the figures.
+    pub epoch: u32,
+    /// Generation of the lane's owner that `live` is of.
+    pub owner: u32,
+    /// Figures of that owner.
+    pub live: Sums,
+    /// Figures of owners before, in the same epoch.
+    pub settled: Sums,
+    /// Measurements in windows that a reset has ended.
+    pub past_count: u64,
+    /// Exclusive ticks in windows that a reset has ended.
+    pub past_exclusive: u64,
+    /// Chunk number of each histogram part, 0 for none.
+    pub parts: Parts,
+    /// Number of restarts; a histogram read beside this picture is of the same
+    /// window if the number is still the same afterwards.
+    pub restarts: u64,
+}
+
+/// Chunk numbers of a histogram's parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts(pub [u32; PARTS]);
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self([0; PARTS])
+    }
+}
+
+/// The words of a cell that many threads write.
+pub(crate) struct SharedWords<'a> {
+    pub(crate) control: &'a AtomicU64,
+    pub(crate) count: &'a AtomicU64,
+    pub(crate) exclusive: &'a AtomicU64,
+    pub(crate) inclusive: &'a AtomicU64,
+    pub(crate) squares_low: &'a AtomicU64,
+    pub(crate) squares_high: &'a AtomicU64,
+    pub(crate) last: &'a AtomicU64,
+    pub(crate) average: &'a AtomicU64,
+    pub(crate) min: &'a AtomicU64,
+    pub(crate) max: &'a AtomicU64,
+    pub(crate) off_cpu: &'a AtomicU64,
+    pub(crate) switches: &'a AtomicU64,
+    pub(crate) epoch: &'a AtomicU64,
+    pub(crate) past_count: &'a AtomicU64,
+    pub(crate) past_exclusive: &'a AtomicU64,
+}
+
+/// How a cell was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellRead {
+    /// The picture is whole.
+    Whole,
+    /// The writer was in the middle of a change; the picture is not whole.
+    Torn,
+}
+
+/// One finished measurement, in ticks.
+#[derive(Clone, Copy, Debug)]
+pub struct Measurement {
+    /// Ticks of the region itself.
+    pub exclusive: u64,
+    /// The cell's inclusive total after this measurement.
+    pub inclusive_total: u64,
+    /// Ticks off the CPU between begin and end.
+    pub off_cpu: u64,
+    /// Switches between begin and end.
+    pub switches: u64,
+}
+
+impl Default for Cell {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn settled() -> Settled {
+    Settled {
+        epoch: AtomicU64::new(0),
+        count: AtomicU64::new(0),
+        exclusive: AtomicU64::new(0),
+        inclusive: AtomicU64::new(0),
+        off_cpu: AtomicU64::new(0),
+        switches: AtomicU64::new(0),
+        min: AtomicU64::new(0),
+        max: AtomicU64::new(0),
+        squares_low: AtomicU64::new(0),
+        squares_high: AtomicU64::new(0),
+        past_count: AtomicU64::new(0),
+        past_exclusive: AtomicU64::new(0),
+    }
+}
+
+impl Cell {
+    /// A cell of zeros, as a cell in fresh shared memory is.
+    #[must_use]
+    pub fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            seq: zero(),
+            control: zero(),
+            count: zero(),
+            exclusive: zero(),
+            inclusive: zero(),
+            squares_low: zero(),
+            squares_high: zero(),
+            last: zero(),
+            average: zero(),
+            min: zero(),
+            max: zero(),
+            off_cpu: zero(),
+            switches: zero(),
+            owner: zero(),
+            commit: zero(),
+            version: zero(),
+            parts: core::array::from_fn(|_| AtomicU32::new(0)),
+            point: zero(),
+            settled: [settled(), settled()],
+        }
+    }
+
+    // ---- writer: the lane's own thread ----
+
+    /// Makes a zeroed cell one of a point, before the cell can be reached.
+    pub fn prepare(&self, point: u32, control: Control, owner: u32) {
+        self.point.store(u64::from(point), Ordering::Relaxed);
+        for settled in &self.settled {
+            settled.epoch.store(u64::from(control.epoch()), Ordering::Relaxed);
+            settled.min.store(u64::MAX, Ordering::Relaxed);
+        }
+        self.min.store(u64::MAX, Ordering::Relaxed);
+        self.owner.store(u64::from(owner), Ordering::Relaxed);
+        self.control.store(control.0, Ordering::Relaxed);
+    }
+
+    /// The control word that the cell follows.
+    #[inline(always)]
+    #[must_use]
+    pub fn control(&self) -> Control {
+        Control(self.control.load(Ordering::Relaxed))
+    }
+
+    /// The cell's inclusive total, for `begin` to remember: the end of the
+    /// region sets the total to it plus the region's own span, which drops what
+    /// recursion has added in between.
+    #[inline(always)]
+    #[must_use]
+    pub fn inclusive_total(&self) -> u64 {
+        self.inclusive.load(Ordering::Relaxed)
+    }
+
+    /// Exclusive ticks of the last measurement.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.last.load(Ordering::Relaxed)
+    }
+
+    /// The owner leaves: the next one will find that the cell follows no control
+    /// word, and make it its own.
+    pub fn abandon(&self) {
+        self.control.store(0, Ordering::Relaxed);
+    }
+
+    /// The chunk number of a histogram part, 0 for none.
+    ///
+    /// `part` is below [`PARTS`], as [`crate::histogram::locate`] gives it.
+    #[inline(always)]
+    #[must_use]
+    pub fn part(&self, part: usize) -> u32 {
+        debug_assert!(part < PARTS);
+        // SAFETY: `locate` gives no part beyond the last for a duration below
+        // its limit, which its callers have tested; a bounds test here would
+        // only add to the hot path.
+        unsafe { self.parts.get_unchecked(part) }.load(Ordering::Relaxed)
+    }
+
+    /// Gives a histogram part its chunk of zeros.
+    pub fn set_part(&self, part: usize, chunk: u32) {
+        self.parts[part].store(chunk, ord!("cell-part", Release));
+    }
+
+    /// Records one measurement and counts it in `bucket`.
+    #[inline(always)]
+    pub fn record(&self, measured: Measurement, bucket: &AtomicU64) {
+        let own = measured.exclusive;
+        let seq = self.seq.load(Ordering::Relaxed);
+        self.seq.store(seq + 1, Ordering::Relaxed);
+        // Meets `cell-recheck`. It also keeps the ring's slot, which is written
+        // between the two stores to `seq`, behind the last published position:
+        // see `ring-reuse`.
+        fence_at!("cell-open", Release);
+
+        add(&self.exclusive, own);
+        self.inclusive.store(measured.inclusive_total, Ordering::Relaxed);
+        self.last.store(own, Ordering::Relaxed);
+
+        // Exact integers instead of Welford's recurrence, whose division would
+        // be the longest chain of all.
+        let square = u128::from(own) * u128::from(own);
+        let low = self.squares_low.load(Ordering::Relaxed);
+        let (sum, carry) = low.overflowing_add(square as u64);
+        self.squares_low.store(sum, Ordering::Relaxed);
+        add(&self.squares_high, (square >> 64) as u64 + u64::from(carry));
+
+        // With alpha 0 the step is 0, so averaging needs no test for "off".
+        let alpha = i64::from(self.control().alpha_fixed());
+        let average = self.average.load(Ordering::Relaxed) as i64;
+        let error = (own << AVERAGE_FRACTION_BITS) as i64 - average;
+        let step = ((i128::from(error) * i128::from(alpha)) >> ALPHA_BITS) as i64;
+        self.average.store((average + step) as u64, Ordering::Relaxed);
+
+        if own < self.min.load(Ordering::Relaxed) {
+            self.lower_min(own);
+        }
+        if own > self.max.load(Ordering::Relaxed) {
+            self.max.store(own, Ordering::Relaxed);
+        }
+        if measured.switches != 0 || measured.off_cpu != 0 {
+            add(&self.off_cpu, measured.off_cpu);
+            add(&self.switches, measured.switches);
+        }
+        add(bucket, 1);
+        // Last: a process killed in here has not counted what it did not finish.
+        add(&self.count, 1);
+
+        // Meets `cell-enter`.
+        self.seq.store(seq + 2, ord!("cell-close", Release));
+    }
+
+    #[cold]
+    fn lower_min(&self, own: u64) {
+        // The first measurement always comes by here; the average starts at it
+        // instead of climbing up from zero.
+        if self.count.load(Ordering::Relaxed) == 0 && self.control().alpha_fixed() != 0 {
+            self.average.store(own << AVERAGE_FRACTION_BITS, Ordering::Relaxed);
+        }
+        self.min.store(own, Ordering::Relaxed);
+    }
+
+    /// Follows a new control word, and a new owner of the lane: starts afresh if
+    /// the point was reset or the owner has changed. `clear` is called for each
+    /// histogram part that has to be zeroed, with its chunk number.
+    pub fn follow(&self, control: Control, owner: u32, mut clear: impl FnMut(u32)) {
+        let seq = self.seq.load(Ordering::Relaxed);
+        // A process that was killed in the middle leaves an odd number, but no
+        // thread to come by here.
+        self.seq.store(seq + 1, Ordering::Relaxed);
+        fence_at!("cell-open", Release);
+
+        // Not the epoch of `control`, which an owner takes along.
+        let commit = self.commit.load(Ordering::Relaxed);
+        let epoch = self.settled[(commit & 1) as usize].epoch.load(Ordering::Relaxed);
+        let reset = u64::from(control.epoch()) != epoch;
+        let moved = u64::from(owner) != self.owner.load(Ordering::Relaxed);
+        if reset || moved {
+            let (mut settled, mut past) = self.settled_sums(commit);
+            let live = self.live_sums();
+            settled.merge(&live);
+            if reset {
+                past.0 = past.0.wrapping_add(settled.count);
+                past.1 = past.1.wrapping_add(settled.exclusive);
+                settled = Sums::default();
+            }
+            self.settle(commit + 1, control.epoch(), &settled, past);
+            // Meets `cell-commit-seen`: the copy is complete before it is in
+            // force.
+            self.commit.store(commit + 1, ord!("cell-commit", Release));
+
+            if reset {
+                self.for_each_part(&mut clear);
+            }
+            for word in [
+                &self.count,
+                &self.exclusive,
+                &self.inclusive,
+                &self.squares_low,
+                &self.squares_high,
+                &self.last,
+                &self.average,
+                &self.max,
+                &self.off_cpu,
+                &self.switches,
+            ] {
+                word.store(0, Ordering::Relaxed);
+            }
+            self.min.store(u64::MAX, Ordering::Relaxed);
+            self.owner.store(u64::from(owner), Ordering::Relaxed);
+            // Meets `cell-version-seen`: figures that count are zeroed first.
+            self.version.store(commit + 1, ord!("cell-version", Release));
+        } else if control.alpha_fixed() != 0 && self.control().alpha_fixed() == 0 {
+            // Averaging was just switched on: start at the mean so far.
+            let count = self.count.load(Ordering::Relaxed).max(1);
+            let mean = self.exclusive.load(Ordering::Relaxed) / count;
+            self.average.store(mean << AVERAGE_FRACTION_BITS, Ordering::Relaxed);
+        } else if control.alpha_fixed() == 0 {
+            self.average.store(0, Ordering::Relaxed);
+        }
+        self.control.store(control.0, Ordering::Relaxed);
+        self.seq.store(seq + 2, ord!("cell-close", Release));
+    }
+
+    fn settle(&self, commit: u64, epoch: u32, sums: &Sums, past: (u64, u64)) {
+        let settled = &self.settled[(commit & 1) as usize];
+        let put = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
+        put(&settled.epoch, u64::from(epoch));
+        put(&settled.count, sums.count);
+        put(&settled.exclusive, sums.exclusive);
+        put(&settled.inclusive, sums.inclusive);
+        put(&settled.off_cpu, sums.off_cpu);
+        put(&settled.switches, sums.switches);
+        put(&settled.min, sums.min);
+        put(&settled.max, sums.max);
+        put(&settled.squares_low, sums.squares as u64);
+        put(&settled.squares_high, (sums.squares >> 64) as u64);
+        put(&settled.past_count, past.0);
+        put(&settled.past_exclusive, past.1);
+    }
+
+    // ---- reader: anybody ----
+
+    /// Copies the cell once. A torn copy still holds what a dead process left:
+    /// its count is of finished measurements only.
+    pub fn read(&self, picture: &mut CellPicture) -> CellRead {
+        // Meets `cell-close`.
+        let before = self.seq.load(ord!("cell-enter", Acquire));
+        // Meets `cell-commit`.
+        let commit = self.commit.load(ord!("cell-commit-seen", Acquire));
+        let (settled, past) = self.settled_sums(commit);
+        let settled_epoch = self.settled[(commit & 1) as usize].epoch.load(Ordering::Relaxed);
+        // Meets `cell-version`.
+        let void = self.version.load(ord!("cell-version-seen", Acquire)) != commit;
+        picture.live = if void { Sums::default() } else { self.live_sums() };
+        picture.parts = Parts::default();
+        // Only a reset clears the histogram, and it leaves nothing settled.
+        if !void || settled.count > 0 {
+            for (to, from) in picture.parts.0.iter_mut().zip(&self.parts) {
+                // Meets `cell-part`: a chunk's zeros come before its number.
+                *to = from.load(ord!("cell-part-seen", Acquire));
+            }
+        }
+        picture.owner = self.owner.load(Ordering::Relaxed) as u32;
+        picture.point = self.point.load(Ordering::Relaxed) as u32;
+        picture.epoch = settled_epoch as u32;
+        picture.settled = settled;
+        (picture.past_count, picture.past_exclusive) = past;
+        picture.restarts = commit;
+        // Meets `cell-open`: if any figure above was newer than `before`, the
+        // load below sees at least the odd number that went before it.
+        fence_at!("cell-recheck", Acquire);
+        let after = self.seq.load(Ordering::Relaxed);
+        if before == after && before & 1 == 0 { CellRead::Whole } else { CellRead::Torn }
+    }
+
+    /// The sequence word: equal and even at two readings means that nothing was
+    /// written in between.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.seq.load(ord!("cell-enter", Acquire))
+    }
+
+    /// Whether the cell was restarted since a picture was taken. A reader asks
+    /// after it has read the histogram.
+    #[must_use]
+    pub fn restarted_since(&self, picture: &CellPicture) -> bool {
+        fence_at!("cell-recheck", Acquire);
+        self.commit.load(Ordering::Relaxed) != picture.restarts
+    }
+
+    // ---- for the shared writer, `crate::shared_cell` ----
+
+    pub(crate) fn shared_words(&self) -> SharedWords<'_> {
+        SharedWords {
+            control: &self.control,
+            count: &self.count,
+            exclusive: &self.exclusive,
+            inclusive: &self.inclusive,
+            squares_low: &self.squares_low,
+            squares_high: &self.squares_high,
+            last: &self.last,
+            average: &self.average,
+            min: &self.min,
+            max: &self.max,
+            off_cpu: &self.off_cpu,
+            switches: &self.switches,
+            epoch: &self.settled[0].epoch,
+            past_count: &self.settled[0].past_count,
+            past_exclusive: &self.settled[0].past_exclusive,
+        }
+    }
+
+    pub(crate) fn for_each_part(&self, mut visit: impl FnMut(u32)) {
+        for part in &self.parts {
+            let chunk = part.load(Ordering::Relaxed);
+            if chunk != 0 {
+                visit(chunk);
+            }
+        }
+    }
+
+    /// Gives a part of a shared cell its chunk, unless another thread was
+    /// faster; returns the chunk that is in force.
+    pub fn set_part_shared(&self, part: usize, chunk: u32) -> u32 {
+        let won = self.parts[part].compare_exchange(
+            0,
+            chunk,
+            ord!("cell-part", Release),
+            Ordering::Relaxed,
+        );
+        won.map_or_else(|found| found, |_| chunk)
+    }
+
+    fn live_sums(&self) -> Sums {
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        Sums {
+            count: get(&self.count),
+            exclusive: get(&self.exclusive),
+            inclusive: get(&self.inclusive),
+            off_cpu: get(&self.off_cpu),
+            switches: get(&self.switches),
+            min: get(&self.min),
+            max: get(&self.max),
+            last: get(&self.last),
+            squares: u128::from(get(&self.squares_high)) << 64 | u128::from(get(&self.squares_low)),
+            average_fixed: get(&self.average),
+        }
+    }
+
+    fn settled_sums(&self, commit: u64) -> (Sums, (u64, u64)) {
+        let settled = &self.settled[(commit & 1) as usize];
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let sums = Sums {
+            count: get(&settled.count),
+            exclusive: get(&settled.exclusive),
+            inclusive: get(&settled.inclusive),
+            off_cpu: get(&settled.off_cpu),
+            switches: get(&settled.switches),
+            min: get(&settled.min),
+            max: get(&settled.max),
+            last: 0,
+            squares: u128::from(get(&settled.squares_high)) << 64
+                | u128::from(get(&settled.squares_low)),
+            average_fixed: 0,
+        };
+        (sums, (get(&settled.past_count), get(&settled.past_exclusive)))
+    }
+}
+
+/// `word += value` of a word that only this thread writes: a plain addition, not
+/// a locked one.
+#[inline(always)]
+pub(crate) fn add(word: &AtomicU64, value: u64) {
+    word.store(word.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
+}

@@ -1,0 +1,184 @@
+//! The control word: how a point is steered, in one 64-bit atomic.
+//!
+//! The viewer and the application write it, `begin` reads it once.
+//!
+//! ```text
+//! 63                    32 31                11 10     2 1         0
+//! +-----------------------+--------------------+--------+---------+---------+
+//! | epoch: times reset    | alpha, in 2^-20    | 0      | invalid | enabled |
+//! +-----------------------+--------------------+--------+---------+---------+
+//! ```
+//!
+//! Bits 2 to 10 are always 0 here: the probe keeps notes of its own in them when
+//! it remembers a word.
+//!
+//! A cell keeps the word that it follows. As long as the two are equal nothing
+//! has changed; that one comparison is all that steering costs `begin`.
+
+use crate::sync::{AtomicU64, Ordering};
+
+const ENABLED: u64 = 1;
+const INVALID: u64 = 2;
+const ALPHA_SHIFT: u32 = 11;
+const ALPHA_MASK: u64 = (1 << 21) - 1;
+/// Fraction bits of alpha.
+pub(crate) const ALPHA_BITS: u32 = 20;
+const EPOCH_SHIFT: u32 = 32;
+/// Alpha 1.0.
+const ALPHA_ONE: f64 = (1u32 << ALPHA_BITS) as f64;
+
+/// A value of a point's control word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Control(pub u64);
+
+impl Control {
+    /// Whether the point measures.
+    #[inline(always)]
+    #[must_use]
+    pub const fn enabled(self) -> bool {
+        self.0 & ENABLED != 0
+    }
+
+    /// Whether the point was switched off for a begin after a begin.
+    #[must_use]
+    pub const fn invalid(self) -> bool {
+        self.0 & INVALID != 0
+    }
+
+    /// Number of resets so far, modulo 2^32.
+    #[must_use]
+    pub const fn epoch(self) -> u32 {
+        (self.0 >> EPOCH_SHIFT) as u32
+    }
+
+    /// The weight of a new value in the exponential average, in units of
+    /// 2^-20; 0 while averaging is off.
+    #[inline(always)]
+    #[must_use]
+    pub const fn alpha_fixed(self) -> u32 {
+        ((self.0 >> ALPHA_SHIFT) & ALPHA_MASK) as u32
+    }
+
+    /// The weight of a new value in the exponential average, in (0, 1]; none
+    /// while averaging is off.
+    #[must_use]
+    pub fn alpha(self) -> Option<f64> {
+        let fixed = self.alpha_fixed();
+        (fixed != 0).then(|| (f64::from(fixed) / ALPHA_ONE).min(1.0))
+    }
+
+    /// The word with a change made.
+    #[must_use]
+    pub fn with(self, change: Change) -> Self {
+        let word = self.0;
+        Self(match change {
+            Change::Enable => (word | ENABLED) & !INVALID,
+            Change::Disable => word & !ENABLED,
+            Change::Invalidate => (word & !ENABLED) | INVALID,
+            // The epoch is the top of the word, so it wraps by itself.
+            Change::Reset => word.wrapping_add(1 << EPOCH_SHIFT),
+            Change::Alpha(alpha) => {
+                (word & !(ALPHA_MASK << ALPHA_SHIFT)) | u64::from(alpha.fixed()) << ALPHA_SHIFT
+            }
+        })
+    }
+}
+
+/// A change to a point's control word.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// Switch the point on; an invalid point becomes valid.
+    Enable,
+    /// Switch it off.
+    Disable,
+    /// Switch it off because it was begun again before its end.
+    Invalidate,
+    /// Start its statistics afresh.
+    Reset,
+    /// Set the weight of a new value in the exponential average.
+    Alpha(Alpha),
+}
+
+/// The weight of a new value in the exponential average
+/// `avg += alpha * (value - avg)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Alpha(f64);
+
+impl Alpha {
+    /// No averaging.
+    pub const OFF: Self = Self(0.0);
+
+    /// A weight in (0, 1]; none for anything else, NaN included.
+    #[must_use]
+    pub fn new(alpha: f64) -> Option<Self> {
+        (alpha > 0.0 && alpha <= 1.0).then_some(Self(alpha))
+    }
+
+    /// The weight as a number, 0 for [`Self::OFF`].
+    #[must_use]
+    pub fn get(self) -> f64 {
+        self.0
+    }
+
+    /// In units of 2^-20, never rounded down to "off".
+    fn fixed(self) -> u32 {
+        let fixed = (self.0 * ALPHA_ONE).round() as u32;
+        if self.0 > 0.0 { fixed.max(1) } else { 0 }
+    }
+}
+
+/// Changes a control word that others may change at the same time; returns the
+/// word before.
+///
+/// Relaxed: the word carries all of its meaning itself, nothing else is
+/// published through it.
+pub fn apply(word: &AtomicU64, change: Change) -> Control {
+    let mut before = word.load(Ordering::Relaxed);
+    loop {
+        let after = Control(before).with(change).0;
+        match word.compare_exchange_weak(before, after, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return Control(before),
+            Err(found) => before = found,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_touch_only_their_own_field() {
+        let word = Control(0)
+            .with(Change::Alpha(Alpha::new(0.2).unwrap()))
+            .with(Change::Enable)
+            .with(Change::Reset)
+            .with(Change::Reset);
+        assert!(word.enabled() && !word.invalid());
+        assert_eq!(word.epoch(), 2);
+        assert!((word.alpha().unwrap() - 0.2).abs() < 1e-6);
+
+        let off = word.with(Change::Invalidate);
+        assert!(!off.enabled() && off.invalid());
+        assert_eq!((off.epoch(), off.alpha()), (word.epoch(), word.alpha()));
+        assert_eq!(off.with(Change::Enable), word);
+        assert_eq!(word.with(Change::Alpha(Alpha::OFF)).alpha(), None);
+    }
+
+    #[test]
+    fn the_epoch_wraps_and_leaves_the_rest_alone() {
+        let last = Control(u64::from(u32::MAX) << 32 | ENABLED);
+        assert_eq!(last.with(Change::Reset), Control(ENABLED));
+    }
+
+    #[test]
+    fn alpha_is_in_its_range() {
+        for bad in [0.0, -0.1, 1.000_001, f64::NAN, f64::INFINITY] {
+            assert!(Alpha::new(bad).is_none(), "{bad}");
+        }
+        for good in [1e-12, 0.5, 1.0] {
+            let word = Control(0).with(Change::Alpha(Alpha::new(good).unwrap()));
+            assert!(word.alpha().is_some_and(|alpha| alpha > 0.0 && alpha <= 1.0), "{good}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Finds segments, and sweeps away what dead processes left.
+//!
+//! A process that ends in order removes its own. A crashed one stays readable
+//! until somebody collects it ([`gc`]) or its program starts again ([`sweep`],
+//! which keeps the last few).
+//!
+//! **Removing.** Open the beacon, take the exclusive lock without waiting,
+//! make sure that the name still leads to the file that is now locked, remove
+//! the object, then the beacon, and let go. A live process holds that lock, so
+//! its segment cannot be removed; two sweepers cannot have it at once; one
+//! that is killed in between leaves the beacon, so the rest can be found.
+
+use std::cmp::Reverse;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::beacon::{self, Info, Malformed};
+use crate::directory::Directory;
+use crate::liveness::{self, Grip, Liveness};
+use crate::object::{self, Name};
+
+/// At most this many files of a directory are looked at in one go.
+pub const MAX_FILES: usize = 4096;
+
+/// How many dead segments of a program are kept when it starts again.
+pub const KEEP: usize = 3;
+
+/// What is in one directory.
+#[derive(Debug)]
+pub struct Found {
+    /// The segments, the newest first.
+    pub entries: Vec<Entry>,
+    /// Beacons that could not be read, and why.
+    pub unreadable: Vec<(PathBuf, String)>,
+    /// The directory.
+    pub looked_in: PathBuf,
+    /// There were more than [`MAX_FILES`] files, so some were not looked at.
+    pub truncated: bool,
+}
+
+/// A segment.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What its beacon says.
+    pub info: Info,
+    /// Alive or Dead; never Gone.
+    pub state: Liveness,
+    /// The memory its object holds. None: it is not there, because its process
+    /// is just starting or ending, or because the machine was booted since.
+    pub object_bytes: Option<u64>,
+    /// The beacon.
+    pub path: PathBuf,
+}
+
+/// What a sweep did.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// The segments that were removed.
+    pub removed: Vec<Entry>,
+    /// Dead segments that could not be removed, damaged and unfinished beacons too, and why.
+    pub failed: Vec<(PathBuf, String)>,
+}
+
+impl Swept {
+    /// The memory that was set free, in bytes.
+    pub fn freed_bytes(&self) -> u64 {
+        self.removed.iter().filter_map(|e| e.object_bytes).sum()
+    }
+}
+
+/// Looks at every beacon in a directory. Beacons that vanish meanwhile are
+/// left out.
+///
+/// # Errors
+///
+/// If the directory itself cannot be read.
+pub fn find(dir: &Directory) -> io::Result<Found> {
+    let (names, truncated) = dir.names(MAX_FILES)?;
+    let mut found = Found {
+        entries: Vec::new(),
+        unreadable: Vec::new(),
+        looked_in: dir.path().to_owned(),
+        truncated,
+    };
+    for name in &names {
+        let Some(object) = beacon::object_of(name) else {
+            continue;
+        };
+        match look(dir, name, &object) {
+            Ok(Seen::Entry(entry, _)) => found.entries.push(entry),
+            Ok(Seen::Vanished) => {}
+            Ok(Seen::Damaged(_, why)) => found.unreadable.push((dir.path_of(name), why.into())),
+            Ok(Seen::OtherVersion(why)) => found.unreadable.push((dir.path_of(name), why)),
+            Err(e) => found.unreadable.push((dir.path_of(name), e.to_string())),
+        }
+    }
+    newest_first(&mut found.entries, |entry| entry);
+    Ok(found)
+}
+
+/// Looks at every beacon in all the places where this user's may be. A place
+/// that is not there is left out; one that is refused is reported.
+pub fn find_everywhere() -> (Vec<Found>, Vec<(PathBuf, String)>) {
+    let mut all = Vec::new();
+    let mut refused = Vec::new();
+    for path in Directory::candidates() {
+        match Directory::open(&path).and_then(|dir| find(&dir)) {
+            Ok(found) => all.push(found),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => refused.push((path, e.to_string())),
+        }
+    }
+    (all, refused)
+}
+
+/// Called when a program starts: of the same program's dead segments, removes
+/// all but the newest `keep`, and those that have no memory left to read.
+///
+/// # Errors
+///
+/// If the directory itself cannot be read.
+pub fn sweep(dir: &Directory, exe: &Path, keep: usize) -> io::Result<Swept> {
+    let exe = beacon::cut_exe(exe);
+    let mut swept = Swept::default();
+    let (names, _) = dir.names(MAX_FILES)?;
+    let mut dead = Vec::new();
+    for name in &names {
+        if beacon::is_unfinished(name) {
+            remove_unfinished(dir, name, &mut swept);
+        } else if let Some(object) = beacon::object_of(name)
+            && let Ok(Seen::Entry(entry, _)) = look(dir, name, &object)
+            && entry.state == Liveness::Dead
+            && entry.info.exe == exe
+        {
+            // The file is closed meanwhile: the host may be short of descriptors.
+            dead.push((entry, name));
+        }
+    }
+    newest_first(&mut dead, |(entry, _)| entry);
+    let mut kept = 0;
+    for (entry, name) in dead {
+        if kept < keep && entry.object_bytes.is_some() {
+            kept += 1;
+            continue;
+        }
+        let file = dir.open_file(name);
+        remove_dead(dir, name, file, entry, &mut swept);
+    }
+    Ok(swept)
+}
+
+/// Removes all that dead processes left, of whatever program.
+///
+/// # Errors
+///
+/// If the directory itself cannot be read.
+pub fn gc(dir: &Directory) -> io::Result<Swept> {
+    let mut swept = Swept::default();
+    let (names, _) = dir.names(MAX_FILES)?;
+    for name in &names {
+        if beacon::is_unfinished(name) {
+            remove_unfinished(dir, name, &mut swept);
+            continue;
+        }
+        let Some(object) = beacon::object_of(name) else {
+            continue;
+        };
+        match look(dir, name, &object) {
+            Ok(Seen::Entry(entry, file)) if entry.state == Liveness::Dead => {
+                remove_dead(dir, name, Ok(file), entry, &mut swept);
+            }
+            // A power failure can leave an empty file under a finished name.
+            Ok(Seen::Damaged(file, _)) => {
+                let removed = remove(dir, name, &file, Some(&object), None);
+                swept.note_failure(dir, name, removed);
+            }
+            Ok(_) => {}
+            Err(e) => swept.failed.push((dir.path_of(name), e.to_string())),
+        }
+    }
+    Ok(swept)
+}
+
+impl Swept {
+    fn note_failure(&mut self, dir: &Directory, name: &CStr, removed: io::Result<bool>) {
+        if let Err(e) = removed {
+            self.failed.push((dir.path_of(name), e.to_string()));
+        }
+    }
+}
+
+/// What a beacon turned out to be.
+enum Seen {
+    Entry(Entry, File),
+    /// A file of ours that no version of pfp wrote like this.
+    Damaged(File, &'static str),
+    /// A file that another version of pfp can read.
+    OtherVersion(String),
+    Vanished,
+}
+
+fn look(dir: &Directory, name: &CStr, object: &Name) -> io::Result<Seen> {
+    let file = match dir.open_file(name) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Seen::Vanished),
+        Err(e) => return Err(e),
+    };
+    let info = match Info::read(&file)? {
+        Ok(info) if info.object == *object => info,
+        Ok(_) => return Ok(Seen::Damaged(file, "names another object than its own")),
+        Err(why @ Malformed::Version(_)) => return Ok(Seen::OtherVersion(why.to_string())),
+        Err(Malformed::Text { expected, .. }) => return Ok(Seen::Damaged(file, expected)),
+    };
+    let entry = Entry {
+        state: liveness::judge(&file, &info.process)?,
+        object_bytes: object::backed_bytes(object)?,
+        path: dir.path_of(name),
+        info,
+    };
+    Ok(Seen::Entry(entry, file))
+}
+
+fn newest_first<T>(items: &mut [T], entry: impl Fn(&T) -> &Entry) {
+    items.sort_by_key(|item| {
+        let info = &entry(item).info;
+        (Reverse(info.created_unix_ns), info.object)
+    });
+}
+
+fn remove_dead(
+    dir: &Directory,
+    name: &CStr,
+    file: io::Result<File>,
+    entry: Entry,
+    swept: &mut Swept,
+) {
+    let process = Some(&entry.info.process);
+    let removed = match file {
+        Ok(file) => remove(dir, name, &file, Some(&entry.info.object), process),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    };
+    match removed {
+        Ok(true) => swept.removed.push(entry),
+        other => swept.note_failure(dir, name, other),
+    }
+}
+
+fn remove_unfinished(dir: &Directory, name: &CStr, swept: &mut Swept) {
+    let removed = match dir.open_file(name) {
+        Ok(file) => remove(dir, name, &file, None, None),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    };
+    swept.note_failure(dir, name, removed);
+}
+
+/// Removes an object, then its beacon, if the process is dead and nobody else
+/// is at it. Says whether it did.
+fn remove(
+    dir: &Directory,
+    name: &CStr,
+    file: &File,
+    object: Option<&Name>,
+    process: Option<&liveness::Identity>,
+) -> io::Result<bool> {
+    match liveness::grip(dir, name, file, process)? {
+        Grip::Refused | Grip::Moved => return Ok(false),
+        Grip::Firm => {}
+    }
+    let missing_is_fine = |result: io::Result<()>| match result {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    };
+    if let Some(object) = object {
+        missing_is_fine(object::unlink(object))?;
+    }
+    missing_is_fine(dir.remove(name))?;
+    Ok(true)
+}

@@ -1,0 +1,318 @@
+//! The first two pages: what the segment is, and what the process as a whole
+//! counts.
+//!
+//! ```text
+//!    0 +--------------------------------------------------------------+
+//!      | magic | byte order, version | geometry (6 words)             |
+//!      | id 2x | boot id 2x | pid, start time, pid namespace          |  before
+//!      | created: unix time, ticks, monotonic time                    |  magic,
+//!      | executable (256 bytes) | host name (64 bytes)                |  then
+//!      |                                                              |  constant
+//! 4096 +--------------------------------------------------------------+
+//!      | Ledger: state, clock, overhead, name of the program          |  rarely
+//!      |         how far points, strings, lanes, pool are used        |
+//!      |         what was refused                                     |
+//! 8192 +--------------------------------------------------------------+
+//! ```
+//!
+//! The magic goes in last, with release (`header-magic`, meets
+//! `header-magic-seen`): whoever sees it sees the rest.
+
+use std::fmt;
+
+use crate::segment::{Geometry, Shared};
+use crate::sync::{AtomicU64, Ordering, ord};
+
+/// The first eight bytes of a complete segment.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pfp-seg\0");
+/// Layout version, major part: another one cannot be read.
+pub const MAJOR: u16 = 1;
+/// Layout version, minor part: a higher one only has more.
+pub const MINOR: u16 = 0;
+/// Reads as something else on a machine of the other byte order.
+const BYTE_ORDER: u32 = 0x0102_0304;
+
+const EXE_WORDS: usize = 32;
+const HOST_WORDS: usize = 8;
+/// Bytes of the program's name.
+pub const NAME_BYTES: usize = 64;
+
+/// The first page; see the module for the drawing.
+#[repr(C, align(4096))]
+#[derive(Debug)]
+pub(crate) struct Header {
+    magic: AtomicU64,
+    version: AtomicU64,
+    geometry: [AtomicU64; 6],
+    id: [AtomicU64; 2],
+    boot_id: [AtomicU64; 2],
+    pid: AtomicU64,
+    start_time: AtomicU64,
+    pid_namespace: AtomicU64,
+    created_unix_ns: AtomicU64,
+    created_ticks: AtomicU64,
+    created_monotonic_ns: AtomicU64,
+    exe: [AtomicU64; EXE_WORDS],
+    host: [AtomicU64; HOST_WORDS],
+}
+
+/// The second page: words of the process as a whole. Written off the hot path
+/// by whichever thread has something to say; each word stands for itself.
+#[repr(C, align(4096))]
+#[derive(Debug)]
+pub struct Ledger {
+    /// See [`ProcessState`].
+    pub state: AtomicU64,
+    /// See [`ClockKind`].
+    pub clock_kind: AtomicU64,
+    /// Ticks in 1000 seconds, as calibrated.
+    pub ticks_per_1000_s: AtomicU64,
+    /// The same as CPUID tells it, 0 where it does not.
+    pub reported_ticks_per_1000_s: AtomicU64,
+    /// The true clock of the core in hertz, 0 where not measured.
+    pub core_hz: AtomicU64,
+    /// 1 if the processor says that the counter runs at one rate always.
+    pub invariant: AtomicU64,
+    /// Calibrated ticks that measuring adds inside a region.
+    pub overhead_inside: AtomicU64,
+    /// Calibrated ticks of a whole begin and end pair.
+    pub overhead_pair: AtomicU64,
+    name: [AtomicU64; NAME_BYTES / 8],
+    /// Entries of the point table in use.
+    pub points_used: AtomicU64,
+    /// Bytes of the string space in use.
+    pub strings_used: AtomicU64,
+    /// Lanes that have ever been claimed: one more than the highest.
+    pub lanes_used: AtomicU64,
+    /// Blocks of the pool in use.
+    pub blocks_used: AtomicU64,
+    /// Points that found no entry.
+    pub points_refused: AtomicU64,
+    /// Requests for space that could not be backed by memory.
+    pub space_refused: AtomicU64,
+    /// Threads that found no lane.
+    pub lanes_overflowed: AtomicU64,
+}
+
+// SAFETY: both are `repr(C)` and nothing but atomics, so any bytes are a valid
+// value.
+unsafe impl Shared for Header {}
+// SAFETY: as above.
+unsafe impl Shared for Ledger {}
+
+/// What has become of the process, in [`Ledger::state`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessState {
+    /// It runs, or was killed.
+    Running = 0,
+    /// It ended in order.
+    Exited = 1,
+}
+
+/// How a thread's time off the CPU is taken out, in [`Ledger::clock_kind`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClockKind {
+    /// Nothing is taken out.
+    #[default]
+    Wall = 0,
+    /// A switch is noticed through the restartable-sequence area.
+    Rseq = 1,
+    /// A switch is noticed through a self-monitoring perf event.
+    Perf = 2,
+    /// The thread's CPU time is read at every stamp.
+    Cputime = 3,
+}
+
+impl ClockKind {
+    /// The kind of a word that another process may have written; what is not
+    /// known counts as wall clock, which promises least.
+    #[must_use]
+    pub const fn from_word(word: u64) -> Self {
+        match word {
+            1 => Self::Rseq,
+            2 => Self::Perf,
+            3 => Self::Cputime,
+            _ => Self::Wall,
+        }
+    }
+}
+
+/// What the header says of the process; constant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Random id of the segment, also the name of its object.
+    pub id: u128,
+    /// Boot id of the machine.
+    pub boot_id: u128,
+    /// Process id in its own pid namespace.
+    pub pid: u32,
+    /// Start time of the process: field 22 of `/proc/PID/stat`.
+    pub start_time: u64,
+    /// Inode of its pid namespace.
+    pub pid_namespace: u64,
+    /// When the segment was created: nanoseconds since the Unix epoch.
+    pub created_unix_ns: u64,
+    /// The tick counter at that moment.
+    pub created_ticks: u64,
+    /// CLOCK_MONOTONIC_RAW at that moment, nanoseconds.
+    pub created_monotonic_ns: u64,
+    /// Path of the executable, cut to 256 bytes.
+    pub exe: String,
+    /// Name of the host, cut to 64 bytes.
+    pub host: String,
+}
+
+/// Why bytes are not a segment that can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// There are fewer bytes than a header has.
+    TooShort {
+        /// Bytes there are.
+        found: usize,
+    },
+    /// The magic is missing: not a segment, or not complete yet.
+    NotASegment {
+        /// What stands in its place.
+        found: u64,
+    },
+    /// It was written on a machine of the other byte order.
+    ByteOrder,
+    /// Its layout is of another major version.
+    Version {
+        /// Version of the segment.
+        found: (u16, u16),
+    },
+    /// A section does not fit into the bytes there are.
+    Geometry {
+        /// The section.
+        section: &'static str,
+    },
+}
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooShort { found } => {
+                write!(out, "not a pfp segment: expected at least 8192 bytes, found {found}")
+            }
+            Self::NotASegment { found } => write!(
+                out,
+                "not a pfp segment: expected the magic {MAGIC:#018x}, found {found:#018x}"
+            ),
+            Self::ByteOrder => write!(
+                out,
+                "the segment was written on a machine of the other byte order; read it there"
+            ),
+            Self::Version { found: (major, minor) } => write!(
+                out,
+                "the segment has layout version {major}.{minor}, this program reads \
+                 {MAJOR}.x; use the pfp-top that belongs to the program's pfp"
+            ),
+            Self::Geometry { section } => {
+                write!(out, "the segment is damaged: its {section} do not fit into its bytes")
+            }
+        }
+    }
+}
+
+impl std::error::Error for FormatError {}
+
+impl Header {
+    /// Fills the header, the magic last. `write` once, before anybody reads.
+    pub(crate) fn publish(&self, geometry: &Geometry, facts: &Facts) {
+        let put = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
+        let version = u64::from(MINOR) << 48 | u64::from(MAJOR) << 32 | u64::from(BYTE_ORDER);
+        put(&self.version, version);
+        for (word, value) in self.geometry.iter().zip(geometry.to_words()) {
+            put(word, value);
+        }
+        for (words, value) in [(&self.id, facts.id), (&self.boot_id, facts.boot_id)] {
+            put(&words[0], (value >> 64) as u64);
+            put(&words[1], value as u64);
+        }
+        put(&self.pid, u64::from(facts.pid));
+        put(&self.start_time, facts.start_time);
+        put(&self.pid_namespace, facts.pid_namespace);
+        put(&self.created_unix_ns, facts.created_unix_ns);
+        put(&self.created_ticks, facts.created_ticks);
+        put(&self.created_monotonic_ns, facts.created_monotonic_ns);
+        put_text(&self.exe, &facts.exe);
+        put_text(&self.host, &facts.host);
+        self.magic.store(MAGIC, ord!("header-magic", Release));
+    }
+
+    /// Copies the header once and checks what can be checked without the rest;
+    /// `len` is the number of bytes there really are.
+    pub(crate) fn read(&self, len: usize) -> Result<(Geometry, Facts), FormatError> {
+        let magic = self.magic.load(ord!("header-magic-seen", Acquire));
+        if magic != MAGIC {
+            return Err(FormatError::NotASegment { found: magic });
+        }
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let version = get(&self.version);
+        if version as u32 != BYTE_ORDER {
+            return Err(FormatError::ByteOrder);
+        }
+        let found = ((version >> 32) as u16, (version >> 48) as u16);
+        if found.0 != MAJOR {
+            return Err(FormatError::Version { found });
+        }
+        let geometry = Geometry::from_words(self.geometry.each_ref().map(get), len)?;
+        let wide =
+            |words: &[AtomicU64; 2]| u128::from(get(&words[0])) << 64 | u128::from(get(&words[1]));
+        let facts = Facts {
+            id: wide(&self.id),
+            boot_id: wide(&self.boot_id),
+            pid: get(&self.pid) as u32,
+            start_time: get(&self.start_time),
+            pid_namespace: get(&self.pid_namespace),
+            created_unix_ns: get(&self.created_unix_ns),
+            created_ticks: get(&self.created_ticks),
+            created_monotonic_ns: get(&self.created_monotonic_ns),
+            exe: get_text(&self.exe),
+            host: get_text(&self.host),
+        };
+        Ok((geometry, facts))
+    }
+}
+
+impl Ledger {
+    /// Sets the name of the program, cut to [`NAME_BYTES`].
+    pub fn set_name(&self, name: &str) {
+        put_text(&self.name, name);
+    }
+
+    /// The name of the program; empty where none was set.
+    #[must_use]
+    pub fn name(&self) -> String {
+        get_text(&self.name)
+    }
+}
+
+/// Stores a text, cut at a character boundary, zero bytes behind it.
+fn put_text(words: &[AtomicU64], text: &str) {
+    let mut end = text.len().min(words.len() * 8);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let bytes = &text.as_bytes()[..end];
+    for (index, word) in words.iter().enumerate() {
+        let mut chunk = [0; 8];
+        let from = &bytes[(index * 8).min(end)..(index * 8 + 8).min(end)];
+        chunk[..from.len()].copy_from_slice(from);
+        word.store(u64::from_le_bytes(chunk), Ordering::Relaxed);
+    }
+}
+
+/// Reads what [`put_text`] stored, or whatever else stands there.
+fn get_text(words: &[AtomicU64]) -> String {
+    let bytes: Vec<u8> =
+        words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+const _: () = {
+    assert!(size_of::<Header>() == 4096 && size_of::<Ledger>() == 4096);
+};

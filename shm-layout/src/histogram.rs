@@ -1,0 +1,73 @@
+//! Where a duration lies in a log-linear histogram.
+//!
+//! 32 buckets an octave, so a value is at most 1.6 % from its bucket's middle,
+//! and values below 64 have a bucket each. The histogram is cut into **parts**
+//! of 32 buckets, so that only the octaves that occur take space:
+//!
+//! ```text
+//! ticks   0..32   32..96   96..224   224..480   480..992  ...
+//! part    0       1        2         3          4
+//! width   1       2        4         8          16
+//! ```
+//!
+//! Adding 32 before the octave is taken makes the first part no special case:
+//! with `v = ticks + 32`, the part is `log2(v) - 5` and the bucket is the five
+//! bits after v's leading one.
+
+/// Buckets in a part.
+pub const BUCKETS: usize = 32;
+/// Parts of a histogram.
+pub const PARTS: usize = 42;
+/// Durations from here on are counted in the last bucket: 2^47 - 32 ticks, more
+/// than 13 hours at 3 GHz.
+pub const LIMIT: u64 = (1 << (PARTS + 5)) - BUCKETS as u64;
+
+/// The part and the bucket in it of a duration in ticks, which the caller has
+/// bounded below [`LIMIT`].
+#[inline(always)]
+#[must_use]
+pub const fn locate(ticks: u64) -> (usize, usize) {
+    let shifted = ticks + BUCKETS as u64;
+    // `shifted` is never 0, and saying so spares the test for it.
+    let octave = 63 - (shifted | 1).leading_zeros();
+    let part = octave - 5;
+    (part as usize, (shifted >> part) as usize & (BUCKETS - 1))
+}
+
+/// The least value of a bucket and the number of values in it, in ticks.
+#[must_use]
+pub const fn bounds(part: usize, bucket: usize) -> (u64, u64) {
+    let low = ((BUCKETS + bucket) as u64) << part;
+    (low - BUCKETS as u64, 1 << part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_tile_the_range_and_hold_their_values() {
+        let mut expected_low = 0;
+        for part in 0..PARTS {
+            for bucket in 0..BUCKETS {
+                let (low, width) = bounds(part, bucket);
+                assert_eq!(low, expected_low);
+                assert_eq!(locate(low), (part, bucket));
+                assert_eq!(locate(low + width - 1), (part, bucket));
+                expected_low = low + width;
+            }
+        }
+        assert_eq!(expected_low, LIMIT);
+    }
+
+    #[test]
+    fn values_are_near_the_middle_of_their_bucket() {
+        for part in 0..PARTS {
+            for bucket in 0..BUCKETS {
+                let (low, width) = bounds(part, bucket);
+                let half = (width - 1) as f64 / 2.0;
+                assert!(half <= 0.016 * (low as f64 + half), "part {part} bucket {bucket}");
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The lane directory: which thread writes where.
+//!
+//! ```text
+//!   0 +-------------------------------------------------------------+
+//!     | state | tid | claimed | ring block | cells block | name[4]  |  on claim
+//! 128 +-------------------------------------------------------------+
+//!     | written | switches | mismatched | refused | anomalies | ... |  as it runs
+//! 256 +-------------------------------------------------------------+
+//! ```
+//!
+//! A lane is claimed with one compare-and-swap on `state`, which holds the
+//! generation (how many owners the lane has had) and what the lane is:
+//!
+//! ```text
+//!   free --claim--> claiming --announce--> live --release--> ended
+//!                      ^                                       |
+//!                      +----------------claim------------------+
+//! ```
+//!
+//! The lane keeps its ring and cells over all its owners; a cell is made the
+//! new owner's when that owner first uses it (see [`crate::cell`]), so a thread
+//! ends without any work, and what it measured stays counted.
+//!
+//! | site | meets | makes visible |
+//! |---|---|---|
+//! | `lane-announce` store | `lane-enter` load | the owner's fields |
+//! | `lane-reuse` fence | `lane-recheck` fence | a reader that saw a field of the next owner sees the state that went before it |
+//! | `lane-release` store | `lane-claim` CAS | the next owner sees all that the last one wrote |
+
+use crate::sync::{AtomicU64, Ordering, fence_at, ord};
+
+/// Bytes of a lane's name.
+pub const NAME_BYTES: usize = 32;
+const NAME_WORDS: usize = NAME_BYTES / 8;
+
+const FREE: u64 = 0;
+const CLAIMING: u64 = 1;
+const LIVE: u64 = 2;
+const ENDED: u64 = 3;
+const KIND: u64 = 3;
+
+/// One lane's entry in the directory; see the module for the drawing.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Lane {
+    state: AtomicU64,
+    tid: AtomicU64,
+    claimed: AtomicU64,
+    ring_block: AtomicU64,
+    cells_block: AtomicU64,
+    name: [AtomicU64; NAME_WORDS],
+    spare: [AtomicU64; 7],
+    /// What the lane's thread counts while it runs.
+    pub tally: Tally,
+}
+
+/// What a lane's thread counts while it runs; a pair of cache lines of its own.
+/// Every word has the lane's thread as its one writer, save on the overflow
+/// lane, whose words are added to atomically.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Tally {
+    /// Records ever written to the ring.
+    pub written: AtomicU64,
+    /// Times the thread was found to have been off the CPU.
+    pub switches: AtomicU64,
+    /// Ends that matched no open region, or not the innermost one.
+    pub mismatched: AtomicU64,
+    /// Begins refused because too many regions were open.
+    pub refused: AtomicU64,
+    /// Stamps at which the clock ran backwards.
+    pub anomalies: AtomicU64,
+    spare: [AtomicU64; 11],
+}
+
+/// What a lane is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LaneState {
+    /// Nobody has owned it yet.
+    #[default]
+    Free,
+    /// A thread that runs owns it.
+    Live,
+    /// Its last owner has ended.
+    Ended,
+}
+
+/// What the directory said of a lane at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LanePicture {
+    /// What the lane is.
+    pub state: LaneState,
+    /// Number of owners so far.
+    pub generation: u32,
+    /// Kernel thread id of the last owner.
+    pub tid: u32,
+    /// Tick counter when it claimed the lane.
+    pub claimed: u64,
+    /// First block of the ring, 0 for none.
+    pub ring_block: u64,
+    /// First block of cells, 0 for none.
+    pub cells_block: u64,
+    /// Name of the thread: bytes as given, cut at the first zero.
+    pub name: Vec<u8>,
+}
+
+impl Default for Lane {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Lane {
+    /// A lane of zeros: free.
+    #[must_use]
+    pub fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            state: zero(),
+            tid: zero(),
+            claimed: zero(),
+            ring_block: zero(),
+            cells_block: zero(),
+            name: core::array::from_fn(|_| zero()),
+            spare: core::array::from_fn(|_| zero()),
+            tally: Tally {
+                written: zero(),
+                switches: zero(),
+                mismatched: zero(),
+                refused: zero(),
+                anomalies: zero(),
+                spare: core::array::from_fn(|_| zero()),
+            },
+        }
+    }
+
+    // ---- writer ----
+
+    /// Takes the lane for the calling thread if it has no owner; returns the
+    /// new generation, never 0. The lane is not visible as live before
+    /// [`Self::announce`].
+    pub fn claim(&self) -> Option<u32> {
+        let state = self.state.load(Ordering::Relaxed);
+        if matches!(state & KIND, CLAIMING | LIVE) {
+            return None;
+        }
+        // Generation 0 stands for "never owned".
+        let generation = ((state >> 2) as u32).wrapping_add(1).max(1);
+        let claiming = u64::from(generation) << 2 | CLAIMING;
+        // Meets `lane-release`: the cells and the ring are the last owner's
+        // until here.
+        let won = self.state.compare_exchange(
+            state,
+            claiming,
+            ord!("lane-claim", Acquire),
+            Ordering::Relaxed,
+        );
+        // Meets `lane-recheck`.
+        fence_at!("lane-reuse", Release);
+        won.ok().map(|_| generation)
+    }
+
+    /// Shows the claimed lane as the calling thread's.
+    pub fn announce(&self, generation: u32, tid: u32, claimed: u64, name: &[u8]) {
+        self.tid.store(u64::from(tid), Ordering::Relaxed);
+        self.claimed.store(claimed, Ordering::Relaxed);
+        self.set_name(name);
+        // Meets `lane-enter`.
+        self.state.store(u64::from(generation) << 2 | LIVE, ord!("lane-announce", Release));
+    }
+
+    /// Names the lane; what is beyond [`NAME_BYTES`] is cut off at a character
+    /// boundary of UTF-8. Only the owner calls this.
+    pub fn set_name(&self, name: &[u8]) {
+        let mut end = name.len().min(NAME_BYTES);
+        while end < name.len() && end > 0 && name[end] & 0xc0 == 0x80 {
+            end -= 1;
+        }
+        let mut bytes = [0; NAME_BYTES];
+        bytes[..end].copy_from_slice(&name[..end]);
+        for (word, chunk) in self.name.iter().zip(bytes.chunks_exact(8)) {
+            let value = chunk.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives the lane up: its thread ends.
+    pub fn release(&self, generation: u32) {
+        // Meets `lane-claim`.
+        self.state.store(u64::from(generation) << 2 | ENDED, ord!("lane-release", Release));
+    }
+
+    /// First block of the ring, 0 while the lane has none.
+    #[must_use]
+    pub fn ring_block(&self) -> u64 {
+        self.ring_block.load(Ordering::Relaxed)
+    }
+
+    /// Publishes the ring. Meets `lane-blocks-seen`.
+    pub fn set_ring_block(&self, block: u64) {
+        self.ring_block.store(block, ord!("lane-blocks", Release));
+    }
+
+    /// First block of cells, 0 while the lane has none.
+    #[must_use]
+    pub fn cells_block(&self) -> u64 {
+        self.cells_block.load(ord!("lane-blocks-seen", Acquire))
+    }
+
+    /// Publishes the first block of cells. Meets `lane-blocks-seen`.
+    pub fn set_cells_block(&self, block: u64) {
+        self.cells_block.store(block, ord!("lane-blocks", Release));
+    }
+
+    /// The same for the overflow lane, where several threads may try; returns
+    /// the block in force.
+    pub fn set_cells_block_shared(&self, block: u64) -> u64 {
+        let won = self.cells_block.compare_exchange(
+            0,
+            block,
+            ord!("lane-blocks", Release),
+            ord!("lane-blocks-seen", Acquire),
+        );
+        won.map_or_else(|found| found, |_| block)
+    }
+
+    // ---- reader ----
+
+    /// Copies the entry; none if the owner changed meanwhile.
+    #[must_use]
+    pub fn read(&self) -> Option<LanePicture> {
+        // Meets `lane-announce` and `lane-release`.
+        let state = self.state.load(ord!("lane-enter", Acquire));
+        let mut name = Vec::with_capacity(NAME_BYTES);
+        for word in &self.name {
+            name.extend(word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        name.truncate(name.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES));
+        let picture = LanePicture {
+            state: match state & KIND {
+                LIVE => LaneState::Live,
+                ENDED => LaneState::Ended,
+                // The owner before has ended; the new one is not announced.
+                CLAIMING if state >> 2 > 1 => LaneState::Ended,
+                _ => LaneState::Free,
+            },
+            generation: (state >> 2) as u32,
+            tid: self.tid.load(Ordering::Relaxed) as u32,
+            claimed: self.claimed.load(Ordering::Relaxed),
+            // Meets `lane-blocks`.
+            ring_block: self.ring_block.load(ord!("lane-blocks-seen", Acquire)),
+            cells_block: self.cells_block(),
+            name,
+        };
+        // Meets `lane-reuse`.
+        fence_at!("lane-recheck", Acquire);
+        (self.state.load(Ordering::Relaxed) == state).then_some(picture)
+    }
+}
+
+const _: () = assert!(FREE == 0, "fresh memory is a free lane");

@@ -1,0 +1,268 @@
+//! Tells a running process from a dead one.
+//!
+//! The lock on its beacon is asked first: the kernel takes it away exactly
+//! when the process's memory goes, by whatever end. Who asks takes a *shared*
+//! lock for a moment, so that two who ask do not see each other as the owner,
+//! whose lock is exclusive; so is a sweeper's, who holds it while it removes.
+//!
+//! A process id alone never decides, since ids come round again. An id
+//! together with its start time, boot and pid namespace names one process for
+//! ever, and serves twice:
+//!
+//! - a lock that is held although that process is certainly gone is a
+//!   sweeper's, or a child's that was forked in the instant between lock and
+//!   close: dead;
+//! - where the file system has no locks, it is all there is.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use crate::beacon::Info;
+use crate::directory::Directory;
+use crate::object::current_pid;
+
+/// Whether the process that lit a beacon runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// It runs.
+    Alive,
+    /// It is dead, and could not put out its beacon: it crashed, was killed,
+    /// or became another program by `exec`.
+    Dead,
+    /// There is no such beacon: the process ended in order, or somebody has
+    /// swept since.
+    Gone,
+}
+
+/// Names one process for ever. A zero stands for what could not be found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The process id, as the process itself sees it.
+    pub pid: u32,
+    /// When it started: field 22 of `/proc/<pid>/stat`, in clock ticks since boot.
+    pub start: u64,
+    /// The boot it belongs to: `/proc/sys/kernel/random/boot_id`.
+    pub boot: u128,
+    /// The pid namespace in which `pid` counts: the inode of `/proc/self/ns/pid`.
+    pub pidns: u64,
+}
+
+impl Identity {
+    /// Of the calling process. What cannot be read is zero.
+    pub fn of_this_process() -> Identity {
+        let pid = u32::try_from(current_pid()).unwrap_or(0);
+        let stat = std::fs::read("/proc/self/stat").unwrap_or_default();
+        let (seen, start) = parse_stat(&stat).unwrap_or((0, 0));
+        let known = seen == pid;
+        Identity {
+            pid,
+            boot: boot_id(),
+            // If /proc counts in another pid namespace, nobody could check.
+            start: if known { start } else { 0 },
+            pidns: if known { pid_namespace() } else { 0 },
+        }
+    }
+
+    /// What can be known without asking a lock.
+    fn evidence(&self) -> Evidence {
+        let here = Identity::of_this_process();
+        if self.boot == 0 || here.boot == 0 {
+            return Evidence::None;
+        }
+        if self.boot != here.boot {
+            return Evidence::OtherBoot;
+        }
+        if self.pidns == 0 || self.pidns != here.pidns || self.start == 0 {
+            return Evidence::None;
+        }
+        let Ok(pid) = libc::pid_t::try_from(self.pid) else {
+            return Evidence::None;
+        };
+        // SAFETY: signal 0 is never delivered; this only asks whether the id is taken.
+        let missing = unsafe { libc::kill(pid, 0) } != 0
+            && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+        if missing {
+            return Evidence::Gone;
+        }
+        // An unreadable stat says nothing: /proc may hide foreign processes.
+        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        match parse_stat(&stat) {
+            Some((_, start)) if start != self.start => Evidence::Gone,
+            _ => Evidence::None,
+        }
+    }
+}
+
+/// What an identity proves. That a process is there proves nothing: it may
+/// have become another program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Evidence {
+    None,
+    /// No process of this boot and pid namespace is the one named.
+    Gone,
+    /// The machine was booted since, or the file belongs to another machine.
+    OtherBoot,
+}
+
+/// Judges the process that lit this beacon, by a fresh look.
+///
+/// # Errors
+///
+/// Whatever made the beacon unreadable, other than that it is gone.
+pub fn liveness(dir: &Directory, info: &Info) -> io::Result<Liveness> {
+    match dir.open_file(&info.file_name()) {
+        Ok(file) => judge(&file, &info.process),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Liveness::Gone),
+        Err(e) => Err(e),
+    }
+}
+
+/// Judges by an open beacon.
+pub(crate) fn judge(file: &File, process: &Identity) -> io::Result<Liveness> {
+    let locked = match lock(file, libc::LOCK_SH)? {
+        Lock::Taken => {
+            unlock(file);
+            return Ok(Liveness::Dead);
+        }
+        Lock::Held | Lock::Unsupported => process.evidence(),
+    };
+    Ok(match locked {
+        Evidence::None => Liveness::Alive,
+        Evidence::Gone | Evidence::OtherBoot => Liveness::Dead,
+    })
+}
+
+/// What a sweeper may do with a beacon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grip {
+    /// Its process is dead, nobody else is removing it, and as long as the
+    /// file stays open nobody else will.
+    Firm,
+    /// Its process lives, or another sweeper has it.
+    Refused,
+    /// The name leads to another file by now, or to none.
+    Moved,
+}
+
+/// Takes hold of a beacon in order to remove it. `process` is unknown for a
+/// file that could not be read.
+pub(crate) fn grip(
+    dir: &Directory,
+    name: &CStr,
+    file: &File,
+    process: Option<&Identity>,
+) -> io::Result<Grip> {
+    if !take_over(file, process)? {
+        return Ok(Grip::Refused);
+    }
+    // Another sweeper may have been here between our opening and our locking.
+    Ok(if dir.leads_to(name, file)? { Grip::Firm } else { Grip::Moved })
+}
+
+fn take_over(file: &File, process: Option<&Identity>) -> io::Result<bool> {
+    /// Askers hold their lock for two system calls.
+    const PATIENCE: u32 = 256;
+    for _ in 0..PATIENCE {
+        match lock(file, libc::LOCK_EX)? {
+            Lock::Taken => return Ok(true),
+            // Without locks only proof will do; another boot's file might be
+            // another machine's, whose processes we cannot see.
+            Lock::Unsupported => {
+                return Ok(process.is_some_and(|process| process.evidence() == Evidence::Gone));
+            }
+            Lock::Held => {}
+        }
+        // Refused because of an owner, or only because somebody is asking?
+        match lock(file, libc::LOCK_SH)? {
+            Lock::Taken => unlock(file),
+            Lock::Held | Lock::Unsupported => return Ok(false),
+        }
+        std::thread::yield_now();
+    }
+    Ok(false)
+}
+
+/// The outcome of trying a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lock {
+    Taken,
+    Held,
+    Unsupported,
+}
+
+/// Tries to lock an open file description, without waiting.
+pub(crate) fn lock(file: &File, kind: libc::c_int) -> io::Result<Lock> {
+    loop {
+        // SAFETY: an open descriptor and plain numbers.
+        if unsafe { libc::flock(file.as_raw_fd(), kind | libc::LOCK_NB) } == 0 {
+            return Ok(Lock::Taken);
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EWOULDBLOCK) => return Ok(Lock::Held),
+            Some(libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(Lock::Unsupported),
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Gives a lock back. Closing would not be enough: a child forked meanwhile
+/// has the same open file description.
+fn unlock(file: &File) {
+    // SAFETY: an open descriptor and a plain number. It cannot usefully fail.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+}
+
+/// The process id and the start time in a `/proc/<pid>/stat` line. The
+/// program's name, in brackets, may itself hold spaces and brackets.
+fn parse_stat(stat: &[u8]) -> Option<(u32, u64)> {
+    let open = stat.iter().position(|&b| b == b'(')?;
+    let close = stat.iter().rposition(|&b| b == b')')?;
+    let pid = std::str::from_utf8(stat.get(..open)?).ok()?.trim();
+    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
+    // The state, field 3, is the first after the bracket.
+    let start = rest.split_ascii_whitespace().nth(22 - 3)?;
+    Some((pid.parse().ok()?, start.parse().ok()?))
+}
+
+fn boot_id() -> u128 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or(0)
+}
+
+fn pid_namespace() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_is_read_past_any_program_name() {
+        let tail = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 0 0";
+        for name in ["cat", "a b", "x) S 1 (y", ")", "(", ""] {
+            let line = format!("42 ({name}) {tail}");
+            assert_eq!(parse_stat(line.as_bytes()), Some((42, 4711)), "{name}");
+        }
+        for wrong in ["", "42", "42 (cat", "42 (cat) S 1 2", ") (", "x (cat) S"] {
+            assert_eq!(parse_stat(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn this_process_has_a_whole_identity_and_is_not_gone() {
+        let me = Identity::of_this_process();
+        assert_eq!(me.pid, std::process::id());
+        assert!(me.start != 0 && me.boot != 0 && me.pidns != 0);
+        assert!(me.evidence() == Evidence::None);
+        let reused = Identity { start: me.start - 1, ..me };
+        assert!(reused.evidence() == Evidence::Gone);
+        let elsewhere = Identity { pidns: me.pidns + 1, ..reused };
+        assert!(elsewhere.evidence() == Evidence::None);
+    }
+}

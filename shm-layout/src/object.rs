@@ -1,0 +1,667 @@
+//! The shared-memory object behind a segment: its name, its mapping, its pages.
+//!
+//! This is the one file that uses the `shared_memory` crate. The crate makes
+//! and opens objects well (exclusive, 0600, no symbolic link followed), and
+//! leaves some things to its caller, which are settled here:
+//!
+//! | the crate | here |
+//! |---|---|
+//! | keeps its descriptor for ever | a creator gives it back at once: a host that becomes a daemon closes every descriptor, and a later close of ours would hit a stranger's |
+//! | unlinks on drop, in a forked child too | never an owner; [`unlink`] is a decision |
+//! | sizes with `ftruncate` only | [`Object::back`] puts pages under a range before anything touches it |
+//! | opens read-write only | [`Object::open`] takes the write permission back at once; [`Object::unlock`] gives it to the control pages |
+//! | mode is cut by the umask | set to 0600 afterwards |
+//!
+//! Everything here can run inside the host program, so it prints nothing,
+//! never panics, and turns each refusal into an error.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use shared_memory::{Shmem, ShmemConf, ShmemError};
+
+/// Where the C library keeps POSIX shared-memory objects on Linux.
+const SHM_ROOT: &[u8] = b"/dev/shm";
+/// `/pfp-`, then 32 hex digits.
+const PREFIX: &[u8] = b"/pfp-";
+const HEX: usize = 32;
+const NAME: usize = PREFIX.len() + HEX;
+/// `MADV_POPULATE_WRITE`, since Linux 5.14.
+const MADV_POPULATE_WRITE: libc::c_int = 23;
+/// How often an interrupted call is repeated before it counts as refused.
+const RETRIES: u32 = 64;
+/// How many descriptor numbers are looked at for the one the crate hides.
+const DESCRIPTOR_SEARCH: RawFd = 4096;
+
+/// The name of a segment's object: `/pfp-` and 32 lower-case hex digits.
+///
+/// A value of this type always has that form, so whoever holds one needs no
+/// further check before using it in a path.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name {
+    /// The text and a closing NUL, ready for system calls.
+    text: [u8; NAME + 1],
+}
+
+impl Name {
+    /// A fresh random name.
+    ///
+    /// # Errors
+    ///
+    /// Whatever `getrandom` answers where the kernel has no random bytes yet.
+    pub fn random() -> io::Result<Name> {
+        let mut id = [0u8; HEX / 2];
+        random_bytes(&mut id)?;
+        Ok(Name::from_id(u128::from_be_bytes(id)))
+    }
+
+    /// The name that belongs to a 128-bit id.
+    pub fn from_id(id: u128) -> Name {
+        let mut text = [0u8; NAME + 1];
+        text[..PREFIX.len()].copy_from_slice(PREFIX);
+        for (place, byte) in text[PREFIX.len()..NAME].iter_mut().enumerate() {
+            let nibble = (id >> (4 * (HEX - 1 - place))) as usize & 0xf;
+            *byte = b"0123456789abcdef"[nibble];
+        }
+        Name { text }
+    }
+
+    /// Reads a name; `None` if it has any other form.
+    pub fn parse(text: &str) -> Option<Name> {
+        let hex = text.as_bytes().strip_prefix(PREFIX)?;
+        Name::from_hex(hex)
+    }
+
+    /// Reads the 32 hex digits alone; `None` if they are anything else.
+    pub fn from_hex(hex: &[u8]) -> Option<Name> {
+        if hex.len() != HEX {
+            return None;
+        }
+        let mut id = 0u128;
+        for &digit in hex {
+            let value = match digit {
+                b'0'..=b'9' => digit - b'0',
+                b'a'..=b'f' => digit - b'a' + 10,
+                _ => return None,
+            };
+            id = id << 4 | u128::from(value);
+        }
+        Some(Name::from_id(id))
+    }
+
+    /// The 128-bit id in the name.
+    pub fn id(&self) -> u128 {
+        self.hex()
+            .bytes()
+            .fold(0, |id, digit| id << 4 | u128::from((digit as char).to_digit(16).unwrap_or(0)))
+    }
+
+    /// The whole name, as `shm_open` takes it.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.text[..NAME]).unwrap_or_default()
+    }
+
+    /// The 32 hex digits.
+    pub fn hex(&self) -> &str {
+        self.as_str().get(PREFIX.len()..).unwrap_or_default()
+    }
+
+    fn as_cstr(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.text).unwrap_or_default()
+    }
+
+    /// The path under `/dev/shm`, on the stack: this also runs where nothing may be allocated.
+    fn path(&self) -> [u8; SHM_ROOT.len() + NAME + 1] {
+        let mut path = [0u8; SHM_ROOT.len() + NAME + 1];
+        path[..SHM_ROOT.len()].copy_from_slice(SHM_ROOT);
+        path[SHM_ROOT.len()..].copy_from_slice(&self.text);
+        path
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Name({})", self.as_str())
+    }
+}
+
+/// There are no pages for a range: `/dev/shm` or the machine is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoSpace;
+
+impl fmt::Display for NoSpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no space in /dev/shm")
+    }
+}
+
+impl std::error::Error for NoSpace {}
+
+/// A mapped shared-memory object.
+///
+/// It hands out a raw pointer only: other processes write these bytes at any
+/// time, so no Rust reference to them may exist. Dropping it unmaps it and
+/// leaves the object's name alone.
+pub struct Object {
+    name: Name,
+    map: *mut u8,
+    len: usize,
+    file: FileId,
+    hold: Hold,
+}
+
+/// Who takes the mapping down.
+enum Hold {
+    /// A creator. The crate's descriptor is closed already; the process that
+    /// made the mapping unmaps it, a forked child does not.
+    Creator(libc::pid_t),
+    /// A viewer. The crate unmaps; our own descriptor tells the size later on.
+    Viewer { _crate: Shmem, file: OwnedFd },
+}
+
+// SAFETY: the only thing that ties an Object to a thread is its raw pointer.
+// All methods take &self, change nothing in it, and make system calls that any
+// thread may make; who reads or writes behind the pointer answers for that.
+unsafe impl Send for Object {}
+// SAFETY: as above.
+unsafe impl Sync for Object {}
+
+impl Object {
+    /// Makes an object under a fresh random name, see [`Object::create_as`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::create_as`] and [`Name::random`].
+    pub fn create(bytes: usize) -> io::Result<Object> {
+        Object::create_as(Name::random()?, bytes)
+    }
+
+    /// Makes and maps an object of at least `bytes` bytes (whole pages) for
+    /// this user alone, whatever the umask. It is all zeros and sparse: back
+    /// a range before touching it.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` if the name is taken; `InvalidInput` for a size of 0 or
+    /// beyond the address space; `FileTooLarge` where the process's file size
+    /// limit would answer with a signal; else what the system answered. No
+    /// object is left behind.
+    pub fn create_as(name: Name, bytes: usize) -> io::Result<Object> {
+        let len = match bytes.checked_next_multiple_of(page_size()) {
+            Some(len) if len > 0 && len <= isize::MAX as usize => len,
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
+        };
+        check_file_limit(len as u64)?;
+        let mut shmem = ShmemConf::new().os_id(name.as_str()).size(len).create().map_err(to_io)?;
+        shmem.set_owner(false);
+        let map = shmem.as_ptr();
+
+        let settled = settle(&name, len);
+        let (file, descriptor) = match settled {
+            Ok(settled) => settled,
+            Err(e) => {
+                unlink(&name).ok();
+                return Err(e);
+            }
+        };
+        // The mapping lives on without its descriptor. From here on the crate
+        // must not touch either: the number may soon be somebody else's.
+        std::mem::forget(shmem);
+        if let Some(descriptor) = descriptor {
+            // SAFETY: the descriptor was the crate's (it led to the file that
+            // was made a moment ago, which nobody else has open), and the
+            // crate's owner is forgotten, so nobody closes it again.
+            drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+        }
+        Ok(Object { name, map, len, file, hold: Hold::Creator(current_pid()) })
+    }
+
+    /// Opens and maps another process's object, all of it write-protected.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if it is gone; `PermissionDenied` if it belongs to another
+    /// user or may not be opened for writing (which the control pages need);
+    /// `InvalidData` if it is empty, no regular file, or was swapped for
+    /// another while it was being opened.
+    pub fn open(name: &Name) -> io::Result<Object> {
+        let file = open_path(name)?;
+        let before = FileId::of(file.as_raw_fd())?;
+        before.check_is_ours(name)?;
+        if before.len == 0 {
+            return Err(bad(name, "is empty"));
+        }
+        let shmem = ShmemConf::new().os_id(name.as_str()).open().map_err(to_io)?;
+        let map = shmem.as_ptr();
+        let len = shmem.len();
+        // SAFETY: the range is exactly the mapping the crate has just made,
+        // and nobody has been given its address yet.
+        if unsafe { libc::mprotect(map.cast(), len, libc::PROT_READ) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // The crate opened by name. If the name leads to the same file before
+        // and after (and it cannot be reused while `file` is held), that is
+        // what the crate has mapped.
+        let after = FileId::of(open_path(name)?.as_raw_fd())?;
+        if !after.is_same_file(&before) {
+            return Err(bad(name, "was replaced while it was being opened"));
+        }
+        Ok(Object {
+            name: *name,
+            map,
+            len,
+            file: before,
+            hold: Hold::Viewer { _crate: shmem, file },
+        })
+    }
+
+    /// The first byte of the mapping, at a page boundary.
+    ///
+    /// Valid for [`Object::len`] bytes as long as the object lives, if nobody
+    /// truncates the file: a reader of a foreign object has to survive that.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.map
+    }
+
+    /// The length of the mapping in bytes, as the file was when it was mapped.
+    #[allow(clippy::len_without_is_empty, reason = "an object of no bytes cannot be mapped")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The length of the file now. Less than [`Object::len`] means that it was
+    /// truncated and touching the rest of the mapping raises SIGBUS.
+    ///
+    /// # Errors
+    ///
+    /// What the system answered; never for an object that [`Object::open`] made.
+    pub fn file_len(&self) -> io::Result<u64> {
+        match &self.hold {
+            Hold::Viewer { file, .. } => Ok(FileId::of(file.as_raw_fd())?.len),
+            Hold::Creator(_) => {
+                let now = FileId::of(open_path(&self.name)?.as_raw_fd())?;
+                if !now.is_same_file(&self.file) {
+                    return Err(bad(&self.name, "was replaced"));
+                }
+                Ok(now.len)
+            }
+        }
+    }
+
+    /// The object's name.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Makes whole pages of an opened object writable: the control pages.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if the range is empty, not page-aligned or not inside
+    /// the mapping; else what the system answered.
+    pub fn unlock(&self, range: Range<usize>) -> io::Result<()> {
+        let page = page_size();
+        let mapped = self.len.next_multiple_of(page);
+        if range.start >= range.end
+            || range.end > mapped
+            || !range.start.is_multiple_of(page)
+            || !range.end.is_multiple_of(page)
+        {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "{}: expected whole pages inside {mapped} bytes, found {range:?}",
+                    self.name
+                ),
+            ));
+        }
+        // SAFETY: the range was just checked to be whole pages of this mapping.
+        let refused = unsafe {
+            libc::mprotect(
+                self.map.add(range.start).cast(),
+                range.end - range.start,
+                libc::PROT_READ | libc::PROT_WRITE,
+            )
+        };
+        if refused != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Puts pages under a range, so that touching it later cannot raise
+    /// SIGBUS. Any thread may call it, at any time; it allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSpace`] if the pages cannot be had, or the range is not inside the
+    /// mapping. Some of the pages may be there then; trying again is allowed.
+    pub fn back(&self, offset: usize, len: usize) -> Result<(), NoSpace> {
+        let (start, len) = self.pages_of(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        for _ in 0..RETRIES {
+            // SAFETY: whole pages inside this mapping. The call only makes
+            // pages present, as a write to each would, and reports a failed
+            // one as an error where a write would raise SIGBUS.
+            let refused =
+                unsafe { libc::madvise(self.map.add(start).cast(), len, MADV_POPULATE_WRITE) };
+            if refused == 0 {
+                return Ok(());
+            }
+            match errno() {
+                libc::EINTR | libc::EAGAIN => {}
+                libc::EINVAL => return self.back_by_fallocate(start, len),
+                _ => return Err(NoSpace),
+            }
+        }
+        Err(NoSpace)
+    }
+
+    /// The way for kernels before 5.14: let the file system reserve the pages.
+    fn back_by_fallocate(&self, start: usize, len: usize) -> Result<(), NoSpace> {
+        let path = self.name.path();
+        // SAFETY: the path is a NUL-terminated array that outlives the call.
+        let file = unsafe {
+            libc::open(
+                path.as_ptr().cast(),
+                libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK,
+            )
+        };
+        if file < 0 {
+            return Err(NoSpace);
+        }
+        // SAFETY: a descriptor that was just opened and that nobody else owns.
+        let file = unsafe { OwnedFd::from_raw_fd(file) };
+        match FileId::of(file.as_raw_fd()) {
+            Ok(id) if id.is_same_file(&self.file) => {}
+            _ => return Err(NoSpace),
+        }
+        for _ in 0..RETRIES {
+            // SAFETY: an open descriptor and plain numbers; no memory involved.
+            let refused = unsafe {
+                libc::fallocate(
+                    file.as_raw_fd(),
+                    libc::FALLOC_FL_KEEP_SIZE,
+                    start as libc::off_t,
+                    len as libc::off_t,
+                )
+            };
+            if refused == 0 {
+                return Ok(());
+            }
+            if !matches!(errno(), libc::EINTR | libc::EAGAIN) {
+                break;
+            }
+        }
+        Err(NoSpace)
+    }
+
+    /// The whole pages that a range touches.
+    fn pages_of(&self, offset: usize, len: usize) -> Result<(usize, usize), NoSpace> {
+        let page = page_size();
+        let end = offset.checked_add(len).ok_or(NoSpace)?;
+        if end > self.len {
+            return Err(NoSpace);
+        }
+        let start = offset - offset % page;
+        if len == 0 {
+            return Ok((start, 0));
+        }
+        Ok((start, end.next_multiple_of(page) - start))
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // A forked child may have no such mapping (MADV_DONTFORK) and something
+        // else at its address, so only the process that made it takes it down.
+        if let Hold::Creator(pid) = self.hold
+            && pid == current_pid()
+        {
+            // SAFETY: this is the mapping that `create_as` took over from the
+            // crate, in the process that made it; nothing else unmaps it.
+            unsafe { libc::munmap(self.map.cast(), self.len) };
+        }
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Object")
+            .field("name", &self.name)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes an object's name away. Whoever has it mapped keeps it.
+///
+/// # Errors
+///
+/// `NotFound` if there is none; else what the system answered.
+pub fn unlink(name: &Name) -> io::Result<()> {
+    // SAFETY: a NUL-terminated name that outlives the call.
+    if unsafe { libc::shm_unlink(name.as_cstr().as_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// The memory an object holds, in bytes actually backed; `None` if it is gone.
+///
+/// # Errors
+///
+/// What the system answered, unless that is "not found".
+pub fn backed_bytes(name: &Name) -> io::Result<Option<u64>> {
+    match open_path(name) {
+        Ok(file) => Ok(Some(FileId::of(file.as_raw_fd())?.backed)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Which file it is, and what we ask of it before we trust it.
+#[derive(Clone, Copy)]
+struct FileId {
+    device: u64,
+    inode: u64,
+    mode: u32,
+    owner: u32,
+    links: u64,
+    len: u64,
+    backed: u64,
+}
+
+impl FileId {
+    fn of(file: RawFd) -> io::Result<FileId> {
+        let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
+        // SAFETY: the buffer is a stat; a bad descriptor number is an error.
+        if unsafe { libc::fstat(file, stat.as_mut_ptr()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: zeroed and then filled in by the call; any bytes are valid.
+        let stat = unsafe { stat.assume_init() };
+        Ok(FileId {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            mode: stat.st_mode,
+            owner: stat.st_uid,
+            #[allow(clippy::unnecessary_cast, reason = "narrower on some architectures")]
+            links: stat.st_nlink as u64,
+            len: u64::try_from(stat.st_size).unwrap_or(0),
+            backed: u64::try_from(stat.st_blocks).unwrap_or(0) * 512,
+        })
+    }
+
+    fn is_same_file(&self, other: &FileId) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
+    /// A regular file of this user's, under one name. Root may look at anybody's.
+    fn check_is_ours(&self, name: &Name) -> io::Result<()> {
+        if self.mode & libc::S_IFMT != libc::S_IFREG {
+            return Err(bad(name, "is not a regular file"));
+        }
+        // SAFETY: takes nothing and cannot fail.
+        let user = unsafe { libc::geteuid() };
+        if user != 0 && self.owner != user {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!("{name}: expected an object of user {user}, found user {}'s", self.owner),
+            ));
+        }
+        if self.links != 1 {
+            return Err(bad(name, "has a second name, or none"));
+        }
+        Ok(())
+    }
+}
+
+/// Right after creation: sets the mode, and finds the crate's descriptor.
+fn settle(name: &Name, len: usize) -> io::Result<(FileId, Option<RawFd>)> {
+    let path = open_path(name)?;
+    let mut file = FileId::of(path.as_raw_fd())?;
+    file.check_is_ours(name)?;
+    if file.len != len as u64 {
+        return Err(bad(name, "has the wrong length"));
+    }
+    if file.mode & 0o7777 != 0o600 {
+        crate::directory::chmod(&path, 0o600)?;
+        file = FileId::of(path.as_raw_fd())?;
+    }
+    // The lowest free number is taken each time, so it is most often the one
+    // just below ours. Not found: it stays open, and harms nobody.
+    let ours = path.as_raw_fd();
+    let below = (0..ours).rev().take(DESCRIPTOR_SEARCH as usize);
+    let above = ours + 1..ours.saturating_add(DESCRIPTOR_SEARCH);
+    let crates = below
+        .chain(above)
+        .find(|&number| FileId::of(number).is_ok_and(|found| found.is_same_file(&file)));
+    Ok((file, crates))
+}
+
+/// A descriptor that only identifies the file, whatever it is and whatever its mode.
+fn open_path(name: &Name) -> io::Result<OwnedFd> {
+    let path = name.path();
+    // SAFETY: the path is a NUL-terminated array that outlives the call.
+    let file = unsafe {
+        libc::open(path.as_ptr().cast(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC)
+    };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor that was just opened and that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(file) })
+}
+
+/// Growing a file past RLIMIT_FSIZE is answered with SIGXFSZ, which ends the
+/// host. So it is asked first.
+pub(crate) fn check_file_limit(bytes: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the buffer is an rlimit that outlives the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0 && limit.rlim_cur < bytes {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(())
+}
+
+/// The name needs to be unique, not secret: early in a boot, bytes that do not
+/// make the host wait are good enough.
+fn random_bytes(bytes: &mut [u8]) -> io::Result<()> {
+    const GRND_INSECURE: libc::c_uint = 4;
+    let mut flags = GRND_INSECURE;
+    for _ in 0..RETRIES {
+        // SAFETY: writes at most `len` bytes to a buffer of that length.
+        let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), flags) };
+        if usize::try_from(got) == Ok(bytes.len()) {
+            return Ok(());
+        }
+        match errno() {
+            // Before Linux 5.6.
+            libc::EINVAL if got < 0 && flags == GRND_INSECURE => flags = libc::GRND_NONBLOCK,
+            libc::EINTR => {}
+            _ if got >= 0 => {}
+            other => return Err(io::Error::from_raw_os_error(other)),
+        }
+    }
+    Err(io::ErrorKind::Interrupted.into())
+}
+
+fn to_io(error: ShmemError) -> io::Error {
+    match error {
+        ShmemError::MappingIdExists => io::ErrorKind::AlreadyExists.into(),
+        ShmemError::MapSizeZero => io::ErrorKind::InvalidInput.into(),
+        ShmemError::MapCreateFailed(errno)
+        | ShmemError::MapOpenFailed(errno)
+        | ShmemError::UnknownOsError(errno) => io::Error::from_raw_os_error(errno as i32),
+        other => io::Error::other(other.to_string()),
+    }
+}
+
+fn bad(name: &Name, what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("shared-memory object {name} {what}"))
+}
+
+pub(crate) fn page_size() -> usize {
+    // SAFETY: takes a plain number.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+pub(crate) fn current_pid() -> libc::pid_t {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::getpid() }
+}
+
+fn errno() -> libc::c_int {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_form() {
+        let name = Name::from_id(0x0123_4567_89ab_cdef_0000_0000_0000_00ff);
+        assert_eq!(name.as_str(), "/pfp-0123456789abcdef00000000000000ff");
+        assert_eq!(Name::parse(name.as_str()), Some(name));
+        assert_eq!(Name::from_id(name.id()), name);
+        for wrong in [
+            "",
+            "/pfp-",
+            "pfp-0123456789abcdef00000000000000ff",
+            "/pfp-0123456789ABCDEF00000000000000ff",
+            "/pfp-0123456789abcdef00000000000000f",
+            "/pfp-0123456789abcdef00000000000000fff",
+            "/pfp-../../../../../etc/passwd0000000",
+            "/pfp-0123456789abcdef0000000000000\u{e9}f",
+        ] {
+            assert_eq!(Name::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    /// The way that only old kernels take, taken on this one.
+    #[test]
+    fn fallocate_backs_the_same_pages() {
+        let page = page_size();
+        let object = Object::create(64 * page).unwrap();
+        assert_eq!(backed_bytes(object.name()).unwrap(), Some(0));
+        object.back_by_fallocate(8 * page, 4 * page).unwrap();
+        let backed = backed_bytes(object.name()).unwrap();
+        let len = object.file_len().unwrap();
+        unlink(object.name()).unwrap();
+        assert_eq!(backed, Some(4 * page as u64));
+        assert_eq!(len, 64 * page as u64);
+    }
+}

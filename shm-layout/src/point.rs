@@ -1,0 +1,148 @@
+//! The point table: names of points, filled once, then constant.
+//!
+//! ```text
+//!  0 +---------------------------------------------------------------+
+//!    | ready | kind, line | name offset, length | file offset, length|
+//!    | shared cell | spare                                           |
+//! 64 +---------------------------------------------------------------+
+//! ```
+//!
+//! Names and files are bytes in the string space. An entry is taken with a
+//! compare-and-swap on `ready`, filled, and announced by a store to it.
+//!
+//! | site | meets | makes visible |
+//! |---|---|---|
+//! | `point-ready` store | `point-enter` load | the entry and its strings |
+//! | `point-cell` CAS | `point-cell-seen` load | the shared cell is prepared |
+
+use crate::sync::{AtomicU64, Ordering, ord};
+
+const EMPTY: u64 = 0;
+const FILLING: u64 = 1;
+const READY: u64 = 2;
+
+/// One point's entry; see the module for the drawing.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Entry {
+    ready: AtomicU64,
+    line: AtomicU64,
+    name: AtomicU64,
+    file: AtomicU64,
+    shared_cell: AtomicU64,
+    spare: [AtomicU64; 3],
+}
+
+/// Where a string lies in the string space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Text {
+    /// Offset from the start of the string space.
+    pub offset: u32,
+    /// Its length in bytes.
+    pub len: u32,
+}
+
+impl Text {
+    const fn pack(self) -> u64 {
+        (self.len as u64) << 32 | self.offset as u64
+    }
+
+    const fn unpack(word: u64) -> Self {
+        Self { offset: word as u32, len: (word >> 32) as u32 }
+    }
+}
+
+/// What the table said of a point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EntryPicture {
+    /// Its name.
+    pub name: Text,
+    /// Its source file.
+    pub file: Text,
+    /// Line in that file, 0 where unknown.
+    pub line: u32,
+    /// Offset of its cell on the overflow lane in the segment, 0 for none.
+    pub shared_cell: u64,
+}
+
+impl Default for Entry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Entry {
+    /// An entry of zeros: empty.
+    #[must_use]
+    pub fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            ready: zero(),
+            line: zero(),
+            name: zero(),
+            file: zero(),
+            shared_cell: zero(),
+            spare: core::array::from_fn(|_| zero()),
+        }
+    }
+
+    // ---- writer ----
+
+    /// Takes an empty entry; false if somebody has it. Relaxed: the winner
+    /// reads nothing of the loser's.
+    pub fn take(&self) -> bool {
+        self.ready.compare_exchange(EMPTY, FILLING, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Fills a taken entry and announces it.
+    pub fn announce(&self, name: Text, file: Text, line: u32) {
+        self.name.store(name.pack(), Ordering::Relaxed);
+        self.file.store(file.pack(), Ordering::Relaxed);
+        self.line.store(u64::from(line), Ordering::Relaxed);
+        // Meets `point-enter`.
+        self.ready.store(READY, ord!("point-ready", Release));
+    }
+
+    /// Gives a point that is announced another name.
+    pub fn rename(&self, name: Text) {
+        self.name.store(name.pack(), ord!("point-name", Release));
+    }
+
+    /// Publishes the point's cell on the overflow lane, unless another thread
+    /// was faster; returns the one in force. Meets `point-cell-seen`.
+    pub fn set_shared_cell(&self, offset: u64) -> u64 {
+        let won = self.shared_cell.compare_exchange(
+            0,
+            offset,
+            ord!("point-cell", Release),
+            ord!("point-cell-seen", Acquire),
+        );
+        won.map_or_else(|found| found, |_| offset)
+    }
+
+    /// Offset of the point's cell on the overflow lane, 0 for none.
+    #[must_use]
+    pub fn shared_cell(&self) -> u64 {
+        self.shared_cell.load(ord!("point-cell-seen", Acquire))
+    }
+
+    // ---- reader ----
+
+    /// Whether the entry was announced. Meets `point-ready`.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(ord!("point-enter", Acquire)) == READY
+    }
+
+    /// Copies the entry; none while it is not announced.
+    #[must_use]
+    pub fn read(&self) -> Option<EntryPicture> {
+        self.is_ready().then(|| EntryPicture {
+            // Meets `point-name`: the string is there before the new offset.
+            name: Text::unpack(self.name.load(ord!("point-name-seen", Acquire))),
+            file: Text::unpack(self.file.load(Ordering::Relaxed)),
+            line: self.line.load(Ordering::Relaxed) as u32,
+            shared_cell: self.shared_cell(),
+        })
+    }
+}

@@ -1,0 +1,715 @@
+//! The segment: where everything lies, and the one place that turns an offset
+//! into a reference.
+//!
+//! ```text
+//!       0 +-----------------------------------------------+
+//!         | header                          1 page        |  before the magic
+//!    4096 | ledger                          1 page        |  process, rarely
+//!    8192 +-----------------------------------------------+
+//!         | control words                   8 B a point   |  viewer, application
+//!         +-----------------------------------------------+
+//!         | point table                    64 B a point   |  process, once each
+//!         +-----------------------------------------------+
+//!         | string space                                  |  process, once each
+//!         +-----------------------------------------------+
+//!         | lane directory                256 B a lane    |  each thread its own
+//!         +-----------------------------------------------+
+//!         | pool of 16 KiB blocks: rings, cells, chunks   |  each thread its own
+//!         +-----------------------------------------------+
+//! ```
+//!
+//! Each section begins on a page of its own. The object is sparse: its size is
+//! an upper bound, and memory is taken only as blocks, points and lanes come
+//! into use, always by [`Segment::back`] before the first touch, so that a full
+//! `/dev/shm` is an error and never a SIGBUS.
+//!
+//! **Rules of this memory.** Another process may write to it at any moment, and
+//! it may be hostile. So every word in it is an atomic; no reference to plain
+//! bytes is ever made; a type may be laid over it only if it is [`Shared`]; and
+//! what is read out of it is checked before it is used to find anything else.
+
+use std::io;
+use std::sync::atomic::AtomicU8;
+
+use crate::cell::Cell;
+use crate::header::{Facts, FormatError, Header, Ledger};
+use crate::lane::Lane;
+use crate::object::{self, Name, NoSpace, Object};
+use crate::point::Entry;
+use crate::ring::Slot;
+use crate::sync::{AtomicU64, Ordering, ord};
+
+/// Bytes of a page, the grain of protection and backing.
+pub const PAGE: usize = 4096;
+/// Bytes of a block of the pool.
+pub const BLOCK: usize = 16 * 1024;
+/// Bytes of a chunk: one histogram part.
+pub const CHUNK: usize = 256;
+/// Blocks of a lane's ring.
+pub const RING_BLOCKS: u64 = 4;
+/// Records that a lane's ring holds.
+pub const RING_SLOTS: usize = RING_BLOCKS as usize * BLOCK / size_of::<Slot>();
+/// Cells in a block of cells.
+pub const CELLS_PER_BLOCK: usize = BLOCK / size_of::<Cell>() - 1;
+
+/// Types that may be laid over shared bytes.
+///
+/// # Safety
+///
+/// Every bit pattern is a valid value, every field is an atomic, there is no
+/// padding that is read, and dropping does nothing.
+pub unsafe trait Shared {}
+
+// SAFETY: an atomic integer; any bytes are a value.
+unsafe impl Shared for AtomicU64 {}
+// SAFETY: as above.
+unsafe impl Shared for AtomicU8 {}
+// SAFETY: `repr(C)` and nothing but atomics.
+unsafe impl Shared for Cell {}
+// SAFETY: as above.
+unsafe impl Shared for Lane {}
+// SAFETY: as above.
+unsafe impl Shared for Entry {}
+// SAFETY: as above.
+unsafe impl Shared for Slot {}
+// SAFETY: as above.
+unsafe impl Shared for CellBlock {}
+// SAFETY: as above.
+unsafe impl Shared for Chunk {}
+
+/// The counters of one histogram part.
+#[repr(C, align(256))]
+#[derive(Debug)]
+pub struct Chunk(pub [AtomicU64; crate::histogram::BUCKETS]);
+
+/// A block of cells: a lane's cells are a chain of them.
+#[repr(C, align(512))]
+#[derive(Debug)]
+pub struct CellBlock {
+    next: AtomicU64,
+    used: AtomicU64,
+    spare: [AtomicU64; 62],
+    cells: [Cell; CELLS_PER_BLOCK],
+}
+
+impl CellBlock {
+    /// Number of the next block of the chain, 0 at its end.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.next.load(ord!("cells-next-seen", Acquire))
+    }
+
+    /// Links the next block, which is prepared. Meets `cells-next-seen`.
+    pub fn set_next(&self, block: u64) {
+        self.next.store(block, ord!("cells-next", Release));
+    }
+
+    /// The cells in use.
+    #[must_use]
+    pub fn cells(&self) -> &[Cell] {
+        // Meets `cells-used`.
+        let used = self.used.load(ord!("cells-used-seen", Acquire));
+        &self.cells[..usize::try_from(used).map_or(CELLS_PER_BLOCK, |n| n.min(CELLS_PER_BLOCK))]
+    }
+
+    /// The cell of a number below [`CELLS_PER_BLOCK`].
+    #[must_use]
+    pub fn cell(&self, index: usize) -> &Cell {
+        &self.cells[index]
+    }
+
+    /// Announces that the first `used` cells are prepared.
+    pub fn set_used(&self, used: usize) {
+        self.used.store(used as u64, ord!("cells-used", Release));
+    }
+}
+
+/// How large a segment is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Places for points.
+    pub points: u32,
+    /// Lanes for threads; further threads share the overflow lane.
+    pub lanes: u32,
+    /// Bytes for names of points and source files.
+    pub string_bytes: u32,
+    /// Most memory for rings, cells and histograms, in blocks of 16 KiB.
+    pub blocks: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        // Upper bounds of a sparse object: 256 MiB of which a small program
+        // takes below one.
+        Self { points: 10_240, lanes: 128, string_bytes: 2 << 20, blocks: 16_000 }
+    }
+}
+
+/// Where the sections lie. A value of this type has been checked: every section
+/// is within the segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    points: usize,
+    lanes: usize,
+    string_bytes: usize,
+    blocks: usize,
+    len: usize,
+}
+
+impl Geometry {
+    /// Most of anything: keeps arithmetic far from overflow.
+    const BOUND: u64 = 1 << 30;
+
+    /// The geometry of a new segment.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let mut geometry = Self {
+            // A record has 24 bits for the point.
+            points: config.points.clamp(64, 1 << 24) as usize,
+            lanes: config.lanes.clamp(1, 1 << 16) as usize,
+            string_bytes: (config.string_bytes as usize).clamp(PAGE, 1 << 28),
+            blocks: config.blocks.clamp(16, 1 << 22) as usize,
+            len: 0,
+        };
+        geometry.len = geometry.pool() + geometry.blocks * BLOCK;
+        geometry
+    }
+
+    pub(crate) fn to_words(self) -> [u64; 6] {
+        [
+            self.points as u64,
+            self.lanes as u64,
+            self.string_bytes as u64,
+            self.blocks as u64,
+            self.len as u64,
+            BLOCK as u64,
+        ]
+    }
+
+    /// Checks words that another process may have written against the bytes
+    /// there really are.
+    pub(crate) fn from_words(words: [u64; 6], len: usize) -> Result<Self, FormatError> {
+        let [points, lanes, string_bytes, blocks, claimed, block] = words;
+        let bounded = |value: u64, section| {
+            let value = usize::try_from(value).ok().filter(|_| value <= Self::BOUND);
+            value.ok_or(FormatError::Geometry { section })
+        };
+        let geometry = Self {
+            points: bounded(points, "points")?,
+            lanes: bounded(lanes, "lanes")?,
+            string_bytes: bounded(string_bytes, "strings")?,
+            blocks: bounded(blocks, "blocks")?,
+            len,
+        };
+        // All factors are below 2^30 and all sizes below 2^15: no overflow.
+        let end = geometry.pool() + geometry.blocks * BLOCK;
+        if end as u64 != claimed || end > len || block != BLOCK as u64 {
+            return Err(FormatError::Geometry { section: "blocks" });
+        }
+        Ok(geometry)
+    }
+
+    /// Places for points.
+    #[must_use]
+    pub const fn points(&self) -> usize {
+        self.points
+    }
+
+    /// Lanes, the overflow lane not counted.
+    #[must_use]
+    pub const fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    /// Bytes of the string space.
+    #[must_use]
+    pub const fn string_bytes(&self) -> usize {
+        self.string_bytes
+    }
+
+    /// Blocks of the pool, the unused block 0 counted.
+    #[must_use]
+    pub const fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// Bytes of the whole segment.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a segment is never empty")]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    const fn control(&self) -> usize {
+        2 * PAGE
+    }
+
+    /// The bytes of the control words: whole pages, the only ones that a viewer
+    /// may write.
+    #[must_use]
+    pub const fn control_pages(&self) -> std::ops::Range<usize> {
+        self.control()..self.table()
+    }
+
+    const fn table(&self) -> usize {
+        (self.control() + self.points * size_of::<AtomicU64>()).next_multiple_of(PAGE)
+    }
+
+    const fn strings(&self) -> usize {
+        (self.table() + self.points * size_of::<Entry>()).next_multiple_of(PAGE)
+    }
+
+    const fn directory(&self) -> usize {
+        (self.strings() + self.string_bytes).next_multiple_of(PAGE)
+    }
+
+    const fn pool(&self) -> usize {
+        // One lane more: the overflow lane.
+        (self.directory() + (self.lanes + 1) * size_of::<Lane>()).next_multiple_of(BLOCK)
+    }
+}
+
+/// Where the bytes are.
+#[derive(Debug)]
+enum Bytes {
+    /// A shared-memory object.
+    Object(Object),
+    /// A copy of one, read from a file, or a private segment of a test.
+    Heap(#[expect(dead_code, reason = "it owns what `base` points to")] Box<[AtomicU64]>),
+}
+
+/// A segment's bytes with their geometry.
+#[derive(Debug)]
+pub struct Segment {
+    bytes: Bytes,
+    base: *const u8,
+    geometry: Geometry,
+}
+
+// SAFETY: all access goes through shared references to atomics, and the base
+// stays valid as long as `bytes` lives, on whatever thread.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+/// Why a segment cannot be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The operating system refused.
+    Io(io::Error),
+    /// The bytes cannot be read as a segment.
+    Format(FormatError),
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(out),
+            Self::Format(error) => error.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<io::Error> for OpenError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<FormatError> for OpenError {
+    fn from(error: FormatError) -> Self {
+        Self::Format(error)
+    }
+}
+
+impl Segment {
+    /// Creates a shared-memory object and publishes a segment in it. `facts` is
+    /// given the id that the object's name holds.
+    ///
+    /// # Errors
+    ///
+    /// The object cannot be created, or there is no space for the first pages.
+    pub fn create(config: Config, facts: impl FnOnce(u128) -> Facts) -> io::Result<Self> {
+        let geometry = Geometry::new(config);
+        let object = Object::create(geometry.len)?;
+        let id = object.name().id();
+        let base = object.as_ptr().cast_const();
+        let segment = Self { bytes: Bytes::Object(object), base, geometry };
+        if let Err(NoSpace) = segment.back(0, 2 * PAGE) {
+            segment.unlink();
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+        segment.header().publish(&geometry, &facts(id));
+        Ok(segment)
+    }
+
+    /// A segment in private memory: for tests, and to learn what recording
+    /// costs without shared memory.
+    #[must_use]
+    pub fn in_private_memory(config: Config, facts: &Facts) -> Self {
+        let geometry = Geometry::new(config);
+        let segment = Self::on_heap(vec_of_words(geometry.len), geometry);
+        segment.header().publish(&geometry, facts);
+        segment
+    }
+
+    /// Opens the object of a running or crashed process. Everything but the
+    /// control words is write-protected.
+    ///
+    /// # Errors
+    ///
+    /// There is no such object, it may not be opened, or it is not a segment
+    /// that this version reads.
+    pub fn open(name: &Name) -> Result<(Self, Facts), OpenError> {
+        let object = Object::open(name)?;
+        let len = object.len();
+        if len < 2 * PAGE {
+            return Err(FormatError::TooShort { found: len }.into());
+        }
+        let base = object.as_ptr().cast_const();
+        // The real geometry is in the header, which needs none to be found.
+        let nowhere = Geometry { points: 0, lanes: 0, string_bytes: 0, blocks: 0, len };
+        let mut segment = Self { bytes: Bytes::Object(object), base, geometry: nowhere };
+        let (geometry, facts) = segment.header().read(len)?;
+        segment.geometry = geometry;
+        if let Bytes::Object(object) = &segment.bytes {
+            object.unlock(geometry.control_pages())?;
+        }
+        Ok((segment, facts))
+    }
+
+    /// Reads a copy of a segment, such as a file holds.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not a segment that this version reads.
+    pub fn from_copy(copy: &[u8]) -> Result<(Self, Facts), FormatError> {
+        if copy.len() < 2 * PAGE {
+            return Err(FormatError::TooShort { found: copy.len() });
+        }
+        let words = vec_of_words(copy.len());
+        for (word, chunk) in words.iter().zip(copy.chunks(8)) {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
+        }
+        let nowhere = Geometry { points: 0, lanes: 0, string_bytes: 0, blocks: 0, len: copy.len() };
+        let mut segment = Self::on_heap(words, nowhere);
+        let (geometry, facts) = segment.header().read(copy.len())?;
+        segment.geometry = geometry;
+        Ok((segment, facts))
+    }
+
+    fn on_heap(words: Box<[AtomicU64]>, geometry: Geometry) -> Self {
+        // Blocks and chunks are found from the base, which the heap does not
+        // align to a page; `vec_of_words` leaves room for that.
+        let address = words.as_ptr().addr();
+        let shift = address.next_multiple_of(PAGE) - address;
+        let base = words.as_ptr().cast::<u8>().wrapping_add(shift);
+        Self { bytes: Bytes::Heap(words), base, geometry }
+    }
+
+    /// The bytes in use, for a file: a copy that [`Self::from_copy`] reads.
+    #[must_use]
+    pub fn to_copy(&self) -> Vec<u8> {
+        let used =
+            self.ledger().blocks_used.load(Ordering::Relaxed).min(self.geometry.blocks as u64);
+        let backed = self.geometry.pool() + used as usize * BLOCK;
+        let mut copy = vec![0; self.geometry.len];
+        for offset in (0..backed).step_by(8) {
+            if let Some(word) = self.at::<AtomicU64>(offset) {
+                copy[offset..offset + 8]
+                    .copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+            }
+        }
+        copy
+    }
+
+    /// Takes memory for a range of bytes, so that touching it cannot fail.
+    ///
+    /// # Errors
+    ///
+    /// There is no space.
+    pub fn back(&self, offset: usize, len: usize) -> Result<(), NoSpace> {
+        match &self.bytes {
+            Bytes::Object(object) => object.back(offset, len),
+            Bytes::Heap(_) => Ok(()),
+        }
+    }
+
+    /// The object's name; none for a segment in private memory.
+    #[must_use]
+    pub fn name(&self) -> Option<&Name> {
+        match &self.bytes {
+            Bytes::Object(object) => Some(object.name()),
+            Bytes::Heap(_) => None,
+        }
+    }
+
+    /// Removes the object's name; the bytes stay as long as they are mapped.
+    pub fn unlink(&self) {
+        if let Bytes::Object(object) = &self.bytes {
+            // Whoever removed it before us did what we wanted.
+            let _ = object::unlink(object.name());
+        }
+    }
+
+    /// Where the sections lie.
+    #[must_use]
+    pub const fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    // ---- the one place that turns offsets into references ----
+
+    /// The `T` at an offset; none where it does not fit or is not aligned.
+    #[inline]
+    fn at<T: Shared>(&self, offset: usize) -> Option<&T> {
+        self.many(offset, 1)?.first()
+    }
+
+    /// `count` values of type `T` from an offset on.
+    #[inline]
+    fn many<T: Shared>(&self, offset: usize, count: usize) -> Option<&[T]> {
+        let bytes = count.checked_mul(size_of::<T>())?;
+        let end = offset.checked_add(bytes)?;
+        let start = self.base.wrapping_add(offset);
+        if end > self.geometry.len || !start.addr().is_multiple_of(align_of::<T>().min(PAGE)) {
+            return None;
+        }
+        // SAFETY: the range is within the mapping, which lives as long as
+        // `self`, and aligned; `T: Shared` makes any bytes valid and all access
+        // atomic, so that other writers are no data race.
+        Some(unsafe { std::slice::from_raw_parts(start.cast::<T>(), count) })
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: every constructor has checked that there are two pages, and
+        // the base is page-aligned.
+        unsafe { &*self.base.cast::<Header>() }
+    }
+
+    /// The words of the process as a whole.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        // SAFETY: as in `header`.
+        unsafe { &*self.base.wrapping_add(PAGE).cast::<Ledger>() }
+    }
+
+    /// The control word of a point; none beyond the table.
+    #[must_use]
+    pub fn control(&self, point: usize) -> Option<&AtomicU64> {
+        (point < self.geometry.points)
+            .then(|| self.at(self.geometry.control() + point * size_of::<AtomicU64>()))?
+    }
+
+    /// The entry of a point; none beyond the table.
+    #[must_use]
+    pub fn entry(&self, point: usize) -> Option<&Entry> {
+        (point < self.geometry.points)
+            .then(|| self.at(self.geometry.table() + point * size_of::<Entry>()))?
+    }
+
+    /// Bytes of the string space; none where they do not lie in it.
+    #[must_use]
+    pub fn text(&self, offset: usize, len: usize) -> Option<&[AtomicU8]> {
+        let end = offset.checked_add(len)?;
+        (end <= self.geometry.string_bytes)
+            .then(|| self.many(self.geometry.strings() + offset, len))?
+    }
+
+    /// A lane; the one after the last is the overflow lane.
+    #[must_use]
+    pub fn lane(&self, lane: usize) -> Option<&Lane> {
+        (lane <= self.geometry.lanes)
+            .then(|| self.at(self.geometry.directory() + lane * size_of::<Lane>()))?
+    }
+
+    /// Number of the overflow lane.
+    #[must_use]
+    pub const fn overflow_lane(&self) -> usize {
+        self.geometry.lanes
+    }
+
+    /// A block of cells by its number; none outside the pool.
+    #[must_use]
+    pub fn cell_block(&self, block: u64) -> Option<&CellBlock> {
+        self.at(self.block_offset(block)?)
+    }
+
+    /// A ring by the number of its first block; none outside the pool.
+    #[must_use]
+    pub fn ring(&self, block: u64) -> Option<&[Slot]> {
+        self.many(self.block_offset(block)?, RING_SLOTS)
+    }
+
+    /// A chunk by its number; none outside the pool.
+    #[must_use]
+    pub fn chunk(&self, chunk: u32) -> Option<&Chunk> {
+        let offset = chunk as usize * CHUNK;
+        (offset >= self.geometry.pool() + BLOCK).then(|| self.at(offset))?
+    }
+
+    /// A shared cell by its offset; none outside the pool.
+    #[must_use]
+    pub fn shared_cell(&self, offset: u64) -> Option<&Cell> {
+        let offset = usize::try_from(offset).ok()?;
+        (offset >= self.geometry.pool() + BLOCK).then(|| self.at(offset))?
+    }
+
+    /// Offset of a block. Block 0 is never used, so that 0 can stand for none.
+    #[must_use]
+    pub fn block_offset(&self, block: u64) -> Option<usize> {
+        let block = usize::try_from(block).ok()?;
+        (1..self.geometry.blocks).contains(&block).then(|| self.geometry.pool() + block * BLOCK)
+    }
+
+    /// The chunk number of the first chunk of the pool, and the number of
+    /// chunks: a number `n` is good if `n - first < count`.
+    #[must_use]
+    pub fn chunk_numbers(&self) -> (u32, u32) {
+        let first = (self.geometry.pool() + BLOCK) / CHUNK;
+        let count = (self.geometry.blocks - 1) * BLOCK / CHUNK;
+        (first as u32, count as u32)
+    }
+
+    /// The first byte; every offset is relative to it.
+    #[inline]
+    #[must_use]
+    pub const fn base(&self) -> *const u8 {
+        self.base
+    }
+
+    // ---- space, for the process that writes ----
+
+    /// Takes `count` blocks in a row, backed by memory and zeroed.
+    ///
+    /// # Errors
+    ///
+    /// The pool is used up or memory is.
+    pub fn take_blocks(&self, count: u64) -> Result<u64, NoSpace> {
+        let used = &self.ledger().blocks_used;
+        let taken = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            let next = used.max(1) + count;
+            (next <= self.geometry.blocks as u64).then_some(next)
+        });
+        let block = taken.map_err(|_| self.refuse_space())?.max(1);
+        let offset = self.block_offset(block).ok_or_else(|| self.refuse_space())?;
+        self.back(offset, count as usize * BLOCK).map_err(|_| self.refuse_space())?;
+        Ok(block)
+    }
+
+    fn refuse_space(&self) -> NoSpace {
+        self.ledger().space_refused.fetch_add(1, Ordering::Relaxed);
+        NoSpace
+    }
+
+    /// Enters a point into the table. `wanted` is its number for the points
+    /// that choose their own; the others get the next free number from
+    /// `first_free` on. Returns the number; none if there is no place for it,
+    /// which is counted.
+    pub fn enter_point(
+        &self,
+        wanted: Option<usize>,
+        first_free: usize,
+        name: &str,
+        file: &str,
+        line: u32,
+    ) -> Option<usize> {
+        let ledger = self.ledger();
+        let refuse = || {
+            ledger.points_refused.fetch_add(1, Ordering::Relaxed);
+            None
+        };
+        let used = &ledger.points_used;
+        let point = match wanted {
+            Some(point) => {
+                used.fetch_max(point as u64 + 1, Ordering::Relaxed);
+                point
+            }
+            None => {
+                let limit = self.geometry.points as u64;
+                let taken = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                    let next = used.max(first_free as u64);
+                    (next < limit).then_some(next + 1)
+                });
+                match taken {
+                    Ok(before) => before.max(first_free as u64) as usize,
+                    Err(_) => return refuse(),
+                }
+            }
+        };
+        if point >= self.geometry.points {
+            return refuse();
+        }
+        let entry_at = self.geometry.table() + point * size_of::<Entry>();
+        let control_at = self.geometry.control() + point * size_of::<AtomicU64>();
+        if self.back(entry_at, size_of::<Entry>()).is_err()
+            || self.back(control_at, size_of::<AtomicU64>()).is_err()
+        {
+            self.refuse_space();
+            return refuse();
+        }
+        let entry = self.entry(point)?;
+        if entry.take() {
+            // A point without a name is better than none.
+            let name = self.enter_text(name).unwrap_or_default();
+            let file = self.enter_text(file).unwrap_or_default();
+            entry.announce(name, file, line);
+        }
+        Some(point)
+    }
+
+    /// Copies a text into the string space; none if it is full.
+    pub fn enter_text(&self, text: &str) -> Option<crate::point::Text> {
+        // Longer names only serve to hide what is behind them.
+        let mut end = text.len().min(1024);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let bytes = &text.as_bytes()[..end];
+        let limit = self.geometry.string_bytes as u64;
+        let used = &self.ledger().strings_used;
+        let offset = used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                let next = used + bytes.len() as u64;
+                (next <= limit).then_some(next)
+            })
+            .ok()?;
+        self.back(self.geometry.strings() + offset as usize, bytes.len()).ok()?;
+        for (to, &from) in self.text(offset as usize, bytes.len())?.iter().zip(bytes) {
+            to.store(from, Ordering::Relaxed);
+        }
+        Some(crate::point::Text { offset: offset as u32, len: bytes.len() as u32 })
+    }
+
+    /// Backs and returns a lane for its next owner.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for it.
+    pub fn back_lane(&self, lane: usize) -> Result<Option<&Lane>, NoSpace> {
+        if lane > self.geometry.lanes {
+            return Ok(None);
+        }
+        self.back(self.geometry.directory() + lane * size_of::<Lane>(), size_of::<Lane>())?;
+        self.ledger().lanes_used.fetch_max(lane as u64 + 1, Ordering::Release);
+        Ok(self.lane(lane))
+    }
+}
+
+/// Zeroed words for `len` bytes and for aligning their start to a page.
+fn vec_of_words(len: usize) -> Box<[AtomicU64]> {
+    std::iter::repeat_with(|| AtomicU64::new(0)).take((len + PAGE) / 8 + 1).collect()
+}
+
+const _: () = {
+    assert!(size_of::<Cell>() == 512);
+    assert!(size_of::<CellBlock>() == BLOCK);
+    assert!(size_of::<Chunk>() == CHUNK);
+    assert!(size_of::<Slot>() == 32 && RING_SLOTS.is_power_of_two());
+    assert!(size_of::<Lane>() == 256 && size_of::<Entry>() == 64);
+};

@@ -1,0 +1,83 @@
+//! The other way to write a cell: by many threads, with atomic additions.
+//!
+//! Threads that found no lane share the overflow lane's cells. Every sum is
+//! exact; a reader may see the sums of a measurement that is being added one
+//! after the other, so a picture of such a cell is never torn but may be ahead
+//! in one sum by the measurements in progress. All orderings are relaxed: each
+//! word stands for itself.
+
+use crate::cell::{AVERAGE_FRACTION_BITS, Cell, Measurement};
+use crate::control::{ALPHA_BITS, Control};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+
+impl Cell {
+    /// Records one measurement, whoever else records at the same time.
+    /// `measured.inclusive_total` is what to *add* to the inclusive ticks.
+    pub fn record_shared(&self, measured: Measurement, bucket: Option<&AtomicU64>) {
+        let words = self.shared_words();
+        let own = measured.exclusive;
+        words.exclusive.fetch_add(own, Relaxed);
+        words.inclusive.fetch_add(measured.inclusive_total, Relaxed);
+        words.off_cpu.fetch_add(measured.off_cpu, Relaxed);
+        words.switches.fetch_add(measured.switches, Relaxed);
+        words.last.store(own, Relaxed);
+        words.min.fetch_min(own, Relaxed);
+        words.max.fetch_max(own, Relaxed);
+        let square = u128::from(own) * u128::from(own);
+        let low = words.squares_low.fetch_add(square as u64, Relaxed);
+        let carry = u64::from(low.checked_add(square as u64).is_none());
+        words.squares_high.fetch_add((square >> 64) as u64 + carry, Relaxed);
+
+        let alpha = i64::from(self.control().alpha_fixed());
+        if alpha != 0 {
+            let first = words.count.load(Relaxed) == 0;
+            let value = (own << AVERAGE_FRACTION_BITS) as i64;
+            let mut average = words.average.load(Relaxed);
+            loop {
+                let start = if first { value } else { average as i64 };
+                let step = (i128::from(value - start) * i128::from(alpha)) >> ALPHA_BITS;
+                let next = (start + step as i64) as u64;
+                match words.average.compare_exchange_weak(average, next, Relaxed, Relaxed) {
+                    Ok(_) => break,
+                    Err(found) => average = found,
+                }
+            }
+        }
+        if let Some(bucket) = bucket {
+            bucket.fetch_add(1, Relaxed);
+        }
+        words.count.fetch_add(1, Relaxed);
+    }
+
+    /// Follows a new control word. One thread does, the others go on adding;
+    /// what they add in the meantime belongs to the window before or after, and
+    /// is in exactly one of them.
+    pub fn follow_shared(&self, control: Control, mut clear: impl FnMut(u32)) {
+        let words = self.shared_words();
+        let before = self.control();
+        if words.control.compare_exchange(before.0, control.0, Relaxed, Relaxed).is_err()
+            || before.epoch() == control.epoch()
+        {
+            return;
+        }
+        let count = words.count.swap(0, Relaxed);
+        let exclusive = words.exclusive.swap(0, Relaxed);
+        words.past_count.fetch_add(count, Relaxed);
+        words.past_exclusive.fetch_add(exclusive, Relaxed);
+        for word in [
+            words.inclusive,
+            words.off_cpu,
+            words.switches,
+            words.squares_low,
+            words.squares_high,
+            words.last,
+            words.average,
+            words.max,
+        ] {
+            word.store(0, Relaxed);
+        }
+        words.min.store(u64::MAX, Relaxed);
+        self.for_each_part(&mut clear);
+        words.epoch.store(u64::from(control.epoch()), Relaxed);
+    }
+}

@@ -1,0 +1,26 @@
+//! The atomics of the protocols, behind one switch.
+//!
+//! The protocol modules ([`crate::cell`], [`crate::ring`], [`crate::lane`],
+//! [`crate::point`]) name each ordering with `ord!("site", Order)` and each
+//! fence with `fence_at!("site", Order)`. Here the site is only a name, the one
+//! that the comment at the partner repeats. The model checker compiles the very
+//! same files against its own version of this module, in which a site can be
+//! weakened: `tests/loom.rs` shows that every one of them is needed.
+
+pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// The memory ordering of a named site.
+macro_rules! ord {
+    ($site:literal, $order:ident) => {
+        $crate::sync::Ordering::$order
+    };
+}
+
+/// The fence of a named site.
+macro_rules! fence_at {
+    ($site:literal, $order:ident) => {
+        $crate::sync::fence($crate::sync::Ordering::$order)
+    };
+}
+
+pub(crate) use {fence_at, ord};
