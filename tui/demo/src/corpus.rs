@@ -14,10 +14,7 @@ pub(crate) static CHAPTERS: LazyLock<[&'static str; CHAPTER_COUNT]> = LazyLock::
     starts[0] = 0; // the title page goes with the first chapter
     starts.push(BOOK.len());
 
-    let chapters: Vec<&str> = starts
-        .windows(2)
-        .map(|ends| &BOOK[ends[0]..ends[1]])
-        .collect();
+    let chapters: Vec<&str> = starts.windows(2).map(|ends| &BOOK[ends[0]..ends[1]]).collect();
     chapters.try_into().expect("the book has twelve chapters")
 });
 

@@ -43,9 +43,7 @@ mod tests {
     #[test]
     fn one_cpu_is_one_cpu() {
         // On a thread of its own: the other tests keep their CPUs.
-        let (confined, seen) = std::thread::spawn(|| (confine_to(1), unconfined()))
-            .join()
-            .unwrap();
+        let (confined, seen) = std::thread::spawn(|| (confine_to(1), unconfined())).join().unwrap();
         assert_eq!((confined, seen), (1, 1));
     }
 }

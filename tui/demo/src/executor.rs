@@ -72,15 +72,8 @@ struct Woken {
 
 impl<F: Future> Task<F> {
     fn new(future: F) -> Self {
-        let woken = Arc::new(Woken {
-            flag: AtomicBool::new(true),
-            thread: thread::current(),
-        });
-        Self {
-            future: Box::pin(future),
-            output: None,
-            woken,
-        }
+        let woken = Arc::new(Woken { flag: AtomicBool::new(true), thread: thread::current() });
+        Self { future: Box::pin(future), output: None, woken }
     }
 
     fn poll_if_woken(&mut self) {

@@ -39,9 +39,7 @@ pub(crate) fn run(running: &Running) -> io::Result<Sightings> {
     pfp::set_name(ROUND, "round");
     pfp::set_average(ROUND, PERIOD, AVERAGE_OVER).expect("100 ms over 500 ms is in range");
     pfp::enable(ROUND);
-    HOUSEKEEPING
-        .set_average(PERIOD, AVERAGE_OVER)
-        .expect("as above");
+    HOUSEKEEPING.set_average(PERIOD, AVERAGE_OVER).expect("as above");
 
     let mut sightings = Sightings::default();
     let mut errand = None;
@@ -75,9 +73,7 @@ impl Sightings {
     /// Takes in what an errand, if there was one, came back with.
     fn collect(&mut self, errand: Option<JoinHandle<&'static str>>) {
         let Some(errand) = errand else { return };
-        let word = errand
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let word = errand.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         self.errands += 1;
         if word.len() > self.longest_word.len() {
             self.longest_word = word;
@@ -88,15 +84,9 @@ impl Sightings {
 /// Pages of memory that the program holds at the moment: the second figure in this file.
 fn resident_pages() -> io::Result<u64> {
     let figures = fs::read_to_string("/proc/self/statm")?;
-    let resident = figures
-        .split_whitespace()
-        .nth(1)
-        .and_then(|pages| pages.parse().ok());
+    let resident = figures.split_whitespace().nth(1).and_then(|pages| pages.parse().ok());
     resident.ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            "/proc/self/statm has no second figure",
-        )
+        io::Error::new(io::ErrorKind::InvalidData, "/proc/self/statm has no second figure")
     })
 }
 

@@ -130,19 +130,15 @@ fn spawn<'scope, T: Send + 'scope>(
     body: impl FnOnce() -> T + Send + 'scope,
 ) -> io::Result<ScopedJoinHandle<'scope, T>> {
     let name = name.to_owned();
-    thread::Builder::new()
-        .name(name.clone())
-        .spawn_scoped(scope, move || {
-            pfp::register_thread(&name);
-            body()
-        })
+    thread::Builder::new().name(name.clone()).spawn_scoped(scope, move || {
+        pfp::register_thread(&name);
+        body()
+    })
 }
 
 /// The result of a thread. A panic in it goes on in this one.
 fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
-    thread
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 #[cfg(test)]
@@ -157,21 +153,13 @@ mod tests {
     #[test]
     fn a_short_run_ends_by_itself_and_all_its_results_are_right() {
         let begun = Instant::now();
-        let summary = run(&Options {
-            run_for: Some(Duration::from_millis(600)),
-            ..Options::default()
-        })
-        .unwrap();
+        let summary =
+            run(&Options { run_for: Some(Duration::from_millis(600)), ..Options::default() })
+                .unwrap();
         assert!(begun.elapsed() < PATIENCE);
         assert_eq!(summary.mismatches, 0, "{summary:?}");
-        assert!(
-            summary.chapters > 0 && summary.words > summary.chapters,
-            "{summary:?}"
-        );
-        assert!(
-            summary.editions > 0 && summary.errands > 0 && summary.searches > 0,
-            "{summary:?}"
-        );
+        assert!(summary.chapters > 0 && summary.words > summary.chapters, "{summary:?}");
+        assert!(summary.editions > 0 && summary.errands > 0 && summary.searches > 0, "{summary:?}");
         assert!(summary.peak_resident_pages > 0, "{summary:?}");
     }
 
@@ -191,10 +179,7 @@ mod tests {
 
     #[test]
     fn a_run_ends_with_its_parent() {
-        let stranger = Options {
-            parent: Some(std::process::id()),
-            ..Options::default()
-        };
+        let stranger = Options { parent: Some(std::process::id()), ..Options::default() };
         run(&stranger).unwrap();
     }
 }

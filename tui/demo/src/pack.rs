@@ -39,10 +39,7 @@ pub(crate) fn compress(text: &[u8]) -> io::Result<Packed> {
     }
     // The end of the stream does most of the work of a small text.
     let _measured = DEFLATE.measure();
-    Ok(Packed {
-        bytes: encoder.finish()?,
-        checksum: checksum.finalize(),
-    })
+    Ok(Packed { bytes: encoder.finish()?, checksum: checksum.finalize() })
 }
 
 /// Whether a packed text unpacks to the original, to the byte.
@@ -86,23 +83,14 @@ mod tests {
         let text = CHAPTERS[6].as_bytes();
         let whole = compress(text).unwrap();
 
-        let mut flipped = Packed {
-            bytes: whole.bytes.clone(),
-            ..whole
-        };
+        let mut flipped = Packed { bytes: whole.bytes.clone(), ..whole };
         flipped.bytes[100] ^= 0x20;
         assert!(!verify(&flipped, text));
 
-        let cut = Packed {
-            bytes: whole.bytes[..whole.bytes.len() / 2].to_vec(),
-            ..whole
-        };
+        let cut = Packed { bytes: whole.bytes[..whole.bytes.len() / 2].to_vec(), ..whole };
         assert!(!verify(&cut, text));
 
-        let wrong_checksum = Packed {
-            checksum: whole.checksum ^ 1,
-            ..whole
-        };
+        let wrong_checksum = Packed { checksum: whole.checksum ^ 1, ..whole };
         assert!(!verify(&wrong_checksum, text));
     }
 }

@@ -19,9 +19,7 @@ impl Running {
         Self {
             stop: Arc::clone(&options.stop),
             // A time too far away to name is as good as none.
-            until: options
-                .run_for
-                .and_then(|run_for| Instant::now().checked_add(run_for)),
+            until: options.run_for.and_then(|run_for| Instant::now().checked_add(run_for)),
             parent: options.parent,
         }
     }

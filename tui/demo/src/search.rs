@@ -29,11 +29,9 @@ pub(crate) fn run(running: &Running) -> Results {
     while running.goes_on() {
         let found = executor::run_all(SOUGHT.map(search));
         results.searches += found.len() as u64;
-        results.mismatches += found
-            .iter()
-            .zip(expected)
-            .filter(|&(&found, expected)| found != expected)
-            .count() as u64;
+        results.mismatches +=
+            found.iter().zip(expected).filter(|&(&found, expected)| found != expected).count()
+                as u64;
     }
     results
 }

@@ -26,24 +26,8 @@ impl Report {
     const BYTES: usize = 4 * Self::WORDS;
 
     pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
-        let Self {
-            chapter,
-            words,
-            distinct,
-            top_count,
-            packed_bytes,
-            checksum,
-            damaged,
-        } = self;
-        let fields = [
-            chapter,
-            words,
-            distinct,
-            top_count,
-            packed_bytes,
-            checksum,
-            damaged,
-        ];
+        let Self { chapter, words, distinct, top_count, packed_bytes, checksum, damaged } = self;
+        let fields = [chapter, words, distinct, top_count, packed_bytes, checksum, damaged];
 
         let mut bytes = [0; Self::BYTES];
         for (place, field) in bytes.chunks_exact_mut(4).zip(fields) {
@@ -53,26 +37,11 @@ impl Report {
     }
 
     fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
-        let [
-            chapter,
-            words,
-            distinct,
-            top_count,
-            packed_bytes,
-            checksum,
-            damaged,
-        ] = std::array::from_fn(|at| {
-            u32::from_le_bytes([0, 1, 2, 3].map(|byte| bytes[4 * at + byte]))
-        });
-        Self {
-            chapter,
-            words,
-            distinct,
-            top_count,
-            packed_bytes,
-            checksum,
-            damaged,
-        }
+        let [chapter, words, distinct, top_count, packed_bytes, checksum, damaged] =
+            std::array::from_fn(|at| {
+                u32::from_le_bytes([0, 1, 2, 3].map(|byte| bytes[4 * at + byte]))
+            });
+        Self { chapter, words, distinct, top_count, packed_bytes, checksum, damaged }
     }
 }
 
@@ -134,11 +103,7 @@ static EDITION: pfp::Point = pfp::Point::new("edition");
 
 impl Edition {
     fn new() -> Self {
-        Self {
-            waiting: [None; CHAPTER_COUNT],
-            complete: 0,
-            checksum: crc32fast::Hasher::new(),
-        }
+        Self { waiting: [None; CHAPTER_COUNT], complete: 0, checksum: crc32fast::Hasher::new() }
     }
 
     /// Takes a chapter in. Returns the checksum of the book when it is whole, and starts the next. A chapter
@@ -201,11 +166,7 @@ mod tests {
 
     #[test]
     fn reports_travel_unchanged() {
-        let sent = Report {
-            checksum: 0x0102_0304,
-            damaged: u32::MAX,
-            ..report(11)
-        };
+        let sent = Report { checksum: 0x0102_0304, damaged: u32::MAX, ..report(11) };
         assert_eq!(Report::from_bytes(sent.to_bytes()), sent);
     }
 
@@ -214,31 +175,19 @@ mod tests {
         let in_order = (0..CHAPTER_COUNT).map(report);
         let backwards = (0..CHAPTER_COUNT).rev().map(report);
         let totals = totals_of(in_order.chain(backwards));
-        assert_eq!(
-            (totals.chapters, totals.words, totals.editions),
-            (24, 48, 2)
-        );
+        assert_eq!((totals.chapters, totals.words, totals.editions), (24, 48, 2));
         assert_eq!(totals.mismatches, 0);
     }
 
     #[test]
     fn whatever_is_wrong_is_counted() {
-        let damaged = Report {
-            damaged: 1,
-            ..report(0)
-        };
-        let differs = Report {
-            words: 9,
-            ..report(1)
-        };
+        let damaged = Report { damaged: 1, ..report(0) };
+        let differs = Report { words: 9, ..report(1) };
         assert_eq!(totals_of([damaged]).mismatches, 1);
         assert_eq!(totals_of([report(1), differs]).mismatches, 1);
 
         // One chapter's checksum is wrong from the start, so the reports agree and only the book does not.
-        let book = (0..CHAPTER_COUNT).map(|chapter| Report {
-            checksum: 7,
-            ..report(chapter)
-        });
+        let book = (0..CHAPTER_COUNT).map(|chapter| Report { checksum: 7, ..report(chapter) });
         let totals = totals_of(book);
         assert_eq!((totals.editions, totals.mismatches), (1, 1));
     }

@@ -47,10 +47,7 @@ pub(crate) fn tokenize(text: &str) -> Vec<Word<'_>> {
             while letter(at) || (bytes.get(at) == Some(&b'\'') && letter(at + 1)) {
                 at += 1;
             }
-            words.push(Word {
-                text: &text[start..at],
-                sentence,
-            });
+            words.push(Word { text: &text[start..at], sentence });
         } else {
             sentence += u32::from(matches!(bytes[at], b'.' | b'!' | b'?'));
             at += 1;
@@ -64,10 +61,7 @@ pub(crate) fn tokenize(text: &str) -> Vec<Word<'_>> {
 pub(crate) fn index(words: &[Word<'_>]) -> Index {
     let mut index = Index::new();
     for word in words {
-        index
-            .entry(word.text.to_ascii_lowercase())
-            .or_default()
-            .push(word.sentence);
+        index.entry(word.text.to_ascii_lowercase()).or_default().push(word.sentence);
     }
     index
 }
@@ -77,10 +71,8 @@ pub(crate) type Frequency<'a> = (&'a str, usize);
 
 /// Every word of an index with its count, the most frequent first, equals by alphabet.
 pub(crate) fn vocabulary(index: &Index) -> Vec<Frequency<'_>> {
-    let mut words: Vec<_> = index
-        .iter()
-        .map(|(word, places)| (word.as_str(), places.len()))
-        .collect();
+    let mut words: Vec<_> =
+        index.iter().map(|(word, places)| (word.as_str(), places.len())).collect();
     sort(&mut words);
     words
 }
@@ -143,11 +135,7 @@ mod tests {
     fn naive_counts(text: &str) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for run in text.split(|c: char| !c.is_ascii_alphabetic() && c != '\'') {
-            for word in run
-                .trim_matches('\'')
-                .split("''")
-                .filter(|word| !word.is_empty())
-            {
+            for word in run.trim_matches('\'').split("''").filter(|word| !word.is_empty()) {
                 *counts.entry(word.to_lowercase()).or_default() += 1;
             }
         }
@@ -156,16 +144,10 @@ mod tests {
 
     #[test]
     fn counts_agree_with_the_naive_ones() {
-        for text in CHAPTERS
-            .iter()
-            .copied()
-            .chain([BOOK, "", "'", "don't 'tis''so' a'"])
-        {
+        for text in CHAPTERS.iter().copied().chain([BOOK, "", "'", "don't 'tis''so' a'"]) {
             let (total, index) = parse(text);
-            let counts: BTreeMap<_, _> = index
-                .iter()
-                .map(|(word, places)| (word.clone(), places.len()))
-                .collect();
+            let counts: BTreeMap<_, _> =
+                index.iter().map(|(word, places)| (word.clone(), places.len())).collect();
             assert_eq!(counts, naive_counts(text));
             assert_eq!(total, counts.values().sum::<usize>());
         }
@@ -174,10 +156,7 @@ mod tests {
     #[test]
     fn words_know_their_sentence() {
         let words = tokenize("Who are you? I don't know.\r\nStop! Now");
-        let told: Vec<_> = words
-            .iter()
-            .map(|word| (word.text, word.sentence))
-            .collect();
+        let told: Vec<_> = words.iter().map(|word| (word.text, word.sentence)).collect();
         assert_eq!(
             told,
             [
@@ -207,10 +186,8 @@ mod tests {
     #[test]
     fn sort_takes_every_length() {
         let (_, index) = parse(CHAPTERS[0]);
-        let all: Vec<_> = index
-            .iter()
-            .map(|(word, places)| (word.as_str(), places.len()))
-            .collect();
+        let all: Vec<_> =
+            index.iter().map(|(word, places)| (word.as_str(), places.len())).collect();
         for length in 0..all.len().min(200) {
             let mut sorted = all[..length].to_vec();
             let mut expected = sorted.clone();
