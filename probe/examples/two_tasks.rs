@@ -112,10 +112,9 @@ fn run(periods: u32, hold: bool) -> io::Result<()> {
         });
         match task_0.join().expect("the task only computes and sleeps") {
             Ok(()) => println!("# real-time priorities, {} loops a ms", load.loops_per_ms),
-            Err(refused) => println!(
-                "# plain priorities ({refused}), {} loops a ms",
-                load.loops_per_ms
-            ),
+            Err(refused) => {
+                println!("# plain priorities ({refused}), {} loops a ms", load.loops_per_ms)
+            }
         }
     });
 
@@ -153,11 +152,7 @@ fn print_table() {
             continue;
         };
         // Without a weight there is no moving average, and the plain one stands in.
-        let average = if id == OVERHEAD {
-            stats.mean()
-        } else {
-            stats.average
-        };
+        let average = if id == OVERHEAD { stats.mean() } else { stats.average };
         println!(
             "ID: {id:02}, n={}, C={}, Cmin={}, Cmax={}, C-avg={average:.0}, Avg-T={:.6}ms",
             stats.count,
@@ -200,9 +195,7 @@ impl Load {
             })
             .collect();
         rates.sort_unstable();
-        Self {
-            loops_per_ms: rates[TUNING_ROUNDS / 2],
-        }
+        Self { loops_per_ms: rates[TUNING_ROUNDS / 2] }
     }
 
     /// Computes for a while. The tuned loops make up most of it; the rest is told by the clock, as a core's
