@@ -174,8 +174,9 @@ impl Sums {
             return None;
         }
         let (n, sum) = (u128::from(self.count), u128::from(self.exclusive));
-        let spread = self.squares.saturating_sub(sum * sum / n);
-        Some(spread as f64 / (n - 1) as f64)
+        let (whole, rest) = (sum * sum / n, sum * sum % n);
+        let spread = self.squares.saturating_sub(whole) as f64 - rest as f64 / n as f64;
+        Some(spread.max(0.0) / (n - 1) as f64)
     }
 }
 

@@ -74,6 +74,10 @@ pub(crate) fn set_ticks_per_ns(rate: f64) {
 
 /// The rate that CPU time is converted with, in ticks per 2^-32 nanoseconds.
 pub(super) fn ticks_per_ns_fixed() -> u64 {
+    #[cfg(test)]
+    if super::mock::is_running() {
+        return 1 << 32;
+    }
     TICKS_PER_NS.load(Relaxed)
 }
 

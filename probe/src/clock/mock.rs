@@ -9,7 +9,6 @@ thread_local! {
 
 /// One nanosecond of the mock's CPU time is one tick.
 pub(crate) fn start() {
-    super::calibrate::set_ticks_per_ns(1.0);
     NOW.set(Some(1_000_000));
     CPU_NS.set(1_000_000);
 }
@@ -23,6 +22,10 @@ pub(crate) fn run(ticks: u64) {
 /// Lets time pass off the CPU.
 pub(crate) fn sleep(ticks: u64) {
     NOW.set(NOW.get().map(|now| now + ticks));
+}
+
+pub(super) fn is_running() -> bool {
+    NOW.get().is_some()
 }
 
 pub(super) fn ticks() -> Option<u64> {

@@ -19,7 +19,7 @@ use std::sync::atomic::{
 use pfp_shm_layout::cell::Measurement;
 use pfp_shm_layout::control::Change;
 
-use super::measure::{self, Begun, LONG_WAY, Open, Part};
+use super::measure::{self, Begun, Open, Part};
 use super::thread::{self, Thread};
 use crate::clock::ticks;
 use crate::point::Point;
@@ -149,7 +149,7 @@ impl Regions {
         latched.inclusive.store(before.inclusive.wrapping_add(sum.inclusive), Relaxed);
         latched.off.store(before.off.wrapping_add(sum.off), Relaxed);
         latched.switches.store(before.switches.wrapping_add(sum.switches), Relaxed);
-        self.waiting.store(at.max(waiting.wrapping_sub(1)) as u64 + 1, Relaxed);
+        self.waiting.store(waiting.max(at + 1) as u64, Relaxed);
         true
     }
 
@@ -265,12 +265,9 @@ pub(crate) fn begin(point: &'static Point, once: bool) {
         }
     }
     let open = measure::begin(point);
-    if open.tag == 0 || open.tag == LONG_WAY {
-        return;
+    if let (Some(begun), Some(thread)) = (open.begun(), thread::current()) {
+        keep(thread, point, begun, recursive);
     }
-    let Some(thread) = thread::current() else { return };
-    // SAFETY: neither of the tags that leave it undefined.
-    keep(thread, point, unsafe { open.begun.assume_init_ref() }, recursive);
 }
 
 /// Notes a begun region among those of the context; false if there is no room.
@@ -309,8 +306,8 @@ fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
 }
 
 /// Begins a region on the long way: the thread has no lane of its own, or is
-/// interrupted in the middle of something.
-pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> Open {
+/// interrupted in the middle of something. False if there is no room for it.
+pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
     let recursive = thread.regions().innermost(point).is_some();
     let mut begun =
         Begun { start: 0, child: thread.child.swap(0, Relaxed), off: 0, switches: 0, inclusive: 0 };
@@ -319,11 +316,7 @@ pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> Open {
     begun.off = thread.clock.off();
     begun.switches = thread.clock.switches();
     begun.start = now.wrapping_sub(begun.off);
-    if keep(thread, point, &begun, recursive) {
-        Open::kept_by_context()
-    } else {
-        Open { tag: 0, ..Open::kept_by_context() }
-    }
+    keep(thread, point, &begun, recursive)
 }
 
 /// Ends the innermost region of a point that was begun by hand. Without one it
@@ -352,12 +345,8 @@ pub(crate) fn end(point: &'static Point, latch: bool) {
 /// Ends a region that a guard keeps and that the hot path could not end.
 pub(crate) fn end_guard(point: &'static Point, open: &Open) {
     let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
-    if open.tag == LONG_WAY {
-        return end(point, false);
-    }
+    let Some(&begun) = open.begun() else { return end(point, false) };
     let now = thread.stamp();
-    // SAFETY: a guard's tag is not 0, and not `LONG_WAY`.
-    let begun = unsafe { *open.begun.assume_init_ref() };
     let mut child = thread.child.load(Relaxed);
     let mut depth = thread.depth.load(Relaxed).wrapping_sub(1);
     // Regions between this one and the innermost, modulo 32.
@@ -631,23 +620,17 @@ pub(crate) fn end_poll(point: &'static Point, open: &Open, polls: &mut Polls, la
     }
     let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
     let now = thread.stamp();
-    let (begun, depth, child) = if open.tag == LONG_WAY {
+    let (begun, depth, child) = if let Some(&begun) = open.begun() {
+        // The tag has the lower bits of the depth; the rest cannot differ by 32.
+        let current = thread.depth.load(Relaxed).wrapping_sub(1);
+        let depth = current.wrapping_sub(current.wrapping_sub(open.tag >> 2) & 31);
+        (begun, depth, thread.child.load(Relaxed))
+    } else {
         let regions = thread.regions();
         let Some(at) = regions.innermost(point) else { return };
         let child = thread.child.load(Relaxed).wrapping_add(regions.give_up(at + 1));
         regions.open.store(at as u64, Relaxed);
         (regions.slots[at].begun(), regions.slots[at].depth.load(Relaxed), child)
-    } else {
-        // SAFETY: neither of the tags that leave it undefined.
-        let begun = unsafe { *open.begun.assume_init_ref() };
-        (begun, open.tag >> 2 & 31, thread.child.load(Relaxed))
-    };
-    let depth = if open.tag == LONG_WAY {
-        depth
-    } else {
-        // The tag has the lower bits; the rest cannot differ by 32.
-        let current = thread.depth.load(Relaxed).wrapping_sub(1);
-        current.wrapping_sub(current.wrapping_sub(depth) & 31)
     };
     let off = thread.clock.off();
     let raw = now.wrapping_sub(off).wrapping_sub(begun.start);

@@ -43,9 +43,9 @@ pub(crate) struct Open {
     /// See [`Thread::tag`]; 0 if the region is not measured, [`LONG_WAY`] if
     /// `end` has to look among the regions of the context.
     pub(crate) tag: u64,
-    /// The rest, which is there if the tag is not 0. Left undefined otherwise:
-    /// a region that is off shall not even clear it.
-    pub(crate) begun: MaybeUninit<Begun>,
+    /// The rest. Left undefined with these two tags: a region that is off shall
+    /// not even clear it.
+    begun: MaybeUninit<Begun>,
 }
 
 /// The tag of a region that the context keeps: not a control word that is on.
@@ -67,10 +67,17 @@ pub(crate) struct Begun {
 }
 
 impl Open {
-    const NOT_MEASURED: Self = Self { tag: 0, begun: MaybeUninit::uninit() };
+    /// A region of which nothing but the tag is known: 0 or [`LONG_WAY`].
+    #[inline(always)]
+    fn without(tag: u64) -> Self {
+        Self { tag, begun: MaybeUninit::uninit() }
+    }
 
-    pub(crate) const fn kept_by_context() -> Self {
-        Self { tag: LONG_WAY, begun: MaybeUninit::uninit() }
+    /// What `begin` noted; none if it is not there.
+    #[inline(always)]
+    pub(crate) fn begun(&self) -> Option<&Begun> {
+        // SAFETY: with any other tag than these two, `begin` has filled it.
+        (self.tag & !LONG_WAY != 0).then(|| unsafe { self.begun.assume_init_ref() })
     }
 }
 
@@ -79,74 +86,71 @@ impl Open {
 pub(crate) fn begin(point: &'static Point) -> Open {
     let control = point.control();
     if !control.enabled() {
-        return Open::NOT_MEASURED;
+        return Open::without(0);
     }
-    let Some(thread) = thread::current() else { return begin_slow(point) };
-    let Some(cell) = thread.cell(point.index()) else { return begin_slow(point) };
-    if cell.control() != control {
-        return begin_slow(point);
-    }
+    let (thread, cell, control) = if let Some(thread) = thread::current()
+        && let Some(cell) = thread.cell(point.index())
+        && cell.control() == control
+    {
+        (thread, cell, control)
+    } else {
+        // Back from there with a thread only: the region itself is built in one
+        // place, or the compiler would build it twice and copy.
+        let (thread, tag) = begin_slow(point);
+        let Some(thread) = thread else { return Open::without(tag) };
+        let Some(cell) = thread.cell(point.index()) else { return Open::without(0) };
+        (thread, cell, cell.control())
+    };
     begin_in(thread, cell, control)
 }
 
 #[inline(always)]
 fn begin_in(thread: &Thread, cell: &Cell, control: Control) -> Open {
     let depth = thread.depth.load(Relaxed);
+    let tag = Thread::tag(control, depth, thread.salt.load(Relaxed));
+    let child = thread.child.load(Relaxed);
+    let inclusive = cell.inclusive_total();
     thread.depth.store(depth + 1, Relaxed);
-    let mut begun = Begun {
-        start: 0,
-        child: thread.child.load(Relaxed),
-        off: thread.clock.off(),
-        switches: thread.clock.switches(),
-        inclusive: cell.inclusive_total(),
-    };
     thread.child.store(0, Relaxed);
     // Last, so that as little as possible of this is inside the region.
     let mut now = ticks();
     if thread.clock.was_switched() {
-        now = refresh_for_begin(thread, &mut begun);
+        now = thread.clock.refresh_late();
     }
-    begun.start = now.wrapping_sub(begun.off);
-    Open {
-        tag: Thread::tag(control, depth, thread.salt.load(Relaxed)),
-        begun: MaybeUninit::new(begun),
-    }
+    let off = thread.clock.off();
+    let switches = thread.clock.switches();
+    let start = now.wrapping_sub(off);
+    Open { tag, begun: MaybeUninit::new(Begun { start, child, off, switches, inclusive }) }
 }
 
+/// The door out of `begin`: something is not there yet, or has changed. Gives a
+/// thread whose cell of the point is ready, or the tag of a region of which no
+/// more is known.
 #[cold]
 #[inline(never)]
-fn refresh_for_begin(thread: &Thread, begun: &mut Begun) -> u64 {
-    let stamps = thread.clock.refresh();
-    begun.off = thread.clock.off();
-    begun.switches = thread.clock.switches();
-    stamps.late
-}
-
-/// The door out of `begin`: something is not there yet, or has changed.
-#[cold]
-#[inline(never)]
-fn begin_slow(point: &'static Point) -> Open {
+fn begin_slow(point: &'static Point) -> (Option<&'static Thread>, u64) {
     match thread::prepare(point) {
-        None | Some(Err(Unready::Never)) => Open::NOT_MEASURED,
-        Some(Err(Unready::Overflow(thread))) => context::begin_kept(thread, point),
-        Some(Ok(thread)) => {
-            let control = point.control();
-            match thread.cell(point.index()) {
-                // Switched off or changed this very moment: then this call is
-                // not measured.
-                Some(cell) if cell.control() == control => begin_in(thread, cell, control),
-                _ => Open::NOT_MEASURED,
-            }
+        None | Some(Err(Unready::Never)) => (None, 0),
+        Some(Err(Unready::Overflow(thread))) => {
+            let kept = context::begin_kept(thread, point);
+            (None, if kept { LONG_WAY } else { 0 })
         }
+        Some(Ok(thread)) => (Some(thread), 0),
     }
 }
 
 /// Ends a region that `begin` began in this thread.
 #[inline(always)]
 pub(crate) fn end(point: &'static Point, open: &Open) {
-    if open.tag == 0 {
-        return;
+    if open.tag != 0 {
+        end_measured(point, open);
     }
+}
+
+/// Out of line: inlined at every region it would be 400 bytes each, and the
+/// compiler does not inline what a destructor does anyway.
+#[inline(never)]
+fn end_measured(point: &'static Point, open: &Open) {
     let Some(thread) = thread::current() else { return };
     // A forked child finds no cell: its pages are wiped.
     let Some(cell) = thread.cell(point.index()) else { return end_slow(point, open) };
@@ -154,9 +158,7 @@ pub(crate) fn end(point: &'static Point, open: &Open) {
     if Thread::tag(cell.control(), depth, thread.salt.load(Relaxed)) != open.tag {
         return end_slow(point, open);
     }
-    // SAFETY: the tag is not 0 and not `LONG_WAY`, because a cell's control word
-    // is one that is on; so `begin` has filled it.
-    let begun = unsafe { open.begun.assume_init_ref() };
+    let Some(begun) = open.begun() else { return end_slow(point, open) };
     let child = thread.child.load(Relaxed);
     let now = ticks();
     // One test for two rare things; see the fields.

@@ -1,1 +1,311 @@
+//! Random programs on a clock wound by hand, judged by a reference that keeps a
+//! tree of all regions and walks it: they agree to the tick.
+//!
+//! The reference shares no idea with the engine: it notes wall-clock and on-CPU
+//! time at each event and adds up afterwards.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
+
+use super::context::{self, Shared};
+use super::measure::{INSIDE, PAIR};
+use crate::clock::mock;
+use crate::{Point, Stats};
+
+static POINTS: [Point; 6] = [
+    Point::new("oracle 0"),
+    Point::new("oracle 1"),
+    Point::new("oracle 2"),
+    Point::new("oracle 3"),
+    Point::new("oracle 4"),
+    Point::new("oracle 5"),
+];
+const ALPHA: f64 = 0.25;
+
+/// The points and the overhead are the process's; one program at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// xorshift64*: a program is its seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
+    }
+}
+
+/// A region in the reference's tree.
+struct Node {
+    point: usize,
+    around: Option<usize>,
+    inner: bool,
+    started: (u64, u64),
+    ended: Option<(u64, u64)>,
+}
+
+/// What the reference knows of a context.
+#[derive(Default)]
+struct Task {
+    /// On-CPU ticks that it has run.
+    ran: u64,
+    open: Vec<usize>,
+    /// Finished parts that wait: by point, the nodes.
+    latched: [Vec<usize>; POINTS.len()],
+}
+
+#[derive(Default)]
+struct Reference {
+    wall: u64,
+    tasks: Vec<Task>,
+    current: usize,
+    nodes: Vec<Node>,
+    /// Recorded measurements in order: a point and the nodes it is the sum of.
+    recorded: Vec<(usize, Vec<usize>)>,
+}
+
+impl Reference {
+    fn task(&mut self) -> &mut Task {
+        &mut self.tasks[self.current]
+    }
+
+    fn run(&mut self, ticks: u64) {
+        self.wall += ticks;
+        self.task().ran += ticks;
+    }
+
+    fn begin(&mut self, point: usize) -> usize {
+        let started = (self.wall, self.task().ran);
+        let node = self.nodes.len();
+        let open = &self.tasks[self.current].open;
+        let inner = open.iter().any(|&open| self.nodes[open].point == point);
+        self.nodes.push(Node { point, around: open.last().copied(), inner, started, ended: None });
+        self.task().open.push(node);
+        node
+    }
+
+    /// Ends the innermost open region of a point.
+    fn end(&mut self, point: usize, latch: bool) {
+        let open = &self.tasks[self.current].open;
+        if let Some(at) = open.iter().rposition(|&open| self.nodes[open].point == point) {
+            self.end_at(at, latch);
+        }
+    }
+
+    fn end_at(&mut self, at: usize, latch: bool) {
+        let now = (self.wall, self.task().ran);
+        let node = self.task().open[at];
+        // Those inside were not ended: nobody will ever end them.
+        self.task().open.truncate(at);
+        let point = self.nodes[node].point;
+        self.nodes[node].ended = Some(now);
+        self.task().latched[point].push(node);
+        if !latch {
+            let parts = std::mem::take(&mut self.task().latched[point]);
+            self.recorded.push((point, parts));
+        }
+    }
+
+    fn span(&self, node: usize) -> u64 {
+        let Node { started, ended, .. } = self.nodes[node];
+        ended.map_or(0, |ended| ended.1 - started.1).saturating_sub(INSIDE.load(Relaxed))
+    }
+
+    /// Ticks of all ended regions directly inside; those of a region that was
+    /// given up count for what is around it.
+    fn nested(&self, node: usize) -> u64 {
+        (0..self.nodes.len())
+            .filter(|&child| self.nodes[child].around == Some(node))
+            .map(|child| match self.nodes[child].ended {
+                Some(_) => self.span(child) + PAIR.load(Relaxed),
+                None => self.nested(child),
+            })
+            .sum()
+    }
+
+    fn own(&self, node: usize) -> u64 {
+        self.span(node).saturating_sub(self.nested(node))
+    }
+
+    /// What the point's statistics must be.
+    fn expected(&self, point: usize) -> Option<Stats> {
+        let mut stats = Stats::default();
+        stats.min = u64::MAX;
+        for (_, parts) in self.recorded.iter().filter(|(of, _)| *of == point) {
+            let own: u64 = parts.iter().map(|&node| self.own(node)).sum();
+            stats.exclusive += own;
+            stats.min = stats.min.min(own);
+            stats.max = stats.max.max(own);
+            stats.last = own;
+            stats.average = if stats.count == 0 {
+                own as f64
+            } else {
+                stats.average + ALPHA * (own as f64 - stats.average)
+            };
+            stats.count += 1;
+            for &node in parts {
+                let Node { inner, started, ended, .. } = self.nodes[node];
+                let ended = ended.unwrap_or(started);
+                stats.inclusive += if inner { 0 } else { self.span(node) };
+                stats.off_cpu += (ended.0 - started.0) - (ended.1 - started.1);
+            }
+        }
+        (stats.count > 0).then_some(stats)
+    }
+
+    /// Mean and variance by the schoolbook, in two passes.
+    fn variance(&self, point: usize) -> f64 {
+        let own: Vec<f64> = self
+            .recorded
+            .iter()
+            .filter(|(of, _)| *of == point)
+            .map(|(_, parts)| parts.iter().map(|&node| self.own(node)).sum::<u64>() as f64)
+            .collect();
+        let mean = own.iter().sum::<f64>() / own.len() as f64;
+        let squares: f64 = own.iter().map(|value| (value - mean).powi(2)).sum();
+        if own.len() < 2 { 0.0 } else { squares / (own.len() - 1) as f64 }
+    }
+}
+
+/// A random program with regions begun by hand: any order, latched, in several
+/// contexts.
+fn by_hand(random: &mut Random, reference: &mut Reference) {
+    let contexts: Vec<Arc<Shared>> = (0..3).map(|_| Shared::new()).collect();
+    reference.tasks.resize_with(contexts.len() + 1, Task::default);
+    for _ in 0..random.below(400) {
+        let point = random.below(POINTS.len() as u64) as usize;
+        match random.below(12) {
+            0..=2 => {
+                let ticks = random.below(5000);
+                mock::run(ticks);
+                reference.run(ticks);
+            }
+            3 => {
+                let ticks = random.below(100_000);
+                mock::sleep(ticks);
+                reference.wall += ticks;
+            }
+            4..=6 if reference.task().open.len() < 20 => {
+                POINTS[point].begin();
+                reference.begin(point);
+            }
+            7 | 8 => {
+                POINTS[point].end();
+                reference.end(point, false);
+            }
+            9 => {
+                POINTS[point].end_latched();
+                reference.end(point, true);
+            }
+            10 => {
+                // The right one: the innermost.
+                if let Some(&node) = reference.task().open.last() {
+                    let point = reference.nodes[node].point;
+                    POINTS[point].end();
+                    reference.end(point, false);
+                }
+            }
+            _ => {
+                let to = random.below(contexts.len() as u64 + 1) as usize;
+                assert!(context::switch(to.checked_sub(1).map(|to| &contexts[to])));
+                reference.current = to;
+            }
+        }
+    }
+    context::switch(None);
+}
+
+/// A random program with guards: nested as blocks are, recursive.
+fn with_guards(random: &mut Random, reference: &mut Reference, depth: u32) {
+    reference.tasks.resize_with(1, Task::default);
+    for _ in 0..random.below(8) {
+        let ticks = random.below(3000);
+        if random.below(5) == 0 {
+            mock::sleep(ticks * 7);
+            reference.wall += ticks * 7;
+        } else {
+            mock::run(ticks);
+            reference.run(ticks);
+        }
+        if depth < 7 && random.below(3) > 0 {
+            let point = random.below(POINTS.len() as u64) as usize;
+            let guard = POINTS[point].measure();
+            reference.begin(point);
+            with_guards(random, reference, depth + 1);
+            drop(guard);
+            reference.end(point, false);
+        }
+    }
+}
+
+fn check(seed: u64, program: impl Fn(&mut Random, &mut Reference) + Send + Sync) {
+    for point in &POINTS {
+        point.reset();
+        point.set_alpha(ALPHA).expect("in range");
+    }
+    let reference = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            mock::start();
+            let mut reference = Reference::default();
+            program(&mut Random(seed.wrapping_mul(2).wrapping_add(1)), &mut reference);
+            reference
+        });
+        thread.join().expect("no panic")
+    });
+    for (index, point) in POINTS.iter().enumerate() {
+        let (found, expected) = (point.stats(), reference.expected(index));
+        let (Some(found), Some(expected)) = (&found, &expected) else {
+            assert_eq!(found.is_some(), expected.is_some(), "seed {seed} point {index}");
+            continue;
+        };
+        let figures = |stats: &Stats| {
+            let Stats { count, exclusive, inclusive, off_cpu, min, max, .. } = *stats;
+            [count, exclusive, inclusive, off_cpu, min, max]
+        };
+        assert_eq!(figures(found), figures(expected), "seed {seed} point {index}");
+        let tolerance = 1e-3 * expected.average.max(1.0);
+        assert!(
+            (found.average - expected.average).abs() < tolerance,
+            "seed {seed} point {index}: average {} and not {}",
+            found.average,
+            expected.average
+        );
+        let variance = reference.variance(index);
+        assert!(
+            (found.variance() - variance).abs() <= 1e-9 * variance.max(1.0),
+            "seed {seed} point {index}: variance {} and not {variance}",
+            found.variance()
+        );
+    }
+}
+
+fn many_seeds(overhead: (u64, u64), program: impl Fn(&mut Random, &mut Reference) + Send + Sync) {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(crate::init());
+    crate::clock::choose(Some("cputime"));
+    let before = (INSIDE.swap(overhead.0, Relaxed), PAIR.swap(overhead.1, Relaxed));
+    for seed in 1..=400 {
+        check(seed, &program);
+    }
+    INSIDE.store(before.0, Relaxed);
+    PAIR.store(before.1, Relaxed);
+}
+
+#[test]
+fn regions_begun_by_hand_agree_with_the_tree() {
+    many_seeds((0, 0), by_hand);
+}
+
+#[test]
+fn guards_agree_with_the_tree() {
+    many_seeds((0, 0), |random, reference| with_guards(random, reference, 0));
+}
+
+#[test]
+fn overhead_is_taken_out_of_the_region_and_of_the_one_around() {
+    many_seeds((13, 50), by_hand);
+    many_seeds((13, 50), |random, reference| with_guards(random, reference, 0));
+}
