@@ -1,0 +1,310 @@
+//! Two periodic tasks that pre-empt each other on one CPU, measured through the numeric interface.
+//!
+//! Both have a period of 10 ms. Task 0 starts at once and computes for 6 ms, 4 of them in an inner region;
+//! task 1 starts 1.5 ms later, computes for 1.3 ms, and has the higher priority where the system lets it.
+//!
+//! ```text
+//! ms     0    1    2    3    4    5    6    7    8    9    10
+//! task 0 [2 1 ms ][3        ......        4 ms ][2 1 ms ]
+//! task 1             [4 1.3 ms ]
+//! ```
+//!
+//! However the two fall over each other, each point has to show its own load: nested regions and the other
+//! task's time are taken out.
+//!
+//! | point | measures |
+//! |---|---|
+//! | 0 | the overhead of measuring |
+//! | 1 | the tuning of the load that takes 1 ms |
+//! | 2 | task 0, outer region: 2 ms around the inner one |
+//! | 3 | task 0, inner region: 4 ms |
+//! | 4 | task 1: 1.3 ms |
+//!
+//! Run it with `cargo run --release -p pfp-probe --example two_tasks -- [PERIODS] [--hold]`. With `--hold`
+//! the program stays after the table until its standard input ends, so that a viewer can look at it.
+
+use std::hint::black_box;
+use std::io::{self, Read};
+use std::process::ExitCode;
+use std::time::Duration;
+use std::{env, mem, ptr, thread};
+
+const OVERHEAD: u32 = 0;
+const TUNING: u32 = 1;
+const OUTER: u32 = 2;
+const INNER: u32 = 3;
+const TASK_1: u32 = 4;
+
+const PERIOD: Duration = Duration::from_millis(10);
+/// Time constant of the averages: a measurement weighs 10 ms / 50 ms = 0.2.
+const AVERAGE_OVER: Duration = Duration::from_millis(50);
+/// Weight of one tuning round. Those follow no period, so it is given as it is.
+const TUNING_ALPHA: f64 = 0.05;
+
+const PHASE_0: Duration = Duration::ZERO;
+const PHASE_1: Duration = Duration::from_micros(1_500);
+
+/// What the outer region computes before the inner one, and again after it.
+const OUTER_HALF: Duration = Duration::from_millis(1);
+const INNER_LOAD: Duration = Duration::from_millis(4);
+const TASK_1_LOAD: Duration = Duration::from_micros(1_300);
+
+/// Time for both threads to be there before the first period starts.
+const LEAD: Duration = Duration::from_millis(20);
+
+const DEFAULT_PERIODS: u32 = 100;
+const CALIBRATION_LOOPS: u32 = 10_000;
+const TUNING_ROUNDS: usize = 101;
+
+fn main() -> ExitCode {
+    let mut periods = DEFAULT_PERIODS;
+    let mut hold = false;
+    for argument in env::args().skip(1) {
+        match argument.parse() {
+            Ok(number) => periods = number,
+            Err(_) if argument == "--hold" => hold = true,
+            Err(_) => {
+                eprintln!("usage: two_tasks [PERIODS] [--hold]");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    match run(periods, hold) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("two_tasks: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(periods: u32, hold: bool) -> io::Result<()> {
+    pin_to_one_cpu()?;
+    set_up_points();
+    pfp::calibrate(CALIBRATION_LOOPS);
+    let load = Load::tune();
+
+    let start = now(libc::CLOCK_MONOTONIC) + LEAD;
+    thread::scope(|scope| {
+        let task_0 = scope.spawn(|| {
+            pfp::register_thread("task 0");
+            let priority = raise_priority(10);
+            repeat(periods, start + PHASE_0, || {
+                pfp::begin(OUTER);
+                load.compute(OUTER_HALF);
+                pfp::begin(INNER);
+                load.compute(INNER_LOAD);
+                pfp::end(INNER, false);
+                load.compute(OUTER_HALF);
+                pfp::end(OUTER, false);
+            });
+            priority
+        });
+        scope.spawn(|| {
+            pfp::register_thread("task 1");
+            // Refused or not is the same for both tasks; the other one tells.
+            let _ = raise_priority(20);
+            repeat(periods, start + PHASE_1, || {
+                pfp::begin(TASK_1);
+                load.compute(TASK_1_LOAD);
+                pfp::end(TASK_1, false);
+            });
+        });
+        match task_0.join().expect("the task only computes and sleeps") {
+            Ok(()) => println!("# real-time priorities, {} loops a ms", load.loops_per_ms),
+            Err(refused) => {
+                println!("# plain priorities ({refused}), {} loops a ms", load.loops_per_ms)
+            }
+        }
+    });
+
+    print_table();
+    if hold {
+        io::stdin().read_to_end(&mut Vec::new())?;
+    }
+    Ok(())
+}
+
+fn set_up_points() {
+    pfp::set_program_name("two_tasks");
+    for (id, name) in [
+        (OVERHEAD, "overhead"),
+        (TUNING, "tuning 1 ms"),
+        (OUTER, "outer 2 ms"),
+        (INNER, "inner 4 ms"),
+        (TASK_1, "task 1 1.3 ms"),
+    ] {
+        pfp::set_name(id, name);
+        pfp::enable(id);
+    }
+    pfp::set_alpha(TUNING, TUNING_ALPHA).expect("0.05 is in range");
+    for id in [OUTER, INNER, TASK_1] {
+        pfp::set_average(id, PERIOD, AVERAGE_OVER).expect("10 ms over 50 ms is in range");
+    }
+}
+
+/// One line for each point. C stands for cycles of the point's own, T for time.
+fn print_table() {
+    let ticks_per_ms = pfp::ticks_per_second() / 1e3;
+    for id in [OVERHEAD, TUNING, OUTER, INNER, TASK_1] {
+        let Some(stats) = pfp::stats(id) else {
+            println!("ID: {id:02}, not measured");
+            continue;
+        };
+        // Without a weight there is no moving average, and the plain one stands in.
+        let average = if id == OVERHEAD { stats.mean() } else { stats.average };
+        println!(
+            "ID: {id:02}, n={}, C={}, Cmin={}, Cmax={}, C-avg={average:.0}, Avg-T={:.6}ms",
+            stats.count,
+            stats.exclusive,
+            stats.min,
+            stats.max,
+            stats.mean() / ticks_per_ms,
+        );
+    }
+}
+
+/// How far apart the looks at the clock are towards the end of a load; a load is half of it too long.
+const STEP: Duration = Duration::from_micros(2);
+
+/// A loop whose duration is known.
+struct Load {
+    loops_per_ms: u64,
+}
+
+impl Load {
+    /// Finds out how many loops take 1 ms on the CPU.
+    fn tune() -> Self {
+        const MS: Duration = Duration::from_millis(1);
+
+        // Doubling until it takes long enough also gives the CPU time to reach its working frequency.
+        let mut loops = 1_000;
+        while time_on_cpu(|| spin(loops)) < 20 * MS {
+            loops *= 2;
+        }
+        loops /= 20;
+
+        // The median: a round that an interrupt or a hypervisor stretched does not move it.
+        let mut rates: Vec<u64> = (0..TUNING_ROUNDS)
+            .map(|_| {
+                pfp::begin(TUNING);
+                let took = time_on_cpu(|| spin(loops));
+                pfp::end(TUNING, false);
+                loops = (u128::from(loops) * MS.as_nanos() / took.as_nanos()) as u64;
+                loops
+            })
+            .collect();
+        rates.sort_unstable();
+        Self { loops_per_ms: rates[TUNING_ROUNDS / 2] }
+    }
+
+    /// Computes for a while. The tuned loops make up most of it; the rest is told by the clock, as a core's
+    /// speed changes from one millisecond to the next by more than the figures below are to be off.
+    fn compute(&self, length: Duration) {
+        let end = now(libc::CLOCK_THREAD_CPUTIME_ID) + length;
+        spin(self.loops_in(length * 3 / 4));
+        while now(libc::CLOCK_THREAD_CPUTIME_ID) < end {
+            spin(self.loops_in(STEP));
+        }
+    }
+
+    fn loops_in(&self, length: Duration) -> u64 {
+        self.loops_per_ms * length.as_micros() as u64 / 1_000
+    }
+}
+
+/// A chain of dependent operations (Marsaglia's xorshift): no memory, little that a neighbour on the same
+/// core could slow down, and nothing that the compiler knows how to shorten.
+fn spin(loops: u64) {
+    let mut chain = black_box(1_u64);
+    for _ in 0..loops {
+        chain ^= chain << 13;
+        chain ^= chain >> 7;
+        chain ^= chain << 17;
+    }
+    black_box(chain);
+}
+
+fn time_on_cpu(work: impl FnOnce()) -> Duration {
+    let before = now(libc::CLOCK_THREAD_CPUTIME_ID);
+    work();
+    now(libc::CLOCK_THREAD_CPUTIME_ID) - before
+}
+
+/// Runs a task's body once a period. The deadlines are absolute, so being late once makes no later one late.
+fn repeat(periods: u32, first: Duration, mut body: impl FnMut()) {
+    for period in 0..periods {
+        sleep_until(first + period * PERIOD);
+        body();
+    }
+}
+
+/// A clock's reading, as the time since its zero.
+fn now(clock: libc::clockid_t) -> Duration {
+    // SAFETY: a timespec is plain numbers, for which zero is a value.
+    let mut time: libc::timespec = unsafe { mem::zeroed() };
+    // SAFETY: `time` is valid for writes.
+    let result = unsafe { libc::clock_gettime(clock, &mut time) };
+    assert_eq!(result, 0, "every Linux has this clock");
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Sleeps until a moment of CLOCK_MONOTONIC.
+fn sleep_until(moment: Duration) {
+    let time = libc::timespec {
+        tv_sec: moment.as_secs() as libc::time_t,
+        tv_nsec: moment.subsec_nanos().into(),
+    };
+    loop {
+        // SAFETY: `time` is valid for reads; with an absolute time nothing is written back.
+        let result = unsafe {
+            libc::clock_nanosleep(
+                libc::CLOCK_MONOTONIC,
+                libc::TIMER_ABSTIME,
+                &time,
+                ptr::null_mut(),
+            )
+        };
+        // A signal ends the sleep early; the moment stays the same.
+        if result != libc::EINTR {
+            return;
+        }
+    }
+}
+
+/// Puts the calling thread, and those it will start, on one CPU: the last of those it may use, as the first
+/// is where most systems have their interrupts.
+fn pin_to_one_cpu() -> io::Result<()> {
+    // SAFETY: a cpu_set_t is plain bits, all zero is the empty set.
+    let (mut allowed, mut one): (libc::cpu_set_t, libc::cpu_set_t) = unsafe { mem::zeroed() };
+    // SAFETY: the set is valid for writes of the size given; 0 is the calling thread.
+    if unsafe { libc::sched_getaffinity(0, size_of_val(&allowed), &mut allowed) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let last = (0..libc::CPU_SETSIZE as usize)
+        .rev()
+        // SAFETY: `cpu` is below CPU_SETSIZE, the number of bits in the set.
+        .find(|&cpu| unsafe { libc::CPU_ISSET(cpu, &allowed) })
+        .expect("the CPU that this runs on is in the set");
+    // SAFETY: as above, and the set is valid for reads of the size given.
+    if unsafe {
+        libc::CPU_SET(last, &mut one);
+        libc::sched_setaffinity(0, size_of_val(&one), &one)
+    } != 0
+    {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Asks for a real-time priority for the calling thread. Needs a privilege, and the example does without it.
+fn raise_priority(priority: i32) -> io::Result<()> {
+    // SAFETY: a sched_param is plain numbers, for which zero is a value.
+    let mut parameter: libc::sched_param = unsafe { mem::zeroed() };
+    parameter.sched_priority = priority;
+    // SAFETY: `parameter` is valid for reads; 0 is the calling thread.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,124 @@
+//! The housekeeper: wakes ten times a second, looks at the memory, and now and then sends out an errand, a
+//! thread that lives for a moment.
+//!
+//! Shows a region that runs at a fixed period with an exponential average, and the numeric interface with
+//! a loop that starts with `end`.
+
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use crate::corpus::CHAPTERS;
+use crate::running::Running;
+use crate::words;
+
+const PERIOD: Duration = Duration::from_millis(100);
+/// Over how long the average looks back: at this period, each new measurement has a weight of 0.2.
+const AVERAGE_OVER: Duration = Duration::from_millis(500);
+
+/// Every so many rounds, an errand.
+const ERRAND_EVERY: usize = 2;
+
+/// A point by number: one whole round of the loop, from `end` to `end`, sleep included.
+const ROUND: u32 = 1;
+
+/// The work in a round.
+static HOUSEKEEPING: pfp::Point = pfp::Point::new("housekeeping");
+
+/// What the housekeeper saw.
+#[derive(Debug, Default)]
+pub(crate) struct Sightings {
+    pub(crate) errands: u64,
+    pub(crate) longest_word: &'static str,
+    pub(crate) peak_resident_pages: u64,
+}
+
+/// The housekeeper's life.
+pub(crate) fn run(running: &Running) -> io::Result<Sightings> {
+    // Points with numbers have no name and are off until somebody says otherwise.
+    pfp::set_name(ROUND, "round");
+    pfp::set_average(ROUND, PERIOD, AVERAGE_OVER).expect("100 ms over 500 ms is in range");
+    pfp::enable(ROUND);
+    HOUSEKEEPING.set_average(PERIOD, AVERAGE_OVER).expect("as above");
+
+    let mut sightings = Sightings::default();
+    let mut errand = None;
+    let mut next_round = Instant::now();
+    for round in 0usize.. {
+        // The first `end` has nothing to end, which is allowed: so every round is measured by these two
+        // lines, wherever the loop's body may go on from.
+        pfp::end(ROUND, false);
+        pfp::begin(ROUND);
+        if !running.goes_on() {
+            break;
+        }
+        HOUSEKEEPING.begin();
+        sightings.peak_resident_pages = sightings.peak_resident_pages.max(resident_pages()?);
+        if round.is_multiple_of(ERRAND_EVERY) {
+            sightings.collect(errand.replace(send_out(round)?));
+        }
+        HOUSEKEEPING.end();
+
+        next_round += PERIOD;
+        pfp::scope!("sleep");
+        thread::sleep(next_round.saturating_duration_since(Instant::now()));
+    }
+    // This round is not a whole one: latched, it stays out of the count.
+    pfp::end(ROUND, true);
+    sightings.collect(errand);
+    Ok(sightings)
+}
+
+impl Sightings {
+    /// Takes in what an errand, if there was one, came back with.
+    fn collect(&mut self, errand: Option<JoinHandle<&'static str>>) {
+        let Some(errand) = errand else { return };
+        let word = errand.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        self.errands += 1;
+        if word.len() > self.longest_word.len() {
+            self.longest_word = word;
+        }
+    }
+}
+
+/// Pages of memory that the program holds at the moment: the second figure in this file.
+fn resident_pages() -> io::Result<u64> {
+    let figures = fs::read_to_string("/proc/self/statm")?;
+    let resident = figures.split_whitespace().nth(1).and_then(|pages| pages.parse().ok());
+    resident.ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, "/proc/self/statm has no second figure")
+    })
+}
+
+/// Starts a thread for one small job. Its figures outlive it: they are kept in the program's totals.
+fn send_out(round: usize) -> io::Result<JoinHandle<&'static str>> {
+    let chapter = CHAPTERS[round / ERRAND_EVERY % CHAPTERS.len()];
+    thread::Builder::new().name("errand".into()).spawn(move || {
+        pfp::scope!("errand");
+        longest_word(chapter)
+    })
+}
+
+fn longest_word(text: &str) -> &str {
+    words::tokenize(text)
+        .iter()
+        .map(|word| word.text)
+        .max_by_key(|word| word.len())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_word_is_found() {
+        assert_eq!(longest_word("Who, WHO? Everybody."), "Everybody");
+        assert_eq!(longest_word("..."), "");
+    }
+
+    #[test]
+    fn the_program_holds_some_memory() {
+        assert!(resident_pages().unwrap() > 0);
+    }
+}

@@ -1,0 +1,185 @@
+//! The program that `pfp-top demo` watches: real work on a real text, in a form that shows what pfp measures.
+//!
+//! Reading it is also the shortest way to learn the library, one use to a module:
+//!
+//! | threads | what they do | what to watch |
+//! |---|---|---|
+//! | `worker 1`... | read chapters of a book: words, index, compression ([`mod@worker`]) | nested regions, recursion, pre-emption, a point that is off at first |
+//! | `sink` | takes the results from a pipe ([`mod@sink`]) | blocking outside the CPU, a latched region |
+//! | `housekeeper` | wakes ten times a second ([`mod@housekeeper`]) | sleeping, an exponential average, a loop that starts with `end` |
+//! | `errand` | lives for a moment, five times a second | threads that come and go |
+//! | `search` | runs async functions ([`mod@search`]) | a region measured over all its polls |
+//!
+//! The work checks itself as it goes: [`Summary::mismatches`] counts results that were not as they must be.
+
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "the table above leads the reader of the source"
+)]
+
+mod corpus;
+mod cpus;
+mod executor;
+mod housekeeper;
+mod pack;
+mod running;
+mod search;
+mod sink;
+mod words;
+mod worker;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+use running::Running;
+
+/// When the demo is to end. By default it runs until its process is ended from outside.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Ends the run soon after it becomes true.
+    pub stop: Arc<AtomicBool>,
+    /// Ends the run after this time.
+    pub run_for: Option<Duration>,
+    /// Ends the run when the process with this id is no longer the parent, so that a viewer that was killed
+    /// leaves no busy child behind.
+    pub parent: Option<u32>,
+}
+
+/// What came out of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Chapters that the workers read.
+    pub chapters: u64,
+    /// Words in those chapters.
+    pub words: u64,
+    /// Whole books put together from the workers' chapters.
+    pub editions: u64,
+    /// Searches through the whole book.
+    pub searches: u64,
+    /// Short-lived threads.
+    pub errands: u64,
+    /// The longest word that an errand came back with.
+    pub longest_word: &'static str,
+    /// The most memory that the program was seen to hold, in pages.
+    pub peak_resident_pages: u64,
+    /// Results that were not as they must be. Anything but zero is a bug.
+    pub mismatches: u64,
+}
+
+/// The demo loads at most this many CPUs, so that it stays a guest on a large machine.
+const MOST_CPUS: usize = 4;
+
+/// Workers beyond the number of CPUs, so that there is always somebody to pre-empt.
+const SURPLUS_WORKERS: usize = 2;
+
+/// Rounds of calibration: a few milliseconds, enough for a steady figure.
+const CALIBRATION_LOOPS: u32 = 10_000;
+
+/// Runs the demo until `options` say that it is over.
+///
+/// Confines the calling thread, and with it all threads of the demo, to at most four CPUs.
+///
+/// # Errors
+///
+/// When a pipe or a thread cannot be made.
+pub fn run(options: &Options) -> io::Result<Summary> {
+    pfp::set_program_name("pfp-demo");
+    pfp::calibrate(CALIBRATION_LOOPS);
+    words::quieten();
+
+    let running = Running::new(options);
+    let queue = worker::Queue::new();
+    let workers = cpus::confine_to(MOST_CPUS) + SURPLUS_WORKERS;
+    let (pipe_out, pipe_in) = io::pipe()?;
+
+    thread::scope(|scope| {
+        let sink = spawn(scope, "sink", || sink::run(pipe_out))?;
+        let housekeeper = spawn(scope, "housekeeper", || housekeeper::run(&running))?;
+        let search = spawn(scope, "search", || search::run(&running))?;
+        for number in 1..=workers {
+            let pipe_in = pipe_in.try_clone()?;
+            let (running, queue) = (&running, &queue);
+            spawn(scope, &format!("worker {number}"), move || {
+                worker::run(running, queue, pipe_in)
+            })?;
+        }
+        // The workers' ends are now the only ones, and the sink is done when the last of them is closed.
+        drop(pipe_in);
+
+        let (sink, housekeeper, search) = (joined(sink), joined(housekeeper)?, joined(search));
+        Ok(Summary {
+            chapters: sink.chapters,
+            words: sink.words,
+            editions: sink.editions,
+            searches: search.searches,
+            errands: housekeeper.errands,
+            longest_word: housekeeper.longest_word,
+            peak_resident_pages: housekeeper.peak_resident_pages,
+            mismatches: sink.mismatches + search.mismatches,
+        })
+    })
+}
+
+/// Starts a thread under a name, which it also bears in the viewer.
+fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'scope,
+) -> io::Result<ScopedJoinHandle<'scope, T>> {
+    let name = name.to_owned();
+    thread::Builder::new().name(name.clone()).spawn_scoped(scope, move || {
+        pfp::register_thread(&name);
+        body()
+    })
+}
+
+/// The result of a thread. A panic in it goes on in this one.
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+    use std::time::Instant;
+
+    /// Far more than any run here needs to end, far less than a hang.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_short_run_ends_by_itself_and_all_its_results_are_right() {
+        let begun = Instant::now();
+        let summary =
+            run(&Options { run_for: Some(Duration::from_millis(600)), ..Options::default() })
+                .unwrap();
+        assert!(begun.elapsed() < PATIENCE);
+        assert_eq!(summary.mismatches, 0, "{summary:?}");
+        assert!(summary.chapters > 0 && summary.words > summary.chapters, "{summary:?}");
+        assert!(summary.editions > 0 && summary.errands > 0 && summary.searches > 0, "{summary:?}");
+        assert!(summary.peak_resident_pages > 0, "{summary:?}");
+    }
+
+    #[test]
+    fn a_run_ends_when_told() {
+        let options = Options::default();
+        let stop = Arc::clone(&options.stop);
+        thread::scope(|scope| {
+            let demo = scope.spawn(|| run(&options));
+            thread::sleep(Duration::from_millis(50));
+            let told = Instant::now();
+            stop.store(true, Ordering::Relaxed);
+            assert_eq!(demo.join().unwrap().unwrap().mismatches, 0);
+            assert!(told.elapsed() < PATIENCE);
+        });
+    }
+
+    #[test]
+    fn a_run_ends_with_its_parent() {
+        let stranger = Options { parent: Some(std::process::id()), ..Options::default() };
+        run(&stranger).unwrap();
+    }
+}

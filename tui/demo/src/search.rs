@@ -1,0 +1,53 @@
+//! Searches through the book that run side by side as async functions on one thread.
+//!
+//! Shows a region that is measured over all polls of a future: `search` has a count of one and the time
+//! of all its pieces, and neither the pauses between them nor the other searches are in it.
+
+use std::time::Duration;
+
+use crate::corpus::{BOOK, CHAPTERS};
+use crate::executor;
+use crate::running::Running;
+
+/// Searched for at the same time, round after round.
+const SOUGHT: [&str; 3] = ["Alice", "Queen", "Hatter"];
+
+/// A search gives way to the others after each chapter.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What came of the searches.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    pub(crate) searches: u64,
+    pub(crate) mismatches: u64,
+}
+
+/// The searching thread's life.
+pub(crate) fn run(running: &Running) -> Results {
+    let expected = SOUGHT.map(|word| BOOK.matches(word).count());
+    let mut results = Results::default();
+    while running.goes_on() {
+        let found = executor::run_all(SOUGHT.map(search));
+        results.searches += found.len() as u64;
+        results.mismatches +=
+            found.iter().zip(expected).filter(|&(&found, expected)| found != expected).count()
+                as u64;
+    }
+    results
+}
+
+/// Counts a word in the whole book, chapter by chapter.
+#[pfp::function]
+async fn search(word: &str) -> usize {
+    let mut found = 0;
+    for chapter in CHAPTERS.iter() {
+        found += scan(chapter, word);
+        executor::pause(PAUSE).await;
+    }
+    found
+}
+
+#[pfp::function]
+fn scan(chapter: &str, word: &str) -> usize {
+    chapter.matches(word).count()
+}

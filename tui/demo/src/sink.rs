@@ -1,0 +1,194 @@
+//! The sink: reads what the workers found from a pipe, checks it, and puts whole editions together.
+//!
+//! Shows a region that is nearly all waiting (`sink.read`), and a latched one: an edition is put together
+//! bit by bit, as chapters come in, and counts as one measurement when it is whole.
+
+use std::io::{PipeReader, Read};
+
+use crate::corpus::{BOOK, CHAPTER_COUNT, CHAPTERS};
+
+/// What a worker found in a chapter. It travels as seven little-endian words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) chapter: u32,
+    pub(crate) words: u32,
+    pub(crate) distinct: u32,
+    /// Occurrences of the most frequent word.
+    pub(crate) top_count: u32,
+    pub(crate) packed_bytes: u32,
+    pub(crate) checksum: u32,
+    /// 1 when the packed chapter did not unpack to the same text.
+    pub(crate) damaged: u32,
+}
+
+impl Report {
+    const WORDS: usize = 7;
+    const BYTES: usize = 4 * Self::WORDS;
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let Self { chapter, words, distinct, top_count, packed_bytes, checksum, damaged } = self;
+        let fields = [chapter, words, distinct, top_count, packed_bytes, checksum, damaged];
+
+        let mut bytes = [0; Self::BYTES];
+        for (place, field) in bytes.chunks_exact_mut(4).zip(fields) {
+            place.copy_from_slice(&field.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let [chapter, words, distinct, top_count, packed_bytes, checksum, damaged] =
+            std::array::from_fn(|at| {
+                u32::from_le_bytes([0, 1, 2, 3].map(|byte| bytes[4 * at + byte]))
+            });
+        Self { chapter, words, distinct, top_count, packed_bytes, checksum, damaged }
+    }
+}
+
+/// What the sink has taken in.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) chapters: u64,
+    pub(crate) words: u64,
+    pub(crate) editions: u64,
+    pub(crate) mismatches: u64,
+}
+
+/// The sink's life: until the last writer closes its end of the pipe.
+pub(crate) fn run(mut pipe: PipeReader) -> Totals {
+    let mut totals = Totals::default();
+    let mut first_reports = [None; CHAPTER_COUNT];
+    let mut edition = Edition::new();
+    let book_checksum = crc32fast::hash(BOOK.as_bytes());
+
+    while let Some(report) = read(&mut pipe) {
+        totals.chapters += 1;
+        totals.words += u64::from(report.words);
+        totals.mismatches += u64::from(!check(&report, &mut first_reports));
+        if let Some(checksum) = edition.add(&report) {
+            totals.editions += 1;
+            totals.mismatches += u64::from(checksum != book_checksum);
+        }
+    }
+    totals
+}
+
+/// The next report, or none when all writers are gone.
+fn read(pipe: &mut PipeReader) -> Option<Report> {
+    pfp::scope!("sink.read");
+    let mut bytes = [0; Report::BYTES];
+    pipe.read_exact(&mut bytes).ok()?;
+    Some(Report::from_bytes(bytes))
+}
+
+/// Whether a report is sound: the chapter came back whole, and whoever reads it finds the same in it.
+fn check(report: &Report, first_reports: &mut [Option<Report>; CHAPTER_COUNT]) -> bool {
+    pfp::scope!("sink.check");
+    let first = first_reports[report.chapter as usize].get_or_insert(*report);
+    report == first && report.damaged == 0
+}
+
+/// A book on its way to being whole.
+struct Edition {
+    /// Checksums of the chapters that came before their turn.
+    waiting: [Option<u32>; CHAPTER_COUNT],
+    /// How many chapters are in.
+    complete: usize,
+    /// The checksum of those.
+    checksum: crc32fast::Hasher,
+}
+
+/// The work on one edition, however many reports it is spread over.
+static EDITION: pfp::Point = pfp::Point::new("edition");
+
+impl Edition {
+    fn new() -> Self {
+        Self { waiting: [None; CHAPTER_COUNT], complete: 0, checksum: crc32fast::Hasher::new() }
+    }
+
+    /// Takes a chapter in. Returns the checksum of the book when it is whole, and starts the next. A chapter
+    /// that is in already changes nothing: the workers overtake one another.
+    fn add(&mut self, report: &Report) -> Option<u32> {
+        EDITION.begin();
+        let chapter = report.chapter as usize;
+        if chapter >= self.complete {
+            self.waiting[chapter] = Some(report.checksum);
+        }
+        while let Some(chapter) = self.next_chapter() {
+            self.checksum.combine(&chapter);
+        }
+        if self.complete < CHAPTER_COUNT {
+            // To be continued: keeps the cycles so far for the next report, and counts nothing yet.
+            EDITION.end_latched();
+            return None;
+        }
+        let whole = std::mem::replace(self, Self::new());
+        let checksum = whole.checksum.finalize();
+        EDITION.end();
+        Some(checksum)
+    }
+
+    /// The chapter whose turn it is, if it has come in.
+    fn next_chapter(&mut self) -> Option<crc32fast::Hasher> {
+        let checksum = self.waiting.get_mut(self.complete)?.take()?;
+        let bytes = CHAPTERS[self.complete].len() as u64;
+        self.complete += 1;
+        Some(crc32fast::Hasher::new_with_initial_len(checksum, bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn report(chapter: usize) -> Report {
+        Report {
+            chapter: chapter as u32,
+            words: 2,
+            distinct: 3,
+            top_count: 4,
+            packed_bytes: 5,
+            checksum: crc32fast::hash(CHAPTERS[chapter].as_bytes()),
+            damaged: 0,
+        }
+    }
+
+    /// What the sink makes of these reports.
+    fn totals_of(reports: impl IntoIterator<Item = Report>) -> Totals {
+        let (pipe_out, mut pipe_in) = std::io::pipe().unwrap();
+        for report in reports {
+            pipe_in.write_all(&report.to_bytes()).unwrap();
+        }
+        drop(pipe_in);
+        run(pipe_out)
+    }
+
+    #[test]
+    fn reports_travel_unchanged() {
+        let sent = Report { checksum: 0x0102_0304, damaged: u32::MAX, ..report(11) };
+        assert_eq!(Report::from_bytes(sent.to_bytes()), sent);
+    }
+
+    #[test]
+    fn editions_are_whole_in_any_order() {
+        let in_order = (0..CHAPTER_COUNT).map(report);
+        let backwards = (0..CHAPTER_COUNT).rev().map(report);
+        let totals = totals_of(in_order.chain(backwards));
+        assert_eq!((totals.chapters, totals.words, totals.editions), (24, 48, 2));
+        assert_eq!(totals.mismatches, 0);
+    }
+
+    #[test]
+    fn whatever_is_wrong_is_counted() {
+        let damaged = Report { damaged: 1, ..report(0) };
+        let differs = Report { words: 9, ..report(1) };
+        assert_eq!(totals_of([damaged]).mismatches, 1);
+        assert_eq!(totals_of([report(1), differs]).mismatches, 1);
+
+        // One chapter's checksum is wrong from the start, so the reports agree and only the book does not.
+        let book = (0..CHAPTER_COUNT).map(|chapter| Report { checksum: 7, ..report(chapter) });
+        let totals = totals_of(book);
+        assert_eq!((totals.editions, totals.mismatches), (1, 1));
+    }
+}
