@@ -133,8 +133,11 @@ pub fn __name_around<F>(_inner: F) -> &'static str {
 #[macro_export]
 macro_rules! scope {
     ($name:expr) => {
-        static __PFP_POINT: $crate::Point = $crate::Point::new($name);
-        let __pfp_guard = __PFP_POINT.measure();
+        // In a block of its own, so that there can be several in one scope.
+        let __pfp_guard = {
+            static __PFP_POINT: $crate::Point = $crate::Point::new($name);
+            __PFP_POINT.measure()
+        };
     };
 }
 
@@ -149,12 +152,14 @@ macro_rules! scope {
 #[macro_export]
 macro_rules! function_scope {
     () => {
-        // The path of a function inside this one, less its own name.
-        fn __pfp_here() {}
-        fn __pfp_name() -> &'static str {
-            $crate::__name_around(__pfp_here)
-        }
-        static __PFP_POINT: $crate::Point = $crate::Point::in_function(__pfp_name);
-        let __pfp_guard = __PFP_POINT.measure();
+        let __pfp_guard = {
+            // The path of a function inside this one, less its own name.
+            fn __pfp_here() {}
+            fn __pfp_name() -> &'static str {
+                $crate::__name_around(__pfp_here)
+            }
+            static __PFP_POINT: $crate::Point = $crate::Point::in_function(__pfp_name);
+            __PFP_POINT.measure()
+        };
     };
 }
