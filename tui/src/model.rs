@@ -171,10 +171,11 @@ pub fn losses(snapshot: &Snapshot) -> Vec<(u64, &'static str)> {
         (l.points_refused, "points without a place"),
         (l.space_refused, "cells not recorded: no space"),
         (l.lanes_overflowed, "threads share the overflow lane"),
-        (l.mismatched_ends, "ends without their begin"),
+        (l.mismatched_ends, "ends not of the innermost region"),
         (l.begins_refused, "begins nested too deep"),
         (l.clock_anomalies, "times the clock ran backwards"),
-        (l.records_lost, "ring records overwritten unread"),
+        // Not the records: a ring keeps the last of them, and overwriting the
+        // rest is what it is for.
         (l.cells_busy, "cells not read whole just now"),
     ]
     .into_iter()

@@ -190,6 +190,6 @@ fn a_pause_is_a_gap_in_the_history() {
 fn losses_are_told_in_words_and_only_when_there_are_any() {
     let mut snapshot = Synthetic::new().poll().unwrap();
     assert!(losses(&snapshot).is_empty());
-    snapshot.losses.records_lost = 7;
-    assert_eq!(losses(&snapshot), [(7, "ring records overwritten unread")]);
+    snapshot.losses.begins_refused = 7;
+    assert_eq!(losses(&snapshot), [(7, "begins nested too deep")]);
 }

@@ -108,7 +108,7 @@ fn trouble_is_said_in_words() {
         let snapshot = process.snapshot_mut();
         snapshot.clock.kind = ClockKind::Wall;
         snapshot.points[2].state = PointState::InvalidBeginBegin;
-        snapshot.losses.records_lost = 12;
+        snapshot.losses.begins_refused = 12;
         snapshot.losses.mismatched_ends = 3;
     }
     desk.wait(1);
