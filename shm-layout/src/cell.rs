@@ -249,9 +249,16 @@ pub struct Measurement {
     pub exclusive: u64,
     /// The cell's inclusive total after this measurement.
     pub inclusive_total: u64,
-    /// Ticks off the CPU between begin and end.
+    /// The time off the CPU between begin and end; none if there was none.
+    pub away: Option<Away>,
+}
+
+/// Time off the CPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Away {
+    /// Ticks.
     pub off_cpu: u64,
-    /// Switches between begin and end.
+    /// Switches noticed.
     pub switches: u64,
 }
 
@@ -336,6 +343,13 @@ impl Cell {
         self.inclusive.load(Ordering::Relaxed)
     }
 
+    /// The point that the cell is of.
+    #[inline(always)]
+    #[must_use]
+    pub fn point(&self) -> u32 {
+        self.point.load(Ordering::Relaxed) as u32
+    }
+
     /// Exclusive ticks of the last measurement.
     #[must_use]
     pub fn last(&self) -> u64 {
@@ -389,12 +403,13 @@ impl Cell {
         self.squares_low.store(sum, Ordering::Relaxed);
         add(&self.squares_high, (square >> 64) as u64 + u64::from(carry));
 
-        // With alpha 0 the step is 0, so averaging needs no test for "off".
         let alpha = i64::from(self.control().alpha_fixed());
-        let average = self.average.load(Ordering::Relaxed) as i64;
-        let error = (own << AVERAGE_FRACTION_BITS) as i64 - average;
-        let step = ((i128::from(error) * i128::from(alpha)) >> ALPHA_BITS) as i64;
-        self.average.store((average + step) as u64, Ordering::Relaxed);
+        if alpha != 0 {
+            let average = self.average.load(Ordering::Relaxed) as i64;
+            let error = (own << AVERAGE_FRACTION_BITS) as i64 - average;
+            let step = ((i128::from(error) * i128::from(alpha)) >> ALPHA_BITS) as i64;
+            self.average.store((average + step) as u64, Ordering::Relaxed);
+        }
 
         if own < self.min.load(Ordering::Relaxed) {
             self.lower_min(own);
@@ -402,9 +417,9 @@ impl Cell {
         if own > self.max.load(Ordering::Relaxed) {
             self.max.store(own, Ordering::Relaxed);
         }
-        if measured.switches != 0 || measured.off_cpu != 0 {
-            add(&self.off_cpu, measured.off_cpu);
-            add(&self.switches, measured.switches);
+        if let Some(away) = measured.away {
+            add(&self.off_cpu, away.off_cpu);
+            add(&self.switches, away.switches);
         }
         add(bucket, 1);
         // Last: a process killed in here has not counted what it did not finish.

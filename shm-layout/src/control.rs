@@ -3,13 +3,13 @@
 //! The viewer and the application write it, `begin` reads it once.
 //!
 //! ```text
-//! 63                    32 31                11 10     2 1         0
+//! 63                    36 35                15 14     2 1         0
 //! +-----------------------+--------------------+--------+---------+---------+
 //! | epoch: times reset    | alpha, in 2^-20    | 0      | invalid | enabled |
 //! +-----------------------+--------------------+--------+---------+---------+
 //! ```
 //!
-//! Bits 2 to 10 are always 0 here: the probe keeps notes of its own in them when
+//! Bits 2 to 14 are always 0 here: the probe keeps notes of its own in them when
 //! it remembers a word.
 //!
 //! A cell keeps the word that it follows. As long as the two are equal nothing
@@ -19,11 +19,11 @@ use crate::sync::{AtomicU64, Ordering};
 
 const ENABLED: u64 = 1;
 const INVALID: u64 = 2;
-const ALPHA_SHIFT: u32 = 11;
+const ALPHA_SHIFT: u32 = 15;
 const ALPHA_MASK: u64 = (1 << 21) - 1;
 /// Fraction bits of alpha.
 pub(crate) const ALPHA_BITS: u32 = 20;
-const EPOCH_SHIFT: u32 = 32;
+const EPOCH_SHIFT: u32 = 36;
 /// Alpha 1.0.
 const ALPHA_ONE: f64 = (1u32 << ALPHA_BITS) as f64;
 
@@ -45,7 +45,7 @@ impl Control {
         self.0 & INVALID != 0
     }
 
-    /// Number of resets so far, modulo 2^32.
+    /// Number of resets so far, modulo 2^28.
     #[must_use]
     pub const fn epoch(self) -> u32 {
         (self.0 >> EPOCH_SHIFT) as u32
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_epoch_wraps_and_leaves_the_rest_alone() {
-        let last = Control(u64::from(u32::MAX) << 32 | ENABLED);
+        let last = Control(u64::MAX << EPOCH_SHIFT | ENABLED);
         assert_eq!(last.with(Change::Reset), Control(ENABLED));
     }
 

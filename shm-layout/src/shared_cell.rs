@@ -18,8 +18,10 @@ impl Cell {
         let own = measured.exclusive;
         words.exclusive.fetch_add(own, Relaxed);
         words.inclusive.fetch_add(measured.inclusive_total, Relaxed);
-        words.off_cpu.fetch_add(measured.off_cpu, Relaxed);
-        words.switches.fetch_add(measured.switches, Relaxed);
+        if let Some(away) = measured.away {
+            words.off_cpu.fetch_add(away.off_cpu, Relaxed);
+            words.switches.fetch_add(away.switches, Relaxed);
+        }
         words.last.store(own, Relaxed);
         words.min.fetch_min(own, Relaxed);
         words.max.fetch_max(own, Relaxed);
