@@ -84,6 +84,12 @@ impl Control {
     }
 }
 
+/// Whether one epoch comes after another. Epochs wrap, so of two it is the one
+/// that is less than half their range ahead.
+pub(crate) const fn is_newer(epoch: u32, than: u32) -> bool {
+    (epoch.wrapping_sub(than) << (EPOCH_SHIFT - 32)) as i32 > 0
+}
+
 /// A change to a point's control word.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
@@ -169,6 +175,8 @@ mod tests {
     fn the_epoch_wraps_and_leaves_the_rest_alone() {
         let last = Control(u64::MAX << EPOCH_SHIFT | ENABLED);
         assert_eq!(last.with(Change::Reset), Control(ENABLED));
+        assert!(is_newer(0, last.epoch()) && !is_newer(last.epoch(), 0));
+        assert!(is_newer(2, 1) && !is_newer(1, 2) && !is_newer(1, 1));
     }
 
     #[test]
