@@ -28,6 +28,13 @@
 //! equals `commit` again. So at every instruction the sum of what a reader takes
 //! is the truth.
 //!
+//! **The histogram is one behind.** What is counted with a measurement is the
+//! bucket of the one before. The bucket of this one would be known only after the
+//! counter was read and the octave was found, and a store whose address is known
+//! that late holds up everything behind it: half of the floor on a Zen 4. The
+//! address of the bucket before is known early. The last measurement is not
+//! forgotten: its ticks are in `last`, and readers add it.
+//!
 //! The orderings come in named pairs:
 //!
 //! | site | meets | makes visible |
@@ -48,6 +55,10 @@
 use crate::control::{ALPHA_BITS, Control};
 use crate::histogram::PARTS;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
+
+/// In place of the last measurement's ticks: there is none. Beyond every
+/// histogram.
+pub const NO_LAST: u64 = u64::MAX;
 
 /// Fraction bits of the exponential average as kept in a cell.
 pub const AVERAGE_FRACTION_BITS: u32 = 16;
@@ -208,6 +219,9 @@ pub struct CellPicture {
     pub past_exclusive: u64,
     /// Chunk number of each histogram part, 0 for none.
     pub parts: Parts,
+    /// Ticks of the last measurement, if the histogram does not count it yet. Of
+    /// a shared cell it always does.
+    pub uncounted: Option<u64>,
     /// Number of restarts; a histogram read beside this picture is of the same
     /// window if the number is still the same afterwards.
     pub restarts: u64,
@@ -332,6 +346,7 @@ impl Cell {
             settled.min.store(u64::MAX, Ordering::Relaxed);
         }
         self.min.store(u64::MAX, Ordering::Relaxed);
+        self.forget_last();
         self.owner.store(u64::from(owner), Ordering::Relaxed);
         self.control.store(control.0, Ordering::Relaxed);
     }
@@ -359,10 +374,17 @@ impl Cell {
         self.point.load(Ordering::Relaxed) as u32
     }
 
-    /// Exclusive ticks of the last measurement.
+    /// Exclusive ticks of the last measurement, which the histogram does not
+    /// count yet; [`NO_LAST`] if there is none.
+    #[inline(always)]
     #[must_use]
     pub fn last(&self) -> u64 {
         self.last.load(Ordering::Relaxed)
+    }
+
+    /// The last measurement is counted in the histogram now.
+    pub fn forget_last(&self) {
+        self.last.store(NO_LAST, Ordering::Relaxed);
     }
 
     /// The owner leaves: the next one will find that the cell follows no control
@@ -390,9 +412,10 @@ impl Cell {
         self.parts[part].store(chunk, ord!("cell-part", Release));
     }
 
-    /// Records one measurement and counts it in `bucket`.
+    /// Records one measurement. `bucket` is that of the measurement before, see
+    /// the module; none if there is none to count.
     #[inline(always)]
-    pub fn record(&self, measured: Measurement, bucket: &AtomicU64) {
+    pub fn record(&self, measured: Measurement, bucket: Option<&AtomicU64>) {
         let own = measured.exclusive;
         let seq = self.seq.load(Ordering::Relaxed);
         self.seq.store(seq + 1, Ordering::Relaxed);
@@ -430,7 +453,9 @@ impl Cell {
             add(&self.off_cpu, away.off_cpu);
             add(&self.switches, away.switches);
         }
-        add(bucket, 1);
+        if let Some(bucket) = bucket {
+            add(bucket, 1);
+        }
         // Last: a process killed in here has not counted what it did not finish.
         add(&self.count, 1);
 
@@ -450,7 +475,8 @@ impl Cell {
 
     /// Follows a new control word, and a new owner of the lane: starts afresh if
     /// the point was reset or the owner has changed. `clear` is called for each
-    /// histogram part that has to be zeroed, with its chunk number.
+    /// histogram part that has to be zeroed, with its chunk number. The caller
+    /// has counted the last measurement in the histogram, if there was one.
     pub fn follow(&self, control: Control, owner: u32, mut clear: impl FnMut(u32)) {
         let seq = self.seq.load(Ordering::Relaxed);
         // A process that was killed in the middle leaves an odd number, but no
@@ -488,7 +514,6 @@ impl Cell {
                 &self.inclusive,
                 &self.squares_low,
                 &self.squares_high,
-                &self.last,
                 &self.average,
                 &self.max,
                 &self.off_cpu,
@@ -497,6 +522,7 @@ impl Cell {
                 word.store(0, Ordering::Relaxed);
             }
             self.min.store(u64::MAX, Ordering::Relaxed);
+            self.forget_last();
             self.owner.store(u64::from(owner), Ordering::Relaxed);
             // Meets death: figures that count are zeroed first.
             self.version.store(commit + 1, ord!("cell-version", Release));
@@ -541,6 +567,8 @@ impl Cell {
         let settled_epoch = self.settled[(commit & 1) as usize].epoch.load(Ordering::Relaxed);
         let void = self.version.load(Ordering::Relaxed) != commit;
         picture.live = if void { Sums::default() } else { self.live_sums() };
+        let last = self.last.load(Ordering::Relaxed);
+        picture.uncounted = (!void && last != NO_LAST).then_some(last);
         picture.parts = Parts::default();
         // Only a reset clears the histogram, and it leaves nothing settled.
         if !void || settled.count > 0 {
@@ -632,7 +660,7 @@ impl Cell {
             switches: get(&self.switches),
             min: get(&self.min),
             max: get(&self.max),
-            last: get(&self.last),
+            last: Some(get(&self.last)).filter(|&last| last != NO_LAST).unwrap_or(0),
             squares: u128::from(get(&self.squares_high)) << 64 | u128::from(get(&self.squares_low)),
             average_fixed: get(&self.average),
         }
@@ -740,7 +768,7 @@ mod tests {
                     _ => {
                         let mut measured = random.measurement();
                         measured.inclusive_total = cell.inclusive_total() + measured.exclusive;
-                        cell.record(measured, &bucket);
+                        cell.record(measured, Some(&bucket));
                         add_naively(&mut live, measured);
                     }
                 }
@@ -780,7 +808,7 @@ mod tests {
             measured.inclusive_total = measured.exclusive;
             shared.record_shared(measured, Some(&buckets[1]));
             measured.inclusive_total += alone.inclusive_total();
-            alone.record(measured, &buckets[0]);
+            alone.record(measured, Some(&buckets[0]));
             assert_eq!(whole(&alone).live, whole(&shared).live);
         }
         assert!(buckets.iter().all(|bucket| bucket.load(Ordering::Relaxed) == 1000));

@@ -321,7 +321,7 @@ impl Reader {
                     cache.cells.push(CellCache::default());
                 }
                 let known = &mut cache.cells[index];
-                if !known.refresh(&self.segment, cell, dead) {
+                if !known.refresh(&self.segment, cell, dead, true) {
                     self.picture.losses.cells_busy += 1;
                 }
                 let reading =
@@ -364,7 +364,7 @@ impl Reader {
             let known = &mut self.shared.cells[point];
             // Many threads add to it, so its sequence word says nothing.
             known.sequence = 1;
-            known.refresh(&self.segment, cell, true);
+            known.refresh(&self.segment, cell, true, false);
             known.in_flight = false;
             let reading = known.reading(&self.segment, id as u32, None, LaneState::Live);
             self.picture.cells.extend(reading);
@@ -386,8 +386,8 @@ impl Default for CellCache {
 
 impl CellCache {
     /// Copies the cell if it has changed; false if it could not be copied whole,
-    /// which leaves what was known.
-    fn refresh(&mut self, segment: &Segment, cell: &Cell, dead: bool) -> bool {
+    /// which leaves what was known. `one_behind` says that its histogram is.
+    fn refresh(&mut self, segment: &Segment, cell: &Cell, dead: bool, one_behind: bool) -> bool {
         let sequence = cell.sequence();
         if sequence == self.sequence && sequence & 1 == 0 {
             return true;
@@ -400,7 +400,8 @@ impl CellCache {
                 std::hint::spin_loop();
                 continue;
             }
-            let histogram = read_histogram(segment, &picture);
+            let uncounted = picture.uncounted.filter(|_| one_behind);
+            let histogram = read_histogram(segment, &picture, uncounted);
             if cell.restarted_since(&picture) && !dead {
                 continue;
             }
@@ -484,13 +485,22 @@ impl<'a> Iterator for LaneCells<'a> {
     }
 }
 
-fn read_histogram(segment: &Segment, picture: &CellPicture) -> Arc<[BucketCount]> {
+fn read_histogram(
+    segment: &Segment,
+    picture: &CellPicture,
+    uncounted: Option<u64>,
+) -> Arc<[BucketCount]> {
+    let last = uncounted.map(|ticks| histogram::locate(ticks.min(histogram::LIMIT - 1)));
     let mut buckets = Vec::new();
     for part in 0..PARTS {
         let number = picture.parts.0[part];
-        let Some(chunk) = (number != 0).then(|| segment.chunk(number)).flatten() else { continue };
+        let chunk = (number != 0).then(|| segment.chunk(number)).flatten();
+        if chunk.is_none() && last.is_none_or(|(of, _)| of != part) {
+            continue;
+        }
         for bucket in 0..BUCKETS {
-            let count = chunk.0[bucket].load(Ordering::Relaxed);
+            let counted = chunk.map_or(0, |chunk| chunk.0[bucket].load(Ordering::Relaxed));
+            let count = counted.saturating_add(u64::from(last == Some((part, bucket))));
             if count != 0 {
                 let (low, width) = histogram::bounds(part, bucket);
                 buckets.push(BucketCount { low, width, count });

@@ -519,13 +519,10 @@ fn finish_with(
     }
 }
 
-/// Records a measurement into a cell that may lack the part of its histogram.
+/// Records a measurement into a cell whose histogram may lack a part.
 fn record_slow(thread: &Thread, cell: &Cell, measured: Measurement, start: u64, elapsed: u64) {
     thread.busy(|| {
-        let bucket = thread
-            .bucket(cell, measured.exclusive)
-            .or_else(|| thread.grow(cell, measured.exclusive))
-            .unwrap_or(&NO_SPACE);
+        let bucket = thread.last_bucket(cell);
         measure::record(thread, cell, bucket, measured, start, elapsed);
     });
 }
@@ -554,9 +551,6 @@ pub(crate) fn close_slow(
     let measured = Measurement { exclusive: own.min(LIMIT - 1), inclusive_total, away: None };
     record_slow(thread, cell, measured, start, elapsed);
 }
-
-/// Counts what finds no room in a histogram; nobody reads it.
-static NO_SPACE: AtomicU64 = AtomicU64::new(0);
 
 // ---- contexts that the program names ----
 

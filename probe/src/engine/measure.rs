@@ -25,6 +25,7 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::cell::{Cell, Measurement};
 use pfp_shm_layout::control::Control;
+use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::Record;
 
 use super::context;
@@ -183,23 +184,25 @@ pub(crate) fn close(
     inclusive: u64,
     start: u64,
 ) {
+    let elapsed = now.wrapping_sub(start);
+    // Also a counter that ran backwards: that is beyond the histogram.
+    if elapsed >= LIMIT {
+        return context::close_slow(thread, cell, now, around, inclusive, start);
+    }
+    // Of the measurement before: known before the counter is read.
+    let Some(bucket) = thread.bucket(cell, cell.last()) else {
+        return context::close_slow(thread, cell, now, around, inclusive, start);
+    };
     let inside = start.wrapping_add(INSIDE.load(Relaxed));
     // Straight from the counter, since everything else waits for it.
     let own = not_below_zero(now.wrapping_sub(inside.wrapping_add(thread.child.load(Relaxed))));
-    let elapsed = now.wrapping_sub(start);
-    if (elapsed as i64) < 0 {
-        return context::close_slow(thread, cell, now, around, inclusive, start);
-    }
-    let Some(bucket) = thread.bucket(cell, own) else {
-        return context::close_slow(thread, cell, now, around, inclusive, start);
-    };
     let span = not_below_zero(now.wrapping_sub(inside));
     thread.detour.store(1, Relaxed);
     compiler_fence(SeqCst);
     give_back(thread, around, span);
     let inclusive_total = inclusive.wrapping_add(span);
     let measured = Measurement { exclusive: own, inclusive_total, away: None };
-    record(thread, cell, bucket, measured, start, elapsed);
+    record(thread, cell, Some(bucket), measured, start, elapsed);
     compiler_fence(SeqCst);
     thread.detour.store(0, Relaxed);
 }
@@ -248,7 +251,7 @@ pub(crate) fn give_back(thread: &Thread, around: u64, span: u64) {
 pub(crate) fn record(
     thread: &Thread,
     cell: &Cell,
-    bucket: &AtomicU64,
+    bucket: Option<&AtomicU64>,
     measured: Measurement,
     start: u64,
     elapsed: u64,
@@ -290,7 +293,7 @@ pub(crate) fn calibrate(pairs: u32) -> Option<(u64, u64)> {
         for own in &mut own {
             let open = begin(point);
             end(point, &open);
-            *own = thread.cell(point.index()).map_or(0, Cell::last);
+            *own = thread.cell(point.index()).map_or(0, |cell| cell.last());
         }
         let all = ticks().wrapping_sub(start);
         if thread.clock.switches() != switches {

@@ -214,6 +214,10 @@ impl Thread {
     ) -> Option<&Cell> {
         let owner = self.generation.load(Relaxed) as u32;
         if let Some(cell) = self.cell(index) {
+            if let Some(bucket) = self.last_bucket(cell) {
+                bucket.store(bucket.load(Relaxed) + 1, Relaxed);
+            }
+            cell.forget_last();
             cell.follow(control, owner, |chunk| clear_chunk(&process.segment, chunk));
             return Some(cell);
         }
@@ -252,17 +256,18 @@ impl Thread {
         }
     }
 
-    /// Gives a cell the histogram part that a duration needs, and returns the
-    /// bucket's counter; none if there is no space.
-    #[cold]
-    pub(crate) fn grow(&self, cell: &Cell, ticks: u64) -> Option<&AtomicU64> {
-        let process = process::current()?;
-        let ticks = ticks.min(histogram::LIMIT - 1);
-        let (part, _) = histogram::locate(ticks);
-        if cell.part(part) == 0 {
-            cell.set_part(part, self.new_chunk(&process.segment)?);
+    /// The bucket of a cell's last measurement, which is not counted yet; none if
+    /// there is no such measurement, or no space for its part of the histogram.
+    pub(crate) fn last_bucket(&self, cell: &Cell) -> Option<&AtomicU64> {
+        let last = cell.last();
+        if last >= histogram::LIMIT {
+            return None;
         }
-        self.bucket(cell, ticks)
+        let (part, _) = histogram::locate(last);
+        if cell.part(part) == 0 {
+            cell.set_part(part, self.new_chunk(&process::current()?.segment)?);
+        }
+        self.bucket(cell, last)
     }
 
     /// The next chunk of the lane's own.

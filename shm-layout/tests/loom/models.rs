@@ -104,7 +104,7 @@ fn record(cell: &Cell, ticks: u64, bucket: &AtomicU64) {
         inclusive_total: cell.inclusive_total() + ticks,
         away: Some(Away { off_cpu: 2 * ticks, switches: 3 }),
     };
-    cell.record(measured, bucket);
+    cell.record(measured, Some(bucket));
 }
 
 /// A whole picture, if there is one to be had.
