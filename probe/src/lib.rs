@@ -120,7 +120,8 @@ pub fn __name_around<F>(_inner: F) -> &'static str {
 
 /// Measures from here to the end of the block.
 ///
-/// The name is a literal; each place is a point of its own.
+/// The name is a literal; each place is a point of its own. A block can have
+/// several; they end in the reverse order.
 ///
 /// ```
 /// {
@@ -133,8 +134,12 @@ pub fn __name_around<F>(_inner: F) -> &'static str {
 #[macro_export]
 macro_rules! scope {
     ($name:expr) => {
-        static __PFP_POINT: $crate::Point = $crate::Point::new($name);
-        let __pfp_guard = __PFP_POINT.measure();
+        // The point is an item of a block of its own, so that one block can have
+        // several scopes.
+        let __pfp_guard = {
+            static __PFP_POINT: $crate::Point = $crate::Point::new($name);
+            __PFP_POINT.measure()
+        };
     };
 }
 
@@ -149,12 +154,14 @@ macro_rules! scope {
 #[macro_export]
 macro_rules! function_scope {
     () => {
-        // The path of a function inside this one, less its own name.
-        fn __pfp_here() {}
-        fn __pfp_name() -> &'static str {
-            $crate::__name_around(__pfp_here)
-        }
-        static __PFP_POINT: $crate::Point = $crate::Point::in_function(__pfp_name);
-        let __pfp_guard = __PFP_POINT.measure();
+        let __pfp_guard = {
+            // The path of a function inside this one, less its own name.
+            fn __pfp_here() {}
+            fn __pfp_name() -> &'static str {
+                $crate::__name_around(__pfp_here)
+            }
+            static __PFP_POINT: $crate::Point = $crate::Point::in_function(__pfp_name);
+            __PFP_POINT.measure()
+        };
     };
 }
