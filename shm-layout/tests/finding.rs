@@ -37,9 +37,7 @@ fn the_lock_ends_with_its_process_and_not_with_its_children() {
     let dir = base.directory();
     let mut parent = Actor::start("with-children", &[base.path()]);
     let name = parent.hears_name();
-    let children: Vec<Orphan> = (0..2)
-        .map(|_| Orphan(parent.hears().parse().unwrap()))
-        .collect();
+    let children: Vec<Orphan> = (0..2).map(|_| Orphan(parent.hears().parse().unwrap())).collect();
 
     let info = only_entry(&dir).info;
     assert_eq!(info.object, name);
