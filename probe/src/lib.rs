@@ -120,8 +120,7 @@ pub fn __name_around<F>(_inner: F) -> &'static str {
 
 /// Measures from here to the end of the block.
 ///
-/// The name is a literal; each place is a point of its own. A block can have
-/// several; they end in the reverse order.
+/// The name is a literal; each place is a point of its own.
 ///
 /// ```
 /// {
@@ -134,8 +133,7 @@ pub fn __name_around<F>(_inner: F) -> &'static str {
 #[macro_export]
 macro_rules! scope {
     ($name:expr) => {
-        // The point is an item of a block of its own, so that one block can have
-        // several scopes.
+        // In a block of its own, so that there can be several in one scope.
         let __pfp_guard = {
             static __PFP_POINT: $crate::Point = $crate::Point::new($name);
             __PFP_POINT.measure()

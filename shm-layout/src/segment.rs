@@ -271,6 +271,7 @@ impl Geometry {
 
 /// Where the bytes are.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one per segment")]
 enum Bytes {
     /// A shared-memory object.
     Object(Object),
@@ -326,23 +327,22 @@ impl From<FormatError> for OpenError {
 }
 
 impl Segment {
-    /// Creates a shared-memory object and publishes a segment in it. `facts` is
-    /// given the id that the object's name holds.
+    /// Creates a shared-memory object of this name and publishes a segment in
+    /// it.
     ///
     /// # Errors
     ///
     /// The object cannot be created, or there is no space for the first pages.
-    pub fn create(config: Config, facts: impl FnOnce(u128) -> Facts) -> io::Result<Self> {
+    pub fn create(name: Name, config: Config, facts: &Facts) -> io::Result<Self> {
         let geometry = Geometry::new(config);
-        let object = Object::create(geometry.len)?;
-        let id = object.name().id();
+        let object = Object::create_as(name, geometry.len)?;
         let base = object.as_ptr().cast_const();
         let segment = Self { bytes: Bytes::Object(object), base, geometry };
         if let Err(NoSpace) = segment.back(0, 2 * PAGE) {
             segment.unlink();
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
-        segment.header().publish(&geometry, &facts(id));
+        segment.header().publish(&geometry, facts);
         Ok(segment)
     }
 

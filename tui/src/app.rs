@@ -229,12 +229,8 @@ impl App {
             self.look(now);
         }
         let fresh = self.session.is_some() && self.model.basis() == Basis::Life;
-        self.next_poll = now
-            + if fresh {
-                self.interval.min(FIRST_INTERVAL)
-            } else {
-                self.interval
-            };
+        self.next_poll =
+            now + if fresh { self.interval.min(FIRST_INTERVAL) } else { self.interval };
     }
 
     fn take_snapshot(&mut self, now: Instant) {
@@ -312,10 +308,7 @@ impl App {
             self.frozen_until = None;
             self.order = self.sorting.order(self.model.points());
         }
-        if self
-            .selected
-            .is_none_or(|id| self.model.point(id).is_none())
-        {
+        if self.selected.is_none_or(|id| self.model.point(id).is_none()) {
             self.selected = self.order.first().copied();
         }
     }
@@ -366,10 +359,7 @@ impl App {
     /// itself.
     pub fn next_change(&self) -> Option<Instant> {
         let toast = self.toast.as_ref().map(|toast| toast.until);
-        [toast, self.frozen_until, self.next_poll()]
-            .into_iter()
-            .flatten()
-            .min()
+        [toast, self.frozen_until, self.next_poll()].into_iter().flatten().min()
     }
 
     /// What the figures on the screen are.

@@ -86,10 +86,7 @@ pub struct Target {
 
 impl Target {
     fn wanted(&self) -> Wanted {
-        Wanted {
-            pid: self.pid,
-            name: self.name.clone(),
-        }
+        Wanted { pid: self.pid, name: self.name.clone() }
     }
 }
 
@@ -199,10 +196,7 @@ mod tests {
     #[test]
     fn options_and_commands_are_understood() {
         let cli = Cli::try_parse_from(["pfp-top", "-p", "7", "--once", "--sort", "p99"]).unwrap();
-        assert_eq!(
-            (cli.target.pid, cli.show.once, cli.show.sort),
-            (Some(7), true, Column::P99)
-        );
+        assert_eq!((cli.target.pid, cli.show.once, cli.show.sort), (Some(7), true, Column::P99));
         assert!(Cli::try_parse_from(["pfp-top", "snapshot", "-p", "7"]).is_err());
         assert!(Cli::try_parse_from(["pfp-top", "open", "a.json", "--once"]).is_ok());
     }

@@ -248,10 +248,7 @@ pub struct Sorting {
 impl Sorting {
     /// By a column in its natural direction.
     pub fn by(column: Column) -> Self {
-        Self {
-            column,
-            descending: column.greatest_first(),
-        }
+        Self { column, descending: column.greatest_first() }
     }
 
     /// By the next column to the right (or left) that sorts.
@@ -264,10 +261,7 @@ impl Sorting {
 
     /// The same column the other way round.
     pub fn inverted(self) -> Self {
-        Self {
-            descending: !self.descending,
-            ..self
-        }
+        Self { descending: !self.descending, ..self }
     }
 
     /// The ids of these points in order. Equals keep the order of their ids.
@@ -275,11 +269,7 @@ impl Sorting {
         let mut sorted: Vec<&Figures> = points.iter().collect();
         sorted.sort_by(|a, b| {
             let order = self.column.compare(a, b);
-            if self.descending {
-                order.reverse()
-            } else {
-                order
-            }
+            if self.descending { order.reverse() } else { order }
         });
         sorted.into_iter().map(Figures::id).collect()
     }
@@ -308,11 +298,7 @@ mod tests {
             assert!(fixed + name + columns.len() - 1 <= width, "{width}");
         }
         let (narrow, _) = Column::fitting(38);
-        assert!(
-            [Column::On, Column::Name, Column::Load]
-                .iter()
-                .all(|c| narrow.contains(c))
-        );
+        assert!([Column::On, Column::Name, Column::Load].iter().all(|c| narrow.contains(c)));
         assert_eq!(Column::fitting(120).0.len(), 14);
     }
 

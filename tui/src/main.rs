@@ -1,6 +1,8 @@
 //! `pfp-top`: the live viewer of pfp. See the library for how it is made.
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use clap::Parser;
 use pfp_top::cli::{self, Cli, Command};
@@ -8,10 +10,7 @@ use pfp_top::cli::{self, Cli, Command};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
-        Some(Command::DemoWorkload) => {
-            end_with_the_viewer();
-            demo_workload().map(|()| 0)
-        }
+        Some(Command::DemoWorkload) => demo_workload().map(|()| 0),
         _ => cli::run(cli),
     };
     match done {
@@ -23,17 +22,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends this process when its standard input does: the viewer holds the other
-/// end, and no death of the viewer can leave it open.
-fn end_with_the_viewer() {
-    std::thread::spawn(|| {
+/// Runs the instrumented program that `demo` watches, until its standard input
+/// ends: the viewer holds the other end, and no death of the viewer can leave it
+/// open.
+fn demo_workload() -> anyhow::Result<()> {
+    let options = pfp_demo::Options::default();
+    let stop = Arc::clone(&options.stop);
+    std::thread::spawn(move || {
         // Nothing is ever sent; an error ends the reading just as well.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        std::process::exit(0);
+        stop.store(true, Ordering::Relaxed);
     });
-}
-
-/// Runs the instrumented program that `demo` watches.
-fn demo_workload() -> anyhow::Result<()> {
-    anyhow::bail!("this build carries no demo")
+    pfp_demo::run(&options)?;
+    Ok(())
 }

@@ -69,12 +69,7 @@ impl Default for Model {
 impl Model {
     /// A model that has seen nothing, with the time constant of the load.
     pub fn new(tau_seconds: f64) -> Self {
-        Self {
-            snapshot: None,
-            points: Vec::new(),
-            basis: Basis::Life,
-            tau_seconds,
-        }
+        Self { snapshot: None, points: Vec::new(), basis: Basis::Life, tau_seconds }
     }
 
     /// Takes the next snapshot in.
@@ -83,11 +78,7 @@ impl Model {
         let before = self.snapshot.replace(Arc::clone(&snapshot));
         let before = before.filter(|b| b.process.segment_id == snapshot.process.segment_id);
         let Some(before) = before else {
-            let news = if self.points.is_empty() {
-                News::Later
-            } else {
-                News::Replaced
-            };
+            let news = if self.points.is_empty() { News::Later } else { News::Replaced };
             self.basis = Basis::Life;
             self.points = Figures::all(&snapshot);
             let seconds = seconds(&snapshot, snapshot.elapsed_ticks);
@@ -99,11 +90,8 @@ impl Model {
 
         let ran = |s: &Snapshot| s.process.state == ProcessState::Running;
         let elapsed = snapshot.elapsed_ticks.checked_sub(before.elapsed_ticks);
-        let mut old: HashMap<u32, Figures> = self
-            .points
-            .drain(..)
-            .map(|figures| (figures.id(), figures))
-            .collect();
+        let mut old: HashMap<u32, Figures> =
+            self.points.drain(..).map(|figures| (figures.id(), figures)).collect();
         self.points = Figures::all(&snapshot);
         // Once the process has ended, or while its clock stands, nothing
         // happens between snapshots: the last figures stay.
@@ -121,11 +109,7 @@ impl Model {
                 None => figures.keep(old),
             }
         }
-        if ran(&before) && !ran(&snapshot) {
-            News::Ended
-        } else {
-            News::Later
-        }
+        if ran(&before) && !ran(&snapshot) { News::Ended } else { News::Later }
     }
 
     /// Marks that no snapshots are taken for a while, so that histories show
@@ -166,11 +150,7 @@ impl Model {
     /// Threads that run and measure.
     pub fn threads(&self) -> usize {
         self.snapshot().map_or(0, |snapshot| {
-            snapshot
-                .lanes
-                .iter()
-                .filter(|lane| lane.kind == LaneKind::Live)
-                .count()
+            snapshot.lanes.iter().filter(|lane| lane.kind == LaneKind::Live).count()
         })
     }
 
@@ -191,10 +171,11 @@ pub fn losses(snapshot: &Snapshot) -> Vec<(u64, &'static str)> {
         (l.points_refused, "points without a place"),
         (l.space_refused, "cells not recorded: no space"),
         (l.lanes_overflowed, "threads share the overflow lane"),
-        (l.mismatched_ends, "ends without their begin"),
+        (l.mismatched_ends, "ends not of the innermost region"),
         (l.begins_refused, "begins nested too deep"),
         (l.clock_anomalies, "times the clock ran backwards"),
-        (l.records_lost, "ring records overwritten unread"),
+        // Not the records: a ring keeps the last of them, and overwriting the
+        // rest is what it is for.
         (l.cells_busy, "cells not read whole just now"),
     ]
     .into_iter()

@@ -113,11 +113,7 @@ impl Discovery {
             n => text.push_str(&format!("; {n} stale segments (`pfp-top gc`)")),
         }
         if !self.searched.is_empty() {
-            let places: Vec<_> = self
-                .searched
-                .iter()
-                .map(|p| p.display().to_string())
-                .collect();
+            let places: Vec<_> = self.searched.iter().map(|p| p.display().to_string()).collect();
             text.push_str(&format!("; looked in {}", places.join(", ")));
         }
         for refused in &self.refused {

@@ -23,10 +23,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     Cow::Owned(
-        text.chars()
-            .take(LONGEST)
-            .map(|c| if is_unfit(c) { REPLACEMENT } else { c })
-            .collect(),
+        text.chars().take(LONGEST).map(|c| if is_unfit(c) { REPLACEMENT } else { c }).collect(),
     )
 }
 
@@ -120,13 +117,7 @@ mod tests {
 
     #[test]
     fn fitted_text_takes_exactly_its_columns() {
-        for text in [
-            "",
-            "short",
-            "exactly ten",
-            "解析解析解析解析",
-            "a解b析c解d析",
-        ] {
+        for text in ["", "short", "exactly ten", "解析解析解析解析", "a解b析c解d析"] {
             for columns in 0..16 {
                 assert_eq!(width(&fit(text, columns, '~')), columns, "{text} {columns}");
             }

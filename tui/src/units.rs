@@ -36,11 +36,7 @@ pub const NONE: &str = "-";
 
 /// A count in at most five columns: `7`, `999`, `1.20k`, `40.1M`.
 pub fn count(value: u64) -> String {
-    if value < 1000 {
-        value.to_string()
-    } else {
-        si(value as f64)
-    }
+    if value < 1000 { value.to_string() } else { si(value as f64) }
 }
 
 /// Any number in at most five columns: `0.50`, `9.80k`.
@@ -128,17 +124,8 @@ pub fn uptime(seconds: f64) -> String {
     }
     let whole = seconds as u64;
     let (days, rest) = (whole / 86400, whole % 86400);
-    let clock = format!(
-        "{:02}:{:02}:{:02}",
-        rest / 3600,
-        rest % 3600 / 60,
-        rest % 60
-    );
-    if days == 0 {
-        clock
-    } else {
-        format!("{days}d {clock}")
-    }
+    let clock = format!("{:02}:{:02}:{:02}", rest / 3600, rest % 3600 / 60, rest % 60);
+    if days == 0 { clock } else { format!("{days}d {clock}") }
 }
 
 /// A number below 999.5 with three significant digits.
@@ -193,10 +180,7 @@ mod tests {
     #[test]
     fn nonsense_clock_rates_show_no_figure() {
         for rate in [0.0, -1.0, f64::NAN] {
-            let scale = Scale {
-                ticks_per_second: rate,
-                unit: Unit::Time,
-            };
+            let scale = Scale { ticks_per_second: rate, unit: Unit::Time };
             assert_eq!(scale.ticks(100.0), NONE);
         }
     }

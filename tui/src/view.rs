@@ -74,12 +74,7 @@ impl Parts {
             Constraint::Length(1),
         ])
         .areas(area);
-        Self {
-            header,
-            notice,
-            body,
-            footer,
-        }
+        Self { header, notice, body, footer }
     }
 }
 
@@ -95,11 +90,7 @@ fn draw_scrolled(
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     let rows = usize::from(body.height);
     let seen_to = offset.saturating_add(rows).min(lines.len());
-    let place = format!(
-        " {}-{seen_to}/{} PgDn",
-        offset.saturating_add(1),
-        lines.len()
-    );
+    let place = format!(" {}-{seen_to}/{} PgDn", offset.saturating_add(1), lines.len());
     frame.render_widget(heading, head);
     if lines.len() > rows {
         frame.render_widget(Line::from(place).right_aligned(), head);

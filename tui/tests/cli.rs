@@ -32,47 +32,28 @@ fn a_pipe_gets_the_table_as_text() {
     assert_eq!(output.status.code(), Some(0), "{}", complaint(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(!text.contains('\x1b'), "{text}");
-    let names: Vec<_> = text
-        .lines()
-        .skip(2)
-        .filter_map(|line| line.split_whitespace().nth(2))
-        .collect();
-    assert_eq!(
-        names[..3],
-        ["pfp.overhead", "io.parse", "io.read"],
-        "{text}"
-    );
+    let names: Vec<_> =
+        text.lines().skip(2).filter_map(|line| line.split_whitespace().nth(2)).collect();
+    assert_eq!(names[..3], ["pfp.overhead", "io.parse", "io.read"], "{text}");
 }
 
 #[test]
 fn a_file_that_is_missing_or_of_another_version_has_its_status() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("none.json");
-    assert_eq!(
-        pfp_top(&["open", missing.to_str().unwrap()]).status.code(),
-        Some(3)
-    );
+    assert_eq!(pfp_top(&["open", missing.to_str().unwrap()]).status.code(), Some(3));
 
     let path = snapshot_file(folder.path());
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replacen("\"version\":1", "\"version\":99", 1)).unwrap();
     let output = pfp_top(&["open", &path]);
     assert_eq!(output.status.code(), Some(5));
-    assert!(
-        complaint(&output).contains("found 99"),
-        "{}",
-        complaint(&output)
-    );
+    assert!(complaint(&output).contains("found 99"), "{}", complaint(&output));
 }
 
 #[test]
 fn wrong_words_are_a_usage_error() {
-    for wrong in [
-        &["--bogus"][..],
-        &["-d", "0"],
-        &["--sort", "trend"],
-        &["snapshot", "-p", "1"],
-    ] {
+    for wrong in [&["--bogus"][..], &["-d", "0"], &["--sort", "trend"], &["snapshot", "-p", "1"]] {
         assert_eq!(pfp_top(wrong).status.code(), Some(2), "{wrong:?}");
     }
 }

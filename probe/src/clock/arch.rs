@@ -95,13 +95,15 @@ pub(crate) fn reported_rate() -> Option<f64> {
 /// Runs a chain of `n` times 64 dependent additions, one cycle each.
 #[inline(never)]
 pub(crate) fn dependent_adds(n: u32) {
+    // Carried from round to round, or the rounds would run side by side.
+    let mut sum = 0u64;
     #[cfg(target_arch = "x86_64")]
     for _ in 0..n {
         // SAFETY: additions in a scratch register.
         unsafe {
             std::arch::asm!(
                 ".rept 64", "add {0}, 1", ".endr",
-                inout(reg) 0u64 => _, options(nomem, nostack)
+                inout(reg) sum, options(nomem, nostack)
             );
         }
     }
@@ -111,12 +113,13 @@ pub(crate) fn dependent_adds(n: u32) {
         unsafe {
             std::arch::asm!(
                 ".rept 64", "add {0}, {0}, #1", ".endr",
-                inout(reg) 0u64 => _, options(nomem, nostack)
+                inout(reg) sum, options(nomem, nostack)
             );
         }
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = n;
+    std::hint::black_box(sum);
 }
 
 /// Whether [`dependent_adds`] measures anything here.

@@ -14,6 +14,12 @@ static STILL: AtomicU64 = AtomicU64::new(0);
 /// short as 500 ns.
 const LEAST_SWITCH_NS: u64 = 500;
 
+/// Off-CPU time that nobody noticed, beyond which a rung is not believed any
+/// more: this much, and this share of the time on the CPU. Interrupts take some
+/// without a switch, and the rate is not known exactly.
+const LEAST_MISSED_NS: u128 = 1_000_000;
+const MISSED_SHARE: u128 = 20;
+
 /// A thread's clock. All words are private to the thread; they are atomics
 /// because a signal handler of the same thread may come in between.
 #[repr(C)]
@@ -137,18 +143,24 @@ impl ThreadClock {
     /// Refreshes although no switch was noticed, and tells whether one was
     /// missed: then the rung does not do what it claims.
     pub(crate) fn refresh_and_verify(&self) -> bool {
+        // Both clocks are read before the word, and the word is not armed again
+        // before that: a switch up to here shows in it.
+        let now = ticks();
+        let cpu_ns = arch::cpu_time_ns().unwrap_or(0);
         let noticed = self.was_switched();
-        let before = self.off();
+        let passed = now.wrapping_sub(self.anchor_ticks.load(Relaxed));
+        let ran_ns = cpu_ns.wrapping_sub(self.anchor_ns.load(Relaxed));
+        let rate = u128::from(calibrate::ticks_per_ns_fixed());
+        let missed = (u128::from(passed) << 32).saturating_sub(u128::from(ran_ns) * rate);
+        let tolerance = rate * LEAST_MISSED_NS.max(u128::from(ran_ns) / MISSED_SHARE);
+        let kind = ClockKind::from_word(self.kind.load(Relaxed));
+        let claims = matches!(kind, ClockKind::Rseq | ClockKind::Perf);
         self.refresh();
-        let missed = u128::from(self.off().wrapping_sub(before)) << 32;
-        let tolerance = u128::from(calibrate::ticks_per_ns_fixed()) * 200_000;
-        let kind = self.kind.load(Relaxed);
-        let claims = kind == ClockKind::Rseq as u64 || kind == ClockKind::Perf as u64;
-        if claims && !noticed && missed > tolerance && !self.was_switched() {
-            super::demote(ClockKind::from_word(kind));
-            return false;
+        let missed = claims && !noticed && missed > tolerance;
+        if missed {
+            super::demote(kind);
         }
-        true
+        !missed
     }
 
     /// Arms the word and reads counter and CPU time without a switch in between.

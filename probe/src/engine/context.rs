@@ -228,6 +228,26 @@ impl Thread {
         if self.clock.was_switched() { self.clock.refresh().early } else { now }
     }
 
+    /// What a region measured that ends at `now`.
+    fn part(&self, begun: &Begun, child: u64, now: u64) -> Part {
+        let off = self.clock.off();
+        let elapsed = now.wrapping_sub(begun.start.wrapping_add(begun.off));
+        if (elapsed as i64) < 0 {
+            self.count(|tally| &tally.anomalies);
+        }
+        // Below zero although the counter went on: time that the kernel has
+        // taken off the thread without a switch, a hypervisor's most of all, is
+        // only known at the next switch. What is more than this region has is
+        // taken from the region around it, whose span is that much shorter.
+        let raw = (now.wrapping_sub(off).wrapping_sub(begun.start) as i64).max(0) as u64;
+        Part {
+            span: raw.saturating_sub(measure::INSIDE.load(Relaxed)),
+            child,
+            off: off.wrapping_sub(begun.off),
+            switches: self.clock.switches().wrapping_sub(begun.switches),
+        }
+    }
+
     pub(crate) fn is_busy(&self) -> bool {
         self.detour.load(Relaxed) & BUSY != 0
     }
@@ -395,18 +415,7 @@ enum Inclusive {
 
 fn finish(thread: &Thread, point: &'static Point, ending: Ending) {
     let Ending { begun, depth, child, now, inclusive, latch } = ending;
-    let off = thread.clock.off();
-    let mut raw = now.wrapping_sub(off).wrapping_sub(begun.start);
-    if (raw as i64) < 0 {
-        thread.count(|tally| &tally.anomalies);
-        raw = 0;
-    }
-    let part = Part {
-        span: raw.saturating_sub(measure::INSIDE.load(Relaxed)),
-        child,
-        off: off.wrapping_sub(begun.off),
-        switches: thread.clock.switches().wrapping_sub(begun.switches),
-    };
+    let part = thread.part(&begun, child, now);
     measure::close(thread, &begun, depth, part.span);
     let sum = Sum {
         own: part.own(),
@@ -632,14 +641,7 @@ pub(crate) fn end_poll(point: &'static Point, open: &Open, polls: &mut Polls, la
         regions.open.store(at as u64, Relaxed);
         (regions.slots[at].begun(), regions.slots[at].depth.load(Relaxed), child)
     };
-    let off = thread.clock.off();
-    let raw = now.wrapping_sub(off).wrapping_sub(begun.start);
-    let part = Part {
-        span: if (raw as i64) < 0 { 0 } else { raw }.saturating_sub(measure::INSIDE.load(Relaxed)),
-        child,
-        off: off.wrapping_sub(begun.off),
-        switches: thread.clock.switches().wrapping_sub(begun.switches),
-    };
+    let part = thread.part(&begun, child, now);
     measure::close(thread, &begun, depth, part.span);
     let start = begun.start.wrapping_add(begun.off);
     polls.sum.own = polls.sum.own.wrapping_add(part.own());

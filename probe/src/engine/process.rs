@@ -17,14 +17,13 @@ use pfp_shm_layout::control::{Change, Control};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find;
 use pfp_shm_layout::header::{Facts, ProcessState};
+use pfp_shm_layout::object::Name;
 use pfp_shm_layout::segment::{Config, Segment};
 
 use super::thread::{self, Thread};
 use crate::clock::{self, calibrate};
 use crate::point::{FIRST_NAMED, Point};
 
-/// Segments of crashed runs of the same program that are kept.
-const KEPT: usize = 3;
 const PAGE: usize = 4096;
 /// Pairs that the automatic calibration runs.
 const CALIBRATION_PAIRS: u32 = 512;
@@ -117,31 +116,58 @@ pub(crate) fn get() -> Option<&'static Process> {
 
 fn make() -> Option<&'static Process> {
     let origin = calibrate::instant();
-    let config = config();
     let name = NAME.try_lock().ok().and_then(|name| name.clone());
-    let segment = Segment::create(config, |id| facts(id, origin)).ok()?;
+    // The beacon first: killed at any moment, the process leaves no object that
+    // nobody can find.
+    let object = Name::random().ok()?;
+    let beacon = light_beacon(object, name.as_deref().unwrap_or(""));
+    let segment = Segment::create(object, config(), &facts(object.id(), origin)).ok();
+    let made = segment.and_then(|segment| publish(segment, origin, name.as_deref()));
+    let Some((process, gate)) = made else {
+        let _ = pfp_shm_layout::object::unlink(&object);
+        beacon.map(Beacon::extinguish);
+        return None;
+    };
+    if let Ok(mut kept) = process.beacon.try_lock() {
+        *kept = beacon;
+    }
+    // SAFETY: the gate is a page of our own.
+    unsafe { (*gate).store((&raw const *process).cast_mut(), Release) };
+    GATE.store(gate, Release);
+    // SAFETY: registers a function that may be called at any time.
+    unsafe { libc::atexit(at_process_exit) };
+
+    // Points of the parent this process was forked from keep their numbers.
+    for point in points() {
+        point.enter_again(process);
+    }
+    super::measure::calibrate(CALIBRATION_PAIRS);
+    Some(process)
+}
+
+/// Makes a process of a new segment, and the gate that will lead to it.
+fn publish(
+    segment: Segment,
+    origin: calibrate::Instant,
+    name: Option<&str>,
+) -> Option<(&'static Process, *mut AtomicPtr<Process>)> {
     let ledger = segment.ledger();
-    ledger.set_name(name.as_deref().unwrap_or(""));
+    ledger.set_name(name.unwrap_or(""));
 
     let kind = clock::choose(std::env::var("PFP_CLOCK").ok().as_deref());
     ledger.clock_kind.store(kind as u64, Relaxed);
     ledger.invariant.store(u64::from(calibrate::is_invariant()), Relaxed);
 
-    let Some(gate) = gate() else {
-        segment.unlink();
-        return None;
-    };
+    let gate = gate()?;
     let mut exit_key = 0;
     // SAFETY: makes a key with a destructor of the right type.
     if unsafe { libc::pthread_key_create(&raw mut exit_key, Some(thread::at_thread_exit)) } != 0 {
-        segment.unlink();
         return None;
     }
-    let beacon = light_beacon(&segment, name.as_deref().unwrap_or(""));
     let lanes = (0..=segment.geometry().lanes()).map(|_| AtomicPtr::default()).collect();
     let process = Box::leak(Box::new(Process {
         segment,
-        beacon: Mutex::new(beacon),
+        beacon: Mutex::new(None),
         // SAFETY: no preconditions.
         pid: unsafe { libc::getpid() },
         exit_key,
@@ -158,18 +184,7 @@ fn make() -> Option<&'static Process> {
         ledger.reported_ticks_per_1000_s.store(reported, Relaxed);
         ledger.core_hz.store(calibrate::core_hz(rate).map_or(0, |hz| hz as u64), Relaxed);
     }
-    // SAFETY: the gate is a page of our own.
-    unsafe { (*gate).store(process, Release) };
-    GATE.store(gate, Release);
-    // SAFETY: registers a function that may be called at any time.
-    unsafe { libc::atexit(at_process_exit) };
-
-    // Points of the parent this process was forked from keep their numbers.
-    for point in points() {
-        point.enter_again(process);
-    }
-    super::measure::calibrate(CALIBRATION_PAIRS);
-    Some(process)
+    Some((process, gate))
 }
 
 /// A private page that a forked child sees as zeros.
@@ -235,11 +250,11 @@ fn facts(id: u128, origin: calibrate::Instant) -> Facts {
     }
 }
 
-fn light_beacon(segment: &Segment, name: &str) -> Option<Beacon> {
+fn light_beacon(object: Name, name: &str) -> Option<Beacon> {
     let directory = Directory::for_this_process().ok()?;
-    let info = Info::of_this_process(segment.name()?.clone(), name);
+    let info = Info::of_this_process(object, name);
     // What earlier runs left; trouble with that is not this run's.
-    let _ = find::sweep(&directory, &info.exe, KEPT);
+    let _ = find::sweep(&directory, &info.exe, find::KEEP);
     Beacon::light(&directory, &info).ok()
 }
 
@@ -250,11 +265,9 @@ extern "C" fn at_process_exit() {
         return;
     }
     process.segment.ledger().state.store(ProcessState::Exited as u64, Release);
-    let beacon = process.beacon.try_lock().ok().and_then(|mut beacon| beacon.take());
-    if let Some(beacon) = beacon {
-        let _ = beacon.extinguish();
-    }
     process.segment.unlink();
+    let beacon = process.beacon.try_lock().ok().and_then(|mut beacon| beacon.take());
+    beacon.map(Beacon::extinguish);
 }
 
 /// Names the program, now or when its segment is made.
@@ -294,10 +307,13 @@ impl Process {
         if let Some(rate) = calibrate::rate_between(self.origin, calibrate::instant()) {
             self.set_rate(rate);
         }
-        let kind = self.segment.ledger().clock_kind.load(Relaxed);
-        if kind != clock::kind() as u64 {
-            self.segment.ledger().clock_kind.store(clock::kind() as u64, Relaxed);
-        }
+    }
+
+    /// Says which rung of the clock is in force, and what measuring costs on it:
+    /// a rung has turned out not to work.
+    pub(crate) fn take_rung(&self) {
+        self.segment.ledger().clock_kind.store(clock::kind() as u64, Relaxed);
+        super::measure::calibrate(CALIBRATION_PAIRS);
     }
 
     /// Enters a point and returns its number and control word.

@@ -356,7 +356,7 @@ pub(crate) fn prepare(point: &'static Point) -> Option<Result<&'static Thread, U
         return Some(Err(Unready::Overflow(thread)));
     }
     if !thread.clock.refresh_and_verify() {
-        process.refine_rate();
+        process.take_rung();
     }
     match thread.busy(|| thread.ready_cell(process, point.index(), point.control())) {
         Some(_) => Some(Ok(thread)),

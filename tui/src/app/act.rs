@@ -124,11 +124,7 @@ impl App {
         let Some((id, found, name)) = self.selected_point() else {
             return;
         };
-        match self
-            .session
-            .as_mut()
-            .map(|session| session.toggle(id, found))
-        {
+        match self.session.as_mut().map(|session| session.toggle(id, found)) {
             Some(Ok(state)) => {
                 self.model.expect_state(id, state);
                 let word = if state == PointState::On { "on" } else { "off" };
@@ -182,10 +178,7 @@ impl App {
             self.interval = step;
             self.next_poll = self.next_poll.min(now + step);
         }
-        self.say(
-            now,
-            format!("a poll every {} s", self.interval.as_secs_f64()),
-        );
+        self.say(now, format!("a poll every {} s", self.interval.as_secs_f64()));
     }
 
     fn write(&mut self, prompt: Prompt, overwrite: Overwrite, now: Instant) {
@@ -211,11 +204,6 @@ impl App {
 pub(super) fn all_candidates(discovery: &Discovery, wanted: &Wanted) -> Vec<Candidate> {
     let fits = |candidate: &&Candidate| wanted.is_any() || wanted.admits(candidate);
     let mut all: Vec<_> = discovery.candidates.iter().filter(fits).cloned().collect();
-    all.sort_by_key(|c| {
-        (
-            c.state != ProcessState::Running,
-            std::cmp::Reverse(c.started_unix_ns),
-        )
-    });
+    all.sort_by_key(|c| (c.state != ProcessState::Running, std::cmp::Reverse(c.started_unix_ns)));
     all
 }

@@ -50,12 +50,15 @@ pub fn run(app: &mut App, look: &Look, interrupt: &Interrupt) -> Result<()> {
 /// whether there was any.
 fn take_input(app: &mut App) -> io::Result<bool> {
     let now = Instant::now();
-    let wait = app
-        .next_change()
-        .map_or(PATIENCE, |due| due.saturating_duration_since(now));
+    let wait = app.next_change().map_or(PATIENCE, |due| due.saturating_duration_since(now));
     let mut any = false;
-    let mut wait = wait.min(PATIENCE);
-    while event::poll(wait)? {
+    // The terminal itself is asked first: of one that is gone, crossterm would
+    // read the end again and again and never return.
+    if is_gone(wait.min(PATIENCE)) {
+        app.quit = true;
+        return Ok(false);
+    }
+    while event::poll(Duration::ZERO)? {
         match event::read()? {
             Event::Key(key) => app.key(key, Instant::now()),
             // Whatever the new size is, the next drawing asks for it.
@@ -63,10 +66,25 @@ fn take_input(app: &mut App) -> io::Result<bool> {
             _ => {}
         }
         any = true;
-        wait = Duration::ZERO;
         if app.quit {
             break;
         }
     }
     Ok(any)
+}
+
+/// Waits until there is input, a signal, or no more time; true if the terminal
+/// has been taken away. Where standard input is no terminal, crossterm finds one
+/// by itself and this only waits.
+fn is_gone(wait: Duration) -> bool {
+    let mut input = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
+    // SAFETY: asks about a descriptor; a closed one is answered with 0.
+    if unsafe { libc::isatty(libc::STDIN_FILENO) } == 0 {
+        // One that is gone is not a terminal either.
+        input.events = 0;
+    }
+    let milliseconds = wait.as_millis().min(i32::MAX as u128) as i32;
+    // SAFETY: one descriptor in a structure that we own.
+    let ready = unsafe { libc::poll(&raw mut input, 1, milliseconds) };
+    ready > 0 && input.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
 }

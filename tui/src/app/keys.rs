@@ -133,20 +133,8 @@ pub const BINDINGS: &[Binding] = &[
         "on/off",
         "switch the point on or off in the program",
     ),
-    bind(
-        Action::Reset,
-        &[Char('r')],
-        FIGURES,
-        "reset",
-        "start the point's figures afresh",
-    ),
-    bind(
-        Action::SortLeft,
-        &[Char('<')],
-        &[Points],
-        "",
-        "sort by the column to the left",
-    ),
+    bind(Action::Reset, &[Char('r')], FIGURES, "reset", "start the point's figures afresh"),
+    bind(Action::SortLeft, &[Char('<')], &[Points], "", "sort by the column to the left"),
     bind(
         Action::SortRight,
         &[Char('>'), Named(KeyCode::F(6)), Char('s')],
@@ -154,34 +142,10 @@ pub const BINDINGS: &[Binding] = &[
         "sort",
         "sort by the column to the right",
     ),
-    bind(
-        Action::Invert,
-        &[Char('I')],
-        &[Points],
-        "invert",
-        "sort the other way round",
-    ),
-    bind(
-        Action::Write,
-        &[Char('w')],
-        FIGURES,
-        "save",
-        "write a snapshot of everything to a file",
-    ),
-    bind(
-        Action::Units,
-        &[Char('u')],
-        FIGURES,
-        "cycles",
-        "show time or cycles",
-    ),
-    bind(
-        Action::Processes,
-        &[Char('P')],
-        FIGURES,
-        "process",
-        "choose another process",
-    ),
+    bind(Action::Invert, &[Char('I')], &[Points], "invert", "sort the other way round"),
+    bind(Action::Write, &[Char('w')], FIGURES, "save", "write a snapshot of everything to a file"),
+    bind(Action::Units, &[Char('u')], FIGURES, "cycles", "show time or cycles"),
+    bind(Action::Processes, &[Char('P')], FIGURES, "process", "choose another process"),
     bind(Action::Slower, &[Char('+')], FIGURES, "", "poll less often"),
     bind(Action::Faster, &[Char('-')], FIGURES, "", "poll more often"),
     bind(
@@ -200,42 +164,20 @@ pub const BINDINGS: &[Binding] = &[
     ),
     bind(
         Action::PageUp,
-        &[
-            Named(KeyCode::PageUp),
-            Ctrl('b'),
-            Named(KeyCode::Left),
-            Char('h'),
-        ],
+        &[Named(KeyCode::PageUp), Ctrl('b'), Named(KeyCode::Left), Char('h')],
         LISTS,
         "",
         "one screen up",
     ),
     bind(
         Action::PageDown,
-        &[
-            Named(KeyCode::PageDown),
-            Ctrl('f'),
-            Named(KeyCode::Right),
-            Char('l'),
-        ],
+        &[Named(KeyCode::PageDown), Ctrl('f'), Named(KeyCode::Right), Char('l')],
         LISTS,
         "",
         "one screen down",
     ),
-    bind(
-        Action::Top,
-        &[Named(KeyCode::Home), Twice('g')],
-        LISTS,
-        "",
-        "to the first row",
-    ),
-    bind(
-        Action::Bottom,
-        &[Named(KeyCode::End), Char('G')],
-        LISTS,
-        "",
-        "to the last row",
-    ),
+    bind(Action::Top, &[Named(KeyCode::Home), Twice('g')], LISTS, "", "to the first row"),
+    bind(Action::Bottom, &[Named(KeyCode::End), Char('G')], LISTS, "", "to the last row"),
     bind(
         Action::Help,
         &[Char('?'), Named(KeyCode::F(1))],
@@ -250,20 +192,8 @@ pub const BINDINGS: &[Binding] = &[
         "quit",
         "leave; toggled points are put back unless started with --keep",
     ),
-    bind(
-        Action::Accept,
-        &[Named(KeyCode::Enter)],
-        &[Prompt],
-        "take",
-        "take what was typed",
-    ),
-    bind(
-        Action::Accept,
-        &[Char('y')],
-        &[Confirm],
-        "replace it",
-        "yes, replace the file",
-    ),
+    bind(Action::Accept, &[Named(KeyCode::Enter)], &[Prompt], "take", "take what was typed"),
+    bind(Action::Accept, &[Char('y')], &[Confirm], "replace it", "yes, replace the file"),
     bind(
         Action::Cancel,
         &[Named(KeyCode::Esc), Ctrl('c')],
@@ -287,20 +217,12 @@ const fn bind(
     hint: &'static str,
     help: &'static str,
 ) -> Binding {
-    Binding {
-        action,
-        keys,
-        modes,
-        hint,
-        help,
-    }
+    Binding { action, keys, modes, hint, help }
 }
 
 /// The bindings of a mode.
 pub fn bindings(mode: Mode) -> impl Iterator<Item = &'static Binding> {
-    BINDINGS
-        .iter()
-        .filter(move |binding| binding.modes.contains(&mode))
+    BINDINGS.iter().filter(move |binding| binding.modes.contains(&mode))
 }
 
 /// Turns keys into actions, and remembers the first half of two-key commands.
@@ -318,10 +240,7 @@ impl Keys {
             _ => None,
         };
         let twice = |binding: &&Binding| {
-            binding
-                .keys
-                .iter()
-                .any(|key| typed.is_some_and(|c| *key == Twice(c)))
+            binding.keys.iter().any(|key| typed.is_some_and(|c| *key == Twice(c)))
         };
         if let Some(binding) = bindings(mode).find(twice) {
             if half == typed {
@@ -365,10 +284,7 @@ mod tests {
     fn every_action_has_a_key_and_a_line_of_help() {
         for action in Action::ALL {
             let mut bindings = BINDINGS.iter().filter(|binding| binding.action == *action);
-            assert!(
-                bindings.any(|b| !b.keys.is_empty() && !b.help.is_empty()),
-                "{action:?}"
-            );
+            assert!(bindings.any(|b| !b.keys.is_empty() && !b.help.is_empty()), "{action:?}");
         }
     }
 

@@ -17,11 +17,7 @@ impl Prompt {
     /// A prompt with a default, the cursor behind it.
     pub fn new(label: &'static str, default: &str) -> Self {
         let text: Vec<char> = default.chars().collect();
-        Self {
-            label,
-            cursor: text.len(),
-            text,
-        }
+        Self { label, cursor: text.len(), text }
     }
 
     /// What has been typed.
@@ -65,11 +61,7 @@ impl Prompt {
 /// `NAME-PID-20261121-120000.json`, the time local.
 pub fn default_file_name(snapshot: &Snapshot) -> String {
     let plain = |c: char| {
-        if c.is_alphanumeric() || "._-".contains(c) {
-            c
-        } else {
-            '_'
-        }
+        if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' }
     };
     let name: String = snapshot.process.name.chars().take(40).map(plain).collect();
     let name = name.trim_start_matches(['.', '-']);
@@ -106,12 +98,7 @@ mod tests {
     fn it_edits_like_a_shell() {
         let mut prompt = Prompt::new("", "größe");
         let ctrl = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
-        for key in [
-            KeyCode::Left,
-            KeyCode::Left,
-            KeyCode::Backspace,
-            KeyCode::Char('X'),
-        ] {
+        for key in [KeyCode::Left, KeyCode::Left, KeyCode::Backspace, KeyCode::Char('X')] {
             prompt.key(KeyEvent::from(key));
         }
         assert_eq!(prompt.text(), "grXße");
@@ -131,10 +118,7 @@ mod tests {
     fn default_names_are_plain_file_names() {
         let mut snapshot = Synthetic::new().poll().unwrap();
         let name = default_file_name(&snapshot);
-        assert!(
-            name.starts_with("my_app-4711-2025") && name.ends_with(".json"),
-            "{name}"
-        );
+        assert!(name.starts_with("my_app-4711-2025") && name.ends_with(".json"), "{name}");
         snapshot.process.name = "../../etc/pass wd".into();
         assert!(default_file_name(&snapshot).starts_with("_.._etc_pass_wd-4711-"));
         snapshot.process.name = String::new();

@@ -26,11 +26,7 @@ struct Toggled {
 impl Session {
     /// Watches a source; `keep` leaves toggled points as they are in the end.
     pub fn new(source: Box<dyn Source>, keep: bool) -> Self {
-        Self {
-            source,
-            keep,
-            toggled: HashMap::new(),
-        }
+        Self { source, keep, toggled: HashMap::new() }
     }
 
     /// The next snapshot.
@@ -72,11 +68,7 @@ impl Session {
     fn put_back(&mut self) -> Result<()> {
         let now = self.source.poll()?;
         for (id, toggled) in self.toggled.drain() {
-            let state = now
-                .points
-                .iter()
-                .find(|point| point.id == id)
-                .map(|point| point.state);
+            let state = now.points.iter().find(|point| point.id == id).map(|point| point.state);
             // Whoever changed it since meant it.
             if state != Some(toggled.left) {
                 continue;

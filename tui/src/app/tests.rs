@@ -144,10 +144,7 @@ fn toggles_reach_the_process_and_are_put_back() {
     assert_eq!(desk.process.state(8), PointState::On);
     let process = desk.process.clone();
     drop(desk);
-    assert_eq!(
-        (process.state(3), process.state(8)),
-        (PointState::On, PointState::Off)
-    );
+    assert_eq!((process.state(3), process.state(8)), (PointState::On, PointState::Off));
 }
 
 #[test]
@@ -165,10 +162,7 @@ fn toggles_are_put_back_even_by_a_panic() {
 
 #[test]
 fn toggles_stay_with_keep() {
-    let mut desk = desk_with(Options {
-        keep: true,
-        ..Options::default()
-    });
+    let mut desk = desk_with(Options { keep: true, ..Options::default() });
     desk.app.selected = Some(3);
     desk.press("e");
     let process = desk.process.clone();
@@ -256,10 +250,7 @@ fn one_process_is_attached_to_as_soon_as_it_appears() {
     let (stage, mut now) = (Stage::default(), Instant::now());
     let mut app = App::new(Options::default(), Box::new(stage.clone()), now);
     app.poll(now);
-    assert_eq!(
-        (app.screen, app.status()),
-        (Screen::Waiting, Status::Waiting)
-    );
+    assert_eq!((app.screen, app.status()), (Screen::Waiting, Status::Waiting));
     stage.0.borrow_mut().candidates.push(candidate(7));
     now += Duration::from_secs(1);
     app.poll(now);

@@ -24,11 +24,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         None => watch(&cli.show, cli.target.wanted()),
         Some(Command::Demo { show }) => demo::run(&show),
         Some(Command::Open { file, show }) => show_source(&show, source::open(&file)?),
-        Some(Command::Snapshot {
-            target,
-            output,
-            force,
-        }) => {
+        Some(Command::Snapshot { target, output, force }) => {
             let overwrite = if force { Overwrite::Yes } else { Overwrite::No };
             snapshot(&target.wanted(), &output, overwrite)
         }
@@ -40,9 +36,7 @@ pub fn run(cli: Cli) -> Result<u8> {
 
 /// The exit status that tells scripts why the program failed.
 pub fn exit_status(error: &anyhow::Error) -> u8 {
-    let refusal = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<Refusal>());
+    let refusal = error.chain().find_map(|cause| cause.downcast_ref::<Refusal>());
     refusal.map_or(TROUBLE, Refusal::exit_status)
 }
 
@@ -81,14 +75,8 @@ fn resolve(wanted: &Wanted) -> Result<Box<dyn Source>> {
     match choose(&discovery, wanted) {
         Choice::One(candidate) => source::attach(&candidate),
         Choice::Several(several) => {
-            let names: Vec<_> = several
-                .iter()
-                .map(|c| format!("{}[{}]", c.name, c.pid))
-                .collect();
-            bail!(
-                "expected one process, found {}: choose with -p PID",
-                names.join(", ")
-            )
+            let names: Vec<_> = several.iter().map(|c| format!("{}[{}]", c.name, c.pid)).collect();
+            bail!("expected one process, found {}: choose with -p PID", names.join(", "))
         }
         Choice::None => {
             let concerns =
@@ -136,10 +124,7 @@ fn list() -> Result<u8> {
             ProcessState::Exited => "exited",
             ProcessState::Crashed => "crashed",
         };
-        text += &format!(
-            "{:<8} {state:<8} {:>6}  {}  {}\n",
-            c.pid, c.points, c.name, c.exe
-        );
+        text += &format!("{:<8} {state:<8} {:>6}  {}  {}\n", c.pid, c.points, c.name, c.exe);
     }
     say(&text)?;
     Ok(0)
@@ -148,11 +133,7 @@ fn list() -> Result<u8> {
 fn gc() -> Result<u8> {
     let removed = source::gc()?;
     let text: String = removed.iter().map(|line| format!("{line}\n")).collect();
-    say(if text.is_empty() {
-        "nothing to remove\n"
-    } else {
-        &text
-    })?;
+    say(if text.is_empty() { "nothing to remove\n" } else { &text })?;
     Ok(0)
 }
 

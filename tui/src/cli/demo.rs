@@ -15,13 +15,23 @@ const START: Duration = Duration::from_secs(10);
 /// How long it works before a single table is made of it.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// The child. It ends with the viewer: killed when this is dropped, and by
-/// the end of its standard input should the viewer die without dropping.
+/// How long it may take to end in order.
+const END: Duration = Duration::from_secs(2);
+
+/// The child. It ends in order when its standard input does, so also if the
+/// viewer dies without dropping this.
 struct Workload(Child);
 
 impl Drop for Workload {
     fn drop(&mut self) {
-        // It may have ended by itself, which is as well.
+        drop(self.0.stdin.take());
+        let start = Instant::now();
+        while start.elapsed() < END {
+            if !matches!(self.0.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -58,8 +68,5 @@ fn find(child: &mut Child) -> Result<Candidate> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    bail!(
-        "the demo's program did not show up within {} s",
-        START.as_secs()
-    )
+    bail!("the demo's program did not show up within {} s", START.as_secs())
 }

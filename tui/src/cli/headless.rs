@@ -25,9 +25,7 @@ pub(super) fn print(
     let mut model = Model::default();
     model.fold(source.poll()?);
     for round in 0..show.updates.unwrap_or(1) {
-        let runs = model
-            .snapshot()
-            .is_some_and(|s| s.process.state == ProcessState::Running);
+        let runs = model.snapshot().is_some_and(|s| s.process.state == ProcessState::Running);
         if source.is_live() && runs {
             if !interrupt.sleep(show.interval) {
                 return Ok(false);

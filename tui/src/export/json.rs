@@ -116,11 +116,8 @@ fn parse(text: &[u8]) -> Result<Snapshot> {
         ));
     }
     if label.version != VERSION {
-        let advice = if label.version > VERSION {
-            "use a newer pfp-top"
-        } else {
-            "take the snapshot again"
-        };
+        let advice =
+            if label.version > VERSION { "use a newer pfp-top" } else { "take the snapshot again" };
         return Err(Refusal::Version(format!(
             "expected version {VERSION} of the format, found {}; {advice}",
             label.version
@@ -163,11 +160,7 @@ mod tests {
         let path = folder.path().join("a.json");
         write(&sample(), &path, Overwrite::No).unwrap();
         assert_eq!(read(&path).unwrap(), sample());
-        assert_eq!(
-            fs::read_dir(folder.path()).unwrap().count(),
-            1,
-            "nothing else left behind"
-        );
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else left behind");
     }
 
     #[test]
@@ -175,10 +168,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         fs::write(&path, "precious").unwrap();
-        assert!(matches!(
-            write(&sample(), &path, Overwrite::No),
-            Err(WriteError::Exists)
-        ));
+        assert!(matches!(write(&sample(), &path, Overwrite::No), Err(WriteError::Exists)));
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         write(&sample(), &path, Overwrite::Yes).unwrap();
         assert_eq!(read(&path).unwrap(), sample());
@@ -188,10 +178,7 @@ mod tests {
     #[test]
     fn a_failed_write_leaves_no_file() {
         let path = Path::new("/proc/self/no-such-folder/a.json");
-        assert!(matches!(
-            write(&sample(), path, Overwrite::No),
-            Err(WriteError::Io(_))
-        ));
+        assert!(matches!(write(&sample(), path, Overwrite::No), Err(WriteError::Io(_))));
         // /dev/full takes the name lookup but no bytes; as a folder it fails.
         assert!(write(&sample(), Path::new("/dev/full/a.json"), Overwrite::Yes).is_err());
     }
@@ -202,29 +189,16 @@ mod tests {
         let message = |text: &str| format!("{:#}", parse(text.as_bytes()).unwrap_err());
 
         let cut = message(&whole[..whole.len() / 2]);
-        assert!(
-            cut.contains("ends early") && cut.contains("copy it again"),
-            "{cut}"
-        );
+        assert!(cut.contains("ends early") && cut.contains("copy it again"), "{cut}");
 
         let foreign = message(&whole.replacen(FORMAT, "elf-core", 1));
-        assert!(
-            foreign.contains(FORMAT) && foreign.contains("elf-core"),
-            "{foreign}"
-        );
+        assert!(foreign.contains(FORMAT) && foreign.contains("elf-core"), "{foreign}");
 
         let future = whole.replacen("\"version\":1", "\"version\":7", 1);
         let future = parse(future.as_bytes()).unwrap_err();
-        assert!(
-            future
-                .downcast_ref::<Refusal>()
-                .is_some_and(|r| r.exit_status() == 5)
-        );
+        assert!(future.downcast_ref::<Refusal>().is_some_and(|r| r.exit_status() == 5));
         let future = future.to_string();
-        assert!(
-            future.contains("version 1") && future.contains("found 7"),
-            "{future}"
-        );
+        assert!(future.contains("version 1") && future.contains("found 7"), "{future}");
 
         assert!(message("not json").contains("expected JSON"));
         assert!(message("{\"a\":1}").contains("other data"));

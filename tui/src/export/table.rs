@@ -16,18 +16,11 @@ pub fn render(model: &Model, sorting: Sorting, unit: Unit) -> String {
     let Some(snapshot) = model.snapshot() else {
         return String::new();
     };
-    let scale = Scale {
-        ticks_per_second: snapshot.clock.ticks_per_second,
-        unit,
-    };
+    let scale = Scale { ticks_per_second: snapshot.clock.ticks_per_second, unit };
     let mut out = String::new();
     let head = Headline::of(snapshot, model.threads());
     let mut parts = vec![head.process, head.uptime, head.threads, head.clock];
-    parts.extend(
-        [head.core, head.overhead]
-            .into_iter()
-            .filter(|part| !part.is_empty()),
-    );
+    parts.extend([head.core, head.overhead].into_iter().filter(|part| !part.is_empty()));
     if head.wall_clock {
         parts.push("WALL CLOCK: time off the CPU is not taken out".into());
     }
@@ -42,15 +35,9 @@ pub fn render(model: &Model, sorting: Sorting, unit: Unit) -> String {
         let _ = writeln!(out, "lost: {count} {what}");
     }
 
-    let columns: Vec<Column> = Column::ALL
-        .into_iter()
-        .filter(|c| *c != Column::Trend)
-        .collect();
-    let rows: Vec<&Figures> = sorting
-        .order(model.points())
-        .iter()
-        .filter_map(|id| model.point(*id))
-        .collect();
+    let columns: Vec<Column> = Column::ALL.into_iter().filter(|c| *c != Column::Trend).collect();
+    let rows: Vec<&Figures> =
+        sorting.order(model.points()).iter().filter_map(|id| model.point(*id)).collect();
     let name_width = rows
         .iter()
         .map(|row| text::width(&Column::Name.text(row, &scale)))
@@ -99,12 +86,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(lines.len(), 2 + 9, "{text}");
-        assert!(
-            lines[1..]
-                .iter()
-                .all(|line| text::width(line) == lines[1].len()),
-            "{text}"
-        );
+        assert!(lines[1..].iter().all(|line| text::width(line) == lines[1].len()), "{text}");
         assert!(lines[2].contains("io.parse"), "{text}");
     }
 

@@ -90,10 +90,7 @@ impl Figures {
             |now: u64, before: Option<u64>| before.and_then(|before| now.checked_sub(before));
         self.rate = grown(self.total.count, count_before).map(|n| n as f64 / seconds);
         let load = grown(self.total.exclusive, exclusive_before).map(|n| n as f64 / ticks as f64);
-        let smoothed = old
-            .as_ref()
-            .filter(|old| old.settled)
-            .and_then(|old| old.load);
+        let smoothed = old.as_ref().filter(|old| old.settled).and_then(|old| old.load);
         self.load = match (load, smoothed) {
             (Some(now), Some(before)) => {
                 let alpha = (seconds / tau_seconds).clamp(0.0, 1.0);
@@ -108,10 +105,7 @@ impl Figures {
             }
             self.history = old.history;
         }
-        self.history.push(Sample {
-            at_ticks: self.snapshot.elapsed_ticks,
-            load,
-        });
+        self.history.push(Sample { at_ticks: self.snapshot.elapsed_ticks, load });
     }
 
     /// Takes over what `old` showed: nothing happened in between.
@@ -126,10 +120,7 @@ impl Figures {
 
     /// Notes that the next sample does not follow on the last.
     pub(super) fn mark_gap(&mut self) {
-        self.history.push(Sample {
-            at_ticks: self.snapshot.elapsed_ticks,
-            load: None,
-        });
+        self.history.push(Sample { at_ticks: self.snapshot.elapsed_ticks, load: None });
         self.settled = false;
     }
 

@@ -23,17 +23,12 @@ pub fn merge<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -> Vec<Bucket> 
         let count: &mut u64 = merged.entry((bucket.low, bucket.width)).or_default();
         *count = count.saturating_add(bucket.count);
     }
-    merged
-        .into_iter()
-        .map(|((low, width), count)| Bucket { low, width, count })
-        .collect()
+    merged.into_iter().map(|((low, width), count)| Bucket { low, width, count }).collect()
 }
 
 /// The value that stands for all in a bucket: its middle.
 pub fn middle(bucket: &Bucket) -> u64 {
-    bucket
-        .low
-        .saturating_add(bucket.width.saturating_sub(1) / 2)
+    bucket.low.saturating_add(bucket.width.saturating_sub(1) / 2)
 }
 
 /// The buckets as an hdrhistogram of three significant digits; none while
@@ -94,11 +89,7 @@ pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
     let high = log(last.low.saturating_add(last.width)).max(low + f64::EPSILON);
     // No bar narrower than the buckets it is made of.
     let narrowest = log(last.low.saturating_add(last.width)) - log(last.low);
-    let most = if narrowest > 0.0 {
-        ((high - low) / narrowest).ceil() as usize
-    } else {
-        1
-    };
+    let most = if narrowest > 0.0 { ((high - low) / narrowest).ceil() as usize } else { 1 };
     let rows = rows.min(most.max(1));
     let step = (high - low) / rows as f64;
 
@@ -130,13 +121,8 @@ mod tests {
     use crate::source::synthetic::bucket_of;
 
     fn buckets(values: &[u64]) -> Vec<Bucket> {
-        let single: Vec<_> = values
-            .iter()
-            .map(|&value| Bucket {
-                count: 1,
-                ..bucket_of(value)
-            })
-            .collect();
+        let single: Vec<_> =
+            values.iter().map(|&value| Bucket { count: 1, ..bucket_of(value) }).collect();
         merge(std::iter::once(single.as_slice()))
     }
 
@@ -172,10 +158,7 @@ mod tests {
             for (quantile, found) in wanted.into_iter().zip(found) {
                 let expected = naive_quantile(&values, quantile);
                 let error = found.abs_diff(expected) as f64 / expected.max(1) as f64;
-                assert!(
-                    error <= 0.018,
-                    "round {round} p{quantile}: {found} for {expected}"
-                );
+                assert!(error <= 0.018, "round {round} p{quantile}: {found} for {expected}");
             }
         }
     }
@@ -198,24 +181,12 @@ mod tests {
     #[test]
     fn hostile_buckets_are_survived() {
         let hostile = [
-            Bucket {
-                low: 0,
-                width: 0,
-                count: u64::MAX,
-            },
-            Bucket {
-                low: u64::MAX,
-                width: u64::MAX,
-                count: u64::MAX,
-            },
+            Bucket { low: 0, width: 0, count: u64::MAX },
+            Bucket { low: u64::MAX, width: u64::MAX, count: u64::MAX },
         ];
         assert!(quantiles(hostile.iter(), (u64::MAX, 0), [0.5]).is_some());
         assert!(!log_bars(&hostile, 10).is_empty());
-        let same = [Bucket {
-            low: 9,
-            width: 0,
-            count: 1,
-        }];
+        let same = [Bucket { low: 9, width: 0, count: 1 }];
         assert_eq!(log_bars(&same, 10).len(), 1);
     }
 }

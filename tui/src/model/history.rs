@@ -55,10 +55,7 @@ mod tests {
         let mut history = History::default();
         assert!(history.is_empty());
         for at_ticks in 0..10_000 {
-            history.push(Sample {
-                at_ticks,
-                load: None,
-            });
+            history.push(Sample { at_ticks, load: None });
         }
         assert_eq!(history.len(), KEPT);
         let last: Vec<_> = history.last(2).map(|sample| sample.at_ticks).collect();

@@ -27,33 +27,17 @@ fn stats(values: &[u64]) -> Stats {
 }
 
 fn cell(stats: Stats, retired: Stats) -> Cell {
-    Cell {
-        point: 1,
-        lane: 0,
-        stats,
-        retired,
-        in_flight: false,
-        histogram: Vec::new(),
-    }
+    Cell { point: 1, lane: 0, stats, retired, in_flight: false, histogram: Vec::new() }
 }
 
 #[test]
 fn totals_over_lanes_and_ended_threads_are_those_of_all_values() {
     let parts: [&[u64]; 4] = [&[5, 9, 1_000], &[7], &[], &[88, 2]];
-    let cells = [
-        cell(stats(parts[0]), stats(parts[1])),
-        cell(stats(parts[2]), stats(parts[3])),
-    ];
+    let cells = [cell(stats(parts[0]), stats(parts[1])), cell(stats(parts[2]), stats(parts[3]))];
     let mut expected = stats(&parts.concat());
     let found = total(cells.iter());
     expected.last = 1_000;
-    assert_eq!(
-        found,
-        Stats {
-            off_cpu: found.off_cpu,
-            ..expected
-        }
-    );
+    assert_eq!(found, Stats { off_cpu: found.off_cpu, ..expected });
     assert_eq!(total([].iter()).min, u64::MAX);
 }
 
@@ -71,27 +55,16 @@ fn variance_agrees_with_two_passes_even_far_from_zero() {
     }
     assert_eq!(variance(&stats(&[5])), None);
     assert_eq!(variance(&stats(&[5, 5, 5])), Some(0.0));
-    let torn = Stats {
-        squares: 1,
-        ..stats(&[5, 9])
-    };
+    let torn = Stats { squares: 1, ..stats(&[5, 9]) };
     assert_eq!(variance(&torn), None);
-    let greatest = Stats {
-        count: u64::MAX,
-        exclusive: u64::MAX,
-        squares: u128::MAX,
-        ..Stats::default()
-    };
+    let greatest =
+        Stats { count: u64::MAX, exclusive: u64::MAX, squares: u128::MAX, ..Stats::default() };
     assert!(variance(&greatest).is_some_and(f64::is_finite));
 }
 
 #[test]
 fn off_share_is_off_over_span() {
-    let stats = Stats {
-        inclusive: 30,
-        off_cpu: 70,
-        ..Stats::default()
-    };
+    let stats = Stats { inclusive: 30, off_cpu: 70, ..Stats::default() };
     assert_eq!(off_share(&stats), Some(0.7));
     assert_eq!(off_share(&Stats::default()), None);
 }
@@ -132,10 +105,7 @@ fn load_is_smoothed_by_the_time_that_really_passed() {
     let load = |a: &Snapshot, b: &Snapshot| {
         (exclusive(b) - exclusive(a)) / (b.elapsed_ticks - a.elapsed_ticks) as f64
     };
-    let (first, second) = (
-        load(&snapshots[0], &snapshots[1]),
-        load(&snapshots[1], &snapshots[2]),
-    );
+    let (first, second) = (load(&snapshots[0], &snapshots[1]), load(&snapshots[1], &snapshots[2]));
     for snapshot in snapshots {
         model.fold(snapshot);
     }
@@ -155,13 +125,7 @@ fn a_reset_leaves_a_gap_and_no_nonsense() {
     assert_eq!((figures.rate(), figures.load()), (None, None));
     assert_eq!(figures.history().last(1).next().unwrap().load, None);
     next(&mut source, &mut model);
-    assert!(
-        model
-            .point(1)
-            .unwrap()
-            .rate()
-            .is_some_and(|rate| rate > 0.0)
-    );
+    assert!(model.point(1).unwrap().rate().is_some_and(|rate| rate > 0.0));
 }
 
 #[test]
@@ -217,13 +181,8 @@ fn a_pause_is_a_gap_in_the_history() {
     }
     model.pause();
     next(&mut source, &mut model);
-    let loads: Vec<_> = model
-        .point(1)
-        .unwrap()
-        .history()
-        .last(9)
-        .map(|s| s.load.is_some())
-        .collect();
+    let loads: Vec<_> =
+        model.point(1).unwrap().history().last(9).map(|s| s.load.is_some()).collect();
     assert_eq!(loads, [true, true, false, true]);
 }
 
@@ -231,6 +190,6 @@ fn a_pause_is_a_gap_in_the_history() {
 fn losses_are_told_in_words_and_only_when_there_are_any() {
     let mut snapshot = Synthetic::new().poll().unwrap();
     assert!(losses(&snapshot).is_empty());
-    snapshot.losses.records_lost = 7;
-    assert_eq!(losses(&snapshot), [(7, "ring records overwritten unread")]);
+    snapshot.losses.begins_refused = 7;
+    assert_eq!(losses(&snapshot), [(7, "begins nested too deep")]);
 }

@@ -16,10 +16,7 @@ impl Wanted {
     /// Whether it asks for this process.
     pub fn admits(&self, candidate: &Candidate) -> bool {
         self.pid.is_none_or(|pid| pid == candidate.pid)
-            && self
-                .name
-                .as_ref()
-                .is_none_or(|name| candidate.name.contains(name.as_str()))
+            && self.name.as_ref().is_none_or(|name| candidate.name.contains(name.as_str()))
     }
 
     /// Whether it leaves anything open.
@@ -31,11 +28,7 @@ impl Wanted {
     pub fn describe(&self) -> String {
         let pid = self.pid.map(|pid| format!("pid {pid}"));
         let name = self.name.as_ref().map(|name| format!("name {name:?}"));
-        [pid, name]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join(" and ")
+        [pid, name].into_iter().flatten().collect::<Vec<_>>().join(" and ")
     }
 }
 
@@ -54,12 +47,8 @@ pub enum Choice {
 /// fits and still runs. What has ended is watched unasked only where it is
 /// the one thing that `wanted` names.
 pub fn choose(discovery: &Discovery, wanted: &Wanted) -> Choice {
-    let mut fitting: Vec<Candidate> = discovery
-        .candidates
-        .iter()
-        .filter(|candidate| wanted.admits(candidate))
-        .cloned()
-        .collect();
+    let mut fitting: Vec<Candidate> =
+        discovery.candidates.iter().filter(|candidate| wanted.admits(candidate)).cloned().collect();
     let running = |candidate: &Candidate| candidate.state == ProcessState::Running;
     fitting.sort_by_key(|c| (!running(c), std::cmp::Reverse(c.started_unix_ns)));
     match fitting.as_slice() {
@@ -104,10 +93,7 @@ mod tests {
         assert_eq!(pids(&[("a", 1, Running)], &any), [1]);
         assert_eq!(pids(&[("a", 1, Crashed), ("a", 2, Running)], &any), [2]);
         assert_eq!(
-            pids(
-                &[("a", 1, Running), ("b", 2, Running), ("c", 9, Exited)],
-                &any
-            ),
+            pids(&[("a", 1, Running), ("b", 2, Running), ("c", 9, Exited)], &any),
             [2, 1, 9]
         );
     }
@@ -116,16 +102,10 @@ mod tests {
     fn wishes_narrow_the_choice() {
         use ProcessState::{Crashed, Running};
         let found = [("db", 1, Running), ("web", 2, Running), ("db", 3, Crashed)];
-        let name = |name: &str| Wanted {
-            name: Some(name.into()),
-            pid: None,
-        };
+        let name = |name: &str| Wanted { name: Some(name.into()), pid: None };
         assert_eq!(pids(&found, &name("we")), [2]);
         assert_eq!(pids(&found, &name("db")), [1]);
-        let pid = |pid| Wanted {
-            name: None,
-            pid: Some(pid),
-        };
+        let pid = |pid| Wanted { name: None, pid: Some(pid) };
         assert_eq!(pids(&found, &pid(3)), [3]);
         assert_eq!(pids(&found, &pid(4)), [0; 0]);
     }
@@ -136,9 +116,6 @@ mod tests {
             candidates: vec![candidate("a", 1, ProcessState::Crashed)],
             ..Discovery::default()
         };
-        assert!(matches!(
-            choose(&discovery, &Wanted::default()),
-            Choice::Several(_)
-        ));
+        assert!(matches!(choose(&discovery, &Wanted::default()), Choice::Several(_)));
     }
 }

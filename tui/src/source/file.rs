@@ -17,9 +17,7 @@ pub struct FileSource {
 impl FileSource {
     /// Reads the file; see [`json::read`] for what can be wrong with it.
     pub fn open(path: &Path) -> Result<Self> {
-        Ok(Self {
-            snapshot: json::read(path)?,
-        })
+        Ok(Self { snapshot: json::read(path)? })
     }
 }
 

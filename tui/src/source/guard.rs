@@ -122,21 +122,10 @@ mod tests {
     fn hostile_snapshots_come_out_clean_and_in_order() {
         let snapshot = guarded(Box::new(Hostile)).poll().unwrap();
         let json = serde_json::to_string(&snapshot).unwrap();
-        for hostile in [
-            "\\u001b",
-            "\\u0007",
-            "\\r",
-            "\u{202e}",
-            "\u{9b}",
-            "null,\"reported",
-        ] {
+        for hostile in ["\\u001b", "\\u0007", "\\r", "\u{202e}", "\u{9b}", "null,\"reported"] {
             assert!(!json.contains(hostile), "{hostile:?}");
         }
         assert!(snapshot.points.is_sorted_by(|a, b| a.id < b.id));
-        assert!(
-            snapshot
-                .cells
-                .is_sorted_by(|a, b| (a.point, a.lane) < (b.point, b.lane))
-        );
+        assert!(snapshot.cells.is_sorted_by(|a, b| (a.point, a.lane) < (b.point, b.lane)));
     }
 }

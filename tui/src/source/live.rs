@@ -207,7 +207,8 @@ impl LiveSource {
     fn elapsed_ticks(&self, snapshot: &Snapshot) -> u64 {
         if self.dead {
             let known = self.last.as_ref().map_or(0, |last| last.elapsed_ticks);
-            let done = snapshot.records.iter().map(|record| record.start.saturating_add(record.span));
+            let done =
+                snapshot.records.iter().map(|record| record.start.saturating_add(record.span));
             return done.max().unwrap_or(0).max(known);
         }
         let ns = monotonic_ns().saturating_sub(self.facts.created_monotonic_ns);

@@ -26,15 +26,7 @@ const WORK: &[(&str, u32, u32, u64, u64, u64, u64)] = &[
     ("io.read", 41, 1, 320, 1_020_000, 0, 88),
     ("io.crc", 130, 0, 2_400, 31_000, 0, 0),
     ("lz.compress", 212, 2, 150, 11_300_000, 25, 1),
-    (
-        "lz.match_longest_in_the_whole_window",
-        251,
-        2,
-        41_000,
-        9_200,
-        0,
-        0,
-    ),
+    ("lz.match_longest_in_the_whole_window", 251, 2, 41_000, 9_200, 0, 0),
     ("sort.recursive", 17, 1, 77, 640_000, 310, 2),
     ("net.wait", 301, 2, 5, 45_000, 0, 99),
     ("config.reload", 9, 0, 0, 0, 0, 0),
@@ -60,31 +52,20 @@ impl Synthetic {
         let points = WORK.iter().enumerate().map(|(id, work)| Point {
             id: id as u32,
             name: work.0.into(),
-            file: if id == 0 {
-                String::new()
-            } else {
-                "src/work.rs".into()
-            },
+            file: if id == 0 { String::new() } else { "src/work.rs".into() },
             line: work.1,
-            state: if work.3 == 0 && id != 0 {
-                PointState::Off
-            } else {
-                PointState::On
-            },
+            state: if work.3 == 0 && id != 0 { PointState::Off } else { PointState::On },
             alpha: (id == 1).then_some(0.2),
             resets: 0,
         });
-        let lanes = ["main", "reader", "packer"]
-            .iter()
-            .enumerate()
-            .map(|(id, name)| Lane {
-                id: id as u32,
-                kind: LaneKind::Live,
-                tid: 4711 + id as u32,
-                name: (*name).into(),
-                records_written: 0,
-                switches: 0,
-            });
+        let lanes = ["main", "reader", "packer"].iter().enumerate().map(|(id, name)| Lane {
+            id: id as u32,
+            kind: LaneKind::Live,
+            tid: 4711 + id as u32,
+            name: (*name).into(),
+            records_written: 0,
+            switches: 0,
+        });
         Self {
             polls: 0,
             seed: 1,
@@ -126,10 +107,7 @@ impl Synthetic {
 
     /// The next number of a fixed sequence, in 0..bound.
     fn random(&mut self, bound: u64) -> u64 {
-        self.seed = self
-            .seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.seed >> 33) % bound
     }
 
@@ -152,11 +130,7 @@ impl Synthetic {
                 };
                 let times = calls * swing / 100 / 32 / u64::from(spread) + u64::from(calls < 64);
                 let inclusive = exclusive + exclusive * nested / 100;
-                let off_cpu = if off == 0 {
-                    0
-                } else {
-                    inclusive * off / (100 - off)
-                };
+                let off_cpu = if off == 0 { 0 } else { inclusive * off / (100 - off) };
                 self.measure(id, lane.min(2), times, exclusive, inclusive, off_cpu);
             }
         }
@@ -174,10 +148,7 @@ impl Synthetic {
     ) {
         let cells = &mut self.snapshot.cells;
         let place = cells.partition_point(|cell| (cell.point, cell.lane) < (point, lane));
-        if cells
-            .get(place)
-            .is_none_or(|cell| (cell.point, cell.lane) != (point, lane))
-        {
+        if cells.get(place).is_none_or(|cell| (cell.point, cell.lane) != (point, lane)) {
             cells.insert(
                 place,
                 Cell {
@@ -206,13 +177,7 @@ impl Synthetic {
         let place = cell.histogram.partition_point(|b| b.low < bucket.low);
         match cell.histogram.get_mut(place) {
             Some(same) if same.low == bucket.low => same.count += times,
-            _ => cell.histogram.insert(
-                place,
-                Bucket {
-                    count: times,
-                    ..bucket
-                },
-            ),
+            _ => cell.histogram.insert(place, Bucket { count: times, ..bucket }),
         }
     }
 
@@ -227,11 +192,7 @@ impl Synthetic {
 /// The empty bucket of a value: 32 buckets an octave, exact below 64.
 pub fn bucket_of(value: u64) -> Bucket {
     let shift = (63 - value.max(1).leading_zeros()).saturating_sub(5);
-    Bucket {
-        low: value >> shift << shift,
-        width: 1 << shift,
-        count: 0,
-    }
+    Bucket { low: value >> shift << shift, width: 1 << shift, count: 0 }
 }
 
 impl Source for Synthetic {

@@ -18,10 +18,7 @@ pub(super) fn trend(loads: &[Option<f64>], glyphs: &Glyphs) -> String {
 
 /// The greatest load, and never nothing.
 pub(super) fn top(loads: &[Option<f64>]) -> f64 {
-    loads
-        .iter()
-        .flatten()
-        .fold(LEAST_TOP, |top, load| top.max(*load))
+    loads.iter().flatten().fold(LEAST_TOP, |top, load| top.max(*load))
 }
 
 /// Columns of `rows` lines, from the top line down.

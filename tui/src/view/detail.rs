@@ -38,10 +38,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
 /// How ticks of the watched process are shown.
 pub(super) fn scale(app: &App) -> Scale {
     Scale {
-        ticks_per_second: app
-            .model
-            .snapshot()
-            .map_or(0.0, |s| s.clock.ticks_per_second),
+        ticks_per_second: app.model.snapshot().map_or(0.0, |s| s.clock.ticks_per_second),
         unit: app.unit,
     }
 }
@@ -53,10 +50,9 @@ fn heading(figures: &Figures, look: &Look) -> Line<'static> {
         rest += &format!("  {}:{}", point.file, point.line);
     }
     let (state, style) = match figures.state() {
-        PointState::InvalidBeginBegin => (
-            "invalid: begun twice without an end; e makes it valid",
-            look.theme.warn,
-        ),
+        PointState::InvalidBeginBegin => {
+            ("invalid: begun twice without an end; e makes it valid", look.theme.warn)
+        }
         state => (state_word(state), look.theme.header),
     };
     Line::from(vec![
@@ -120,11 +116,9 @@ impl Pane<'_> {
         let used = |value: u64| self.ticks(figures.is_used().then_some(value as f64));
         let quantile = |place: usize| self.ticks(self.quantiles.map(|q| q[place] as f64));
         let deviation = match figures.deviation() {
-            Some(deviation) => format!(
-                " {}{}",
-                self.look.glyphs.plus_minus,
-                self.scale.ticks(deviation)
-            ),
+            Some(deviation) => {
+                format!(" {}{}", self.look.glyphs.plus_minus, self.scale.ticks(deviation))
+            }
             None => String::new(),
         };
         let smoothed = match figures.point().alpha {
@@ -137,39 +131,21 @@ impl Pane<'_> {
         };
         let inside = (total.inclusive > 0).then(|| total.exclusive as f64 / total.inclusive as f64);
         let rate = figures.rate().map_or(NONE.into(), units::si);
-        let load = figures
-            .load()
-            .map_or(NONE.into(), |load| format!("{}%", units::percent(load)));
+        let load = figures.load().map_or(NONE.into(), |load| format!("{}%", units::percent(load)));
         let rows = [
             ("count", units::count(total.count), String::new()),
             ("per second", rate, String::new()),
             ("load", load, " of one CPU".into()),
             ("exclusive", used(total.exclusive), share(inside, "incl")),
             ("inclusive", used(total.inclusive), String::new()),
-            (
-                "off CPU",
-                used(total.off_cpu),
-                share(figures.off_share(), "span"),
-            ),
+            ("off CPU", used(total.off_cpu), share(figures.off_share(), "span")),
             ("switches", units::count(total.switches), String::new()),
             ("average", self.ticks(figures.mean()), deviation),
             ("exp. average", smoothed, String::new()),
-            (
-                "min / max",
-                format!("{} / {}", used(total.min), used(total.max)),
-                String::new(),
-            ),
+            ("min / max", format!("{} / {}", used(total.min), used(total.max)), String::new()),
             ("last", used(total.last), String::new()),
-            (
-                "p50 / p90",
-                format!("{} / {}", quantile(0), quantile(1)),
-                String::new(),
-            ),
-            (
-                "p99 / p99.9",
-                format!("{} / {}", quantile(2), quantile(3)),
-                String::new(),
-            ),
+            ("p50 / p90", format!("{} / {}", quantile(0), quantile(1)), String::new()),
+            ("p99 / p99.9", format!("{} / {}", quantile(2), quantile(3)), String::new()),
         ];
         let mut lines = vec![self.title("Figures")];
         lines.extend(rows.into_iter().map(|(name, value, more)| {
@@ -189,11 +165,7 @@ impl Pane<'_> {
     fn histogram(&self, width: usize) -> Vec<Line<'static>> {
         let bars = histogram::log_bars(&self.figures.buckets(), BARS);
         let sums = width >= SUMS;
-        let title = if sums {
-            "share, sum of shares"
-        } else {
-            "share"
-        };
+        let title = if sums { "share, sum of shares" } else { "share" };
         let mut lines = vec![self.title(&format!("Exclusive, log scale: {title}"))];
         let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1) as f64;
         let all = bars.iter().map(|bar| bar.count as f64).sum::<f64>();
@@ -220,10 +192,7 @@ impl Pane<'_> {
             ]));
         }
         if bars.is_empty() {
-            lines.push(Line::from(Span::styled(
-                " nothing measured yet",
-                self.look.theme.faint,
-            )));
+            lines.push(Line::from(Span::styled(" nothing measured yet", self.look.theme.faint)));
         }
         lines
     }
@@ -277,10 +246,8 @@ impl Pane<'_> {
             format!(" {name} {state:<8} {count:>6} {excl:>7} {avg:>7} {max:>7} {off:>5}")
         };
         let heading = ["State", "Count", "Excl", "Avg", "Max", "Off%"].map(str::to_owned);
-        let mut lines = vec![Line::from(Span::styled(
-            row("Thread", heading),
-            self.look.theme.process,
-        ))];
+        let mut lines =
+            vec![Line::from(Span::styled(row("Thread", heading), self.look.theme.process))];
         lines.extend(self.figures.lanes().map(|lane| {
             let (name, state) = match lane.lane {
                 Some(found) => (found.name.clone(), lane_word(found.kind)),

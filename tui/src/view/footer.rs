@@ -33,16 +33,8 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
 }
 
 fn draw_toast(frame: &mut Frame, area: Rect, toast: &Toast, look: &Look) {
-    let style = if toast.is_error {
-        look.theme.error
-    } else {
-        look.theme.process
-    };
-    let text = text::cut(
-        &format!(" {}", toast.text),
-        area.width.into(),
-        look.glyphs.ellipsis,
-    );
+    let style = if toast.is_error { look.theme.error } else { look.theme.process };
+    let text = text::cut(&format!(" {}", toast.text), area.width.into(), look.glyphs.ellipsis);
     frame.render_widget(Line::styled(text, style), area);
 }
 
@@ -50,10 +42,7 @@ fn draw_toast(frame: &mut Frame, area: Rect, toast: &Toast, look: &Look) {
 fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, look: &Look) {
     let label = format!(" {}: ", prompt.label);
     let (before, behind) = prompt.halves();
-    let (before, behind) = (
-        text::clean(&before).into_owned(),
-        text::clean(&behind).into_owned(),
-    );
+    let (before, behind) = (text::clean(&before).into_owned(), text::clean(&behind).into_owned());
     let room = usize::from(area.width).saturating_sub(text::width(&label) + 1);
     let mut seen = before.as_str();
     while text::width(seen) > room {
@@ -80,9 +69,8 @@ fn hints(mode: Mode, width: usize, look: &Look) -> Line<'static> {
         (key, binding.hint)
     };
     let last = |b: &&Binding| matches!(b.action, Action::Help | Action::Quit);
-    let (must, may): (Vec<&Binding>, Vec<&Binding>) = bindings(mode)
-        .filter(|b| !b.hint.is_empty())
-        .partition(last);
+    let (must, may): (Vec<&Binding>, Vec<&Binding>) =
+        bindings(mode).filter(|b| !b.hint.is_empty()).partition(last);
     let room = |binding: &Binding| {
         let (key, word) = hint(binding);
         key.len() + 1 + word.len() + 2
@@ -96,10 +84,7 @@ fn hints(mode: Mode, width: usize, look: &Look) -> Line<'static> {
     let shown: Vec<&Binding> = fits.collect();
     let spans = shown.into_iter().chain(must).flat_map(|binding| {
         let (key, word) = hint(binding);
-        [
-            Span::styled(key, look.theme.key),
-            Span::raw(format!(" {word}  ")),
-        ]
+        [Span::styled(key, look.theme.key), Span::raw(format!(" {word}  "))]
     });
     Line::from_iter(std::iter::once(Span::raw(" ")).chain(spans))
 }

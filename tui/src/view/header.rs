@@ -31,12 +31,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     };
     let mut parts = parts(app, look);
     let room = usize::from(area.width).saturating_sub(word.len() + 2);
-    let used = |parts: &[Part]| {
-        parts
-            .iter()
-            .map(|p| text::width(&p.text) + 2)
-            .sum::<usize>()
-    };
+    let used = |parts: &[Part]| parts.iter().map(|p| text::width(&p.text) + 2).sum::<usize>();
     while used(&parts) > room && parts.len() > 1 {
         let last = parts.iter().map(|part| part.rank).max();
         parts.retain(|part| Some(part.rank) != last);
@@ -45,35 +40,20 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         let shown = text::cut(&part.text, room.max(2) - 2, look.glyphs.ellipsis);
         [Span::styled(shown, part.style), Span::raw("  ")]
     });
-    frame.render_widget(
-        Line::from_iter(std::iter::once(Span::raw(" ")).chain(spans)),
-        area,
-    );
+    frame.render_widget(Line::from_iter(std::iter::once(Span::raw(" ")).chain(spans)), area);
     // A styled span, not a styled line: that would style the whole area.
     frame.render_widget(Line::from(Span::styled(word, style)).right_aligned(), area);
 }
 
 fn parts(app: &App, look: &Look) -> Vec<Part> {
     let plain = look.theme.header;
-    let part = |text: String, rank| Part {
-        text,
-        style: plain,
-        rank,
-    };
+    let part = |text: String, rank| Part { text, style: plain, rank };
     let mut parts = vec![part("pfp-top".into(), 8)];
     if let Some(snapshot) = app.model.snapshot() {
         let head = Headline::of(snapshot, app.model.threads());
-        parts.push(Part {
-            text: head.process,
-            style: look.theme.process,
-            rank: 0,
-        });
+        parts.push(Part { text: head.process, style: look.theme.process, rank: 0 });
         if head.wall_clock {
-            parts.push(Part {
-                text: "WALL CLOCK".into(),
-                style: look.theme.warn,
-                rank: 1,
-            });
+            parts.push(Part { text: "WALL CLOCK".into(), style: look.theme.warn, rank: 1 });
         }
         parts.push(part(head.uptime, 2));
         parts.push(part(head.threads, 3));
@@ -92,10 +72,7 @@ fn parts(app: &App, look: &Look) -> Vec<Part> {
 /// What was lost, in one line; none while nothing was.
 pub(super) fn notice(app: &App) -> Option<String> {
     let losses = losses(app.model.snapshot()?);
-    let parts: Vec<_> = losses
-        .iter()
-        .map(|(count, what)| format!("{count} {what}"))
-        .collect();
+    let parts: Vec<_> = losses.iter().map(|(count, what)| format!("{count} {what}")).collect();
     (!parts.is_empty()).then(|| format!(" lost: {}", parts.join("; ")))
 }
 

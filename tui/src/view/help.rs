@@ -25,10 +25,7 @@ pub(super) fn lines(look: &Look, width: usize) -> Vec<Line<'static>> {
     let signs = [
         (glyphs.on, "the point measures"),
         (glyphs.off, "the point is off"),
-        (
-            glyphs.invalid,
-            "the point is invalid: begun twice without an end; e makes it valid",
-        ),
+        (glyphs.invalid, "the point is invalid: begun twice without an end; e makes it valid"),
     ];
     let mut lines: Vec<Line> = Vec::new();
     for binding in BINDINGS {

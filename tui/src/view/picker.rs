@@ -13,11 +13,7 @@ use crate::text;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let width = usize::from(area.width);
-    let heading = text::fit(
-        "   PID     State    Points  Name",
-        width,
-        look.glyphs.ellipsis,
-    );
+    let heading = text::fit("   PID     State    Points  Name", width, look.glyphs.ellipsis);
     if app.candidates.is_empty() {
         let text = format!(" {}", app.discovery.nothing_found());
         return frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }), area);
@@ -44,12 +40,6 @@ fn row(candidate: &Candidate, mark: char) -> String {
         ProcessState::Exited => "exited",
         ProcessState::Crashed => "crashed",
     };
-    let Candidate {
-        pid,
-        points,
-        name,
-        exe,
-        ..
-    } = candidate;
+    let Candidate { pid, points, name, exe, .. } = candidate;
     format!("{mark}  {pid:<7} {state:<8} {points:>6}  {name}  {exe}")
 }

@@ -16,18 +16,11 @@ use crate::units::Scale;
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     let (columns, name_width) = Column::fitting(area.width.into());
-    let table = Table {
-        app,
-        look,
-        columns,
-        name_width,
-    };
+    let table = Table { app, look, columns, name_width };
     frame.render_widget(table.heading(usize::from(area.width)), head);
     let seen = app.order.iter().skip(app.offset).take(body.height.into());
-    let rows: Vec<Line> = seen
-        .filter_map(|id| app.model.point(*id))
-        .map(|figures| table.row(figures))
-        .collect();
+    let rows: Vec<Line> =
+        seen.filter_map(|id| app.model.point(*id)).map(|figures| table.row(figures)).collect();
     if rows.is_empty() {
         let text = " no point yet: the program has not reached any";
         frame.render_widget(Line::styled(text, look.theme.faint), body);
@@ -53,11 +46,7 @@ impl Table<'_> {
             let mut title = column.title().to_owned();
             if sorted {
                 let glyphs = &self.look.glyphs;
-                title.push(if sorting.descending {
-                    glyphs.down
-                } else {
-                    glyphs.up
-                });
+                title.push(if sorting.descending { glyphs.down } else { glyphs.up });
             }
             let style = if sorted { theme.sorted } else { theme.heading };
             spans.push(Span::styled(self.aligned(*column, &title), style));
@@ -90,11 +79,7 @@ impl Table<'_> {
             (false, PointState::Off) => theme.faint,
             (false, PointState::InvalidBeginBegin) => theme.warn,
         };
-        let whole: String = line
-            .spans
-            .iter()
-            .map(|span| span.content.as_ref())
-            .collect();
+        let whole: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
         Line::styled(whole, style)
     }
 
@@ -115,11 +100,7 @@ impl Table<'_> {
 
     fn trend(&self, figures: &Figures) -> String {
         let width = Column::Trend.width().unwrap_or(0);
-        let loads: Vec<_> = figures
-            .history()
-            .last(width)
-            .map(|sample| sample.load)
-            .collect();
+        let loads: Vec<_> = figures.history().last(width).map(|sample| sample.load).collect();
         format!("{:>width$}", chart::trend(&loads, &self.look.glyphs))
     }
 

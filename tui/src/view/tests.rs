@@ -62,11 +62,7 @@ fn check(name: &str, found: &str, (width, height): (u16, u16)) {
         std::fs::write(&path, found).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        found == expected,
-        "{} differs; found:\n{found}",
-        path.display()
-    );
+    assert!(found == expected, "{} differs; found:\n{found}", path.display());
 }
 
 #[track_caller]
@@ -112,7 +108,7 @@ fn trouble_is_said_in_words() {
         let snapshot = process.snapshot_mut();
         snapshot.clock.kind = ClockKind::Wall;
         snapshot.points[2].state = PointState::InvalidBeginBegin;
-        snapshot.losses.records_lost = 12;
+        snapshot.losses.begins_refused = 12;
         snapshot.losses.mismatched_ends = 3;
     }
     desk.wait(1);
@@ -126,16 +122,10 @@ fn the_question_before_a_file_is_replaced() {
     let mut desk = desk();
     desk.press("w");
     if let Some(Overlay::Write(prompt)) = desk.app.overlay.take() {
-        desk.app.overlay = Some(Overlay::Replace(crate::app::Prompt::new(
-            prompt.label,
-            "a.json",
-        )));
+        desk.app.overlay = Some(Overlay::Replace(crate::app::Prompt::new(prompt.label, "a.json")));
     }
     let text = screen(&mut desk, false, (80, 24));
-    assert!(
-        text.ends_with(" a.json exists.  y replace it  n another name\n"),
-        "{text}"
-    );
+    assert!(text.ends_with(" a.json exists.  y replace it  n another name\n"), "{text}");
 }
 
 #[test]
@@ -143,11 +133,7 @@ fn waiting_and_picking() {
     let (stage, now) = (Stage::default(), Instant::now());
     let mut app = App::new(Options::default(), Box::new(stage.clone()), now);
     stage.0.borrow_mut().stale = 1;
-    stage
-        .0
-        .borrow_mut()
-        .searched
-        .push("/run/user/1000/pfp".into());
+    stage.0.borrow_mut().searched.push("/run/user/1000/pfp".into());
     app.poll(now);
     let look = Look::new(true, false);
     for size in SIZES {
@@ -174,11 +160,7 @@ fn any_size_can_be_drawn() {
     let mut desk = desk();
     for keys in ["", "\n", "?"] {
         for c in keys.chars() {
-            desk.code(if c == '\n' {
-                KeyCode::Enter
-            } else {
-                KeyCode::Char(c)
-            });
+            desk.code(if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) });
         }
         for width in [1, 2, 3, 9, 24, 40, 79, 80, 200] {
             for height in [1, 2, 3, 4, 8, 30] {
@@ -207,19 +189,10 @@ fn the_cursor_is_seen_without_colour() {
     let mut desk = desk();
     let now = desk.now;
     let buffer = drawn(&mut desk.app, now, &Look::new(false, false), (80, 24));
-    assert!(
-        buffer
-            .content()
-            .iter()
-            .all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset)
-    );
+    assert!(buffer.content().iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
     let row = usize::from(2_u16 + desk.app.cursor().0 as u16);
     let cells = &buffer.content()[row * 80..row * 80 + 60];
-    assert!(
-        cells
-            .iter()
-            .all(|cell| cell.modifier.contains(Modifier::REVERSED))
-    );
+    assert!(cells.iter().all(|cell| cell.modifier.contains(Modifier::REVERSED)));
     assert_eq!(cells[0].symbol(), ">");
 }
 
@@ -235,12 +208,6 @@ fn no_row_changes_its_shape_while_figures_run() {
         desk.wait(1);
         let text = screen(&mut desk, false, (120, 30));
         assert_eq!(shape(&text), before);
-        assert!(
-            text.lines()
-                .skip(2)
-                .take(7)
-                .all(|line| crate::text::width(line) == 120),
-            "{text}"
-        );
+        assert!(text.lines().skip(2).take(7).all(|line| crate::text::width(line) == 120), "{text}");
     }
 }

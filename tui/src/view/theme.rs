@@ -163,16 +163,8 @@ impl Look {
     /// With or without colours, with or without characters beyond ASCII.
     pub fn new(color: bool, ascii: bool) -> Self {
         Self {
-            theme: if color {
-                Theme::color()
-            } else {
-                Theme::monochrome()
-            },
-            glyphs: if ascii {
-                Glyphs::ASCII
-            } else {
-                Glyphs::UNICODE
-            },
+            theme: if color { Theme::color() } else { Theme::monochrome() },
+            glyphs: if ascii { Glyphs::ASCII } else { Glyphs::UNICODE },
         }
     }
 }

@@ -9,20 +9,14 @@ use crate::app::App;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
     let wanted = app.wanted().describe();
-    let mut lines = vec![Line::from(format!(
-        "{}; waiting, q quits",
-        app.discovery.nothing_found()
-    ))];
+    let mut lines =
+        vec![Line::from(format!("{}; waiting, q quits", app.discovery.nothing_found()))];
     if !wanted.is_empty() {
         lines.push(Line::default());
-        lines.push(Line::from(format!(
-            "Asked for: {wanted}. `pfp-top list` shows what there is."
-        )));
+        lines.push(Line::from(format!("Asked for: {wanted}. `pfp-top list` shows what there is.")));
     }
     lines.push(Line::default());
-    lines.push(Line::from(
-        "`pfp-top demo` shows a program made to be watched.",
-    ));
+    lines.push(Line::from("`pfp-top demo` shows a program made to be watched."));
     let text = Paragraph::new(lines).wrap(Wrap { trim: true });
     let margin = Margin::new(2, u16::from(area.height > 8));
     frame.render_widget(text, area.inner(margin));
