@@ -135,6 +135,8 @@ pub struct Target {
 /// What a target has said, by the first word of each line.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
+    /// Of a program that follows no script.
+    all: Vec<String>,
     lines: BTreeMap<String, Vec<Vec<String>>>,
 }
 
@@ -229,6 +231,12 @@ impl Target {
         }
     }
 
+    /// All lines so far, of a program that follows no script.
+    pub fn lines_so_far(&mut self) -> &[String] {
+        self.said.all.extend(self.lines.try_iter());
+        &self.said.all
+    }
+
     /// Lets the target go on from the step at which it waits.
     pub fn go(&mut self) {
         let input = self.input.as_mut().expect("it was piped");
@@ -275,6 +283,12 @@ impl Said {
         if let Some(key) = words.next() {
             self.lines.entry(key).or_default().push(words.collect());
         }
+    }
+
+    /// Whether there is a line with this key.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.lines.contains_key(key)
     }
 
     /// The values of each line with this key.

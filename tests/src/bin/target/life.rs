@@ -39,7 +39,7 @@ pub(crate) fn run() {
         pfp::begin(3);
         pfp::end(3, false);
     }
-    say("scope_line", &[&(line!() - 9)]);
+    say("scope_line", &[&(line!() - 8)]);
     if let Some(stats) = POINT.stats() {
         say("stats", &[&stats.count, &stats.exclusive, &stats.inclusive, &stats.min, &stats.max]);
         say("spread", &[&stats.mean(), &stats.variance()]);
