@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         "steered" => life::steered(),
         "many-points" => life::many_points(),
         "host" => manners::host(),
+        "host-without-descriptors" => manners::host_without_descriptors(),
         "manners" => return manners::run(),
         other => panic!("there is no scenario {other:?}"),
     }

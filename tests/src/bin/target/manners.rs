@@ -20,6 +20,15 @@ pub(crate) fn host() {
     println!("{sums:?}");
 }
 
+/// The same, with no descriptor left to open.
+pub(crate) fn host_without_descriptors() {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: reads our structure.
+    let result = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) };
+    assert_eq!(result, 0, "a limit may be lowered");
+    host();
+}
+
 fn work(seed: u64) -> u64 {
     let mut sum = seed;
     for round in 0..2_000u64 {
