@@ -17,6 +17,7 @@
 
 pub mod cells;
 pub mod os;
+pub mod own;
 pub mod script;
 pub mod target;
 pub mod watch;
