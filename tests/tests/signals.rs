@@ -10,7 +10,7 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 #[test]
 fn a_storm_of_signals_loses_nothing() {
     let place = Place::new();
-    let mut target = place.start(TARGET, &["signals", "200000"]);
+    let mut target = place.start(TARGET, &["signals", "60000"]);
     let said = target.reach("done").clone();
     let (calls, handled): (u64, u64) = (said.one("calls"), said.one("handled"));
     let nested: u64 = said.one("nested");
