@@ -13,9 +13,9 @@ use pfp_tests::{figure, skipped};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// Gives the calling process a `/dev/shm` of its own, of so many KiB. Called
-/// between fork and exec: no allocation.
-fn small_shm(options: &CString) -> io::Result<()> {
+/// Gives the calling process a `/dev/shm` of its own. Called between fork and
+/// exec: no allocation.
+fn own_shm(flags: libc::c_ulong, options: &CString) -> io::Result<()> {
     let check = |result: libc::c_int| {
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     };
@@ -28,19 +28,20 @@ fn small_shm(options: &CString) -> io::Result<()> {
             c"tmpfs".as_ptr(),
             c"/dev/shm".as_ptr(),
             c"tmpfs".as_ptr(),
-            0,
+            flags,
             options.as_ptr().cast(),
         ))
     }
 }
 
-fn host(place: &Place, kib: Option<u64>) -> io::Result<Output> {
+/// Runs the host; with a `/dev/shm` of its own if flags and options are given.
+fn host(place: &Place, shm: Option<(libc::c_ulong, String)>) -> io::Result<Output> {
     let mut command: Command = place.command(TARGET);
     command.arg("host");
-    if let Some(kib) = kib {
-        let options = CString::new(format!("size={kib}k")).expect("no zero in it");
+    if let Some((flags, options)) = shm {
+        let options = CString::new(options).expect("no zero in it");
         // SAFETY: only system calls between fork and exec.
-        unsafe { command.pre_exec(move || small_shm(&options)) };
+        unsafe { command.pre_exec(move || own_shm(flags, &options)) };
     }
     command.output()
 }
@@ -54,7 +55,7 @@ fn the_host_does_not_notice_a_full_dev_shm() {
     let sizes = (1..=64).map(|pages| pages * 4).chain((5..=40).map(|step| step * 64));
     let mut tried = 0;
     for kib in sizes {
-        let squeezed = match host(&place, Some(kib)) {
+        let squeezed = match host(&place, Some((0, format!("size={kib}k")))) {
             Ok(output) => output,
             Err(error) => return skipped("a full /dev/shm", &error.to_string()),
         };
@@ -64,6 +65,17 @@ fn the_host_does_not_notice_a_full_dev_shm() {
         tried += 1;
     }
     figure(&format!("no_space: {tried} sizes of /dev/shm, the host as ever"));
+}
+
+#[test]
+fn the_host_does_not_notice_a_dev_shm_that_is_read_only() {
+    let place = Place::new();
+    let plain = host(&place, None).expect("the target can be started");
+    match host(&place, Some((libc::MS_RDONLY, "size=1m".into()))) {
+        Ok(output) => assert_eq!(output, plain),
+        Err(error) => skipped("a read-only /dev/shm", &error.to_string()),
+    }
+    assert!(place.entries().is_empty(), "a beacon without a segment");
 }
 
 #[test]
