@@ -34,7 +34,16 @@
 //! |---|---|---|
 //! | `cell-open` fence | `cell-recheck` fence | a reader that saw any new figure sees the odd `seq` |
 //! | `cell-close` store | `cell-enter` load | an even `seq` brings all figures before it |
-//! | `cell-commit` store | `cell-commit-seen` load | a copy in force is complete |
+//! | `cell-part` store | `cell-recheck` fence | the chunk is backed and zeroed |
+//! | `cell-void` fence | `cell-recheck` fence | a reader that saw a zeroed bucket sees the new `commit` |
+//! | `cell-commit` store | death | a copy in force is complete |
+//! | `cell-void` fence | death | figures are zeroed only once they are void |
+//! | `cell-version` store | death | figures that are not void were zeroed |
+//!
+//! Death is the end of a process that was killed: what it leaves in memory is
+//! some set of its stores, closed under the order that the writer's side of
+//! these pairs imposes. A reader who knows of the death needs no order of its
+//! own, since nothing changes under its eyes; one who does not has `seq`.
 
 use crate::control::{ALPHA_BITS, Control};
 use crate::histogram::PARTS;
@@ -249,9 +258,16 @@ pub struct Measurement {
     pub exclusive: u64,
     /// The cell's inclusive total after this measurement.
     pub inclusive_total: u64,
-    /// Ticks off the CPU between begin and end.
+    /// The time off the CPU between begin and end; none if there was none.
+    pub away: Option<Away>,
+}
+
+/// Time off the CPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Away {
+    /// Ticks.
     pub off_cpu: u64,
-    /// Switches between begin and end.
+    /// Switches noticed.
     pub switches: u64,
 }
 
@@ -336,6 +352,13 @@ impl Cell {
         self.inclusive.load(Ordering::Relaxed)
     }
 
+    /// The point that the cell is of.
+    #[inline(always)]
+    #[must_use]
+    pub fn point(&self) -> u32 {
+        self.point.load(Ordering::Relaxed) as u32
+    }
+
     /// Exclusive ticks of the last measurement.
     #[must_use]
     pub fn last(&self) -> u64 {
@@ -363,6 +386,7 @@ impl Cell {
 
     /// Gives a histogram part its chunk of zeros.
     pub fn set_part(&self, part: usize, chunk: u32) {
+        // Meets `cell-recheck`.
         self.parts[part].store(chunk, ord!("cell-part", Release));
     }
 
@@ -372,9 +396,8 @@ impl Cell {
         let own = measured.exclusive;
         let seq = self.seq.load(Ordering::Relaxed);
         self.seq.store(seq + 1, Ordering::Relaxed);
-        // Meets `cell-recheck`. It also keeps the ring's slot, which is written
-        // between the two stores to `seq`, behind the last published position:
-        // see `ring-reuse`.
+        // Meets `cell-recheck`. It also keeps the ring's slot, which is filled
+        // after this, behind the position published before: see `ring-reuse`.
         fence_at!("cell-open", Release);
 
         add(&self.exclusive, own);
@@ -389,12 +412,13 @@ impl Cell {
         self.squares_low.store(sum, Ordering::Relaxed);
         add(&self.squares_high, (square >> 64) as u64 + u64::from(carry));
 
-        // With alpha 0 the step is 0, so averaging needs no test for "off".
         let alpha = i64::from(self.control().alpha_fixed());
-        let average = self.average.load(Ordering::Relaxed) as i64;
-        let error = (own << AVERAGE_FRACTION_BITS) as i64 - average;
-        let step = ((i128::from(error) * i128::from(alpha)) >> ALPHA_BITS) as i64;
-        self.average.store((average + step) as u64, Ordering::Relaxed);
+        if alpha != 0 {
+            let average = self.average.load(Ordering::Relaxed) as i64;
+            let error = (own << AVERAGE_FRACTION_BITS) as i64 - average;
+            let step = ((i128::from(error) * i128::from(alpha)) >> ALPHA_BITS) as i64;
+            self.average.store((average + step) as u64, Ordering::Relaxed);
+        }
 
         if own < self.min.load(Ordering::Relaxed) {
             self.lower_min(own);
@@ -402,9 +426,9 @@ impl Cell {
         if own > self.max.load(Ordering::Relaxed) {
             self.max.store(own, Ordering::Relaxed);
         }
-        if measured.switches != 0 || measured.off_cpu != 0 {
-            add(&self.off_cpu, measured.off_cpu);
-            add(&self.switches, measured.switches);
+        if let Some(away) = measured.away {
+            add(&self.off_cpu, away.off_cpu);
+            add(&self.switches, away.switches);
         }
         add(bucket, 1);
         // Last: a process killed in here has not counted what it did not finish.
@@ -449,9 +473,11 @@ impl Cell {
                 settled = Sums::default();
             }
             self.settle(commit + 1, control.epoch(), &settled, past);
-            // Meets `cell-commit-seen`: the copy is complete before it is in
-            // force.
+            // Meets death: the copy is complete before it is in force.
             self.commit.store(commit + 1, ord!("cell-commit", Release));
+            // Meets `cell-recheck`, and death: nothing is zeroed, here or in
+            // the histogram, before the live figures are void.
+            fence_at!("cell-void", Release);
 
             if reset {
                 self.for_each_part(&mut clear);
@@ -472,7 +498,7 @@ impl Cell {
             }
             self.min.store(u64::MAX, Ordering::Relaxed);
             self.owner.store(u64::from(owner), Ordering::Relaxed);
-            // Meets `cell-version-seen`: figures that count are zeroed first.
+            // Meets death: figures that count are zeroed first.
             self.version.store(commit + 1, ord!("cell-version", Release));
         } else if control.alpha_fixed() != 0 && self.control().alpha_fixed() == 0 {
             // Averaging was just switched on: start at the mean so far.
@@ -510,19 +536,16 @@ impl Cell {
     pub fn read(&self, picture: &mut CellPicture) -> CellRead {
         // Meets `cell-close`.
         let before = self.seq.load(ord!("cell-enter", Acquire));
-        // Meets `cell-commit`.
-        let commit = self.commit.load(ord!("cell-commit-seen", Acquire));
+        let commit = self.commit.load(Ordering::Relaxed);
         let (settled, past) = self.settled_sums(commit);
         let settled_epoch = self.settled[(commit & 1) as usize].epoch.load(Ordering::Relaxed);
-        // Meets `cell-version`.
-        let void = self.version.load(ord!("cell-version-seen", Acquire)) != commit;
+        let void = self.version.load(Ordering::Relaxed) != commit;
         picture.live = if void { Sums::default() } else { self.live_sums() };
         picture.parts = Parts::default();
         // Only a reset clears the histogram, and it leaves nothing settled.
         if !void || settled.count > 0 {
             for (to, from) in picture.parts.0.iter_mut().zip(&self.parts) {
-                // Meets `cell-part`: a chunk's zeros come before its number.
-                *to = from.load(ord!("cell-part-seen", Acquire));
+                *to = from.load(Ordering::Relaxed);
             }
         }
         picture.owner = self.owner.load(Ordering::Relaxed) as u32;
@@ -532,23 +555,26 @@ impl Cell {
         (picture.past_count, picture.past_exclusive) = past;
         picture.restarts = commit;
         // Meets `cell-open`: if any figure above was newer than `before`, the
-        // load below sees at least the odd number that went before it.
+        // load below sees at least the odd number that went before it. Meets
+        // `cell-part` too, since nobody looks into a chunk before this.
         fence_at!("cell-recheck", Acquire);
         let after = self.seq.load(Ordering::Relaxed);
         if before == after && before & 1 == 0 { CellRead::Whole } else { CellRead::Torn }
     }
 
     /// The sequence word: equal and even at two readings means that nothing was
-    /// written in between.
+    /// written in between. Relaxed: it only tells whether to call
+    /// [`Self::read`], which asks again; that a word never goes back is enough.
     #[must_use]
     pub fn sequence(&self) -> u64 {
-        self.seq.load(ord!("cell-enter", Acquire))
+        self.seq.load(Ordering::Relaxed)
     }
 
     /// Whether the cell was restarted since a picture was taken. A reader asks
     /// after it has read the histogram.
     #[must_use]
     pub fn restarted_since(&self, picture: &CellPicture) -> bool {
+        // Meets `cell-void`, and `cell-open` of the next window's records.
         fence_at!("cell-recheck", Acquire);
         self.commit.load(Ordering::Relaxed) != picture.restarts
     }
@@ -637,4 +663,139 @@ impl Cell {
 #[inline(always)]
 pub(crate) fn add(word: &AtomicU64, value: u64) {
     word.store(word.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{Alpha, Change};
+
+    /// Xorshift: the same numbers in every run.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0 % limit
+        }
+
+        /// Of any magnitude up to 2^40.
+        fn ticks(&mut self) -> u64 {
+            let bits = self.below(41);
+            self.below(1 << bits)
+        }
+
+        fn measurement(&mut self) -> Measurement {
+            let away = Away { off_cpu: self.ticks(), switches: 1 + self.below(3) };
+            Measurement {
+                exclusive: self.ticks(),
+                inclusive_total: 0,
+                away: (self.below(2) == 0).then_some(away),
+            }
+        }
+    }
+
+    fn add_naively(sums: &mut Sums, measured: Measurement) {
+        let own = measured.exclusive;
+        sums.count += 1;
+        sums.exclusive += own;
+        sums.inclusive += own;
+        let away = measured.away.unwrap_or_default();
+        sums.off_cpu += away.off_cpu;
+        sums.switches += away.switches;
+        sums.min = sums.min.min(own);
+        sums.max = sums.max.max(own);
+        sums.last = own;
+        sums.squares += u128::from(own) * u128::from(own);
+    }
+
+    fn whole(cell: &Cell) -> CellPicture {
+        let mut picture = CellPicture::default();
+        assert_eq!(cell.read(&mut picture), CellRead::Whole);
+        picture
+    }
+
+    /// Records, resets and changes of owner in any order: the picture is that
+    /// of lists of measurements that are moved about.
+    #[test]
+    fn a_cell_is_what_lists_of_measurements_would_be() {
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        for _ in 0..50 {
+            let bucket = AtomicU64::new(0);
+            let (mut control, mut owner) = (Control(1), 1);
+            let (mut live, mut settled, mut past) = (Sums::default(), Sums::default(), (0, 0));
+            let cell = Cell::new();
+            cell.prepare(3, control, owner);
+            for _ in 0..200 {
+                let (mut reset, mut moved) = (false, false);
+                match random.below(20) {
+                    0 => reset = true,
+                    1 => moved = true,
+                    2 => (reset, moved) = (true, true),
+                    // Neither moves any figure.
+                    3 => cell.follow(control, owner, |_| unreachable!()),
+                    4 => cell.abandon(),
+                    _ => {
+                        let mut measured = random.measurement();
+                        measured.inclusive_total = cell.inclusive_total() + measured.exclusive;
+                        cell.record(measured, &bucket);
+                        add_naively(&mut live, measured);
+                    }
+                }
+                if reset || moved {
+                    control = if reset { control.with(Change::Reset) } else { control };
+                    owner += u32::from(moved);
+                    cell.follow(control, owner, |_| ());
+                    settled.merge(&live);
+                    live = Sums::default();
+                    if reset {
+                        past.0 += settled.count;
+                        past.1 += settled.exclusive;
+                        settled = Sums::default();
+                    }
+                }
+                let picture = whole(&cell);
+                assert_eq!(picture.live, live);
+                assert_eq!(picture.settled, settled);
+                assert_eq!((picture.past_count, picture.past_exclusive), past);
+                assert_eq!((picture.epoch, picture.owner), (control.epoch(), owner));
+                assert_eq!(picture.point, 3);
+            }
+        }
+    }
+
+    /// The two ways to write a cell give the same sums.
+    #[test]
+    fn a_shared_cell_sums_as_one_with_a_single_writer() {
+        let mut random = Random(42);
+        let (alone, shared) = (Cell::new(), Cell::new());
+        let averaged = Control(1).with(Change::Alpha(Alpha::new(0.2).unwrap()));
+        let buckets = [AtomicU64::new(0), AtomicU64::new(0)];
+        alone.prepare(1, averaged, 0);
+        shared.prepare(1, averaged, 0);
+        for _ in 0..1000 {
+            let mut measured = random.measurement();
+            measured.inclusive_total = measured.exclusive;
+            shared.record_shared(measured, Some(&buckets[1]));
+            measured.inclusive_total += alone.inclusive_total();
+            alone.record(measured, &buckets[0]);
+            assert_eq!(whole(&alone).live, whole(&shared).live);
+        }
+        assert!(buckets.iter().all(|bucket| bucket.load(Ordering::Relaxed) == 1000));
+    }
+
+    /// A thread that comes late with an old control word changes nothing.
+    #[test]
+    fn a_shared_cell_goes_back_to_no_older_window() {
+        let cell = Cell::new();
+        let reset = Control(1).with(Change::Reset);
+        cell.prepare(1, Control(1), 0);
+        cell.follow_shared(reset, |_| ());
+        cell.record_shared(Random(7).measurement(), None);
+        cell.follow_shared(Control(1), |_| unreachable!());
+        assert_eq!((cell.control(), whole(&cell).epoch), (reset, 1));
+        assert_eq!(whole(&cell).live.count, 1);
+    }
 }

@@ -3,13 +3,13 @@
 //! The viewer and the application write it, `begin` reads it once.
 //!
 //! ```text
-//! 63                    32 31                11 10     2 1         0
+//! 63                    36 35                15 14     2 1         0
 //! +-----------------------+--------------------+--------+---------+---------+
 //! | epoch: times reset    | alpha, in 2^-20    | 0      | invalid | enabled |
 //! +-----------------------+--------------------+--------+---------+---------+
 //! ```
 //!
-//! Bits 2 to 10 are always 0 here: the probe keeps notes of its own in them when
+//! Bits 2 to 14 are always 0 here: the probe keeps notes of its own in them when
 //! it remembers a word.
 //!
 //! A cell keeps the word that it follows. As long as the two are equal nothing
@@ -19,11 +19,11 @@ use crate::sync::{AtomicU64, Ordering};
 
 const ENABLED: u64 = 1;
 const INVALID: u64 = 2;
-const ALPHA_SHIFT: u32 = 11;
+const ALPHA_SHIFT: u32 = 15;
 const ALPHA_MASK: u64 = (1 << 21) - 1;
 /// Fraction bits of alpha.
 pub(crate) const ALPHA_BITS: u32 = 20;
-const EPOCH_SHIFT: u32 = 32;
+const EPOCH_SHIFT: u32 = 36;
 /// Alpha 1.0.
 const ALPHA_ONE: f64 = (1u32 << ALPHA_BITS) as f64;
 
@@ -45,7 +45,7 @@ impl Control {
         self.0 & INVALID != 0
     }
 
-    /// Number of resets so far, modulo 2^32.
+    /// Number of resets so far, modulo 2^28.
     #[must_use]
     pub const fn epoch(self) -> u32 {
         (self.0 >> EPOCH_SHIFT) as u32
@@ -82,6 +82,12 @@ impl Control {
             }
         })
     }
+}
+
+/// Whether one epoch comes after another. Epochs wrap, so of two it is the one
+/// that is less than half their range ahead.
+pub(crate) const fn is_newer(epoch: u32, than: u32) -> bool {
+    (epoch.wrapping_sub(than) << (EPOCH_SHIFT - 32)) as i32 > 0
 }
 
 /// A change to a point's control word.
@@ -167,8 +173,10 @@ mod tests {
 
     #[test]
     fn the_epoch_wraps_and_leaves_the_rest_alone() {
-        let last = Control(u64::from(u32::MAX) << 32 | ENABLED);
+        let last = Control(u64::MAX << EPOCH_SHIFT | ENABLED);
         assert_eq!(last.with(Change::Reset), Control(ENABLED));
+        assert!(is_newer(0, last.epoch()) && !is_newer(last.epoch(), 0));
+        assert!(is_newer(2, 1) && !is_newer(1, 2) && !is_newer(1, 1));
     }
 
     #[test]

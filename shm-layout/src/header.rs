@@ -219,6 +219,27 @@ impl fmt::Display for FormatError {
 impl std::error::Error for FormatError {}
 
 impl Header {
+    /// A header of zeros, as it is in fresh shared memory.
+    #[cfg(test)]
+    pub(crate) fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            magic: zero(),
+            version: zero(),
+            geometry: core::array::from_fn(|_| zero()),
+            id: [zero(), zero()],
+            boot_id: [zero(), zero()],
+            pid: zero(),
+            start_time: zero(),
+            pid_namespace: zero(),
+            created_unix_ns: zero(),
+            created_ticks: zero(),
+            created_monotonic_ns: zero(),
+            exe: core::array::from_fn(|_| zero()),
+            host: core::array::from_fn(|_| zero()),
+        }
+    }
+
     /// Fills the header, the magic last. `write` once, before anybody reads.
     pub(crate) fn publish(&self, geometry: &Geometry, facts: &Facts) {
         let put = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
@@ -316,3 +337,14 @@ fn get_text(words: &[AtomicU64]) -> String {
 const _: () = {
     assert!(size_of::<Header>() == 4096 && size_of::<Ledger>() == 4096);
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_without_its_magic_is_no_segment() {
+        let header = Header::new();
+        assert_eq!(header.read(1 << 20).err(), Some(FormatError::NotASegment { found: 0 }));
+    }
+}

@@ -25,6 +25,7 @@
 //! |---|---|---|
 //! | `lane-announce` store | `lane-enter` load | the owner's fields |
 //! | `lane-reuse` fence | `lane-recheck` fence | a reader that saw a field of the next owner sees the state that went before it |
+//! | `lane-blocks` store | `lane-recheck` fence | the block is backed by memory |
 //! | `lane-release` store | `lane-claim` CAS | the next owner sees all that the last one wrote |
 
 use crate::sync::{AtomicU64, Ordering, fence_at, ord};
@@ -92,7 +93,7 @@ pub struct LanePicture {
     pub state: LaneState,
     /// Number of owners so far.
     pub generation: u32,
-    /// Kernel thread id of the last owner.
+    /// Kernel thread id of the last owner; 0 while the next one moves in.
     pub tid: u32,
     /// Tick counter when it claimed the lane.
     pub claimed: u64,
@@ -190,38 +191,14 @@ impl Lane {
         self.state.store(u64::from(generation) << 2 | ENDED, ord!("lane-release", Release));
     }
 
-    /// First block of the ring, 0 while the lane has none.
-    #[must_use]
-    pub fn ring_block(&self) -> u64 {
-        self.ring_block.load(Ordering::Relaxed)
-    }
-
-    /// Publishes the ring. Meets `lane-blocks-seen`.
+    /// Publishes the ring. Meets `lane-recheck`.
     pub fn set_ring_block(&self, block: u64) {
         self.ring_block.store(block, ord!("lane-blocks", Release));
     }
 
-    /// First block of cells, 0 while the lane has none.
-    #[must_use]
-    pub fn cells_block(&self) -> u64 {
-        self.cells_block.load(ord!("lane-blocks-seen", Acquire))
-    }
-
-    /// Publishes the first block of cells. Meets `lane-blocks-seen`.
+    /// Publishes the first block of cells. Meets `lane-recheck`.
     pub fn set_cells_block(&self, block: u64) {
         self.cells_block.store(block, ord!("lane-blocks", Release));
-    }
-
-    /// The same for the overflow lane, where several threads may try; returns
-    /// the block in force.
-    pub fn set_cells_block_shared(&self, block: u64) -> u64 {
-        let won = self.cells_block.compare_exchange(
-            0,
-            block,
-            ord!("lane-blocks", Release),
-            ord!("lane-blocks-seen", Acquire),
-        );
-        won.map_or_else(|found| found, |_| block)
     }
 
     // ---- reader ----
@@ -231,11 +208,6 @@ impl Lane {
     pub fn read(&self) -> Option<LanePicture> {
         // Meets `lane-announce` and `lane-release`.
         let state = self.state.load(ord!("lane-enter", Acquire));
-        let mut name = Vec::with_capacity(NAME_BYTES);
-        for word in &self.name {
-            name.extend(word.load(Ordering::Relaxed).to_le_bytes());
-        }
-        name.truncate(name.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES));
         let picture = LanePicture {
             state: match state & KIND {
                 LIVE => LaneState::Live,
@@ -245,16 +217,30 @@ impl Lane {
                 _ => LaneState::Free,
             },
             generation: (state >> 2) as u32,
-            tid: self.tid.load(Ordering::Relaxed) as u32,
-            claimed: self.claimed.load(Ordering::Relaxed),
-            // Meets `lane-blocks`.
-            ring_block: self.ring_block.load(ord!("lane-blocks-seen", Acquire)),
-            cells_block: self.cells_block(),
-            name,
+            ring_block: self.ring_block.load(Ordering::Relaxed),
+            cells_block: self.cells_block.load(Ordering::Relaxed),
+            // Between two owners the fields are partly of the one and partly of
+            // the other, and stay so if the process dies there.
+            ..if state & KIND == CLAIMING { LanePicture::default() } else { self.read_owner() }
         };
-        // Meets `lane-reuse`.
+        // Meets `lane-reuse`, and `lane-blocks` before the blocks are used.
         fence_at!("lane-recheck", Acquire);
         (self.state.load(Ordering::Relaxed) == state).then_some(picture)
+    }
+
+    /// The fields that each owner writes anew.
+    fn read_owner(&self) -> LanePicture {
+        let mut name = Vec::with_capacity(NAME_BYTES);
+        for word in &self.name {
+            name.extend(word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        name.truncate(name.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES));
+        LanePicture {
+            tid: self.tid.load(Ordering::Relaxed) as u32,
+            claimed: self.claimed.load(Ordering::Relaxed),
+            name,
+            ..LanePicture::default()
+        }
     }
 }
 

@@ -15,6 +15,7 @@
 
 pub mod beacon;
 pub mod cell;
+mod chain;
 pub mod control;
 pub mod directory;
 pub mod find;

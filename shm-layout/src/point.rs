@@ -13,6 +13,7 @@
 //! | site | meets | makes visible |
 //! |---|---|---|
 //! | `point-ready` store | `point-enter` load | the entry and its strings |
+//! | `point-name` store | `point-name-seen` load | the new name's text |
 //! | `point-cell` CAS | `point-cell-seen` load | the shared cell is prepared |
 
 use crate::sync::{AtomicU64, Ordering, ord};

@@ -479,8 +479,9 @@ impl<'a> Iterator for LaneCells<'a> {
             }
             self.left = self.left.checked_sub(1)?;
             let block = self.segment.cell_block(self.block)?;
-            self.cells = block.cells().iter();
-            self.block = block.next();
+            let (cells, next) = block.read();
+            self.cells = cells.iter();
+            self.block = next;
         }
     }
 }

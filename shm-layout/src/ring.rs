@@ -136,3 +136,52 @@ pub fn drain(position: &AtomicU64, slots: &[Slot], from: u64, out: &mut Vec<Reco
     out.drain(kept..kept + (safe - first) as usize);
     Drained { next: written, lost: safe - from }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rings of many capacities, drained now and then: what is delivered and
+    /// what is lost are together what was written, in order, and the oldest are
+    /// the ones that are lost.
+    #[test]
+    fn delivered_and_lost_are_what_was_written() {
+        let mut random = 0x2545_f491_4f6c_dd1d_u64;
+        let mut below = |limit: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % limit
+        };
+        for _ in 0..100 {
+            let capacity = 1 << below(7);
+            let slots: Vec<Slot> = (0..capacity).map(|_| Slot::new()).collect();
+            let (position, mut written, mut next) = (AtomicU64::new(0), 0, 0);
+            for _ in 0..50 {
+                for _ in 0..below(2 * capacity + 1) {
+                    reuse();
+                    let what = Record::pack(7, 3, written as u32);
+                    slots[(written % capacity) as usize].fill(written, written + 1, 2, what);
+                    written += 1;
+                    publish(&position, written);
+                }
+                let mut records = Vec::new();
+                let drained = drain(&position, &slots, next, &mut records);
+                // The slot that comes next is in doubt, so the writer's being
+                // at rest is worth one record less than the capacity.
+                let kept = (written - next).min(capacity - 1);
+                assert_eq!(drained, Drained { next: written, lost: written - next - kept });
+                let expected = (written - kept..written).map(|n| Record {
+                    start: n,
+                    span: n + 1,
+                    exclusive: 2,
+                    point: 7,
+                    depth: 3,
+                    context: n as u32,
+                });
+                assert!(records.into_iter().eq(expected));
+                next = drained.next;
+            }
+        }
+    }
+}

@@ -32,12 +32,13 @@ use std::io;
 use std::sync::atomic::AtomicU8;
 
 use crate::cell::Cell;
+pub use crate::chain::CellBlock;
 use crate::header::{Facts, FormatError, Header, Ledger};
 use crate::lane::Lane;
 use crate::object::{self, Name, NoSpace, Object};
 use crate::point::Entry;
 use crate::ring::Slot;
-use crate::sync::{AtomicU64, Ordering, ord};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Bytes of a page, the grain of protection and backing.
 pub const PAGE: usize = 4096;
@@ -81,48 +82,6 @@ unsafe impl Shared for Chunk {}
 #[repr(C, align(256))]
 #[derive(Debug)]
 pub struct Chunk(pub [AtomicU64; crate::histogram::BUCKETS]);
-
-/// A block of cells: a lane's cells are a chain of them.
-#[repr(C, align(512))]
-#[derive(Debug)]
-pub struct CellBlock {
-    next: AtomicU64,
-    used: AtomicU64,
-    spare: [AtomicU64; 62],
-    cells: [Cell; CELLS_PER_BLOCK],
-}
-
-impl CellBlock {
-    /// Number of the next block of the chain, 0 at its end.
-    #[must_use]
-    pub fn next(&self) -> u64 {
-        self.next.load(ord!("cells-next-seen", Acquire))
-    }
-
-    /// Links the next block, which is prepared. Meets `cells-next-seen`.
-    pub fn set_next(&self, block: u64) {
-        self.next.store(block, ord!("cells-next", Release));
-    }
-
-    /// The cells in use.
-    #[must_use]
-    pub fn cells(&self) -> &[Cell] {
-        // Meets `cells-used`.
-        let used = self.used.load(ord!("cells-used-seen", Acquire));
-        &self.cells[..usize::try_from(used).map_or(CELLS_PER_BLOCK, |n| n.min(CELLS_PER_BLOCK))]
-    }
-
-    /// The cell of a number below [`CELLS_PER_BLOCK`].
-    #[must_use]
-    pub fn cell(&self, index: usize) -> &Cell {
-        &self.cells[index]
-    }
-
-    /// Announces that the first `used` cells are prepared.
-    pub fn set_used(&self, used: usize) {
-        self.used.store(used as u64, ord!("cells-used", Release));
-    }
-}
 
 /// How large a segment is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

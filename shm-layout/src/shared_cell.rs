@@ -7,7 +7,7 @@
 //! word stands for itself.
 
 use crate::cell::{AVERAGE_FRACTION_BITS, Cell, Measurement};
-use crate::control::{ALPHA_BITS, Control};
+use crate::control::{ALPHA_BITS, Control, is_newer};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 impl Cell {
@@ -18,8 +18,10 @@ impl Cell {
         let own = measured.exclusive;
         words.exclusive.fetch_add(own, Relaxed);
         words.inclusive.fetch_add(measured.inclusive_total, Relaxed);
-        words.off_cpu.fetch_add(measured.off_cpu, Relaxed);
-        words.switches.fetch_add(measured.switches, Relaxed);
+        if let Some(away) = measured.away {
+            words.off_cpu.fetch_add(away.off_cpu, Relaxed);
+            words.switches.fetch_add(away.switches, Relaxed);
+        }
         words.last.store(own, Relaxed);
         words.min.fetch_min(own, Relaxed);
         words.max.fetch_max(own, Relaxed);
@@ -54,10 +56,20 @@ impl Cell {
     /// is in exactly one of them.
     pub fn follow_shared(&self, control: Control, mut clear: impl FnMut(u32)) {
         let words = self.shared_words();
-        let before = self.control();
-        if words.control.compare_exchange(before.0, control.0, Relaxed, Relaxed).is_err()
-            || before.epoch() == control.epoch()
-        {
+        let mut before = self.control();
+        while before != control {
+            // A thread that read its control word before a reset that the cell
+            // has followed already must not take it back to the window before.
+            if is_newer(before.epoch(), control.epoch()) {
+                return;
+            }
+            match words.control.compare_exchange(before.0, control.0, Relaxed, Relaxed) {
+                Ok(_) => break,
+                // It may have been put to an older word than ours.
+                Err(found) => before = Control(found),
+            }
+        }
+        if before.epoch() == control.epoch() {
             return;
         }
         let count = words.count.swap(0, Relaxed);
@@ -78,6 +90,10 @@ impl Cell {
         }
         words.min.store(u64::MAX, Relaxed);
         self.for_each_part(&mut clear);
-        words.epoch.store(u64::from(control.epoch()), Relaxed);
+        // Only forwards: of two threads that follow two resets, the one with the
+        // older may come last, and readers show nothing of an older epoch.
+        let _ = words.epoch.fetch_update(Relaxed, Relaxed, |epoch| {
+            is_newer(control.epoch(), epoch as u32).then_some(u64::from(control.epoch()))
+        });
     }
 }

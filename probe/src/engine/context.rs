@@ -16,11 +16,12 @@ use std::sync::atomic::{
     compiler_fence,
 };
 
-use pfp_shm_layout::cell::Measurement;
+use pfp_shm_layout::cell::{Away, Cell, Measurement};
 use pfp_shm_layout::control::Change;
+use pfp_shm_layout::histogram::LIMIT;
 
 use super::measure::{self, Begun, Open, Part};
-use super::thread::{self, Thread};
+use super::thread::{self, LEVEL, LEVELS, SALT, SALTS, Thread};
 use crate::clock::ticks;
 use crate::point::Point;
 
@@ -48,7 +49,8 @@ pub(crate) struct Regions {
 #[derive(Debug)]
 struct Slot {
     point: AtomicPtr<Point>,
-    depth: AtomicU64,
+    /// Regions open around it, as in [`Thread::place`].
+    place: AtomicU64,
     /// 1 if the point was open already.
     recursive: AtomicU64,
     start: AtomicU64,
@@ -73,7 +75,7 @@ struct Paused {
     /// What its clock reads.
     clock: AtomicU64,
     child: AtomicU64,
-    depth: AtomicU64,
+    place: AtomicU64,
 }
 
 /// A latched part, or the sum of several.
@@ -92,7 +94,7 @@ impl Regions {
             open: zero(),
             slots: std::array::from_fn(|_| Slot {
                 point: AtomicPtr::default(),
-                depth: zero(),
+                place: zero(),
                 recursive: zero(),
                 start: zero(),
                 child: zero(),
@@ -107,7 +109,7 @@ impl Regions {
                 off: zero(),
                 switches: zero(),
             }),
-            paused: Paused { clock: zero(), child: zero(), depth: zero() },
+            paused: Paused { clock: zero(), child: zero(), place: zero() },
         }
     }
 
@@ -222,10 +224,18 @@ impl Thread {
     }
 
     /// Reads the clock for an end.
-    #[inline]
     fn stamp(&self) -> u64 {
-        let now = ticks();
+        self.stamp_after(ticks())
+    }
+
+    /// The stamp of an end that has read the counter already.
+    fn stamp_after(&self, now: u64) -> u64 {
         if self.clock.was_switched() { self.clock.refresh().early } else { now }
+    }
+
+    /// Sets the number of open regions, in units of [`LEVEL`].
+    fn set_level(&self, level: u64) {
+        self.place.store(self.place.load(Relaxed) & !LEVELS | level & LEVELS, Relaxed);
     }
 
     /// What a region measured that ends at `now`.
@@ -300,7 +310,7 @@ fn keep(thread: &Thread, point: &'static Point, begun: &Begun, recursive: bool) 
     regions.open.store(at as u64 + 1, Relaxed);
     compiler_fence(SeqCst);
     slot.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
-    slot.depth.store(thread.depth.load(Relaxed).wrapping_sub(1), Relaxed);
+    slot.place.store(thread.inner_place() & LEVELS, Relaxed);
     slot.recursive.store(u64::from(recursive), Relaxed);
     slot.fill(begun);
     true
@@ -309,7 +319,7 @@ fn keep(thread: &Thread, point: &'static Point, begun: &Begun, recursive: bool) 
 /// Undoes a begin for which there is no room.
 #[cold]
 fn refuse(thread: &Thread, begun: &Begun) -> bool {
-    thread.depth.store(thread.depth.load(Relaxed).wrapping_sub(1), Relaxed);
+    thread.place.store(thread.inner_place(), Relaxed);
     thread.child.store(begun.child, Relaxed);
     thread.count(|tally| &tally.refused);
     false
@@ -319,10 +329,10 @@ fn refuse(thread: &Thread, begun: &Begun) -> bool {
 fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
     point.change(Change::Invalidate);
     let regions = thread.regions();
-    let depth = regions.slots[at].depth.load(Relaxed);
+    let place = regions.slots[at].place.load(Relaxed);
     let child = regions.give_up(at).wrapping_add(thread.child.load(Relaxed));
     thread.child.store(child, Relaxed);
-    thread.depth.store(depth, Relaxed);
+    thread.set_level(place);
 }
 
 /// Begins a region on the long way: the thread has no lane of its own, or is
@@ -331,7 +341,7 @@ pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
     let recursive = thread.regions().innermost(point).is_some();
     let mut begun =
         Begun { start: 0, child: thread.child.swap(0, Relaxed), off: 0, switches: 0, inclusive: 0 };
-    thread.depth.store(thread.depth.load(Relaxed) + 1, Relaxed);
+    thread.place.store(thread.place.load(Relaxed).wrapping_add(LEVEL), Relaxed);
     let now = thread.stamp();
     begun.off = thread.clock.off();
     begun.switches = thread.clock.switches();
@@ -346,57 +356,81 @@ pub(crate) fn end(point: &'static Point, latch: bool) {
     let Some(thread) = thread::current() else { return };
     let regions = thread.regions();
     let Some(at) = regions.innermost(point) else { return };
-    let now = thread.stamp();
+    let slot = &regions.slots[at];
+    let now = ticks();
+    // The same tests as at the end of a guard: then it is as short.
+    let off = thread.clock.off();
+    if !thread.clock.was_switched()
+        && !latch
+        && thread.detour.load(Relaxed) == 0
+        && slot.off.load(Relaxed) == off
+        && thread.inner_place() & LEVELS == slot.place.load(Relaxed)
+        && slot.recursive.load(Relaxed) == 0
+        && let Some(cell) = thread.cell(point.index())
+    {
+        regions.open.store(at as u64, Relaxed);
+        let start = slot.start.load(Relaxed).wrapping_add(off);
+        let around = slot.child.load(Relaxed);
+        let inclusive = cell.inclusive_total();
+        return measure::close(thread, cell, now, around, inclusive, start);
+    }
+    end_at(thread, point, at, now, latch);
+}
+
+#[cold]
+fn end_at(thread: &Thread, point: &'static Point, at: usize, now: u64, latch: bool) {
+    let now = thread.stamp_after(now);
+    let regions = thread.regions();
     let slot = &regions.slots[at];
     let begun = slot.begun();
-    let depth = slot.depth.load(Relaxed);
+    let place = slot.place.load(Relaxed);
     let recursive = slot.recursive.load(Relaxed) != 0;
     let mut child = thread.child.load(Relaxed);
-    if thread.depth.load(Relaxed).wrapping_sub(1) != depth {
+    if thread.inner_place() & LEVELS != place {
         // Regions inside were not ended: they are given up.
         child = child.wrapping_add(regions.give_up(at + 1));
         thread.count(|tally| &tally.mismatched);
     }
     regions.open.store(at as u64, Relaxed);
+    thread.set_level(place.wrapping_add(LEVEL));
     let inclusive = if recursive { Inclusive::Inner } else { Inclusive::Add };
-    finish(thread, point, Ending { begun, depth, child, now, inclusive, latch });
+    finish(thread, point, Ending { begun, child, now, inclusive, latch });
 }
 
 /// Ends a region that a guard keeps and that the hot path could not end.
-pub(crate) fn end_guard(point: &'static Point, open: &Open) {
+pub(crate) fn end_guard(point: &'static Point, open: &Open, now: u64) {
     let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
     let Some(&begun) = open.begun() else { return end(point, false) };
-    let now = thread.stamp();
+    let now = thread.stamp_after(now);
     let mut child = thread.child.load(Relaxed);
-    let mut depth = thread.depth.load(Relaxed).wrapping_sub(1);
-    // Regions between this one and the innermost, modulo 32.
-    let deeper = depth.wrapping_sub(open.tag >> 2) & 31;
+    // Regions between this one and the innermost, of as many as are counted.
+    let deeper = thread.inner_place().wrapping_sub(open.tag & LEVELS) & LEVELS;
     if deeper != 0 {
         thread.count(|tally| &tally.mismatched);
-        if deeper >= 16 {
+        if deeper > LEVELS / 2 {
             // An end of something around has given this region up.
             return;
         }
-        depth = depth.wrapping_sub(deeper);
+        let place = thread.inner_place().wrapping_sub(deeper) & LEVELS;
         let regions = thread.regions();
         let from = (0..regions.open())
-            .find(|&at| regions.slots[at].depth.load(Relaxed) as i64 > depth as i64)
+            .find(|&at| regions.slots[at].place.load(Relaxed) > place)
             .unwrap_or_else(|| regions.open());
         child = child.wrapping_add(regions.give_up(from));
+        thread.set_level(place.wrapping_add(LEVEL));
     }
     // What was noted at begin holds unless the cell was restarted or contexts
     // were switched since.
-    let noted = thread.cell(point.index()).is_some_and(|cell| {
-        Thread::tag(cell.control(), depth, thread.salt.load(Relaxed)) == open.tag
-    });
+    let noted = thread
+        .cell(point.index())
+        .is_some_and(|cell| thread::tag(cell.control(), thread.inner_place()) == open.tag);
     let inclusive = if noted { Inclusive::Since(begun.inclusive) } else { Inclusive::Add };
-    finish(thread, point, Ending { begun, depth, child, now, inclusive, latch: false });
+    finish(thread, point, Ending { begun, child, now, inclusive, latch: false });
 }
 
-/// A region that ends on the long way.
+/// The innermost region, which ends on the long way.
 struct Ending {
     begun: Begun,
-    depth: u64,
     child: u64,
     now: u64,
     inclusive: Inclusive,
@@ -414,9 +448,9 @@ enum Inclusive {
 }
 
 fn finish(thread: &Thread, point: &'static Point, ending: Ending) {
-    let Ending { begun, depth, child, now, inclusive, latch } = ending;
+    let Ending { begun, child, now, inclusive, latch } = ending;
     let part = thread.part(&begun, child, now);
-    measure::close(thread, &begun, depth, part.span);
+    measure::give_back(thread, begun.child, part.span);
     let sum = Sum {
         own: part.own(),
         inclusive: if matches!(inclusive, Inclusive::Inner) { 0 } else { part.span },
@@ -436,7 +470,7 @@ fn finish(thread: &Thread, point: &'static Point, ending: Ending) {
         Inclusive::Since(total) => Some(total),
         Inclusive::Inner | Inclusive::Add => None,
     };
-    finish_with(thread, point, sum, since, depth, start, now.wrapping_sub(start));
+    finish_with(thread, point, sum, since, start, now.wrapping_sub(start));
 }
 
 /// Records a sum, with what waits of the point.
@@ -445,9 +479,8 @@ fn finish_with(
     point: &'static Point,
     mut sum: Sum,
     since: Option<u64>,
-    depth: u64,
     start: u64,
-    span: u64,
+    elapsed: u64,
 ) {
     let busy = thread.is_busy();
     if !busy && thread.detour.load(Relaxed) != 0 {
@@ -459,11 +492,11 @@ fn finish_with(
         sum.switches = sum.switches.wrapping_add(waited.switches);
         thread.detour.store(regions.detour(), Relaxed);
     }
+    let away = Away { off_cpu: sum.off, switches: sum.switches };
     let mut measured = Measurement {
-        exclusive: sum.own.min(pfp_shm_layout::histogram::LIMIT - 1),
+        exclusive: sum.own.min(LIMIT - 1),
         inclusive_total: sum.inclusive,
-        off_cpu: sum.off,
-        switches: sum.switches,
+        away: Some(away),
     };
     let index = point.index();
     // A context that came from another thread may not have a cell here yet.
@@ -475,13 +508,7 @@ fn finish_with(
         Some(cell) => {
             let total = since.unwrap_or_else(|| cell.inclusive_total());
             measured.inclusive_total = total.wrapping_add(sum.inclusive);
-            thread.busy(|| {
-                let bucket = thread
-                    .bucket(cell, measured.exclusive)
-                    .or_else(|| thread.grow(cell, measured.exclusive))
-                    .unwrap_or(&NO_SPACE);
-                measure::record(thread, cell, bucket, measured, index, depth, start, span);
-            });
+            record_slow(thread, cell, measured, start, elapsed);
         }
         None => {
             if let Some(cell) = thread.shared_cell(index, point.control()) {
@@ -490,6 +517,42 @@ fn finish_with(
             }
         }
     }
+}
+
+/// Records a measurement into a cell that may lack the part of its histogram.
+fn record_slow(thread: &Thread, cell: &Cell, measured: Measurement, start: u64, elapsed: u64) {
+    thread.busy(|| {
+        let bucket = thread
+            .bucket(cell, measured.exclusive)
+            .or_else(|| thread.grow(cell, measured.exclusive))
+            .unwrap_or(&NO_SPACE);
+        measure::record(thread, cell, bucket, measured, start, elapsed);
+    });
+}
+
+/// The door out of [`measure::close`]: a part of the histogram is missing, or
+/// the counter ran backwards.
+#[cold]
+#[inline(never)]
+pub(crate) fn close_slow(
+    thread: &Thread,
+    cell: &Cell,
+    now: u64,
+    around: u64,
+    inclusive: u64,
+    start: u64,
+) {
+    let mut elapsed = now.wrapping_sub(start);
+    if (elapsed as i64) < 0 {
+        thread.count(|tally| &tally.anomalies);
+        elapsed = 0;
+    }
+    let span = elapsed.saturating_sub(measure::INSIDE.load(Relaxed));
+    let own = span.saturating_sub(thread.child.load(Relaxed));
+    measure::give_back(thread, around, span);
+    let inclusive_total = inclusive.wrapping_add(span);
+    let measured = Measurement { exclusive: own.min(LIMIT - 1), inclusive_total, away: None };
+    record_slow(thread, cell, measured, start, elapsed);
 }
 
 /// Counts what finds no room in a histogram; nobody reads it.
@@ -554,11 +617,10 @@ pub(crate) fn switch(to: Option<&Arc<Shared>>) -> bool {
     let regions = thread.regions();
     thread.clock.set_off(now.wrapping_sub(regions.paused.clock.load(Relaxed)));
     thread.child.store(regions.paused.child.load(Relaxed), Relaxed);
-    thread.depth.store(regions.paused.depth.load(Relaxed), Relaxed);
+    let salt = thread.place.load(Relaxed).wrapping_add(SALT) & SALTS;
+    thread.place.store(salt, Relaxed);
+    thread.set_level(regions.paused.place.load(Relaxed));
     thread.detour.store(regions.detour(), Relaxed);
-    let salt = thread.salt.load(Relaxed);
-    // Four bits, at bit 7.
-    thread.salt.store(salt.wrapping_add(1 << 7) & 0xf << 7, Relaxed);
     true
 }
 
@@ -566,7 +628,7 @@ fn put_aside(thread: &Thread, now: u64) {
     let regions = thread.regions();
     regions.paused.clock.store(now.wrapping_sub(thread.clock.off()), Relaxed);
     regions.paused.child.store(thread.child.load(Relaxed), Relaxed);
-    regions.paused.depth.store(thread.depth.load(Relaxed), Relaxed);
+    regions.paused.place.store(thread.place.load(Relaxed) & LEVELS, Relaxed);
     let from = thread.current.swap(ptr::null_mut(), Relaxed);
     if !from.is_null() {
         // SAFETY: `switch` has made the pointer from an `Arc` and left it
@@ -629,20 +691,18 @@ pub(crate) fn end_poll(point: &'static Point, open: &Open, polls: &mut Polls, la
     }
     let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
     let now = thread.stamp();
-    let (begun, depth, child) = if let Some(&begun) = open.begun() {
-        // The tag has the lower bits of the depth; the rest cannot differ by 32.
-        let current = thread.depth.load(Relaxed).wrapping_sub(1);
-        let depth = current.wrapping_sub(current.wrapping_sub(open.tag >> 2) & 31);
-        (begun, depth, thread.child.load(Relaxed))
+    let (begun, place, child) = if let Some(&begun) = open.begun() {
+        (begun, open.tag & LEVELS, thread.child.load(Relaxed))
     } else {
         let regions = thread.regions();
         let Some(at) = regions.innermost(point) else { return };
         let child = thread.child.load(Relaxed).wrapping_add(regions.give_up(at + 1));
         regions.open.store(at as u64, Relaxed);
-        (regions.slots[at].begun(), regions.slots[at].depth.load(Relaxed), child)
+        (regions.slots[at].begun(), regions.slots[at].place.load(Relaxed), child)
     };
+    thread.set_level(place.wrapping_add(LEVEL));
     let part = thread.part(&begun, child, now);
-    measure::close(thread, &begun, depth, part.span);
+    measure::give_back(thread, begun.child, part.span);
     let start = begun.start.wrapping_add(begun.off);
     polls.sum.own = polls.sum.own.wrapping_add(part.own());
     polls.sum.inclusive = polls.sum.inclusive.wrapping_add(part.span);
@@ -651,6 +711,6 @@ pub(crate) fn end_poll(point: &'static Point, open: &Open, polls: &mut Polls, la
     let first = *polls.start.get_or_insert(start);
     if last {
         let polls = std::mem::take(polls);
-        finish_with(thread, point, polls.sum, None, depth, first, now.wrapping_sub(first));
+        finish_with(thread, point, polls.sum, None, first, now.wrapping_sub(first));
     }
 }

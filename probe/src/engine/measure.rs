@@ -106,11 +106,11 @@ pub(crate) fn begin(point: &'static Point) -> Open {
 
 #[inline(always)]
 fn begin_in(thread: &Thread, cell: &Cell, control: Control) -> Open {
-    let depth = thread.depth.load(Relaxed);
-    let tag = Thread::tag(control, depth, thread.salt.load(Relaxed));
+    let place = thread.place.load(Relaxed);
+    let tag = thread::tag(control, place);
     let child = thread.child.load(Relaxed);
     let inclusive = cell.inclusive_total();
-    thread.depth.store(depth + 1, Relaxed);
+    thread.place.store(place.wrapping_add(thread::LEVEL), Relaxed);
     thread.child.store(0, Relaxed);
     // Last, so that as little as possible of this is inside the region.
     let mut now = ticks();
@@ -140,57 +140,75 @@ fn begin_slow(point: &'static Point) -> (Option<&'static Thread>, u64) {
 }
 
 /// Ends a region that `begin` began in this thread.
+///
+/// Only this is inlined at every region, down to the stamp and the tests for
+/// everything rare. It is short enough for the compiler to inline also where a
+/// guard's destructor calls it, and what it hands to [`close`] fits into
+/// registers.
 #[inline(always)]
 pub(crate) fn end(point: &'static Point, open: &Open) {
-    if open.tag != 0 {
-        end_measured(point, open);
+    if open.tag == 0 {
+        return;
     }
+    // First of all: the counter is read when everything before it is done, and
+    // what comes after it, the way to the cell among it, goes on side by side
+    // with what waits for the reading.
+    let now = ticks();
+    if let Some(thread) = thread::current()
+        // A forked child finds no cell: its pages are wiped.
+        && let Some(cell) = thread.cell(point.index())
+        && thread::tag(cell.control(), thread.inner_place()) == open.tag
+        && let Some(begun) = open.begun()
+    {
+        let off = thread.clock.off();
+        if !thread.clock.was_switched() && thread.detour.load(Relaxed) == 0 && off == begun.off {
+            let start = begun.start.wrapping_add(off);
+            return close(thread, cell, now, begun.child, begun.inclusive, start);
+        }
+    }
+    end_slow(point, *open, now);
 }
 
-/// Out of line: inlined at every region it would be 400 bytes each, and the
-/// compiler does not inline what a destructor does anyway.
+/// Takes a region's figures out of its stamps and records them. The region was
+/// not off the CPU.
+///
+/// `start` and `now` are the counter at begin and end, `around` is `child` of the
+/// region around it, and `inclusive` the inclusive total at begin.
 #[inline(never)]
-fn end_measured(point: &'static Point, open: &Open) {
-    let Some(thread) = thread::current() else { return };
-    // A forked child finds no cell: its pages are wiped.
-    let Some(cell) = thread.cell(point.index()) else { return end_slow(point, open) };
-    let depth = thread.depth.load(Relaxed).wrapping_sub(1);
-    if Thread::tag(cell.control(), depth, thread.salt.load(Relaxed)) != open.tag {
-        return end_slow(point, open);
+pub(crate) fn close(
+    thread: &Thread,
+    cell: &Cell,
+    now: u64,
+    around: u64,
+    inclusive: u64,
+    start: u64,
+) {
+    let inside = start.wrapping_add(INSIDE.load(Relaxed));
+    // Straight from the counter, since everything else waits for it.
+    let own = not_below_zero(now.wrapping_sub(inside.wrapping_add(thread.child.load(Relaxed))));
+    let elapsed = now.wrapping_sub(start);
+    if (elapsed as i64) < 0 {
+        return context::close_slow(thread, cell, now, around, inclusive, start);
     }
-    let Some(begun) = open.begun() else { return end_slow(point, open) };
-    let child = thread.child.load(Relaxed);
-    let now = ticks();
-    // One test for two rare things; see the fields.
-    if thread.clock.was_switched() || thread.detour.load(Relaxed) != 0 {
-        return end_slow(point, open);
-    }
-    let off = thread.clock.off();
-    let span = now.wrapping_sub(off).wrapping_sub(begun.start);
-    if (span as i64) < 0 {
-        return end_slow(point, open);
-    }
-    let part = Part {
-        span: span.saturating_sub(INSIDE.load(Relaxed)),
-        child,
-        off: off.wrapping_sub(begun.off),
-        switches: thread.clock.switches().wrapping_sub(begun.switches),
+    let Some(bucket) = thread.bucket(cell, own) else {
+        return context::close_slow(thread, cell, now, around, inclusive, start);
     };
-    let own = part.own();
-    let Some(bucket) = thread.bucket(cell, own) else { return end_slow(point, open) };
-    close(thread, begun, depth, part.span);
+    let span = not_below_zero(now.wrapping_sub(inside));
     thread.detour.store(1, Relaxed);
     compiler_fence(SeqCst);
-    let measured = Measurement {
-        exclusive: own,
-        inclusive_total: begun.inclusive.wrapping_add(part.span),
-        off_cpu: part.off,
-        switches: part.switches,
-    };
-    let start = begun.start.wrapping_add(begun.off);
-    record(thread, cell, bucket, measured, point.index(), depth, start, now.wrapping_sub(start));
+    give_back(thread, around, span);
+    let inclusive_total = inclusive.wrapping_add(span);
+    let measured = Measurement { exclusive: own, inclusive_total, away: None };
+    record(thread, cell, bucket, measured, start, elapsed);
     compiler_fence(SeqCst);
     thread.detour.store(0, Relaxed);
+}
+
+/// A difference of two stamps, or 0 if it is negative: what calibration takes
+/// out may be a tick more than a short region took.
+#[inline(always)]
+fn not_below_zero(ticks: u64) -> u64 {
+    (ticks as i64).max(0) as u64
 }
 
 /// What one begin and end measured.
@@ -215,39 +233,38 @@ impl Part {
     }
 }
 
-/// Gives the region around the ticks of the one that ends.
+/// Closes the innermost region for the one around it, which has had `around`
+/// ticks of regions inside so far.
 #[inline(always)]
-pub(crate) fn close(thread: &Thread, begun: &Begun, depth: u64, span: u64) {
-    let around = begun.child.wrapping_add(span).wrapping_add(PAIR.load(Relaxed));
-    thread.child.store(around, Relaxed);
-    thread.depth.store(depth, Relaxed);
+pub(crate) fn give_back(thread: &Thread, around: u64, span: u64) {
+    let child = around.wrapping_add(span).wrapping_add(PAIR.load(Relaxed));
+    thread.child.store(child, Relaxed);
+    thread.place.store(thread.inner_place(), Relaxed);
 }
 
-/// Writes one measurement into its cell and into the ring.
+/// Writes one measurement into its cell and into the ring. The region is closed
+/// already, so the thread's place is the region's.
 #[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "all in registers, on the hot path")]
 pub(crate) fn record(
     thread: &Thread,
     cell: &Cell,
     bucket: &AtomicU64,
     measured: Measurement,
-    point: usize,
-    depth: u64,
     start: u64,
-    span: u64,
+    elapsed: u64,
 ) {
     let own = measured.exclusive;
     cell.record(measured, bucket);
-    let what = Record::pack(point as u32, depth as u8, 0) | thread.context.load(Relaxed);
-    thread.slot().fill(start, span, own, what);
-    thread.publish();
+    let depth = (thread.place.load(Relaxed) / thread::LEVEL) as u8;
+    let what = Record::pack(cell.point(), depth, 0) | thread.context.load(Relaxed);
+    thread.record(start, elapsed, own, what);
 }
 
 /// The door out of `end`.
 #[cold]
 #[inline(never)]
-fn end_slow(point: &'static Point, open: &Open) {
-    context::end_guard(point, open);
+fn end_slow(point: &'static Point, open: Open, now: u64) {
+    context::end_guard(point, &open, now);
 }
 
 /// Measures what measuring costs and takes it out of all figures from now on;

@@ -43,17 +43,14 @@ pub(crate) struct Thread {
     // What begin and end touch.
     /// Ticks of the regions that ended inside the one now open.
     pub(crate) child: AtomicU64,
-    /// Regions open in the current context.
-    pub(crate) depth: AtomicU64,
+    /// How many regions are open in the current context, in units of [`LEVEL`],
+    /// and above that how often contexts were switched, in units of [`SALT`].
+    pub(crate) place: AtomicU64,
     /// Not zero while an end is under way, or while parts of a latched region
     /// wait in the current context: an end then takes the long way.
     pub(crate) detour: AtomicU64,
-    /// Grows with each switch of contexts; see [`Self::tag`].
-    pub(crate) salt: AtomicU64,
     pub(crate) clock: ThreadClock,
     ring: AtomicPtr<Slot>,
-    /// Records written to the ring.
-    written: AtomicU64,
     tally: AtomicPtr<Tally>,
     /// Number of the current context, in the place where a record has it.
     pub(crate) context: AtomicU64,
@@ -102,6 +99,23 @@ pub(crate) fn tid() -> u32 {
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
+/// One open region, in [`Thread::place`].
+pub(crate) const LEVEL: u64 = 1 << 2;
+/// The bits that count open regions.
+pub(crate) const LEVELS: u64 = 0x1ff * LEVEL;
+/// One switch of contexts, in [`Thread::place`].
+pub(crate) const SALT: u64 = LEVELS + LEVEL;
+/// The bits that count switches.
+pub(crate) const SALTS: u64 = 0xf * SALT;
+
+/// What `begin` notes and `end` compares: a control word with the place of the
+/// region in its unused bits. A difference says that the point was reset or
+/// changed, that regions inside were not ended, or that contexts were switched.
+#[inline(always)]
+pub(crate) fn tag(control: Control, place: u64) -> u64 {
+    control.0.wrapping_add(place)
+}
+
 /// Why a thread cannot record a measurement into a cell of its own.
 pub(crate) enum Unready {
     /// Not now: before there is a process, inside the claiming itself, or when
@@ -134,13 +148,10 @@ impl Thread {
         }
     }
 
-    /// The cell's control word with the depth and the salt in its unused bits:
-    /// what `begin` notes and `end` compares. A difference says that the point
-    /// was reset or changed, that regions inside were not ended, or that
-    /// contexts were switched.
+    /// The place of the innermost open region.
     #[inline(always)]
-    pub(crate) fn tag(control: Control, depth: u64, salt: u64) -> u64 {
-        control.0 | (depth & 31) << 2 | salt
+    pub(crate) fn inner_place(&self) -> u64 {
+        self.place.load(Relaxed).wrapping_sub(LEVEL)
     }
 
     /// The counter of the histogram bucket of a duration; none where the cell
@@ -162,21 +173,17 @@ impl Thread {
         Some(unsafe { &*self.segment.load(Relaxed).add(offset).cast::<AtomicU64>() })
     }
 
-    /// The ring's next slot; none on the overflow lane.
+    /// Writes a record into the ring. The fence that must go before a slot is
+    /// filled again is the one at the start of [`Cell::record`].
     #[inline(always)]
-    pub(crate) fn slot(&self) -> &Slot {
-        let at = self.written.load(Relaxed) as usize % RING_SLOTS;
+    pub(crate) fn record(&self, start: u64, elapsed: u64, own: u64, what: u64) {
+        let position = &self.tally().written;
+        let written = position.load(Relaxed);
         // SAFETY: a thread that has cells has a ring of so many slots, in the
-        // segment or, where there was no space, in private memory.
-        unsafe { &*self.ring.load(Relaxed).add(at) }
-    }
-
-    /// Announces the slot that was just filled.
-    #[inline(always)]
-    pub(crate) fn publish(&self) {
-        let written = self.written.load(Relaxed) + 1;
-        self.written.store(written, Relaxed);
-        pfp_shm_layout::ring::publish(&self.tally().written, written);
+        // segment.
+        let slot = unsafe { &*self.ring.load(Relaxed).add(written as usize % RING_SLOTS) };
+        slot.fill(start, elapsed, own, what);
+        pfp_shm_layout::ring::publish(position, written.wrapping_add(1));
     }
 
     /// The thread's counters in the segment.
@@ -441,7 +448,7 @@ impl Thread {
         self.lane.store(lane as u64, Relaxed);
         self.generation.store(u64::from(generation), Relaxed);
         self.child.store(0, Relaxed);
-        self.depth.store(0, Relaxed);
+        self.place.store(0, Relaxed);
         self.detour.store(0, Relaxed);
         self.context.store(0, Relaxed);
         self.current.store(ptr::null_mut(), Relaxed);

@@ -1,0 +1,87 @@
+//! A lane's cells: a chain of blocks, each filled front to back.
+//!
+//! ```text
+//!    0 +------------------------------------------+
+//!      | next | used | spare                      |  the lane's thread
+//!  512 +------------------------------------------+
+//!      | cells[31]                                |  see `crate::cell`
+//!      +------------------------------------------+
+//! ```
+//!
+//! A cell is prepared, then counted in `used`; a block is full before the next
+//! one is linked. Readers know a cell by its place in the chain, so a reader
+//! that goes on to the next block must have seen every cell of this one.
+//!
+//! | site | meets | makes visible |
+//! |---|---|---|
+//! | `cells-used` store | `cells-used-seen` load | the cells counted are prepared |
+//! | `cells-next` store | `cells-next-seen` load | all cells of this block are counted; the next is backed by memory |
+
+use crate::cell::Cell;
+use crate::segment::CELLS_PER_BLOCK;
+use crate::sync::{AtomicU64, ord};
+
+/// A block of cells; see the module for the drawing.
+#[repr(C, align(512))]
+#[derive(Debug)]
+pub struct CellBlock {
+    next: AtomicU64,
+    used: AtomicU64,
+    spare: [AtomicU64; 62],
+    cells: [Cell; CELLS_PER_BLOCK],
+}
+
+impl Default for CellBlock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CellBlock {
+    /// A block of zeros, as it is in fresh shared memory: no cells, no next.
+    #[must_use]
+    pub fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            next: zero(),
+            used: zero(),
+            spare: core::array::from_fn(|_| zero()),
+            cells: core::array::from_fn(|_| Cell::new()),
+        }
+    }
+
+    // ---- writer: the lane's own thread ----
+
+    /// The cell of a number below [`CELLS_PER_BLOCK`].
+    #[must_use]
+    pub fn cell(&self, index: usize) -> &Cell {
+        &self.cells[index]
+    }
+
+    /// Announces that the first `used` cells are prepared. Meets
+    /// `cells-used-seen`.
+    pub fn set_used(&self, used: usize) {
+        self.used.store(used as u64, ord!("cells-used", Release));
+    }
+
+    /// Links the next block, once this one is full. Meets `cells-next-seen`.
+    pub fn set_next(&self, block: u64) {
+        self.next.store(block, ord!("cells-next", Release));
+    }
+
+    // ---- reader: anybody ----
+
+    /// The cells in use, and the number of the next block, 0 at the chain's
+    /// end.
+    #[must_use]
+    pub fn read(&self) -> (&[Cell], u64) {
+        // The link first: asked for afterwards, it could belong to a block that
+        // filled up meanwhile, and the cells behind it would be taken for
+        // others. Meets `cells-next`.
+        let next = self.next.load(ord!("cells-next-seen", Acquire));
+        // Meets `cells-used`.
+        let used = self.used.load(ord!("cells-used-seen", Acquire));
+        let used = usize::try_from(used).map_or(CELLS_PER_BLOCK, |n| n.min(CELLS_PER_BLOCK));
+        (&self.cells[..used], next)
+    }
+}

@@ -1,0 +1,153 @@
+//! Model checks of the shared-memory protocols.
+//!
+//! The protocol files of `src/` are compiled here a second time, the very same
+//! files, against the atomics of `loom/sync.rs`. Each model in `loom/models.rs`
+//! then runs a protocol in every interleaving, with every stale value that the
+//! memory model allows, and states what must hold. The last test turns this
+//! round: it weakens each named ordering in turn and asks that some model
+//! notices. An ordering that no model needs fails it, so every one that stands
+//! in the source is there for a reason that has been shown.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::undocumented_unsafe_blocks,
+    reason = "these are parts of a library, and this is not its crate"
+)]
+
+#[path = "../src/cell.rs"]
+mod cell;
+#[path = "../src/chain.rs"]
+mod chain;
+#[path = "../src/control.rs"]
+mod control;
+#[path = "../src/header.rs"]
+mod header;
+#[path = "../src/histogram.rs"]
+mod histogram;
+#[path = "../src/lane.rs"]
+mod lane;
+#[path = "../src/point.rs"]
+mod point;
+#[path = "../src/ring.rs"]
+mod ring;
+#[path = "../src/shared_cell.rs"]
+mod shared_cell;
+
+#[path = "loom/models.rs"]
+mod models;
+#[path = "loom/segment.rs"]
+mod segment;
+#[path = "loom/sync.rs"]
+mod sync;
+
+use std::cell::Cell;
+use std::panic;
+use std::path::Path;
+use std::time::Instant;
+
+use models::MODELS;
+use sync::Site;
+
+#[test]
+fn every_protocol_holds() {
+    let mut failed = Vec::new();
+    for (name, model) in MODELS {
+        let start = Instant::now();
+        if panic::catch_unwind(model).is_err() {
+            failed.push(name);
+        }
+        println!("{name}: {:.2?}", start.elapsed());
+    }
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+#[test]
+fn every_named_ordering_is_needed() {
+    silence_expected_panics();
+    let mut survivors = Vec::new();
+    // Who passes by which site, so that a mutant is shown only to the models
+    // that can notice it.
+    let mut users: Vec<(Site, Vec<usize>)> =
+        sites().into_iter().map(|site| (site, Vec::new())).collect();
+    for (index, (_, model)) in MODELS.iter().enumerate() {
+        sync::forget_used();
+        model();
+        for (site, models) in &mut users {
+            if sync::was_used(site) {
+                models.push(index);
+            }
+        }
+    }
+    for (site, models) in users {
+        sync::weaken(Some(site.clone()));
+        let caught = models.into_iter().find(|&index| fails(MODELS[index].1));
+        sync::weaken(None);
+        let Site { file, line, name } = &site;
+        match caught {
+            Some(index) => println!("{file}:{line} {name}: caught by {}", MODELS[index].0),
+            None => survivors.push(format!("{file}:{line} {name}")),
+        }
+    }
+    assert!(survivors.is_empty(), "no model needs {survivors:#?}");
+}
+
+/// The ring has no fence of its own where a cell's record goes before.
+#[test]
+fn the_ring_relies_on_the_fence_of_the_cell() {
+    silence_expected_panics();
+    let mut fences = sites().into_iter().filter(|site| site.name == "cell-open");
+    assert!(fences.any(|site| {
+        sync::weaken(Some(site));
+        let caught = fails(models::ring_behind_cell);
+        sync::weaken(None);
+        caught
+    }));
+}
+
+thread_local! {
+    static EXPECTS_PANIC: Cell<bool> = const { Cell::new(false) };
+}
+
+fn silence_expected_panics() {
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if !EXPECTS_PANIC.get() {
+            report(info);
+        }
+    }));
+}
+
+fn fails(model: fn()) -> bool {
+    EXPECTS_PANIC.set(true);
+    let result = panic::catch_unwind(model);
+    EXPECTS_PANIC.set(false);
+    result.is_err()
+}
+
+/// Every `ord!` and `fence_at!` of the sources, also of files that are not
+/// compiled here: a protocol in such a file would survive its weakening, which
+/// is the reminder to include it.
+fn sites() -> Vec<Site> {
+    let mut sites = Vec::new();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for entry in sources.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        let file = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        for (index, line) in text.lines().enumerate() {
+            if line.trim_start().starts_with("//") {
+                continue;
+            }
+            for call in ["ord!(\"", "fence_at!(\""] {
+                for (at, _) in line.match_indices(call) {
+                    let name = line[at + call.len()..].split('"').next().unwrap().to_owned();
+                    sites.push(Site { file: file.clone(), line: index as u32 + 1, name });
+                }
+            }
+        }
+    }
+    sites.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+    assert!(sites.len() > 20, "the sources are not where they were");
+    sites
+}

@@ -1,0 +1,883 @@
+//! The models: each a small scene of one protocol and what must hold in it.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use crate::cell::{Away, Cell, CellPicture, CellRead, Measurement, Sums};
+use crate::chain::CellBlock;
+use crate::control::{self, Alpha, Change, Control};
+use crate::header::{Facts, Header};
+use crate::lane::{Lane, LaneState};
+use crate::point::{Entry, Text};
+use crate::ring::{self, Slot};
+use crate::segment::{CELLS_PER_BLOCK, Geometry};
+use crate::sync::{self, AtomicU64, Ordering, watch};
+
+/// Every model, by name.
+pub(crate) const MODELS: &[(&str, fn())] = &[
+    ("cell_record", cell_record),
+    ("cell_same_sequence", cell_same_sequence),
+    ("cell_new_owner", cell_new_owner),
+    ("cell_reset", cell_reset),
+    ("cell_reset_histogram", cell_reset_histogram),
+    ("cell_next_window_histogram", cell_next_window_histogram),
+    ("cell_death_between_owners", cell_death_between_owners),
+    ("cell_death_and_settled_figures", cell_death_and_settled_figures),
+    ("cell_death_in_reset", cell_death_in_reset),
+    ("cell_death_and_histogram", cell_death_and_histogram),
+    ("cell_part", cell_part),
+    ("cell_part_shared", cell_part_shared),
+    ("shared_cell_records", shared_cell_records),
+    ("shared_cell_reset", shared_cell_reset),
+    ("shared_cell_two_resets", shared_cell_two_resets),
+    ("ring_behind_cell", ring_behind_cell),
+    ("ring_alone", ring_alone),
+    ("lane_two_claimants", lane_two_claimants),
+    ("lane_hand_over", lane_hand_over),
+    ("lane_entry", lane_entry),
+    ("lane_ring_block", lane_ring_block),
+    ("lane_cells_block", lane_cells_block),
+    ("point_two_registrants", point_two_registrants),
+    ("point_rename", point_rename),
+    ("point_shared_cell", point_shared_cell),
+    ("point_shared_cell_reader", point_shared_cell_reader),
+    ("chain_cell", chain_cell),
+    ("chain_next", chain_next),
+    ("control_two_writers", control_two_writers),
+    ("control_reset", control_reset),
+    ("header_magic", header_magic),
+];
+
+/// Runs a scene in every interleaving with at most three switches that no
+/// thread asked for; two find every weakened ordering, and are enough where the
+/// search is slow.
+fn check(scene: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound.get_or_insert(if cfg!(debug_assertions) { 2 } else { 3 });
+    sync::in_model(|| {
+        model.check(move || {
+            sync::set_scene();
+            scene();
+        });
+    });
+}
+
+/// A watched word that stands for memory which a protocol publishes: 0 until it
+/// is ready.
+fn memory() -> Arc<AtomicU64> {
+    let word = AtomicU64::new(0);
+    word.watch();
+    Arc::new(word)
+}
+
+/// A structure that is larger than the stack of a model's thread, which takes
+/// the detour over it when it is built without optimisation.
+fn large<T: Send + Sync + 'static>(build: fn() -> T) -> Arc<T> {
+    std::thread::spawn(move || Arc::new(build())).join().unwrap()
+}
+
+fn make_ready(memory: &AtomicU64) {
+    memory.store(1, Ordering::Relaxed);
+}
+
+fn assert_ready(memory: &AtomicU64) {
+    assert_eq!(memory.load(Ordering::Relaxed), 1, "seen before it was ready");
+}
+
+const ON: Control = Control(1);
+
+fn after_reset() -> Control {
+    ON.with(Change::Reset)
+}
+
+/// A cell of owner 1, with nothing in it.
+fn new_cell() -> Cell {
+    let cell = Cell::new();
+    cell.prepare(7, ON, 1);
+    cell
+}
+
+fn record(cell: &Cell, ticks: u64, bucket: &AtomicU64) {
+    let measured = Measurement {
+        exclusive: ticks,
+        inclusive_total: cell.inclusive_total() + ticks,
+        away: Some(Away { off_cpu: 2 * ticks, switches: 3 }),
+    };
+    cell.record(measured, bucket);
+}
+
+/// A whole picture, if there is one to be had.
+fn whole(cell: &Cell) -> Option<CellPicture> {
+    let mut picture = CellPicture::default();
+    (cell.read(&mut picture) == CellRead::Whole).then_some(picture)
+}
+
+/// A picture of what the writer may leave when it is killed.
+///
+/// The reader of a dead process finds some set of the writer's stores, closed
+/// under the order that the writer asked for. Copies of a living one that are
+/// equal, with a fence between, are just such sets: if the first holds a store,
+/// the second holds every one that had to go before it.
+fn left_by_death<T: PartialEq>(copy: impl Fn() -> T) -> Option<T> {
+    let first = copy();
+    sync::fence(Ordering::Acquire);
+    (copy() == first).then_some(first)
+}
+
+fn torn_or_whole(cell: &Cell) -> CellPicture {
+    let mut picture = CellPicture::default();
+    let _ = cell.read(&mut picture);
+    picture
+}
+
+// ---- the cell ----
+
+/// The sums of a whole picture are those after 0, 1 or 2 measurements, all of
+/// the same.
+fn cell_record() {
+    type Figures = fn(&Sums) -> [u64; 3];
+    let groups: [(&[&str], Figures); 4] = [
+        (&["seq", "count", "exclusive", "max"], |s| [s.count, s.exclusive, s.max]),
+        (&["seq", "inclusive", "last", "min"], |s| [s.inclusive, s.last, s.min]),
+        (&["seq", "squares_low", "off_cpu"], |s| [s.squares as u64, s.off_cpu, 0]),
+        (&["seq", "squares_high", "switches"], |s| [(s.squares >> 64) as u64, s.switches, 0]),
+    ];
+    for (words, figures) in groups {
+        check(move || {
+            let cell = Arc::new(new_cell());
+            watch(&*cell, words);
+            // Each figure differs from one state to the next.
+            let ticks = [1 << 33, 1 << 32];
+            let states = states_after(&ticks);
+            let writer = {
+                let cell = Arc::clone(&cell);
+                let bucket = AtomicU64::new(0);
+                thread::spawn(move || ticks.map(|ticks| record(&cell, ticks, &bucket)))
+            };
+            if let Some(picture) = whole(&cell) {
+                let seen = figures(&picture.live);
+                assert!(states.iter().any(|state| figures(state) == seen), "{seen:?}");
+            }
+            writer.join().unwrap();
+            assert_eq!(figures(&whole(&cell).unwrap().live), figures(&states[2]));
+        });
+    }
+}
+
+/// The plain version: the sums before and after each of two measurements.
+fn states_after(ticks: &[u64; 2]) -> [Sums; 3] {
+    let [first, second] = *ticks;
+    let square = |ticks: u64| u128::from(ticks) * u128::from(ticks);
+    let one = Sums {
+        count: 1,
+        exclusive: first,
+        inclusive: first,
+        off_cpu: 2 * first,
+        switches: 3,
+        min: first,
+        max: first,
+        last: first,
+        squares: square(first),
+        average_fixed: 0,
+    };
+    let two = Sums {
+        count: 2,
+        exclusive: first + second,
+        inclusive: first + second,
+        off_cpu: 2 * (first + second),
+        switches: 6,
+        min: first.min(second),
+        max: first.max(second),
+        last: second,
+        squares: square(first) + square(second),
+        average_fixed: 0,
+    };
+    [Sums::default(), one, two]
+}
+
+/// Whole pictures at the same sequence number are the same, also around a
+/// change that moves no figures: a reader skips a cell whose number it knows.
+fn cell_same_sequence() {
+    check(|| {
+        let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
+        record(&cell, 10, &bucket);
+        watch(&*cell, &["seq", "average"]);
+        let writer = {
+            let cell = Arc::clone(&cell);
+            let averaged = ON.with(Change::Alpha(Alpha::new(0.5).unwrap()));
+            thread::spawn(move || cell.follow(averaged, 1, |_| unreachable!()))
+        };
+        let looks = [(); 2].map(|()| (cell.sequence(), whole(&cell)));
+        if let [(before, Some(first)), (_, Some(second))] = looks
+            && before == cell.sequence()
+        {
+            assert_eq!(first, second);
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// A whole picture around a change of owner: what was live is settled, at once.
+fn cell_new_owner() {
+    check(|| {
+        let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
+        record(&cell, 10, &bucket);
+        watch(&*cell, &["seq", "commit", "version", "count", "count#2"]);
+        let writer = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || {
+                cell.follow(ON, 2, |_| unreachable!());
+                record(&cell, 20, &bucket);
+            })
+        };
+        if let Some(picture) = whole(&cell) {
+            let seen = (picture.restarts, picture.live.count, picture.settled.count);
+            assert!([(0, 1, 0), (1, 0, 1), (1, 1, 1)].contains(&seen), "{seen:?}");
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// A whole picture around a reset: nothing of the window before is in the new
+/// one, and nothing is lost to the total of all windows.
+fn cell_reset() {
+    check(|| {
+        let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
+        record(&cell, 10, &bucket);
+        watch(&*cell, &["seq", "commit", "version", "count", "epoch#1", "past_count#1"]);
+        let writer = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || {
+                cell.follow(after_reset(), 1, |_| ());
+                record(&cell, 20, &bucket);
+            })
+        };
+        if let Some(picture) = whole(&cell) {
+            let seen = (picture.epoch, picture.live.count, picture.past_count);
+            assert!([(0, 1, 0), (1, 0, 1), (1, 1, 1)].contains(&seen), "{seen:?}");
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// A histogram read beside a picture that is still in force was not cleared by
+/// a later reset.
+fn cell_reset_histogram() {
+    check(|| {
+        let (cell, bucket) = (Arc::new(new_cell()), memory());
+        cell.set_part(0, 9);
+        record(&cell, 10, &bucket);
+        watch(&*cell, &["seq", "commit"]);
+        let writer = {
+            let (cell, bucket) = (Arc::clone(&cell), Arc::clone(&bucket));
+            thread::spawn(move || {
+                cell.follow(after_reset(), 1, |_| bucket.store(0, Ordering::Relaxed));
+            })
+        };
+        if let Some(picture) = whole(&cell) {
+            let counted = bucket.load(Ordering::Relaxed);
+            if !cell.restarted_since(&picture) {
+                assert_eq!(counted, 1 - picture.restarts);
+            }
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// Nor does it hold measurements of the window after.
+fn cell_next_window_histogram() {
+    check(|| {
+        let (cell, bucket) = (Arc::new(new_cell()), memory());
+        cell.set_part(0, 9);
+        record(&cell, 10, &bucket);
+        watch(&*cell, &["commit"]);
+        let writer = {
+            let (cell, bucket) = (Arc::clone(&cell), Arc::clone(&bucket));
+            thread::spawn(move || {
+                cell.follow(after_reset(), 1, |_| bucket.store(0, Ordering::Relaxed));
+                // Twice: one measurement more than the window before had.
+                record(&cell, 20, &bucket);
+                record(&cell, 20, &bucket);
+            })
+        };
+        let picture = torn_or_whole(&cell);
+        let counted = bucket.load(Ordering::Relaxed);
+        if picture.restarts == 0 && !cell.restarted_since(&picture) {
+            assert_eq!(counted, 1);
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// A writer killed anywhere around two changes of owner: live and settled
+/// together are what it had finished, neither less nor twice.
+fn cell_death_between_owners() {
+    check(|| {
+        let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
+        record(&cell, 10, &bucket);
+        record(&cell, 20, &bucket);
+        watch(&*cell, &["commit", "version", "count", "count#1", "count#2"]);
+        let writer = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || {
+                cell.follow(ON, 2, |_| unreachable!());
+                record(&cell, 30, &bucket);
+                cell.follow(ON, 3, |_| unreachable!());
+            })
+        };
+        let copy = || {
+            let picture = torn_or_whole(&cell);
+            (picture.restarts, picture.live.count, picture.settled.count)
+        };
+        if let Some((restarts, live, settled)) = left_by_death(copy) {
+            let total = live + settled;
+            match restarts {
+                0 => assert_eq!(total, 2),
+                1 => assert!(total == 2 || total == 3, "{live} + {settled}"),
+                _ => assert_eq!(total, 3),
+            }
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// The same of a sum and an extreme, which are not moved with the count.
+fn cell_death_and_settled_figures() {
+    check(|| {
+        let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
+        record(&cell, 10, &bucket);
+        watch(&*cell, &["commit", "version", "exclusive", "exclusive#2", "min", "min#2"]);
+        let writer = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || cell.follow(ON, 2, |_| unreachable!()))
+        };
+        let copy = || {
+            let picture = torn_or_whole(&cell);
+            let mut both = picture.live;
+            both.merge(&picture.settled);
+            (both.exclusive, both.min)
+        };
+        if let Some(left) = left_by_death(copy) {
+            assert_eq!(left, (10, 10));
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// A writer killed in a reset: the total over all windows is whole.
+fn cell_death_in_reset() {
+    check(|| {
+        let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
+        record(&cell, 10, &bucket);
+        record(&cell, 20, &bucket);
+        watch(&*cell, &["commit", "version", "count", "epoch#1", "past_count#1"]);
+        let writer = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || cell.follow(after_reset(), 1, |_| ()))
+        };
+        let copy = || {
+            let picture = torn_or_whole(&cell);
+            (picture.epoch, picture.live.count, picture.past_count)
+        };
+        if let Some(left) = left_by_death(copy) {
+            assert!([(0, 2, 0), (1, 0, 2)].contains(&left), "{left:?}");
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// A writer killed in a reset: the histogram is the old one, none, or the new.
+fn cell_death_and_histogram() {
+    check(|| {
+        let (cell, bucket) = (Arc::new(new_cell()), memory());
+        cell.set_part(0, 9);
+        record(&cell, 10, &bucket);
+        watch(&*cell, &["commit", "version"]);
+        let writer = {
+            let (cell, bucket) = (Arc::clone(&cell), Arc::clone(&bucket));
+            thread::spawn(move || {
+                cell.follow(after_reset(), 1, |_| bucket.store(0, Ordering::Relaxed));
+            })
+        };
+        let copy = || {
+            let picture = torn_or_whole(&cell);
+            let counted = (picture.parts.0[0] != 0).then(|| bucket.load(Ordering::Relaxed));
+            (picture.restarts, counted)
+        };
+        if let Some(left) = left_by_death(copy) {
+            assert!([(0, Some(1)), (1, None), (1, Some(0))].contains(&left), "{left:?}");
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// A chunk is backed and zeroed before its number can be seen.
+fn cell_part() {
+    part_is_published(|cell| cell.set_part(0, 9));
+}
+
+/// The same where several threads may give the part its chunk.
+fn cell_part_shared() {
+    part_is_published(|cell| assert_eq!(cell.set_part_shared(0, 9), 9));
+}
+
+fn part_is_published(set: fn(&Cell)) {
+    check(move || {
+        let (cell, chunk) = (Arc::new(new_cell()), memory());
+        watch(&*cell, &["parts"]);
+        let writer = {
+            let (cell, chunk) = (Arc::clone(&cell), Arc::clone(&chunk));
+            thread::spawn(move || {
+                make_ready(&chunk);
+                set(&cell);
+            })
+        };
+        if torn_or_whole(&cell).parts.0[0] == 9 {
+            assert_ready(&chunk);
+        }
+        writer.join().unwrap();
+    });
+}
+
+// ---- the cell that many threads write ----
+
+fn record_shared(cell: &Cell, ticks: u64) {
+    let measured = Measurement { exclusive: ticks, inclusive_total: ticks, away: None };
+    cell.record_shared(measured, None);
+}
+
+/// Two threads record at once: no sum loses anything, the carry of the squares
+/// included.
+fn shared_cell_records() {
+    check(|| {
+        let cell = Arc::new(new_cell());
+        watch(&*cell, &["count", "squares_low", "squares_high", "min", "max"]);
+        // Both squares fill the low word half, so that together they carry.
+        let ticks = 3_037_000_500;
+        let other = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || record_shared(&cell, ticks))
+        };
+        record_shared(&cell, ticks + 1);
+        other.join().unwrap();
+        let live = torn_or_whole(&cell).live;
+        let square = |ticks: u64| u128::from(ticks) * u128::from(ticks);
+        assert_eq!(live.squares, square(ticks) + square(ticks + 1));
+        assert_eq!((live.count, live.min, live.max), (2, ticks, ticks + 1));
+    });
+}
+
+/// A reset while another thread records: each measurement is in one window.
+fn shared_cell_reset() {
+    check(|| {
+        let cell = Arc::new(new_cell());
+        record_shared(&cell, 10);
+        watch(&*cell, &["control", "count", "past_count"]);
+        let other = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || record_shared(&cell, 20))
+        };
+        cell.follow_shared(after_reset(), |_| ());
+        other.join().unwrap();
+        let picture = torn_or_whole(&cell);
+        assert_eq!(picture.live.count + picture.past_count, 2);
+        assert!(picture.past_count >= 1 && picture.epoch == 1);
+    });
+}
+
+/// Two threads follow two resets, one of them late: the cell ends in the newer
+/// window, where readers look for it.
+fn shared_cell_two_resets() {
+    check(|| {
+        let cell = Arc::new(new_cell());
+        record_shared(&cell, 10);
+        watch(&*cell, &["control", "count", "past_count", "epoch"]);
+        let other = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || cell.follow_shared(after_reset(), |_| ()))
+        };
+        cell.follow_shared(after_reset().with(Change::Reset), |_| ());
+        other.join().unwrap();
+        let picture = torn_or_whole(&cell);
+        assert_eq!((picture.epoch, cell.control().epoch()), (2, 2));
+        assert_eq!((picture.live.count, picture.past_count), (0, 1));
+    });
+}
+
+// ---- the ring ----
+
+/// The measuring thread's order: a cell's record, whose fence serves the ring,
+/// then the slot.
+pub(crate) fn ring_behind_cell() {
+    let cell_of_thread = || {
+        let (cell, bucket) = (new_cell(), AtomicU64::new(0));
+        move || record(&cell, 10, &bucket)
+    };
+    ring_is_drained(cell_of_thread);
+}
+
+/// The order of a writer that fills the ring only.
+fn ring_alone() {
+    ring_is_drained(|| ring::reuse);
+}
+
+/// A reader drains while the writer overtakes it: each record it gets is whole
+/// and the right one, and those it does not get are counted.
+fn ring_is_drained<F: Fn() + Send + 'static>(before_fill: fn() -> F) {
+    const WRITTEN: u64 = 3;
+    check(move || {
+        let ring = Arc::new(([Slot::new(), Slot::new()], AtomicU64::new(0)));
+        ring.1.watch();
+        for slot in &ring.0 {
+            watch(slot, &["start", "what"]);
+        }
+        let writer = {
+            let (ring, before_fill) = (Arc::clone(&ring), before_fill());
+            thread::spawn(move || {
+                for n in 0..WRITTEN {
+                    before_fill();
+                    ring.0[n as usize % 2].fill(n + 100, 1, 1, n + 200);
+                    ring::publish(&ring.1, n + 1);
+                }
+            })
+        };
+        let mut reader = Drain::default();
+        reader.drain(&ring.1, &ring.0);
+        writer.join().unwrap();
+        reader.drain(&ring.1, &ring.0);
+        assert_eq!(reader.delivered + reader.lost, WRITTEN);
+        // With the writer at rest, only the slot it would fill next is in doubt.
+        assert!(reader.delivered >= 1);
+    });
+}
+
+#[derive(Default)]
+struct Drain {
+    next: u64,
+    delivered: u64,
+    lost: u64,
+}
+
+impl Drain {
+    fn drain(&mut self, position: &AtomicU64, slots: &[Slot]) {
+        let mut records = Vec::new();
+        let drained = ring::drain(position, slots, self.next, &mut records);
+        let numbers = drained.next - records.len() as u64..drained.next;
+        assert_eq!(numbers.start - self.next, drained.lost);
+        for (n, record) in numbers.zip(&records) {
+            assert_eq!((record.start, u64::from(record.point)), (n + 100, n + 200));
+        }
+        self.next = drained.next;
+        self.delivered += records.len() as u64;
+        self.lost += drained.lost;
+    }
+}
+
+// ---- the lane directory ----
+
+/// A lane that its first owner has announced as thread 1.
+fn owned_lane() -> Arc<Lane> {
+    let lane = Lane::new();
+    assert_eq!(lane.claim(), Some(1));
+    lane.announce(1, 1, 100, b"one");
+    Arc::new(lane)
+}
+
+const ENTRY: &[&str] = &["state", "tid", "claimed", "name"];
+
+/// Two threads want the same lane: one gets it, as its next owner.
+fn lane_two_claimants() {
+    check(|| {
+        let lane = owned_lane();
+        lane.release(1);
+        watch(&*lane, &["state"]);
+        let other = {
+            let lane = Arc::clone(&lane);
+            thread::spawn(move || lane.claim())
+        };
+        let claims = [lane.claim(), other.join().unwrap()];
+        assert!(claims == [Some(2), None] || claims == [None, Some(2)], "{claims:?}");
+    });
+}
+
+/// The next owner sees what the last one wrote.
+fn lane_hand_over() {
+    check(|| {
+        let (lane, cells) = (owned_lane(), memory());
+        watch(&*lane, &["state"]);
+        let last = {
+            let (lane, cells) = (Arc::clone(&lane), Arc::clone(&cells));
+            thread::spawn(move || {
+                make_ready(&cells);
+                lane.release(1);
+            })
+        };
+        if lane.claim().is_some() {
+            assert_ready(&cells);
+        }
+        last.join().unwrap();
+    });
+}
+
+/// A reader gets the entry of one owner, or of none, but no mixture.
+fn lane_entry() {
+    check(|| {
+        let lane = owned_lane();
+        watch(&*lane, ENTRY);
+        let writer = {
+            let lane = Arc::clone(&lane);
+            thread::spawn(move || {
+                lane.release(1);
+                assert_eq!(lane.claim(), Some(2));
+                lane.announce(2, 2, 200, b"two");
+            })
+        };
+        if let Some(seen) = lane.read() {
+            let owner = (seen.tid, seen.claimed, seen.name.as_slice());
+            match (seen.state, seen.generation) {
+                (LaneState::Live | LaneState::Ended, 1) => assert_eq!(owner, (1, 100, &b"one"[..])),
+                (LaneState::Live, 2) => assert_eq!(owner, (2, 200, &b"two"[..])),
+                (LaneState::Ended, 2) => assert_eq!(owner, (0, 0, &b""[..])),
+                other => panic!("{other:?}"),
+            }
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// A ring is backed by memory before its block can be seen.
+fn lane_ring_block() {
+    lane_block_is_published("ring_block", Lane::set_ring_block, |lane| {
+        lane.read().map_or(0, |entry| entry.ring_block)
+    });
+}
+
+/// And so are cells.
+fn lane_cells_block() {
+    lane_block_is_published("cells_block", Lane::set_cells_block, |lane| {
+        lane.read().map_or(0, |entry| entry.cells_block)
+    });
+}
+
+fn lane_block_is_published(word: &'static str, set: fn(&Lane, u64), get: fn(&Lane) -> u64) {
+    check(move || {
+        let (lane, block) = (owned_lane(), memory());
+        watch(&*lane, &[word]);
+        let writer = {
+            let (lane, block) = (Arc::clone(&lane), Arc::clone(&block));
+            thread::spawn(move || {
+                make_ready(&block);
+                set(&lane, 3);
+            })
+        };
+        if get(&lane) == 3 {
+            assert_ready(&block);
+        }
+        writer.join().unwrap();
+    });
+}
+
+// ---- the point table ----
+
+const NAME: Text = Text { offset: 8, len: 4 };
+const NEW_NAME: Text = Text { offset: 16, len: 4 };
+
+/// Two threads enter the same number: one fills the entry, and a reader sees
+/// all of it, the text included, or nothing.
+fn point_two_registrants() {
+    check(|| {
+        let (entry, text) = (Arc::new(Entry::new()), memory());
+        watch(&*entry, &["ready", "line", "name"]);
+        let register = |entry: &Entry, text: &AtomicU64| {
+            let taken = entry.take();
+            if taken {
+                make_ready(text);
+                entry.announce(NAME, Text::default(), 3);
+            }
+            taken
+        };
+        let others = [(); 2].map(|()| {
+            let (entry, text) = (Arc::clone(&entry), Arc::clone(&text));
+            thread::spawn(move || register(&entry, &text))
+        });
+        if let Some(picture) = entry.read() {
+            assert_eq!((picture.name, picture.line), (NAME, 3));
+            assert_ready(&text);
+        }
+        let taken = others.map(|other| other.join().unwrap());
+        assert!(taken[0] ^ taken[1]);
+    });
+}
+
+/// A new name's text is there before the name.
+fn point_rename() {
+    check(|| {
+        let (entry, text) = (Arc::new(Entry::new()), memory());
+        assert!(entry.take());
+        entry.announce(NAME, Text::default(), 3);
+        watch(&*entry, &["name"]);
+        let writer = {
+            let (entry, text) = (Arc::clone(&entry), Arc::clone(&text));
+            thread::spawn(move || {
+                make_ready(&text);
+                entry.rename(NEW_NAME);
+            })
+        };
+        let name = entry.read().unwrap().name;
+        assert!(name == NAME || name == NEW_NAME);
+        if name == NEW_NAME {
+            assert_ready(&text);
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// Two threads give a point its shared cell: both use the same one, prepared.
+fn point_shared_cell() {
+    check(|| {
+        let (entry, cells) = (Arc::new(Entry::new()), [memory(), memory()]);
+        watch(&*entry, &["shared_cell"]);
+        let give = |entry: &Entry, cells: &[Arc<AtomicU64>; 2], mine: usize| {
+            make_ready(&cells[mine]);
+            let offset = entry.set_shared_cell(mine as u64 + 1);
+            assert_ready(&cells[offset as usize - 1]);
+            offset
+        };
+        let other = {
+            let (entry, cells) = (Arc::clone(&entry), cells.clone());
+            thread::spawn(move || give(&entry, &cells, 1))
+        };
+        let mine = give(&entry, &cells, 0);
+        assert_eq!(mine, other.join().unwrap());
+    });
+}
+
+/// A thread that finds the shared cell finds it prepared.
+fn point_shared_cell_reader() {
+    check(|| {
+        let (entry, cell) = (Arc::new(Entry::new()), memory());
+        watch(&*entry, &["shared_cell"]);
+        let writer = {
+            let (entry, cell) = (Arc::clone(&entry), Arc::clone(&cell));
+            thread::spawn(move || {
+                make_ready(&cell);
+                assert_eq!(entry.set_shared_cell(1), 1);
+            })
+        };
+        if entry.shared_cell() == 1 {
+            assert_ready(&cell);
+        }
+        writer.join().unwrap();
+    });
+}
+
+// ---- the chain of cells ----
+
+/// A cell that is counted is prepared.
+fn chain_cell() {
+    check(|| {
+        let block = large(CellBlock::new);
+        watch(&*block, &["used", "point"]);
+        let writer = {
+            let block = Arc::clone(&block);
+            thread::spawn(move || {
+                block.cell(0).prepare(7, ON, 1);
+                block.set_used(1);
+            })
+        };
+        if let ([cell], _) = block.read() {
+            assert_eq!(torn_or_whole(cell).point, 7);
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// A reader that goes on to the next block has seen all cells of this one, and
+/// finds the next one backed by memory.
+fn chain_next() {
+    check(|| {
+        let (block, next) = (large(CellBlock::new), memory());
+        watch(&*block, &["used", "next"]);
+        let writer = {
+            let (block, next) = (Arc::clone(&block), Arc::clone(&next));
+            thread::spawn(move || {
+                block.set_used(CELLS_PER_BLOCK);
+                make_ready(&next);
+                block.set_next(5);
+            })
+        };
+        if let (cells, 5) = block.read() {
+            assert_eq!(cells.len(), CELLS_PER_BLOCK);
+            assert_ready(&next);
+        }
+        writer.join().unwrap();
+    });
+}
+
+// ---- the control word ----
+
+/// Two change it at once: both changes are in it.
+fn control_two_writers() {
+    check(|| {
+        let word = memory();
+        let other = {
+            let word = Arc::clone(&word);
+            thread::spawn(move || control::apply(&word, Change::Reset))
+        };
+        let before = control::apply(&word, Change::Enable);
+        let other_before = other.join().unwrap();
+        // Neither saw a word without any change unless it was the first.
+        assert!((before == Control(0)) ^ (other_before == Control(0)));
+        assert_eq!(Control(word.load(Ordering::Relaxed)), after_reset());
+    });
+}
+
+/// A reset at any moment: figures of the epoch that the word holds are of
+/// measurements that began after it.
+fn control_reset() {
+    check(|| {
+        let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
+        record(&cell, 10, &bucket);
+        let word = Arc::new(AtomicU64::new(ON.0));
+        word.watch();
+        watch(&*cell, &["seq", "commit", "version", "count", "epoch#1"]);
+        let writer = {
+            let (cell, word) = (Arc::clone(&cell), Arc::clone(&word));
+            thread::spawn(move || {
+                let control = Control(word.load(Ordering::Relaxed));
+                if cell.control() != control {
+                    cell.follow(control, 1, |_| ());
+                }
+                record(&cell, 20, &bucket);
+            })
+        };
+        control::apply(&word, Change::Reset);
+        if let Some(picture) = whole(&cell) {
+            let shown = picture.epoch == Control(word.load(Ordering::Relaxed)).epoch();
+            assert!(!shown || picture.live.count <= 1);
+        }
+        writer.join().unwrap();
+    });
+}
+
+// ---- the header ----
+
+/// Whoever sees the magic sees the rest.
+fn header_magic() {
+    check(|| {
+        let header = large(Header::new);
+        watch(&*header, &["magic", "geometry#5", "pid"]);
+        let writer = {
+            let header = Arc::clone(&header);
+            thread::spawn(move || {
+                let facts = Facts { pid: 4, ..Facts::default() };
+                header.publish(&Geometry([1; 6]), &facts);
+            })
+        };
+        if let Ok((geometry, facts)) = header.read(4096) {
+            assert_eq!((geometry, facts.pid), (Geometry([1; 6]), 4));
+        }
+        writer.join().unwrap();
+    });
+}
