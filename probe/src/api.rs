@@ -1,5 +1,6 @@
 //! The process, its threads and its contexts, as the program names them.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -105,15 +106,19 @@ impl Context {
     /// an interrupt handler does: what was current is put aside and then resumed.
     /// None if it is current on another thread.
     pub fn enter(&self) -> Option<Entered> {
-        context::enter(&self.shared).then(|| Entered { context: self.clone() })
+        context::enter(&self.shared)
+            .then(|| Entered { context: self.clone(), thread_bound: PhantomData })
     }
 }
 
 /// A context that was entered; dropping it leaves.
+///
+/// It belongs to its thread: it cannot be sent to another one.
 #[must_use = "the context is left at once if this is not bound to a name"]
 #[derive(Debug)]
 pub struct Entered {
     context: Context,
+    thread_bound: PhantomData<*const ()>,
 }
 
 impl Drop for Entered {

@@ -235,7 +235,7 @@ impl Point {
     }
 
     /// The point's word, registered if need be; none if it was refused.
-    fn word(&'static self) -> Option<&'static AtomicU64> {
+    pub(crate) fn word(&'static self) -> Option<&'static AtomicU64> {
         if !self.register() {
             return None;
         }

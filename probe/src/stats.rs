@@ -1,8 +1,9 @@
 //! A program's view of its own points.
 
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use pfp_shm_layout::cell::{Cell, CellPicture, CellRead, Sums};
+use pfp_shm_layout::control::Control;
 
 use crate::engine::process;
 use crate::point::Point;
@@ -51,11 +52,9 @@ impl Stats {
 }
 
 pub(crate) fn of_point(point: &'static Point) -> Option<Stats> {
-    if !point.register() {
-        return None;
-    }
+    // None for a refused point too: its number is another one's.
+    let control = Control(point.word()?.load(Relaxed));
     let process = process::current()?;
-    let control = point.control();
     let mut sums = Sums::default();
     let mut weighted = 0.0;
     let mut add = |cell: &Cell| {

@@ -341,19 +341,18 @@ impl Reader {
     fn poll_overflow(&mut self) {
         let id = self.segment.overflow_lane();
         let Some(lane) = self.segment.lane(id) else { return };
-        if self.segment.ledger().lanes_used.load(Ordering::Acquire) <= id as u64 {
-            return;
+        let mut reading = LaneReading { id: id as u32, overflow: true, ..LaneReading::default() };
+        // The entry has memory once a thread has found no lane. The cells are in
+        // use before: handlers that interrupt the probe itself record there.
+        let entered = self.segment.ledger().lanes_used.load(Ordering::Acquire) > id as u64;
+        if entered {
+            let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+            self.picture.losses.mismatched_ends += get(&lane.tally.mismatched);
+            self.picture.losses.begins_refused += get(&lane.tally.refused);
+            self.picture.losses.clock_anomalies += get(&lane.tally.anomalies);
+            reading.switches = get(&lane.tally.switches);
         }
-        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        self.picture.losses.mismatched_ends += get(&lane.tally.mismatched);
-        self.picture.losses.begins_refused += get(&lane.tally.refused);
-        self.picture.losses.clock_anomalies += get(&lane.tally.anomalies);
-        self.picture.lanes.push(LaneReading {
-            id: id as u32,
-            overflow: true,
-            switches: get(&lane.tally.switches),
-            ..LaneReading::default()
-        });
+        let own_cells = self.picture.cells.len();
         for index in 0..self.picture.points.len() {
             let point = self.picture.points[index].id as usize;
             let offset = self.segment.entry(point).map_or(0, |entry| entry.shared_cell());
@@ -366,8 +365,11 @@ impl Reader {
             known.sequence = 1;
             known.refresh(&self.segment, cell, true, false);
             known.in_flight = false;
-            let reading = known.reading(&self.segment, id as u32, None, LaneState::Live);
-            self.picture.cells.extend(reading);
+            let cell = known.reading(&self.segment, id as u32, None, LaneState::Live);
+            self.picture.cells.extend(cell);
+        }
+        if entered || self.picture.cells.len() > own_cells {
+            self.picture.lanes.push(reading);
         }
     }
 }

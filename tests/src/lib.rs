@@ -1,1 +1,38 @@
-//! tests
+//! Whole-program tests of pfp over real processes.
+//!
+//! A test in `tests/` starts a **target**, a program that uses the probe
+//! (`src/bin/target`), reads its segment as a viewer would, and compares what it
+//! reads with what the target found out by other means: its own counters, the
+//! kernel's CPU time, a wall clock.
+//!
+//! ```text
+//!  test ---- starts, answers ----> target            target: the target, from outside
+//!   |   <--- lines of text ------   |                script: the target, from inside
+//!   |                               | probe
+//!   +---- watch <--- segment <------+                watch:  the segment, and its figures
+//! ```
+//!
+//! No test waits for a time to pass: it waits for a line or for a condition, with
+//! a deadline so far away that only a hang reaches it.
+
+pub mod cells;
+pub mod os;
+pub mod own;
+pub mod script;
+pub mod target;
+pub mod watch;
+
+use std::io::Write;
+
+/// Says on the terminal why a test shows less here than it could. Not captured,
+/// as what a passing test prints would be.
+pub fn skipped(what: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "\nSKIPPED {what}: {why}");
+}
+
+/// What a test measured, for whoever runs it with `PFP_TEST_FIGURES=1`.
+pub fn figure(text: &str) {
+    if std::env::var_os("PFP_TEST_FIGURES").is_some() {
+        let _ = writeln!(std::io::stderr(), "\nFIGURE {text}");
+    }
+}

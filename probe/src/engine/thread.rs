@@ -378,10 +378,12 @@ pub(crate) fn prepare(point: &'static Point) -> Option<Result<&'static Thread, U
 
 /// The calling thread's state, with a lane claimed if need be.
 pub(crate) fn get() -> Option<&'static Thread> {
-    if let Some(thread) = current().filter(|thread| thread.is_alive()) {
-        return Some(thread);
+    let process = process::get()?;
+    // Asked after that: making the process calibrates, which claims a lane.
+    match current().filter(|thread| thread.is_alive()) {
+        Some(thread) => Some(thread),
+        None => claim(process),
     }
-    claim(process::get()?)
 }
 
 fn claim(process: &'static Process) -> Option<&'static Thread> {

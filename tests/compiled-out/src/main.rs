@@ -1,0 +1,96 @@
+//! The whole API, compiled out.
+
+use std::hint::black_box;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+static POINT: pfp::Point = pfp::Point::new("a point");
+
+/// With every kind of point, or with none: the instructions must be the same.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn measured(seed: u64) -> u64 {
+    #[cfg(feature = "points")]
+    pfp::function_scope!();
+    let mut sum = seed;
+    for round in 0..black_box(1000u64) {
+        #[cfg(feature = "points")]
+        pfp::scope!("round");
+        #[cfg(feature = "points")]
+        let _guard = POINT.measure();
+        #[cfg(feature = "points")]
+        {
+            POINT.begin();
+            pfp::begin(3);
+        }
+        sum = (sum ^ round).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
+        #[cfg(feature = "points")]
+        {
+            pfp::end(3, round % 2 == 0);
+            POINT.end_latched();
+            POINT.end();
+        }
+    }
+    black_box(sum)
+}
+
+#[pfp::function]
+fn function(number: u32) -> u32 {
+    number + 1
+}
+
+#[pfp::measure("a name")]
+async fn later(number: u32) -> u32 {
+    std::future::ready(number).await + 1
+}
+
+fn main() {
+    println!("{}", measured(black_box(7)));
+
+    assert!(!pfp::init());
+    pfp::set_program_name("nobody");
+    pfp::register_thread("nothing");
+    assert!(pfp::ticks_per_second() > 0.0);
+    assert_eq!(pfp::ticks(), 0);
+    assert!(pfp::calibrate(1000).is_none());
+
+    assert_eq!(function(1), 2);
+    let mut future = pin!(later(1));
+    let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(polled, Poll::Ready(2));
+    let mut future = pin!(POINT.measure_async(async { 3 }));
+    let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(polled, Poll::Ready(3));
+
+    POINT.enable();
+    assert!(!POINT.is_enabled());
+    POINT.reset();
+    POINT.disable();
+    POINT.clear_alpha();
+    assert!(POINT.stats().is_none());
+    // What is wrong stays wrong, so that switching measuring on changes nothing.
+    let (period, tau) = (Duration::from_millis(100), Duration::from_millis(500));
+    assert!(POINT.set_alpha(0.2).is_ok() && POINT.set_alpha(0.0).is_err());
+    assert!(POINT.set_average(period, tau).is_ok() && POINT.set_average(tau, period).is_err());
+    pfp::enable(1);
+    pfp::disable(1);
+    pfp::reset(1);
+    pfp::set_name(1, "one");
+    assert!(pfp::stats(1).is_none());
+    assert!(pfp::set_alpha(1, 0.2).is_ok() && pfp::set_alpha(pfp::NUMERIC, 0.2).is_err());
+    assert!(pfp::set_alpha(1, f64::NAN).is_err());
+    assert!(pfp::set_average(1, period, tau).is_ok());
+    let stats = pfp::Stats::default();
+    assert_eq!((stats.count, stats.mean(), stats.variance()), (0, 0.0, 0.0));
+
+    let (idle, task) = (pfp::Context::new(), pfp::Context::new());
+    assert!(pfp::task_switch(&idle, &task));
+    assert!(idle.number() > 0);
+    drop(idle.enter());
+
+    // No segment, and no thread but this one.
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("proc is mounted");
+    assert!(!maps.contains("/dev/shm"), "{maps}");
+    assert_eq!(std::fs::read_dir("/proc/self/task").expect("proc is mounted").count(), 1);
+}

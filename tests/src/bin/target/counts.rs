@@ -1,0 +1,51 @@
+//! Eight threads that call points of every form as fast as they can.
+
+use std::thread;
+
+use pfp_tests::script::{pause, say};
+
+/// Threads that call.
+pub(crate) const THREADS: u64 = 8;
+/// Calls in one round that are always on.
+pub(crate) const IN_A_ROUND: u64 = 5;
+
+const NUMBERED: u32 = 7;
+static HAND: pfp::Point = pfp::Point::new("by hand");
+static FLICKER: pfp::Point = pfp::Point::new("flicker by hand");
+
+pub(crate) fn run(calls: u64) {
+    let rounds = calls / THREADS / IN_A_ROUND;
+    pfp::set_name(NUMBERED, "numbered");
+    pfp::enable(NUMBERED);
+    // Registers all points, so that the reader knows them from the start.
+    round();
+    pause("ready");
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| (0..rounds).for_each(|_| round()));
+        }
+    });
+    say("rounds", &[&(rounds * THREADS + 1)]);
+    pause("done");
+}
+
+#[inline(never)]
+fn round() {
+    {
+        pfp::scope!("outer");
+        pfp::scope!("inner");
+    }
+    {
+        pfp::scope!("scoped");
+    }
+    HAND.begin();
+    HAND.end();
+    // Threads may hold the same numbered point at once: it is one region each.
+    pfp::begin(NUMBERED);
+    pfp::end(NUMBERED, false);
+    {
+        pfp::scope!("flicker");
+    }
+    FLICKER.begin();
+    FLICKER.end();
+}

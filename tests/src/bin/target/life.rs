@@ -1,0 +1,156 @@
+//! A small program that comes and goes, and one that steers its own points.
+
+use std::thread;
+use std::time::Duration;
+
+use pfp_tests::script::{pause, say};
+
+/// Calls of each kind.
+pub(crate) const CALLS: u64 = 100;
+
+#[pfp::function]
+fn function_attribute() {}
+
+#[pfp::measure("an attribute's own name")]
+fn named_attribute() {}
+
+fn function_scope() {
+    pfp::function_scope!();
+}
+
+static POINT: pfp::Point = pfp::Point::new("a point");
+
+/// Calls points of every form, and waits.
+pub(crate) fn run() {
+    pfp::set_program_name("the living");
+    pfp::register_thread("main of it");
+    pfp::set_name(3, "three");
+    pfp::enable(3);
+    for _ in 0..CALLS {
+        function_attribute();
+        named_attribute();
+        function_scope();
+        {
+            pfp::scope!("a scope");
+        }
+        {
+            let _guard = POINT.measure();
+        }
+        pfp::begin(3);
+        pfp::end(3, false);
+    }
+    say("scope_line", &[&(line!() - 8)]);
+    if let Some(stats) = POINT.stats() {
+        say("stats", &[&stats.count, &stats.exclusive, &stats.inclusive, &stats.min, &stats.max]);
+        say("spread", &[&stats.mean(), &stats.variance()]);
+    }
+    pause("done");
+}
+
+/// The rules of the numeric interface, one step after the other.
+pub(crate) fn steered() {
+    pfp::init();
+    // Off until enabled.
+    pfp::begin(1);
+    pfp::end(1, false);
+    say("off", &[&pfp::stats(1).is_none()]);
+
+    // An end first, as a loop may start with one.
+    pfp::enable(2);
+    for _ in 0..10 {
+        pfp::end(2, false);
+        pfp::begin(2);
+    }
+    pfp::end(2, false);
+    say("end_first", &[&count(2)]);
+
+    // Latched: three parts, one measurement.
+    pfp::enable(3);
+    for part in 0..3 {
+        pfp::begin(3);
+        pfp_tests::os::burn(Duration::from_millis(2));
+        pfp::end(3, part < 2);
+    }
+    let latched = pfp::stats(3).unwrap_or_default();
+    let ms = latched.exclusive as f64 / pfp::ticks_per_second() * 1e3;
+    say("latched", &[&latched.count, &ms]);
+
+    // Begin after begin.
+    pfp::enable(4);
+    pfp::begin(4);
+    pfp::begin(4);
+    pfp::end(4, false);
+    say("invalid", &[&count(4)]);
+
+    // A reset with the region open.
+    pfp::enable(5);
+    for _ in 0..20 {
+        pfp::begin(5);
+        pfp::end(5, false);
+    }
+    pfp::begin(5);
+    pfp::reset(5);
+    pfp::end(5, false);
+    say("at_reset", &[&count(5)]);
+    pfp::begin(5);
+    pfp::end(5, false);
+    say("after_reset", &[&count(5)]);
+
+    // Numbers beyond the range.
+    for id in [pfp::NUMERIC, pfp::NUMERIC + 1, u32::MAX] {
+        pfp::enable(id);
+        pfp::begin(id);
+        pfp::end(id, true);
+        pfp::end(id, false);
+        pfp::reset(id);
+        pfp::disable(id);
+        pfp::set_name(id, "nowhere");
+        say("nowhere", &[&pfp::stats(id).is_none(), &pfp::set_alpha(id, 0.5).is_err()]);
+    }
+
+    // Weights.
+    let tau = Duration::from_millis(500);
+    let accepted = pfp::set_average(6, Duration::from_millis(100), tau).is_ok();
+    say("accepted", &[&accepted]);
+    for bad in [0.0, f64::NAN, 1.5, -0.1, f64::INFINITY] {
+        say("refused", &[&pfp::set_alpha(6, bad).is_err()]);
+    }
+    say("refused", &[&pfp::set_average(6, Duration::ZERO, tau).is_err()]);
+    say("refused", &[&pfp::set_average(6, tau, Duration::ZERO).is_err()]);
+    say("refused", &[&pfp::set_average(6, tau * 2, tau).is_err()]);
+
+    if pause("steered") {
+        // The viewer has made it valid again.
+        pfp::begin(4);
+        pfp::end(4, false);
+        say("valid_again", &[&count(4)]);
+        pause("done");
+    }
+}
+
+fn count(id: u32) -> u64 {
+    pfp::stats(id).map_or(0, |stats| stats.count)
+}
+
+/// A hundred points.
+pub(crate) fn many_points() {
+    static POINTS: [pfp::Point; 100] = [const { pfp::Point::new("one of many") }; 100];
+    pfp::init();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..CALLS {
+                    for point in &POINTS {
+                        let _guard = point.measure();
+                        point.begin();
+                        point.end();
+                    }
+                }
+            });
+        }
+    });
+    let measured: u64 = POINTS.iter().filter_map(|point| point.stats()).map(|s| s.count).sum();
+    say("measured", &[&measured]);
+    say("stats", &[&POINTS.iter().filter(|point| point.stats().is_some()).count()]);
+    pause("done");
+}

@@ -1,0 +1,96 @@
+//! A host that minds what a library does in it.
+
+use std::collections::BTreeSet;
+use std::mem;
+use std::process::ExitCode;
+use std::ptr;
+use std::thread;
+
+use pfp_tests::os;
+
+static POINTS: [pfp::Point; 200] = [const { pfp::Point::new("one of many") }; 200];
+
+/// Works on several threads, prints a result that does not depend on being
+/// measured, and ends with 0.
+pub(crate) fn host() {
+    let sums: Vec<u64> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|seed| scope.spawn(move || work(seed))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("the work is sound")).collect()
+    });
+    println!("{sums:?}");
+}
+
+/// The same, with no descriptor left to open.
+pub(crate) fn host_without_descriptors() {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: reads our structure.
+    let result = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) };
+    assert_eq!(result, 0, "a limit may be lowered");
+    host();
+}
+
+fn work(seed: u64) -> u64 {
+    let mut sum = seed;
+    for round in 0..2_000u64 {
+        let _guard = POINTS[(round % 200) as usize].measure();
+        pfp::scope!("inside");
+        sum = (sum ^ round).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
+    }
+    sum
+}
+
+/// Compares what the process looks like before and after the probe came.
+pub(crate) fn run() -> ExitCode {
+    let before = Looks::now();
+    host();
+    pfp::calibrate(100);
+    let _ = pfp::stats(0);
+    let after = Looks::now();
+    if before == after {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("before: {before:#?}\nafter: {after:#?}");
+    ExitCode::FAILURE
+}
+
+/// What a library may not change in its host.
+#[derive(Debug, PartialEq)]
+struct Looks {
+    threads: usize,
+    descriptors: Vec<String>,
+    handlers: BTreeSet<(i32, usize)>,
+    blocked: Vec<i32>,
+}
+
+impl Looks {
+    fn now() -> Self {
+        let pid = std::process::id();
+        let signals = 1..libc::SIGRTMAX();
+        Self {
+            threads: os::thread_count(pid),
+            descriptors: os::descriptors(pid),
+            handlers: signals
+                .clone()
+                .filter_map(|signal| Some((signal, handler(signal)?)))
+                .collect(),
+            blocked: signals.filter(|&signal| is_blocked(signal)).collect(),
+        }
+    }
+}
+
+fn handler(signal: i32) -> Option<usize> {
+    // SAFETY: all zero is a value of it.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    // SAFETY: only asks; the kernel fills our structure.
+    let result = unsafe { libc::sigaction(signal, ptr::null(), &raw mut action) };
+    (result == 0).then_some(action.sa_sigaction)
+}
+
+fn is_blocked(signal: i32) -> bool {
+    // SAFETY: all zero is a value of it; the call only asks.
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut set);
+        libc::sigismember(&raw const set, signal) == 1
+    }
+}

@@ -1,0 +1,85 @@
+//! Many threads on one CPU, each under one region that covers all it does:
+//! computing, computing inside, sleeping, and waiting for a pipe.
+
+use std::io::{Read, Write, pipe};
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use pfp_tests::os;
+use pfp_tests::script::{pause, say};
+
+/// CPU time of each thread: so long that reading two clocks one after the other
+/// is nothing.
+const EACH: Duration = Duration::from_millis(300);
+/// One region. Long beside the clock reading of the dearest rung, which is
+/// measured too but belongs to nobody.
+const PIECE: Duration = Duration::from_micros(1500);
+
+pub(crate) fn run(threads: usize) {
+    let cpus = os::cpus();
+    os::pin(*cpus.last().expect("there is a CPU"));
+    pfp::init();
+    let (begin, end) = (Barrier::new(threads), Barrier::new(threads + 1));
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                measured(&begin);
+                end.wait();
+                // The lane stays this thread's until it has been read.
+                end.wait();
+            });
+        }
+        end.wait();
+        // Makes the rate as exact as it gets.
+        say("ticks_per_second", &[&pfp::ticks_per_second()]);
+        pause("done");
+        end.wait();
+    });
+}
+
+fn measured(begin: &Barrier) {
+    let (asked, mut ask) = pipe().expect("there are descriptors left");
+    let (mut answered, answer) = pipe().expect("there are descriptors left");
+    let echo = thread::spawn(move || echo(asked, answer));
+    begin.wait();
+
+    let (cpu, wall) = (os::thread_cpu(), os::wall());
+    {
+        pfp::scope!("everything");
+        let mut round = 0;
+        while os::thread_cpu() - cpu < EACH {
+            pfp::scope!("round");
+            os::burn(PIECE);
+            {
+                pfp::scope!("inside");
+                os::burn(PIECE);
+            }
+            if round % 8 == 1 {
+                pfp::scope!("asleep");
+                thread::sleep(Duration::from_millis(2));
+            }
+            if round % 8 == 5 {
+                pfp::scope!("waiting for a pipe");
+                ask.write_all(&[0]).expect("the other end is open");
+                answered.read_exact(&mut [0]).expect("the other end is open");
+            }
+            round += 1;
+        }
+    }
+    let (cpu, wall) = (os::thread_cpu() - cpu, os::wall() - wall);
+    say("thread", &[&os::tid(), &cpu.as_nanos(), &wall.as_nanos()]);
+    drop(ask);
+    echo.join().expect("it only echoes");
+}
+
+/// Answers each byte a little later.
+fn echo(mut asked: impl Read, mut answer: impl Write) {
+    let mut byte = [0];
+    while asked.read_exact(&mut byte).is_ok() {
+        thread::sleep(Duration::from_millis(2));
+        if answer.write_all(&byte).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Threads in numbers: short ones one after the other, more at once than there
+//! are lanes, and such that use points while they end.
+
+use std::cell::Cell;
+use std::sync::Barrier;
+use std::sync::atomic::AtomicU32;
+use std::thread;
+
+use pfp_tests::script::pause;
+
+const AT_ONCE: usize = 16;
+
+/// Starts `count` threads, 16 at a time, each with ten calls.
+pub(crate) fn short(count: u64) {
+    pfp::init();
+    let batches = count.div_ceil(AT_ONCE as u64);
+    batch();
+    if !pause("warm") {
+        return;
+    }
+    for _ in 1..batches {
+        batch();
+    }
+    pause("done");
+}
+
+fn batch() {
+    // All alive at once, so that each batch needs the same lanes.
+    let together = Barrier::new(AT_ONCE);
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..AT_ONCE)
+            .map(|_| {
+                scope.spawn(|| {
+                    for _ in 0..10 {
+                        pfp::scope!("short");
+                    }
+                    together.wait();
+                })
+            })
+            .collect();
+        // The scope alone waits for the work, not for the thread's last breath.
+        threads.into_iter().for_each(|thread| thread.join().expect("it only counts"));
+    });
+}
+
+/// More threads at once than there are lanes.
+pub(crate) fn many(threads: usize, calls: u64) {
+    static HAND: pfp::Point = pfp::Point::new("by hand");
+    pfp::enable(5);
+    pfp::set_name(5, "numbered");
+    pfp::init();
+    let together = Barrier::new(threads);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                {
+                    pfp::scope!("first");
+                }
+                together.wait();
+                for _ in 0..calls {
+                    pfp::scope!("outer");
+                    {
+                        pfp::scope!("inner");
+                    }
+                    HAND.begin();
+                    HAND.end();
+                    pfp::begin(5);
+                    pfp::end(5, false);
+                }
+                together.wait();
+            });
+        }
+    });
+    pause("done");
+}
+
+/// Uses points when a thread ends: in a destructor of a thread-local value, and
+/// in destructors of the threads library's keys that were made before the
+/// probe's and after it.
+pub(crate) fn at_exit(threads: u64) {
+    let before = key();
+    pfp::init();
+    let after = key();
+    for _ in 0..threads {
+        let work = move || {
+            LAST_BREATH.with(|breath| breath.0.set(1));
+            for key in [before, after] {
+                // SAFETY: the key was made, and its destructor takes any value
+                // that is not null.
+                unsafe { libc::pthread_setspecific(key, (&raw const SOMETHING).cast()) };
+            }
+            pfp::scope!("work");
+        };
+        thread::spawn(work).join().expect("it only counts");
+    }
+    pause("done");
+}
+
+static SOMETHING: AtomicU32 = AtomicU32::new(0);
+
+struct LastBreath(Cell<u64>);
+
+impl Drop for LastBreath {
+    fn drop(&mut self) {
+        pfp::scope!("in a destructor");
+    }
+}
+
+thread_local! {
+    static LAST_BREATH: LastBreath = const { LastBreath(Cell::new(0)) };
+}
+
+fn key() -> libc::pthread_key_t {
+    let mut key = 0;
+    // SAFETY: the destructor has the right type and takes any value.
+    let result = unsafe { libc::pthread_key_create(&raw mut key, Some(at_key_end)) };
+    assert_eq!(result, 0, "there are keys left");
+    key
+}
+
+unsafe extern "C" fn at_key_end(_value: *mut libc::c_void) {
+    pfp::scope!("in a key's destructor");
+}

@@ -1,0 +1,45 @@
+//! What must hold of every cell that is shown as whole. A mixture of two states
+//! of a cell breaks one of these with near certainty.
+
+use pfp_shm_layout::cell::Sums;
+use pfp_shm_layout::reader::CellReading;
+
+/// Checks a cell of one thread. `leaf` says that its point has no regions inside.
+pub fn check(cell: &CellReading, leaf: bool) {
+    for sums in [&cell.live, &cell.retired] {
+        check_sums(sums, leaf);
+    }
+    let live = &cell.live;
+    if live.count > 0 {
+        assert!(live.min <= live.last && live.last <= live.max, "last out of range: {cell:?}");
+    }
+    assert!(!cell.in_flight, "a live process's cell shown in the middle of a change: {cell:?}");
+    let counted = live.count + cell.retired.count;
+    assert!(counted <= cell.lifetime_count, "{cell:?}");
+    // Counted before the measurement is, so never behind.
+    assert!(in_histogram(cell) >= counted, "histogram behind its cell: {cell:?}");
+}
+
+fn check_sums(sums: &Sums, leaf: bool) {
+    let (count, exclusive) = (u128::from(sums.count), u128::from(sums.exclusive));
+    if count == 0 {
+        assert_eq!((sums.exclusive, sums.squares, sums.max), (0, 0, 0), "{sums:?}");
+        return;
+    }
+    let (min, max) = (u128::from(sums.min), u128::from(sums.max));
+    assert!(min <= max, "{sums:?}");
+    assert!(count * min <= exclusive && exclusive <= count * max, "{sums:?}");
+    assert!(count * min * min <= sums.squares && sums.squares <= count * max * max, "{sums:?}");
+    // Cauchy and Schwarz.
+    assert!(sums.squares * count >= exclusive * exclusive, "{sums:?}");
+    assert!(sums.inclusive >= sums.exclusive, "{sums:?}");
+    if leaf {
+        assert_eq!(sums.inclusive, sums.exclusive, "nothing was nested: {sums:?}");
+    }
+}
+
+/// Measurements in a cell's histogram.
+#[must_use]
+pub fn in_histogram(cell: &CellReading) -> u64 {
+    cell.histogram.iter().map(|bucket| bucket.count).sum()
+}

@@ -1,0 +1,121 @@
+//! What the kernel says: the oracles, and where threads run.
+
+use std::fs;
+use std::mem;
+use std::time::Duration;
+
+/// CPU time of the calling thread.
+#[must_use]
+pub fn thread_cpu() -> Duration {
+    now(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// A wall clock that nobody sets or slews.
+#[must_use]
+pub fn wall() -> Duration {
+    now(libc::CLOCK_MONOTONIC_RAW)
+}
+
+fn now(clock: libc::clockid_t) -> Duration {
+    // SAFETY: a timespec is plain numbers, for which zero is a value.
+    let mut time: libc::timespec = unsafe { mem::zeroed() };
+    // SAFETY: `time` is valid for writes.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    assert_eq!(result, 0, "every Linux has this clock");
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Kernel id of the calling thread.
+#[must_use]
+pub fn tid() -> u32 {
+    // SAFETY: no preconditions.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// The CPUs that the calling thread may run on.
+#[must_use]
+pub fn cpus() -> Vec<usize> {
+    // SAFETY: a cpu_set_t is plain bits, all zero is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: the set is valid for writes of the size given.
+    let result = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
+    assert_eq!(result, 0, "a thread can always ask where it may run");
+    (0..libc::CPU_SETSIZE as usize)
+        // SAFETY: `cpu` is below CPU_SETSIZE, the number of bits in the set.
+        .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
+        .collect()
+}
+
+/// Keeps the calling thread, and those it will start, on one CPU.
+pub fn pin(cpu: usize) {
+    // SAFETY: a cpu_set_t is plain bits, all zero is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: `cpu` came from `cpus`, so it is within the set; the set is valid
+    // for reads of the size given.
+    let result = unsafe {
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
+    };
+    assert_eq!(result, 0, "a thread may be kept on a CPU that it may run on");
+}
+
+/// Computes until the calling thread has used this much CPU time.
+pub fn burn(time: Duration) {
+    let end = thread_cpu() + time;
+    while thread_cpu() < end {
+        let mut chain = std::hint::black_box(1u64);
+        for _ in 0..1_000 {
+            chain ^= chain << 13;
+            chain ^= chain >> 7;
+            chain ^= chain << 17;
+        }
+        std::hint::black_box(chain);
+    }
+}
+
+/// Threads of a process.
+#[must_use]
+pub fn thread_count(pid: u32) -> usize {
+    entries(pid, "task").len()
+}
+
+/// What the descriptors of a process are open on, by number.
+#[must_use]
+pub fn descriptors(pid: u32) -> Vec<String> {
+    let mut all: Vec<String> = entries(pid, "fd")
+        .into_iter()
+        .filter_map(|entry| {
+            let number = entry.file_name()?.to_str()?.to_owned();
+            // The listing's own descriptor is gone by now.
+            Some(format!("{number} {}", fs::read_link(&entry).ok()?.display()))
+        })
+        .collect();
+    all.sort_unstable();
+    all
+}
+
+fn entries(pid: u32, what: &str) -> Vec<std::path::PathBuf> {
+    fs::read_dir(format!("/proc/{pid}/{what}"))
+        .map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path())).collect())
+        .unwrap_or_default()
+}
+
+/// Memory mappings of a process.
+#[must_use]
+pub fn mapping_count(pid: u32) -> usize {
+    fs::read_to_string(format!("/proc/{pid}/maps")).map_or(0, |maps| maps.lines().count())
+}
+
+/// Sends a signal to a process that the test has started, itself or through
+/// another one.
+pub fn signal(pid: u32, number: libc::c_int) {
+    // SAFETY: no memory is involved.
+    unsafe { libc::kill(pid as libc::pid_t, number) };
+}
+
+/// Whether there is a process of this id, zombies included.
+#[must_use]
+pub fn exists(pid: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    unsafe { libc::kill(pid as libc::pid_t, 0) == 0 }
+}

@@ -1,0 +1,114 @@
+//! A segment as a viewer sees it, with the few sums that tests ask for.
+
+use pfp_shm_layout::cell::Sums;
+use pfp_shm_layout::control::Change;
+use pfp_shm_layout::find::Entry;
+use pfp_shm_layout::reader::{CellReading, Picture, Reader};
+use pfp_shm_layout::segment::Segment;
+
+use crate::target::{Place, Target, wait_for};
+
+/// An attached reader.
+#[derive(Debug)]
+pub struct Watch {
+    reader: Reader,
+}
+
+impl Watch {
+    /// Finds the segment of a running target and attaches to it.
+    #[must_use]
+    pub fn attach(place: &Place, target: &Target) -> Self {
+        Self::attach_to(place, target.pid())
+    }
+
+    /// The same, for a process that the target has started.
+    #[must_use]
+    pub fn attach_to(place: &Place, pid: u32) -> Self {
+        Self::open(&wait_for("the segment to be found", || place.entry(pid)))
+    }
+
+    /// Opens a segment that was found.
+    #[must_use]
+    pub fn open(entry: &Entry) -> Self {
+        let (segment, facts) = Segment::open(&entry.info.object).expect("the segment can be read");
+        Self { reader: Reader::new(segment, facts) }
+    }
+
+    /// The reader.
+    #[must_use]
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// Takes a picture of a running process.
+    pub fn poll(&mut self) -> &Picture {
+        self.reader.poll(false)
+    }
+
+    /// Takes a picture of a process that runs no more.
+    pub fn poll_dead(&mut self) -> &Picture {
+        self.reader.poll(true)
+    }
+
+    /// Steers a point.
+    pub fn change(&self, point: u32, change: Change) {
+        self.reader.change(point, change).expect("there is such a point");
+    }
+
+    /// Blocks of the pool in use.
+    #[must_use]
+    pub fn blocks_used(&self) -> u64 {
+        let ledger = self.reader.segment().ledger();
+        ledger.blocks_used.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// Number of a point by its name; there must be one such point.
+#[must_use]
+pub fn id(picture: &Picture, name: &str) -> u32 {
+    let found: Vec<u32> =
+        picture.points.iter().filter(|point| point.name == name).map(|point| point.id).collect();
+    match found[..] {
+        [id] => id,
+        _ => panic!("expected one point named {name:?}, found {found:?}"),
+    }
+}
+
+/// The cells of a point, on all lanes.
+pub fn cells(picture: &Picture, point: u32) -> impl Iterator<Item = &CellReading> {
+    picture.cells.iter().filter(move |cell| cell.point == point)
+}
+
+/// A point's figures over all lanes, of threads that run and that have ended.
+#[must_use]
+pub fn total(picture: &Picture, point: u32) -> Sums {
+    sum(cells(picture, point))
+}
+
+/// The figures of a point by its name.
+#[must_use]
+pub fn named(picture: &Picture, name: &str) -> Sums {
+    total(picture, id(picture, name))
+}
+
+/// All of one lane's figures.
+#[must_use]
+pub fn of_lane(picture: &Picture, lane: u32) -> Sums {
+    sum(picture.cells.iter().filter(|cell| cell.lane == lane))
+}
+
+fn sum<'a>(cells: impl Iterator<Item = &'a CellReading>) -> Sums {
+    let mut all = Sums::default();
+    for cell in cells {
+        all.merge(&cell.live);
+        all.merge(&cell.retired);
+    }
+    all
+}
+
+/// Number of the lane of a thread.
+#[must_use]
+pub fn lane(picture: &Picture, tid: u32) -> u32 {
+    let found = picture.lanes.iter().find(|lane| lane.lane.tid == tid && !lane.overflow);
+    found.unwrap_or_else(|| panic!("thread {tid} has no lane")).id
+}

@@ -1,0 +1,130 @@
+//! Compiled out: without its feature the API is all there and none of it is in
+//! the program, not one instruction. And what only the compiler can refuse.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use pfp_tests::skipped;
+
+const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe");
+const CRATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/compiled-out");
+const LOCK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock");
+
+/// A copy of the crate beside the build's other files, with the workspace's own
+/// choice of versions, which are there without a network.
+fn copied() -> PathBuf {
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled-out");
+    fs::create_dir_all(to.join("src")).expect("there is room");
+    let manifest = fs::read_to_string(format!("{CRATE}/Cargo.toml")).expect("it is there");
+    let probe = fs::canonicalize(PROBE).expect("it is there");
+    let manifest = manifest.replace("../../probe", probe.to_str().expect("it is plain text"));
+    fs::write(to.join("Cargo.toml"), manifest).expect("there is room");
+    fs::copy(format!("{CRATE}/src/main.rs"), to.join("src/main.rs")).expect("there is room");
+    fs::copy(LOCK, to.join("Cargo.lock")).expect("there is room");
+    to
+}
+
+fn run(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } =
+        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let errors = String::from_utf8_lossy(&stderr);
+    assert!(status.success(), "{command:?}: {status}\n{errors}");
+    String::from_utf8(stdout).expect("these tools write text")
+}
+
+fn cargo(at: &Path, arguments: &[&str]) -> String {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let mut command = Command::new(cargo);
+    // Not the flags that this test is built with.
+    for variable in ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS", "CARGO_BUILD_TARGET"] {
+        command.env_remove(variable);
+    }
+    command.env("CARGO_TARGET_DIR", at.join("target")).current_dir(at);
+    run(command.args(arguments).arg("--offline"))
+}
+
+/// Builds the crate and keeps the program under another name.
+fn build(at: &Path, features: &[&str]) -> PathBuf {
+    let mut arguments = vec!["build", "--release"];
+    arguments.extend(features);
+    cargo(at, &arguments);
+    let program = at.join(format!("program-{}", features.len()));
+    fs::copy(at.join("target/release/compiled-out"), &program).expect("it was built");
+    program
+}
+
+fn is_there(tool: &str) -> bool {
+    Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// The instructions of `measured`, without the places they are at.
+fn instructions(program: &Path) -> Vec<String> {
+    let listing = run(Command::new("objdump")
+        .args(["--disassemble=measured", "--no-show-raw-insn", "--no-addresses"])
+        .arg(program));
+    let lines: Vec<String> = listing
+        .lines()
+        .skip_while(|line| !line.contains("<measured>:"))
+        .skip(1)
+        .map(|line| line.trim().to_owned())
+        .filter(|line| !line.is_empty())
+        .collect();
+    assert!(lines.len() > 10, "{listing}");
+    lines
+}
+
+#[test]
+fn nothing_is_left_of_it() {
+    let at = copied();
+    let with = build(&at, &["--features", "points"]);
+    let without = build(&at, &[]);
+    let said = run(&mut Command::new(&with));
+    assert_eq!(said, run(&mut Command::new(&without)));
+
+    // What would be linked: the probe, its macros, and nothing else of it.
+    let tree = cargo(&at, &["tree", "--edges", "normal", "--prefix", "none"]);
+    assert!(tree.contains("pfp-probe"));
+    for absent in ["pfp-shm-layout", "shared_memory", "libc"] {
+        assert!(!tree.contains(absent), "{absent} is linked:\n{tree}");
+    }
+    // No text of it either, such as the names of points or of variables.
+    let bytes = fs::read(&with).expect("it was built");
+    for text in ["PFP_", "a point", "restartable"] {
+        let found = bytes.windows(text.len()).any(|window| window == text.as_bytes());
+        assert!(!found, "{text:?} is in the program");
+    }
+    if !is_there("objdump") || !is_there("nm") {
+        return skipped("the instructions of a point compiled out", "binutils are not installed");
+    }
+    assert_eq!(instructions(&with), instructions(&without));
+    let symbols = run(Command::new("nm").arg("--demangle").arg(&with));
+    for absent in ["pfp_shm_layout", "pfp::engine", "pfp::clock", "pfp::point"] {
+        assert!(!symbols.contains(absent), "{absent} is in the program");
+    }
+}
+
+/// What must not travel between threads does not: each of these is ambiguous,
+/// and so does not compile, if the type is `Send`.
+mod bound_to_their_thread {
+    trait AmbiguousIfSend<Marker> {
+        fn resolve() {}
+    }
+
+    impl<T: ?Sized> AmbiguousIfSend<()> for T {}
+    impl<T: ?Sized + Send> AmbiguousIfSend<u8> for T {}
+
+    const _: fn() = || {
+        let _ = <pfp::Guard as AmbiguousIfSend<_>>::resolve;
+        let _ = <pfp::Entered as AmbiguousIfSend<_>>::resolve;
+    };
+}
+
+/// What may, does.
+#[test]
+fn contexts_and_points_travel() {
+    fn travels<T: Send + Sync>() {}
+    travels::<pfp::Context>();
+    travels::<pfp::Point>();
+    travels::<pfp::Stats>();
+}

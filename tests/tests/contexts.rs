@@ -1,0 +1,211 @@
+//! Contexts: a user-level scheduler on two threads moves tasks to and fro with
+//! their regions open. Each task's figures are its own, wherever it ran, and all
+//! figures together are the threads' CPU time.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use pfp_tests::os::{burn, thread_cpu, tid, wall};
+use pfp_tests::watch::{of_lane, total};
+use pfp_tests::{figure, own, watch};
+
+const TASKS: usize = 5;
+const STEPS: usize = 40;
+const NEAR: f64 = 0.01;
+
+static WORK: [pfp::Point; TASKS] = [
+    pfp::Point::new("task 0"),
+    pfp::Point::new("task 1"),
+    pfp::Point::new("task 2"),
+    pfp::Point::new("task 3"),
+    pfp::Point::new("task 4"),
+];
+/// A region inside each task's own, open over several steps.
+static INNER: [pfp::Point; TASKS] = [
+    pfp::Point::new("inner of task 0"),
+    pfp::Point::new("inner of task 1"),
+    pfp::Point::new("inner of task 2"),
+    pfp::Point::new("inner of task 3"),
+    pfp::Point::new("inner of task 4"),
+];
+
+fn ticks(time: Duration) -> f64 {
+    time.as_secs_f64() * pfp::ticks_per_second()
+}
+
+fn assert_near(what: &str, found: u64, expected: Duration) {
+    let off = found as f64 / ticks(expected) - 1.0;
+    figure(&format!("contexts {what}: {off:+.5} from {expected:?}"));
+    assert!(off.abs() < NEAR, "{what}: {off:+.5} from {expected:?}");
+}
+
+struct Task {
+    number: usize,
+    context: pfp::Context,
+    step: usize,
+    /// What the kernel says that the task has used, in its region and in the
+    /// one inside.
+    own: Duration,
+    inner: Duration,
+    began: Duration,
+    /// Threads that it ran on.
+    threads: Vec<u32>,
+}
+
+impl Task {
+    /// Runs the next step; true after the last.
+    fn run(&mut self) -> bool {
+        let (work, inner) = (&WORK[self.number], &INNER[self.number]);
+        if !self.threads.contains(&tid()) {
+            self.threads.push(tid());
+        }
+        let before = thread_cpu();
+        match self.step % 10 {
+            _ if self.step == 0 => {
+                self.began = wall();
+                work.begin();
+            }
+            3 => inner.begin(),
+            7 => inner.end(),
+            _ => {}
+        }
+        burn(Duration::from_micros(1000 + 300 * self.number as u64));
+        let used = thread_cpu() - before;
+        if (3..7).contains(&(self.step % 10)) {
+            self.inner += used
+        } else {
+            self.own += used
+        }
+        self.step += 1;
+        if self.step == STEPS {
+            work.end();
+        }
+        self.step == STEPS
+    }
+}
+
+#[test]
+fn tasks_keep_their_regions_across_threads() {
+    let mut watch = own::watch();
+    let queue: Mutex<VecDeque<Task>> = Mutex::new(
+        (0..TASKS)
+            .map(|number| Task {
+                number,
+                context: pfp::Context::new(),
+                step: 0,
+                own: Duration::ZERO,
+                inner: Duration::ZERO,
+                began: Duration::ZERO,
+                threads: Vec::new(),
+            })
+            .collect(),
+    );
+    let done: Mutex<Vec<(Task, Duration)>> = Mutex::new(Vec::new());
+    let finished = AtomicU64::new(0);
+    let scheduler = || {
+        pfp::register_thread("scheduler");
+        let before = thread_cpu();
+        {
+            let idle = pfp::Context::new();
+            let _entered = idle.enter().expect("it is current nowhere");
+            pfp::scope!("scheduler");
+            while finished.load(Relaxed) < TASKS as u64 {
+                let next = queue.lock().expect("nobody panicked").pop_front();
+                let Some(mut task) = next else {
+                    thread::yield_now();
+                    continue;
+                };
+                assert!(pfp::task_switch(&idle, &task.context));
+                let last = task.run();
+                assert!(pfp::task_switch(&task.context, &idle));
+                if last {
+                    finished.fetch_add(1, Relaxed);
+                    let lasted = wall() - task.began;
+                    done.lock().expect("nobody panicked").push((task, lasted));
+                } else {
+                    queue.lock().expect("nobody panicked").push_back(task);
+                }
+                // So that the other thread gets its turns.
+                thread::yield_now();
+            }
+        }
+        (tid(), thread_cpu() - before)
+    };
+    let threads: Vec<(u32, Duration)> = thread::scope(|scope| {
+        let threads = [scope.spawn(scheduler), scope.spawn(scheduler)];
+        threads.map(|thread| thread.join().expect("tasks do not panic")).into()
+    });
+
+    let picture = watch.poll();
+    let mut moved = 0;
+    for (task, lasted) in done.into_inner().expect("nobody panicked") {
+        let work = total(picture, watch::id(picture, &format!("task {}", task.number)));
+        let inner = total(picture, watch::id(picture, &format!("inner of task {}", task.number)));
+        assert_eq!((work.count, inner.count), (1, STEPS as u64 / 10), "task {}", task.number);
+        let name = |what: &str| format!("task {} {what}", task.number);
+        assert_near(&name("own"), work.exclusive, task.own);
+        assert_near(&name("inner"), inner.exclusive, task.inner);
+        assert_near(&name("inclusive"), work.inclusive, task.own + task.inner);
+        // Put aside is off the CPU.
+        assert_near(&name("from begin to end"), work.inclusive + work.off_cpu, lasted);
+        moved += usize::from(task.threads.len() > 1);
+    }
+    assert!(moved > 0, "no task ever moved to the other thread");
+    // Nothing is counted twice, nothing is nobody's.
+    let cpu: Duration = threads.iter().map(|(_, cpu)| *cpu).sum();
+    let lanes = threads.iter().map(|(tid, _)| watch::lane(picture, *tid));
+    let exclusive: u64 = lanes.map(|lane| of_lane(picture, lane).exclusive).sum();
+    assert_near("all together", exclusive, cpu);
+    figure(&format!("contexts: {moved} of {TASKS} tasks ran on both threads"));
+}
+
+#[test]
+fn a_context_is_current_on_one_thread_only() {
+    let context = pfp::Context::new();
+    let entered = context.enter().expect("it is current nowhere");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let other = pfp::Context::new();
+            let _other = other.enter().expect("it is current nowhere");
+            assert!(context.enter().is_none());
+            assert!(!pfp::task_switch(&other, &context));
+        });
+    });
+    drop(entered);
+    assert!(thread::spawn(move || context.enter().is_some()).join().expect("it only enters"));
+}
+
+/// An interrupt handler of the program's own: what it takes belongs to it, not
+/// to the region it interrupts, not even as a nested one.
+#[test]
+fn an_interrupt_is_not_part_of_what_it_interrupts() {
+    static WORK: pfp::Point = pfp::Point::new("interrupted");
+    const STEP: Duration = Duration::from_millis(20);
+    // A thread's first look at the probe is no region's.
+    pfp::register_thread("interrupted");
+    let interrupt = pfp::Context::new();
+    let before = thread_cpu();
+    let handled;
+    {
+        let _work = WORK.measure();
+        burn(STEP);
+        {
+            let _entered = interrupt.enter().expect("it is current nowhere");
+            pfp::scope!("handler");
+            let before = thread_cpu();
+            burn(2 * STEP);
+            handled = thread_cpu() - before;
+        }
+        burn(STEP);
+    }
+    let all = thread_cpu() - before;
+    let [work, handler] = ["interrupted", "handler"].map(own::figures);
+    assert_eq!((work.count, handler.count), (1, 1));
+    assert_near("the handler", handler.exclusive, handled);
+    assert_near("the interrupted", work.exclusive, all - handled);
+    assert_eq!(work.inclusive, work.exclusive);
+    assert!(work.off_cpu as f64 >= ticks(handled) * (1.0 - NEAR));
+}

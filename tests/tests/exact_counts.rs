@@ -1,0 +1,111 @@
+//! Exact counts: eight threads, 10^8 calls in all, a reader that polls as fast as
+//! it can and steers points meanwhile. Nothing is lost, and no cell that is shown
+//! as whole is a mixture of two of its states.
+
+use std::collections::HashMap;
+
+use pfp_shm_layout::control::Change;
+use pfp_shm_layout::reader::Picture;
+use pfp_tests::target::Place;
+use pfp_tests::watch::{self, Watch};
+use pfp_tests::{cells, figure};
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+
+const THREADS: u64 = 8;
+const CALLS: u64 = 100_000_000;
+/// Points that are always on; the first has another one inside.
+const STEADY: [&str; 5] = ["outer", "inner", "scoped", "by hand", "numbered"];
+/// Points that the reader switches on and off.
+const FLICKERING: [&str; 2] = ["flicker", "flicker by hand"];
+
+/// What the last poll saw of a cell: its measurements, and its histogram's.
+type Seen = HashMap<(u32, u32), (u64, u64)>;
+
+/// Checks every cell by itself and against the poll before.
+fn check(picture: &Picture, outer: u32, seen: &mut Seen) {
+    for cell in &picture.cells {
+        // Point 0 is the calibration's, which began to measure uncalibrated.
+        cells::check(cell, cell.point != outer && cell.point != 0);
+        let (count, in_histogram) = (cell.lifetime_count, cells::in_histogram(cell));
+        let before = seen.insert((cell.lane, cell.point), (count, in_histogram));
+        let (last, last_in_histogram) = before.unwrap_or_default();
+        assert!(count >= last, "{last} measurements became {count}: {cell:?}");
+        // What was in the histogram then is counted now, if the cell was read
+        // again at all; one measurement may be on its way.
+        let bound = if count == last { u64::MAX } else { count + 1 };
+        assert!(last_in_histogram <= bound, "{last_in_histogram} in the histogram: {cell:?}");
+    }
+}
+
+/// The points' counts at one moment. None if that moment does not come: a thread
+/// that was pre-empted in the middle of a change leaves its cell as it was known.
+fn counts(watch: &mut Watch, points: [u32; 2]) -> Option<[u64; 2]> {
+    (0..10_000).find_map(|_| {
+        let picture = watch.poll();
+        (picture.losses.cells_busy == 0).then(|| points.map(|id| watch::total(picture, id).count))
+    })
+}
+
+#[test]
+fn nothing_is_lost_and_nothing_torn() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["counts", &CALLS.to_string()]);
+    target.reach("ready");
+    let mut watch = Watch::attach(&place, &target);
+    let flickering = FLICKERING.map(|name| watch::id(watch.poll(), name));
+    let outer = watch::id(watch.poll(), "outer");
+    let mut seen = Seen::new();
+    let (mut polls, mut toggles, mut compared, mut moved_while_on) = (0u64, 0u64, 0u64, 0u64);
+    target.go();
+
+    while !target.has_reached("done") {
+        let on = counts(&mut watch, flickering);
+        flickering.iter().for_each(|&id| watch.change(id, Change::Disable));
+        let at_off = counts(&mut watch, flickering);
+        for _ in 0..20 {
+            check(watch.poll(), outer, &mut seen);
+        }
+        let still_off = counts(&mut watch, flickering);
+        if let (Some(at_off), Some(still_off)) = (at_off, still_off) {
+            for (at_off, still_off) in at_off.iter().zip(still_off) {
+                // Each thread may end the one region that was open, no more.
+                let grown = still_off - at_off;
+                assert!(grown <= THREADS, "{grown} more measurements while the point was off");
+            }
+            compared += 1;
+            moved_while_on += u64::from(on.is_some_and(|on| on[0] < at_off[0]));
+        }
+        flickering.iter().for_each(|&id| watch.change(id, Change::Enable));
+        for _ in 0..20 {
+            check(watch.poll(), outer, &mut seen);
+        }
+        polls += 43;
+        toggles += 2;
+    }
+
+    let rounds: u64 = target.said().one("rounds");
+    let picture = watch.poll();
+    check(picture, outer, &mut seen);
+    assert!(rounds * STEADY.len() as u64 >= CALLS);
+    for name in STEADY {
+        let id = watch::id(picture, name);
+        assert_eq!(watch::total(picture, id).count, rounds, "{name}");
+        // At rest the histograms have them all too.
+        let histograms: u64 = watch::cells(picture, id).map(cells::in_histogram).sum();
+        assert_eq!(histograms, rounds, "{name}");
+    }
+    for id in flickering {
+        let count = watch::total(picture, id).count;
+        assert!(0 < count && count <= rounds, "{count} of {rounds}");
+    }
+    let losses = picture.losses;
+    assert_eq!((losses.mismatched_ends, losses.begins_refused, losses.cells_busy), (0, 0, 0));
+    assert!(compared > 0 && moved_while_on > 0, "the toggled point was never caught counting");
+    figure(&format!(
+        "exact_counts: {rounds} rounds of 5, {polls} polls and more, {toggles} toggles, \
+         {compared} of them compared"
+    ));
+    target.go();
+    target.end_well();
+}

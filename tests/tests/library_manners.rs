@@ -1,0 +1,90 @@
+//! A library's manners: it starts no thread, leaves no descriptor, installs no
+//! signal handler, and says nothing, least of all where it cannot work.
+
+use std::fs;
+
+use pfp_tests::target::Place;
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+
+#[test]
+fn the_host_looks_the_same_with_and_without_it() {
+    let place = Place::new();
+    for clock in ["rseq", "perf", "cputime", "wall"] {
+        let output = place.command(TARGET).arg("manners").env("PFP_CLOCK", clock).output();
+        let output = output.expect("the target can be started");
+        assert!(output.status.success(), "{clock}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stderr.is_empty());
+    }
+}
+
+/// Wherever it is told to go, and whatever else it is told.
+#[test]
+fn trouble_is_borne_in_silence() {
+    let place = Place::new();
+    let plain = place.command(TARGET).arg("host").output().expect("the target can be started");
+    assert!(plain.status.success() && plain.stderr.is_empty());
+    let file = place.path().join("a file");
+    fs::write(&file, "not a directory").expect("the directory is ours");
+    let file = file.to_str().expect("it is plain text").to_owned();
+    for (name, value) in [
+        ("PFP_DIR", file.as_str()),
+        ("PFP_DIR", "/nowhere/at/all"),
+        ("PFP_DIR", "/proc/self/fd"),
+        ("PFP_DIR", ""),
+        ("PFP_CLOCK", "sundial"),
+        ("PFP_POINTS", "many"),
+        ("PFP_POINTS", "0"),
+        ("PFP_POINTS", "4294967295"),
+        ("PFP_LANES", "0"),
+        ("PFP_LANES", "4294967295"),
+        ("PFP_MEMORY_MB", "0"),
+        ("PFP_MEMORY_MB", "4294967295"),
+        ("PFP_DEFAULT", "perhaps"),
+    ] {
+        let output = place.command(TARGET).arg("host").env(name, value).output();
+        let output = output.expect("the target can be started");
+        assert_eq!(output, plain, "{name}={value}");
+    }
+}
+
+/// None left at all, which a program could not even start with.
+#[test]
+fn a_host_without_descriptors_works_on() {
+    let place = Place::new();
+    let plain = place.command(TARGET).arg("host").output().expect("the target can be started");
+    let without = place.command(TARGET).arg("host-without-descriptors").output();
+    assert_eq!(without.expect("the target can be started"), plain);
+}
+
+/// The limits of a process: descriptors, memory, file size.
+#[test]
+fn limits_are_borne_in_silence() {
+    let place = Place::new();
+    let plain = place.command(TARGET).arg("host").output().expect("the target can be started");
+    for (resource, limit) in [
+        // Standard input, output and error, and one more.
+        (libc::RLIMIT_NOFILE, 4),
+        (libc::RLIMIT_FSIZE, 0),
+        (libc::RLIMIT_FSIZE, 1 << 20),
+        (libc::RLIMIT_AS, 200 << 20),
+    ] {
+        let mut command = place.command(TARGET);
+        command.arg("host");
+        limit_to(&mut command, resource, limit);
+        let output = command.output().expect("the target can be started");
+        assert_eq!(output, plain, "resource {resource} limited to {limit}");
+    }
+}
+
+fn limit_to(command: &mut std::process::Command, resource: libc::__rlimit_resource_t, limit: u64) {
+    use std::os::unix::process::CommandExt;
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+    // SAFETY: one system call between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            let result = libc::setrlimit(resource, &raw const limit);
+            if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+        });
+    }
+}

@@ -1,0 +1,235 @@
+//! A program's life as a viewer sees it: what its points are called, how it ends,
+//! what is left of it, and what it says of itself.
+
+use pfp_shm_layout::control::Change;
+use pfp_shm_layout::find::KEEP;
+use pfp_shm_layout::liveness::Liveness;
+use pfp_shm_layout::object;
+use pfp_tests::target::{Place, wait_for};
+use pfp_tests::watch::{self, Watch};
+use pfp_tests::{cells, figure};
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+
+/// Calls of each kind in the scenario `life`.
+const CALLS: u64 = 100;
+/// The points of that scenario.
+const POINTS: [&str; 6] = [
+    "function_attribute",
+    "an attribute's own name",
+    "function_scope",
+    "a scope",
+    "a point",
+    "three",
+];
+
+fn near(found: f64, expected: f64) -> bool {
+    (found - expected).abs() <= 1e-9 * expected.abs()
+}
+
+#[test]
+fn names_and_places_are_in_the_segment() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["life"]);
+    let scope_line: u32 = target.reach("done").one("scope_line");
+    let entry = place.entry(target.pid()).expect("it was found");
+    assert_eq!(entry.state, Liveness::Alive);
+    assert_eq!(entry.info.name, "the living");
+    assert!(entry.info.exe.ends_with("pfp-test-target"));
+
+    let mut watch = Watch::open(&entry);
+    assert_eq!(watch.reader().facts().pid, target.pid());
+    let picture = watch.poll();
+    assert_eq!(picture.name, "the living");
+    assert!(!picture.exited);
+    assert_eq!(picture.lanes[0].lane.name, b"main of it");
+    for name in POINTS {
+        assert_eq!(watch::named(picture, name).count, CALLS, "{name}");
+        let point = picture.points.iter().find(|point| point.name == name).expect("just found");
+        assert!(point.control.enabled() && !point.control.invalid());
+        if name == "three" {
+            assert_eq!((point.id, point.file.as_str(), point.line), (3, "", 0));
+        } else {
+            assert!(point.file.ends_with("src/bin/target/life.rs"), "{name}: {}", point.file);
+            assert!(point.line > 0);
+        }
+    }
+    let scope = picture.points.iter().find(|point| point.name == "a scope").expect("just found");
+    assert_eq!(scope.line, scope_line);
+    assert_eq!(watch::total(picture, 0).count > 0, picture.clock.overhead_pair > 0);
+    target.end_well();
+}
+
+#[test]
+fn a_program_and_its_viewer_read_the_same() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["life"]);
+    let said = target.reach("done").clone();
+    let mut watch = Watch::attach(&place, &target);
+    let sums = watch::named(watch.poll(), "a point");
+    let own = said.all::<u64>("stats").remove(0);
+    assert_eq!(own, [sums.count, sums.exclusive, sums.inclusive, sums.min, sums.max]);
+    let spread = said.all::<f64>("spread").remove(0);
+    assert!(near(spread[0], sums.mean().expect("it was measured")), "{spread:?}");
+    assert!(near(spread[1], sums.variance().expect("more than once")), "{spread:?}");
+    target.end_well();
+}
+
+#[test]
+fn an_end_in_order_leaves_nothing_but_the_readers_last_picture() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["life"]);
+    target.reach("done");
+    let entry = place.entry(target.pid()).expect("it was found");
+    let mut watch = Watch::open(&entry);
+    assert!(!watch.poll().exited);
+    target.end_well();
+    let picture = watch.poll();
+    assert!(picture.exited);
+    assert_eq!(watch::named(picture, "a scope").count, CALLS);
+    assert!(place.entries().is_empty());
+    let object = object::backed_bytes(&entry.info.object).expect("one can ask");
+    assert_eq!(object, None, "the object is still there");
+    let left = std::fs::read_dir(place.path()).expect("the directory is there").count();
+    assert_eq!(left, 0, "files in the beacon directory");
+}
+
+#[test]
+fn a_crash_leaves_the_last_figures() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["life"]);
+    target.reach("done");
+    let pid = target.pid();
+    let mut early = Watch::attach(&place, &target);
+    target.kill();
+    let entry = place.entry(pid).expect("the beacon is still there");
+    assert_eq!(entry.state, Liveness::Dead);
+    // Also for a reader that comes after the crash.
+    let mut late = Watch::open(&entry);
+    for watch in [&mut early, &mut late] {
+        let picture = watch.poll_dead();
+        assert!(!picture.exited);
+        for name in POINTS {
+            assert_eq!(watch::named(picture, name).count, CALLS, "{name}");
+        }
+        // The flight recorder as well.
+        assert!(picture.records.len() as u64 >= POINTS.len() as u64 * CALLS);
+    }
+}
+
+#[test]
+fn crashes_one_after_the_other_keep_the_last_three() {
+    let place = Place::new();
+    let mut pids = Vec::new();
+    for _ in 0..8 {
+        let mut target = place.start(TARGET, &["life"]);
+        target.reach("done");
+        assert!(place.entries().len() <= KEEP + 1, "{:?}", place.entries());
+        pids.push(target.pid());
+        target.kill();
+    }
+    // The next run sweeps at its start, and then ends in order.
+    let mut target = place.start(TARGET, &["life"]);
+    target.reach("done");
+    target.end_well();
+    let left: Vec<u32> = place.entries().iter().map(|entry| entry.info.process.pid).collect();
+    pids.reverse();
+    assert_eq!(left, pids[..KEEP]);
+}
+
+#[test]
+fn points_start_off_where_the_environment_says_so() {
+    let place = Place::new();
+    let mut target = place.start_with(TARGET, &["life"], "PFP_DEFAULT", "off");
+    target.reach("done");
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    for point in &picture.points {
+        // Number 3 is switched on by the program, 0 is the calibration's.
+        let on = point.id == 3;
+        assert!(point.id == 0 || point.control.enabled() == on, "{point:?}");
+        let count = watch::total(picture, point.id).count;
+        assert!(point.id == 0 || count == if on { CALLS } else { 0 }, "{point:?}");
+    }
+    target.end_well();
+}
+
+#[test]
+fn numbered_points_follow_the_rules() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["steered"]);
+    let said = target.reach("steered").clone();
+    assert!(said.one::<bool>("off"), "a point that nobody enabled has measured");
+    // Ten begins, ten ends that match one.
+    assert_eq!(said.one::<u64>("end_first"), 10);
+    let latched = said.all::<f64>("latched").remove(0);
+    assert_eq!(latched[0], 1.0, "three latched parts are one measurement");
+    assert!((latched[1] / 6.0 - 1.0).abs() < 0.02, "{} ms instead of 6", latched[1]);
+    figure(&format!("latched: {:.4} ms of 3 x 2 ms", latched[1]));
+    assert_eq!(said.one::<u64>("invalid"), 0);
+    // The region that was open at the reset ends in the new window or in none.
+    assert!(said.one::<u64>("at_reset") <= 1);
+    assert_eq!(said.one::<u64>("after_reset"), said.one::<u64>("at_reset") + 1);
+    assert_eq!(said.all::<bool>("nowhere"), vec![vec![true, true]; 3]);
+    assert!(said.one::<bool>("accepted"));
+    assert_eq!(said.all::<bool>("refused"), vec![vec![true]; 8]);
+
+    let mut watch = Watch::attach(&place, &target);
+    let control = |watch: &mut Watch, id: u32| {
+        watch.poll().points.iter().find(|point| point.id == id).expect("it was used").control
+    };
+    let invalid = control(&mut watch, 4);
+    assert!(invalid.invalid() && !invalid.enabled());
+    // 100 ms over 500 ms.
+    let alpha = control(&mut watch, 6).alpha().expect("it was set");
+    assert!((alpha - 0.2).abs() < 1e-6, "{alpha}");
+    assert_eq!(control(&mut watch, 5).epoch(), 1);
+    // Refused ones were counted, and are nowhere to be seen.
+    let picture = watch.poll();
+    assert!(picture.losses.points_refused > 0);
+    assert!(picture.points.iter().all(|point| point.name != "nowhere"));
+
+    watch.change(4, Change::Enable);
+    let valid = control(&mut watch, 4);
+    assert!(!valid.invalid() && valid.enabled());
+    target.go();
+    assert_eq!(target.reach("done").one::<u64>("valid_again"), 1);
+    target.end_well();
+}
+
+/// A reset by a viewer, while the program runs: nothing of before is shown.
+#[test]
+fn a_viewers_reset_starts_afresh() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["counts", "40000000"]);
+    target.reach("ready");
+    let mut watch = Watch::attach(&place, &target);
+    let id = watch::id(watch.poll(), "scoped");
+    target.go();
+    let (mut resets, mut last) = (0u64, 0);
+    while !target.has_reached("done") {
+        wait_for("calls", || {
+            let count = watch::total(watch.poll(), id).count;
+            (count > 1000 || target.has_reached("done")).then_some(())
+        });
+        if target.said().has("rounds") {
+            break;
+        }
+        watch.change(id, Change::Reset);
+        resets += 1;
+        let picture = watch.poll();
+        let lifetime: u64 = watch::cells(picture, id).map(|cell| cell.lifetime_count).sum();
+        assert!(lifetime >= last, "{last} became {lifetime}");
+        last = lifetime;
+    }
+    let rounds: u64 = target.said().one("rounds");
+    let picture = watch.poll();
+    // Each window's measurements are in the sum of all windows.
+    let lifetime: u64 = watch::cells(picture, id).map(|cell| cell.lifetime_count).sum();
+    assert_eq!(lifetime, rounds);
+    watch::cells(picture, id).for_each(|cell| cells::check(cell, true));
+    assert!(watch::total(picture, id).count < rounds && resets > 0);
+    figure(&format!("lifecycle: {resets} resets under {rounds} calls, sum exact"));
+    target.go();
+    target.end_well();
+}

@@ -1,0 +1,116 @@
+//! No room: a full `/dev/shm` or point table costs figures, never the host. It
+//! works on, says what it would say, and ends as it would.
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Output};
+use std::ptr;
+
+use pfp_tests::target::Place;
+use pfp_tests::watch::Watch;
+use pfp_tests::{figure, skipped};
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+
+/// Gives the calling process a `/dev/shm` of its own. Called between fork and
+/// exec: no allocation.
+fn own_shm(flags: libc::c_ulong, options: &CString) -> io::Result<()> {
+    let check = |result: libc::c_int| {
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    // SAFETY: plain system calls with constant strings.
+    unsafe {
+        check(libc::unshare(libc::CLONE_NEWNS))?;
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        check(libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), private, ptr::null()))?;
+        check(libc::mount(
+            c"tmpfs".as_ptr(),
+            c"/dev/shm".as_ptr(),
+            c"tmpfs".as_ptr(),
+            flags,
+            options.as_ptr().cast(),
+        ))
+    }
+}
+
+/// Runs the host; with a `/dev/shm` of its own if flags and options are given.
+fn host(place: &Place, shm: Option<(libc::c_ulong, String)>) -> io::Result<Output> {
+    let mut command: Command = place.command(TARGET);
+    command.arg("host");
+    if let Some((flags, options)) = shm {
+        let options = CString::new(options).expect("no zero in it");
+        // SAFETY: only system calls between fork and exec.
+        unsafe { command.pre_exec(move || own_shm(flags, &options)) };
+    }
+    command.output()
+}
+
+#[test]
+fn the_host_does_not_notice_a_full_dev_shm() {
+    let place = Place::new();
+    let plain = host(&place, None).expect("the target can be started");
+    assert!(plain.status.success());
+    // From nothing at all to more than is needed, past every step of the start.
+    let sizes = (1..=64).map(|pages| pages * 4).chain((5..=40).map(|step| step * 64));
+    let mut tried = 0;
+    for kib in sizes {
+        let squeezed = match host(&place, Some((0, format!("size={kib}k")))) {
+            Ok(output) => output,
+            Err(error) => return skipped("a full /dev/shm", &error.to_string()),
+        };
+        let signal = squeezed.status.signal();
+        assert_eq!(signal, None, "{kib} KiB: ended by a signal: {squeezed:?}");
+        assert_eq!(squeezed, plain, "{kib} KiB");
+        tried += 1;
+    }
+    figure(&format!("no_space: {tried} sizes of /dev/shm, the host as ever"));
+}
+
+#[test]
+fn the_host_does_not_notice_a_dev_shm_that_is_read_only() {
+    let place = Place::new();
+    let plain = host(&place, None).expect("the target can be started");
+    match host(&place, Some((libc::MS_RDONLY, "size=1m".into()))) {
+        Ok(output) => assert_eq!(output, plain),
+        Err(error) => skipped("a read-only /dev/shm", &error.to_string()),
+    }
+    assert!(place.entries().is_empty(), "a beacon without a segment");
+}
+
+#[test]
+fn points_beyond_the_table_are_refused_and_counted() {
+    const POINTS: u64 = 100;
+    // Of the places 64 are for numbered points.
+    for (places, room) in [("64", 0), ("128", 64), ("164", 100)] {
+        let place = Place::new();
+        let mut target = place.start_with(TARGET, &["many-points"], "PFP_POINTS", places);
+        let said = target.reach("done").clone();
+        // Four threads with 100 rounds of a guard and a region by hand each.
+        assert_eq!(said.one::<u64>("measured"), room * 4 * 100 * 2, "{places} places");
+        assert_eq!(said.one::<u64>("stats"), room);
+        let mut watch = Watch::attach(&place, &target);
+        let picture = watch.poll();
+        assert_eq!(picture.losses.points_refused, POINTS - room);
+        let entered = picture.points.iter().filter(|point| point.name == "one of many").count();
+        assert_eq!(entered as u64, room);
+        target.end_well();
+    }
+}
+
+/// Little memory for cells and histograms: what finds room is exact.
+#[test]
+fn a_small_pool_measures_what_fits() {
+    let place = Place::new();
+    let mut target = place.start_with(TARGET, &["many-points"], "PFP_MEMORY_MB", "1");
+    let said = target.reach("done").clone();
+    let measured: u64 = said.one("measured");
+    assert!(measured <= 100 * 4 * 100 * 2);
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    for cell in &picture.cells {
+        assert!(cell.live.count + cell.retired.count <= 4 * 100 * 2 || cell.point == 0);
+    }
+    figure(&format!("no_space: {measured} of 80000 calls measured in 1 MiB"));
+    target.end_well();
+}

@@ -1,0 +1,102 @@
+//! The clock tells the truth: under heavy competition and with blocking inside,
+//! what a thread's regions add up to is the CPU time that the kernel counted for
+//! the thread, on every rung of the clock's ladder that claims it.
+
+use pfp_shm_layout::header::ClockKind;
+use pfp_tests::target::Place;
+use pfp_tests::watch::{self, Watch};
+use pfp_tests::{figure, os, skipped};
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+
+/// What two figures of the same thing may differ by.
+const NEAR: f64 = 0.005;
+
+fn ratio(found: f64, expected: f64) -> f64 {
+    found / expected - 1.0
+}
+
+/// Runs threads that compete for one CPU on a rung; None if it is not to be had.
+fn compete(name: &str, kind: ClockKind) -> Option<(Watch, Vec<Vec<f64>>)> {
+    let place = Place::new();
+    let threads = 2 * os::cpus().len();
+    let arguments = ["on-cpu", &threads.to_string()];
+    let mut target = place.start_with(TARGET, &arguments, "PFP_CLOCK", name);
+    let said = target.reach("done").all("thread");
+    assert_eq!(said.len(), threads);
+    let mut watch = Watch::attach(&place, &target);
+    let found = watch.poll().clock.kind;
+    target.go();
+    target.end_well();
+    if found != kind {
+        skipped(&format!("rung {name}"), &format!("it is not to be had here, {found:?} is"));
+        return None;
+    }
+    Some((watch, said))
+}
+
+/// The rung's figures against the kernel's.
+fn agrees_with_the_kernel(name: &str, kind: ClockKind) {
+    let Some((mut watch, threads)) = compete(name, kind) else { return };
+    let picture = watch.poll();
+    assert!(picture.exited);
+    let ns_per_tick = 1e9 / picture.clock.ticks_per_second;
+    let everything = watch::id(picture, "everything");
+    let (mut worst_cpu, mut worst_wall) = (0.0f64, 0.0f64);
+    for thread in threads {
+        let (tid, cpu_ns, wall_ns) = (thread[0] as u32, thread[1], thread[2]);
+        let lane = watch::lane(picture, tid);
+        let all = watch::of_lane(picture, lane);
+        let off = ratio(all.exclusive as f64 * ns_per_tick, cpu_ns);
+        assert!(off.abs() < NEAR, "{name}: {off:+.5} from the CPU time of {cpu_ns} ns: {all:?}");
+        worst_cpu = worst_cpu.max(off.abs());
+
+        // The competition was real.
+        assert!(wall_ns >= 2.0 * cpu_ns, "{name}: {wall_ns} ns of wall, {cpu_ns} ns of CPU");
+        let covering = watch::cells(picture, everything).find(|cell| cell.lane == lane);
+        let covering = covering.expect("every thread ran under it");
+        let (inclusive, off_cpu) = (
+            covering.live.inclusive + covering.retired.inclusive,
+            covering.live.off_cpu + covering.retired.off_cpu,
+        );
+        let off = ratio((inclusive + off_cpu) as f64 * ns_per_tick, wall_ns);
+        assert!(off.abs() < NEAR, "{name}: {off:+.5} from the wall time of {wall_ns} ns");
+        worst_wall = worst_wall.max(off.abs());
+        let off = ratio(inclusive as f64 * ns_per_tick, cpu_ns);
+        assert!(off.abs() < NEAR, "{name}: inclusive is {off:+.5} from the CPU time");
+        assert!(covering.live.switches + covering.retired.switches > 0);
+    }
+    figure(&format!(
+        "on_cpu {name}: CPU time within {:.4} %, wall time within {:.4} %",
+        worst_cpu * 100.0,
+        worst_wall * 100.0
+    ));
+}
+
+#[test]
+fn rseq_agrees_with_the_kernel() {
+    agrees_with_the_kernel("rseq", ClockKind::Rseq);
+}
+
+#[test]
+fn perf_agrees_with_the_kernel() {
+    agrees_with_the_kernel("perf", ClockKind::Perf);
+}
+
+#[test]
+fn cputime_agrees_with_the_kernel() {
+    agrees_with_the_kernel("cputime", ClockKind::Cputime);
+}
+
+/// The last rung claims nothing, and says so: its figures are wall time.
+#[test]
+fn wall_is_marked_as_such() {
+    let (mut watch, threads) = compete("wall", ClockKind::Wall).expect("it is always to be had");
+    let picture = watch.poll();
+    let ns_per_tick = 1e9 / picture.clock.ticks_per_second;
+    let everything = watch::total(picture, watch::id(picture, "everything"));
+    let wall_ns: f64 = threads.iter().map(|thread| thread[2]).sum();
+    let off = ratio(everything.inclusive as f64 * ns_per_tick, wall_ns);
+    assert!(off.abs() < NEAR, "{off:+.5} from the wall time");
+    assert_eq!((everything.off_cpu, everything.switches), (0, 0));
+}
