@@ -84,6 +84,8 @@ pub struct Ledger {
     pub strings_used: AtomicU64,
     /// Lanes that have ever been claimed: one more than the highest.
     pub lanes_used: AtomicU64,
+    /// 1 once the overflow lane is in use.
+    pub overflow_used: AtomicU64,
     /// Blocks of the pool in use.
     pub blocks_used: AtomicU64,
     /// Points that found no entry.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::cell::{Cell, CellPicture, CellRead, Sums};
 use crate::control::{self, Change, Control};
 use crate::header::{ClockKind, Facts, ProcessState};
-use crate::histogram::{self, BUCKETS, PARTS};
+use crate::histogram::{self, BUCKETS};
 use crate::lane::{LanePicture, LaneState};
 use crate::point::{EntryPicture, Text};
 use crate::ring::{self, Record};
@@ -118,7 +118,53 @@ pub struct CellReading {
     /// Measurements by bucket, of `live` and `retired` together. It is read
     /// beside the sums: of a cell in use it may be ahead of them by the
     /// measurements that ended in between.
-    pub histogram: Arc<[BucketCount]>,
+    pub histogram: Histogram,
+}
+
+/// A histogram: only the parts in use, each as one block.
+///
+/// Cloning it shares it.
+#[derive(Clone, Debug, Default)]
+pub struct Histogram {
+    parts: Arc<Vec<(usize, [u64; BUCKETS])>>,
+}
+
+impl Histogram {
+    /// The buckets that are not empty, by value.
+    pub fn iter(&self) -> impl Iterator<Item = BucketCount> + '_ {
+        self.parts.iter().flat_map(|&(part, ref counts)| {
+            counts.iter().enumerate().filter(|(_, count)| **count != 0).map(
+                move |(bucket, &count)| {
+                    let (low, width) = histogram::bounds(part, bucket);
+                    BucketCount { low, width, count }
+                },
+            )
+        })
+    }
+
+    /// Reads the counters that a picture names, and counts the last measurement
+    /// where they do not yet. Takes the memory of the reading before if nobody
+    /// else holds it.
+    fn read(&mut self, segment: &Segment, picture: &CellPicture, uncounted: Option<u64>) {
+        if Arc::get_mut(&mut self.parts).is_none() {
+            self.parts = Arc::default();
+        }
+        let Some(parts) = Arc::get_mut(&mut self.parts) else { return };
+        parts.clear();
+        for (part, &number) in picture.parts.0.iter().enumerate() {
+            let chunk = (number != 0).then(|| segment.chunk(number)).flatten();
+            if let Some(chunk) = chunk {
+                parts.push((part, chunk.0.each_ref().map(|count| count.load(Ordering::Relaxed))));
+            }
+        }
+        let Some(ticks) = uncounted else { return };
+        let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
+        let at = parts.partition_point(|(known, _)| *known < part);
+        if parts.get(at).is_none_or(|(known, _)| *known != part) {
+            parts.insert(at, (part, [0; BUCKETS]));
+        }
+        parts[at].1[bucket] = parts[at].1[bucket].saturating_add(1);
+    }
 }
 
 /// A bucket of a histogram that is not empty.
@@ -178,7 +224,9 @@ struct CellCache {
     sequence: u64,
     picture: CellPicture,
     in_flight: bool,
-    histogram: Arc<[BucketCount]>,
+    histogram: Histogram,
+    /// Memory for the next histogram, which counts only once it is whole.
+    spare: Histogram,
 }
 
 impl Reader {
@@ -296,7 +344,7 @@ impl Reader {
             let Some(lane) = self.segment.lane(id) else { continue };
             // An entry that changes under our eyes has a new owner; the next
             // poll will know it.
-            let Some(entry) = lane.read() else { continue };
+            let Some(entry) = (0..TRIES).find_map(|_| lane.read()) else { continue };
             if entry.state == LaneState::Free && entry.cells_block == 0 {
                 continue;
             }
@@ -381,7 +429,8 @@ impl Default for CellCache {
             sequence: 1,
             picture: CellPicture::default(),
             in_flight: false,
-            histogram: Arc::new([]),
+            histogram: Histogram::default(),
+            spare: Histogram::default(),
         }
     }
 }
@@ -403,11 +452,14 @@ impl CellCache {
                 continue;
             }
             let uncounted = picture.uncounted.filter(|_| one_behind);
-            let histogram = read_histogram(segment, &picture, uncounted);
+            self.spare.read(segment, &picture, uncounted);
             if cell.restarted_since(&picture) && !dead {
                 continue;
             }
-            *self = Self { sequence: before, picture, in_flight: !whole, histogram };
+            self.sequence = before;
+            self.picture = picture;
+            self.in_flight = !whole;
+            std::mem::swap(&mut self.histogram, &mut self.spare);
             return true;
         }
         false
@@ -435,7 +487,7 @@ impl CellCache {
             lifetime_count: picture.past_count.wrapping_add(whole_count),
             lifetime_exclusive: picture.past_exclusive.wrapping_add(whole_exclusive),
             in_flight: self.in_flight,
-            histogram: Arc::new([]),
+            histogram: Histogram::default(),
         };
         if current {
             let owned =
@@ -449,7 +501,7 @@ impl CellCache {
                 reading.retired.last = picture.live.last;
                 reading.retired.average_fixed = picture.live.average_fixed;
             }
-            reading.histogram = Arc::clone(&self.histogram);
+            reading.histogram = self.histogram.clone();
         }
         Some(reading)
     }
@@ -485,31 +537,6 @@ impl<'a> Iterator for LaneCells<'a> {
             self.block = next;
         }
     }
-}
-
-fn read_histogram(
-    segment: &Segment,
-    picture: &CellPicture,
-    uncounted: Option<u64>,
-) -> Arc<[BucketCount]> {
-    let last = uncounted.map(|ticks| histogram::locate(ticks.min(histogram::LIMIT - 1)));
-    let mut buckets = Vec::new();
-    for part in 0..PARTS {
-        let number = picture.parts.0[part];
-        let chunk = (number != 0).then(|| segment.chunk(number)).flatten();
-        if chunk.is_none() && last.is_none_or(|(of, _)| of != part) {
-            continue;
-        }
-        for bucket in 0..BUCKETS {
-            let counted = chunk.map_or(0, |chunk| chunk.0[bucket].load(Ordering::Relaxed));
-            let count = counted.saturating_add(u64::from(last == Some((part, bucket))));
-            if count != 0 {
-                let (low, width) = histogram::bounds(part, bucket);
-                buckets.push(BucketCount { low, width, count });
-            }
-        }
-    }
-    buckets.into()
 }
 
 fn read_text(segment: &Segment, text: Text) -> String {

@@ -655,7 +655,13 @@ impl Segment {
             return Ok(None);
         }
         self.back(self.geometry.directory() + lane * size_of::<Lane>(), size_of::<Lane>())?;
-        self.ledger().lanes_used.fetch_max(lane as u64 + 1, Ordering::Release);
+        // What is said to be used is backed: readers touch it.
+        let ledger = self.ledger();
+        if lane == self.geometry.lanes {
+            ledger.overflow_used.store(1, Ordering::Release);
+        } else {
+            ledger.lanes_used.fetch_max(lane as u64 + 1, Ordering::Release);
+        }
         Ok(self.lane(lane))
     }
 }

@@ -13,7 +13,7 @@ use pfp_shm_layout::find::{self, Entry};
 use pfp_shm_layout::header::{self, Facts, FormatError};
 use pfp_shm_layout::lane::LaneState;
 use pfp_shm_layout::liveness::{self, Liveness};
-use pfp_shm_layout::reader::{Picture, Reader};
+use pfp_shm_layout::reader::{BucketCount, Picture, Reader};
 use pfp_shm_layout::segment::{OpenError, RING_SLOTS, Segment};
 
 use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
@@ -258,7 +258,7 @@ fn convert(picture: &Picture, facts: &Facts, dead: bool) -> Snapshot {
             histogram: cell
                 .histogram
                 .iter()
-                .map(|bucket| Bucket { low: bucket.low, width: bucket.width, count: bucket.count })
+                .map(|BucketCount { low, width, count }| Bucket { low, width, count })
                 .collect(),
         })
         .collect();
