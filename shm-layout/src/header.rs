@@ -266,9 +266,18 @@ impl Header {
     }
 
     /// Copies the header once and checks what can be checked without the rest;
-    /// `len` is the number of bytes there really are.
-    pub(crate) fn read(&self, len: usize) -> Result<(Geometry, Facts), FormatError> {
+    /// `len` is the number of bytes there really are, and `blocks_used`, of a
+    /// copy, how many blocks they must hold: all where it is none.
+    pub(crate) fn read(
+        &self,
+        len: usize,
+        blocks_used: Option<u64>,
+    ) -> Result<(Geometry, Facts), FormatError> {
         let magic = self.magic.load(ord!("header-magic-seen", Acquire));
+        // Every word of a foreign segment is turned round, the magic too.
+        if magic == MAGIC.swap_bytes() {
+            return Err(FormatError::ByteOrder);
+        }
         if magic != MAGIC {
             return Err(FormatError::NotASegment { found: magic });
         }
@@ -281,7 +290,7 @@ impl Header {
         if found.0 != MAJOR {
             return Err(FormatError::Version { found });
         }
-        let geometry = Geometry::from_words(self.geometry.each_ref().map(get), len)?;
+        let geometry = Geometry::from_words(self.geometry.each_ref().map(get), len, blocks_used)?;
         let wide =
             |words: &[AtomicU64; 2]| u128::from(get(&words[0])) << 64 | u128::from(get(&words[1]));
         let facts = Facts {
@@ -347,6 +356,6 @@ mod tests {
     #[test]
     fn a_header_without_its_magic_is_no_segment() {
         let header = Header::new();
-        assert_eq!(header.read(1 << 20).err(), Some(FormatError::NotASegment { found: 0 }));
+        assert_eq!(header.read(1 << 20, None).err(), Some(FormatError::NotASegment { found: 0 }));
     }
 }

@@ -14,7 +14,7 @@ use crate::cell::{Cell, CellPicture, CellRead, Sums};
 use crate::control::{self, Change, Control};
 use crate::header::{ClockKind, Facts, ProcessState};
 use crate::histogram::{self, BUCKETS};
-use crate::lane::{LanePicture, LaneState};
+use crate::lane::{LanePicture, LaneState, Tally};
 use crate::point::{EntryPicture, Text};
 use crate::ring::{self, Record};
 use crate::segment::Segment;
@@ -199,6 +199,19 @@ pub struct Losses {
     pub cells_busy: u64,
 }
 
+impl Losses {
+    /// Adds what a lane's threads have counted, whatever stands there.
+    fn add(&mut self, tally: &Tally) {
+        for (sum, word) in [
+            (&mut self.mismatched_ends, &tally.mismatched),
+            (&mut self.begins_refused, &tally.refused),
+            (&mut self.clock_anomalies, &tally.anomalies),
+        ] {
+            *sum = sum.saturating_add(word.load(Ordering::Relaxed));
+        }
+    }
+}
+
 /// Polls one segment.
 #[derive(Debug)]
 pub struct Reader {
@@ -221,6 +234,7 @@ struct LaneCache {
 /// What the last poll saw of a cell.
 #[derive(Clone, Debug)]
 struct CellCache {
+    was_read: bool,
     sequence: u64,
     picture: CellPicture,
     in_flight: bool,
@@ -340,6 +354,9 @@ impl Reader {
         let lanes = self.segment.geometry().lanes();
         let used = usize::try_from(used).map_or(lanes, |used| used.min(lanes));
         self.lanes.resize_with(used.max(self.lanes.len()), LaneCache::default);
+        // A block is in one chain, so all chains together are no longer than the
+        // pool. A damaged chain may be a ring, and many lanes may lead into it.
+        let mut blocks_left = self.segment.geometry().blocks_present();
         for (id, cache) in self.lanes.iter_mut().enumerate().take(used) {
             let Some(lane) = self.segment.lane(id) else { continue };
             // An entry that changes under our eyes has a new owner; the next
@@ -350,20 +367,19 @@ impl Reader {
             }
             let tally = &lane.tally;
             let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
-            self.picture.losses.mismatched_ends += get(&tally.mismatched);
-            self.picture.losses.begins_refused += get(&tally.refused);
-            self.picture.losses.clock_anomalies += get(&tally.anomalies);
+            self.picture.losses.add(tally);
 
             if let Some(slots) = self.segment.ring(entry.ring_block) {
                 let mut records = Vec::new();
                 let drained = ring::drain(&tally.written, slots, cache.ring_next, &mut records);
                 cache.ring_next = drained.next;
-                cache.records_lost += drained.lost;
+                cache.records_lost = cache.records_lost.saturating_add(drained.lost);
                 self.picture.records.extend(records.into_iter().map(|record| (id as u32, record)));
             }
-            self.picture.losses.records_lost += cache.records_lost;
+            let lost = &mut self.picture.losses.records_lost;
+            *lost = lost.saturating_add(cache.records_lost);
 
-            let cells = LaneCells::new(&self.segment, entry.cells_block);
+            let cells = LaneCells::new(&self.segment, entry.cells_block, &mut blocks_left);
             for (index, cell) in cells.enumerate() {
                 if cache.cells.len() == index {
                     cache.cells.push(CellCache::default());
@@ -371,6 +387,9 @@ impl Reader {
                 let known = &mut cache.cells[index];
                 if !known.refresh(&self.segment, cell, dead, true) {
                     self.picture.losses.cells_busy += 1;
+                    if !known.was_read {
+                        continue;
+                    }
                 }
                 let reading =
                     known.reading(&self.segment, id as u32, Some(entry.generation), entry.state);
@@ -392,13 +411,10 @@ impl Reader {
         let mut reading = LaneReading { id: id as u32, overflow: true, ..LaneReading::default() };
         // The entry has memory once a thread has found no lane. The cells are in
         // use before: handlers that interrupt the probe itself record there.
-        let entered = self.segment.ledger().lanes_used.load(Ordering::Acquire) > id as u64;
+        let entered = self.segment.ledger().overflow_used.load(Ordering::Acquire) != 0;
         if entered {
-            let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
-            self.picture.losses.mismatched_ends += get(&lane.tally.mismatched);
-            self.picture.losses.begins_refused += get(&lane.tally.refused);
-            self.picture.losses.clock_anomalies += get(&lane.tally.anomalies);
-            reading.switches = get(&lane.tally.switches);
+            self.picture.losses.add(&lane.tally);
+            reading.switches = lane.tally.switches.load(Ordering::Relaxed);
         }
         let own_cells = self.picture.cells.len();
         for index in 0..self.picture.points.len() {
@@ -425,6 +441,7 @@ impl Reader {
 impl Default for CellCache {
     fn default() -> Self {
         Self {
+            was_read: false,
             // Odd: no cell at rest has it.
             sequence: 1,
             picture: CellPicture::default(),
@@ -456,6 +473,7 @@ impl CellCache {
             if cell.restarted_since(&picture) && !dead {
                 continue;
             }
+            self.was_read = true;
             self.sequence = before;
             self.picture = picture;
             self.in_flight = !whole;
@@ -512,13 +530,13 @@ struct LaneCells<'a> {
     segment: &'a Segment,
     block: u64,
     cells: std::slice::Iter<'a, Cell>,
-    /// Blocks that may still follow: a damaged chain may be a ring.
-    left: usize,
+    /// Blocks that may still follow.
+    left: &'a mut usize,
 }
 
 impl<'a> LaneCells<'a> {
-    fn new(segment: &'a Segment, block: u64) -> Self {
-        Self { segment, block, cells: [].iter(), left: segment.geometry().blocks() }
+    fn new(segment: &'a Segment, block: u64, left: &'a mut usize) -> Self {
+        Self { segment, block, cells: [].iter(), left }
     }
 }
 
@@ -530,8 +548,8 @@ impl<'a> Iterator for LaneCells<'a> {
             if let Some(cell) = self.cells.next() {
                 return Some(cell);
             }
-            self.left = self.left.checked_sub(1)?;
             let block = self.segment.cell_block(self.block)?;
+            *self.left = self.left.checked_sub(1)?;
             let (cells, next) = block.read();
             self.cells = cells.iter();
             self.block = next;

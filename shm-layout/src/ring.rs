@@ -132,7 +132,7 @@ pub fn drain(position: &AtomicU64, slots: &[Slot], from: u64, out: &mut Vec<Reco
     // Meets `ring-reuse`.
     fence_at!("ring-recheck", Acquire);
     let now = position.load(Ordering::Relaxed);
-    let safe = (now + 1).saturating_sub(capacity).clamp(first, written);
+    let safe = now.saturating_add(1).saturating_sub(capacity).clamp(first, written);
     out.drain(kept..kept + (safe - first) as usize);
     Drained { next: written, lost: safe - from }
 }

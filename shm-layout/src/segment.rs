@@ -146,8 +146,13 @@ impl Geometry {
     }
 
     /// Checks words that another process may have written against the bytes
-    /// there really are.
-    pub(crate) fn from_words(words: [u64; 6], len: usize) -> Result<Self, FormatError> {
+    /// there really are. They must hold the whole pool, or of a copy its first
+    /// `blocks_used` blocks.
+    pub(crate) fn from_words(
+        words: [u64; 6],
+        len: usize,
+        blocks_used: Option<u64>,
+    ) -> Result<Self, FormatError> {
         let [points, lanes, string_bytes, blocks, claimed, block] = words;
         let bounded = |value: u64, section| {
             let value = usize::try_from(value).ok().filter(|_| value <= Self::BOUND);
@@ -162,7 +167,9 @@ impl Geometry {
         };
         // All factors are below 2^30 and all sizes below 2^15: no overflow.
         let end = geometry.pool() + geometry.blocks * BLOCK;
-        if end as u64 != claimed || end > len || block != BLOCK as u64 {
+        let needed = blocks_used.unwrap_or(blocks);
+        let fits = needed <= blocks && geometry.pool() + needed as usize * BLOCK <= len;
+        if end as u64 != claimed || !fits || block != BLOCK as u64 {
             return Err(FormatError::Geometry { section: "blocks" });
         }
         Ok(geometry)
@@ -192,7 +199,16 @@ impl Geometry {
         self.blocks
     }
 
-    /// Bytes of the whole segment.
+    /// Blocks of the pool that there are bytes for: fewer than
+    /// [`Self::blocks`] in a copy, which ends after the last one in use.
+    #[must_use]
+    pub const fn blocks_present(&self) -> usize {
+        let present = self.len.saturating_sub(self.pool()) / BLOCK;
+        // An object may be longer than what is in it.
+        if present < self.blocks { present } else { self.blocks }
+    }
+
+    /// Bytes there are: of the whole segment, or of a copy as far as it goes.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a segment is never empty")]
     pub const fn len(&self) -> usize {
@@ -332,7 +348,7 @@ impl Segment {
         // The real geometry is in the header, which needs none to be found.
         let nowhere = Geometry { points: 0, lanes: 0, string_bytes: 0, blocks: 0, len };
         let mut segment = Self { bytes: Bytes::Object(object), base, geometry: nowhere };
-        let (geometry, facts) = segment.header().read(len)?;
+        let (geometry, facts) = segment.header().read(len, None)?;
         segment.geometry = geometry;
         if let Bytes::Object(object) = &segment.bytes {
             object.unlock(geometry.control_pages())?;
@@ -340,26 +356,39 @@ impl Segment {
         Ok((segment, facts))
     }
 
-    /// Reads a copy of a segment, such as a file holds.
+    /// Reads a copy of a segment, such as a file holds. The copy may end where
+    /// the blocks in use do; what is not there reads as if never used.
     ///
     /// # Errors
     ///
-    /// The bytes are not a segment that this version reads.
+    /// The bytes are not a segment that this version reads, or not all of what
+    /// is in use.
     pub fn from_copy(copy: &[u8]) -> Result<(Self, Facts), FormatError> {
-        if copy.len() < 2 * PAGE {
-            return Err(FormatError::TooShort { found: copy.len() });
+        let len = copy.len();
+        if len < 2 * PAGE {
+            return Err(FormatError::TooShort { found: len });
         }
-        let words = vec_of_words(copy.len());
-        for (word, chunk) in words.iter().zip(copy.chunks(8)) {
-            let mut bytes = [0; 8];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
+        // Judged by its first two pages, before memory is taken for the rest.
+        let nowhere = Geometry { points: 0, lanes: 0, string_bytes: 0, blocks: 0, len };
+        let start = Self::of_bytes(&copy[..2 * PAGE], Geometry { len: 2 * PAGE, ..nowhere });
+        let used = start.ledger().blocks_used.load(Ordering::Relaxed);
+        let (geometry, facts) = start.header().read(len, Some(used))?;
+        Ok((Self::of_bytes(copy, geometry), facts))
+    }
+
+    /// A segment on the heap that begins with these bytes.
+    fn of_bytes(copy: &[u8], geometry: Geometry) -> Self {
+        let segment = Self::on_heap(vec_of_words(geometry.len), geometry);
+        let (words, rest) = copy.as_chunks();
+        let to = segment.many::<AtomicU64>(0, words.len()).unwrap_or_default();
+        for (to, &from) in to.iter().zip(words) {
+            to.store(u64::from_ne_bytes(from), Ordering::Relaxed);
         }
-        let nowhere = Geometry { points: 0, lanes: 0, string_bytes: 0, blocks: 0, len: copy.len() };
-        let mut segment = Self::on_heap(words, nowhere);
-        let (geometry, facts) = segment.header().read(copy.len())?;
-        segment.geometry = geometry;
-        Ok((segment, facts))
+        let to = segment.many::<AtomicU8>(copy.len() - rest.len(), rest.len()).unwrap_or_default();
+        for (to, &from) in to.iter().zip(rest) {
+            to.store(from, Ordering::Relaxed);
+        }
+        segment
     }
 
     fn on_heap(words: Box<[AtomicU64]>, geometry: Geometry) -> Self {
@@ -371,18 +400,22 @@ impl Segment {
         Self { bytes: Bytes::Heap(words), base, geometry }
     }
 
-    /// The bytes in use, for a file: a copy that [`Self::from_copy`] reads.
+    /// The bytes up to the last block in use, for a file: a copy that
+    /// [`Self::from_copy`] reads.
     #[must_use]
     pub fn to_copy(&self) -> Vec<u8> {
-        let used =
-            self.ledger().blocks_used.load(Ordering::Relaxed).min(self.geometry.blocks as u64);
-        let backed = self.geometry.pool() + used as usize * BLOCK;
-        let mut copy = vec![0; self.geometry.len];
-        for offset in (0..backed).step_by(8) {
-            if let Some(word) = self.at::<AtomicU64>(offset) {
-                copy[offset..offset + 8]
-                    .copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
-            }
+        let used = self.ledger().blocks_used.load(Ordering::Relaxed);
+        let used = used.min(self.geometry.blocks_present() as u64);
+        let words = (self.geometry.pool() + used as usize * BLOCK) / 8;
+        let mut copy = Vec::with_capacity(words * 8);
+        for word in self.many::<AtomicU64>(0, words).into_iter().flatten() {
+            copy.extend(word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        // Of a program that runs, the word may have grown meanwhile. Blocks that
+        // lanes have taken since are beyond the copy's end, and read as none.
+        let at = PAGE + std::mem::offset_of!(Ledger, blocks_used);
+        if let Some(word) = copy.get_mut(at..at + 8) {
+            word.copy_from_slice(&used.to_ne_bytes());
         }
         copy
     }

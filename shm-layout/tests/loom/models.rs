@@ -875,7 +875,7 @@ fn header_magic() {
                 header.publish(&Geometry([1; 6]), &facts);
             })
         };
-        if let Ok((geometry, facts)) = header.read(4096) {
+        if let Ok((geometry, facts)) = header.read(4096, None) {
             assert_eq!((geometry, facts.pid), (Geometry([1; 6]), 4));
         }
         writer.join().unwrap();

@@ -21,7 +21,11 @@ impl Geometry {
         self.0
     }
 
-    pub(crate) fn from_words(words: [u64; 6], _len: usize) -> Result<Self, FormatError> {
+    pub(crate) fn from_words(
+        words: [u64; 6],
+        _: usize,
+        _: Option<u64>,
+    ) -> Result<Self, FormatError> {
         Ok(Self(words))
     }
 }
