@@ -1,0 +1,307 @@
+//! Makes `assets/segment-v1.pfp`: what a program that was killed has left in
+//! its segment, every figure of it known.
+//!
+//! `cargo run -p pfp-shm-layout --example golden -- FILE`
+//!
+//! The file that is kept was written once, when layout version 1.0 was made, and
+//! proves that later readers understand it. It is not made again: a new minor
+//! version gets a file of its own beside it. What it holds is told here by the
+//! writer's half of the layout, in the order in which the threads of a program
+//! would do it, and is written down a second time, as figures, in
+//! `tests/golden.rs`.
+
+use std::cell::Cell as LocalCell;
+use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pfp_shm_layout::cell::{Away, Cell, Measurement, NO_LAST};
+use pfp_shm_layout::control::{Alpha, Change, Control, apply};
+use pfp_shm_layout::header::{ClockKind, Facts};
+use pfp_shm_layout::histogram::{LIMIT, locate};
+use pfp_shm_layout::lane::Lane;
+use pfp_shm_layout::ring::{self, Record};
+use pfp_shm_layout::segment::{CHUNK, Config, RING_BLOCKS, RING_SLOTS, Segment};
+
+/// The first number of a point with a name.
+const FIRST_NAMED: usize = 64;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let path = std::env::args_os().nth(1).ok_or("expected the file to write")?;
+    std::fs::write(path, fill().ok_or("the segment is too small")?.to_copy())?;
+    Ok(())
+}
+
+/// The life of the program.
+fn fill() -> Option<Segment> {
+    let config = Config { points: 128, lanes: 3, string_bytes: 4096, blocks: 32 };
+    let segment = Segment::in_private_memory(config, &facts());
+    clock(&segment);
+    let [parse, compress, wait, lookup] = points(&segment)?;
+
+    let main = Thread::start(&segment, 0, 4_711, b"main")?;
+    // More than the ring holds; then a reset.
+    for _ in 0..2_100 {
+        main.record(parse, Region { own: 100, inside: 5, ..Region::default() });
+    }
+    apply(parse.word, Change::Reset);
+    main.follow(parse);
+    for step in 0..10 {
+        main.record(parse, Region { own: 100 + 10 * step, inside: 5, ..Region::default() });
+    }
+    // An exponential average.
+    apply(compress.word, Change::Alpha(Alpha::new(0.25)?));
+    for own in [1_000, 2_000] {
+        main.record(compress, Region { own, ..Region::default() });
+    }
+    // Time off the CPU, and a measurement beyond the histogram.
+    let away = Some(Away { off_cpu: 1_000_000, switches: 3 });
+    main.record(wait, Region { own: 500, away, ..Region::default() });
+    main.record(wait, Region { own: 1 << 50, ..Region::default() });
+    main.record(wait, Region { own: 700, ..Region::default() });
+    // Two parts of a latched region, 300 and 400 ticks, are one measurement.
+    main.record(lookup, Region { own: 300 + 400, ..Region::default() });
+    main.record(lookup, Region { own: 50, depth: 1, context: 9, ..Region::default() });
+    let tally = &main.lane.tally;
+    for (word, value) in
+        [(&tally.switches, 3), (&tally.mismatched, 1), (&tally.refused, 2), (&tally.anomalies, 4)]
+    {
+        word.store(value, Relaxed);
+    }
+
+    // A lane with two owners. The second uses one of the first one's two cells.
+    let first = Thread::start(&segment, 1, 4_712, b"worker 1")?;
+    for _ in 0..3 {
+        first.record(parse, Region { own: 400, inside: 5, ..Region::default() });
+    }
+    for _ in 0..2 {
+        first.record(compress, Region { own: 70, ..Region::default() });
+    }
+    let second = first.end_and_hand_over(4_713, "Ärbeiter 2".as_bytes())?;
+    second.follow(parse);
+    for _ in 0..2 {
+        second.record(parse, Region { own: 1_000, inside: 5, ..Region::default() });
+    }
+
+    // A thread that ended before it measured anything, for want of space.
+    let lane = segment.back_lane(2).ok()??;
+    let generation = lane.claim()?;
+    lane.announce(generation, 4_714, 2_004_714, b"a name of 32 bytes is all we keep");
+    assert!(segment.take_blocks(1_000).is_err());
+    lane.release(generation);
+
+    share(&segment, parse)?;
+
+    // The end: killed in the middle of a reset.
+    apply(lookup.word, Change::Reset);
+    main.die_following(lookup);
+    drop((main, second));
+    Some(segment)
+}
+
+fn facts() -> Facts {
+    Facts {
+        id: 0x0123_4567_89ab_cdef_0011_2233_4455_6677,
+        boot_id: 0x8899_aabb_ccdd_eeff_1021_3243_5465_7687,
+        pid: 4_711,
+        start_time: 123_456,
+        pid_namespace: 4_026_531_836,
+        created_unix_ns: 1_700_000_000_000_000_000,
+        created_ticks: 1_000_000,
+        created_monotonic_ns: 5_000_000_000,
+        exe: "/usr/bin/gölden".into(),
+        host: "host.example".into(),
+    }
+}
+
+fn clock(segment: &Segment) {
+    let ledger = segment.ledger();
+    ledger.set_name("golden");
+    ledger.clock_kind.store(ClockKind::Rseq as u64, Relaxed);
+    ledger.ticks_per_1000_s.store(2_300_000_500_000, Relaxed);
+    ledger.reported_ticks_per_1000_s.store(2_300_000_000_000, Relaxed);
+    ledger.core_hz.store(3_500_000_000, Relaxed);
+    ledger.invariant.store(1, Relaxed);
+    ledger.overhead_inside.store(22, Relaxed);
+    ledger.overhead_pair.store(51, Relaxed);
+}
+
+/// A point: its number and its control word.
+#[derive(Clone, Copy)]
+struct Point<'a> {
+    number: usize,
+    word: &'a AtomicU64,
+}
+
+impl Point<'_> {
+    fn control(self) -> Control {
+        Control(self.word.load(Relaxed))
+    }
+}
+
+/// Enters the points; those that the threads use are returned.
+fn points(segment: &Segment) -> Option<[Point<'_>; 4]> {
+    let enter = |wanted, name, file, line, change| {
+        let number = segment.enter_point(wanted, FIRST_NAMED, name, file, line)?;
+        let word = segment.control(number)?;
+        apply(word, change);
+        Some(Point { number, word })
+    };
+    enter(Some(0), "overhead", "", 0, Change::Enable)?;
+    // By number, named later, and begun twice.
+    let numbered = enter(Some(5), "", "", 0, Change::Invalidate)?;
+    segment.entry(numbered.number)?.rename(segment.enter_text("period")?);
+    let used = [
+        enter(None, "parse", "src/parse.rs", 10, Change::Enable)?,
+        enter(None, "compress → 圧縮", "src/compress.rs", 20, Change::Enable)?,
+        enter(None, "wait", "src/wait.rs", 30, Change::Enable)?,
+        enter(None, "lookup", "src/lookup.rs", 40, Change::Enable)?,
+    ];
+    enter(None, "never ran", "src/never.rs", 50, Change::Disable)?;
+    // Beyond the table.
+    assert!(enter(Some(128), "too many", "src/never.rs", 60, Change::Enable).is_none());
+    Some(used)
+}
+
+/// What one begin and end measured, in ticks.
+#[derive(Clone, Copy, Default)]
+struct Region {
+    own: u64,
+    inside: u64,
+    away: Option<Away>,
+    depth: u8,
+    context: u32,
+}
+
+/// A thread with a lane, as the probe keeps it.
+struct Thread<'a> {
+    segment: &'a Segment,
+    lane: &'a Lane,
+    generation: u32,
+    ring: u64,
+    /// Its block of cells, which it does not fill.
+    cells: u64,
+    /// The next chunk of its block of chunks.
+    chunk: LocalCell<u32>,
+    now: LocalCell<u64>,
+}
+
+impl<'a> Thread<'a> {
+    /// Claims a lane that nobody has had.
+    fn start(segment: &'a Segment, number: usize, tid: u32, name: &[u8]) -> Option<Self> {
+        let lane = segment.back_lane(number).ok()??;
+        let generation = lane.claim()?;
+        let ring = segment.take_blocks(RING_BLOCKS).ok()?;
+        lane.set_ring_block(ring);
+        let cells = segment.take_blocks(1).ok()?;
+        lane.set_cells_block(cells);
+        let chunks = segment.block_offset(segment.take_blocks(1).ok()?)? / CHUNK;
+        lane.announce(generation, tid, 2_000_000 + u64::from(tid), name);
+        let (chunk, now) = (LocalCell::new(chunks as u32), LocalCell::new(10_000_000));
+        Some(Self { segment, lane, generation, ring, cells, chunk, now })
+    }
+
+    /// The thread ends, and another one claims its lane.
+    fn end_and_hand_over(self, tid: u32, name: &[u8]) -> Option<Self> {
+        let (cells, _) = self.segment.cell_block(self.cells)?.read();
+        cells.iter().for_each(Cell::abandon);
+        self.lane.release(self.generation);
+        let generation = self.lane.claim()?;
+        self.lane.announce(generation, tid, 2_000_000 + u64::from(tid), name);
+        Some(Self { generation, ..self })
+    }
+
+    /// The lane's cell of a point, made at its first use.
+    fn cell(&self, point: Point<'_>) -> &'a Cell {
+        let block = self.segment.cell_block(self.cells).expect("taken at the start");
+        let (cells, _) = block.read();
+        if let Some(cell) = cells.iter().find(|cell| cell.point() as usize == point.number) {
+            return cell;
+        }
+        let cell = block.cell(cells.len());
+        cell.prepare(point.number as u32, point.control(), self.generation);
+        block.set_used(cells.len() + 1);
+        cell
+    }
+
+    /// The counter of the cell's last measurement, which is not counted yet.
+    fn last_bucket(&self, cell: &Cell) -> Option<&'a AtomicU64> {
+        let last = cell.last();
+        if last == NO_LAST {
+            return None;
+        }
+        let (part, bucket) = locate(last.min(LIMIT - 1));
+        if cell.part(part) == 0 {
+            cell.set_part(part, self.chunk.replace(self.chunk.get() + 1));
+        }
+        Some(&self.segment.chunk(cell.part(part))?.0[bucket])
+    }
+
+    fn record(&self, point: Point<'_>, region: Region) {
+        let cell = self.cell(point);
+        assert_eq!(cell.control(), point.control(), "followed before");
+        let inclusive = region.own + region.inside;
+        let measured = Measurement {
+            exclusive: region.own,
+            inclusive_total: cell.inclusive_total() + inclusive,
+            away: region.away,
+        };
+        cell.record(measured, self.last_bucket(cell));
+
+        let span = inclusive + region.away.map_or(0, |away| away.off_cpu);
+        let written = self.lane.tally.written.load(Relaxed);
+        let slots = self.segment.ring(self.ring).expect("taken at the start");
+        let what = Record::pack(point.number as u32, region.depth, region.context);
+        slots[written as usize % RING_SLOTS].fill(self.now.get(), span, region.own, what);
+        ring::publish(&self.lane.tally.written, written + 1);
+        self.now.set(self.now.get() + span);
+    }
+
+    /// Follows the point's control word, as the next begin after a change does.
+    fn follow(&self, point: Point<'_>) {
+        let cell = self.count_last(point);
+        cell.follow(point.control(), self.generation, |chunk| {
+            for bucket in &self.segment.chunk(chunk).expect("the cell has it").0 {
+                bucket.store(0, Relaxed);
+            }
+        });
+    }
+
+    /// Begins to follow it, and gets no further than the first part of the
+    /// histogram that has to be cleared.
+    fn die_following(&self, point: Point<'_>) {
+        let cell = self.count_last(point);
+        let death =
+            || cell.follow(point.control(), self.generation, |_| resume_unwind(Box::new(())));
+        assert!(catch_unwind(AssertUnwindSafe(death)).is_err());
+    }
+
+    fn count_last(&self, point: Point<'_>) -> &'a Cell {
+        let cell = self.cell(point);
+        if let Some(bucket) = self.last_bucket(cell) {
+            bucket.fetch_add(1, Relaxed);
+        }
+        cell.forget_last();
+        cell
+    }
+}
+
+/// Two threads that found no lane measure the point four times.
+fn share(segment: &Segment, point: Point<'_>) -> Option<()> {
+    let lane = segment.back_lane(segment.overflow_lane()).ok()??;
+    segment.ledger().lanes_overflowed.store(2, Relaxed);
+    lane.tally.mismatched.store(7, Relaxed);
+    let block = segment.block_offset(segment.take_blocks(1).ok()?)?;
+    let cell = segment.shared_cell(block as u64)?;
+    cell.prepare(point.number as u32, point.control(), 0);
+    segment.entry(point.number)?.set_shared_cell(block as u64);
+    let (part, bucket) = locate(90);
+    // The cell takes the first two chunks.
+    let chunk = cell.set_part_shared(part, (block / CHUNK) as u32 + 2);
+    for _ in 0..4 {
+        let measured = Measurement { exclusive: 90, inclusive_total: 95, away: None };
+        cell.record_shared(measured, Some(&segment.chunk(chunk)?.0[bucket]));
+    }
+    Some(())
+}

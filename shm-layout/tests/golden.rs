@@ -1,0 +1,459 @@
+//! The kept segment of layout version 1.0, `assets/segment-v1.pfp`: every figure
+//! of it is read as it was written down, and whatever is wrong with a copy of it
+//! is refused, or read in bounded time, without a panic.
+//!
+//! `examples/golden.rs` tells how the file came about. The figures here are
+//! worked out by hand from that story.
+
+#![cfg(target_endian = "little")]
+
+use pfp_shm_layout::cell::Sums;
+use pfp_shm_layout::control::Control;
+use pfp_shm_layout::header::{ClockKind, Facts, FormatError};
+use pfp_shm_layout::lane::LaneState;
+use pfp_shm_layout::reader::{BucketCount, CellReading, ClockPicture, Losses, Picture, Reader};
+use pfp_shm_layout::ring::Record;
+use pfp_shm_layout::segment::{BLOCK, PAGE, RING_SLOTS, Segment};
+
+static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v1.pfp");
+
+/// Where the pool of blocks begins.
+const POOL: usize = 32 * 1024;
+/// Blocks in use, the unused block 0 counted: 2 lanes of 4 + 1 + 1, and 1 shared.
+const USED: usize = 14;
+
+fn reader() -> Reader {
+    let (segment, facts) = Segment::from_copy(GOLDEN).expect("the file is a segment");
+    Reader::new(segment, facts)
+}
+
+/// Count, exclusive, inclusive, least, most, last ticks, and squares; the others
+/// are zero.
+fn sums([count, exclusive, inclusive, min, max, last]: [u64; 6], squares: u128) -> Sums {
+    Sums { count, exclusive, inclusive, min, max, last, squares, ..Sums::default() }
+}
+
+fn none() -> Sums {
+    sums([0, 0, 0, u64::MAX, 0, 0], 0)
+}
+
+fn cell(picture: &Picture, lane: u32, point: u32) -> &CellReading {
+    let mut found = picture.cells.iter().filter(|cell| (cell.lane, cell.point) == (lane, point));
+    let cell = found.next().unwrap_or_else(|| panic!("lane {lane} has no cell of point {point}"));
+    assert!(found.next().is_none(), "lane {lane} has two cells of point {point}");
+    cell
+}
+
+/// The buckets of a cell: least value, width, count.
+fn buckets(cell: &CellReading) -> Vec<[u64; 3]> {
+    let bucket = |BucketCount { low, width, count }| [low, width, count];
+    cell.histogram.iter().map(bucket).collect()
+}
+
+#[test]
+fn the_header_reads_as_it_was_written() {
+    let reader = reader();
+    let facts = Facts {
+        id: 0x0123_4567_89ab_cdef_0011_2233_4455_6677,
+        boot_id: 0x8899_aabb_ccdd_eeff_1021_3243_5465_7687,
+        pid: 4711,
+        start_time: 123_456,
+        pid_namespace: 4_026_531_836,
+        created_unix_ns: 1_700_000_000_000_000_000,
+        created_ticks: 1_000_000,
+        created_monotonic_ns: 5_000_000_000,
+        exe: "/usr/bin/gölden".into(),
+        host: "host.example".into(),
+    };
+    assert_eq!(*reader.facts(), facts);
+    let geometry = reader.segment().geometry();
+    assert_eq!((geometry.points(), geometry.lanes(), geometry.string_bytes()), (128, 3, 4096));
+    assert_eq!((geometry.blocks(), geometry.blocks_present()), (32, USED));
+    assert_eq!((GOLDEN.len(), geometry.len()), (POOL + USED * BLOCK, GOLDEN.len()));
+}
+
+#[test]
+fn the_ledger_reads_as_it_was_written() {
+    let mut reader = reader();
+    let picture = reader.poll(true);
+    assert_eq!((picture.exited, picture.name.as_str()), (false, "golden"));
+    let clock = ClockPicture {
+        kind: ClockKind::Rseq,
+        ticks_per_second: 2_300_000_500.0,
+        reported_ticks_per_second: Some(2_300_000_000.0),
+        core_hz: Some(3_500_000_000.0),
+        invariant: true,
+        overhead_inside: 22,
+        overhead_pair: 51,
+    };
+    assert_eq!(picture.clock, clock);
+    let losses = Losses {
+        points_refused: 1,
+        space_refused: 1,
+        lanes_overflowed: 2,
+        // Of the first lane, and of the overflow lane.
+        mismatched_ends: 1 + 7,
+        begins_refused: 2,
+        clock_anomalies: 4,
+        records_lost: 70,
+        cells_busy: 0,
+    };
+    assert_eq!(picture.losses, losses);
+}
+
+#[test]
+fn the_points_read_as_they_were_written() {
+    let mut reader = reader();
+    let points: Vec<_> = (reader.poll(true).points.iter())
+        .map(|point| (point.id, &*point.name, &*point.file, point.line, point.control))
+        .collect();
+    const ON: u64 = 1;
+    const INVALID: u64 = 2;
+    const QUARTER: u64 = (1 << 18) << 15;
+    const RESET_ONCE: u64 = 1 << 36;
+    let expected = [
+        (0, "overhead", "", 0, Control(ON)),
+        (5, "period", "", 0, Control(INVALID)),
+        (64, "parse", "src/parse.rs", 10, Control(ON | RESET_ONCE)),
+        (65, "compress → 圧縮", "src/compress.rs", 20, Control(ON | QUARTER)),
+        (66, "wait", "src/wait.rs", 30, Control(ON)),
+        (67, "lookup", "src/lookup.rs", 40, Control(ON | RESET_ONCE)),
+        (68, "never ran", "src/never.rs", 50, Control(0)),
+    ];
+    assert_eq!(points, expected);
+    assert_eq!((expected[3].4.alpha(), expected[2].4.epoch()), (Some(0.25), 1));
+}
+
+#[test]
+fn the_lanes_read_as_they_were_written() {
+    let mut reader = reader();
+    let lanes: Vec<_> = (reader.poll(true).lanes.iter())
+        .map(|reading| {
+            let lane = &reading.lane;
+            let name = String::from_utf8_lossy(&lane.name).into_owned();
+            let owner = (lane.state, lane.generation, lane.tid, lane.claimed);
+            let blocks = (lane.ring_block, lane.cells_block);
+            (reading.id, reading.overflow, name, owner, blocks, reading.written, reading.switches)
+        })
+        .collect();
+    use LaneState::{Ended, Free, Live};
+    let cut = "a name of 32 bytes is all we kee";
+    let expected = [
+        (0, false, "main", (Live, 1, 4711, 2_004_711), (1, 5), 2117, 3),
+        (1, false, "Ärbeiter 2", (Live, 2, 4713, 2_004_713), (7, 11), 7, 0),
+        (2, false, cut, (Ended, 1, 4714, 2_004_714), (0, 0), 0, 0),
+        (3, true, "", (Free, 0, 0, 0), (0, 0), 0, 0),
+    ];
+    for (lane, (id, overflow, name, owner, blocks, written, switches)) in lanes.iter().zip(expected)
+    {
+        assert_eq!(*lane, (id, overflow, name.to_owned(), owner, blocks, written, switches));
+    }
+    assert_eq!(lanes.len(), expected.len());
+}
+
+#[test]
+fn the_cells_read_as_they_were_written() {
+    let mut reader = reader();
+    let picture = reader.poll(true);
+    assert_eq!(picture.cells.len(), 7);
+
+    // 2,100 measurements of 100 ticks, a reset, and 100, 110 ... 190; each with
+    // 5 ticks inside.
+    let parse = cell(picture, 0, 64);
+    assert_eq!(parse.live, sums([10, 1_450, 1_500, 100, 190, 190], 218_500));
+    assert_eq!(parse.retired, none());
+    assert_eq!((parse.lifetime_count, parse.lifetime_exclusive), (2_110, 211_450));
+    assert_eq!(parse.live.mean(), Some(145.0));
+    let variance = parse.live.variance().expect("there are ten");
+    assert!((variance - 8_250.0 / 9.0).abs() < 1e-9, "{variance}");
+    let lows = [100, 108, 120, 128, 140, 148, 160, 168, 180, 188];
+    assert_eq!(buckets(parse), lows.map(|low| [low, 4, 1]));
+
+    // 1,000 and 2,000, averaged with a weight of 1/4.
+    let compress = cell(picture, 0, 65);
+    let average_fixed = 1_250 << 16;
+    let expected = sums([2, 3_000, 3_000, 1_000, 2_000, 2_000], 5_000_000);
+    assert_eq!(compress.live, Sums { average_fixed, ..expected });
+    assert_eq!((compress.live.average(), &compress.retired), (1_250.0, &none()));
+    assert_eq!((compress.lifetime_count, compress.lifetime_exclusive), (2, 3_000));
+    assert_eq!(buckets(compress), [[992, 32, 1], [1_984, 32, 1]]);
+
+    // 500 with a million off the CPU, 2^50, and 700.
+    let wait = cell(picture, 0, 66);
+    let total = 1_125_899_906_843_824;
+    let squares = 1_267_650_600_228_229_401_496_703_205_376 + 740_000;
+    let expected = sums([3, total, total, 500, 1_125_899_906_842_624, 700], squares);
+    assert_eq!(wait.live, Sums { off_cpu: 1_000_000, switches: 3, ..expected });
+    assert_eq!(wait.retired, none());
+    assert_eq!((wait.lifetime_count, wait.lifetime_exclusive), (3, total));
+    let last = [138_538_465_099_744, 2_199_023_255_552, 1];
+    assert_eq!(buckets(wait), [[496, 16, 1], [688, 16, 1], last]);
+
+    // 700 and 50, and the program died while it followed a reset.
+    let lookup = cell(picture, 0, 67);
+    assert_eq!((&lookup.live, &lookup.retired), (&none(), &none()));
+    assert_eq!((lookup.lifetime_count, lookup.lifetime_exclusive), (2, 750));
+    assert_eq!(buckets(lookup), [[0; 3]; 0]);
+    let in_flight = picture.cells.iter().filter(|cell| cell.in_flight);
+    assert_eq!(in_flight.map(|cell| (cell.lane, cell.point)).collect::<Vec<_>>(), [(0, 67)]);
+
+    // The first owner 400 three times, the second 1,000 twice; 5 ticks inside.
+    let parse = cell(picture, 1, 64);
+    assert_eq!(parse.live, sums([2, 2_000, 2_010, 1_000, 1_000, 1_000], 2_000_000));
+    assert_eq!(parse.retired, sums([3, 1_200, 1_215, 400, 400, 0], 480_000));
+    assert_eq!((parse.lifetime_count, parse.lifetime_exclusive), (5, 3_200));
+    assert_eq!(buckets(parse), [[400, 8, 3], [992, 32, 2]]);
+
+    // The first owner 70 twice, and the second never.
+    let compress = cell(picture, 1, 65);
+    let expected = sums([2, 140, 140, 70, 70, 70], 9_800);
+    assert_eq!(compress.retired, Sums { average_fixed: 70 << 16, ..expected });
+    assert_eq!((&compress.live, buckets(compress)), (&none(), vec![[70, 2, 2]]));
+    assert_eq!((compress.lifetime_count, compress.lifetime_exclusive), (2, 140));
+
+    // 90 four times, by threads without a lane; 5 ticks inside.
+    let parse = cell(picture, 3, 64);
+    assert_eq!(parse.live, sums([4, 360, 380, 90, 90, 90], 32_400));
+    assert_eq!((&parse.retired, buckets(parse)), (&none(), vec![[90, 2, 4]]));
+    assert_eq!((parse.lifetime_count, parse.lifetime_exclusive), (4, 360));
+}
+
+/// Nobody has told this reader that the process is dead: the cell in the middle
+/// of a change may still be finished.
+#[test]
+fn a_cell_in_the_middle_of_a_change_is_left_for_later() {
+    let mut reader = reader();
+    let picture = reader.poll(false);
+    assert_eq!((picture.losses.cells_busy, picture.cells.len()), (1, 6));
+    assert!(!picture.cells.iter().any(|cell| (cell.lane, cell.point) == (0, 67)));
+}
+
+#[test]
+fn the_records_read_as_they_were_written() {
+    let mut reader = reader();
+    let picture = reader.poll(true);
+    let of = |lane, point| -> Vec<Record> {
+        let records = picture.records.iter().map(|&(at, record)| (at, record));
+        let found = records.filter(|&(at, record)| (at, record.point) == (lane, point));
+        found.map(|(_, record)| record).collect()
+    };
+    let all = [(0, 64, 2_040), (0, 65, 2), (0, 66, 3), (0, 67, 2), (1, 64, 5), (1, 65, 2)];
+    for (lane, point, count) in all {
+        assert_eq!(of(lane, point).len(), count, "lane {lane}, point {point}");
+    }
+    assert_eq!(picture.records.len(), 2_054);
+
+    // The 70 oldest are overwritten.
+    let first =
+        Record { start: 10_007_350, span: 105, exclusive: 100, point: 64, ..Record::default() };
+    assert_eq!(picture.records[0], (0, first));
+    let (start, span) = (10_225_000, 1_000_500);
+    let wait = Record { start, span, exclusive: 500, point: 66, ..Record::default() };
+    assert_eq!(of(0, 66)[0], wait);
+    let start = 1_125_899_918_069_524;
+    let last = Record { start, span: 50, exclusive: 50, point: 67, depth: 1, context: 9 };
+    assert_eq!(of(0, 67)[1], last);
+    // Once delivered, never again.
+    assert!(reader.poll(true).records.is_empty());
+    assert_eq!(reader.poll(true).losses.records_lost, 70);
+}
+
+/// A copy of the copy is the same file, and so is one of a whole segment.
+#[test]
+fn a_copy_is_byte_for_byte_the_same() {
+    let (segment, _) = Segment::from_copy(GOLDEN).expect("the file is a segment");
+    assert!(segment.to_copy() == GOLDEN);
+    let mut whole = GOLDEN.to_vec();
+    whole.resize(POOL + 32 * BLOCK, 0);
+    let (segment, _) = Segment::from_copy(&whole).expect("the whole of it, too");
+    assert_eq!(segment.geometry().blocks_present(), 32);
+    assert!(segment.to_copy() == GOLDEN);
+}
+
+// ---- what is refused ----
+
+fn refusal(copy: &[u8]) -> FormatError {
+    Segment::from_copy(copy).err().expect("the copy is not as it should be")
+}
+
+fn with_word(at: usize, word: u64) -> Vec<u8> {
+    let mut copy = GOLDEN.to_vec();
+    copy[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    copy
+}
+
+/// Offset of the word of byte order and version.
+const VERSION: usize = 8;
+
+#[test]
+fn another_major_version_is_refused_and_both_are_named() {
+    let error = refusal(&with_word(VERSION, 0x0007_0002_0102_0304));
+    assert_eq!(error, FormatError::Version { found: (2, 7) });
+    let text = error.to_string();
+    assert!(text.contains("layout version 2.7") && text.contains("reads 1.x"), "{text}");
+    // A higher minor version only has more.
+    assert!(Segment::from_copy(&with_word(VERSION, 0x0007_0001_0102_0304)).is_ok());
+}
+
+#[test]
+fn the_other_byte_order_is_refused() {
+    assert_eq!(refusal(&with_word(VERSION, 0x0000_0001_0403_0201)), FormatError::ByteOrder);
+    // As a machine of that order really writes it.
+    let turned: Vec<u8> = GOLDEN.chunks(8).flat_map(|word| word.iter().rev()).copied().collect();
+    assert_eq!(refusal(&turned), FormatError::ByteOrder);
+}
+
+#[test]
+fn another_magic_is_refused() {
+    for found in [0, 1, u64::MAX, 0x0067_6573_2d70_6671] {
+        assert_eq!(refusal(&with_word(0, found)), FormatError::NotASegment { found });
+    }
+    assert!(matches!(refusal(&vec![b'x'; 1 << 16]), FormatError::NotASegment { .. }));
+}
+
+/// A file may claim any geometry; that alone must cost nothing.
+#[test]
+fn a_claim_beyond_the_bytes_is_refused() {
+    let huge = 1 << 30;
+    for (word, section) in [(0, "points"), (1, "lanes"), (2, "strings"), (3, "blocks")] {
+        let at = 16 + 8 * word;
+        assert_eq!(refusal(&with_word(at, huge + 1)), FormatError::Geometry { section });
+        let blocks = FormatError::Geometry { section: "blocks" };
+        assert_eq!(refusal(&with_word(at, huge)), blocks);
+        assert_eq!(refusal(&with_word(at, u64::MAX)), FormatError::Geometry { section });
+    }
+    // A pool of 2^30 blocks of which this file holds those in use is good, and
+    // takes no more memory or time than they do.
+    let mut copy = with_word(16 + 8 * 3, huge);
+    let len = POOL as u64 + (huge << 14);
+    copy[16 + 8 * 4..][..8].copy_from_slice(&len.to_le_bytes());
+    let (segment, facts) = Segment::from_copy(&copy).expect("what is in use is there");
+    assert_eq!(segment.geometry().blocks_present(), USED);
+    assert_eq!(Reader::new(segment, facts).poll(true).cells.len(), 7);
+    // More in use than there is.
+    let used = PAGE + 8 * 20;
+    assert_eq!(GOLDEN[used..used + 8], (USED as u64).to_le_bytes());
+    for wrong in [USED as u64 + 1, 33, u64::MAX] {
+        let error = refusal(&with_word(used, wrong));
+        assert_eq!(error, FormatError::Geometry { section: "blocks" });
+    }
+}
+
+#[test]
+fn every_truncation_is_refused() {
+    for len in 0..GOLDEN.len() {
+        let expected = if len < 2 * PAGE {
+            FormatError::TooShort { found: len }
+        } else {
+            FormatError::Geometry { section: "blocks" }
+        };
+        assert_eq!(refusal(&GOLDEN[..len]), expected, "cut to {len} bytes");
+    }
+}
+
+// ---- what is damaged ----
+
+/// Copies with words and bytes changed at random, the same ones in every run.
+/// Whatever they say, reading them ends, without a panic, and delivers no more
+/// than there can be.
+#[test]
+fn mutations_are_read_in_bounded_time_without_a_panic() {
+    let sections = sections();
+    let mut accepted = 0;
+    for seed in 1..=2_000_u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut copy = GOLDEN.to_vec();
+        for _ in 0..=random.below(12) {
+            let section = &sections[random.below(sections.len() as u64) as usize];
+            let at = section[random.below(section.len() as u64) as usize];
+            if random.below(4) == 0 {
+                copy[at + random.below(8) as usize] = random.next() as u8;
+            } else {
+                let word = random.word(&copy);
+                copy[at..at + 8].copy_from_slice(&word.to_le_bytes());
+            }
+        }
+        let read = std::panic::catch_unwind(|| read_all(&copy));
+        accepted += u64::from(read.unwrap_or_else(|_| panic!("seed {seed}")));
+    }
+    assert!(accepted > 1_000, "only {accepted} copies were read at all");
+}
+
+/// Offsets of words to change, by section, a section twice where more depends on
+/// it. In each are the words that say something, and here and there one that is
+/// zero.
+fn sections() -> Vec<Vec<usize>> {
+    let words = |from: usize, to: usize| -> Vec<usize> {
+        let is_zero = |at: usize| GOLDEN[at..at + 8] == [0; 8];
+        (from..to).step_by(8).filter(|&at| !is_zero(at) || at.is_multiple_of(15 * 8)).collect()
+    };
+    let block = |number: usize| POOL + number * BLOCK;
+    let ledger = || words(PAGE, PAGE + 32 * 8);
+    let points = words(2 * PAGE, 5 * PAGE);
+    let directory = || words(6 * PAGE, 6 * PAGE + 4 * 256);
+    let cells = || [words(block(5), block(6)), words(block(11), block(12))].concat();
+    let header = words(0, PAGE);
+    let shared = words(block(13), block(14));
+    let everything = words(0, GOLDEN.len());
+    let twice = [ledger(), ledger(), directory(), directory(), cells(), cells()];
+    twice.into_iter().chain([points, header, shared, everything]).collect()
+}
+
+/// Polls a copy as a viewer would; false if it is refused.
+fn read_all(copy: &[u8]) -> bool {
+    let Ok((segment, facts)) = Segment::from_copy(copy) else { return false };
+    let geometry = *segment.geometry();
+    let again = segment.to_copy();
+    assert!(Segment::from_copy(&again).is_ok(), "a copy of it cannot be read");
+    let mut reader = Reader::new(segment, facts);
+    for dead in [false, true, false, true] {
+        let picture = reader.poll(dead);
+        assert!(picture.points.len() <= geometry.points());
+        assert!(picture.lanes.len() <= geometry.lanes() + 1);
+        let cells = geometry.blocks_present() * 31 + geometry.points();
+        assert!(picture.cells.len() <= cells);
+        assert!(picture.records.len() <= geometry.lanes() * RING_SLOTS);
+        for cell in &picture.cells {
+            assert!(cell.histogram.iter().count() <= 42 * 32);
+            for sums in [&cell.live, &cell.retired] {
+                let (mean, variance) = (sums.mean(), sums.variance());
+                assert!(mean.is_none_or(f64::is_finite));
+                assert!(variance.is_none_or(|variance| variance >= 0.0));
+                assert!(sums.average().is_finite());
+            }
+        }
+    }
+    true
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// A word at some boundary, or from elsewhere in the copy.
+    fn word(&mut self, copy: &[u8]) -> u64 {
+        let edges = [0, 1, 2, 3, 13, 14, 15, 31, 32, 128, 1 << 24, 1 << 31, 1 << 32, 1 << 63];
+        let edge: u64 = edges[self.below(edges.len() as u64) as usize];
+        match self.below(6) {
+            0 => edge,
+            1 => edge.wrapping_sub(1),
+            2 => edge.wrapping_neg(),
+            3 => (POOL / 256) as u64 + self.below(1 + (USED * 64) as u64),
+            4 => {
+                let at = self.below(copy.len() as u64 / 8) as usize * 8;
+                copy[at..at + 8].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+            }
+            _ => self.next(),
+        }
+    }
+}
