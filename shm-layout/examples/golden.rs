@@ -96,7 +96,6 @@ fn fill() -> Option<Segment> {
     // The end: killed in the middle of a reset.
     apply(lookup.word, Change::Reset);
     main.die_following(lookup);
-    drop((main, second));
     Some(segment)
 }
 

@@ -273,7 +273,7 @@ fn a_copy_is_byte_for_byte_the_same() {
 // ---- what is refused ----
 
 fn refusal(copy: &[u8]) -> FormatError {
-    Segment::from_copy(copy).err().expect("the copy is not as it should be")
+    Segment::from_copy(copy).expect_err("the copy is not as it should be")
 }
 
 fn with_word(at: usize, word: u64) -> Vec<u8> {

@@ -24,7 +24,11 @@ impl Watch {
     /// The same, for a process that the target has started.
     #[must_use]
     pub fn attach_to(place: &Place, pid: u32) -> Self {
-        Self::open(&wait_for("the segment to be found", || place.entry(pid)))
+        // The beacon is lit before there is anything to open.
+        let (segment, facts) = wait_for("the segment to be found and complete", || {
+            Segment::open(&place.entry(pid)?.info.object).ok()
+        });
+        Self { reader: Reader::new(segment, facts) }
     }
 
     /// Opens a segment that was found.

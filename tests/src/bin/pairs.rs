@@ -1,0 +1,98 @@
+//! Begin and end pairs to count the instructions of: `pairs CASE N` runs one case
+//! N times.
+//!
+//! Each case is a function of its own with a stable name, so what is counted can
+//! be read, one enabled region and one that is off:
+//!
+//! ```text
+//! cargo build --release -p pfp-tests --bin pairs
+//! objdump -d -C --no-show-raw-insn --disassemble=pairs_enabled  target/release/pairs
+//! objdump -d -C --no-show-raw-insn --disassemble=pairs_disabled target/release/pairs
+//! ```
+//!
+//! The enabled one calls the other half of its end, which is common to all
+//! regions: `--disassemble=pfp::engine::measure::close`.
+//!
+//! Only what runs below [`pairs_repeat`] is counted; see
+//! `tests/tests/instructions.rs`.
+
+use std::hint::black_box;
+use std::process::ExitCode;
+
+const NUMBER: u32 = 5;
+static OFF: pfp::Point = pfp::Point::new("off");
+
+/// One region.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_enabled() {
+    pfp::scope!("enabled");
+    black_box(());
+}
+
+/// The same by number.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_numeric() {
+    pfp::begin(NUMBER);
+    black_box(());
+    pfp::end(NUMBER, false);
+}
+
+/// One region that is off.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_disabled() {
+    let _guard = OFF.measure();
+    black_box(());
+}
+
+/// Two regions, one in the other.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_nested() {
+    pfp::scope!("outer");
+    black_box(());
+    {
+        pfp::scope!("inner");
+        black_box(());
+    }
+}
+
+/// What is left without a region: the call and the loop.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_empty() {
+    black_box(());
+}
+
+/// Calls a case `times` times. The counting begins and ends with this function.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_repeat(case: extern "C" fn(), times: u64) {
+    for _ in 0..times {
+        black_box(case)();
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, case, times] = &arguments[..] else { return ExitCode::FAILURE };
+    let Ok(times) = times.parse() else { return ExitCode::FAILURE };
+    let case = match case.as_str() {
+        "enabled" => pairs_enabled,
+        "numeric" => pairs_numeric,
+        "disabled" => pairs_disabled,
+        "nested" => pairs_nested,
+        "empty" => pairs_empty as extern "C" fn(),
+        _ => return ExitCode::FAILURE,
+    };
+    OFF.disable();
+    pfp::enable(NUMBER);
+    // Registers, claims, and meets most of the durations there will be.
+    for _ in 0..10_000 {
+        case();
+    }
+    pairs_repeat(case, times);
+    ExitCode::SUCCESS
+}

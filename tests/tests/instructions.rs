@@ -1,0 +1,125 @@
+//! How many instructions a region takes, counted by callgrind: a figure that no
+//! other load of the machine moves, so that one branch more is seen at once.
+//!
+//! A case of the program `pairs` is run n and 2n times; the difference, by n, is
+//! exact but for the rare pair that is longer than any before it, and these do
+//! not add up to half an instruction a pair. The same for the empty loop is taken
+//! off. Under `PFP_CLOCK=wall` no system call is on the way, and callgrind, which
+//! has no restartable sequences, takes the same way as the machine.
+
+use std::process::{Child, Command, Stdio};
+
+use pfp_tests::target::{Place, wait_for};
+use pfp_tests::watch::{self, Watch};
+use pfp_tests::{figure, skipped};
+
+const PAIRS: &str = env!("CARGO_BIN_EXE_pairs");
+
+/// Instructions of one call of each case, less the empty loop's: a function with
+/// one region, with one by number, with one that is off (14 of them keep and give
+/// back registers), with two in each other. As compiled by [`COMPILER`] for
+/// x86-64.
+///
+/// To renew them: `PFP_TEST_FIGURES=1 cargo test --release -p pfp-tests --test
+/// instructions`, and say in the commit what they bought or cost.
+const RECORDED: [(&str, u64); 4] =
+    [("enabled", 198), ("numeric", 290), ("disabled", 19), ("nested", 397)];
+const COMPILER: &str = "rustc 1.95.";
+/// What a recorded number may be off by, in percent.
+const TOLERANCE: u64 = 3;
+
+const TIMES: u64 = 100_000;
+/// Long enough to be watched.
+const TIMES_WATCHED: u64 = 1_000_000;
+
+/// One test, because each of its parts needs the others' numbers.
+#[test]
+fn a_region_takes_as_many_instructions_as_recorded() {
+    const WHAT: &str = "instructions of a region";
+    if cfg!(debug_assertions) || cfg!(not(target_arch = "x86_64")) {
+        return skipped(WHAT, "they are recorded for a release build for x86-64");
+    }
+    let valgrind = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
+    if !valgrind.is_ok_and(|status| status.success()) {
+        return skipped(WHAT, "valgrind is not installed");
+    }
+    let empty = per_call("empty", TIMES, count);
+    for (case, recorded) in RECORDED {
+        let found = per_call(case, TIMES, count) - empty;
+        figure(&format!("instructions, {case}: {found}"));
+        let again = per_call(case, TIMES, count) - empty;
+        assert_eq!(found, again, "{case}: two runs, two numbers");
+        if case == "enabled" {
+            let watched = per_call(case, TIMES_WATCHED, count_watched) - empty;
+            assert_eq!(found, watched, "{case}: a viewer makes a difference");
+        }
+        if is_recorded_compiler() {
+            let off = found.abs_diff(recorded) * 100;
+            assert!(off <= TOLERANCE * recorded, "{case}: expected {recorded}, found {found}");
+        } else {
+            skipped(&format!("{case}: {found}"), &format!("{recorded} is of {COMPILER}"));
+        }
+    }
+}
+
+fn is_recorded_compiler() -> bool {
+    let version = Command::new("rustc").arg("--version").output();
+    version.is_ok_and(|version| version.stdout.starts_with(COMPILER.as_bytes()))
+}
+
+/// Instructions of one call: the slope between `times` calls and twice as many.
+fn per_call(case: &str, times: u64, count: fn(&str, u64) -> u64) -> u64 {
+    let slope = (count(case, 2 * times) - count(case, times)) as f64 / times as f64;
+    let whole = slope.round();
+    assert!((slope - whole).abs() < 0.25, "{case}: {slope} instructions a call");
+    whole as u64
+}
+
+/// Instructions of so many calls.
+fn count(case: &str, times: u64) -> u64 {
+    collected(start(&Place::new(), case, times))
+}
+
+/// The same, while this process polls the segment as fast as it can.
+fn count_watched(case: &str, times: u64) -> u64 {
+    let place = Place::new();
+    let mut child = start(&place, case, times);
+    let mut watch = Watch::attach_to(&place, child.id());
+    let (mut count, mut rises) = (0, 0);
+    wait_for("the program to end", || {
+        let picture = watch.poll();
+        if picture.points.iter().any(|point| point.name == case) {
+            let now = watch::named(picture, case).count;
+            rises += u32::from(now > count);
+            count = now;
+        }
+        child.try_wait().expect("it is a child of this process")
+    });
+    // Ten thousand are run before the counting begins.
+    assert!(rises >= 10 && count > 10_000, "seen to rise {rises} times, to {count}");
+    collected(child)
+}
+
+fn start(place: &Place, case: &str, times: u64) -> Child {
+    let out = place.path().join("callgrind.out");
+    place
+        .command("valgrind")
+        .args(["--tool=callgrind", "--toggle-collect=pairs_repeat"])
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .args([PAIRS, case, &times.to_string()])
+        .env("PFP_CLOCK", "wall")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("valgrind ran just now")
+}
+
+fn collected(child: Child) -> u64 {
+    let output = child.wait_with_output().expect("it is a child of this process");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let count =
+        said.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
+    let count = count.filter(|_| output.status.success());
+    count.unwrap_or_else(|| panic!("no count from valgrind, {}: {said}", output.status))
+}
