@@ -66,6 +66,11 @@
 //! Without the feature `enabled` (in the default set) the whole API stays and
 //! compiles to nothing.
 
+/// The README's examples.
+#[cfg(all(doctest, feature = "enabled"))]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
 // So that the macros' paths work in this crate's own tests and examples.
 extern crate self as pfp;
 
@@ -89,8 +94,8 @@ mod stats;
 #[cfg(feature = "enabled")]
 pub use self::{
     api::{
-        Context, Entered, Overhead, calibrate, init, register_thread, set_program_name,
-        task_switch, ticks, ticks_per_second,
+        Context, Entered, Overhead, calibrate, init, on_cpu_ticks, register_thread,
+        set_program_name, task_switch, ticks, ticks_per_second,
     },
     future::Measured,
     numeric::{begin, disable, enable, end, reset, set_alpha, set_average, set_name, stats},

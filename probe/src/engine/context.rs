@@ -224,11 +224,13 @@ impl Thread {
     }
 
     /// Reads the clock for an end.
-    fn stamp(&self) -> u64 {
+    #[inline]
+    pub(crate) fn stamp(&self) -> u64 {
         self.stamp_after(ticks())
     }
 
     /// The stamp of an end that has read the counter already.
+    #[inline]
     fn stamp_after(&self, now: u64) -> u64 {
         if self.clock.was_switched() { self.clock.refresh().early } else { now }
     }
