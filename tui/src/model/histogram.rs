@@ -89,13 +89,25 @@ pub struct Bar {
 }
 
 /// The histogram as at most `rows` bars of equal width on a logarithmic
-/// scale, from the first bucket in use to the last.
+/// scale, up to the last bucket in use.
+///
+/// The first bar takes in the shortest thousandth, however far below it lies: one
+/// odd measurement of next to nothing would press all others into a few bars. The
+/// longest are never pressed together, they are what one looks for.
 pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
-    let mut full = buckets.iter().filter(|bucket| bucket.count > 0);
-    let (Some(first), rows @ 1..) = (full.next(), rows) else {
+    let full = || buckets.iter().filter(|bucket| bucket.count > 0);
+    let all = full().fold(0_u64, |sum, bucket| sum.saturating_add(bucket.count));
+    let mut so_far = 0_u64;
+    let beyond_thousandth = |bucket: &&Bucket| {
+        so_far = so_far.saturating_add(bucket.count);
+        so_far > all / 1000
+    };
+    let (Some(shortest), Some(first), rows @ 1..) =
+        (full().next(), full().find(beyond_thousandth), rows)
+    else {
         return Vec::new();
     };
-    let last = full.next_back().unwrap_or(first);
+    let last = full().next_back().unwrap_or(first);
     // Zero has no logarithm; it shares the bar of one.
     let log = |value: u64| (value.max(1) as f64).ln();
     let low = log(first.low);
@@ -119,6 +131,7 @@ pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
         let bar = &mut bars[(row.max(0.0) as usize).min(rows - 1)];
         bar.count = bar.count.saturating_add(bucket.count);
     }
+    bars[0].low = bars[0].low.min(shortest.low.max(1) as f64);
     let all: f64 = bars.iter().map(|bar| bar.count as f64).sum();
     let mut so_far = 0.0;
     for bar in &mut bars {
@@ -199,11 +212,21 @@ mod tests {
             let bars = log_bars(&buckets, rows);
             assert!(bars.len() <= rows);
             assert_eq!(bars.iter().map(|bar| bar.count).sum::<u64>(), 5000);
+            assert_eq!(bars[0].low, 1.0);
             assert!((bars.last().unwrap().cumulative - 1.0).abs() < 1e-9);
             assert!(bars.is_sorted_by(|a, b| a.high <= b.low * 1.000_001));
         }
         assert!(log_bars(&[], 5).is_empty());
         assert_eq!(log_bars(&buckets, 0).len(), 0);
+    }
+
+    #[test]
+    fn one_odd_measurement_does_not_press_the_others_together() {
+        let mut values: Vec<u64> = (0..5000).map(|i| 100_000 + 10 * i).collect();
+        values.push(0);
+        let bars = log_bars(&buckets(&values), 10);
+        assert_eq!((bars.len(), bars[0].low), (10, 1.0));
+        assert!(bars.iter().all(|bar| bar.count > 0), "{bars:?}");
     }
 
     #[test]

@@ -6,11 +6,14 @@ use super::Glyphs;
 /// point should look idle.
 pub(super) const LEAST_TOP: f64 = 0.05;
 
-/// One character per load, of full height at `top`. Gaps stay blank.
+/// One character per load, of full height at `top`. Gaps stay blank, and so does
+/// a load of nothing. Full height leaves an eighth free, so that the trends of
+/// rows above each other do not run into one.
 pub(super) fn trend(loads: &[Option<f64>], top: f64, glyphs: &Glyphs) -> String {
+    const FULL: usize = 7;
     let level = |load: f64| {
-        let eighths = (load / top * 8.0).ceil() as usize;
-        glyphs.levels[eighths.clamp(1, 8) - 1]
+        let level = (load / top * FULL as f64).ceil() as usize;
+        level.checked_sub(1).map_or(' ', |level| glyphs.levels[level.min(FULL - 1)])
     };
     loads.iter().map(|load| load.map_or(' ', level)).collect()
 }
@@ -56,7 +59,7 @@ mod tests {
     #[test]
     fn charts_show_shape_gaps_and_floor() {
         let loads = [Some(0.0), Some(0.4), None, Some(0.8)];
-        assert_eq!(trend(&loads, 0.8, &Glyphs::UNICODE), "▁▄ █");
+        assert_eq!(trend(&loads, 0.8, &Glyphs::UNICODE), " ▄ ▇");
         assert_eq!(trend(&[Some(0.001)], LEAST_TOP, &Glyphs::UNICODE), "▁");
         assert_eq!(columns(&loads, 2, &Glyphs::UNICODE), ["   █", "▁█ █"]);
         assert_eq!(bar(0.5, 4, &Glyphs::UNICODE), "██");

@@ -180,9 +180,9 @@ impl Pane<'_> {
         for bar in &bars {
             let range = format!(
                 "{:>7}{}{:<7}",
-                self.scale.ticks(bar.low),
+                self.scale.single(bar.low),
                 self.look.glyphs.to,
-                self.scale.ticks(bar.high)
+                self.scale.single(bar.high)
             );
             let drawn = chart::bar(bar.count as f64 / most, room, &self.look.glyphs);
             lines.push(Line::from(vec![
