@@ -204,7 +204,7 @@ pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
 #[derive(Debug)]
 pub struct Screen<'a> {
     stage: &'a Stage,
-    socket: String,
+    socket: PathBuf,
     /// What it showed when last looked at.
     last: RefCell<String>,
 }
@@ -212,7 +212,7 @@ pub struct Screen<'a> {
 impl<'a> Screen<'a> {
     fn new(stage: &'a Stage, width: u16, height: u16) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let socket = format!("pfp-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+        let socket = stage.path(&format!("tmux-{}", NUMBER.fetch_add(1, Relaxed)));
         let screen = Self { stage, socket, last: RefCell::default() };
         // No line for tmux itself: the program gets the whole size.
         let settings = stage.path("tmux.conf");
@@ -229,7 +229,7 @@ impl<'a> Screen<'a> {
 
     fn tmux(&self) -> Command {
         let mut command = self.stage.command("tmux");
-        command.args(["-L", &self.socket]);
+        command.arg("-S").arg(&self.socket);
         command
     }
 
@@ -279,6 +279,9 @@ impl<'a> Screen<'a> {
     }
 
     /// Waits until the screen shows something, and returns it.
+    ///
+    /// A look may fall into the middle of a drawing, which goes from the top to the
+    /// bottom: what is to be judged together belongs into one condition.
     #[track_caller]
     pub fn wait_for(&self, what: &str, shows: impl Fn(&str) -> bool) -> String {
         let start = Instant::now();
