@@ -34,9 +34,9 @@ impl Session {
         self.source.poll()
     }
 
-    /// Whether new figures may still come.
-    pub fn is_live(&self) -> bool {
-        self.source.is_live()
+    /// Whether it is a process, be it running or ended, and not a file.
+    pub fn is_process(&self) -> bool {
+        self.source.is_process()
     }
 
     /// Switches a point over; returns its new state.

@@ -26,8 +26,8 @@ impl Source for Guarded {
         self.0.act(change)
     }
 
-    fn is_live(&self) -> bool {
-        self.0.is_live()
+    fn is_process(&self) -> bool {
+        self.0.is_process()
     }
 
     fn read_only(&self) -> Option<&str> {
@@ -113,7 +113,7 @@ mod tests {
             Ok(())
         }
 
-        fn is_live(&self) -> bool {
+        fn is_process(&self) -> bool {
             true
         }
     }

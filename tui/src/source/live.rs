@@ -196,8 +196,8 @@ impl Source for LiveSource {
         }
     }
 
-    fn is_live(&self) -> bool {
-        !self.dead
+    fn is_process(&self) -> bool {
+        true
     }
 }
 
