@@ -18,7 +18,7 @@ const QUICK: &str = "-d 0.1";
 macro_rules! needs_a_screen {
     () => {
         if let Some(why) = why_no_screen() {
-            eprintln!("skipped: {why}");
+            pfp_tests::skipped("the viewer in a terminal", &why.to_string());
             return;
         }
     };
@@ -631,7 +631,7 @@ fn a_process_of_another_user_is_refused_in_words() {
     // Only root can start one.
     let mut foreign = stage.command("sleep");
     let Ok(mut foreign) = foreign.arg("600").current_dir("/").uid(65534).spawn() else {
-        eprintln!("skipped: this user cannot start processes of another");
+        pfp_tests::skipped("a process of another user", "only root can start one");
         return;
     };
     let output = stage.pfp_top(&["--once", "-p", &foreign.id().to_string()]);
