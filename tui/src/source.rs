@@ -33,6 +33,10 @@ pub trait Source {
     /// state that says so, as often as asked.
     fn poll(&mut self) -> Result<Snapshot>;
 
+    /// Puts the last finished measurements into a snapshot that this source has
+    /// yielded, as they were then. They are many, and only files want them.
+    fn add_records(&mut self, _snapshot: &mut Snapshot) {}
+
     /// Carries out a change in the process. An error says why not, in words
     /// for the user.
     fn act(&mut self, change: Change) -> Result<()>;

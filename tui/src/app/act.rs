@@ -183,15 +183,16 @@ impl App {
     }
 
     fn write(&mut self, prompt: Prompt, overwrite: Overwrite, now: Instant) {
-        let Some(snapshot) = self.model.snapshot() else {
+        let (Some(snapshot), Some(session)) = (self.model.snapshot(), &mut self.session) else {
             return;
         };
+        let snapshot = session.whole(snapshot);
         let path = PathBuf::from(prompt.text());
         if path.as_os_str().is_empty() {
             return self.complain(now, "nothing written: no name given");
         }
         let shown = crate::text::clean(&prompt.text()).into_owned();
-        match json::write(snapshot, &path, overwrite) {
+        match json::write(&snapshot, &path, overwrite) {
             Ok(()) => self.say(now, format!("wrote {shown}")),
             Err(WriteError::Exists) => self.overlay = Some(Overlay::Replace(prompt)),
             Err(WriteError::Io(error)) => {

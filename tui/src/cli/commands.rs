@@ -84,7 +84,9 @@ fn resolve(wanted: &Wanted) -> Result<Box<dyn Source>> {
 
 fn snapshot(wanted: &Wanted, path: &Path, overwrite: Overwrite) -> Result<u8> {
     let interrupt = Interrupt::install()?;
-    let snapshot = resolve(wanted)?.poll()?;
+    let mut source = resolve(wanted)?;
+    let mut snapshot = source.poll()?;
+    source.add_records(&mut snapshot);
     if interrupt.raised() {
         return Ok(INTERRUPTED);
     }

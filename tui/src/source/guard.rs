@@ -22,6 +22,10 @@ impl Source for Guarded {
         Ok(snapshot)
     }
 
+    fn add_records(&mut self, snapshot: &mut Snapshot) {
+        self.0.add_records(snapshot);
+    }
+
     fn act(&mut self, change: Change) -> Result<()> {
         self.0.act(change)
     }
