@@ -41,7 +41,7 @@ pub(crate) static PAIR: AtomicU64 = AtomicU64::new(0);
 /// An open region: what `begin` leaves for `end`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
-    /// See [`Thread::tag`]; 0 if the region is not measured, [`LONG_WAY`] if
+    /// See [`thread::tag`]; 0 if the region is not measured, [`LONG_WAY`] if
     /// `end` has to look among the regions of the context.
     pub(crate) tag: u64,
     /// The rest. Left undefined with these two tags: a region that is off shall
