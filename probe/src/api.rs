@@ -41,6 +41,16 @@ pub fn ticks() -> u64 {
     clock::ticks()
 }
 
+/// The calling thread's on-CPU clock: ticks that it, or the [context](Context)
+/// that is current on it, has run. Only differences mean anything. None where
+/// the thread cannot have a lane.
+#[inline]
+#[must_use]
+pub fn on_cpu_ticks() -> Option<u64> {
+    let thread = thread::current().filter(|thread| thread.is_alive()).or_else(thread::get)?;
+    Some(thread.stamp().wrapping_sub(thread.clock.off()))
+}
+
 /// What measuring costs, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overhead {

@@ -4,12 +4,16 @@
 //! process: one segment, its beacon          made at the first point, or by `init`
 //! thread:  one lane, private state           claimed at the thread's first region
 //! measure: begin, end                        the hot path, and its cold doors
-//! context: open regions of an execution object
+//! ending:  regions begun by hand, and the long way
+//! regions: what a context keeps
+//! context: tasks of the program's own
 //! ```
 
 pub(crate) mod context;
+pub(crate) mod ending;
 pub(crate) mod measure;
 #[cfg(test)]
 mod oracle;
 pub(crate) mod process;
+mod regions;
 pub(crate) mod thread;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::engine::context::{Polls, end_poll};
+use crate::engine::ending::{Polls, end_poll};
 use crate::engine::measure;
 use crate::point::Point;
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{context, process};
+use crate::engine::{ending, process};
 use crate::point::{NUMERIC, Point};
 use crate::stats::Stats;
 use crate::{AlphaError, SetError};
@@ -45,7 +45,7 @@ fn refuse() {
 #[inline]
 pub fn begin(id: u32) {
     if let Some(point) = point(id) {
-        context::begin(point, true);
+        ending::begin(point, true);
     }
 }
 
@@ -55,7 +55,7 @@ pub fn begin(id: u32) {
 #[inline]
 pub fn end(id: u32, latch: bool) {
     if let Some(point) = point(id) {
-        context::end(point, latch);
+        ending::end(point, latch);
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use pfp_shm_layout::control::{self, Alpha, Change, Control};
 
 use crate::engine::measure::{self, Open};
-use crate::engine::{context, process};
+use crate::engine::{ending, process};
 use crate::stats::Stats;
 use crate::{AlphaError, alpha_of};
 
@@ -112,7 +112,7 @@ impl Point {
     /// A point may be begun again inside itself.
     #[inline]
     pub fn begin(&'static self) {
-        context::begin(self, false);
+        ending::begin(self, false);
     }
 
     /// Ends the region. Without a begin it does nothing, so that a loop may
@@ -120,7 +120,7 @@ impl Point {
     /// are given up, which the viewer counts as a mismatch.
     #[inline]
     pub fn end(&'static self) {
-        context::end(self, false);
+        ending::end(self, false);
     }
 
     /// Ends the region, but keeps what it measured and adds it to the point's
@@ -128,7 +128,7 @@ impl Point {
     /// that is not latched records the sum as one.
     #[inline]
     pub fn end_latched(&'static self) {
-        context::end(self, true);
+        ending::end(self, true);
     }
 
     /// Switches the point on; takes effect at the next begin.

@@ -18,6 +18,7 @@
 pub mod cells;
 pub mod os;
 pub mod own;
+pub mod screen;
 pub mod script;
 pub mod target;
 pub mod watch;

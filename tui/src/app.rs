@@ -21,7 +21,7 @@ pub use prompt::{Prompt, default_file_name};
 pub use session::Session;
 
 use crate::columns::{Column, Sorting};
-use crate::model::{Basis, Figures, Model, News};
+use crate::model::{Basis, Figures, Model, News, TAU_SECONDS};
 use crate::snapshot::ProcessState;
 use crate::source::{Candidate, Choice, Discovery, Finder, Source, Wanted, choose};
 use crate::units::Unit;
@@ -100,6 +100,8 @@ pub struct Options {
     pub wanted: Wanted,
     /// Time between two polls.
     pub interval: Duration,
+    /// Time constant of the smoothed load.
+    pub tau: Duration,
     /// What to sort by first.
     pub sorting: Sorting,
     /// Leave toggled points as they are.
@@ -113,6 +115,7 @@ impl Default for Options {
         Self {
             wanted: Wanted::default(),
             interval: Duration::from_secs(1),
+            tau: Duration::from_secs_f64(TAU_SECONDS),
             sorting: Sorting::by(Column::Load),
             keep: false,
             updates: None,
@@ -160,6 +163,8 @@ pub struct App {
     keys: keys::Keys,
     rows: usize,
     frozen_until: Option<Instant>,
+    /// What became of the process while the figures stood still.
+    ended_unseen: Option<ProcessState>,
     next_poll: Instant,
     updates: u64,
 }
@@ -168,7 +173,7 @@ impl App {
     /// An app that looks for a process to watch.
     pub fn new(options: Options, finder: Box<dyn Finder>, now: Instant) -> Self {
         Self {
-            model: Model::default(),
+            model: Model::new(options.tau.as_secs_f64()),
             screen: Screen::Waiting,
             overlay: None,
             order: Vec::new(),
@@ -190,6 +195,7 @@ impl App {
             keys: keys::Keys::default(),
             rows: 1,
             frozen_until: None,
+            ended_unseen: None,
             next_poll: now,
             updates: 0,
         }
@@ -200,11 +206,12 @@ impl App {
         // What was watched before gets its toggles back first.
         self.session = None;
         self.session = Some(Session::new(source, self.options.keep));
-        self.model = Model::default();
+        self.model = Model::new(self.options.tau.as_secs_f64());
         self.order.clear();
         self.selected = None;
         self.offset = 0;
         self.paused = false;
+        self.ended_unseen = None;
         self.screen = Screen::Points;
         self.next_poll = now;
         self.poll(now);
@@ -214,6 +221,8 @@ impl App {
     pub fn next_poll(&self) -> Option<Instant> {
         match self.status() {
             Status::Waiting | Status::Live => Some(self.next_poll),
+            // Nothing new is shown, but that it ended is.
+            Status::Paused if self.ended_unseen.is_none() => Some(self.next_poll),
             // The list of processes goes on changing.
             _ if self.screen == Screen::Picker => Some(self.next_poll),
             _ => None,
@@ -222,7 +231,9 @@ impl App {
 
     /// Takes the next snapshot, or looks for a process where there is none.
     pub fn poll(&mut self, now: Instant) {
-        if self.status() != Status::Paused {
+        if self.status() == Status::Paused {
+            self.look_after_it(now);
+        } else {
             self.take_snapshot(now);
         }
         if self.session.is_none() || self.screen == Screen::Picker {
@@ -262,6 +273,18 @@ impl App {
         self.sort(now);
     }
 
+    /// While the figures stand still: notices if the process ends.
+    fn look_after_it(&mut self, now: Instant) {
+        let state = match self.session.as_mut().map(Session::poll) {
+            Some(Ok(snapshot)) => snapshot.process.state,
+            Some(Err(error)) => return self.complain(now, format!("{error:#}")),
+            None => return,
+        };
+        if state != ProcessState::Running && self.ended_unseen.replace(state).is_none() {
+            self.say(now, "the process has ended; Space shows its last figures");
+        }
+    }
+
     /// Looks for processes; takes the only one, offers several.
     fn look(&mut self, now: Instant) {
         match self.finder.discover() {
@@ -272,6 +295,12 @@ impl App {
         self.candidates = match (choice, self.screen) {
             (Choice::None, _) => Vec::new(),
             (Choice::One(only), Screen::Waiting) => return self.attach(&only, now),
+            // Offered for want of one that runs; now there is one.
+            (Choice::One(only), Screen::Picker)
+                if self.session.is_none() && !self.candidates.iter().any(Candidate::runs) =>
+            {
+                return self.attach(&only, now);
+            }
             // The user asked to see what there is, so nothing is left out.
             (_, Screen::Picker) => act::all_candidates(&self.discovery, &self.options.wanted),
             (Choice::One(only), _) => vec![only],
@@ -367,7 +396,7 @@ impl App {
         let Some(session) = &self.session else {
             return Status::Waiting;
         };
-        if !session.is_live() {
+        if !session.is_process() {
             return Status::File;
         }
         match self.model.snapshot().map(|snapshot| snapshot.process.state) {
@@ -376,6 +405,12 @@ impl App {
             Some(ProcessState::Running) | None if self.paused => Status::Paused,
             Some(ProcessState::Running) | None => Status::Live,
         }
+    }
+
+    /// What became of the process while the figures stood still; none as long as
+    /// they are its newest.
+    pub fn ended_unseen(&self) -> Option<ProcessState> {
+        self.ended_unseen
     }
 
     /// The point under the cursor.

@@ -100,6 +100,9 @@ pub struct Show {
     /// Seconds between two polls.
     #[arg(short = 'd', long, value_name = "SECS", default_value = "1", value_parser = seconds)]
     interval: Duration,
+    /// Time constant of the smoothed load, seconds.
+    #[arg(long, value_name = "SECS", default_value = "5", value_parser = seconds)]
+    tau: Duration,
     /// Leave after this many updates.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     updates: Option<u64>,
@@ -136,6 +139,7 @@ impl Show {
         Options {
             wanted,
             interval: self.interval,
+            tau: self.tau,
             sorting: Sorting::by(self.sort),
             keep: self.keep,
             updates: self.updates,

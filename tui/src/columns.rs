@@ -160,7 +160,7 @@ impl Column {
     /// What it shows of a point. The state and the trend are the drawer's own:
     /// they are glyphs.
     pub fn text(self, figures: &Figures, scale: &Scale) -> String {
-        let ticks = |value: Option<f64>| value.map_or(NONE.into(), |value| scale.ticks(value));
+        let single = |value: Option<f64>| value.map_or(NONE.into(), |value| scale.single(value));
         let total = figures.total();
         let used = |value: u64| figures.is_used().then_some(value as f64);
         match self {
@@ -168,9 +168,9 @@ impl Column {
             Self::Id => figures.id().to_string(),
             Self::Name => match figures.state() {
                 PointState::InvalidBeginBegin => {
-                    format!("{} invalid: begun twice", figures.point().name)
+                    format!("{} invalid: begun twice", figures.name())
                 }
-                PointState::On | PointState::Off => figures.point().name.clone(),
+                PointState::On | PointState::Off => figures.name(),
             },
             Self::Count => units::count(total.count),
             Self::Rate => match figures.rate() {
@@ -184,12 +184,12 @@ impl Column {
                 (_, None) => NONE.into(),
             },
             Self::Trend => String::new(),
-            Self::Excl => ticks(used(total.exclusive)),
-            Self::Avg => ticks(figures.mean()),
-            Self::Min => ticks(used(total.min)),
-            Self::Max => ticks(used(total.max)),
-            Self::P50 => ticks(figures.quantiles().map(|q| q.p50 as f64)),
-            Self::P99 => ticks(figures.quantiles().map(|q| q.p99 as f64)),
+            Self::Excl => used(total.exclusive).map_or(NONE.into(), |sum| scale.ticks(sum)),
+            Self::Avg => single(figures.mean()),
+            Self::Min => single(used(total.min)),
+            Self::Max => single(used(total.max)),
+            Self::P50 => single(figures.quantiles().map(|q| q.p50 as f64)),
+            Self::P99 => single(figures.quantiles().map(|q| q.p99 as f64)),
             Self::Off => figures.off_share().map_or(NONE.into(), units::percent),
         }
     }
@@ -204,7 +204,11 @@ impl Column {
         match self {
             Self::On => state_rank(a.state()).cmp(&state_rank(b.state())),
             Self::Id => a.id().cmp(&b.id()),
-            Self::Name => a.point().name.cmp(&b.point().name),
+            // Points without a name come behind those with one, by their ids.
+            Self::Name => {
+                let key = |figures: &Figures| figures.point().name.is_empty();
+                key(a).cmp(&key(b)).then_with(|| a.point().name.cmp(&b.point().name))
+            }
             Self::Count => a.total().count.cmp(&b.total().count),
             Self::Rate => by(Figures::rate),
             Self::Load | Self::Trend => by(Figures::load),
@@ -316,6 +320,28 @@ mod tests {
             });
             assert!(sorted, "{column:?}");
         }
+    }
+
+    #[test]
+    fn points_without_a_name_show_their_number_behind_the_others() {
+        let mut source = Synthetic::new();
+        for id in [2, 5] {
+            source.snapshot_mut().points[id].name.clear();
+        }
+        let mut model = Model::default();
+        model.fold(source.poll().unwrap());
+        let scale = Scale { ticks_per_second: 1e9, unit: units::Unit::Time };
+        assert_eq!(Column::Name.text(model.point(5).unwrap(), &scale), "#5");
+        let order = Sorting::by(Column::Name).order(model.points());
+        assert_eq!(order[order.len() - 2..], [2, 5]);
+    }
+
+    #[test]
+    fn what_is_too_short_to_measure_is_not_called_nothing() {
+        let scale = Scale { ticks_per_second: 2.6e9, unit: units::Unit::Time };
+        assert_eq!((scale.single(0.0), scale.single(2.0)), ("<1ns".into(), "<1ns".into()));
+        assert_eq!(scale.single(26.0), "10.0ns");
+        assert_eq!(Scale { unit: units::Unit::Cycles, ..scale }.single(0.0), "0cy");
     }
 
     #[test]

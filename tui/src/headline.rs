@@ -1,6 +1,9 @@
 //! Who is watched, by which clock: the parts of the first line, for the
 //! screen and the text export alike.
 
+use std::time::Duration;
+
+use crate::model::{Basis, Model};
 use crate::snapshot::{ClockKind, ProcessState, Snapshot};
 use crate::units;
 
@@ -36,6 +39,20 @@ impl Headline {
             core: clock.core_hz.map_or(String::new(), |hz| format!("core {}", units::hertz(hz))),
             overhead: format!("ovh {}", units::duration(clock.overhead_pair as f64 / rate)),
             wall_clock: clock.kind == ClockKind::Wall,
+        }
+    }
+}
+
+/// How often is polled, and how the load is smoothed: `T=1s` and
+/// `a=0.20 (tau 5s)`. Of a picture that stands alone: that its rates are those
+/// of a whole life.
+pub fn rhythm(model: &Model, interval: Duration) -> [String; 2] {
+    let seconds = interval.as_secs_f64();
+    match model.basis() {
+        Basis::Life => ["rates over its whole life".into(), String::new()],
+        Basis::Interval => {
+            let (alpha, tau) = (model.load_alpha(seconds), model.tau_seconds());
+            [format!("T={seconds}s"), format!("a={alpha:.2} (tau {tau}s)")]
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `pfp-top`: the live viewer of pfp. See the library for how it is made.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +17,8 @@ fn main() -> ExitCode {
     match done {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("pfp-top: {error:#}");
+            // Who could read it may have gone; the status stays.
+            let _ = writeln!(std::io::stderr(), "pfp-top: {error:#}");
             ExitCode::from(cli::exit_status(&error))
         }
     }

@@ -29,7 +29,7 @@ pub use history::{History, Sample};
 use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
 
 /// Time constant of the smoothed load unless told otherwise, seconds.
-pub const TAU_SECONDS: f64 = 1.0;
+pub const TAU_SECONDS: f64 = 5.0;
 
 /// What rates and loads are taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,8 @@ impl Model {
             match interval {
                 Some(ticks) => {
                     let seconds = seconds(&snapshot, ticks);
-                    figures.take_interval(old, ticks, seconds, self.tau_seconds);
+                    let alpha = load_alpha(seconds, self.tau_seconds);
+                    figures.take_interval(old, ticks, seconds, alpha);
                 }
                 None => figures.keep(old),
             }
@@ -132,6 +133,17 @@ impl Model {
         self.snapshot.as_deref()
     }
 
+    /// Time constant of the smoothed load, seconds.
+    pub fn tau_seconds(&self) -> f64 {
+        self.tau_seconds
+    }
+
+    /// Weight of the newest load in the smoothed one, with polls this far apart:
+    /// `T / tau`.
+    pub fn load_alpha(&self, interval_seconds: f64) -> f64 {
+        load_alpha(interval_seconds, self.tau_seconds)
+    }
+
     /// What rates and loads are taken over.
     pub fn basis(&self) -> Basis {
         self.basis
@@ -157,6 +169,10 @@ impl Model {
     fn place(&self, id: u32) -> Result<usize, usize> {
         self.points.binary_search_by_key(&id, Figures::id)
     }
+}
+
+fn load_alpha(interval_seconds: f64, tau_seconds: f64) -> f64 {
+    (interval_seconds / tau_seconds).clamp(0.0, 1.0)
 }
 
 fn seconds(snapshot: &Snapshot, ticks: u64) -> f64 {

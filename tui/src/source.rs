@@ -13,6 +13,7 @@ mod live;
 mod refusal;
 pub mod synthetic;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -32,12 +33,16 @@ pub trait Source {
     /// state that says so, as often as asked.
     fn poll(&mut self) -> Result<Snapshot>;
 
+    /// Puts the last finished measurements into a snapshot that this source has
+    /// yielded, as they were then. They are many, and only files want them.
+    fn add_records(&mut self, _snapshot: &mut Snapshot) {}
+
     /// Carries out a change in the process. An error says why not, in words
     /// for the user.
     fn act(&mut self, change: Change) -> Result<()>;
 
-    /// Whether new figures may still come. False for a file.
-    fn is_live(&self) -> bool;
+    /// Whether this is a process, be it running or ended, and not a file.
+    fn is_process(&self) -> bool;
 
     /// Why the process can only be watched and not changed; none where it can
     /// be changed.
@@ -79,6 +84,13 @@ pub struct Candidate {
     pub points: u32,
 }
 
+impl Candidate {
+    /// Whether the process still runs.
+    pub fn runs(&self) -> bool {
+        self.state == ProcessState::Running
+    }
+}
+
 /// What looking for processes brought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovery {
@@ -102,6 +114,24 @@ pub struct Refused {
 }
 
 impl Discovery {
+    /// Why there is nothing that fits what was asked for.
+    pub fn why_none(&self, wanted: &Wanted) -> Refusal {
+        let concerns = |refused: &&Refused| wanted.pid.is_none() || refused.pid == wanted.pid;
+        if let Some(refused) = self.refused.iter().find(concerns) {
+            return refused.why.clone();
+        }
+        if let Some(pid) = wanted.pid
+            && let Some(why) = foreign(pid)
+        {
+            return why;
+        }
+        if wanted.is_any() || self.candidates.is_empty() {
+            return Refusal::NoTarget(self.nothing_found());
+        }
+        let wanted = wanted.describe();
+        Refusal::NoTarget(format!("no instrumented process with {wanted}; see `pfp-top list`"))
+    }
+
     /// One sentence for a user who has nothing to watch.
     pub fn nothing_found(&self) -> String {
         // SAFETY: getuid has no preconditions and cannot fail.
@@ -121,6 +151,22 @@ impl Discovery {
         }
         text
     }
+}
+
+/// Why a process cannot be watched whatever it is: there is none of this id, or
+/// it is another user's. None for one of this user's.
+fn foreign(pid: u32) -> Option<Refusal> {
+    let Ok(process) = std::fs::metadata(format!("/proc/{pid}")) else {
+        return Some(Refusal::NoTarget(format!("there is no process {pid}")));
+    };
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    let (owner, own) = (process.uid(), unsafe { libc::geteuid() });
+    (owner != own).then(|| {
+        Refusal::Permission(format!(
+            "process {pid} belongs to uid {owner}, and this is uid {own}; a process shows its \
+             figures to its own user only: try `sudo -u '#{owner}' pfp-top -p {pid}`"
+        ))
+    })
 }
 
 /// Finds processes and attaches to them. The viewer asks one of these rather

@@ -29,6 +29,17 @@ impl Scale {
             Unit::Cycles => cycles(ticks),
         }
     }
+
+    /// The duration of a measurement, or a mean of several. Below a nanosecond
+    /// the clock and what was taken out for measuring leave no meaning to a
+    /// digit; nor did anything last no time at all.
+    pub fn single(&self, ticks: f64) -> String {
+        let seconds = ticks / self.ticks_per_second;
+        match self.unit {
+            Unit::Time if (0.0..1e-9).contains(&seconds) => "<1ns".into(),
+            _ => self.ticks(ticks),
+        }
+    }
 }
 
 /// What stands for a figure that there is none of.

@@ -14,6 +14,11 @@ static STILL: AtomicU64 = AtomicU64::new(0);
 /// short as 500 ns.
 const LEAST_SWITCH_NS: u64 = 500;
 
+/// Tries to read both clocks at one moment.
+const TRIES: u32 = 8;
+/// The least ticks that reading both has taken in this process.
+static LEAST_WIDTH: AtomicU64 = AtomicU64::new(u64::MAX);
+
 /// Off-CPU time that nobody noticed, beyond which a rung is not believed any
 /// more: this much, and this share of the time on the CPU. Interrupts take some
 /// without a switch, and the rate is not known exactly.
@@ -163,20 +168,37 @@ impl ThreadClock {
         !missed
     }
 
-    /// Arms the word and reads counter and CPU time without a switch in between.
+    /// Arms the word and reads counter and CPU time at nearly one moment: with no
+    /// switch in between, and no interrupt or exit to a hypervisor either. Of
+    /// those only the time tells; it would be charged to the region open now and
+    /// taken from the next one.
     fn read_both(&self) -> (Stamps, u64) {
+        let mut width = u64::MAX;
         let mut read = (Stamps { early: 0, late: 0 }, 0);
-        // Two switches in a row within a microsecond are rare, more are unheard
-        // of; the last try is taken as it is.
-        for _ in 0..8 {
+        for tried in 1..=TRIES {
             self.arm();
             compiler_fence(std::sync::atomic::Ordering::SeqCst);
             let early = ticks();
             let ns = arch::cpu_time_ns().unwrap_or(0);
             let late = ticks();
-            read = (Stamps { early, late }, ns);
+            // On the rung that reads the CPU time always, the word tells nothing.
             let always = self.kind.load(Relaxed) == ClockKind::Cputime as u64;
-            if always || !self.was_switched() {
+            if !always && self.was_switched() && tried < TRIES {
+                // What was read before this switch is no good any more either.
+                width = u64::MAX;
+                continue;
+            }
+            if late.wrapping_sub(early) < width {
+                width = late.wrapping_sub(early);
+                read = (Stamps { early, late }, ns);
+            }
+            let least = LEAST_WIDTH.load(Relaxed);
+            if width < least {
+                // Not a read-modify-write: on the rung that comes by at every
+                // stamp, threads would fight for it, and a lost one does no harm.
+                LEAST_WIDTH.store(width, Relaxed);
+            }
+            if width <= least.saturating_mul(3) {
                 break;
             }
         }

@@ -28,7 +28,7 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::Record;
 
-use super::context;
+use super::ending;
 use super::thread::{self, Thread, Unready};
 use crate::clock::ticks;
 use crate::point::Point;
@@ -41,7 +41,7 @@ pub(crate) static PAIR: AtomicU64 = AtomicU64::new(0);
 /// An open region: what `begin` leaves for `end`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
-    /// See [`Thread::tag`]; 0 if the region is not measured, [`LONG_WAY`] if
+    /// See [`thread::tag`]; 0 if the region is not measured, [`LONG_WAY`] if
     /// `end` has to look among the regions of the context.
     pub(crate) tag: u64,
     /// The rest. Left undefined with these two tags: a region that is off shall
@@ -133,7 +133,7 @@ fn begin_slow(point: &'static Point) -> (Option<&'static Thread>, u64) {
     match thread::prepare(point) {
         None | Some(Err(Unready::Never)) => (None, 0),
         Some(Err(Unready::Overflow(thread))) => {
-            let kept = context::begin_kept(thread, point);
+            let kept = ending::begin_kept(thread, point);
             (None, if kept { LONG_WAY } else { 0 })
         }
         Some(Ok(thread)) => (Some(thread), 0),
@@ -187,11 +187,11 @@ pub(crate) fn close(
     let elapsed = now.wrapping_sub(start);
     // Also a counter that ran backwards: that is beyond the histogram.
     if elapsed >= LIMIT {
-        return context::close_slow(thread, cell, now, around, inclusive, start);
+        return ending::close_slow(thread, cell, now, around, inclusive, start);
     }
     // Of the measurement before: known before the counter is read.
     let Some(bucket) = thread.bucket(cell, cell.last()) else {
-        return context::close_slow(thread, cell, now, around, inclusive, start);
+        return ending::close_slow(thread, cell, now, around, inclusive, start);
     };
     let inside = start.wrapping_add(INSIDE.load(Relaxed));
     // Straight from the counter, since everything else waits for it.
@@ -267,7 +267,7 @@ pub(crate) fn record(
 #[cold]
 #[inline(never)]
 fn end_slow(point: &'static Point, open: Open, now: u64) {
-    context::end_guard(point, &open, now);
+    ending::end_guard(point, &open, now);
 }
 
 /// Measures what measuring costs and takes it out of all figures from now on;

@@ -26,8 +26,8 @@ use pfp_shm_layout::lane::Tally;
 use pfp_shm_layout::ring::Slot;
 use pfp_shm_layout::segment::{BLOCK, CELLS_PER_BLOCK, CHUNK, RING_SLOTS, Segment};
 
-use super::context::Regions;
 use super::process::{self, Process};
+use super::regions::Regions;
 use crate::clock::{ThreadClock, ticks};
 use crate::point::Point;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Action, App, FREEZE, Overlay, Prompt, Screen, Status, default_file_name};
 use crate::columns::Sorting;
 use crate::export::json::{self, Overwrite, WriteError};
-use crate::snapshot::{PointState, ProcessState};
+use crate::snapshot::PointState;
 use crate::source::{Candidate, Discovery, Wanted};
 use crate::units::Unit;
 
@@ -148,7 +148,7 @@ impl App {
 
     fn selected_point(&self) -> Option<(u32, PointState, String)> {
         let figures = self.selected()?;
-        Some((figures.id(), figures.state(), figures.point().name.clone()))
+        Some((figures.id(), figures.state(), figures.name()))
     }
 
     fn pause(&mut self, now: Instant) {
@@ -159,6 +159,7 @@ impl App {
             }
             Status::Paused => {
                 self.paused = false;
+                self.ended_unseen = None;
                 self.next_poll = now;
             }
             Status::Waiting | Status::Exited | Status::Crashed | Status::File => {
@@ -182,15 +183,16 @@ impl App {
     }
 
     fn write(&mut self, prompt: Prompt, overwrite: Overwrite, now: Instant) {
-        let Some(snapshot) = self.model.snapshot() else {
+        let (Some(snapshot), Some(session)) = (self.model.snapshot(), &mut self.session) else {
             return;
         };
+        let snapshot = session.whole(snapshot);
         let path = PathBuf::from(prompt.text());
         if path.as_os_str().is_empty() {
             return self.complain(now, "nothing written: no name given");
         }
         let shown = crate::text::clean(&prompt.text()).into_owned();
-        match json::write(snapshot, &path, overwrite) {
+        match json::write(&snapshot, &path, overwrite) {
             Ok(()) => self.say(now, format!("wrote {shown}")),
             Err(WriteError::Exists) => self.overlay = Some(Overlay::Replace(prompt)),
             Err(WriteError::Io(error)) => {
@@ -204,6 +206,6 @@ impl App {
 pub(super) fn all_candidates(discovery: &Discovery, wanted: &Wanted) -> Vec<Candidate> {
     let fits = |candidate: &&Candidate| wanted.is_any() || wanted.admits(candidate);
     let mut all: Vec<_> = discovery.candidates.iter().filter(fits).cloned().collect();
-    all.sort_by_key(|c| (c.state != ProcessState::Running, std::cmp::Reverse(c.started_unix_ns)));
+    all.sort_by_key(|c| (!c.runs(), std::cmp::Reverse(c.started_unix_ns)));
     all
 }

@@ -2,10 +2,12 @@
 //! is given back however it ends.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use crossterm::event::{self, Event};
+use ratatui::DefaultTerminal;
 use ratatui::layout::{Position, Rect};
 
 use super::App;
@@ -15,20 +17,25 @@ use crate::view::{self, Look};
 /// How long a signal to leave may go unnoticed at most.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Gives the terminal back when dropped. A panic is covered by the hook that
+/// The terminal, given back when dropped. A panic is covered by the hook that
 /// `ratatui::try_init` sets, which also restores before the message is shown.
-struct Restore;
+///
+/// Neither `ratatui::restore` nor the drop of its terminal is called: when the
+/// terminal is gone they complain about it to that very terminal, panic because
+/// they cannot, and the toggles would never be put back.
+struct Screen(ManuallyDrop<DefaultTerminal>);
 
-impl Drop for Restore {
+impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        let _ = self.0.show_cursor();
+        let _ = ratatui::try_restore();
     }
 }
 
 /// Runs the viewer in the terminal until the user leaves or a signal asks to.
 pub fn run(app: &mut App, look: &Look, interrupt: &Interrupt) -> Result<()> {
-    let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
-    let _restore = Restore;
+    let terminal = ratatui::try_init().context("the terminal cannot be used")?;
+    let mut screen = Screen(ManuallyDrop::new(terminal));
     let mut changed = true;
     while !app.quit && !interrupt.raised() {
         let now = Instant::now();
@@ -36,10 +43,10 @@ pub fn run(app: &mut App, look: &Look, interrupt: &Interrupt) -> Result<()> {
             app.poll(now);
             changed = true;
         }
-        let area = Rect::from((Position::ORIGIN, terminal.size()?));
+        let area = Rect::from((Position::ORIGIN, screen.0.size()?));
         changed |= app.settle(view::room(app, look, area), now);
         if changed {
-            terminal.draw(|frame| view::draw(frame, app, look))?;
+            screen.0.draw(|frame| view::draw(frame, app, look))?;
         }
         changed = take_input(app)?;
     }

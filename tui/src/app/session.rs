@@ -34,9 +34,16 @@ impl Session {
         self.source.poll()
     }
 
-    /// Whether new figures may still come.
-    pub fn is_live(&self) -> bool {
-        self.source.is_live()
+    /// A snapshot as a file is to have it.
+    pub fn whole(&mut self, snapshot: &Snapshot) -> Snapshot {
+        let mut whole = snapshot.clone();
+        self.source.add_records(&mut whole);
+        whole
+    }
+
+    /// Whether it is a process, be it running or ended, and not a file.
+    pub fn is_process(&self) -> bool {
+        self.source.is_process()
     }
 
     /// Switches a point over; returns its new state.

@@ -33,7 +33,7 @@ impl Source for Shared {
         self.0.borrow_mut().act(change)
     }
 
-    fn is_live(&self) -> bool {
+    fn is_process(&self) -> bool {
         true
     }
 }
@@ -197,6 +197,24 @@ fn a_pause_freezes_the_figures_but_not_the_keys() {
 }
 
 #[test]
+fn the_end_of_a_process_is_seen_in_a_pause_and_its_figures_after_it() {
+    let mut desk = desk();
+    desk.press(" ");
+    let frozen = desk.app.model.snapshot().unwrap().clone();
+    desk.wait(2);
+    assert_eq!(desk.app.ended_unseen(), None);
+    desk.process.0.borrow_mut().snapshot_mut().process.state = ProcessState::Crashed;
+    desk.wait(2);
+    assert_eq!(desk.app.ended_unseen(), Some(ProcessState::Crashed));
+    assert_eq!((desk.app.status(), desk.app.next_poll()), (Status::Paused, None));
+    assert_eq!(desk.app.model.snapshot(), Some(&frozen));
+    desk.press(" ");
+    desk.wait(1);
+    assert_eq!((desk.app.status(), desk.app.ended_unseen()), (Status::Crashed, None));
+    assert_ne!(desk.app.model.snapshot(), Some(&frozen));
+}
+
+#[test]
 fn a_reset_starts_the_point_afresh() {
     let mut desk = desk();
     desk.app.selected = Some(8);
@@ -252,6 +270,20 @@ fn one_process_is_attached_to_as_soon_as_it_appears() {
     app.poll(now);
     assert_eq!((app.screen, app.status()), (Screen::Waiting, Status::Waiting));
     stage.0.borrow_mut().candidates.push(candidate(7));
+    now += Duration::from_secs(1);
+    app.poll(now);
+    assert_eq!((app.screen, app.status()), (Screen::Points, Status::Live));
+}
+
+#[test]
+fn among_the_dead_the_first_that_lives_is_attached_to() {
+    let (stage, mut now) = (Stage::default(), Instant::now());
+    let dead = |pid| Candidate { state: ProcessState::Crashed, ..candidate(pid) };
+    stage.0.borrow_mut().candidates = vec![dead(1), dead(2)];
+    let mut app = App::new(Options::default(), Box::new(stage.clone()), now);
+    app.poll(now);
+    assert_eq!((app.screen, app.candidates.len()), (Screen::Picker, 2));
+    stage.0.borrow_mut().candidates.push(candidate(3));
     now += Duration::from_secs(1);
     app.poll(now);
     assert_eq!((app.screen, app.status()), (Screen::Points, Status::Live));

@@ -78,27 +78,15 @@ fn resolve(wanted: &Wanted) -> Result<Box<dyn Source>> {
             let names: Vec<_> = several.iter().map(|c| format!("{}[{}]", c.name, c.pid)).collect();
             bail!("expected one process, found {}: choose with -p PID", names.join(", "))
         }
-        Choice::None => {
-            let concerns =
-                |refused: &&source::Refused| wanted.pid.is_none() || refused.pid == wanted.pid;
-            if let Some(refused) = discovery.refused.iter().find(concerns) {
-                return Err(refused.why.clone().into());
-            }
-            let mut text = discovery.nothing_found();
-            if !wanted.is_any() && !discovery.candidates.is_empty() {
-                text = format!(
-                    "no instrumented process with {}; see `pfp-top list`",
-                    wanted.describe()
-                );
-            }
-            Err(Refusal::NoTarget(text).into())
-        }
+        Choice::None => Err(discovery.why_none(wanted).into()),
     }
 }
 
 fn snapshot(wanted: &Wanted, path: &Path, overwrite: Overwrite) -> Result<u8> {
     let interrupt = Interrupt::install()?;
-    let snapshot = resolve(wanted)?.poll()?;
+    let mut source = resolve(wanted)?;
+    let mut snapshot = source.poll()?;
+    source.add_records(&mut snapshot);
     if interrupt.raised() {
         return Ok(INTERRUPTED);
     }

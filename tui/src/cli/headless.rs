@@ -22,11 +22,11 @@ pub(super) fn print(
     show: &Show,
     interrupt: &Interrupt,
 ) -> Result<bool> {
-    let mut model = Model::default();
+    let mut model = Model::new(show.tau.as_secs_f64());
     model.fold(source.poll()?);
     for round in 0..show.updates.unwrap_or(1) {
         let runs = model.snapshot().is_some_and(|s| s.process.state == ProcessState::Running);
-        if source.is_live() && runs {
+        if source.is_process() && runs {
             if !interrupt.sleep(show.interval) {
                 return Ok(false);
             }
@@ -35,7 +35,7 @@ pub(super) fn print(
             break;
         }
         let blank = if round > 0 { "\n" } else { "" };
-        let text = table::render(&model, Sorting::by(show.sort), Unit::Time);
+        let text = table::render(&model, Sorting::by(show.sort), Unit::Time, show.interval);
         say(&format!("{blank}{text}"))?;
     }
     Ok(true)

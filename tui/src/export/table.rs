@@ -1,18 +1,20 @@
 //! The table as text, for `--once`, pipes and logs.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use crate::columns::{Column, Sorting};
-use crate::headline::{Headline, ended_word};
-use crate::model::{Basis, Figures, Model, losses};
+use crate::headline::{Headline, ended_word, rhythm};
+use crate::model::{Figures, Model, losses};
 use crate::text;
 use crate::units::{Scale, Unit};
 
 /// The longest name that is not cut.
 const NAME_MAX: usize = 48;
 
-/// The head line and the table of all points, as the screen shows them.
-pub fn render(model: &Model, sorting: Sorting, unit: Unit) -> String {
+/// The head line and the table of all points, as the screen shows them, with
+/// `interval` between two polls.
+pub fn render(model: &Model, sorting: Sorting, unit: Unit, interval: Duration) -> String {
     let Some(snapshot) = model.snapshot() else {
         return String::new();
     };
@@ -20,14 +22,13 @@ pub fn render(model: &Model, sorting: Sorting, unit: Unit) -> String {
     let mut out = String::new();
     let head = Headline::of(snapshot, model.threads());
     let mut parts = vec![head.process, head.uptime, head.threads, head.clock];
-    parts.extend([head.core, head.overhead].into_iter().filter(|part| !part.is_empty()));
+    parts.extend([head.core, head.overhead]);
+    parts.extend(rhythm(model, interval));
     if head.wall_clock {
         parts.push("WALL CLOCK: time off the CPU is not taken out".into());
     }
-    if model.basis() == Basis::Life {
-        parts.push("rates over its whole life".into());
-    }
     parts.extend(ended_word(snapshot.process.state).map(str::to_owned));
+    parts.retain(|part| !part.is_empty());
     out.push_str(&parts.join("  "));
     out.push('\n');
     for (count, what) in losses(snapshot) {
@@ -74,7 +75,7 @@ mod tests {
         for _ in 0..polls {
             model.fold(source.poll().unwrap());
         }
-        render(&model, Sorting::by(Column::Load), Unit::Time)
+        render(&model, Sorting::by(Column::Load), Unit::Time, Duration::from_secs(1))
     }
 
     #[test]
@@ -85,6 +86,7 @@ mod tests {
             lines[0].starts_with("my_app[4711]  up 00:12:33  3 thr  rseq tsc 2.60GHz"),
             "{text}"
         );
+        assert!(lines[0].ends_with("T=1s  a=0.20 (tau 5s)"), "{text}");
         assert_eq!(lines.len(), 2 + 9, "{text}");
         assert!(lines[1..].iter().all(|line| text::width(line) == lines[1].len()), "{text}");
         assert!(lines[2].contains("io.parse"), "{text}");

@@ -71,13 +71,13 @@ impl Figures {
     }
 
     /// Rates over the interval since `old`, which is none for a point that
-    /// appeared within it.
+    /// appeared within it; `alpha` is the weight of its load in the smoothed one.
     pub(super) fn take_interval(
         &mut self,
         old: Option<Self>,
         ticks: u64,
         seconds: f64,
-        tau_seconds: f64,
+        alpha: f64,
     ) {
         let (count_before, exclusive_before) = match &old {
             Some(old) if old.point().resets == self.point().resets => {
@@ -91,11 +91,11 @@ impl Figures {
         self.rate = grown(self.total.count, count_before).map(|n| n as f64 / seconds);
         let load = grown(self.total.exclusive, exclusive_before).map(|n| n as f64 / ticks as f64);
         let smoothed = old.as_ref().filter(|old| old.settled).and_then(|old| old.load);
+        let is_at_rest = self.point().state != PointState::On && load == Some(0.0);
         self.load = match (load, smoothed) {
-            (Some(now), Some(before)) => {
-                let alpha = (seconds / tau_seconds).clamp(0.0, 1.0);
-                Some(before + alpha * (now - before))
-            }
+            // A point that does not measure has no load to fade out.
+            _ if is_at_rest => load,
+            (Some(now), Some(before)) => Some(before + alpha * (now - before)),
             (now, _) => now,
         };
         self.settled = load.is_some();
@@ -132,6 +132,12 @@ impl Figures {
     /// Its id.
     pub fn id(&self) -> u32 {
         self.point().id
+    }
+
+    /// Its name; `#5` for a point that was only given a number.
+    pub fn name(&self) -> String {
+        let Point { id, name, .. } = self.point();
+        if name.is_empty() { format!("#{id}") } else { name.clone() }
     }
 
     /// Its state, with changes that the user has just made.

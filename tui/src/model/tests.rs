@@ -115,6 +115,18 @@ fn load_is_smoothed_by_the_time_that_really_passed() {
 }
 
 #[test]
+fn a_point_that_is_switched_off_has_no_load_to_fade_out() {
+    let (mut source, mut model) = (Synthetic::new(), Model::default());
+    next(&mut source, &mut model);
+    next(&mut source, &mut model);
+    assert!(model.point(1).unwrap().load().is_some_and(|load| load > 0.1));
+    source.act(Change::Disable(1)).unwrap();
+    next(&mut source, &mut model);
+    next(&mut source, &mut model);
+    assert_eq!(model.point(1).unwrap().load(), Some(0.0));
+}
+
+#[test]
 fn a_reset_leaves_a_gap_and_no_nonsense() {
     let (mut source, mut model) = (Synthetic::new(), Model::default());
     next(&mut source, &mut model);

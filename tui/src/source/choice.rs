@@ -1,8 +1,6 @@
 //! Which of the processes found to watch, when the user has not picked one.
 
 use super::{Candidate, Discovery};
-use crate::snapshot::ProcessState;
-
 /// What the user asked to watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
@@ -49,12 +47,11 @@ pub enum Choice {
 pub fn choose(discovery: &Discovery, wanted: &Wanted) -> Choice {
     let mut fitting: Vec<Candidate> =
         discovery.candidates.iter().filter(|candidate| wanted.admits(candidate)).cloned().collect();
-    let running = |candidate: &Candidate| candidate.state == ProcessState::Running;
-    fitting.sort_by_key(|c| (!running(c), std::cmp::Reverse(c.started_unix_ns)));
+    fitting.sort_by_key(|c| (!c.runs(), std::cmp::Reverse(c.started_unix_ns)));
     match fitting.as_slice() {
         [] => Choice::None,
-        [only] if running(only) || !wanted.is_any() => Choice::One(only.clone()),
-        [first, second, ..] if running(first) && !running(second) => Choice::One(first.clone()),
+        [only] if only.runs() || !wanted.is_any() => Choice::One(only.clone()),
+        [first, second, ..] if first.runs() && !second.runs() => Choice::One(first.clone()),
         _ => Choice::Several(fitting),
     }
 }
@@ -62,6 +59,7 @@ pub fn choose(discovery: &Discovery, wanted: &Wanted) -> Choice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::ProcessState;
 
     fn candidate(name: &str, pid: u32, state: ProcessState) -> Candidate {
         Candidate {

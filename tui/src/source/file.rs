@@ -32,7 +32,7 @@ impl Source for FileSource {
         bail!(READ_ONLY)
     }
 
-    fn is_live(&self) -> bool {
+    fn is_process(&self) -> bool {
         false
     }
 

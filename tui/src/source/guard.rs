@@ -22,12 +22,16 @@ impl Source for Guarded {
         Ok(snapshot)
     }
 
+    fn add_records(&mut self, snapshot: &mut Snapshot) {
+        self.0.add_records(snapshot);
+    }
+
     fn act(&mut self, change: Change) -> Result<()> {
         self.0.act(change)
     }
 
-    fn is_live(&self) -> bool {
-        self.0.is_live()
+    fn is_process(&self) -> bool {
+        self.0.is_process()
     }
 
     fn read_only(&self) -> Option<&str> {
@@ -113,7 +117,7 @@ mod tests {
             Ok(())
         }
 
-        fn is_live(&self) -> bool {
+        fn is_process(&self) -> bool {
             true
         }
     }

@@ -102,6 +102,7 @@ pub(super) fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
         dead: false,
         records: HashMap::new(),
         last: None,
+        elapsed_ticks: 0,
     }))
 }
 
@@ -134,14 +135,14 @@ struct LiveSource {
     dead: bool,
     /// The last records of each lane: the ring as it would be if nobody wrote.
     records: HashMap<u32, VecDeque<Record>>,
+    /// The last picture of a process that is dead.
     last: Option<Snapshot>,
+    elapsed_ticks: u64,
 }
 
 impl Source for LiveSource {
     fn poll(&mut self) -> Result<Snapshot> {
-        if self.dead
-            && let Some(last) = &self.last
-        {
+        if let Some(last) = &self.last {
             return Ok(last.clone());
         }
         // Judged before the picture is taken: a process that is found dead has
@@ -167,11 +168,20 @@ impl Source for LiveSource {
             });
         }
         let mut snapshot = convert(picture, &self.facts, self.dead);
-        snapshot.records = self.records.values().flatten().copied().collect();
-        snapshot.records.sort_by_key(|record| record.lane);
-        snapshot.elapsed_ticks = self.elapsed_ticks(&snapshot);
-        self.last = Some(snapshot.clone());
+        self.elapsed_ticks = self.ticks_until_now(&snapshot);
+        snapshot.elapsed_ticks = self.elapsed_ticks;
+        if self.dead {
+            self.last = Some(snapshot.clone());
+        }
         Ok(snapshot)
+    }
+
+    fn add_records(&mut self, snapshot: &mut Snapshot) {
+        let taken = snapshot.elapsed_ticks;
+        let before = |record: &&Record| record.start.saturating_add(record.span) <= taken;
+        snapshot.records = self.records.values().flatten().filter(before).copied().collect();
+        // Within a lane they stay in their order.
+        snapshot.records.sort_by_key(|record| record.lane);
     }
 
     fn act(&mut self, change: Change) -> Result<()> {
@@ -196,15 +206,15 @@ impl Source for LiveSource {
         }
     }
 
-    fn is_live(&self) -> bool {
-        !self.dead
+    fn is_process(&self) -> bool {
+        true
     }
 }
 
 impl LiveSource {
     /// Ticks since the segment was created. Of a process that is dead when it is
     /// first seen, up to the last thing that it is known to have done.
-    fn elapsed_ticks(&self, snapshot: &Snapshot) -> u64 {
+    fn ticks_until_now(&self, snapshot: &Snapshot) -> u64 {
         if self.dead {
             let known = self.last.as_ref().map_or(0, |last| last.elapsed_ticks);
             let done =

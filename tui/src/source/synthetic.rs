@@ -189,10 +189,12 @@ impl Synthetic {
     }
 }
 
-/// The empty bucket of a value: 32 buckets an octave, exact below 64.
+/// The empty bucket of a value, as a segment has it: 32 buckets an octave of
+/// `value + 32`.
 pub fn bucket_of(value: u64) -> Bucket {
-    let shift = (63 - value.max(1).leading_zeros()).saturating_sub(5);
-    Bucket { low: value >> shift << shift, width: 1 << shift, count: 0 }
+    let shifted = value.saturating_add(32);
+    let octave = shifted.ilog2() - 5;
+    Bucket { low: (shifted >> octave << octave) - 32, width: 1 << octave, count: 0 }
 }
 
 impl Source for Synthetic {
@@ -223,7 +225,7 @@ impl Source for Synthetic {
         Ok(())
     }
 
-    fn is_live(&self) -> bool {
+    fn is_process(&self) -> bool {
         true
     }
 }

@@ -4,26 +4,28 @@ use super::Glyphs;
 
 /// A load below this share of a CPU never fills a trend: the noise of an idle
 /// point should look idle.
-const LEAST_TOP: f64 = 0.05;
+pub(super) const LEAST_TOP: f64 = 0.05;
 
-/// One character per load, the highest at the top. Gaps stay blank.
-pub(super) fn trend(loads: &[Option<f64>], glyphs: &Glyphs) -> String {
-    let top = top(loads);
+/// One character per load, of full height at `top`. Gaps stay blank, and so does
+/// a load of nothing. Full height leaves an eighth free, so that the trends of
+/// rows above each other do not run into one.
+pub(super) fn trend(loads: &[Option<f64>], top: f64, glyphs: &Glyphs) -> String {
+    const FULL: usize = 7;
     let level = |load: f64| {
-        let eighths = (load / top * 8.0).ceil() as usize;
-        glyphs.levels[eighths.clamp(1, 8) - 1]
+        let level = (load / top * FULL as f64).ceil() as usize;
+        level.checked_sub(1).map_or(' ', |level| glyphs.levels[level.min(FULL - 1)])
     };
     loads.iter().map(|load| load.map_or(' ', level)).collect()
 }
 
 /// The greatest load, and never nothing.
-pub(super) fn top(loads: &[Option<f64>]) -> f64 {
-    loads.iter().flatten().fold(LEAST_TOP, |top, load| top.max(*load))
+pub(super) fn top(loads: impl Iterator<Item = Option<f64>>) -> f64 {
+    loads.flatten().fold(LEAST_TOP, f64::max)
 }
 
 /// Columns of `rows` lines, from the top line down.
 pub(super) fn columns(loads: &[Option<f64>], rows: usize, glyphs: &Glyphs) -> Vec<String> {
-    let top = top(loads);
+    let top = top(loads.iter().copied());
     let filled = |load: f64| ((load / top).clamp(0.0, 1.0) * (rows * 8) as f64).round() as usize;
     (0..rows)
         .rev()
@@ -57,8 +59,8 @@ mod tests {
     #[test]
     fn charts_show_shape_gaps_and_floor() {
         let loads = [Some(0.0), Some(0.4), None, Some(0.8)];
-        assert_eq!(trend(&loads, &Glyphs::UNICODE), "▁▄ █");
-        assert_eq!(trend(&[Some(0.001)], &Glyphs::UNICODE), "▁");
+        assert_eq!(trend(&loads, 0.8, &Glyphs::UNICODE), " ▄ ▇");
+        assert_eq!(trend(&[Some(0.001)], LEAST_TOP, &Glyphs::UNICODE), "▁");
         assert_eq!(columns(&loads, 2, &Glyphs::UNICODE), ["   █", "▁█ █"]);
         assert_eq!(bar(0.5, 4, &Glyphs::UNICODE), "██");
         assert_eq!(bar(0.001, 4, &Glyphs::UNICODE), "▏");

@@ -56,7 +56,7 @@ fn heading(figures: &Figures, look: &Look) -> Line<'static> {
         state => (state_word(state), look.theme.header),
     };
     Line::from(vec![
-        Span::styled(format!(" {}", point.name), look.theme.process),
+        Span::styled(format!(" {}", figures.name()), look.theme.process),
         Span::raw(rest),
         Span::styled(format!("  {state}"), style),
     ])
@@ -106,6 +106,10 @@ impl Pane<'_> {
         value.map_or(NONE.into(), |value| self.scale.ticks(value))
     }
 
+    fn single(&self, value: Option<f64>) -> String {
+        value.map_or(NONE.into(), |value| self.scale.single(value))
+    }
+
     fn title(&self, text: &str) -> Line<'static> {
         Line::from(Span::styled(format!(" {text}"), self.look.theme.process))
     }
@@ -114,15 +118,16 @@ impl Pane<'_> {
         let figures = self.figures;
         let total = figures.total();
         let used = |value: u64| self.ticks(figures.is_used().then_some(value as f64));
-        let quantile = |place: usize| self.ticks(self.quantiles.map(|q| q[place] as f64));
+        let single = |value: u64| self.single(figures.is_used().then_some(value as f64));
+        let quantile = |place: usize| self.single(self.quantiles.map(|q| q[place] as f64));
         let deviation = match figures.deviation() {
             Some(deviation) => {
-                format!(" {}{}", self.look.glyphs.plus_minus, self.scale.ticks(deviation))
+                format!(" {}{}", self.look.glyphs.plus_minus, self.scale.single(deviation))
             }
             None => String::new(),
         };
         let smoothed = match figures.point().alpha {
-            Some(alpha) => format!("{} alpha {alpha:.3}", self.ticks(Some(total.average))),
+            Some(alpha) => format!("{} alpha {alpha:.3}", self.single(Some(total.average))),
             None => "off".into(),
         };
         let share = |share: Option<f64>, of: &str| match share {
@@ -140,10 +145,10 @@ impl Pane<'_> {
             ("inclusive", used(total.inclusive), String::new()),
             ("off CPU", used(total.off_cpu), share(figures.off_share(), "span")),
             ("switches", units::count(total.switches), String::new()),
-            ("average", self.ticks(figures.mean()), deviation),
+            ("average", self.single(figures.mean()), deviation),
             ("exp. average", smoothed, String::new()),
-            ("min / max", format!("{} / {}", used(total.min), used(total.max)), String::new()),
-            ("last", used(total.last), String::new()),
+            ("min / max", format!("{} / {}", single(total.min), single(total.max)), String::new()),
+            ("last", single(total.last), String::new()),
             ("p50 / p90", format!("{} / {}", quantile(0), quantile(1)), String::new()),
             ("p99 / p99.9", format!("{} / {}", quantile(2), quantile(3)), String::new()),
         ];
@@ -175,9 +180,9 @@ impl Pane<'_> {
         for bar in &bars {
             let range = format!(
                 "{:>7}{}{:<7}",
-                self.scale.ticks(bar.low),
+                self.scale.single(bar.low),
                 self.look.glyphs.to,
-                self.scale.ticks(bar.high)
+                self.scale.single(bar.high)
             );
             let drawn = chart::bar(bar.count as f64 / most, room, &self.look.glyphs);
             lines.push(Line::from(vec![
@@ -221,7 +226,7 @@ impl Pane<'_> {
         };
         let span = units::duration(span as f64 / self.scale.ticks_per_second);
         let mut lines = vec![self.title(&format!("Load, last {span}, a column per poll"))];
-        let top = chart::top(&loads);
+        let top = chart::top(loads.iter().copied());
         let drawn = chart::columns(&loads, HISTORY, &self.look.glyphs);
         lines.extend(drawn.into_iter().enumerate().map(|(row, columns)| {
             let label = match row {
@@ -258,8 +263,8 @@ impl Pane<'_> {
                 state.to_owned(),
                 units::count(total.count),
                 self.scale.ticks(total.exclusive as f64),
-                self.ticks(mean(total)),
-                self.ticks((total.count > 0).then_some(total.max as f64)),
+                self.single(mean(total)),
+                self.single((total.count > 0).then_some(total.max as f64)),
                 off_share(total).map_or(NONE.into(), units::percent),
             ];
             Line::from(row(&name, cells))

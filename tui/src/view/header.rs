@@ -8,8 +8,8 @@ use ratatui::text::{Line, Span};
 
 use super::Look;
 use crate::app::{App, Status};
-use crate::headline::Headline;
-use crate::model::{Basis, losses};
+use crate::headline::{Headline, ended_word, rhythm};
+use crate::model::losses;
 use crate::text;
 
 /// A part of the line, and how soon it gives way: the greatest rank first.
@@ -29,8 +29,13 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         Status::Crashed => ("CRASHED", theme.error),
         Status::File => ("FILE", theme.warn),
     };
+    let mut words = vec![Span::styled(word, style)];
+    if let Some(ended) = app.ended_unseen().and_then(ended_word) {
+        words.insert(0, Span::styled(format!("{ended}  "), theme.error));
+    }
+    let words = Line::from(words).right_aligned();
     let mut parts = parts(app, look);
-    let room = usize::from(area.width).saturating_sub(word.len() + 2);
+    let room = usize::from(area.width).saturating_sub(words.width() + 2);
     let used = |parts: &[Part]| parts.iter().map(|p| text::width(&p.text) + 2).sum::<usize>();
     while used(&parts) > room && parts.len() > 1 {
         let last = parts.iter().map(|part| part.rank).max();
@@ -41,8 +46,8 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         [Span::styled(shown, part.style), Span::raw("  ")]
     });
     frame.render_widget(Line::from_iter(std::iter::once(Span::raw(" ")).chain(spans)), area);
-    // A styled span, not a styled line: that would style the whole area.
-    frame.render_widget(Line::from(Span::styled(word, style)).right_aligned(), area);
+    // Styled spans, not a styled line: that would style the whole area.
+    frame.render_widget(words, area);
 }
 
 fn parts(app: &App, look: &Look) -> Vec<Part> {
@@ -60,10 +65,9 @@ fn parts(app: &App, look: &Look) -> Vec<Part> {
         parts.push(part(head.clock, 4));
         parts.push(part(head.core, 7));
         parts.push(part(head.overhead, 5));
-        parts.push(match app.model.basis() {
-            Basis::Life => part("rates over its life".into(), 6),
-            Basis::Interval => part(format!("T={}s", app.interval.as_secs_f64()), 6),
-        });
+        let [interval, smoothing] = rhythm(&app.model, app.interval);
+        parts.push(part(interval, 6));
+        parts.push(part(smoothing, 9));
     }
     parts.retain(|part| !part.text.is_empty());
     parts

@@ -14,6 +14,11 @@ const KEYS_NARROW: usize = 12;
 /// From this width on the keys get their full room.
 const WIDE: usize = 60;
 
+const LOAD: &str = "exclusive time as a share of one CPU, smoothed: a weight of a=T/tau for the \
+                    last poll";
+const TREND: &str = "load of the last 8 polls, not smoothed; full height is the row's own greatest \
+                     of the last 60, at least 5 % of a CPU";
+
 pub(super) fn draw(frame: &mut Frame, area: Rect, offset: usize, look: &Look) {
     let heading = Line::styled(" Keys", look.theme.process);
     let lines = lines(look, area.width.into());
@@ -35,6 +40,17 @@ pub(super) fn lines(look: &Look, width: usize) -> Vec<Line<'static>> {
     lines.push(Line::default());
     for (glyph, meaning) in signs {
         lines.extend(entry(&glyph.to_string(), meaning, width, look));
+    }
+    let reading = [
+        ("/s", "measurements per second since the last poll"),
+        ("Load%", LOAD),
+        ("Trend", TREND),
+        ("<1ns", "nothing is left once the cost of measuring is taken out"),
+        ("#5", "a point that the program gave a number and no name"),
+    ];
+    lines.push(Line::default());
+    for (term, meaning) in reading {
+        lines.extend(entry(term, meaning, width, look));
     }
     lines
 }

@@ -13,6 +13,10 @@ use crate::snapshot::PointState;
 use crate::text;
 use crate::units::Scale;
 
+/// Polls whose greatest load is the full height of a trend. More than the trend
+/// shows, so that a load that fell stays low instead of filling its row again.
+pub(super) const TREND_TOP: usize = 60;
+
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     let (columns, name_width) = Column::fitting(area.width.into());
@@ -66,6 +70,9 @@ impl Table<'_> {
             let (text, style) = match column {
                 Column::On => (self.mark(state, selected), theme.header),
                 Column::Trend => (self.trend(figures), theme.bar),
+                Column::Name if figures.point().name.is_empty() => {
+                    (column.text(figures, &self.scale()), theme.faint)
+                }
                 other => (other.text(figures, &self.scale()), theme.header),
             };
             spans.push(Span::styled(self.aligned(*column, &text), style));
@@ -100,8 +107,10 @@ impl Table<'_> {
 
     fn trend(&self, figures: &Figures) -> String {
         let width = Column::Trend.width().unwrap_or(0);
-        let loads: Vec<_> = figures.history().last(width).map(|sample| sample.load).collect();
-        format!("{:>width$}", chart::trend(&loads, &self.look.glyphs))
+        let loads = |n: usize| figures.history().last(n).map(|sample| sample.load);
+        let top = chart::top(loads(TREND_TOP));
+        let loads: Vec<_> = loads(width).collect();
+        format!("{:>width$}", chart::trend(&loads, top, &self.look.glyphs))
     }
 
     fn aligned(&self, column: Column, content: &str) -> String {

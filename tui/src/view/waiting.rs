@@ -8,12 +8,12 @@ use ratatui::widgets::{Paragraph, Wrap};
 use crate::app::App;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
-    let wanted = app.wanted().describe();
     let mut lines =
         vec![Line::from(format!("{}; waiting, q quits", app.discovery.nothing_found()))];
-    if !wanted.is_empty() {
+    if !app.wanted().is_any() {
+        let (wanted, why) = (app.wanted().describe(), app.discovery.why_none(app.wanted()));
         lines.push(Line::default());
-        lines.push(Line::from(format!("Asked for: {wanted}. `pfp-top list` shows what there is.")));
+        lines.push(Line::from(format!("Asked for {wanted}: {why}")));
     }
     lines.push(Line::default());
     lines.push(Line::from("`pfp-top demo` shows a program made to be watched."));

@@ -1,0 +1,398 @@
+//! Regions begun by hand, and the long way for all others: whatever the hot path
+//! of [`super::measure`] leaves to its doors.
+
+use std::ptr;
+use std::sync::atomic::{
+    Ordering::{Relaxed, SeqCst},
+    compiler_fence,
+};
+
+use pfp_shm_layout::cell::{Away, Cell, Measurement};
+use pfp_shm_layout::control::Change;
+use pfp_shm_layout::histogram::LIMIT;
+
+use super::measure::{self, Begun, Open, Part};
+use super::regions::{Regions, Sum};
+use super::thread::{self, LEVEL, LEVELS, Thread};
+use crate::clock::ticks;
+use crate::point::Point;
+
+/// In [`Thread::detour`]: an end is under way.
+const BUSY: u64 = 1;
+
+impl Thread {
+    /// The regions of the context that is current on this thread.
+    #[inline]
+    pub(super) fn regions(&self) -> &Regions {
+        let current = self.current.load(Relaxed);
+        // SAFETY: null, or a context that `switch` keeps alive while it is
+        // current.
+        unsafe { current.as_ref() }.map_or(&self.own, |context| &context.regions)
+    }
+
+    /// Reads the clock for an end.
+    #[inline]
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamp_after(ticks())
+    }
+
+    /// The stamp of an end that has read the counter already.
+    #[inline]
+    fn stamp_after(&self, now: u64) -> u64 {
+        if self.clock.was_switched() { self.clock.refresh().early } else { now }
+    }
+
+    /// Sets the number of open regions, in units of [`LEVEL`].
+    pub(super) fn set_level(&self, level: u64) {
+        self.place.store(self.place.load(Relaxed) & !LEVELS | level & LEVELS, Relaxed);
+    }
+
+    /// What a region measured that ends at `now`.
+    fn part(&self, begun: &Begun, child: u64, now: u64) -> Part {
+        let off = self.clock.off();
+        let elapsed = now.wrapping_sub(begun.start.wrapping_add(begun.off));
+        if (elapsed as i64) < 0 {
+            self.count(|tally| &tally.anomalies);
+        }
+        // Below zero although the counter went on: time that the kernel has
+        // taken off the thread without a switch, a hypervisor's most of all, is
+        // only known at the next switch. What is more than this region has is
+        // taken from the region around it, whose span is that much shorter.
+        let raw = (now.wrapping_sub(off).wrapping_sub(begun.start) as i64).max(0) as u64;
+        Part {
+            span: raw.saturating_sub(measure::INSIDE.load(Relaxed)),
+            child,
+            off: off.wrapping_sub(begun.off),
+            switches: self.clock.switches().wrapping_sub(begun.switches),
+        }
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.detour.load(Relaxed) & BUSY != 0
+    }
+
+    /// Does something that a signal handler of this thread must not do at the
+    /// same time.
+    pub(crate) fn busy<R>(&self, work: impl FnOnce() -> R) -> R {
+        let before = self.detour.load(Relaxed);
+        self.detour.store(before | BUSY, Relaxed);
+        compiler_fence(SeqCst);
+        let result = work();
+        compiler_fence(SeqCst);
+        self.detour.store(before, Relaxed);
+        result
+    }
+}
+/// Begins a region that the context keeps. With `once`, a point that is open
+/// already is switched off as invalid: the rule of the numeric interface.
+#[inline]
+pub(crate) fn begin(point: &'static Point, once: bool) {
+    if !point.control().enabled() {
+        return;
+    }
+    let mut recursive = false;
+    if let Some(thread) = thread::current() {
+        let regions = thread.regions();
+        if let Some(at) = regions.innermost(point) {
+            recursive = true;
+            if once {
+                return invalidate(thread, point, at);
+            }
+        }
+    }
+    let open = measure::begin(point);
+    if let (Some(begun), Some(thread)) = (open.begun(), thread::current()) {
+        keep(thread, point, begun, recursive);
+    }
+}
+
+/// Notes a begun region among those of the context; false if there is no room.
+#[inline]
+fn keep(thread: &Thread, point: &'static Point, begun: &Begun, recursive: bool) -> bool {
+    let regions = thread.regions();
+    let at = regions.open.load(Relaxed) as usize;
+    let Some(slot) = regions.slots.get(at) else { return refuse(thread, begun) };
+    // Reserved first, so that a signal handler takes the next one.
+    regions.open.store(at as u64 + 1, Relaxed);
+    compiler_fence(SeqCst);
+    slot.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
+    slot.place.store(thread.inner_place() & LEVELS, Relaxed);
+    slot.recursive.store(u64::from(recursive), Relaxed);
+    slot.fill(begun);
+    true
+}
+
+/// Undoes a begin for which there is no room.
+#[cold]
+fn refuse(thread: &Thread, begun: &Begun) -> bool {
+    thread.place.store(thread.inner_place(), Relaxed);
+    thread.child.store(begun.child, Relaxed);
+    thread.count(|tally| &tally.refused);
+    false
+}
+
+#[cold]
+fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
+    point.change(Change::Invalidate);
+    let regions = thread.regions();
+    let place = regions.slots[at].place.load(Relaxed);
+    let child = regions.give_up(at).wrapping_add(thread.child.load(Relaxed));
+    thread.child.store(child, Relaxed);
+    thread.set_level(place);
+}
+
+/// Begins a region on the long way: the thread has no lane of its own, or is
+/// interrupted in the middle of something. False if there is no room for it.
+pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
+    let recursive = thread.regions().innermost(point).is_some();
+    let mut begun =
+        Begun { start: 0, child: thread.child.swap(0, Relaxed), off: 0, switches: 0, inclusive: 0 };
+    thread.place.store(thread.place.load(Relaxed).wrapping_add(LEVEL), Relaxed);
+    let now = thread.stamp();
+    begun.off = thread.clock.off();
+    begun.switches = thread.clock.switches();
+    begun.start = now.wrapping_sub(begun.off);
+    keep(thread, point, &begun, recursive)
+}
+
+/// Ends the innermost region of a point that was begun by hand. Without one it
+/// does nothing.
+#[inline]
+pub(crate) fn end(point: &'static Point, latch: bool) {
+    let Some(thread) = thread::current() else { return };
+    let regions = thread.regions();
+    let Some(at) = regions.innermost(point) else { return };
+    let slot = &regions.slots[at];
+    let now = ticks();
+    // The same tests as at the end of a guard: then it is as short.
+    let off = thread.clock.off();
+    if !thread.clock.was_switched()
+        && !latch
+        && thread.detour.load(Relaxed) == 0
+        && slot.off.load(Relaxed) == off
+        && thread.inner_place() & LEVELS == slot.place.load(Relaxed)
+        && slot.recursive.load(Relaxed) == 0
+        && let Some(cell) = thread.cell(point.index())
+    {
+        regions.open.store(at as u64, Relaxed);
+        let start = slot.start.load(Relaxed).wrapping_add(off);
+        let around = slot.child.load(Relaxed);
+        let inclusive = cell.inclusive_total();
+        return measure::close(thread, cell, now, around, inclusive, start);
+    }
+    end_at(thread, point, at, now, latch);
+}
+
+#[cold]
+fn end_at(thread: &Thread, point: &'static Point, at: usize, now: u64, latch: bool) {
+    let now = thread.stamp_after(now);
+    let regions = thread.regions();
+    let slot = &regions.slots[at];
+    let begun = slot.begun();
+    let place = slot.place.load(Relaxed);
+    let recursive = slot.recursive.load(Relaxed) != 0;
+    let mut child = thread.child.load(Relaxed);
+    if thread.inner_place() & LEVELS != place {
+        // Regions inside were not ended: they are given up.
+        child = child.wrapping_add(regions.give_up(at + 1));
+        thread.count(|tally| &tally.mismatched);
+    }
+    regions.open.store(at as u64, Relaxed);
+    thread.set_level(place.wrapping_add(LEVEL));
+    let inclusive = if recursive { Inclusive::Inner } else { Inclusive::Add };
+    finish(thread, point, Ending { begun, child, now, inclusive, latch });
+}
+
+/// Ends a region that a guard keeps and that the hot path could not end.
+pub(crate) fn end_guard(point: &'static Point, open: &Open, now: u64) {
+    let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
+    let Some(&begun) = open.begun() else { return end(point, false) };
+    let now = thread.stamp_after(now);
+    let mut child = thread.child.load(Relaxed);
+    // Regions between this one and the innermost, of as many as are counted.
+    let deeper = thread.inner_place().wrapping_sub(open.tag & LEVELS) & LEVELS;
+    if deeper != 0 {
+        thread.count(|tally| &tally.mismatched);
+        if deeper > LEVELS / 2 {
+            // An end of something around has given this region up.
+            return;
+        }
+        let place = thread.inner_place().wrapping_sub(deeper) & LEVELS;
+        let regions = thread.regions();
+        let from = (0..regions.open())
+            .find(|&at| regions.slots[at].place.load(Relaxed) > place)
+            .unwrap_or_else(|| regions.open());
+        child = child.wrapping_add(regions.give_up(from));
+        thread.set_level(place.wrapping_add(LEVEL));
+    }
+    // What was noted at begin holds unless the cell was restarted or contexts
+    // were switched since.
+    let noted = thread
+        .cell(point.index())
+        .is_some_and(|cell| thread::tag(cell.control(), thread.inner_place()) == open.tag);
+    let inclusive = if noted { Inclusive::Since(begun.inclusive) } else { Inclusive::Add };
+    finish(thread, point, Ending { begun, child, now, inclusive, latch: false });
+}
+
+/// The innermost region, which ends on the long way.
+struct Ending {
+    begun: Begun,
+    child: u64,
+    now: u64,
+    inclusive: Inclusive,
+    latch: bool,
+}
+
+/// What a region does to the point's inclusive ticks.
+enum Inclusive {
+    /// It is inside another region of the point, which will count it.
+    Inner,
+    /// It adds its span.
+    Add,
+    /// The total is what it was at begin, plus the span.
+    Since(u64),
+}
+
+fn finish(thread: &Thread, point: &'static Point, ending: Ending) {
+    let Ending { begun, child, now, inclusive, latch } = ending;
+    let part = thread.part(&begun, child, now);
+    measure::give_back(thread, begun.child, part.span);
+    let sum = Sum {
+        own: part.own(),
+        inclusive: if matches!(inclusive, Inclusive::Inner) { 0 } else { part.span },
+        off: part.off,
+        switches: part.switches,
+    };
+    let regions = thread.regions();
+    if latch && thread.busy(|| regions.latch(point, sum)) {
+        thread.detour.store(regions.detour() | thread.detour.load(Relaxed) & BUSY, Relaxed);
+        return;
+    }
+    if latch {
+        thread.count(|tally| &tally.refused);
+    }
+    let start = begun.start.wrapping_add(begun.off);
+    let since = match inclusive {
+        Inclusive::Since(total) => Some(total),
+        Inclusive::Inner | Inclusive::Add => None,
+    };
+    finish_with(thread, point, sum, since, start, now.wrapping_sub(start));
+}
+
+/// Records a sum, with what waits of the point.
+fn finish_with(
+    thread: &Thread,
+    point: &'static Point,
+    mut sum: Sum,
+    since: Option<u64>,
+    start: u64,
+    elapsed: u64,
+) {
+    let busy = thread.is_busy();
+    if !busy && thread.detour.load(Relaxed) != 0 {
+        let regions = thread.regions();
+        let waited = regions.unlatch(point);
+        sum.own = sum.own.wrapping_add(waited.own);
+        sum.inclusive = sum.inclusive.wrapping_add(waited.inclusive);
+        sum.off = sum.off.wrapping_add(waited.off);
+        sum.switches = sum.switches.wrapping_add(waited.switches);
+        thread.detour.store(regions.detour(), Relaxed);
+    }
+    let away = Away { off_cpu: sum.off, switches: sum.switches };
+    let mut measured = Measurement {
+        exclusive: sum.own.min(LIMIT - 1),
+        inclusive_total: sum.inclusive,
+        away: Some(away),
+    };
+    let index = point.index();
+    // A context that came from another thread may not have a cell here yet.
+    let missing = !busy && !thread.overflows() && thread.cell(index).is_none();
+    if missing {
+        let _ = thread::prepare(point);
+    }
+    match thread.cell(index).filter(|_| !busy) {
+        Some(cell) => {
+            let total = since.unwrap_or_else(|| cell.inclusive_total());
+            measured.inclusive_total = total.wrapping_add(sum.inclusive);
+            record_slow(thread, cell, measured, start, elapsed);
+        }
+        None => {
+            if let Some(cell) = thread.shared_cell(index, point.control()) {
+                let bucket = thread.shared_bucket(cell, measured.exclusive);
+                cell.record_shared(measured, bucket);
+            }
+        }
+    }
+}
+
+/// Records a measurement into a cell whose histogram may lack a part.
+fn record_slow(thread: &Thread, cell: &Cell, measured: Measurement, start: u64, elapsed: u64) {
+    thread.busy(|| {
+        let bucket = thread.last_bucket(cell);
+        measure::record(thread, cell, bucket, measured, start, elapsed);
+    });
+}
+
+/// The door out of [`measure::close`]: a part of the histogram is missing, or
+/// the counter ran backwards.
+#[cold]
+#[inline(never)]
+pub(crate) fn close_slow(
+    thread: &Thread,
+    cell: &Cell,
+    now: u64,
+    around: u64,
+    inclusive: u64,
+    start: u64,
+) {
+    let mut elapsed = now.wrapping_sub(start);
+    if (elapsed as i64) < 0 {
+        thread.count(|tally| &tally.anomalies);
+        elapsed = 0;
+    }
+    let span = elapsed.saturating_sub(measure::INSIDE.load(Relaxed));
+    let own = span.saturating_sub(thread.child.load(Relaxed));
+    measure::give_back(thread, around, span);
+    let inclusive_total = inclusive.wrapping_add(span);
+    let measured = Measurement { exclusive: own.min(LIMIT - 1), inclusive_total, away: None };
+    record_slow(thread, cell, measured, start, elapsed);
+}
+
+/// What a future measured over several polls.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Polls {
+    sum: Sum,
+    start: Option<u64>,
+}
+
+/// Ends a region that was begun for one poll of a future, and adds what it
+/// measured to what its polls before did; records the sum with the last.
+pub(crate) fn end_poll(point: &'static Point, open: &Open, polls: &mut Polls, last: bool) {
+    if open.tag == 0 {
+        return;
+    }
+    let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
+    let now = thread.stamp();
+    let (begun, place, child) = if let Some(&begun) = open.begun() {
+        (begun, open.tag & LEVELS, thread.child.load(Relaxed))
+    } else {
+        let regions = thread.regions();
+        let Some(at) = regions.innermost(point) else { return };
+        let child = thread.child.load(Relaxed).wrapping_add(regions.give_up(at + 1));
+        regions.open.store(at as u64, Relaxed);
+        (regions.slots[at].begun(), regions.slots[at].place.load(Relaxed), child)
+    };
+    thread.set_level(place.wrapping_add(LEVEL));
+    let part = thread.part(&begun, child, now);
+    measure::give_back(thread, begun.child, part.span);
+    let start = begun.start.wrapping_add(begun.off);
+    polls.sum.own = polls.sum.own.wrapping_add(part.own());
+    polls.sum.inclusive = polls.sum.inclusive.wrapping_add(part.span);
+    polls.sum.off = polls.sum.off.wrapping_add(part.off);
+    polls.sum.switches = polls.sum.switches.wrapping_add(part.switches);
+    let first = *polls.start.get_or_insert(start);
+    if last {
+        let polls = std::mem::take(polls);
+        finish_with(thread, point, polls.sum, None, first, now.wrapping_sub(first));
+    }
+}

@@ -1,0 +1,197 @@
+//! What a context keeps: the regions that were begun by hand (a guard keeps its
+//! own), the parts of latched regions, and, while it is not current, its clock.
+//!
+//! All words are the thread's on which the context is current; they are atomic
+//! because a signal handler of that thread may come in between.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+
+use super::measure::Begun;
+use crate::point::Point;
+
+/// Regions begun by hand that can be open in one context.
+const REGIONS: usize = 32;
+/// Points whose latched parts can wait in one context.
+const LATCHED: usize = 8;
+/// In [`super::thread::Thread::detour`]: one waiting latched part.
+const WAITING: u64 = 2;
+
+/// Regions that were begun by hand, and latched parts.
+#[derive(Debug)]
+pub(crate) struct Regions {
+    pub(super) open: AtomicU64,
+    pub(super) slots: [Slot; REGIONS],
+    waiting: AtomicU64,
+    latched: [Latched; LATCHED],
+    /// What the thread holds while the context is current.
+    pub(super) paused: Paused,
+}
+
+/// A region that was begun by hand.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) point: AtomicPtr<Point>,
+    /// Regions open around it, as in [`super::thread::Thread::place`].
+    pub(super) place: AtomicU64,
+    /// 1 if the point was open already.
+    pub(super) recursive: AtomicU64,
+    pub(super) start: AtomicU64,
+    pub(super) child: AtomicU64,
+    pub(super) off: AtomicU64,
+    pub(super) switches: AtomicU64,
+}
+
+/// What was measured of a point and waits for more.
+#[derive(Debug)]
+struct Latched {
+    point: AtomicPtr<Point>,
+    own: AtomicU64,
+    inclusive: AtomicU64,
+    off: AtomicU64,
+    switches: AtomicU64,
+}
+
+/// A context that is not current.
+#[derive(Debug)]
+pub(super) struct Paused {
+    /// What its clock reads.
+    pub(super) clock: AtomicU64,
+    pub(super) child: AtomicU64,
+    pub(super) place: AtomicU64,
+}
+
+/// A latched part, or the sum of several.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sum {
+    pub(super) own: u64,
+    pub(super) inclusive: u64,
+    pub(super) off: u64,
+    pub(super) switches: u64,
+}
+
+impl Regions {
+    pub(super) fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            open: zero(),
+            slots: std::array::from_fn(|_| Slot {
+                point: AtomicPtr::default(),
+                place: zero(),
+                recursive: zero(),
+                start: zero(),
+                child: zero(),
+                off: zero(),
+                switches: zero(),
+            }),
+            waiting: zero(),
+            latched: std::array::from_fn(|_| Latched {
+                point: AtomicPtr::default(),
+                own: zero(),
+                inclusive: zero(),
+                off: zero(),
+                switches: zero(),
+            }),
+            paused: Paused { clock: zero(), child: zero(), place: zero() },
+        }
+    }
+
+    /// Forgets everything: a new thread takes the state over.
+    pub(crate) fn clear(&self) {
+        self.open.store(0, Relaxed);
+        self.waiting.store(0, Relaxed);
+    }
+
+    pub(super) fn open(&self) -> usize {
+        (self.open.load(Relaxed) as usize).min(REGIONS)
+    }
+
+    /// Place of the innermost open region of a point.
+    #[inline]
+    pub(super) fn innermost(&self, point: &Point) -> Option<usize> {
+        (0..self.open()).rev().find(|&at| ptr::eq(self.slots[at].point.load(Relaxed), point))
+    }
+
+    /// Gives up the regions from a place on and returns the ticks of the regions
+    /// that had ended in them, which now belong to what is around.
+    pub(super) fn give_up(&self, from: usize) -> u64 {
+        let given_up = (from..self.open())
+            .map(|at| self.slots[at].child.load(Relaxed))
+            .fold(0, u64::wrapping_add);
+        self.open.store(from as u64, Relaxed);
+        given_up
+    }
+
+    /// Adds to what waits for a point; false if there is no room.
+    pub(super) fn latch(&self, point: &'static Point, sum: Sum) -> bool {
+        let waiting = self.waiting.load(Relaxed) as usize;
+        let known = (0..waiting).find(|&at| ptr::eq(self.latched[at].point.load(Relaxed), point));
+        let at = known.unwrap_or(waiting);
+        let Some(latched) = self.latched.get(at) else { return false };
+        let before = if known.is_some() { latched.sum() } else { Sum::default() };
+        latched.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
+        latched.own.store(before.own.wrapping_add(sum.own), Relaxed);
+        latched.inclusive.store(before.inclusive.wrapping_add(sum.inclusive), Relaxed);
+        latched.off.store(before.off.wrapping_add(sum.off), Relaxed);
+        latched.switches.store(before.switches.wrapping_add(sum.switches), Relaxed);
+        self.waiting.store(waiting.max(at + 1) as u64, Relaxed);
+        true
+    }
+
+    /// Takes out what waits for a point.
+    pub(super) fn unlatch(&self, point: &Point) -> Sum {
+        let waiting = self.waiting.load(Relaxed) as usize;
+        let Some(at) = (0..waiting.min(LATCHED))
+            .find(|&at| ptr::eq(self.latched[at].point.load(Relaxed), point))
+        else {
+            return Sum::default();
+        };
+        let sum = self.latched[at].sum();
+        let last = &self.latched[waiting - 1];
+        let moved = last.sum();
+        let to = &self.latched[at];
+        to.point.store(last.point.load(Relaxed), Relaxed);
+        to.own.store(moved.own, Relaxed);
+        to.inclusive.store(moved.inclusive, Relaxed);
+        to.off.store(moved.off, Relaxed);
+        to.switches.store(moved.switches, Relaxed);
+        self.waiting.store(waiting as u64 - 1, Relaxed);
+        sum
+    }
+
+    pub(super) fn detour(&self) -> u64 {
+        self.waiting.load(Relaxed) * WAITING
+    }
+}
+
+impl Latched {
+    fn sum(&self) -> Sum {
+        Sum {
+            own: self.own.load(Relaxed),
+            inclusive: self.inclusive.load(Relaxed),
+            off: self.off.load(Relaxed),
+            switches: self.switches.load(Relaxed),
+        }
+    }
+}
+
+impl Slot {
+    #[inline]
+    pub(super) fn begun(&self) -> Begun {
+        Begun {
+            start: self.start.load(Relaxed),
+            child: self.child.load(Relaxed),
+            off: self.off.load(Relaxed),
+            switches: self.switches.load(Relaxed),
+            inclusive: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn fill(&self, begun: &Begun) {
+        self.start.store(begun.start, Relaxed);
+        self.child.store(begun.child, Relaxed);
+        self.off.store(begun.off, Relaxed);
+        self.switches.store(begun.switches, Relaxed);
+    }
+}

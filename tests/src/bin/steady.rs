@@ -1,0 +1,74 @@
+//! A calm program to watch: a handful of points at steady rates, in two threads,
+//! until its standard input ends. A line `abort` on it ends it at once.
+//!
+//! ```text
+//! steady [NAME]
+//! ```
+
+use std::io::BufRead;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// So seldom that its count keeps all its digits on the screen for minutes.
+const TICK: Duration = Duration::from_millis(100);
+/// The point that has a number and no name.
+const NUMBERED: u32 = 5;
+
+static RUNNING: AtomicBool = AtomicBool::new(true);
+
+fn main() {
+    if let Some(name) = std::env::args().nth(1) {
+        pfp::set_program_name(&name);
+    }
+    pfp::enable(NUMBERED);
+    thread::scope(|scope| {
+        scope.spawn(ticker);
+        scope.spawn(worker);
+        for line in std::io::stdin().lock().lines() {
+            match line {
+                Ok(line) if line == "abort" => std::process::abort(),
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        RUNNING.store(false, Relaxed);
+    });
+}
+
+/// Seldom, short, and asleep in between.
+fn ticker() {
+    pfp::register_thread("ticker");
+    while RUNNING.load(Relaxed) {
+        pfp::scope!("round");
+        {
+            pfp::scope!("tick");
+            spin(Duration::from_micros(50));
+        }
+        pfp::begin(NUMBERED);
+        spin(Duration::from_micros(20));
+        pfp::end(NUMBERED, false);
+        thread::sleep(TICK);
+    }
+}
+
+/// Often, and with a load that can be seen.
+fn worker() {
+    pfp::register_thread("worker");
+    while RUNNING.load(Relaxed) {
+        {
+            pfp::scope!("work");
+            spin(Duration::from_micros(200));
+            pfp::scope!("inner");
+            spin(Duration::from_micros(100));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}

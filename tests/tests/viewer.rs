@@ -1,0 +1,643 @@
+//! The viewer as a person has it: a terminal, keys, and real processes that come,
+//! change, end and crash.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Output, Stdio};
+
+use pfp_tests::screen::{
+    PROMPT, Screen, Stage, Target, pfp_top, row, rows, runs, wait_until, why_no_screen,
+};
+use pfp_top::export::json;
+use pfp_top::snapshot::{PointState, ProcessState, Snapshot};
+
+const STEADY: &str = env!("CARGO_BIN_EXE_steady");
+/// As most tests start the viewer: polling often, so that they need not wait.
+const QUICK: &str = "-d 0.1";
+
+/// Leaves a test for which there is no terminal, and says so.
+macro_rules! needs_a_screen {
+    () => {
+        if let Some(why) = why_no_screen() {
+            pfp_tests::skipped("the viewer in a terminal", &why.to_string());
+            return;
+        }
+    };
+}
+
+fn said(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// The figures of a target by another way than the screen: a snapshot that a
+/// second viewer takes.
+fn snapshot(stage: &Stage, target: &Target) -> Snapshot {
+    let file = stage.path(&format!("oracle-{}.json", target.pid()));
+    let pid = target.pid().to_string();
+    let path = file.to_str().unwrap();
+    let output = stage.pfp_top(&["snapshot", "-p", &pid, "-o", path, "--force"]);
+    assert!(output.status.success(), "{}", said(&output));
+    json::read(&file).unwrap()
+}
+
+fn count(snapshot: &Snapshot, name: &str) -> u64 {
+    let point = snapshot.points.iter().find(|point| point.name == name);
+    let id = point.unwrap_or_else(|| panic!("no point {name}")).id;
+    let cells = snapshot.cells.iter().filter(|cell| cell.point == id);
+    cells.map(|cell| cell.stats.count + cell.retired.count).sum()
+}
+
+fn state(snapshot: &Snapshot, name: &str) -> PointState {
+    snapshot.points.iter().find(|point| point.name == name).unwrap().state
+}
+
+/// A calm program, and a viewer of 130 x 34 that watches it, the rows in the order
+/// of their names so that none moves.
+fn watching<'a>(stage: &'a Stage, more: &str) -> (Target, Screen<'a>) {
+    let target = stage.start(STEADY, &[]);
+    let screen = stage.screen(130, 34);
+    screen.pfp_top(&format!("{QUICK} --sort name {more}"));
+    screen.wait_for("a running count", |text| {
+        row(text, "tick").and_then(|row| row.exact_count()).is_some_and(|count| count > 2)
+    });
+    (target, screen)
+}
+
+/// Moves the cursor onto a point.
+fn select(screen: &Screen, name: &str) {
+    screen.keys(&["g", "g"]);
+    let text = screen.wait_for("the cursor at the top", |text| {
+        rows(text).first().is_some_and(|row| row.selected)
+    });
+    let place = rows(&text).iter().position(|row| row.name() == name).expect("the point is there");
+    for _ in 0..place {
+        screen.keys(&["j"]);
+    }
+    screen.wait_for("the cursor on the point", |text| {
+        row(text, name).is_some_and(|row| row.selected)
+    });
+}
+
+/// Waits until the target has measured `more` further ticks.
+fn wait_for_ticks(stage: &Stage, target: &Target, more: u64) {
+    let before = count(&snapshot(stage, target), "tick");
+    wait_until("more ticks", || count(&snapshot(stage, target), "tick") >= before + more);
+}
+
+#[test]
+fn the_demo_shows_live_figures_in_any_order_and_leaves_nothing_behind() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let screen = stage.screen(130, 40);
+    screen.line("stty -g");
+    let before = screen.wait_for("the terminal's settings", |text| text.contains(':'));
+    let settings = before.lines().find(|line| line.contains(':')).unwrap().trim().to_owned();
+
+    screen.pfp_top(&format!("demo {QUICK}"));
+    let first = screen.wait_for("figures", |text| {
+        text.contains("LIVE") && row(text, "deflate").is_some_and(|row| row.count() != "0")
+    });
+    let count = |text: &str| row(text, "deflate").map(|row| row.count().to_owned());
+    screen.wait_for("a count that grows", |text| count(text) != count(&first));
+    assert!(first.contains("Load%▼"), "{first}");
+    let workload: u32 = first.split(['[', ']']).nth(1).unwrap().parse().unwrap();
+    assert!(runs(workload));
+
+    screen.keys(&[">"]);
+    screen.wait_for("the column to the right", |text| text.contains("Excl▼"));
+    screen.keys(&["<", "<", "<", "<"]);
+    let names = |text: &str| -> Vec<String> {
+        rows(text).iter().map(|row| row.name().to_owned()).collect()
+    };
+    screen.wait_for("the column of the names", |text| {
+        text.contains("Name▲") && names(text).is_sorted() && names(text).len() > 10
+    });
+    screen.keys(&["I"]);
+    screen.wait_for("the other way round", |text| {
+        text.contains("Name▼") && names(text).is_sorted_by(|a, b| a >= b)
+    });
+
+    screen.keys(&["q"]);
+    let after = screen.wait_for_shell();
+    // What was there before the viewer is there again, and nothing of it is left.
+    assert!(after.contains(&settings) && !after.contains("LIVE"), "{after}");
+    screen.line("clear; stty -g");
+    screen.wait_for("the terminal's settings as before", |text| text.contains(&settings));
+    wait_until("the demo's program to be gone", || !runs(workload));
+    assert_eq!(stage.lit(), [""; 0]);
+}
+
+#[test]
+fn a_point_is_switched_off_and_on_again_while_it_runs() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let (target, screen) = watching(&stage, "");
+    select(&screen, "tick");
+    screen.keys(&["e"]);
+    screen.wait_for("the point off", |text| {
+        row(text, "tick").is_some_and(|row| !row.on) && text.contains("tick is off")
+    });
+    // The next call already sees it; what was being measured may still end.
+    wait_until("the program to know", || {
+        state(&snapshot(&stage, &target), "tick") == PointState::Off
+    });
+    let stopped = count(&snapshot(&stage, &target), "tick");
+    let other = count(&snapshot(&stage, &target), "round");
+    wait_until("other points to go on", || count(&snapshot(&stage, &target), "round") > other + 10);
+    let found = count(&snapshot(&stage, &target), "tick");
+    assert!(found <= stopped + 1, "{stopped} -> {found}");
+    let shown = screen.wait_for("other points to go on", |text| {
+        row(text, "round").and_then(|row| row.exact_count()) > Some(other + 10)
+    });
+    let tick = row(&shown, "tick").unwrap();
+    assert_eq!(tick.exact_count(), Some(found), "{shown}");
+    assert_eq!(tick.cells[3..], ["-", "off"], "{shown}");
+
+    screen.keys(&["e"]);
+    screen.wait_for("the count to go on", |text| {
+        row(text, "tick").is_some_and(|row| row.on && row.exact_count() > Some(found + 2))
+    });
+}
+
+#[test]
+fn a_reset_starts_a_point_afresh_and_leaves_the_others() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let (_target, screen) = watching(&stage, "");
+    let exact = |text: &str, name: &str| row(text, name).and_then(|row| row.exact_count());
+    let before = screen.wait_for("counts", |text| exact(text, "tick") > Some(20));
+    let before = exact(&before, "tick").unwrap();
+    select(&screen, "tick");
+    screen.keys(&["r"]);
+    screen.wait_for("a count that dropped beside one that did not", |text| {
+        exact(text, "tick").is_some_and(|count| (1..before).contains(&count))
+            && exact(text, "round") >= Some(before)
+    });
+}
+
+#[test]
+fn a_pause_freezes_the_figures_and_still_tells_the_end_of_the_process() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let (mut target, screen) = watching(&stage, "");
+    let table = |text: &str| rows(text);
+    for key in ["Space", "Z", "p"] {
+        screen.keys(&[key]);
+        let frozen = screen.wait_for_status("PAUSED");
+        wait_for_ticks(&stage, &target, 5);
+        let later = screen.shown();
+        assert_eq!(table(&later), table(&frozen), "{later}");
+        screen.keys(&[key]);
+        screen.wait_for_status("LIVE");
+        screen.wait_for("counts that go on", |text| table(text) != table(&frozen));
+    }
+    screen.keys(&["Space"]);
+    let frozen = screen.wait_for_status("PAUSED");
+    wait_for_ticks(&stage, &target, 5);
+    target.kill();
+    let dead = screen.wait_for_status("CRASHED  PAUSED");
+    assert_eq!(table(&dead), table(&frozen), "{dead}");
+    screen.keys(&["Space"]);
+    screen.wait_for_status("CRASHED");
+    let tick = |text: &str| row(text, "tick").and_then(|row| row.exact_count());
+    let least = tick(&frozen).map(|count| count + 5);
+    screen.wait_for("the last figures", |text| tick(text) >= least);
+}
+
+#[test]
+fn a_point_in_full_and_the_help_open_and_close() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let (_target, screen) = watching(&stage, "");
+    select(&screen, "work");
+    screen.keys(&["Enter"]);
+    for said in
+        ["work  id ", "tests/src/bin/steady.rs:", "log scale", "p50", "█", "Load, last", "worker"]
+    {
+        screen.wait_for(said, |text| text.contains(said));
+    }
+    screen.keys(&["Escape"]);
+    screen.wait_for("the table", |text| row(text, "work").is_some());
+    screen.keys(&["?"]);
+    screen.wait_for("the help", |text| text.contains("Keys") && text.contains("on or off"));
+    screen.keys(&["Escape"]);
+    // A point that was never given a name is known by its number.
+    screen.wait_for("the table", |text| row(text, "#5").is_some_and(|row| row.cells[0] == "5"));
+}
+
+#[test]
+fn a_snapshot_is_written_and_shown_again() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let (mut target, screen) = watching(&stage, "");
+    screen.keys(&["w"]);
+    screen.wait_for("the question for a name", |text| text.contains("write snapshot to: steady-"));
+    screen.keys(&["C-u"]);
+    screen.text("saved.json");
+    screen.keys(&["Enter"]);
+    screen.wait_for("the message", |text| text.contains("wrote saved.json"));
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+    target.end();
+
+    let saved = json::read(&stage.path("saved.json")).unwrap();
+    let ticks = count(&saved, "tick");
+    screen.pfp_top("open saved.json");
+    screen.wait_for_status("FILE");
+    screen.wait_for("the figures of the file", |text| {
+        row(text, "tick").and_then(|row| row.exact_count()) == Some(ticks)
+    });
+    screen.keys(&["e"]);
+    screen.wait_for("a refusal", |text| text.contains("cannot be changed"));
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+
+    let printed = stage.pfp_top(&["open", "saved.json", "--once", "--sort", "name"]);
+    let text = said(&printed);
+    assert!(printed.status.success() && text.starts_with("steady["), "{text}");
+    let line = text.lines().find(|line| line.split_whitespace().nth(2) == Some("tick")).unwrap();
+    assert_eq!(line.split_whitespace().nth(3), Some(ticks.to_string().as_str()), "{text}");
+}
+
+#[test]
+fn every_way_out_gives_the_terminal_back() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let _target = stage.start(STEADY, &[]);
+    let screen = stage.screen(100, 20);
+    for way in ["q", "F10", "C-c", "TERM", "INT", "HUP"] {
+        screen.line("clear");
+        screen.wait_for("an empty screen", |text| text.trim() == PROMPT.trim_end());
+        screen.pfp_top(QUICK);
+        screen.wait_for_status("LIVE");
+        if ["TERM", "INT", "HUP"].contains(&way) {
+            let viewer = screen.viewer().to_string();
+            let sent = stage.command("kill").args(["-s", way, &viewer]).status().unwrap();
+            assert!(sent.success());
+        } else {
+            screen.keys(&[way]);
+        }
+        screen.wait_for_shell();
+        // The shell echoes what is typed again, and a key is a character again.
+        screen.line("echo still $((40 + 2))");
+        let text = screen.wait_for("the shell to work", |text| text.contains("still 42"));
+        assert!(text.contains("echo still"), "{way}:\n{text}");
+    }
+}
+
+#[test]
+fn toggles_are_put_back_on_leaving_unless_kept() {
+    needs_a_screen!();
+    for (more, leave, left) in [
+        ("", "q", PointState::On),
+        ("", "TERM", PointState::On),
+        ("", "gone", PointState::On),
+        ("--keep", "q", PointState::Off),
+    ] {
+        let stage = Stage::new();
+        let (target, screen) = watching(&stage, more);
+        select(&screen, "tick");
+        screen.keys(&["e"]);
+        let is = |wanted| state(&snapshot(&stage, &target), "tick") == wanted;
+        wait_until("the point to be off", || is(PointState::Off));
+        let viewer = screen.viewer();
+        match leave {
+            "TERM" => {
+                let viewer = viewer.to_string();
+                assert!(stage.command("kill").arg(viewer).status().unwrap().success());
+            }
+            "gone" => screen.take_away(),
+            key => screen.keys(&[key]),
+        }
+        wait_until("the viewer to be gone", || !runs(viewer));
+        assert!(is(left), "{more} {leave}");
+    }
+}
+
+#[test]
+fn the_screen_follows_the_size_of_the_terminal() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let (_target, screen) = watching(&stage, "");
+    screen.resize(40, 8);
+    let small = screen.wait_for("a small table", |text| {
+        let line = text.lines().nth(1).unwrap_or_default();
+        line.contains("Load%") && !line.contains("Count") && text.contains("q quit")
+    });
+    assert!(small.lines().all(|line| line.chars().count() <= 40), "{small}");
+    assert!(small.lines().count() <= 8 && small.contains("LIVE"), "{small}");
+    screen.resize(300, 100);
+    screen.wait_for("a large table", |text| {
+        let heading = text.lines().nth(1).unwrap_or_default();
+        heading.trim_end().ends_with("Off%") && heading.trim_end().chars().count() > 290
+    });
+    // Very small is no reason to die.
+    screen.resize(10, 3);
+    screen.resize(130, 34);
+    screen.wait_for("the table as before", |text| row(text, "tick").is_some());
+}
+
+#[test]
+fn forty_by_eight_is_enough_to_work_with() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let target = stage.start(STEADY, &[]);
+    let screen = stage.screen(40, 8);
+    screen.pfp_top(&format!("{QUICK} --sort name"));
+    let shown = screen.wait_for_status("LIVE");
+    assert!(shown.lines().all(|line| line.chars().count() <= 40), "{shown}");
+    screen.keys(&["G"]);
+    screen.keys(&["e"]);
+    screen.wait_for("the message", |text| text.contains(" is off"));
+    screen.keys(&["Enter"]);
+    screen.wait_for("the detail", |text| text.contains("Figures") && text.contains("PgDn"));
+    screen.keys(&["PageDown"]);
+    screen.wait_for("its next lines", |text| !text.contains("Figures"));
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+    assert!(target_is_whole(&stage, &target));
+}
+
+/// Whether every point measures again.
+fn target_is_whole(stage: &Stage, target: &Target) -> bool {
+    snapshot(stage, target).points.iter().all(|point| point.state == PointState::On)
+}
+
+#[test]
+fn a_process_that_ends_leaves_its_last_figures_on_the_screen() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let (mut target, screen) = watching(&stage, "");
+    target.end();
+    screen.wait_for_status("EXITED");
+    // The message stands in the last line: the whole screen is drawn.
+    let ended = screen.wait_for("the message", |text| {
+        text.contains("the process has ended; its last figures stay")
+    });
+    assert!(row(&ended, "tick").and_then(|row| row.exact_count()) > Some(2), "{ended}");
+    // The last figures can still be looked at and kept.
+    select(&screen, "tick");
+    screen.keys(&["e"]);
+    screen.wait_for("a refusal", |text| text.contains("the process has ended; nothing can"));
+    screen.keys(&["w", "C-u"]);
+    screen.text("last.json");
+    screen.keys(&["Enter"]);
+    screen.wait_for("the message", |text| text.contains("wrote last.json"));
+    let last = json::read(&stage.path("last.json")).unwrap();
+    assert_eq!(last.process.state, ProcessState::Exited);
+    assert_eq!(Some(count(&last, "tick")), row(&ended, "tick").unwrap().exact_count());
+}
+
+#[test]
+fn a_process_that_is_killed_or_aborts_shows_as_crashed() {
+    needs_a_screen!();
+    for aborts in [false, true] {
+        let stage = Stage::new();
+        let (mut target, screen) = watching(&stage, "");
+        if aborts {
+            target.tell("abort");
+            wait_until("the target to be dead", || !runs(target.pid()));
+        }
+        target.kill();
+        screen.wait_for_status("CRASHED");
+        let oracle = snapshot(&stage, &target);
+        assert_eq!(oracle.process.state, ProcessState::Crashed);
+        let ticks = count(&oracle, "tick");
+        let is_last =
+            |text: &str| row(text, "tick").and_then(|row| row.exact_count()) == Some(ticks);
+        screen.wait_for("the last figures", is_last);
+        // A viewer that comes later sees the same.
+        screen.keys(&["q"]);
+        screen.wait_for_shell();
+        screen.pfp_top(&format!("-p {}", target.pid()));
+        screen.wait_for_status("CRASHED");
+        screen.wait_for("the same figures", is_last);
+    }
+}
+
+#[test]
+fn without_a_process_it_says_where_it_looked_and_waits_for_one() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let screen = stage.screen(130, 20);
+    screen.pfp_top(QUICK);
+    screen.wait_for_status("WAITING");
+    let place = stage.beacons().display().to_string();
+    screen.wait_for("why, and where it looked", |text| {
+        // Lines are broken anywhere.
+        let flat = text.split_whitespace().collect::<String>();
+        flat.contains("noinstrumentedprocess") && flat.contains(&place)
+    });
+    let target = stage.start(STEADY, &["late comer"]);
+    let shown = screen.wait_for_status("LIVE");
+    assert!(shown.contains(&format!("late comer[{}]", target.pid())), "{shown}");
+}
+
+#[test]
+fn among_several_processes_it_lets_choose() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let first = stage.start(STEADY, &["first"]);
+    wait_until("the first to show", || said(&stage.pfp_top(&["list"])).contains("first"));
+    let second = stage.start(STEADY, &["second"]);
+    wait_until("the second to show", || said(&stage.pfp_top(&["list"])).contains("second"));
+    let screen = stage.screen(100, 20);
+    screen.pfp_top(QUICK);
+    let offered = screen.wait_for("both", |text| {
+        text.contains("first") && text.contains("second") && text.contains("PID")
+    });
+    // The youngest is the likeliest.
+    let cursor = offered.lines().find(|line| line.starts_with('>')).unwrap();
+    assert!(cursor.contains(&second.pid().to_string()), "{offered}");
+    screen.keys(&["Down"]);
+    screen.wait_for("the cursor on the first", |text| {
+        text.lines().any(|line| line.starts_with('>') && line.contains("first"))
+    });
+    screen.keys(&["Enter"]);
+    let shown = screen.wait_for_status("LIVE");
+    assert!(shown.contains(&format!("first[{}]", first.pid())), "{shown}");
+    // And back to the list, to the other one.
+    screen.keys(&["P"]);
+    screen.wait_for("the list", |text| text.contains("second"));
+    screen.keys(&["g", "g", "Enter"]);
+    screen.wait_for("the other", |text| text.contains(&format!("second[{}]", second.pid())));
+}
+
+#[test]
+fn a_crashed_process_is_offered_until_one_runs() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let mut dead = stage.start(STEADY, &["departed"]);
+    wait_until("it to show", || said(&stage.pfp_top(&["list"])).contains("departed"));
+    dead.kill();
+    let screen = stage.screen(100, 20);
+    screen.pfp_top(QUICK);
+    screen.wait_for("the crashed process", |text| {
+        text.contains("departed") && text.contains("crashed")
+    });
+    let _alive = stage.start(STEADY, &["newcomer"]);
+    let shown = screen.wait_for_status("LIVE");
+    assert!(shown.contains("newcomer["), "{shown}");
+    // Beside one that runs, what has crashed is no reason to ask.
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+    screen.pfp_top(QUICK);
+    let shown = screen.wait_for_status("LIVE");
+    assert!(shown.contains("newcomer["), "{shown}");
+}
+
+#[test]
+fn the_selected_row_is_seen_without_colours() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let _target = stage.start(STEADY, &[]);
+    let screen = stage.screen(100, 20);
+    screen.line(&format!("NO_COLOR=1 {} {QUICK} --sort name", pfp_top().display()));
+    screen.wait_for_status("LIVE");
+    screen.wait_for("rows", |text| rows(text).len() > 3);
+    let styled = screen.styled();
+    let cursor = styled.lines().find(|line| line.contains(">●")).unwrap();
+    assert!(attributes(cursor).contains(&7), "not in reverse: {cursor:?}");
+    // 39 and 49 are the terminal's own colours.
+    let colour = |code: &u32| matches!(code, 30..=38 | 40..=48 | 90..=107);
+    assert!(!attributes(&styled).iter().any(colour), "{styled:?}");
+}
+
+/// The codes of all colours and attributes that the text sets.
+fn attributes(styled: &str) -> Vec<u32> {
+    let sequences = styled.split("\x1b[").skip(1).filter_map(|rest| rest.split_once('m'));
+    sequences.flat_map(|(codes, _)| codes.split(';').filter_map(|code| code.parse().ok())).collect()
+}
+
+#[test]
+fn a_viewer_without_its_terminal_ends() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let _target = stage.start(STEADY, &[]);
+    // The second has no controlling terminal, so that no signal tells it.
+    for way in ["", "setsid --wait "] {
+        let screen = stage.screen(100, 20);
+        screen.line(&format!("{way}{} {QUICK}", pfp_top().display()));
+        screen.wait_for_status("LIVE");
+        let viewer = screen.viewer();
+        screen.take_away();
+        wait_until("the viewer to be gone", || !runs(viewer));
+    }
+}
+
+#[test]
+fn the_demo_in_a_pipe_prints_one_table_and_is_gone() {
+    let stage = Stage::new();
+    let viewer = stage
+        .command(pfp_top())
+        .args(["demo", "--once"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("the demo's segment", || {
+        stage.lit().iter().any(|name| object(name).exists()) || !runs(viewer.id())
+    });
+    let lit = stage.lit();
+    let output = viewer.wait_with_output().unwrap();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(output.stderr.is_empty(), "{text}");
+    assert!(text.starts_with("pfp-demo[") && text.contains("T=1s"), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
+    for name in ["deflate", "index", "housekeeping", "sink.read"] {
+        let line = text.lines().find(|line| line.split_whitespace().nth(2) == Some(name));
+        let line = line.unwrap_or_else(|| panic!("{name} in:\n{text}"));
+        assert_ne!(line.split_whitespace().nth(3), Some("0"), "{text}");
+    }
+    let workload: u32 = text.split(['[', ']']).nth(1).unwrap().parse().unwrap();
+    assert!(!runs(workload));
+    assert_eq!(stage.lit(), [""; 0]);
+    assert!(!lit.is_empty() && !lit.iter().any(|name| object(name).exists()), "{lit:?}");
+}
+
+/// The shared-memory object that a beacon of this name tells of.
+fn object(beacon: &str) -> std::path::PathBuf {
+    let hex = beacon.split('.').next().unwrap();
+    format!("/dev/shm/pfp-{hex}").into()
+}
+
+#[test]
+fn what_a_crash_left_is_listed_read_and_removed() {
+    let stage = Stage::new();
+    let mut target = stage.start(STEADY, &["victim"]);
+    wait_until("it to show", || said(&stage.pfp_top(&["list"])).contains("running"));
+    wait_for_ticks(&stage, &target, 1);
+    let [beacon] = &stage.lit()[..] else { panic!("{:?}", stage.lit()) };
+    assert!(object(beacon).exists());
+    let nothing = stage.pfp_top(&["gc"]);
+    assert!(said(&nothing).contains("nothing to remove"), "{}", said(&nothing));
+    target.kill();
+    let listed = said(&stage.pfp_top(&["list"]));
+    let line = listed.lines().find(|line| line.contains("victim")).unwrap();
+    assert!(line.starts_with(&target.pid().to_string()) && line.contains("crashed"), "{listed}");
+    assert!(count(&snapshot(&stage, &target), "tick") > 0);
+    let removed = stage.pfp_top(&["gc"]);
+    assert!(said(&removed).contains("removed") && removed.status.success(), "{}", said(&removed));
+    assert!(!object(beacon).exists());
+    assert_eq!(stage.lit(), [""; 0]);
+}
+
+#[test]
+fn scripts_can_tell_why_there_is_nothing_to_show() {
+    let stage = Stage::new();
+    let code = |arguments: &[&str]| {
+        let output = stage.pfp_top(arguments);
+        (output.status.code(), said(&output))
+    };
+    assert_eq!(code(&["--once", "--no-such-option"]).0, Some(2));
+    for arguments in [&["--once"][..], &["list"], &["snapshot", "-p", "1", "-o", "x.json"]] {
+        let (status, text) = code(arguments);
+        assert_eq!(status, Some(3), "{arguments:?}: {text}");
+    }
+    let (status, text) = code(&["--once", "-p", "4194305"]);
+    assert_eq!(status, Some(3), "{text}");
+    assert!(text.contains("there is no process 4194305"), "{text}");
+
+    std::fs::write(stage.path("raw"), b"\x7fELF\x02\x01\x01").unwrap();
+    std::fs::write(stage.path("empty"), "").unwrap();
+    for (file, expected, words) in [
+        ("none.json", 3, "there is no file none.json"),
+        ("raw", 2, "raw is not a snapshot that can be shown: expected JSON"),
+        ("empty", 2, "the file ends early"),
+        ("beacons", 2, "beacons cannot be read: Is a directory"),
+        (STEADY, 2, "is not a snapshot"),
+    ] {
+        let (status, text) = code(&["open", file]);
+        assert_eq!(status, Some(expected), "{text}");
+        assert!(text.contains(words), "{text}");
+    }
+    // Two processes and no word which.
+    let (one, two) = (stage.start(STEADY, &[]), stage.start(STEADY, &[]));
+    wait_until("both to show", || said(&stage.pfp_top(&["list"])).lines().count() == 3);
+    let (status, text) = code(&["--once"]);
+    assert_eq!(status, Some(2), "{text}");
+    for pid in [one.pid(), two.pid()] {
+        assert!(text.contains(&format!("[{pid}]")) && text.contains("-p PID"), "{text}");
+    }
+}
+
+#[test]
+fn a_process_of_another_user_is_refused_in_words() {
+    let stage = Stage::new();
+    // Only root can start one.
+    let mut foreign = stage.command("sleep");
+    let Ok(mut foreign) = foreign.arg("600").current_dir("/").uid(65534).spawn() else {
+        pfp_tests::skipped("a process of another user", "only root can start one");
+        return;
+    };
+    let output = stage.pfp_top(&["--once", "-p", &foreign.id().to_string()]);
+    let text = said(&output);
+    foreign.kill().unwrap();
+    foreign.wait().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{text}");
+    assert!(text.contains("belongs to uid 65534") && text.contains("sudo -u"), "{text}");
+}

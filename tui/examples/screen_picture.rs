@@ -1,0 +1,336 @@
+//! Pictures of the real screen: the viewer watches the demo for a while, or reads
+//! a snapshot file, and two of its screens are written as SVG.
+//!
+//! ```text
+//! cargo run --release -p pfp-top --example screen_picture -- assets
+//! cargo run --release -p pfp-top --example screen_picture -- FOLDER snapshot.json
+//! ```
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use pfp_top::app::{Action, App, Options};
+use pfp_top::source::{self, Machine, Source};
+use pfp_top::text;
+use pfp_top::view::{self, Look};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier};
+
+/// Polls before the picture is taken: enough for a history worth showing.
+const POLLS: u32 = 45;
+/// The size of the screen: every column of the table, every point of the demo.
+const SIZE: (u16, u16) = (122, 29);
+/// The point that is shown in full.
+const DETAIL: &str = "deflate";
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["workload"] => workload(),
+        [folder] => {
+            let mut demo = Demo::start()?;
+            let source = demo.attach()?;
+            take(Path::new(folder), source, POLLS)
+        }
+        [folder, file] => take(Path::new(folder), source::open(Path::new(file))?, 0),
+        _ => bail!("usage: screen_picture FOLDER [SNAPSHOT]"),
+    }
+}
+
+/// Lets the viewer poll, then writes its screens.
+fn take(folder: &Path, source: Box<dyn Source>, polls: u32) -> Result<()> {
+    let mut app = App::new(Options::default(), Box::new(Machine), Instant::now());
+    app.watch(source, Instant::now());
+    for _ in 0..polls {
+        let Some(due) = app.next_poll() else { break };
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        app.poll(Instant::now());
+    }
+    app.toast = None;
+    write(&folder.join("screen-points.svg"), &mut app)?;
+    let shown = app.model.points().iter().find(|point| point.name() == DETAIL);
+    app.selected = shown.map(|point| point.id()).or(app.selected);
+    app.act(Action::Open, Instant::now());
+    write(&folder.join("screen-detail.svg"), &mut app)
+}
+
+fn write(path: &Path, app: &mut App) -> Result<()> {
+    let look = Look::new(true, false);
+    let area = Rect::new(0, 0, SIZE.0, SIZE.1);
+    app.settle(view::room(app, &look, area), Instant::now());
+    let mut terminal = Terminal::new(TestBackend::new(SIZE.0, SIZE.1))?;
+    terminal.draw(|frame| view::draw(frame, app, &look))?;
+    let svg = svg(terminal.backend().buffer());
+    std::fs::write(path, svg).with_context(|| path.display().to_string())
+}
+
+/// The demo's program as a child. It ends when its standard input does.
+struct Demo(Child);
+
+impl Demo {
+    fn start() -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        Ok(Self(command.arg("workload").stdin(Stdio::piped()).spawn()?))
+    }
+
+    fn attach(&mut self) -> Result<Box<dyn Source>> {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(10) {
+            let found = source::discover()?.candidates;
+            if let Some(candidate) = found.into_iter().find(|c| c.pid == self.0.id()) {
+                return source::attach(&candidate);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        bail!("the demo did not show up")
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+fn workload() -> Result<()> {
+    let options = pfp_demo::Options::default();
+    let stop = Arc::clone(&options.stop);
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        stop.store(true, Ordering::Relaxed);
+    });
+    pfp_demo::run(&options)?;
+    Ok(())
+}
+
+/// A cell of the picture, in pixels: the proportions of most monospaced fonts.
+const CELL: (f64, f64) = (8.4, 18.0);
+const FONT_SIZE: f64 = 14.0;
+/// From the top of a cell to the line that its letters stand on.
+const BASELINE: f64 = 13.5;
+/// Around the screen.
+const MARGIN: f64 = 12.0;
+const FONTS: &str = "ui-monospace, 'DejaVu Sans Mono', 'Cascadia Mono', Menlo, Consolas, monospace";
+const BACKGROUND: &str = "#16191f";
+const FOREGROUND: &str = "#d3d7de";
+
+/// The screen as SVG. Every run of text is pinned to its columns, whatever font
+/// there is; blocks, bars and braille are drawn as shapes, since fonts disagree
+/// about them.
+fn svg(buffer: &Buffer) -> String {
+    let size = (buffer.area.width, buffer.area.height);
+    let width = f64::from(size.0) * CELL.0 + 2.0 * MARGIN;
+    let height = f64::from(size.1) * CELL.1 + 2.0 * MARGIN;
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.1} {height:.1}\" \
+         width=\"{width:.1}\" height=\"{height:.1}\" font-family=\"{FONTS}\" \
+         font-size=\"{FONT_SIZE}\" fill=\"{FOREGROUND}\">\n\
+         <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"{BACKGROUND}\"/>\n\
+         <g transform=\"translate({MARGIN} {MARGIN})\">\n"
+    );
+    for y in 0..size.1 {
+        let row: Vec<&Cell> = (0..size.0).filter_map(|x| buffer.cell((x, y))).collect();
+        backgrounds(&mut out, &row, y);
+        glyphs(&mut out, &row, y);
+    }
+    out.push_str("</g>\n</svg>\n");
+    out
+}
+
+fn backgrounds(out: &mut String, row: &[&Cell], y: u16) {
+    for (start, cells) in runs(row, |a, b| ink(a).paper == ink(b).paper) {
+        let paper = ink(cells[0]).paper;
+        if paper != BACKGROUND {
+            // At the edges it reaches into the margin, so that no letter ends with it.
+            let left = column(start) - if start == 0 { MARGIN / 2.0 } else { 0.0 };
+            let end = start + cells.len();
+            let right = column(end) + if end == row.len() { MARGIN / 2.0 } else { 0.0 };
+            rect(out, left, line(y), right - left, CELL.1, paper);
+        }
+    }
+}
+
+fn glyphs(out: &mut String, row: &[&Cell], y: u16) {
+    let plain = |cell: &Cell| shape(cell).is_none();
+    let together = |a: &Cell, b: &Cell| plain(a) && plain(b) && ink(a) == ink(b);
+    for (start, cells) in runs(row, together) {
+        if let Some(character) = shape(cells[0]) {
+            let ink = ink(cells[0]);
+            out.push_str(if ink.dim { "<g opacity=\"0.6\">" } else { "" });
+            draw(out, character, column(start), line(y), ink.colour);
+            out.push_str(if ink.dim { "</g>\n" } else { "" });
+            continue;
+        }
+        let mut skip = 0;
+        let mut words = String::new();
+        for cell in cells {
+            // A wide character leaves an empty cell behind it.
+            if skip == 0 {
+                words.push_str(cell.symbol());
+                skip = text::width(cell.symbol());
+            }
+            skip = skip.saturating_sub(1);
+        }
+        // Blanks at the ends need no ink, and would not survive every reader.
+        let indent = words.len() - words.trim_start().len();
+        let words = words.trim();
+        if words.is_empty() {
+            continue;
+        }
+        let (x, width) = (column(start + indent), column(text::width(words)));
+        let Ink { colour, bold, dim, underlined, .. } = ink(cells[0]);
+        let mut style = String::new();
+        if colour != FOREGROUND {
+            let _ = write!(style, " fill=\"{colour}\"");
+        }
+        style.push_str(if bold { " font-weight=\"bold\"" } else { "" });
+        style.push_str(if dim { " opacity=\"0.6\"" } else { "" });
+        style.push_str(if underlined { " text-decoration=\"underline\"" } else { "" });
+        let words = words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let _ = writeln!(
+            out,
+            "<text x=\"{x:.1}\" y=\"{:.1}\" textLength=\"{width:.1}\" \
+             lengthAdjust=\"spacingAndGlyphs\" xml:space=\"preserve\"{style}>{words}</text>",
+            line(y) + BASELINE
+        );
+    }
+}
+
+/// Neighbours that belong together, each run with the place of its first cell.
+fn runs<'a>(
+    row: &'a [&'a Cell],
+    together: impl Fn(&Cell, &Cell) -> bool,
+) -> impl Iterator<Item = (usize, &'a [&'a Cell])> {
+    let mut start = 0;
+    row.chunk_by(move |a, b| together(a, b)).map(move |cells| {
+        let found = (start, cells);
+        start += cells.len();
+        found
+    })
+}
+
+fn column(x: usize) -> f64 {
+    x as f64 * CELL.0
+}
+
+fn line(y: u16) -> f64 {
+    f64::from(y) * CELL.1
+}
+
+/// How a cell looks, whatever named it so.
+#[derive(PartialEq)]
+struct Ink {
+    colour: &'static str,
+    paper: &'static str,
+    bold: bool,
+    dim: bool,
+    underlined: bool,
+}
+
+fn ink(cell: &Cell) -> Ink {
+    let has = |modifier| cell.modifier.contains(modifier);
+    let (mut colour, mut paper) = (hex(cell.fg, FOREGROUND), hex(cell.bg, BACKGROUND));
+    if has(Modifier::REVERSED) {
+        std::mem::swap(&mut colour, &mut paper);
+    }
+    Ink {
+        colour,
+        paper,
+        bold: has(Modifier::BOLD),
+        dim: has(Modifier::DIM),
+        underlined: has(Modifier::UNDERLINED),
+    }
+}
+
+/// The colours that the viewer uses, as a quiet dark theme has them.
+fn hex(colour: Color, reset: &'static str) -> &'static str {
+    match colour {
+        Color::Black => "#16191f",
+        Color::Red => "#e5737f",
+        Color::Green => "#93bf85",
+        Color::Yellow => "#dfb56e",
+        Color::Cyan => "#7db3c8",
+        _ => reset,
+    }
+}
+
+/// The one character of a cell, if it is drawn rather than written.
+fn shape(cell: &Cell) -> Option<char> {
+    let character = cell.symbol().chars().next()?;
+    let drawn = ('\u{2581}'..='\u{258f}').contains(&character)
+        || ('\u{2800}'..='\u{28ff}').contains(&character)
+        || "●○▲▼".contains(character);
+    drawn.then_some(character)
+}
+
+fn draw(out: &mut String, character: char, x: f64, y: f64, colour: &str) {
+    let (width, height) = CELL;
+    match character {
+        // Eighths from the bottom, then from the left.
+        '\u{2581}'..='\u{2588}' => {
+            let filled = f64::from(character as u32 - 0x2580) / 8.0 * height;
+            rect(out, x, y + height - filled, width, filled, colour);
+        }
+        '\u{2589}'..='\u{258f}' => {
+            let filled = f64::from(0x2590 - character as u32) / 8.0 * width;
+            rect(out, x, y, filled, height, colour);
+        }
+        '\u{2800}'..='\u{28ff}' => {
+            // The order in which the standard numbers the dots of two columns.
+            const DOTS: [(f64, f64); 8] = [
+                (0.0, 0.0),
+                (0.0, 1.0),
+                (0.0, 2.0),
+                (1.0, 0.0),
+                (1.0, 1.0),
+                (1.0, 2.0),
+                (0.0, 3.0),
+                (1.0, 3.0),
+            ];
+            for (bit, (right, down)) in DOTS.into_iter().enumerate() {
+                if (character as u32 - 0x2800) >> bit & 1 == 1 {
+                    let (cx, cy) =
+                        (x + (right + 0.5) * width / 2.0, y + (down + 0.5) * height / 4.0);
+                    let _ = writeln!(
+                        out,
+                        "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"1.3\" fill=\"{colour}\"/>"
+                    );
+                }
+            }
+        }
+        '●' | '○' => {
+            let (cx, cy) = (x + width / 2.0, y + height / 2.0);
+            let look = match character {
+                '●' => format!("fill=\"{colour}\""),
+                _ => format!("fill=\"none\" stroke=\"{colour}\""),
+            };
+            let _ = writeln!(out, "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"3.2\" {look}/>");
+        }
+        _ => {
+            let (left, right, middle) = (x + 1.0, x + width - 1.0, x + width / 2.0);
+            let (tip, base) = if character == '▼' { (12.5, 6.0) } else { (5.5, 12.0) };
+            let (tip, base) = (y + tip, y + base);
+            let _ = writeln!(
+                out,
+                "<path d=\"M{left:.1} {base:.1}H{right:.1}L{middle:.1} {tip:.1}Z\" fill=\"{colour}\"/>"
+            );
+        }
+    }
+}
+
+fn rect(out: &mut String, x: f64, y: f64, width: f64, height: f64, colour: &str) {
+    let _ = writeln!(
+        out,
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\" \
+         shape-rendering=\"crispEdges\"/>"
+    );
+}
