@@ -205,8 +205,10 @@ impl Point {
 
     /// Number that the point must have.
     pub(crate) fn number(&self) -> Option<u32> {
-        let known = self.is_numeric() || self.registering.load(Acquire) == DONE;
-        known.then(|| self.index.load(Relaxed))
+        let index = self.index.load(Relaxed);
+        // A refused point has none.
+        let known = self.registering.load(Acquire) == DONE && index != 0;
+        (self.is_numeric() || known).then_some(index)
     }
 
     pub(crate) fn description(&self) -> (&str, &str, u32) {
@@ -249,12 +251,15 @@ impl Point {
     #[cold]
     pub(crate) fn register(&'static self) -> bool {
         let Some(process) = process::get() else { return false };
+        if self.registering.load(Acquire) == DONE {
+            return true;
+        }
         let me = super::engine::thread::tid();
         // Bounded, so that nothing can hang the host.
         for _ in 0..100_000 {
             match self.registering.compare_exchange(NEW, me, Acquire, Acquire) {
                 Ok(_) => {
-                    self.enter(process);
+                    self.enter(process, None);
                     self.publish();
                     self.registering.store(DONE, Release);
                     return true;
@@ -263,20 +268,30 @@ impl Point {
                 // A signal handler that interrupts its own thread's registering
                 // measures nothing.
                 Err(other) if other == me => return false,
-                // SAFETY: yields.
-                Err(_) => unsafe { libc::sched_yield() },
-            };
+                // It was registering in the parent that this process was forked
+                // from.
+                Err(other) if !super::engine::thread::exists(other) => {
+                    let _ = self.registering.compare_exchange(other, NEW, Relaxed, Relaxed);
+                }
+                Err(_) => {
+                    // SAFETY: yields.
+                    unsafe { libc::sched_yield() };
+                }
+            }
         }
         false
     }
 
     /// Enters a registered point into the table of a forked child.
     pub(crate) fn enter_again(&'static self, process: &'static process::Process) {
-        self.enter(process);
+        // The parent's memory is still mapped; a refused point has no word there
+        // and tries anew.
+        let refused = ptr::eq(self.control.load(Relaxed), &raw const process::REFUSED);
+        self.enter(process, (!refused).then(|| self.control()));
     }
 
-    fn enter(&'static self, process: &'static process::Process) {
-        let word = match process.enter(self) {
+    fn enter(&'static self, process: &'static process::Process, inherited: Option<Control>) {
+        let word = match process.enter(self, inherited) {
             Some((index, word)) => {
                 self.index.store(index, Relaxed);
                 word

@@ -56,17 +56,19 @@ pub(crate) fn of_point(point: &'static Point) -> Option<Stats> {
     let control = Control(point.word()?.load(Relaxed));
     let process = process::current()?;
     let mut sums = Sums::default();
-    let mut weighted = 0.0;
+    let (mut weighted, mut averaged) = (0.0, 0);
     let mut add = |cell: &Cell| {
         let Some(picture) = read(cell) else { return };
         if picture.epoch == control.epoch() {
             weighted += picture.live.average() * picture.live.count as f64;
+            averaged += picture.live.count;
             sums.merge(&picture.live);
             sums.merge(&picture.settled);
-            sums.last = picture.live.last;
+            if picture.live.count > 0 {
+                sums.last = picture.live.last;
+            }
         }
     };
-    let mut live = 0;
     for lane in &process.lanes {
         // SAFETY: null, or pages that stay mapped as long as the process runs.
         let thread = unsafe { lane.load(Acquire).as_ref() };
@@ -78,7 +80,6 @@ pub(crate) fn of_point(point: &'static Point) -> Option<Stats> {
     if let Some(cell) = process.segment.shared_cell(offset) {
         add(cell);
     }
-    live += sums.count;
     (sums.count > 0).then(|| Stats {
         count: sums.count,
         exclusive: sums.exclusive,
@@ -88,7 +89,7 @@ pub(crate) fn of_point(point: &'static Point) -> Option<Stats> {
         min: sums.min,
         max: sums.max,
         last: sums.last,
-        average: weighted / live as f64,
+        average: weighted / averaged.max(1) as f64,
         alpha: control.alpha().unwrap_or(0.0),
         sums,
     })

@@ -590,7 +590,12 @@ impl Segment {
         });
         let block = taken.map_err(|_| self.refuse_space())?.max(1);
         let offset = self.block_offset(block).ok_or_else(|| self.refuse_space())?;
-        self.back(offset, count as usize * BLOCK).map_err(|_| self.refuse_space())?;
+        if self.back(offset, count as usize * BLOCK).is_err() {
+            // Given back, unless somebody has taken the next ones meanwhile.
+            let _ =
+                used.compare_exchange(block + count, block, Ordering::Relaxed, Ordering::Relaxed);
+            return Err(self.refuse_space());
+        }
         Ok(block)
     }
 
@@ -617,34 +622,27 @@ impl Segment {
             None
         };
         let used = &ledger.points_used;
-        let point = match wanted {
-            Some(point) => {
-                used.fetch_max(point as u64 + 1, Ordering::Relaxed);
-                point
+        let point = loop {
+            let before = used.load(Ordering::Relaxed);
+            let point = wanted.unwrap_or((before as usize).max(first_free));
+            if point >= self.geometry.points {
+                return refuse();
             }
-            None => {
-                let limit = self.geometry.points as u64;
-                let taken = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                    let next = used.max(first_free as u64);
-                    (next < limit).then_some(next + 1)
-                });
-                match taken {
-                    Ok(before) => before.max(first_free as u64) as usize,
-                    Err(_) => return refuse(),
-                }
+            // What is said to be used is backed: readers touch it.
+            let entry_at = self.geometry.table() + point * size_of::<Entry>();
+            let control_at = self.geometry.control() + point * size_of::<AtomicU64>();
+            if self.back(entry_at, size_of::<Entry>()).is_err()
+                || self.back(control_at, size_of::<AtomicU64>()).is_err()
+            {
+                self.refuse_space();
+                return refuse();
+            }
+            let after = before.max(point as u64 + 1);
+            let taken = used.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed);
+            if taken.is_ok() {
+                break point;
             }
         };
-        if point >= self.geometry.points {
-            return refuse();
-        }
-        let entry_at = self.geometry.table() + point * size_of::<Entry>();
-        let control_at = self.geometry.control() + point * size_of::<AtomicU64>();
-        if self.back(entry_at, size_of::<Entry>()).is_err()
-            || self.back(control_at, size_of::<AtomicU64>()).is_err()
-        {
-            self.refuse_space();
-            return refuse();
-        }
         let entry = self.entry(point)?;
         if entry.take() {
             // A point without a name is better than none.

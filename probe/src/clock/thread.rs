@@ -37,10 +37,15 @@ pub(crate) struct ThreadClock {
     /// Ticks to subtract from the counter: time off the CPU, and whatever
     /// shifts the current context's clock.
     off: AtomicU64,
-    /// Switches noticed.
+    /// Switches that the current context has seen.
     switches: AtomicU64,
+    /// Switches of the thread.
+    all_switches: AtomicU64,
 
     kind: AtomicU64,
+    /// The rung that was in force in the process when this thread took its own,
+    /// which may be a lower one.
+    asked: AtomicU64,
     perf_page: AtomicU64,
     /// Last reading of both clocks.
     anchor_ticks: AtomicU64,
@@ -48,6 +53,9 @@ pub(crate) struct ThreadClock {
     /// Ticks off the CPU since then that are not yet in `off`, in 2^-32: what
     /// jitter has left over. It is signed and telescopes, so it does not add up.
     residue: AtomicU64,
+    /// 1 while the clock is being refreshed: a signal handler that comes in
+    /// between reads on with what there is.
+    refreshing: AtomicU64,
 }
 
 /// A stamp that was taken on the cold path.
@@ -76,10 +84,20 @@ impl ThreadClock {
         self.off.load(Relaxed)
     }
 
-    /// Switches noticed so far.
+    /// Switches that the current context has seen so far.
     #[inline(always)]
     pub(crate) fn switches(&self) -> u64 {
         self.switches.load(Relaxed)
+    }
+
+    /// Switches of the thread so far.
+    pub(crate) fn all_switches(&self) -> u64 {
+        self.all_switches.load(Relaxed)
+    }
+
+    /// Sets the switches that the context which becomes current has seen.
+    pub(crate) fn set_switches(&self, switches: u64) {
+        self.switches.store(switches, Relaxed);
     }
 
     /// Shifts the clock, so that a context that was put aside reads on from
@@ -90,12 +108,15 @@ impl ThreadClock {
 
     /// Starts the clock of the calling thread.
     pub(crate) fn start(&self) {
+        self.refreshing.store(1, Relaxed);
         self.take_rung();
         self.off.store(0, Relaxed);
         self.residue.store(0, Relaxed);
         let now = self.read_both();
         self.anchor_ticks.store(now.0.late, Relaxed);
         self.anchor_ns.store(now.1, Relaxed);
+        compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        self.refreshing.store(0, Relaxed);
     }
 
     /// Stops watching.
@@ -114,7 +135,19 @@ impl ThreadClock {
     /// Brings `off` up to date after a switch, or whenever asked.
     #[cold]
     pub(crate) fn refresh(&self) -> Stamps {
-        if self.kind.load(Relaxed) != u64::from(KIND.load(Relaxed)) {
+        if self.refreshing.swap(1, Relaxed) != 0 {
+            let now = ticks();
+            return Stamps { early: now, late: now };
+        }
+        compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        let stamps = self.refresh_alone();
+        compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        self.refreshing.store(0, Relaxed);
+        stamps
+    }
+
+    fn refresh_alone(&self) -> Stamps {
+        if self.asked.load(Relaxed) != u64::from(KIND.load(Relaxed)) {
             self.take_rung();
         }
         if self.kind.load(Relaxed) == ClockKind::Wall as u64 {
@@ -133,7 +166,8 @@ impl ThreadClock {
         self.residue.store(rest as i64 as u64, Relaxed);
         self.off.store(self.off().wrapping_add(whole), Relaxed);
         if (u128::from(whole) << 32) > u128::from(LEAST_SWITCH_NS) * u128::from(rate) {
-            self.switches.store(self.switches() + 1, Relaxed);
+            self.switches.store(self.switches().wrapping_add(1), Relaxed);
+            self.all_switches.store(self.all_switches().wrapping_add(1), Relaxed);
         }
         stamps
     }
@@ -148,6 +182,9 @@ impl ThreadClock {
     /// Refreshes although no switch was noticed, and tells whether one was
     /// missed: then the rung does not do what it claims.
     pub(crate) fn refresh_and_verify(&self) -> bool {
+        if self.refreshing.load(Relaxed) != 0 {
+            return true;
+        }
         // Both clocks are read before the word, and the word is not armed again
         // before that: a switch up to here shows in it.
         let now = ticks();
@@ -227,6 +264,7 @@ impl ThreadClock {
         self.watch_nothing(0);
         self.release_page();
         let mut kind = super::kind();
+        self.asked.store(kind as u64, Relaxed);
         if kind == ClockKind::Rseq {
             match rseq::word() {
                 Some(word) => {

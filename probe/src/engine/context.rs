@@ -73,17 +73,19 @@ pub(crate) fn switch(to: Option<&Arc<Shared>>) -> bool {
     thread.context.store(u64::from(number) << 32, Relaxed);
     let regions = thread.regions();
     thread.clock.set_off(now.wrapping_sub(regions.paused.clock.load(Relaxed)));
+    thread.clock.set_switches(regions.paused.switches.load(Relaxed));
     thread.child.store(regions.paused.child.load(Relaxed), Relaxed);
     let salt = thread.place.load(Relaxed).wrapping_add(SALT) & SALTS;
     thread.place.store(salt, Relaxed);
     thread.set_level(regions.paused.place.load(Relaxed));
-    thread.detour.store(regions.detour(), Relaxed);
+    thread.set_waiting(regions.detour());
     true
 }
 
 fn put_aside(thread: &Thread, now: u64) {
     let regions = thread.regions();
     regions.paused.clock.store(now.wrapping_sub(thread.clock.off()), Relaxed);
+    regions.paused.switches.store(thread.clock.switches(), Relaxed);
     regions.paused.child.store(thread.child.load(Relaxed), Relaxed);
     regions.paused.place.store(thread.place.load(Relaxed) & LEVELS, Relaxed);
     let from = thread.current.swap(ptr::null_mut(), Relaxed);

@@ -39,7 +39,12 @@ impl Thread {
     /// The stamp of an end that has read the counter already.
     #[inline]
     fn stamp_after(&self, now: u64) -> u64 {
-        if self.clock.was_switched() { self.clock.refresh().early } else { now }
+        if !self.clock.was_switched() {
+            return now;
+        }
+        let stamps = self.clock.refresh();
+        self.publish_switches();
+        stamps.early
     }
 
     /// Sets the number of open regions, in units of [`LEVEL`].
@@ -65,6 +70,12 @@ impl Thread {
             off: off.wrapping_sub(begun.off),
             switches: self.clock.switches().wrapping_sub(begun.switches),
         }
+    }
+
+    /// Says how many latched parts wait, and leaves it whether an end is under
+    /// way.
+    pub(super) fn set_waiting(&self, waiting: u64) {
+        self.detour.store(waiting | self.detour.load(Relaxed) & BUSY, Relaxed);
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -112,13 +123,17 @@ fn keep(thread: &Thread, point: &'static Point, begun: &Begun, recursive: bool) 
     let regions = thread.regions();
     let at = regions.open.load(Relaxed) as usize;
     let Some(slot) = regions.slots.get(at) else { return refuse(thread, begun) };
-    // Reserved first, so that a signal handler takes the next one.
+    // Reserved first, so that a signal handler takes the next one, and nobody's
+    // until it is filled.
+    slot.point.store(ptr::null_mut(), Relaxed);
+    compiler_fence(SeqCst);
     regions.open.store(at as u64 + 1, Relaxed);
     compiler_fence(SeqCst);
-    slot.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
     slot.place.store(thread.inner_place() & LEVELS, Relaxed);
     slot.recursive.store(u64::from(recursive), Relaxed);
     slot.fill(begun);
+    compiler_fence(SeqCst);
+    slot.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
     true
 }
 
@@ -174,9 +189,11 @@ pub(crate) fn end(point: &'static Point, latch: bool) {
         && slot.recursive.load(Relaxed) == 0
         && let Some(cell) = thread.cell(point.index())
     {
-        regions.open.store(at as u64, Relaxed);
         let start = slot.start.load(Relaxed).wrapping_add(off);
         let around = slot.child.load(Relaxed);
+        // Read first: a signal handler may take the place.
+        compiler_fence(SeqCst);
+        regions.open.store(at as u64, Relaxed);
         let inclusive = cell.inclusive_total();
         return measure::close(thread, cell, now, around, inclusive, start);
     }
@@ -264,9 +281,8 @@ fn finish(thread: &Thread, point: &'static Point, ending: Ending) {
         switches: part.switches,
     };
     let regions = thread.regions();
-    if latch && thread.busy(|| regions.latch(point, sum)) {
-        thread.detour.store(regions.detour() | thread.detour.load(Relaxed) & BUSY, Relaxed);
-        return;
+    if latch && !thread.is_busy() && thread.busy(|| regions.latch(point, sum)) {
+        return thread.set_waiting(regions.detour());
     }
     if latch {
         thread.count(|tally| &tally.refused);
@@ -291,12 +307,12 @@ fn finish_with(
     let busy = thread.is_busy();
     if !busy && thread.detour.load(Relaxed) != 0 {
         let regions = thread.regions();
-        let waited = regions.unlatch(point);
+        let waited = thread.busy(|| regions.unlatch(point));
         sum.own = sum.own.wrapping_add(waited.own);
         sum.inclusive = sum.inclusive.wrapping_add(waited.inclusive);
         sum.off = sum.off.wrapping_add(waited.off);
         sum.switches = sum.switches.wrapping_add(waited.switches);
-        thread.detour.store(regions.detour(), Relaxed);
+        thread.set_waiting(regions.detour());
     }
     let away = Away { off_cpu: sum.off, switches: sum.switches };
     let mut measured = Measurement {

@@ -43,6 +43,8 @@ pub(crate) struct Process {
     origin: calibrate::Instant,
     /// When the rate was last made more exact, nanoseconds after the origin.
     refined_ns: AtomicU64,
+    /// The counter before which no space is asked for again.
+    no_space_until: AtomicU64,
     /// Whether points named in the source measure from the start.
     on_by_default: bool,
 }
@@ -81,6 +83,9 @@ pub(crate) fn get() -> Option<&'static Process> {
     if let Some(process) = current() {
         return Some(process);
     }
+    if MAKING.load(Acquire) == FAILED {
+        return None;
+    }
     let me = thread::tid() as i32;
     // Bounded, so that nothing can hang the host: a second or so.
     for _ in 0..100_000 {
@@ -101,11 +106,7 @@ pub(crate) fn get() -> Option<&'static Process> {
         }
         // The maker may have been forked away from us: its child never makes
         // it. Only a thread that lives in this process can be waited for.
-        // SAFETY: asks whether a thread of this process exists.
-        let gone = state > 0
-            && state != MADE
-            && unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), state, 0) } != 0;
-        if gone {
+        if state > 0 && state != MADE && !thread::exists(state as u32) {
             let _ = MAKING.compare_exchange(state, UNMADE, Relaxed, Relaxed);
         }
         // SAFETY: yields.
@@ -174,6 +175,7 @@ fn publish(
         lanes,
         origin,
         refined_ns: AtomicU64::new(0),
+        no_space_until: AtomicU64::new(0),
         on_by_default: std::env::var_os("PFP_DEFAULT").is_none_or(|value| value != "off"),
     }));
     if let Some(rate) = calibrate::first_rate(origin) {
@@ -294,6 +296,21 @@ impl Process {
         calibrate::set_ticks_per_ns(ticks_per_second / 1e9);
     }
 
+    /// Takes blocks of the pool; none if there is no space. Then nobody asks again
+    /// for a while: each asking is a system call in the host's regions.
+    pub(crate) fn take_blocks(&self, count: u64) -> Option<u64> {
+        let now = clock::ticks();
+        if now < self.no_space_until.load(Relaxed) {
+            return None;
+        }
+        let taken = self.segment.take_blocks(count).ok();
+        if taken.is_none() {
+            let per_second = self.segment.ledger().ticks_per_1000_s.load(Relaxed) / 1000;
+            self.no_space_until.store(now.saturating_add(per_second / 10), Relaxed);
+        }
+        taken
+    }
+
     /// Makes the rate more exact, if enough time has passed for that to be
     /// worth it. Cold paths call this.
     pub(crate) fn refine_rate(&self) {
@@ -317,13 +334,21 @@ impl Process {
     }
 
     /// Enters a point and returns its number and control word.
-    pub(crate) fn enter(&self, point: &Point) -> Option<(u32, &AtomicU64)> {
+    /// A point of a parent's keeps its number and starts with the parent's word.
+    pub(crate) fn enter(
+        &self,
+        point: &Point,
+        inherited: Option<Control>,
+    ) -> Option<(u32, &AtomicU64)> {
         let wanted = point.number();
         let (name, file, line) = point.description();
         let number =
             self.segment.enter_point(wanted.map(|n| n as usize), FIRST_NAMED, name, file, line)?;
         let control = self.segment.control(number)?;
-        let initial = if point.starts_on() && self.on_by_default {
+        let calibration = wanted == Some(0);
+        let initial = if let Some(before) = inherited {
+            before
+        } else if calibration || (point.starts_on() && self.on_by_default) {
             Control::default().with(Change::Enable)
         } else {
             Control::default()

@@ -57,6 +57,8 @@ struct Latched {
 pub(super) struct Paused {
     /// What its clock reads.
     pub(super) clock: AtomicU64,
+    /// Switches that it has seen.
+    pub(super) switches: AtomicU64,
     pub(super) child: AtomicU64,
     pub(super) place: AtomicU64,
 }
@@ -92,7 +94,7 @@ impl Regions {
                 off: zero(),
                 switches: zero(),
             }),
-            paused: Paused { clock: zero(), child: zero(), place: zero() },
+            paused: Paused { clock: zero(), switches: zero(), child: zero(), place: zero() },
         }
     }
 

@@ -31,6 +31,9 @@ use super::regions::Regions;
 use crate::clock::{ThreadClock, ticks};
 use crate::point::Point;
 
+/// Chunks in a block.
+const PER_BLOCK: u64 = (BLOCK / CHUNK) as u64;
+
 /// In the private pages of a thread that is not a wiped copy.
 const ALIVE: u64 = 0x7066_702d_6c69_7665;
 
@@ -64,8 +67,9 @@ pub(crate) struct Thread {
     generation: AtomicU64,
     cell_block: AtomicU64,
     cells_used: AtomicU64,
-    chunk_block: AtomicU64,
-    chunks_used: AtomicU64,
+    /// Where the next chunk is: block times [`PER_BLOCK`] plus chunks used. One
+    /// word, so that a signal handler cannot be given the same.
+    chunks: AtomicU64,
     /// Bytes of this mapping.
     bytes: AtomicU64,
     /// Regions of the thread's own context that were begun by hand.
@@ -114,6 +118,12 @@ pub(crate) const SALTS: u64 = 0xf * SALT;
 #[inline(always)]
 pub(crate) fn tag(control: Control, place: u64) -> u64 {
     control.0.wrapping_add(place)
+}
+
+/// Whether a thread of this process has that kernel id.
+pub(crate) fn exists(tid: u32) -> bool {
+    // SAFETY: signal 0 is not sent, only asked about.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) == 0 }
 }
 
 /// Why a thread cannot record a measurement into a cell of its own.
@@ -235,7 +245,7 @@ impl Thread {
         if self.cell_block.load(Relaxed) == 0
             || self.cells_used.load(Relaxed) as usize == CELLS_PER_BLOCK
         {
-            let block = segment.take_blocks(1).ok()?;
+            let block = process.take_blocks(1)?;
             match segment.cell_block(self.cell_block.load(Relaxed)) {
                 Some(last) => last.set_next(block),
                 None => segment.lane(self.lane.load(Relaxed) as usize)?.set_cells_block(block),
@@ -265,23 +275,31 @@ impl Thread {
         }
         let (part, _) = histogram::locate(last);
         if cell.part(part) == 0 {
-            cell.set_part(part, self.new_chunk(&process::current()?.segment)?);
+            cell.set_part(part, self.new_chunks(process::current()?, 1)?);
         }
         self.bucket(cell, last)
     }
 
-    /// The next chunk of the lane's own.
-    fn new_chunk(&self, segment: &Segment) -> Option<u32> {
-        const PER_BLOCK: u64 = (BLOCK / CHUNK) as u64;
-        if self.chunk_block.load(Relaxed) == 0 || self.chunks_used.load(Relaxed) == PER_BLOCK {
-            let block = segment.take_blocks(1).ok()?;
-            self.chunk_block.store(block, Relaxed);
-            self.chunks_used.store(0, Relaxed);
+    /// The next chunks of the lane's own, `count` (1 or 2) in a row and aligned to
+    /// as many. Also for a signal handler that interrupts this very thing.
+    fn new_chunks(&self, process: &Process, count: u64) -> Option<u32> {
+        let segment = &process.segment;
+        let mut next = self.chunks.load(Relaxed);
+        loop {
+            let mut first = next.next_multiple_of(count);
+            if next == 0 || next.is_multiple_of(PER_BLOCK) || first.is_multiple_of(PER_BLOCK) {
+                // A block that is full reads as the start of the next one, which
+                // is not ours.
+                first = process.take_blocks(1)? * PER_BLOCK;
+            }
+            match self.chunks.compare_exchange(next, first + count, Relaxed, Relaxed) {
+                Ok(_) => {
+                    let offset = segment.block_offset(first / PER_BLOCK)?;
+                    return Some((offset / CHUNK) as u32 + (first % PER_BLOCK) as u32);
+                }
+                Err(found) => next = found,
+            }
         }
-        let used = self.chunks_used.load(Relaxed);
-        self.chunks_used.store(used + 1, Relaxed);
-        let offset = segment.block_offset(self.chunk_block.load(Relaxed))?;
-        Some((offset / CHUNK) as u32 + used as u32)
     }
 
     /// The shared cell of a point, on the overflow lane.
@@ -291,7 +309,7 @@ impl Thread {
         let entry = segment.entry(index)?;
         let mut offset = entry.shared_cell();
         if offset == 0 {
-            let taken = self.new_chunks_for_cell(segment)?;
+            let taken = u64::from(self.new_chunks(process, 2)?) * CHUNK as u64;
             let cell = segment.shared_cell(taken)?;
             cell.prepare(index as u32, control, 0);
             offset = entry.set_shared_cell(taken);
@@ -303,23 +321,12 @@ impl Thread {
         Some(cell)
     }
 
-    /// Space for a shared cell: two chunks in a row.
-    fn new_chunks_for_cell(&self, segment: &Segment) -> Option<u64> {
-        // Cells are aligned to their size, so an odd chunk is left over.
-        if self.chunks_used.load(Relaxed) & 1 == 1 {
-            self.chunks_used.store(self.chunks_used.load(Relaxed) + 1, Relaxed);
-        }
-        let first = self.new_chunk(segment)?;
-        self.new_chunk(segment)?;
-        Some(u64::from(first) * CHUNK as u64)
-    }
-
     /// The bucket's counter in a shared cell; none if there is no space.
     pub(crate) fn shared_bucket(&self, cell: &Cell, ticks: u64) -> Option<&AtomicU64> {
         let ticks = ticks.min(histogram::LIMIT - 1);
         let (part, _) = histogram::locate(ticks);
         if cell.part(part) == 0 {
-            let chunk = self.new_chunk(&process::current()?.segment)?;
+            let chunk = self.new_chunks(process::current()?, 1)?;
             cell.set_part_shared(part, chunk);
         }
         self.bucket(cell, ticks)
@@ -328,7 +335,7 @@ impl Thread {
     /// Shows what the clock counts, where readers look.
     pub(crate) fn publish_switches(&self) {
         if !self.overflows() {
-            self.tally().switches.store(self.clock.switches(), Relaxed);
+            self.tally().switches.store(self.clock.all_switches(), Relaxed);
         }
     }
 
@@ -351,7 +358,12 @@ fn clear_chunk(segment: &Segment, chunk: u32) {
 /// follows the control word. None if the point is off.
 #[cold]
 pub(crate) fn prepare(point: &'static Point) -> Option<Result<&'static Thread, Unready>> {
-    if !point.register() || !point.control().enabled() {
+    if !point.register() {
+        return None;
+    }
+    // Read once: a viewer may switch the point off this very moment.
+    let control = point.control();
+    if !control.enabled() {
         return None;
     }
     let Some(process) = process::current() else { return Some(Err(Unready::Never)) };
@@ -370,7 +382,7 @@ pub(crate) fn prepare(point: &'static Point) -> Option<Result<&'static Thread, U
     if !thread.clock.refresh_and_verify() {
         process.take_rung();
     }
-    match thread.busy(|| thread.ready_cell(process, point.index(), point.control())) {
+    match thread.busy(|| thread.ready_cell(process, point.index(), control)) {
         Some(_) => Some(Ok(thread)),
         None => Some(Err(Unready::Never)),
     }
@@ -417,7 +429,7 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
             return None;
         };
         if thread.ring.load(Relaxed).is_null() {
-            let Ok(block) = segment.take_blocks(pfp_shm_layout::segment::RING_BLOCKS) else {
+            let Some(block) = process.take_blocks(pfp_shm_layout::segment::RING_BLOCKS) else {
                 lane.release(generation);
                 return None;
             };
