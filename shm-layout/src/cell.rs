@@ -437,6 +437,8 @@ impl Cell {
 
         let alpha = i64::from(self.control().alpha_fixed());
         if alpha != 0 {
+            // Another process may have written more than 1.
+            let alpha = alpha.min(1 << ALPHA_BITS);
             let average = self.average.load(Ordering::Relaxed) as i64;
             let error = (own << AVERAGE_FRACTION_BITS) as i64 - average;
             let step = ((i128::from(error) * i128::from(alpha)) >> ALPHA_BITS) as i64;
