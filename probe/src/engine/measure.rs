@@ -18,7 +18,7 @@
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{
-    AtomicU64,
+    AtomicBool, AtomicU64,
     Ordering::{Relaxed, SeqCst},
     compiler_fence,
 };
@@ -37,6 +37,9 @@ use crate::point::Point;
 pub(crate) static INSIDE: AtomicU64 = AtomicU64::new(0);
 /// Ticks of a begin and end pair, `INSIDE` among them.
 pub(crate) static PAIR: AtomicU64 = AtomicU64::new(0);
+
+/// Whether some thread calibrates.
+static CALIBRATING: AtomicBool = AtomicBool::new(false);
 
 /// An open region: what `begin` leaves for `end`.
 #[derive(Clone, Copy, Debug)]
@@ -274,9 +277,23 @@ fn end_slow(point: &'static Point, open: Open, now: u64) {
 /// see [`crate::calibrate`].
 pub(crate) fn calibrate(pairs: u32) -> Option<(u64, u64)> {
     let point = &crate::numeric::POINTS[0];
-    let before = (INSIDE.swap(0, Relaxed), PAIR.swap(0, Relaxed));
+    // One at a time: a second one would take the zeros of the first for figures.
+    if CALIBRATING.swap(true, Relaxed) {
+        return None;
+    }
+    let measured = calibrate_alone(point, pairs);
+    CALIBRATING.store(false, Relaxed);
+    measured
+}
+
+fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<(u64, u64)> {
     // The first pair registers and claims.
     end(point, &begin(point));
+    // Switched off, it would give the price of that.
+    if !point.control().enabled() {
+        return None;
+    }
+    let before = (INSIDE.swap(0, Relaxed), PAIR.swap(0, Relaxed));
     let Some(thread) = thread::current().filter(|thread| thread.cell(point.index()).is_some())
     else {
         INSIDE.store(before.0, Relaxed);
