@@ -72,7 +72,7 @@ pub(crate) fn of_point(point: &'static Point) -> Option<Stats> {
     for lane in &process.lanes {
         // SAFETY: null, or pages that stay mapped as long as the process runs.
         let thread = unsafe { lane.load(Acquire).as_ref() };
-        if let Some(cell) = thread.and_then(|thread| thread.cell(point.index())) {
+        if let Some(cell) = thread.and_then(|thread| thread.cell_of_any(point.index())) {
             add(cell);
         }
     }

@@ -39,7 +39,7 @@ pub struct Record {
     pub exclusive: u64,
     /// The point; its lower 24 bits.
     pub point: u32,
-    /// How many regions were open around it; at most 255.
+    /// How many regions were open around it; modulo 256.
     pub depth: u8,
     /// The context, 0 for the thread's own.
     pub context: u32,

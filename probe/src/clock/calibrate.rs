@@ -1,7 +1,7 @@
 //! How fast the counter and the core run.
 //!
 //! The rate is measured against CLOCK_MONOTONIC_RAW, roughly when the process
-//! starts and ever more exactly as time passes: the first instant is kept, so
+//! starts, and more exactly whenever a cold path comes by later: the first instant is kept, so
 //! the error of two readings shrinks with the time between them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -30,7 +30,7 @@ impl Thread {
         unsafe { current.as_ref() }.map_or(&self.own, |context| &context.regions)
     }
 
-    /// Reads the clock for an end.
+    /// Reads the counter, and brings the clock up to date after a switch.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
         self.stamp_after(ticks())

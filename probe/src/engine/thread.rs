@@ -38,8 +38,8 @@ const PER_BLOCK: u64 = (BLOCK / CHUNK) as u64;
 const ALIVE: u64 = 0x7066_702d_6c69_7665;
 
 /// The private state of a thread. Everything is atomic because a signal handler
-/// of the same thread may come in between; nothing is ordered, because no other
-/// thread takes part.
+/// of the same thread may come in between. Nothing is ordered, because no other
+/// thread takes part, but for `table`, which [`crate::stats`] reads too.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Thread {
@@ -84,7 +84,7 @@ thread_local! {
     /// The calling thread's state; null before its first region. Has no
     /// destructor, so that it can be used to the very end of the thread.
     static THREAD: LocalCell<*const Thread> = const { LocalCell::new(ptr::null()) };
-    /// Not zero while this thread claims a lane.
+    /// True while this thread claims a lane.
     static CLAIMING: LocalCell<bool> = const { LocalCell::new(false) };
 }
 
@@ -150,10 +150,21 @@ impl Thread {
         }
     }
 
+    /// The same for any thread.
+    pub(crate) fn cell_of_any(&self, index: usize) -> Option<&Cell> {
+        // SAFETY: as in `cell`.
+        unsafe {
+            let table = (&raw const self.table).cast::<AtomicPtr<Cell>>();
+            // Meets the store in `set_cell`: the cell is prepared.
+            (*table.add(index)).load(Acquire).as_ref()
+        }
+    }
+
     fn set_cell(&self, index: usize, cell: &Cell) {
         // SAFETY: as in `cell`.
         unsafe {
             let table = (&raw const self.table).cast::<AtomicPtr<Cell>>();
+            // Meets the load in `cell_of_any`.
             (*table.add(index)).store((&raw const *cell).cast_mut(), Release);
         }
     }
