@@ -1,11 +1,12 @@
 //! Futures: measured over all their polls, so that waiting is not counted.
 
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::engine::ending::{Polls, end_poll};
-use crate::engine::measure;
+use crate::engine::measure::Guard;
 use crate::point::Point;
 
 /// A future whose polls are measured; their sum is one measurement, recorded
@@ -37,7 +38,7 @@ impl<F: Future> Future for Measured<F> {
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         let mut part = PollPart {
             point: this.point,
-            open: measure::begin(this.point),
+            guard: ManuallyDrop::new(Guard::begin(this.point)),
             polls: &mut this.polls,
             last: true,
         };
@@ -51,13 +52,13 @@ impl<F: Future> Future for Measured<F> {
 /// Ends the region of one poll, also when the future panics.
 struct PollPart<'a> {
     point: &'static Point,
-    open: measure::Open,
+    guard: ManuallyDrop<Guard>,
     polls: &'a mut Polls,
     last: bool,
 }
 
 impl Drop for PollPart<'_> {
     fn drop(&mut self) {
-        end_poll(self.point, &self.open, self.polls, self.last);
+        end_poll(self.point, &self.guard, self.polls, self.last);
     }
 }

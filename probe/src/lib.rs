@@ -99,9 +99,10 @@ pub use self::{
         Context, Entered, Overhead, calibrate, init, on_cpu_ticks, register_thread,
         set_program_name, task_switch, ticks, ticks_per_second,
     },
+    engine::measure::Guard,
     future::Measured,
     numeric::{begin, disable, enable, end, reset, set_alpha, set_average, set_name, stats},
-    point::{Guard, NUMERIC, Point},
+    point::{NUMERIC, Point},
     stats::Stats,
 };
 

@@ -1,6 +1,5 @@
 //! Points: named places in the program.
 
-use std::marker::PhantomData;
 use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{
@@ -11,7 +10,7 @@ use std::time::Duration;
 
 use pfp_shm_layout::control::{self, Alpha, Change, Control};
 
-use crate::engine::measure::{self, Open};
+use crate::engine::measure::Guard;
 use crate::engine::{ending, process};
 use crate::stats::Stats;
 use crate::{AlphaError, alpha_of};
@@ -103,7 +102,7 @@ impl Point {
     /// Measures until the guard is dropped.
     #[inline(always)]
     pub fn measure(&'static self) -> Guard {
-        Guard { point: self, open: measure::begin(self), thread_bound: PhantomData }
+        Guard::begin(self)
     }
 
     /// Begins the region, to be ended with [`Self::end`] or
@@ -312,23 +311,5 @@ impl Point {
                 Err(found) => head = found,
             }
         }
-    }
-}
-
-/// Measures a region until it is dropped; see [`Point::measure`].
-///
-/// It belongs to its thread: it cannot be sent to another one.
-#[must_use = "a guard that is not bound to a name ends its region at once"]
-#[derive(Debug)]
-pub struct Guard {
-    point: &'static Point,
-    open: Open,
-    thread_bound: PhantomData<*const ()>,
-}
-
-impl Drop for Guard {
-    #[inline(always)]
-    fn drop(&mut self) {
-        measure::end(self.point, &self.open);
     }
 }

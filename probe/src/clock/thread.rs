@@ -172,13 +172,6 @@ impl ThreadClock {
         stamps
     }
 
-    /// Refreshes and reads the counter for a begin.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn refresh_late(&self) -> u64 {
-        self.refresh().late
-    }
-
     /// Refreshes although no switch was noticed, and tells whether one was
     /// missed: then the rung does not do what it claims.
     pub(crate) fn refresh_and_verify(&self) -> bool {

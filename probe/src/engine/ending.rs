@@ -11,9 +11,9 @@ use pfp_shm_layout::cell::{Away, Cell, Measurement};
 use pfp_shm_layout::control::Change;
 use pfp_shm_layout::histogram::LIMIT;
 
-use super::measure::{self, Begun, Open, Part};
+use super::measure::{self, Begun, Guard, Part};
 use super::regions::{Regions, Sum};
-use super::thread::{self, LEVEL, LEVELS, Thread};
+use super::thread::{self, LEVEL, LEVELS, Thread, Unready};
 use crate::clock::ticks;
 use crate::point::Point;
 
@@ -111,9 +111,21 @@ pub(crate) fn begin(point: &'static Point, once: bool) {
             }
         }
     }
-    let open = measure::begin(point);
-    if let (Some(begun), Some(thread)) = (open.begun(), thread::current()) {
-        keep(thread, point, begun, recursive);
+    let Some((thread, cell)) = measure::ready(point).or_else(|| prepare(point)) else { return };
+    keep(thread, point, &measure::begin_in(thread, cell), recursive);
+}
+
+/// What a begin by hand needs, if it was not there; none if the region is off, or
+/// begun already on the long way.
+#[cold]
+fn prepare(point: &'static Point) -> Option<(&'static Thread, &'static Cell)> {
+    match thread::prepare(point)? {
+        Ok(ready) => Some(ready),
+        Err(Unready::Never) => None,
+        Err(Unready::Overflow(thread)) => {
+            begin_kept(thread, point);
+            None
+        }
     }
 }
 
@@ -220,14 +232,16 @@ fn end_at(thread: &Thread, point: &'static Point, at: usize, now: u64, latch: bo
     finish(thread, point, Ending { begun, child, now, inclusive, latch });
 }
 
-/// Ends a region that a guard keeps and that the hot path could not end.
-pub(crate) fn end_guard(point: &'static Point, open: &Open, now: u64) {
+/// The door out of a guard's end: what the hot path could not end.
+#[cold]
+#[inline(never)]
+pub(crate) fn end_guard(point: &'static Point, guard: &Guard, now: u64) {
     let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
-    let Some(&begun) = open.begun() else { return end(point, false) };
+    let Some(&begun) = guard.begun() else { return end(point, false) };
     let now = thread.stamp_after(now);
     let mut child = thread.child.load(Relaxed);
     // Regions between this one and the innermost, of as many as are counted.
-    let deeper = thread.inner_place().wrapping_sub(open.tag & LEVELS) & LEVELS;
+    let deeper = thread.inner_place().wrapping_sub(guard.tag() & LEVELS) & LEVELS;
     if deeper != 0 {
         thread.count(|tally| &tally.mismatched);
         if deeper > LEVELS / 2 {
@@ -246,7 +260,7 @@ pub(crate) fn end_guard(point: &'static Point, open: &Open, now: u64) {
     // were switched since.
     let noted = thread
         .cell(point.index())
-        .is_some_and(|cell| thread::tag(cell.control(), thread.inner_place()) == open.tag);
+        .is_some_and(|cell| thread::tag(cell.control(), thread.inner_place()) == guard.tag());
     let inclusive = if noted { Inclusive::Since(begun.inclusive) } else { Inclusive::Add };
     finish(thread, point, Ending { begun, child, now, inclusive, latch: false });
 }
@@ -383,14 +397,14 @@ pub(crate) struct Polls {
 
 /// Ends a region that was begun for one poll of a future, and adds what it
 /// measured to what its polls before did; records the sum with the last.
-pub(crate) fn end_poll(point: &'static Point, open: &Open, polls: &mut Polls, last: bool) {
-    if open.tag == 0 {
+pub(crate) fn end_poll(point: &'static Point, guard: &Guard, polls: &mut Polls, last: bool) {
+    if guard.tag() == 0 {
         return;
     }
     let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
     let now = thread.stamp();
-    let (begun, place, child) = if let Some(&begun) = open.begun() {
-        (begun, open.tag & LEVELS, thread.child.load(Relaxed))
+    let (begun, place, child) = if let Some(&begun) = guard.begun() {
+        (begun, guard.tag() & LEVELS, thread.child.load(Relaxed))
     } else {
         let regions = thread.regions();
         let Some(at) = regions.innermost(point) else { return };

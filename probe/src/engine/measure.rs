@@ -13,9 +13,10 @@
 //!
 //! What it costs is the longest chain of dependent instructions after the
 //! counter is read, so everything that does not depend on it is done before, and
-//! everything rare leaves by a door that is out of line: [`begin_slow`],
-//! [`end_slow`].
+//! everything rare leaves by a door of its own: [`Guard::begin_slow`],
+//! [`Guard::begin_late`], [`ending::end_guard`].
 
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -24,7 +25,6 @@ use std::sync::atomic::{
 };
 
 use pfp_shm_layout::cell::{Cell, Measurement};
-use pfp_shm_layout::control::Control;
 use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::Record;
 
@@ -41,21 +41,7 @@ pub(crate) static PAIR: AtomicU64 = AtomicU64::new(0);
 /// Whether some thread calibrates.
 static CALIBRATING: AtomicBool = AtomicBool::new(false);
 
-/// An open region: what `begin` leaves for `end`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Open {
-    /// See [`thread::tag`]; 0 if the region is not measured, [`LONG_WAY`] if
-    /// `end` has to look among the regions of the context.
-    pub(crate) tag: u64,
-    /// The rest. Left undefined with these two tags: a region that is off shall
-    /// not even clear it.
-    begun: MaybeUninit<Begun>,
-}
-
-/// The tag of a region that the context keeps: not a control word that is on.
-pub(crate) const LONG_WAY: u64 = 2;
-
-/// What is known of an open region.
+/// What `begin` notes of a region, for `end`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     /// The context's clock.
@@ -70,107 +56,182 @@ pub(crate) struct Begun {
     pub(crate) inclusive: u64,
 }
 
-impl Open {
-    /// A region of which nothing but the tag is known: 0 or [`LONG_WAY`].
+/// Measures a region until it is dropped; see [`Point::measure`].
+///
+/// It belongs to its thread: it cannot be sent to another one.
+///
+/// What stands at every region is a test, and a call of what is out of line and
+/// has room for all that is noted: a region that is off has no register to save.
+#[must_use = "a guard that is not bound to a name ends its region at once"]
+#[derive(Debug)]
+pub struct Guard {
+    /// See [`thread::tag`]; 0 if the region is not measured, [`LONG_WAY`] if
+    /// the context keeps it.
+    tag: u64,
+    /// Defined unless the tag is 0: a region that is off shall not even clear it.
+    point: MaybeUninit<&'static Point>,
+    /// Defined if the tag is neither.
+    begun: MaybeUninit<Begun>,
+    thread_bound: PhantomData<*const ()>,
+}
+
+/// The tag of a region that the context keeps: not a control word that is on.
+const LONG_WAY: u64 = 2;
+
+impl Guard {
+    /// Begins a region of a point.
     #[inline(always)]
-    fn without(tag: u64) -> Self {
-        Self { tag, begun: MaybeUninit::uninit() }
+    pub(crate) fn begin(point: &'static Point) -> Self {
+        if point.control().enabled() { Self::begin_on(point) } else { Self::none() }
     }
 
-    /// What `begin` noted; none if it is not there.
+    /// Each of the ways fills the guard where it will stay: a copy of what was
+    /// just written would wait for the counter.
+    #[inline(never)]
+    fn begin_on(point: &'static Point) -> Self {
+        let Some((thread, cell)) = ready(point) else { return Self::begin_slow(point) };
+        let tag = thread::tag(cell.control(), thread.place.load(Relaxed));
+        let begun = note(thread, cell);
+        if thread.clock.was_switched() {
+            return Self::begin_late(point, thread, tag, begun.child, begun.inclusive);
+        }
+        Self::of(point, tag, begun)
+    }
+
+    /// The door out of `begin`: what was read of the clock is out of date.
+    #[cold]
+    #[inline(never)]
+    fn begin_late(
+        point: &'static Point,
+        thread: &Thread,
+        tag: u64,
+        child: u64,
+        inclusive: u64,
+    ) -> Self {
+        let begun = Begun { start: 0, child, off: 0, switches: 0, inclusive };
+        Self::of(point, tag, note_late(thread, begun))
+    }
+
+    /// The door out of `begin`: something is not there yet, or has changed.
+    #[cold]
+    #[inline(never)]
+    fn begin_slow(point: &'static Point) -> Self {
+        match thread::prepare(point) {
+            None | Some(Err(Unready::Never)) => Self::none(),
+            Some(Err(Unready::Overflow(thread))) => {
+                let kept = ending::begin_kept(thread, point);
+                let tag = if kept { LONG_WAY } else { 0 };
+                Self { tag, point: MaybeUninit::new(point), ..Self::none() }
+            }
+            Some(Ok((thread, cell))) => {
+                let tag = thread::tag(cell.control(), thread.place.load(Relaxed));
+                Self::of(point, tag, begin_in(thread, cell))
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn none() -> Self {
+        Self {
+            tag: 0,
+            point: MaybeUninit::uninit(),
+            begun: MaybeUninit::uninit(),
+            thread_bound: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    fn of(point: &'static Point, tag: u64, begun: Begun) -> Self {
+        let (point, begun) = (MaybeUninit::new(point), MaybeUninit::new(begun));
+        Self { tag, point, begun, thread_bound: PhantomData }
+    }
+
+    /// Ends the region.
+    #[inline(never)]
+    fn end_on(&self) {
+        // First of all: the counter is read when everything before it is done, and
+        // what comes after it, the way to the cell among it, goes on side by side
+        // with what waits for the reading.
+        let now = ticks();
+        // SAFETY: this is called with a tag other than 0 only.
+        let point = unsafe { self.point.assume_init() };
+        if let Some(thread) = thread::current()
+            // A forked child finds no cell: its pages are wiped.
+            && let Some(cell) = thread.cell(point.index())
+            && thread::tag(cell.control(), thread.inner_place()) == self.tag
+        {
+            // SAFETY: no cell has a control word that gives any other tag.
+            let begun = unsafe { self.begun.assume_init_ref() };
+            let off = thread.clock.off();
+            if !thread.clock.was_switched() && thread.detour.load(Relaxed) == 0 && off == begun.off
+            {
+                let start = begun.start.wrapping_add(off);
+                return close(thread, cell, now, begun.child, begun.inclusive, start);
+            }
+        }
+        ending::end_guard(point, self, now);
+    }
+
+    /// See [`thread::tag`].
+    pub(crate) fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    /// What `begin` noted; none if the context has it, or nothing is open.
     #[inline(always)]
     pub(crate) fn begun(&self) -> Option<&Begun> {
-        // SAFETY: with any other tag than these two, `begin` has filled it.
+        // SAFETY: with any other tag than these two it was filled.
         (self.tag & !LONG_WAY != 0).then(|| unsafe { self.begun.assume_init_ref() })
     }
 }
 
-/// Begins a region of a point.
-#[inline(always)]
-pub(crate) fn begin(point: &'static Point) -> Open {
-    let control = point.control();
-    if !control.enabled() {
-        return Open::without(0);
+impl Drop for Guard {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.tag != 0 {
+            self.end_on();
+        }
     }
-    let (thread, cell, control) = if let Some(thread) = thread::current()
-        && let Some(cell) = thread.cell(point.index())
-        && cell.control() == control
-    {
-        (thread, cell, control)
-    } else {
-        // Back from there with a thread only: the region itself is built in one
-        // place, or the compiler would build it twice and copy.
-        let (thread, tag) = begin_slow(point);
-        let Some(thread) = thread else { return Open::without(tag) };
-        let Some(cell) = thread.cell(point.index()) else { return Open::without(0) };
-        (thread, cell, cell.control())
-    };
-    begin_in(thread, cell, control)
 }
 
+/// The calling thread and its cell of a point, if there is such a cell and it
+/// follows the point's control word as it is now.
 #[inline(always)]
-fn begin_in(thread: &Thread, cell: &Cell, control: Control) -> Open {
-    let place = thread.place.load(Relaxed);
-    let tag = thread::tag(control, place);
-    let child = thread.child.load(Relaxed);
-    let inclusive = cell.inclusive_total();
-    thread.place.store(place.wrapping_add(thread::LEVEL), Relaxed);
-    thread.child.store(0, Relaxed);
-    // Last, so that as little as possible of this is inside the region.
-    let mut now = ticks();
-    if thread.clock.was_switched() {
-        now = thread.clock.refresh_late();
-    }
+pub(crate) fn ready(point: &'static Point) -> Option<(&'static Thread, &'static Cell)> {
+    let thread = thread::current()?;
+    let cell = thread.cell(point.index())?;
+    (cell.control() == point.control()).then_some((thread, cell))
+}
+
+/// Opens a region: the thread is in it from now on. The caller asks whether the
+/// thread was switched out before that.
+#[inline(always)]
+fn note(thread: &Thread, cell: &Cell) -> Begun {
     let off = thread.clock.off();
     let switches = thread.clock.switches();
-    let start = now.wrapping_sub(off);
-    Open { tag, begun: MaybeUninit::new(Begun { start, child, off, switches, inclusive }) }
+    let inclusive = cell.inclusive_total();
+    let child = thread.child.load(Relaxed);
+    thread.place.store(thread.place.load(Relaxed).wrapping_add(thread::LEVEL), Relaxed);
+    thread.child.store(0, Relaxed);
+    // Last, so that as little as possible of this is inside the region.
+    let start = ticks().wrapping_sub(off);
+    Begun { start, child, off, switches, inclusive }
 }
 
-/// The door out of `begin`: something is not there yet, or has changed. Gives a
-/// thread whose cell of the point is ready, or the tag of a region of which no
-/// more is known.
-#[cold]
+/// What [`note`] should have noted: the thread was switched out before.
 #[inline(never)]
-fn begin_slow(point: &'static Point) -> (Option<&'static Thread>, u64) {
-    match thread::prepare(point) {
-        None | Some(Err(Unready::Never)) => (None, 0),
-        Some(Err(Unready::Overflow(thread))) => {
-            let kept = ending::begin_kept(thread, point);
-            (None, if kept { LONG_WAY } else { 0 })
-        }
-        Some(Ok(thread)) => (Some(thread), 0),
-    }
+fn note_late(thread: &Thread, noted: Begun) -> Begun {
+    let now = thread.clock.refresh().late;
+    let off = thread.clock.off();
+    let switches = thread.clock.switches();
+    Begun { start: now.wrapping_sub(off), off, switches, ..noted }
 }
 
-/// Ends a region that `begin` began in this thread.
-///
-/// Only this is inlined at every region, down to the stamp and the tests for
-/// everything rare. It is short enough for the compiler to inline also where a
-/// guard's destructor calls it, and what it hands to [`close`] fits into
-/// registers.
+/// Opens a region, after a switch too.
 #[inline(always)]
-pub(crate) fn end(point: &'static Point, open: &Open) {
-    if open.tag == 0 {
-        return;
-    }
-    // First of all: the counter is read when everything before it is done, and
-    // what comes after it, the way to the cell among it, goes on side by side
-    // with what waits for the reading.
-    let now = ticks();
-    if let Some(thread) = thread::current()
-        // A forked child finds no cell: its pages are wiped.
-        && let Some(cell) = thread.cell(point.index())
-        && thread::tag(cell.control(), thread.inner_place()) == open.tag
-        && let Some(begun) = open.begun()
-    {
-        let off = thread.clock.off();
-        if !thread.clock.was_switched() && thread.detour.load(Relaxed) == 0 && off == begun.off {
-            let start = begun.start.wrapping_add(off);
-            return close(thread, cell, now, begun.child, begun.inclusive, start);
-        }
-    }
-    end_slow(point, *open, now);
+pub(crate) fn begin_in(thread: &Thread, cell: &Cell) -> Begun {
+    let begun = note(thread, cell);
+    if thread.clock.was_switched() { note_late(thread, begun) } else { begun }
 }
 
 /// Takes a region's figures out of its stamps and records them. The region was
@@ -178,7 +239,7 @@ pub(crate) fn end(point: &'static Point, open: &Open) {
 ///
 /// `start` and `now` are the counter at begin and end, `around` is `child` of the
 /// region around it, and `inclusive` the inclusive total at begin.
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn close(
     thread: &Thread,
     cell: &Cell,
@@ -266,13 +327,6 @@ pub(crate) fn record(
     thread.record(start, elapsed, own, what);
 }
 
-/// The door out of `end`.
-#[cold]
-#[inline(never)]
-fn end_slow(point: &'static Point, open: Open, now: u64) {
-    ending::end_guard(point, &open, now);
-}
-
 /// Measures what measuring costs and takes it out of all figures from now on;
 /// see [`crate::calibrate`].
 pub(crate) fn calibrate(pairs: u32) -> Option<(u64, u64)> {
@@ -288,7 +342,7 @@ pub(crate) fn calibrate(pairs: u32) -> Option<(u64, u64)> {
 
 fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<(u64, u64)> {
     // The first pair registers and claims.
-    end(point, &begin(point));
+    drop(Guard::begin(point));
     // Switched off, it would give the price of that.
     if !point.control().enabled() {
         return None;
@@ -308,8 +362,7 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<(u64, u64)> {
         let switches = thread.clock.switches();
         let start = ticks();
         for own in &mut own {
-            let open = begin(point);
-            end(point, &open);
+            drop(Guard::begin(point));
             *own = thread.cell(point.index()).map_or(0, |cell| cell.last());
         }
         let all = ticks().wrapping_sub(start);

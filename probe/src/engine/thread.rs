@@ -368,7 +368,9 @@ fn clear_chunk(segment: &Segment, chunk: u32) {
 /// tried again: a registered point that is on, a thread with a lane, a cell that
 /// follows the control word. None if the point is off.
 #[cold]
-pub(crate) fn prepare(point: &'static Point) -> Option<Result<&'static Thread, Unready>> {
+pub(crate) fn prepare(
+    point: &'static Point,
+) -> Option<Result<(&'static Thread, &'static Cell), Unready>> {
     if !point.register() {
         return None;
     }
@@ -394,7 +396,7 @@ pub(crate) fn prepare(point: &'static Point) -> Option<Result<&'static Thread, U
         process.take_rung();
     }
     match thread.busy(|| thread.ready_cell(process, point.index(), control)) {
-        Some(_) => Some(Ok(thread)),
+        Some(cell) => Some(Ok((thread, cell))),
         None => Some(Err(Unready::Never)),
     }
 }
