@@ -1,0 +1,133 @@
+//! The side that answers: one case, on threads that stay.
+
+use std::io::{self, BufRead, Write};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use crate::Case;
+
+/// Calls that each thread makes before it is asked for any: what happens only at
+/// the first is in no figure.
+const WARM_UP: u64 = 10;
+
+/// Serves a parent and does not return if the command line has `--case NAME`. To
+/// be called first of all in `main`.
+pub fn serve_if_asked(cases: &[Case]) {
+    let Some(name) = std::env::args().skip_while(|argument| argument != "--case").nth(1) else {
+        return;
+    };
+    let Some(case) = cases.iter().find(|case| case.name == name) else {
+        eprintln!("no case is called {name:?}");
+        std::process::exit(2);
+    };
+    let served = serve(*case);
+    std::process::exit(i32::from(served.is_none()));
+}
+
+/// Answers until the parent has no more to ask. None if it could not.
+fn serve(case: Case) -> Option<()> {
+    cpus();
+    let mut threads = Vec::new();
+    for line in io::stdin().lock().lines() {
+        let line = line.ok()?;
+        let (calls, wanted) = line.split_once(' ')?;
+        let (calls, wanted) = (calls.parse().ok()?, wanted.parse().ok()?);
+        while threads.len() < wanted {
+            threads.push(Thread::start(case, threads.len()));
+        }
+        let ns = run(&threads[..wanted], calls)?;
+        let regions = (calls * u64::from(case.regions)).max(1) as f64;
+        let mut answers = io::stdout().lock();
+        writeln!(answers, "{} {}", ns / regions, resident_bytes()?).ok()?;
+        answers.flush().ok()?;
+    }
+    Some(())
+}
+
+/// A batch on each of the threads at once. Returns the mean of their times.
+fn run(threads: &[Thread], calls: u64) -> Option<f64> {
+    let missing = Arc::new(AtomicUsize::new(threads.len()));
+    for thread in threads {
+        thread.batches.send(Batch { calls, missing: Arc::clone(&missing) }).ok()?;
+    }
+    let mut sum = 0.0;
+    for thread in threads {
+        sum += thread.times.recv().ok()?;
+    }
+    Some(sum / threads.len().max(1) as f64)
+}
+
+struct Batch {
+    calls: u64,
+    /// Threads that have not come to the start yet.
+    missing: Arc<AtomicUsize>,
+}
+
+/// A thread that runs batches, bound to a CPU.
+struct Thread {
+    batches: Sender<Batch>,
+    times: Receiver<f64>,
+}
+
+impl Thread {
+    fn start(case: Case, number: usize) -> Self {
+        let (batches, asked) = channel::<Batch>();
+        let (answers, times) = channel();
+        std::thread::spawn(move || {
+            (case.prepare)();
+            (case.batch)(WARM_UP);
+            // Only now, so that no thread that the case has started is bound too.
+            bind(number);
+            for batch in asked {
+                // All spin, since to be woken takes as long as a thousand calls.
+                batch.missing.fetch_sub(1, Relaxed);
+                while batch.missing.load(Relaxed) != 0 {
+                    std::hint::spin_loop();
+                }
+                let start = Instant::now();
+                (case.batch)(batch.calls);
+                let ns = start.elapsed().as_secs_f64() * 1e9;
+                if answers.send(if batch.calls == 0 { 0.0 } else { ns }).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { batches, times }
+    }
+}
+
+/// The CPUs that the process may run on, asked before any thread is bound.
+fn cpus() -> &'static [usize] {
+    static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
+    CPUS.get_or_init(|| {
+        // SAFETY: a set of CPUs is a field of bits, of which zero is one.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the kernel fills the set that we own, whose size we tell.
+        let got = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
+        let most = if got == 0 { libc::CPU_SETSIZE as usize } else { 0 };
+        // SAFETY: each number is less than what the set has room for.
+        (0..most).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+    })
+}
+
+/// Binds this thread to a CPU, the threads in turn to one after the other. Where
+/// that cannot be, the figures scatter more.
+fn bind(thread: usize) {
+    let Some(&cpu) = cpus().get(thread % cpus().len().max(1)) else { return };
+    // SAFETY: as in `cpus`; the number came out of such a set.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
+    }
+}
+
+/// Counted over the page tables: what `statm` tells may be off by some tens of
+/// pages per CPU.
+fn resident_bytes() -> Option<u64> {
+    let maps = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let line = maps.lines().find_map(|line| line.strip_prefix("Rss:"))?;
+    Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
+}
