@@ -58,6 +58,9 @@ pub struct Overhead {
     pub inside: u64,
     /// A whole begin and end; taken out of the region around it.
     pub pair: u64,
+    /// What falls inside a region that a [lap](crate::lap) began; taken out of
+    /// the region.
+    pub lap: u64,
 }
 
 /// Measures what measuring costs, over `pairs` begins and ends of point 0, and
@@ -66,8 +69,8 @@ pub struct Overhead {
 /// nothing can be measured.
 pub fn calibrate(pairs: u32) -> Option<Overhead> {
     process::get()?;
-    let (inside, pair) = measure::calibrate(pairs)?;
-    Some(Overhead { inside, pair })
+    let measure::Costs { inside, pair, lap } = measure::calibrate(pairs)?;
+    Some(Overhead { inside, pair, lap })
 }
 
 /// An execution object of the program's own: a task, a fibre, an interrupt

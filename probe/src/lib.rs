@@ -18,6 +18,27 @@
 //! Run `pfp-top` beside the program to watch the points `parse` and `work`, to
 //! switch them on and off, and to save their figures.
 //!
+//! # Phases and loops
+//!
+//! Regions one after the other need one reading of the clock between them, not
+//! two:
+//!
+//! ```
+//! let mut lines = "a,b\nc".lines();
+//! let mut fields = Vec::new();
+//!
+//! pfp::laps!(); // or `pfp::laps!("name")`, which begins a region at once
+//! loop {
+//!     pfp::lap!("read");
+//!     let Some(line) = lines.next() else { break };
+//!     pfp::lap!("split"); // ends "read"; and the next "read" ends this
+//!     fields.extend(line.split(','));
+//! } // the end of the block of `laps!` ends the last
+//! assert_eq!(fields, ["a", "b", "c"]);
+//! ```
+//!
+//! [`Guard::lap`] does the same with a guard that has a name.
+//!
 //! # What is measured
 //!
 //! All figures are **ticks** of the processor's time-stamp counter;
@@ -76,7 +97,7 @@ struct Readme;
 // So that the macros' paths work in this crate's own tests and examples.
 extern crate self as pfp;
 
-pub use pfp_macros::{function, measure};
+pub use pfp_macros::{function, lap, laps, measure};
 
 #[cfg(feature = "enabled")]
 mod api;

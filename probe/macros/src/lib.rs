@@ -1,8 +1,9 @@
 //! The attribute macros of `pfp-probe`; use them through that crate.
 
 use proc_macro::TokenStream;
+use proc_macro2::Span;
 use quote::quote;
-use syn::{ItemFn, LitStr, parse_macro_input};
+use syn::{Ident, ItemFn, LitStr, parse_macro_input};
 
 /// Measures every call of a function.
 ///
@@ -18,6 +19,46 @@ pub fn function(arguments: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn measure(arguments: TokenStream, item: TokenStream) -> TokenStream {
     expand(arguments, item)
+}
+
+/// Measures the rest of the block in laps: `pfp::laps!("first")` begins a region,
+/// and each [`lap!`] after it ends the one before and begins the next. The end of
+/// the block ends the last. `pfp::laps!()` begins none, which is what a loop
+/// wants that goes from the last lap to the first. The crate's page has an example.
+#[proc_macro]
+pub fn laps(first: TokenStream) -> TokenStream {
+    let begun = if first.is_empty() {
+        quote! { ::pfp::Guard::empty() }
+    } else {
+        let point = point(&parse_macro_input!(first as LitStr));
+        quote! { #point.measure() }
+    };
+    let guard = guard();
+    // Not used if no lap follows.
+    quote! { #[allow(unused_mut)] let mut #guard = #begun; }.into()
+}
+
+/// Ends the region before and begins the next, with a single reading of the clock.
+/// To be used in a block, or inside one, that has a [`laps!`]. Each place is a
+/// point of its own.
+#[proc_macro]
+pub fn lap(next: TokenStream) -> TokenStream {
+    let (point, guard) = (point(&parse_macro_input!(next as LitStr)), guard());
+    quote! { #guard.lap(#point); }.into()
+}
+
+/// What [`laps!`] declares and [`lap!`] uses; what the compiler says if there is
+/// none.
+fn guard() -> Ident {
+    Ident::new("pfp_lap_without_laps", Span::call_site())
+}
+
+/// A point of the place where a macro is called.
+fn point(name: &LitStr) -> proc_macro2::TokenStream {
+    quote! {{
+        static __PFP_POINT: ::pfp::Point = ::pfp::Point::new(#name);
+        &__PFP_POINT
+    }}
 }
 
 fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {

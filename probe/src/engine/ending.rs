@@ -56,7 +56,7 @@ impl Thread {
     fn part(&self, begun: &Begun, child: u64, now: u64) -> Part {
         let off = self.clock.off();
         let elapsed = now.wrapping_sub(begun.start.wrapping_add(begun.off));
-        if (elapsed as i64) < 0 {
+        if measure::ran_backwards(elapsed) {
             self.count(|tally| &tally.anomalies);
         }
         // Below zero although the counter went on: time that the kernel has
@@ -359,7 +359,9 @@ fn finish_with(
 fn record_slow(thread: &Thread, cell: &Cell, measured: Measurement, start: u64, elapsed: u64) {
     thread.busy(|| {
         let bucket = thread.last_bucket(cell);
-        measure::record(thread, cell, bucket, measured, start, elapsed);
+        // The region is closed already, so the thread's place is the region's.
+        let place = thread.place.load(Relaxed);
+        measure::record(thread, cell, bucket, measured, start, elapsed, place);
     });
 }
 
@@ -377,7 +379,9 @@ pub(crate) fn close_slow(
 ) {
     let mut elapsed = now.wrapping_sub(start);
     if (elapsed as i64) < 0 {
-        thread.count(|tally| &tally.anomalies);
+        if measure::ran_backwards(elapsed) {
+            thread.count(|tally| &tally.anomalies);
+        }
         elapsed = 0;
     }
     let span = elapsed.saturating_sub(measure::INSIDE.load(Relaxed));

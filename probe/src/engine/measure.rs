@@ -38,6 +38,10 @@ pub(crate) static INSIDE: AtomicU64 = AtomicU64::new(0);
 /// Ticks of a begin and end pair, `INSIDE` among them.
 pub(crate) static PAIR: AtomicU64 = AtomicU64::new(0);
 
+/// Ticks by which a region that a lap begins starts after the stamp, so that
+/// taking out [`INSIDE`] takes out the recording of the region before as well.
+pub(crate) static LAP: AtomicU64 = AtomicU64::new(0);
+
 /// Whether some thread calibrates.
 static CALIBRATING: AtomicBool = AtomicBool::new(false);
 
@@ -172,6 +176,96 @@ impl Guard {
         ending::end_guard(point, self, now);
     }
 
+    /// Ends the region and begins one of another point, with a single reading of
+    /// the clock: where one stops, the next starts. That is what loops and phases
+    /// want, and cheaper than an end and a begin. [`crate::lap!`] does it without
+    /// a name for the guard.
+    ///
+    /// The regions are beside each other, not in each other. If the guard has no
+    /// region, as after a lap to a point that is off, this only begins one.
+    ///
+    /// ```
+    /// static READ: pfp::Point = pfp::Point::new("read");
+    /// static PARSE: pfp::Point = pfp::Point::new("parse");
+    ///
+    /// let mut phase = READ.measure();
+    /// let text = String::from("1,2");
+    /// phase.lap(&PARSE);
+    /// assert_eq!(text.split(',').count(), 2);
+    /// ```
+    #[inline(always)]
+    pub fn lap(&mut self, next: &'static Point) {
+        if self.tag != 0 || next.control().enabled() {
+            self.lap_on(next);
+        }
+    }
+
+    #[inline(never)]
+    fn lap_on(&mut self, next: &'static Point) {
+        let now = ticks();
+        if self.tag != 0
+            && next.control().enabled()
+            && let Some((thread, next_cell)) = ready(next)
+        {
+            // SAFETY: the tag is not 0.
+            let point = unsafe { self.point.assume_init() };
+            let place = thread.inner_place();
+            if let Some(cell) = thread.cell(point.index())
+                && thread::tag(cell.control(), place) == self.tag
+            {
+                // SAFETY: no cell has a control word that gives any other tag.
+                let begun = unsafe { self.begun.assume_init_mut() };
+                let off = thread.clock.off();
+                let start = begun.start.wrapping_add(off);
+                if !thread.clock.was_switched()
+                    && thread.detour.load(Relaxed) == 0
+                    && off == begun.off
+                    && let Some(closing) = Closing::of(thread, cell, now, start)
+                {
+                    thread.detour.store(1, Relaxed);
+                    compiler_fence(SeqCst);
+                    // Between two regions there is nothing, so all of what has
+                    // elapsed is the region's: `INSIDE` is part of it. What
+                    // recording takes is inside the next one, which starts that
+                    // much later; the region around both must not pay for it.
+                    let late = LAP.load(Relaxed);
+                    let around = begun.child.wrapping_add(closing.span);
+                    begun.child = around.wrapping_add(INSIDE.load(Relaxed)).wrapping_add(late);
+                    begun.start = now.wrapping_add(late).wrapping_sub(off);
+                    thread.child.store(0, Relaxed);
+                    closing.record(thread, cell, begun.inclusive);
+                    // Now, since both may be of one point.
+                    begun.inclusive = next_cell.inclusive_total();
+                    self.point.write(next);
+                    self.tag = thread::tag(next_cell.control(), place);
+                    compiler_fence(SeqCst);
+                    thread.detour.store(0, Relaxed);
+                    return;
+                }
+            }
+        }
+        self.lap_slow(next, now);
+    }
+
+    /// The door out of `lap`: an end and a begin.
+    #[cold]
+    #[inline(never)]
+    fn lap_slow(&mut self, next: &'static Point, now: u64) {
+        if self.tag != 0 {
+            // SAFETY: the tag is not 0.
+            ending::end_guard(unsafe { self.point.assume_init() }, self, now);
+            self.tag = 0;
+        }
+        *self = Self::begin(next);
+    }
+
+    /// A guard that has no region, for [`crate::laps!`].
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn empty() -> Self {
+        Self::none()
+    }
+
     /// See [`thread::tag`].
     pub(crate) fn tag(&self) -> u64 {
         self.tag
@@ -248,27 +342,53 @@ pub(crate) fn close(
     inclusive: u64,
     start: u64,
 ) {
-    let elapsed = now.wrapping_sub(start);
-    // Also a counter that ran backwards: that is beyond the histogram.
-    if elapsed >= LIMIT {
-        return ending::close_slow(thread, cell, now, around, inclusive, start);
-    }
-    // Of the measurement before: known before the counter is read.
-    let Some(bucket) = thread.bucket(cell, cell.last()) else {
+    let Some(closing) = Closing::of(thread, cell, now, start) else {
         return ending::close_slow(thread, cell, now, around, inclusive, start);
     };
-    let inside = start.wrapping_add(INSIDE.load(Relaxed));
-    // Straight from the counter, since everything else waits for it.
-    let own = not_below_zero(now.wrapping_sub(inside.wrapping_add(thread.child.load(Relaxed))));
-    let span = not_below_zero(now.wrapping_sub(inside));
     thread.detour.store(1, Relaxed);
     compiler_fence(SeqCst);
-    give_back(thread, around, span);
-    let inclusive_total = inclusive.wrapping_add(span);
-    let measured = Measurement { exclusive: own, inclusive_total, away: None };
-    record(thread, cell, Some(bucket), measured, start, elapsed);
+    give_back(thread, around, closing.span);
+    closing.record(thread, cell, inclusive);
     compiler_fence(SeqCst);
     thread.detour.store(0, Relaxed);
+}
+
+/// A region that is about to be recorded, on the short way.
+struct Closing<'a> {
+    start: u64,
+    elapsed: u64,
+    own: u64,
+    span: u64,
+    place: u64,
+    /// Of the measurement before, which is counted with this one.
+    bucket: &'a AtomicU64,
+}
+
+impl<'a> Closing<'a> {
+    /// None where something has to go the long way.
+    #[inline(always)]
+    fn of(thread: &'a Thread, cell: &Cell, now: u64, start: u64) -> Option<Self> {
+        let elapsed = now.wrapping_sub(start);
+        // Also a counter that ran backwards: that is beyond the histogram.
+        if elapsed >= LIMIT {
+            return None;
+        }
+        // Of the measurement before: known before the counter is read.
+        let bucket = thread.bucket(cell, cell.last())?;
+        let inside = start.wrapping_add(INSIDE.load(Relaxed));
+        // Straight from the counter, since everything else waits for it.
+        let child = thread.child.load(Relaxed);
+        let own = not_below_zero(now.wrapping_sub(inside.wrapping_add(child)));
+        let span = not_below_zero(now.wrapping_sub(inside));
+        Some(Self { start, elapsed, own, span, place: thread.inner_place(), bucket })
+    }
+
+    #[inline(always)]
+    fn record(self, thread: &Thread, cell: &Cell, inclusive: u64) {
+        let inclusive_total = inclusive.wrapping_add(self.span);
+        let measured = Measurement { exclusive: self.own, inclusive_total, away: None };
+        record(thread, cell, Some(self.bucket), measured, self.start, self.elapsed, self.place);
+    }
 }
 
 /// A difference of two stamps, or 0 if it is negative: what calibration takes
@@ -309,8 +429,8 @@ pub(crate) fn give_back(thread: &Thread, around: u64, span: u64) {
     thread.place.store(thread.inner_place(), Relaxed);
 }
 
-/// Writes one measurement into its cell and into the ring. The region is closed
-/// already, so the thread's place is the region's.
+/// Writes one measurement into its cell and into the ring. `place` is the
+/// region's, as [`Thread::place`] was when it began.
 #[inline(always)]
 pub(crate) fn record(
     thread: &Thread,
@@ -319,17 +439,51 @@ pub(crate) fn record(
     measured: Measurement,
     start: u64,
     elapsed: u64,
+    place: u64,
 ) {
     let own = measured.exclusive;
     cell.record(measured, bucket);
-    let depth = (thread.place.load(Relaxed) / thread::LEVEL) as u8;
+    let depth = (place / thread::LEVEL) as u8;
     let what = Record::pack(cell.point(), depth, 0) | thread.context.load(Relaxed);
     thread.record(start, elapsed, own, what);
 }
 
+/// What measuring costs, in ticks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Costs {
+    /// See [`INSIDE`].
+    pub(crate) inside: u64,
+    /// See [`PAIR`].
+    pub(crate) pair: u64,
+    /// Of a lap.
+    pub(crate) lap: u64,
+}
+
+impl Costs {
+    pub(crate) const NONE: Self = Self { inside: 0, pair: 0, lap: 0 };
+    const UNKNOWN: Self = Self { inside: u64::MAX, pair: u64::MAX, lap: u64::MAX };
+
+    /// Those in force. Takes out `costs` from now on.
+    pub(crate) fn replace(costs: Self) -> Self {
+        let inside = INSIDE.swap(costs.inside, Relaxed);
+        let pair = PAIR.swap(costs.pair, Relaxed);
+        let lap = LAP.swap(costs.lap.saturating_sub(costs.inside), Relaxed) + inside;
+        Self { inside, pair, lap }
+    }
+
+    /// The lower of each.
+    fn least(self, other: Self) -> Self {
+        Self {
+            inside: self.inside.min(other.inside),
+            pair: self.pair.min(other.pair),
+            lap: self.lap.min(other.lap),
+        }
+    }
+}
+
 /// Measures what measuring costs and takes it out of all figures from now on;
 /// see [`crate::calibrate`].
-pub(crate) fn calibrate(pairs: u32) -> Option<(u64, u64)> {
+pub(crate) fn calibrate(pairs: u32) -> Option<Costs> {
     let point = &crate::numeric::POINTS[0];
     // One at a time: a second one would take the zeros of the first for figures.
     if CALIBRATING.swap(true, Relaxed) {
@@ -340,50 +494,67 @@ pub(crate) fn calibrate(pairs: u32) -> Option<(u64, u64)> {
     measured
 }
 
-fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<(u64, u64)> {
+fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     // The first pair registers and claims.
     drop(Guard::begin(point));
     // Switched off, it would give the price of that.
     if !point.control().enabled() {
         return None;
     }
-    let before = (INSIDE.swap(0, Relaxed), PAIR.swap(0, Relaxed));
-    let Some(thread) = thread::current().filter(|thread| thread.cell(point.index()).is_some())
-    else {
-        INSIDE.store(before.0, Relaxed);
-        PAIR.store(before.1, Relaxed);
-        return None;
-    };
-    const BATCH: usize = 32;
-    let (mut inside, mut pair) = (u64::MAX, u64::MAX);
-    let batches = (pairs as usize).div_ceil(BATCH).max(1);
-    for _ in 0..batches {
-        let mut own = [0; BATCH];
+    let thread = thread::current()?;
+    let cell = thread.cell(point.index())?;
+    let before = Costs::replace(Costs::NONE);
+    let mut least = Costs::UNKNOWN;
+    for _ in 0..(pairs as usize).div_ceil(BATCH).max(1) {
         let switches = thread.clock.switches();
-        let start = ticks();
-        for own in &mut own {
-            drop(Guard::begin(point));
-            *own = thread.cell(point.index()).map_or(0, |cell| cell.last());
+        let costs = batch(point, cell);
+        if thread.clock.switches() == switches {
+            // Medians within a batch, the least between: what the machine can do
+            // when it is left alone.
+            least = least.least(costs);
         }
-        let all = ticks().wrapping_sub(start);
-        if thread.clock.switches() != switches {
-            continue;
-        }
-        own.sort_unstable();
-        // Medians within, the least between: what the machine can do when it is
-        // left alone.
-        inside = inside.min(own[BATCH / 2]);
-        pair = pair.min(all / BATCH as u64);
     }
-    if inside == u64::MAX {
-        (inside, pair) = before;
+    if least.inside == u64::MAX {
+        least = before;
     }
-    let pair = pair.max(inside);
-    INSIDE.store(inside, Relaxed);
-    PAIR.store(pair, Relaxed);
+    least.pair = least.pair.max(least.inside);
+    least.lap = least.lap.max(least.inside);
+    Costs::replace(least);
     if let Some(process) = super::process::current() {
-        process.segment.ledger().overhead_inside.store(inside, Relaxed);
-        process.segment.ledger().overhead_pair.store(pair, Relaxed);
+        process.segment.ledger().overhead_inside.store(least.inside, Relaxed);
+        process.segment.ledger().overhead_pair.store(least.pair, Relaxed);
     }
-    Some((inside, pair))
+    Some(least)
+}
+
+/// Regions in a batch of the calibration.
+const BATCH: usize = 32;
+
+/// What regions with nothing in them cost just now.
+fn batch(point: &'static Point, cell: &Cell) -> Costs {
+    let (all, inside) = timed(cell, || drop(Guard::begin(point)));
+    let mut guard = Guard::begin(point);
+    let (_, lap) = timed(cell, || guard.lap(point));
+    Costs { inside, pair: all / BATCH as u64, lap }
+}
+
+/// How long it takes to do something [`BATCH`] times, and the median of what the
+/// cell then has as its last measurement.
+#[inline(always)]
+fn timed(cell: &Cell, mut region: impl FnMut()) -> (u64, u64) {
+    let mut own = [0; BATCH];
+    let start = ticks();
+    for own in &mut own {
+        region();
+        *own = cell.last();
+    }
+    let all = ticks().wrapping_sub(start);
+    own.sort_unstable();
+    (all, own[BATCH / 2])
+}
+
+/// Whether this many ticks from begin to end say that the counter ran backwards,
+/// not only that a region that a lap began was left at once.
+pub(crate) fn ran_backwards(elapsed: u64) -> bool {
+    (elapsed as i64) < -(LAP.load(Relaxed) as i64)
 }

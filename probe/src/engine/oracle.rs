@@ -5,11 +5,10 @@
 //! time at each event and adds up afterwards.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
 use super::context::{self, Shared};
-use super::measure::{INSIDE, PAIR};
+use super::measure::Costs;
 use crate::clock::mock;
 use crate::{Point, Stats};
 
@@ -45,6 +44,10 @@ struct Node {
     inner: bool,
     started: (u64, u64),
     ended: Option<(u64, u64)>,
+    /// Whether a lap began it.
+    from_lap: bool,
+    /// Whether a lap ended it.
+    to_lap: bool,
 }
 
 /// What the reference knows of a context.
@@ -57,8 +60,10 @@ struct Task {
     latched: [Vec<usize>; POINTS.len()],
 }
 
-#[derive(Default)]
 struct Reference {
+    /// The rung on which the program runs.
+    rung: &'static str,
+    costs: Costs,
     wall: u64,
     tasks: Vec<Task>,
     current: usize,
@@ -68,6 +73,11 @@ struct Reference {
 }
 
 impl Reference {
+    fn new(rung: &'static str, costs: Costs) -> Self {
+        let (tasks, nodes, recorded) = (Vec::new(), Vec::new(), Vec::new());
+        Self { rung, costs, wall: 0, tasks, current: 0, nodes, recorded }
+    }
+
     fn task(&mut self) -> &mut Task {
         &mut self.tasks[self.current]
     }
@@ -77,12 +87,22 @@ impl Reference {
         self.task().ran += ticks;
     }
 
+    /// Where nothing tells of switches, the time off the CPU looks like any.
+    fn sleep(&mut self, ticks: u64) {
+        self.wall += ticks;
+        if self.rung == "wall" {
+            self.task().ran += ticks;
+        }
+    }
+
     fn begin(&mut self, point: usize) -> usize {
         let started = (self.wall, self.task().ran);
         let node = self.nodes.len();
         let open = &self.tasks[self.current].open;
         let inner = open.iter().any(|&open| self.nodes[open].point == point);
-        self.nodes.push(Node { point, around: open.last().copied(), inner, started, ended: None });
+        let around = open.last().copied();
+        let (from_lap, to_lap) = (false, false);
+        self.nodes.push(Node { point, around, inner, started, ended: None, from_lap, to_lap });
         self.task().open.push(node);
         node
     }
@@ -109,9 +129,32 @@ impl Reference {
         }
     }
 
+    /// Ends the innermost region and begins one of a point. On a rung that asks
+    /// at every stamp these are an end and a begin.
+    fn lap(&mut self, point: usize) {
+        if let Some(&last) = self.task().open.last() {
+            self.end(self.nodes[last].point, false);
+            self.nodes[last].to_lap = self.rung == "wall";
+        }
+        let node = self.begin(point);
+        self.nodes[node].from_lap = self.rung == "wall";
+    }
+
+    /// What measuring adds inside a region.
+    fn inside(&self, node: usize) -> u64 {
+        if self.nodes[node].from_lap { self.costs.lap } else { self.costs.inside }
+    }
+
     fn span(&self, node: usize) -> u64 {
         let Node { started, ended, .. } = self.nodes[node];
-        ended.map_or(0, |ended| ended.1 - started.1).saturating_sub(INSIDE.load(Relaxed))
+        ended.map_or(0, |ended| ended.1 - started.1).saturating_sub(self.inside(node))
+    }
+
+    /// What measuring adds to the region around: all that is inside, and half of
+    /// what is not at each end that is not shared.
+    fn pair(&self, node: usize) -> u64 {
+        let outside = self.costs.pair - self.costs.inside;
+        self.inside(node) + if self.nodes[node].to_lap { 0 } else { outside }
     }
 
     /// Ticks of all ended regions directly inside; those of a region that was
@@ -120,7 +163,7 @@ impl Reference {
         (0..self.nodes.len())
             .filter(|&child| self.nodes[child].around == Some(node))
             .map(|child| match self.nodes[child].ended {
-                Some(_) => self.span(child) + PAIR.load(Relaxed),
+                Some(_) => self.span(child) + self.pair(child),
                 None => self.nested(child),
             })
             .sum()
@@ -186,7 +229,7 @@ fn by_hand(random: &mut Random, reference: &mut Reference) {
             3 => {
                 let ticks = random.below(100_000);
                 mock::sleep(ticks);
-                reference.wall += ticks;
+                reference.sleep(ticks);
             }
             4..=6 if reference.task().open.len() < 20 => {
                 POINTS[point].begin();
@@ -225,23 +268,56 @@ fn with_guards(random: &mut Random, reference: &mut Reference, depth: u32) {
         let ticks = random.below(3000);
         if random.below(5) == 0 {
             mock::sleep(ticks * 7);
-            reference.wall += ticks * 7;
+            reference.sleep(ticks * 7);
         } else {
             mock::run(ticks);
             reference.run(ticks);
         }
         if depth < 7 && random.below(3) > 0 {
             let point = random.below(POINTS.len() as u64) as usize;
-            let guard = POINTS[point].measure();
+            let mut guard = POINTS[point].measure();
             reference.begin(point);
             with_guards(random, reference, depth + 1);
+            for _ in 0..random.below(7).saturating_sub(3) {
+                // As long as what a lap costs, which no lap is shorter than.
+                mock::run(reference.costs.lap);
+                reference.run(reference.costs.lap);
+                let point = random.below(POINTS.len() as u64) as usize;
+                guard.lap(&POINTS[point]);
+                reference.lap(point);
+                with_guards(random, reference, depth + 4);
+            }
+            mock::run(reference.costs.lap);
+            reference.run(reference.costs.lap);
             drop(guard);
-            reference.end(point, false);
+            if let Some(&last) = reference.task().open.last() {
+                reference.end(reference.nodes[last].point, false);
+            }
         }
     }
 }
 
-fn check(seed: u64, program: impl Fn(&mut Random, &mut Reference) + Send + Sync) {
+/// Measurements of all lengths at every point: from then on there is a place for
+/// each in the histogram, and no region goes the long way for want of it.
+fn every_octave(reference: &mut Reference) {
+    reference.tasks.resize_with(1, Task::default);
+    for (number, point) in POINTS.iter().enumerate() {
+        for ticks in (0..24).map(|octave| 1 << octave).chain([0]) {
+            let guard = point.measure();
+            reference.begin(number);
+            mock::run(ticks);
+            reference.run(ticks);
+            drop(guard);
+            reference.end(number, false);
+        }
+    }
+}
+
+fn check(
+    seed: u64,
+    reference: Reference,
+    program: impl Fn(&mut Random, &mut Reference) + Send + Sync,
+) {
     for point in &POINTS {
         point.reset();
         point.set_alpha(ALPHA).expect("in range");
@@ -249,7 +325,8 @@ fn check(seed: u64, program: impl Fn(&mut Random, &mut Reference) + Send + Sync)
     let reference = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             mock::start();
-            let mut reference = Reference::default();
+            let mut reference = reference;
+            every_octave(&mut reference);
             program(&mut Random(seed.wrapping_mul(2).wrapping_add(1)), &mut reference);
             reference
         });
@@ -282,30 +359,35 @@ fn check(seed: u64, program: impl Fn(&mut Random, &mut Reference) + Send + Sync)
     }
 }
 
-fn many_seeds(overhead: (u64, u64), program: impl Fn(&mut Random, &mut Reference) + Send + Sync) {
+/// On the rung that asks at every stamp, on which everything goes the long way,
+/// and on the one that never asks, on which everything goes the short way.
+fn many_seeds(costs: Costs, program: impl Fn(&mut Random, &mut Reference) + Send + Sync) {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     assert!(crate::init());
-    crate::clock::choose(Some("cputime"));
-    let before = (INSIDE.swap(overhead.0, Relaxed), PAIR.swap(overhead.1, Relaxed));
-    for seed in 1..=400 {
-        check(seed, &program);
+    let before = Costs::replace(costs);
+    for rung in ["cputime", "wall"] {
+        crate::clock::choose(Some(rung));
+        for seed in 1..=200 {
+            check(seed, Reference::new(rung, costs), &program);
+        }
     }
-    INSIDE.store(before.0, Relaxed);
-    PAIR.store(before.1, Relaxed);
+    Costs::replace(before);
 }
+
+const SOME: Costs = Costs { inside: 13, pair: 50, lap: 40 };
 
 #[test]
 fn regions_begun_by_hand_agree_with_the_tree() {
-    many_seeds((0, 0), by_hand);
+    many_seeds(Costs::NONE, by_hand);
 }
 
 #[test]
 fn guards_agree_with_the_tree() {
-    many_seeds((0, 0), |random, reference| with_guards(random, reference, 0));
+    many_seeds(Costs::NONE, |random, reference| with_guards(random, reference, 0));
 }
 
 #[test]
 fn overhead_is_taken_out_of_the_region_and_of_the_one_around() {
-    many_seeds((13, 50), by_hand);
-    many_seeds((13, 50), |random, reference| with_guards(random, reference, 0));
+    many_seeds(SOME, by_hand);
+    many_seeds(SOME, |random, reference| with_guards(random, reference, 0));
 }
