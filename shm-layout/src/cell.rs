@@ -416,6 +416,17 @@ impl Cell {
     /// the module; none if there is none to count.
     #[inline(always)]
     pub fn record(&self, measured: Measurement, bucket: Option<&AtomicU64>) {
+        self.record_under(self.control(), measured, bucket);
+    }
+
+    /// The same for a caller who has read the cell's control word already.
+    #[inline(always)]
+    pub fn record_under(
+        &self,
+        control: Control,
+        measured: Measurement,
+        bucket: Option<&AtomicU64>,
+    ) {
         let own = measured.exclusive;
         let seq = self.seq.load(Ordering::Relaxed);
         self.seq.store(seq + 1, Ordering::Relaxed);
@@ -435,18 +446,21 @@ impl Cell {
         self.squares_low.store(sum, Ordering::Relaxed);
         add(&self.squares_high, (square >> 64) as u64 + u64::from(carry));
 
-        let alpha = i64::from(self.control().alpha_fixed());
+        let alpha = i64::from(control.alpha_fixed());
         if alpha != 0 {
             // Another process may have written more than 1.
             let alpha = alpha.min(1 << ALPHA_BITS);
-            let average = self.average.load(Ordering::Relaxed) as i64;
-            let error = (own << AVERAGE_FRACTION_BITS) as i64 - average;
-            let step = ((i128::from(error) * i128::from(alpha)) >> ALPHA_BITS) as i64;
-            self.average.store((average + step) as u64, Ordering::Relaxed);
+            let fixed = (own << AVERAGE_FRACTION_BITS) as i64;
+            // The average starts at the first measurement instead of climbing up
+            // from zero.
+            let first = self.count.load(Ordering::Relaxed) == 0;
+            let average = if first { fixed } else { self.average.load(Ordering::Relaxed) as i64 };
+            let step = (i128::from(fixed - average) * i128::from(alpha)) >> ALPHA_BITS;
+            self.average.store((average + step as i64) as u64, Ordering::Relaxed);
         }
 
         if own < self.min.load(Ordering::Relaxed) {
-            self.lower_min(own);
+            self.min.store(own, Ordering::Relaxed);
         }
         if own > self.max.load(Ordering::Relaxed) {
             self.max.store(own, Ordering::Relaxed);
@@ -463,16 +477,6 @@ impl Cell {
 
         // Meets `cell-enter`.
         self.seq.store(seq + 2, ord!("cell-close", Release));
-    }
-
-    #[cold]
-    fn lower_min(&self, own: u64) {
-        // The first measurement always comes by here; the average starts at it
-        // instead of climbing up from zero.
-        if self.count.load(Ordering::Relaxed) == 0 && self.control().alpha_fixed() != 0 {
-            self.average.store(own << AVERAGE_FRACTION_BITS, Ordering::Relaxed);
-        }
-        self.min.store(own, Ordering::Relaxed);
     }
 
     /// Follows a new control word, and a new owner of the lane: starts afresh if

@@ -584,11 +584,7 @@ impl Segment {
     /// The pool is used up or memory is.
     pub fn take_blocks(&self, count: u64) -> Result<u64, NoSpace> {
         let used = &self.ledger().blocks_used;
-        let taken = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-            let next = used.max(1) + count;
-            (next <= self.geometry.blocks as u64).then_some(next)
-        });
-        let block = taken.map_err(|_| self.refuse_space())?.max(1);
+        let block = self.reserve_blocks(count)?;
         let offset = self.block_offset(block).ok_or_else(|| self.refuse_space())?;
         if self.back(offset, count as usize * BLOCK).is_err() {
             // Given back, unless somebody has taken the next ones meanwhile.
@@ -597,6 +593,30 @@ impl Segment {
             return Err(self.refuse_space());
         }
         Ok(block)
+    }
+
+    /// The same without backing: whoever takes them [backs](Self::back) each page
+    /// before it is touched or told of.
+    ///
+    /// # Errors
+    ///
+    /// The pool is used up.
+    pub fn reserve_blocks(&self, count: u64) -> Result<u64, NoSpace> {
+        let used = &self.ledger().blocks_used;
+        let taken = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            let next = used.max(1) + count;
+            (next <= self.geometry.blocks as u64).then_some(next)
+        });
+        Ok(taken.map_err(|_| self.refuse_space())?.max(1))
+    }
+
+    /// As [`Self::back`], and counts where there is no space.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for it.
+    pub fn back_or_count(&self, offset: usize, len: usize) -> Result<(), NoSpace> {
+        self.back(offset, len).map_err(|NoSpace| self.refuse_space())
     }
 
     fn refuse_space(&self) -> NoSpace {

@@ -2,9 +2,9 @@
 //! other load of the machine moves, so that one branch more is seen at once.
 //!
 //! A case of the program `pairs` is run n and 2n times; the difference, by n, is
-//! exact but for the rare pair that is longer than any before it, and these do
-//! not add up to half an instruction a pair. The same for the empty loop is taken
-//! off. Under `PFP_CLOCK=wall` no system call is on the way, and callgrind, which
+//! what one call takes on average: every 128th record turns a page of the ring,
+//! and a rare pair is longer than any before it. The same for the empty loop is
+//! taken off. Under `PFP_CLOCK=wall` no system call is on the way, and callgrind, which
 //! has no restartable sequences, takes the same way as the machine.
 
 use std::process::{Child, Command, Stdio};
@@ -15,18 +15,30 @@ use pfp_tests::{figure, skipped};
 
 const PAIRS: &str = env!("CARGO_BIN_EXE_pairs");
 
-/// Instructions of one call of each case, less the empty loop's: a function with
-/// one region, with one by number, with one that is off (14 of them keep and give
-/// back registers), with two in each other. As compiled by [`COMPILER`] for
-/// x86-64.
+/// Instructions of one call of each case, less the empty loop's, as compiled by
+/// [`COMPILER`] for x86-64: a function with one region, with one by number, with
+/// one by hand, with one that is off (two of them make room on the stack), with
+/// two in each other, with two one after the other in laps, with one poll of a
+/// future, with one reading of the on-CPU clock.
 ///
 /// To renew them: `PFP_TEST_FIGURES=1 cargo test --release -p pfp-tests --test
 /// instructions`, and say in the commit what they bought or cost.
-const RECORDED: [(&str, u64); 4] =
-    [("enabled", 198), ("numeric", 290), ("disabled", 19), ("nested", 397)];
+const RECORDED: [(&str, f64); 8] = [
+    ("enabled", 217.0),
+    ("numeric", 308.0),
+    ("by_hand", 306.0),
+    ("disabled", 6.0),
+    ("nested", 432.0),
+    ("laps", 414.0),
+    ("poll", 174.0),
+    ("stamp", 35.0),
+];
 const COMPILER: &str = "rustc 1.95.";
 /// What a recorded number may be off by, in percent.
-const TOLERANCE: u64 = 3;
+const TOLERANCE: f64 = 3.0;
+
+/// What two counts of the same may differ by: where the pages of the ring begin.
+const SAME: f64 = 0.5;
 
 const TIMES: u64 = 100_000;
 /// Long enough to be watched.
@@ -46,15 +58,15 @@ fn a_region_takes_as_many_instructions_as_recorded() {
     let empty = per_call("empty", TIMES, count);
     for (case, recorded) in RECORDED {
         let found = per_call(case, TIMES, count) - empty;
-        figure(&format!("instructions, {case}: {found}"));
+        figure(&format!("instructions, {case}: {found:.2}"));
         let again = per_call(case, TIMES, count) - empty;
-        assert_eq!(found, again, "{case}: two runs, two numbers");
+        assert!((found - again).abs() < SAME, "{case}: two runs, {found} and {again}");
         if case == "enabled" {
             let watched = per_call(case, TIMES_WATCHED, count_watched) - empty;
-            assert_eq!(found, watched, "{case}: a viewer makes a difference");
+            assert!((found - watched).abs() < SAME, "{case}: {watched} with a viewer, not {found}");
         }
         if is_recorded_compiler() {
-            let off = found.abs_diff(recorded) * 100;
+            let off = (found - recorded).abs() * 100.0;
             assert!(off <= TOLERANCE * recorded, "{case}: expected {recorded}, found {found}");
         } else {
             skipped(&format!("{case}: {found}"), &format!("{recorded} is of {COMPILER}"));
@@ -68,11 +80,8 @@ fn is_recorded_compiler() -> bool {
 }
 
 /// Instructions of one call: the slope between `times` calls and twice as many.
-fn per_call(case: &str, times: u64, count: fn(&str, u64) -> u64) -> u64 {
-    let slope = (count(case, 2 * times) - count(case, times)) as f64 / times as f64;
-    let whole = slope.round();
-    assert!((slope - whole).abs() < 0.25, "{case}: {slope} instructions a call");
-    whole as u64
+fn per_call(case: &str, times: u64, count: fn(&str, u64) -> u64) -> f64 {
+    (count(case, 2 * times) - count(case, times)) as f64 / times as f64
 }
 
 /// Instructions of so many calls.

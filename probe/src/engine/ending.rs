@@ -11,14 +11,14 @@ use pfp_shm_layout::cell::{Away, Cell, Measurement};
 use pfp_shm_layout::control::Change;
 use pfp_shm_layout::histogram::LIMIT;
 
-use super::measure::{self, Begun, Guard, Part};
+use super::measure::{self, Begun, Destination, Guard, Part};
 use super::regions::{Regions, Sum};
-use super::thread::{self, LEVEL, LEVELS, Thread, Unready};
+use super::thread::{self, LEVEL, LEVELS, NO_PAGE, Thread, Unready};
 use crate::clock::ticks;
 use crate::point::Point;
 
 /// In [`Thread::detour`]: an end is under way.
-const BUSY: u64 = 1;
+pub(super) const BUSY: u64 = 1;
 
 impl Thread {
     /// The regions of the context that is current on this thread.
@@ -65,7 +65,7 @@ impl Thread {
         // taken from the region around it, whose span is that much shorter.
         let raw = (now.wrapping_sub(off).wrapping_sub(begun.start) as i64).max(0) as u64;
         Part {
-            span: raw.saturating_sub(measure::INSIDE.load(Relaxed)),
+            span: raw.saturating_sub(measure::OVERHEAD.inside()),
             child,
             off: off.wrapping_sub(begun.off),
             switches: self.clock.switches().wrapping_sub(begun.switches),
@@ -75,7 +75,8 @@ impl Thread {
     /// Says how many latched parts wait, and leaves it whether an end is under
     /// way.
     pub(super) fn set_waiting(&self, waiting: u64) {
-        self.detour.store(waiting | self.detour.load(Relaxed) & BUSY, Relaxed);
+        let others = self.detour.load(Relaxed) & (BUSY | NO_PAGE);
+        self.detour.store(waiting | others, Relaxed);
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -90,7 +91,8 @@ impl Thread {
         compiler_fence(SeqCst);
         let result = work();
         compiler_fence(SeqCst);
-        self.detour.store(before, Relaxed);
+        let after = self.detour.load(Relaxed) & !BUSY;
+        self.detour.store(after | before & BUSY, Relaxed);
         result
     }
 }
@@ -98,7 +100,8 @@ impl Thread {
 /// already is switched off as invalid: the rule of the numeric interface.
 #[inline]
 pub(crate) fn begin(point: &'static Point, once: bool) {
-    if !point.control().enabled() {
+    let control = point.control();
+    if !control.enabled() {
         return;
     }
     let mut recursive = false;
@@ -111,7 +114,9 @@ pub(crate) fn begin(point: &'static Point, once: bool) {
             }
         }
     }
-    let Some((thread, cell)) = measure::ready(point).or_else(|| prepare(point)) else { return };
+    let Some((thread, cell)) = measure::ready(point, control).or_else(|| prepare(point)) else {
+        return;
+    };
     keep(thread, point, &measure::begin_in(thread, cell), recursive);
 }
 
@@ -207,7 +212,8 @@ pub(crate) fn end(point: &'static Point, latch: bool) {
         compiler_fence(SeqCst);
         regions.open.store(at as u64, Relaxed);
         let inclusive = cell.inclusive_total();
-        return measure::close(thread, cell, now, around, inclusive, start);
+        let to = Destination { thread, cell, control: cell.control(), index: point.index() };
+        return measure::close(to, now, around, inclusive, start);
     }
     end_at(thread, point, at, now, latch);
 }
@@ -344,7 +350,8 @@ fn finish_with(
         Some(cell) => {
             let total = since.unwrap_or_else(|| cell.inclusive_total());
             measured.inclusive_total = total.wrapping_add(sum.inclusive);
-            record_slow(thread, cell, measured, start, elapsed);
+            let to = Destination { thread, cell, control: cell.control(), index };
+            record_slow(to, measured, start, elapsed);
         }
         None => {
             if let Some(cell) = thread.shared_cell(index, point.control()) {
@@ -356,12 +363,24 @@ fn finish_with(
 }
 
 /// Records a measurement into a cell whose histogram may lack a part.
-fn record_slow(thread: &Thread, cell: &Cell, measured: Measurement, start: u64, elapsed: u64) {
+fn record_slow(to: Destination<'_>, measured: Measurement, start: u64, elapsed: u64) {
+    let Destination { thread, cell, .. } = to;
     thread.busy(|| {
         let bucket = thread.last_bucket(cell);
+        if thread.detour.load(Relaxed) & NO_PAGE != 0 {
+            thread.back_ring();
+        }
+        cell.record(measured, bucket);
+        if thread.detour.load(Relaxed) & NO_PAGE != 0 {
+            return;
+        }
         // The region is closed already, so the thread's place is the region's.
         let place = thread.place.load(Relaxed);
-        measure::record(thread, cell, bucket, measured, start, elapsed, place);
+        let own = measured.exclusive;
+        let written = measure::note_record(to, own, start, elapsed, place);
+        if Thread::is_at_page(written) {
+            thread.back_ring();
+        }
     });
 }
 
@@ -369,14 +388,8 @@ fn record_slow(thread: &Thread, cell: &Cell, measured: Measurement, start: u64, 
 /// the counter ran backwards.
 #[cold]
 #[inline(never)]
-pub(crate) fn close_slow(
-    thread: &Thread,
-    cell: &Cell,
-    now: u64,
-    around: u64,
-    inclusive: u64,
-    start: u64,
-) {
+pub(crate) fn close_slow(to: Destination<'_>, now: u64, around: u64, inclusive: u64, start: u64) {
+    let thread = to.thread;
     let mut elapsed = now.wrapping_sub(start);
     if (elapsed as i64) < 0 {
         if measure::ran_backwards(elapsed) {
@@ -384,12 +397,12 @@ pub(crate) fn close_slow(
         }
         elapsed = 0;
     }
-    let span = elapsed.saturating_sub(measure::INSIDE.load(Relaxed));
+    let span = elapsed.saturating_sub(measure::OVERHEAD.inside());
     let own = span.saturating_sub(thread.child.load(Relaxed));
     measure::give_back(thread, around, span);
     let inclusive_total = inclusive.wrapping_add(span);
     let measured = Measurement { exclusive: own.min(LIMIT - 1), inclusive_total, away: None };
-    record_slow(thread, cell, measured, start, elapsed);
+    record_slow(to, measured, start, elapsed);
 }
 
 /// What a future measured over several polls.

@@ -25,6 +25,7 @@ use std::sync::atomic::{
 };
 
 use pfp_shm_layout::cell::{Cell, Measurement};
+use pfp_shm_layout::control::Control;
 use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::Record;
 
@@ -33,14 +34,59 @@ use super::thread::{self, Thread, Unready};
 use crate::clock::ticks;
 use crate::point::Point;
 
-/// Ticks that measuring adds inside a region.
-pub(crate) static INSIDE: AtomicU64 = AtomicU64::new(0);
-/// Ticks of a begin and end pair, `INSIDE` among them.
-pub(crate) static PAIR: AtomicU64 = AtomicU64::new(0);
+/// What is taken out of all figures. In one place, so that one address does.
+pub(crate) static OVERHEAD: Overhead = Overhead {
+    inside: AtomicU64::new(0),
+    pair: AtomicU64::new(0),
+    lap: AtomicU64::new(0),
+    late: AtomicU64::new(0),
+};
 
-/// Ticks by which a region that a lap begins starts after the stamp, so that
-/// taking out [`INSIDE`] takes out the recording of the region before as well.
-pub(crate) static LAP: AtomicU64 = AtomicU64::new(0);
+/// What measuring costs, in ticks.
+#[derive(Debug)]
+pub(crate) struct Overhead {
+    /// What falls inside a region.
+    inside: AtomicU64,
+    /// A begin and end pair, `inside` among them.
+    pair: AtomicU64,
+    /// What falls inside a region that a lap began: the recording of the one
+    /// before it as well.
+    lap: AtomicU64,
+    /// By how much such a region starts after the stamp, so that taking out
+    /// `inside` takes out all of `lap`.
+    late: AtomicU64,
+}
+
+impl Overhead {
+    #[inline(always)]
+    pub(crate) fn inside(&self) -> u64 {
+        self.inside.load(Relaxed)
+    }
+
+    #[inline(always)]
+    fn pair(&self) -> u64 {
+        self.pair.load(Relaxed)
+    }
+
+    #[inline(always)]
+    fn lap(&self) -> u64 {
+        self.lap.load(Relaxed)
+    }
+
+    #[inline(always)]
+    fn late(&self) -> u64 {
+        self.late.load(Relaxed)
+    }
+
+    /// Puts costs in force, and returns those that were.
+    pub(crate) fn replace(&self, costs: Costs) -> Costs {
+        let inside = self.inside.swap(costs.inside, Relaxed);
+        let pair = self.pair.swap(costs.pair, Relaxed);
+        let lap = self.lap.swap(costs.lap, Relaxed);
+        self.late.store(costs.lap.saturating_sub(costs.inside), Relaxed);
+        Costs { inside, pair, lap }
+    }
+}
 
 /// Whether some thread calibrates.
 static CALIBRATING: AtomicBool = AtomicBool::new(false);
@@ -86,15 +132,16 @@ impl Guard {
     /// Begins a region of a point.
     #[inline(always)]
     pub(crate) fn begin(point: &'static Point) -> Self {
-        if point.control().enabled() { Self::begin_on(point) } else { Self::none() }
+        let control = point.control();
+        if control.enabled() { Self::begin_on(point, control) } else { Self::none() }
     }
 
     /// Each of the ways fills the guard where it will stay: a copy of what was
     /// just written would wait for the counter.
     #[inline(never)]
-    fn begin_on(point: &'static Point) -> Self {
-        let Some((thread, cell)) = ready(point) else { return Self::begin_slow(point) };
-        let tag = thread::tag(cell.control(), thread.place.load(Relaxed));
+    fn begin_on(point: &'static Point, control: Control) -> Self {
+        let Some((thread, cell)) = ready(point, control) else { return Self::begin_slow(point) };
+        let tag = thread::tag(control, thread.place.load(Relaxed));
         let begun = note(thread, cell);
         if thread.clock.was_switched() {
             return Self::begin_late(point, thread, tag, begun.child, begun.inclusive);
@@ -162,7 +209,8 @@ impl Guard {
         if let Some(thread) = thread::current()
             // A forked child finds no cell: its pages are wiped.
             && let Some(cell) = thread.cell(point.index())
-            && thread::tag(cell.control(), thread.inner_place()) == self.tag
+            && let control = cell.control()
+            && thread::tag(control, thread.inner_place()) == self.tag
         {
             // SAFETY: no cell has a control word that gives any other tag.
             let begun = unsafe { self.begun.assume_init_ref() };
@@ -170,7 +218,8 @@ impl Guard {
             if !thread.clock.was_switched() && thread.detour.load(Relaxed) == 0 && off == begun.off
             {
                 let start = begun.start.wrapping_add(off);
-                return close(thread, cell, now, begun.child, begun.inclusive, start);
+                let to = Destination { thread, cell, control, index: point.index() };
+                return close(to, now, begun.child, begun.inclusive, start);
             }
         }
         ending::end_guard(point, self, now);
@@ -195,56 +244,64 @@ impl Guard {
     /// ```
     #[inline(always)]
     pub fn lap(&mut self, next: &'static Point) {
-        if self.tag != 0 || next.control().enabled() {
-            self.lap_on(next);
+        let control = next.control();
+        if self.tag != 0 && control.enabled() {
+            self.lap_on(next, control);
+        } else if self.tag != 0 || control.enabled() {
+            self.lap_slow(next, ticks());
         }
     }
 
     #[inline(never)]
-    fn lap_on(&mut self, next: &'static Point) {
-        let now = ticks();
-        if self.tag != 0
-            && next.control().enabled()
-            && let Some((thread, next_cell)) = ready(next)
-        {
+    fn lap_on(&mut self, next: &'static Point, next_control: Control) {
+        if let Some((thread, next_cell)) = ready(next, next_control) {
             // SAFETY: the tag is not 0.
             let point = unsafe { self.point.assume_init() };
             let place = thread.inner_place();
             if let Some(cell) = thread.cell(point.index())
-                && thread::tag(cell.control(), place) == self.tag
+                && let control = cell.control()
+                && thread::tag(control, place) == self.tag
             {
                 // SAFETY: no cell has a control word that gives any other tag.
                 let begun = unsafe { self.begun.assume_init_mut() };
                 let off = thread.clock.off();
+                let to = Destination { thread, cell, control, index: point.index() };
+                // Here and not first, as an end does: measured, it is cheaper.
+                let now = ticks();
                 let start = begun.start.wrapping_add(off);
                 if !thread.clock.was_switched()
                     && thread.detour.load(Relaxed) == 0
                     && off == begun.off
-                    && let Some(closing) = Closing::of(thread, cell, now, start)
+                    && let Some(closing) = Closing::of(to, now, start)
                 {
-                    thread.detour.store(1, Relaxed);
+                    thread.detour.store(ending::BUSY, Relaxed);
                     compiler_fence(SeqCst);
                     // Between two regions there is nothing, so all of what has
-                    // elapsed is the region's: `INSIDE` is part of it. What
+                    // elapsed is the region's: what measuring adds is part of it. What
                     // recording takes is inside the next one, which starts that
                     // much later; the region around both must not pay for it.
-                    let late = LAP.load(Relaxed);
-                    let around = begun.child.wrapping_add(closing.span);
-                    begun.child = around.wrapping_add(INSIDE.load(Relaxed)).wrapping_add(late);
+                    let late = OVERHEAD.late();
+                    begun.child =
+                        begun.child.wrapping_add(closing.span).wrapping_add(OVERHEAD.lap());
                     begun.start = now.wrapping_add(late).wrapping_sub(off);
-                    thread.child.store(0, Relaxed);
-                    closing.record(thread, cell, begun.inclusive);
-                    // Now, since both may be of one point.
-                    begun.inclusive = next_cell.inclusive_total();
+                    // What the recording will make of it, if both are of one point.
+                    let total = begun.inclusive.wrapping_add(closing.span);
+                    let again = std::ptr::eq(cell, next_cell);
+                    begun.inclusive = if again { total } else { next_cell.inclusive_total() };
                     self.point.write(next);
-                    self.tag = thread::tag(next_cell.control(), place);
+                    self.tag = thread::tag(next_control, place);
+                    thread.child.store(0, Relaxed);
+                    let written = closing.record(total);
                     compiler_fence(SeqCst);
+                    if Thread::is_at_page(written) {
+                        return turn_page(thread);
+                    }
                     thread.detour.store(0, Relaxed);
                     return;
                 }
             }
         }
-        self.lap_slow(next, now);
+        self.lap_slow(next, ticks());
     }
 
     /// The door out of `lap`: an end and a begin.
@@ -289,12 +346,15 @@ impl Drop for Guard {
 }
 
 /// The calling thread and its cell of a point, if there is such a cell and it
-/// follows the point's control word as it is now.
+/// follows the control word.
 #[inline(always)]
-pub(crate) fn ready(point: &'static Point) -> Option<(&'static Thread, &'static Cell)> {
+pub(crate) fn ready(
+    point: &'static Point,
+    control: Control,
+) -> Option<(&'static Thread, &'static Cell)> {
     let thread = thread::current()?;
     let cell = thread.cell(point.index())?;
-    (cell.control() == point.control()).then_some((thread, cell))
+    (cell.control() == control).then_some((thread, cell))
 }
 
 /// Opens a region: the thread is in it from now on. The caller asks whether the
@@ -328,33 +388,55 @@ pub(crate) fn begin_in(thread: &Thread, cell: &Cell) -> Begun {
     if thread.clock.was_switched() { note_late(thread, begun) } else { begun }
 }
 
+/// Where a region is recorded.
+#[derive(Clone, Copy)]
+pub(crate) struct Destination<'a> {
+    pub(crate) thread: &'a Thread,
+    /// The thread's cell of the point.
+    pub(crate) cell: &'a Cell,
+    /// What that follows.
+    pub(crate) control: Control,
+    /// The point's number. The cell has it too, on a cache line that nothing else
+    /// here needs.
+    pub(crate) index: usize,
+}
+
 /// Takes a region's figures out of its stamps and records them. The region was
 /// not off the CPU.
 ///
 /// `start` and `now` are the counter at begin and end, `around` is `child` of the
 /// region around it, and `inclusive` the inclusive total at begin.
 #[inline(always)]
-pub(crate) fn close(
-    thread: &Thread,
-    cell: &Cell,
-    now: u64,
-    around: u64,
-    inclusive: u64,
-    start: u64,
-) {
-    let Some(closing) = Closing::of(thread, cell, now, start) else {
-        return ending::close_slow(thread, cell, now, around, inclusive, start);
+pub(crate) fn close(to: Destination<'_>, now: u64, around: u64, inclusive: u64, start: u64) {
+    let thread = to.thread;
+    let Some(closing) = Closing::of(to, now, start) else {
+        return ending::close_slow(to, now, around, inclusive, start);
     };
-    thread.detour.store(1, Relaxed);
+    thread.detour.store(ending::BUSY, Relaxed);
     compiler_fence(SeqCst);
     give_back(thread, around, closing.span);
-    closing.record(thread, cell, inclusive);
+    let total = inclusive.wrapping_add(closing.span);
+    let written = closing.record(total);
     compiler_fence(SeqCst);
+    if Thread::is_at_page(written) {
+        return turn_page(thread);
+    }
     thread.detour.store(0, Relaxed);
+}
+
+/// The door out of an end whose record was the last of a page. Leaves the end, as
+/// that would.
+#[cold]
+#[inline(never)]
+fn turn_page(thread: &Thread) {
+    thread.back_ring();
+    compiler_fence(SeqCst);
+    thread.detour.store(thread.detour.load(Relaxed) & !ending::BUSY, Relaxed);
 }
 
 /// A region that is about to be recorded, on the short way.
 struct Closing<'a> {
+    to: Destination<'a>,
     start: u64,
     elapsed: u64,
     own: u64,
@@ -367,27 +449,28 @@ struct Closing<'a> {
 impl<'a> Closing<'a> {
     /// None where something has to go the long way.
     #[inline(always)]
-    fn of(thread: &'a Thread, cell: &Cell, now: u64, start: u64) -> Option<Self> {
+    fn of(to: Destination<'a>, now: u64, start: u64) -> Option<Self> {
+        let thread = to.thread;
         let elapsed = now.wrapping_sub(start);
         // Also a counter that ran backwards: that is beyond the histogram.
         if elapsed >= LIMIT {
             return None;
         }
         // Of the measurement before: known before the counter is read.
-        let bucket = thread.bucket(cell, cell.last())?;
-        let inside = start.wrapping_add(INSIDE.load(Relaxed));
+        let bucket = thread.bucket(to.cell, to.cell.last())?;
+        let inside = start.wrapping_add(OVERHEAD.inside());
         // Straight from the counter, since everything else waits for it.
         let child = thread.child.load(Relaxed);
         let own = not_below_zero(now.wrapping_sub(inside.wrapping_add(child)));
         let span = not_below_zero(now.wrapping_sub(inside));
-        Some(Self { start, elapsed, own, span, place: thread.inner_place(), bucket })
+        Some(Self { to, start, elapsed, own, span, place: thread.inner_place(), bucket })
     }
 
     #[inline(always)]
-    fn record(self, thread: &Thread, cell: &Cell, inclusive: u64) {
-        let inclusive_total = inclusive.wrapping_add(self.span);
+    fn record(self, inclusive_total: u64) -> u64 {
         let measured = Measurement { exclusive: self.own, inclusive_total, away: None };
-        record(thread, cell, Some(self.bucket), measured, self.start, self.elapsed, self.place);
+        self.to.cell.record_under(self.to.control, measured, Some(self.bucket));
+        note_record(self.to, self.own, self.start, self.elapsed, self.place)
     }
 }
 
@@ -424,52 +507,40 @@ impl Part {
 /// ticks of regions inside so far.
 #[inline(always)]
 pub(crate) fn give_back(thread: &Thread, around: u64, span: u64) {
-    let child = around.wrapping_add(span).wrapping_add(PAIR.load(Relaxed));
+    let child = around.wrapping_add(span).wrapping_add(OVERHEAD.pair());
     thread.child.store(child, Relaxed);
     thread.place.store(thread.inner_place(), Relaxed);
 }
 
-/// Writes one measurement into its cell and into the ring. `place` is the
-/// region's, as [`Thread::place`] was when it began.
+/// Writes a finished measurement into the ring; see [`Thread::record`]. `place` is
+/// the region's, as [`Thread::place`] was when it began.
 #[inline(always)]
-pub(crate) fn record(
-    thread: &Thread,
-    cell: &Cell,
-    bucket: Option<&AtomicU64>,
-    measured: Measurement,
+pub(crate) fn note_record(
+    to: Destination<'_>,
+    own: u64,
     start: u64,
     elapsed: u64,
     place: u64,
-) {
-    let own = measured.exclusive;
-    cell.record(measured, bucket);
+) -> u64 {
     let depth = (place / thread::LEVEL) as u8;
-    let what = Record::pack(cell.point(), depth, 0) | thread.context.load(Relaxed);
-    thread.record(start, elapsed, own, what);
+    let what = Record::pack(to.index as u32, depth, 0) | to.thread.context.load(Relaxed);
+    to.thread.record(start, elapsed, own, what)
 }
 
-/// What measuring costs, in ticks.
+/// What calibration has found, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Costs {
-    /// See [`INSIDE`].
+    /// What falls inside a region.
     pub(crate) inside: u64,
-    /// See [`PAIR`].
+    /// A begin and end pair.
     pub(crate) pair: u64,
-    /// Of a lap.
+    /// What falls inside a region that a lap began.
     pub(crate) lap: u64,
 }
 
 impl Costs {
     pub(crate) const NONE: Self = Self { inside: 0, pair: 0, lap: 0 };
     const UNKNOWN: Self = Self { inside: u64::MAX, pair: u64::MAX, lap: u64::MAX };
-
-    /// Those in force. Takes out `costs` from now on.
-    pub(crate) fn replace(costs: Self) -> Self {
-        let inside = INSIDE.swap(costs.inside, Relaxed);
-        let pair = PAIR.swap(costs.pair, Relaxed);
-        let lap = LAP.swap(costs.lap.saturating_sub(costs.inside), Relaxed) + inside;
-        Self { inside, pair, lap }
-    }
 
     /// The lower of each.
     fn least(self, other: Self) -> Self {
@@ -503,7 +574,7 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     }
     let thread = thread::current()?;
     let cell = thread.cell(point.index())?;
-    let before = Costs::replace(Costs::NONE);
+    let before = OVERHEAD.replace(Costs::NONE);
     let mut least = Costs::UNKNOWN;
     for _ in 0..(pairs as usize).div_ceil(BATCH).max(1) {
         let switches = thread.clock.switches();
@@ -519,7 +590,7 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     }
     least.pair = least.pair.max(least.inside);
     least.lap = least.lap.max(least.inside);
-    Costs::replace(least);
+    OVERHEAD.replace(least);
     if let Some(process) = super::process::current() {
         process.segment.ledger().overhead_inside.store(least.inside, Relaxed);
         process.segment.ledger().overhead_pair.store(least.pair, Relaxed);
@@ -556,5 +627,5 @@ fn timed(cell: &Cell, mut region: impl FnMut()) -> (u64, u64) {
 /// Whether this many ticks from begin to end say that the counter ran backwards,
 /// not only that a region that a lap began was left at once.
 pub(crate) fn ran_backwards(elapsed: u64) -> bool {
-    (elapsed as i64) < -(LAP.load(Relaxed) as i64)
+    (elapsed as i64) < -(OVERHEAD.late() as i64)
 }

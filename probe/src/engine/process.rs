@@ -296,19 +296,26 @@ impl Process {
         calibrate::set_ticks_per_ns(ticks_per_second / 1e9);
     }
 
-    /// Takes blocks of the pool; none if there is no space. Then nobody asks again
-    /// for a while: each asking is a system call in the host's regions.
+    /// Takes blocks of the pool, whose pages are to be [backed](Self::back); none
+    /// if there are no more.
     pub(crate) fn take_blocks(&self, count: u64) -> Option<u64> {
+        self.segment.reserve_blocks(count).ok()
+    }
+
+    /// Backs a range of the segment before it is touched. None if there is no
+    /// space; then nobody asks again for a while: each asking is a system call in
+    /// the host's regions.
+    pub(crate) fn back(&self, offset: usize, len: usize) -> Option<()> {
         let now = clock::ticks();
         if now < self.no_space_until.load(Relaxed) {
             return None;
         }
-        let taken = self.segment.take_blocks(count).ok();
-        if taken.is_none() {
+        let backed = self.segment.back_or_count(offset, len).ok();
+        if backed.is_none() {
             let per_second = self.segment.ledger().ticks_per_1000_s.load(Relaxed) / 1000;
             self.no_space_until.store(now.saturating_add(per_second / 10), Relaxed);
         }
-        taken
+        backed
     }
 
     /// Makes the rate more exact, if enough time has passed for that to be

@@ -24,7 +24,9 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::lane::Tally;
 use pfp_shm_layout::ring::Slot;
-use pfp_shm_layout::segment::{BLOCK, CELLS_PER_BLOCK, CHUNK, RING_SLOTS, Segment};
+use pfp_shm_layout::segment::{
+    BLOCK, CELLS_PER_BLOCK, CHUNK, PAGE, RING_BLOCKS, RING_SLOTS, Segment,
+};
 
 use super::process::{self, Process};
 use super::regions::Regions;
@@ -33,6 +35,14 @@ use crate::point::Point;
 
 /// Chunks in a block.
 const PER_BLOCK: u64 = (BLOCK / CHUNK) as u64;
+
+/// In [`Thread::detour`]: the page of the ring that the next record begins is not
+/// backed.
+pub(crate) const NO_PAGE: u64 = 1 << 32;
+
+/// Slots of a ring in a page.
+const SLOTS_PER_PAGE: usize = PAGE / size_of::<Slot>();
+const _: () = assert!(RING_SLOTS / SLOTS_PER_PAGE <= 64);
 
 /// In the private pages of a thread that is not a wiped copy.
 const ALIVE: u64 = 0x7066_702d_6c69_7665;
@@ -49,8 +59,9 @@ pub(crate) struct Thread {
     /// How many regions are open in the current context, in units of [`LEVEL`],
     /// and above that how often contexts were switched, in units of [`SALT`].
     pub(crate) place: AtomicU64,
-    /// Not zero while an end is under way, or while parts of a latched region
-    /// wait in the current context: an end then takes the long way.
+    /// Not zero while an end is under way, while parts of a latched region wait in
+    /// the current context, or while there is no page for the next record: an end
+    /// then takes the long way.
     pub(crate) detour: AtomicU64,
     pub(crate) clock: ThreadClock,
     ring: AtomicPtr<Slot>,
@@ -65,6 +76,8 @@ pub(crate) struct Thread {
     alive: AtomicU64,
     lane: AtomicU64,
     generation: AtomicU64,
+    /// A bit for each page of the ring that is backed.
+    ring_backed: AtomicU64,
     cell_block: AtomicU64,
     cells_used: AtomicU64,
     /// Where the next chunk is: block times [`PER_BLOCK`] plus chunks used. One
@@ -189,22 +202,52 @@ impl Thread {
             return None;
         }
         let offset = chunk as usize * CHUNK + bucket * size_of::<AtomicU64>();
+        let segment = self.segment.load(Relaxed);
+        // SAFETY: there are chunks only in a segment.
+        unsafe { std::hint::assert_unchecked(!segment.is_null()) };
         // SAFETY: the chunk is within the pool of the segment, as just tested,
         // and the bucket is within the chunk.
-        Some(unsafe { &*self.segment.load(Relaxed).add(offset).cast::<AtomicU64>() })
+        Some(unsafe { &*segment.add(offset).cast::<AtomicU64>() })
     }
 
-    /// Writes a record into the ring. The fence that must go before a slot is
-    /// filled again is the one at the start of [`Cell::record`].
+    /// Writes a record into the ring, whose next page is backed, and returns how
+    /// many there have been. The fence that must go before a slot is filled again
+    /// is the one at the start of [`Cell::record`].
     #[inline(always)]
-    pub(crate) fn record(&self, start: u64, elapsed: u64, own: u64, what: u64) {
+    pub(crate) fn record(&self, start: u64, elapsed: u64, own: u64, what: u64) -> u64 {
         let position = &self.tally().written;
         let written = position.load(Relaxed);
         // SAFETY: a thread that has cells has a ring of so many slots, in the
         // segment.
         let slot = unsafe { &*self.ring.load(Relaxed).add(written as usize % RING_SLOTS) };
         slot.fill(start, elapsed, own, what);
-        pfp_shm_layout::ring::publish(position, written.wrapping_add(1));
+        let written = written.wrapping_add(1);
+        pfp_shm_layout::ring::publish(position, written);
+        written
+    }
+
+    /// Whether the next record begins a page of the ring.
+    #[inline(always)]
+    pub(crate) fn is_at_page(written: u64) -> bool {
+        (written as usize).is_multiple_of(SLOTS_PER_PAGE)
+    }
+
+    /// Backs the page of the ring that the next record begins; a ring is long and
+    /// many threads are short. Where there is no space, [`NO_PAGE`] sends all ends
+    /// the long way until there is.
+    pub(crate) fn back_ring(&self) {
+        let page = self.tally().written.load(Relaxed) as usize % RING_SLOTS / SLOTS_PER_PAGE;
+        let backed = self.ring_backed.load(Relaxed);
+        if backed & 1 << page == 0 {
+            let ring = self.ring.load(Relaxed).addr() - self.segment.load(Relaxed).addr();
+            let space = process::current().and_then(|it| it.back(ring + page * PAGE, PAGE));
+            if space.is_none() {
+                self.detour.store(self.detour.load(Relaxed) | NO_PAGE, Relaxed);
+                return;
+            }
+            self.ring_backed.store(backed | 1 << page, Relaxed);
+        }
+        self.detour.store(self.detour.load(Relaxed) & !NO_PAGE, Relaxed);
     }
 
     /// The thread's counters in the segment.
@@ -257,6 +300,8 @@ impl Thread {
             || self.cells_used.load(Relaxed) as usize == CELLS_PER_BLOCK
         {
             let block = process.take_blocks(1)?;
+            // The page with the links, which readers touch.
+            process.back(segment.block_offset(block)?, PAGE)?;
             match segment.cell_block(self.cell_block.load(Relaxed)) {
                 Some(last) => last.set_next(block),
                 None => segment.lane(self.lane.load(Relaxed) as usize)?.set_cells_block(block),
@@ -265,7 +310,12 @@ impl Thread {
             self.cells_used.store(0, Relaxed);
         }
         let block = segment.cell_block(self.cell_block.load(Relaxed))?;
-        Some(block.cell(self.cells_used.load(Relaxed) as usize))
+        let cell = block.cell(self.cells_used.load(Relaxed) as usize);
+        let offset = (&raw const *cell).addr() - segment.base().addr();
+        if offset.is_multiple_of(PAGE) {
+            process.back(offset, PAGE)?;
+        }
+        Some(cell)
     }
 
     /// Shows readers the cell that was taken last.
@@ -303,11 +353,13 @@ impl Thread {
                 // is not ours.
                 first = process.take_blocks(1)? * PER_BLOCK;
             }
+            let offset =
+                segment.block_offset(first / PER_BLOCK)? + (first % PER_BLOCK) as usize * CHUNK;
+            if offset.is_multiple_of(PAGE) {
+                process.back(offset, PAGE)?;
+            }
             match self.chunks.compare_exchange(next, first + count, Relaxed, Relaxed) {
-                Ok(_) => {
-                    let offset = segment.block_offset(first / PER_BLOCK)?;
-                    return Some((offset / CHUNK) as u32 + (first % PER_BLOCK) as u32);
-                }
+                Ok(_) => return Some((offset / CHUNK) as u32),
                 Err(found) => next = found,
             }
         }
@@ -442,7 +494,7 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
             return None;
         };
         if thread.ring.load(Relaxed).is_null() {
-            let Some(block) = process.take_blocks(pfp_shm_layout::segment::RING_BLOCKS) else {
+            let Some(block) = process.take_blocks(RING_BLOCKS) else {
                 lane.release(generation);
                 return None;
             };
@@ -484,6 +536,9 @@ impl Thread {
         self.current.store(ptr::null_mut(), Relaxed);
         self.own.clear();
         self.clock.start();
+        if !self.overflows() {
+            self.back_ring();
+        }
         self.alive.store(ALIVE, Relaxed);
     }
 }

@@ -10,17 +10,23 @@
 //! objdump -d -C --no-show-raw-insn --disassemble=pairs_disabled target/release/pairs
 //! ```
 //!
-//! The enabled one calls the other half of its end, which is common to all
-//! regions: `--disassemble=pfp::engine::measure::close`.
+//! What stands at a region is a test and two calls. What those do is common to
+//! all regions: `--disassemble=pfp::engine::measure::Guard::begin_on`, `end_on`
+//! and `lap_on` in its place.
 //!
 //! Only what runs below [`pairs_repeat`] is counted; see
 //! `tests/tests/instructions.rs`.
 
+use std::future::{Future, pending};
 use std::hint::black_box;
+use std::pin::pin;
 use std::process::ExitCode;
+use std::task::{Context, Waker};
 
 const NUMBER: u32 = 5;
 static OFF: pfp::Point = pfp::Point::new("off");
+static BY_HAND: pfp::Point = pfp::Point::new("by hand");
+static POLLED: pfp::Point = pfp::Point::new("poll");
 
 /// One region.
 #[unsafe(no_mangle)]
@@ -59,6 +65,40 @@ extern "C" fn pairs_nested() {
     }
 }
 
+/// Two regions, one after the other: what a lap more costs.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_laps() {
+    pfp::laps!("lap one");
+    black_box(());
+    pfp::lap!("lap two");
+    black_box(());
+}
+
+/// One region begun and ended by hand.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_by_hand() {
+    BY_HAND.begin();
+    black_box(());
+    BY_HAND.end();
+}
+
+/// One poll of a measured future that is never ready.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_poll() {
+    let future = pin!(POLLED.measure_async(pending::<()>()));
+    black_box(future.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+}
+
+/// One reading of the on-CPU clock.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_stamp() {
+    black_box(pfp::on_cpu_ticks());
+}
+
 /// What is left without a region: the call and the loop.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -84,6 +124,10 @@ fn main() -> ExitCode {
         "numeric" => pairs_numeric,
         "disabled" => pairs_disabled,
         "nested" => pairs_nested,
+        "laps" => pairs_laps,
+        "by_hand" => pairs_by_hand,
+        "poll" => pairs_poll,
+        "stamp" => pairs_stamp,
         "empty" => pairs_empty as extern "C" fn(),
         _ => return ExitCode::FAILURE,
     };

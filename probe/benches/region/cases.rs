@@ -1,0 +1,221 @@
+//! What is measured.
+
+use std::future::{Future, pending};
+use std::hint::black_box;
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::time::Instant;
+
+use pfp_bench::{Case, case};
+
+pub(crate) const FLOOR: &str = "two bare rdtsc";
+pub(crate) const SCOPE: &str = "enabled: scope!";
+pub(crate) const OFF: &str = "disabled: Point::measure";
+pub(crate) const EMPTY_LOOP: &str = "an empty loop";
+pub(crate) const WORK: &str = "work";
+pub(crate) const WORK_IN_RDTSC: &str = "work between two rdtsc";
+pub(crate) const WORK_IN_REGION: &str = "work in a region";
+
+/// A row of the table.
+pub(crate) struct Row {
+    pub(crate) case: Case,
+    /// The most that a region may cost, as a multiple of two bare rdtsc.
+    pub(crate) bar: Option<f64>,
+}
+
+static OFF_POINT: pfp::Point = pfp::Point::new("off");
+static BY_HAND: pfp::Point = pfp::Point::new("by hand");
+static POLLED: pfp::Point = pfp::Point::new("polled");
+static IN_TURN: [pfp::Point; 1000] = [const { pfp::Point::new("in turn") }; 1000];
+const NUMBER: u32 = 5;
+
+/// Something that the compiler must leave where it is.
+#[inline(always)]
+fn nothing() {
+    black_box(());
+}
+
+#[pfp::function]
+#[inline(always)]
+fn attribute() {}
+
+fn two_rdtsc() {
+    let first = pfp::ticks();
+    black_box(pfp::ticks().wrapping_sub(first));
+}
+
+fn two_thread_cpu_times() {
+    black_box((thread_cpu_time(), thread_cpu_time()));
+}
+
+fn thread_cpu_time() -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the structure that we own.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_nsec
+}
+
+fn measure() {
+    static POINT: pfp::Point = pfp::Point::new("measure");
+    let _guard = POINT.measure();
+    nothing();
+}
+
+fn by_hand() {
+    BY_HAND.begin();
+    nothing();
+    BY_HAND.end();
+}
+
+fn by_number() {
+    pfp::begin(NUMBER);
+    nothing();
+    pfp::end(NUMBER, false);
+}
+
+fn in_turn(points: &'static [pfp::Point]) {
+    for point in points {
+        let _guard = point.measure();
+        nothing();
+    }
+}
+
+fn four_deep() {
+    pfp::scope!("first");
+    nothing();
+    {
+        pfp::scope!("second");
+        nothing();
+        {
+            pfp::scope!("third");
+            nothing();
+            {
+                pfp::scope!("fourth");
+                nothing();
+            }
+        }
+    }
+}
+
+/// Two regions a call, without anything between them.
+fn laps(calls: u64) {
+    pfp::laps!();
+    for _ in 0..calls {
+        pfp::lap!("lap one");
+        nothing();
+        pfp::lap!("lap two");
+        nothing();
+    }
+}
+
+/// Polls of one future that is never ready.
+fn polls(calls: u64) {
+    let mut future = pin!(POLLED.measure_async(pending::<()>()));
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..calls {
+        black_box(future.as_mut().poll(&mut context).is_pending());
+    }
+}
+
+/// About 70 ns of work that goes on from what the work before has come to, as a
+/// program's does: a chain of multiplications.
+#[inline(always)]
+fn work(value: u64) -> u64 {
+    let mut value = value;
+    for _ in 0..85 {
+        value = black_box_register(value.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    }
+    value
+}
+
+/// Keeps the compiler from seeing through, and the value in its register.
+#[inline(always)]
+fn black_box_register(value: u64) -> u64 {
+    let mut value = value;
+    // SAFETY: no instruction at all.
+    unsafe {
+        std::arch::asm!("/* {0} */", inout(reg) value, options(nomem, nostack, preserves_flags))
+    };
+    value
+}
+
+fn works(calls: u64) {
+    let mut value = black_box(3);
+    for _ in 0..calls {
+        value = work(value);
+    }
+    black_box(value);
+}
+
+fn works_in_rdtsc(calls: u64) {
+    let mut value = black_box(3);
+    for _ in 0..calls {
+        let first = pfp::ticks();
+        value = work(value);
+        black_box(pfp::ticks().wrapping_sub(first));
+    }
+    black_box(value);
+}
+
+fn works_in_regions(calls: u64) {
+    let mut value = black_box(3);
+    for _ in 0..calls {
+        pfp::scope!("work");
+        value = work(value);
+    }
+    black_box(value);
+}
+
+fn row(bar: impl Into<Option<f64>>, case: Case) -> Row {
+    Row { case, bar: bar.into() }
+}
+
+/// The table.
+pub(crate) fn rows() -> Vec<Row> {
+    let enable = || pfp::enable(NUMBER);
+    let off = || OFF_POINT.disable();
+    vec![
+        row(None, case!(FLOOR, 1, two_rdtsc())),
+        row(None, case!("one stamp of the on-CPU clock", 1, black_box(pfp::on_cpu_ticks()))),
+        row(
+            1.35,
+            case!(SCOPE, 1, {
+                pfp::scope!("scope");
+                nothing();
+            }),
+        ),
+        row(1.35, case!("enabled: #[pfp::function]", 1, attribute())),
+        row(1.35, case!("enabled: Point::measure", 1, measure())),
+        row(1.6, case!("enabled: Point::begin, end", 1, by_hand())),
+        row(1.6, case!("enabled: begin(id), end(id)", 1, enable, by_number())),
+        row(0.8, Case { name: "enabled: lap!", regions: 2, prepare: || (), batch: laps }),
+        row(1.4, case!("64 points in turn", 64, in_turn(&IN_TURN[..64]))),
+        row(2.0, case!("1,000 points in turn", 1000, in_turn(&IN_TURN))),
+        row(1.4, case!("four deep, per region", 4, four_deep())),
+        row(
+            1.6,
+            Case { name: "async function, per poll", regions: 1, prepare: || (), batch: polls },
+        ),
+        row(
+            None,
+            case!(OFF, 1, off, {
+                let _guard = OFF_POINT.measure();
+                nothing();
+            }),
+        ),
+        row(None, case!(EMPTY_LOOP, 1, nothing())),
+        row(None, case!("two Instant::now", 1, black_box(Instant::now().elapsed()))),
+        row(None, case!("two CLOCK_THREAD_CPUTIME_ID", 1, two_thread_cpu_times())),
+    ]
+}
+
+/// Those of the table, and those that only others are made of.
+pub(crate) fn all() -> Vec<Case> {
+    let rows = rows().into_iter().map(|row| row.case);
+    rows.chain([
+        Case { name: WORK, regions: 1, prepare: || (), batch: works },
+        Case { name: WORK_IN_RDTSC, regions: 1, prepare: || (), batch: works_in_rdtsc },
+        Case { name: WORK_IN_REGION, regions: 1, prepare: || (), batch: works_in_regions },
+    ])
+    .collect()
+}

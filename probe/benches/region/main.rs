@@ -1,0 +1,183 @@
+//! What a region costs, beside what there is without pfp.
+//!
+//! The table is what the README quotes, with the bar that each figure has to
+//! meet: every case in a process of its own, all of them in turn for many rounds
+//! (see `pfp-bench`), and each median as a ratio to two bare readings of the
+//! time-stamp counter in the same run. Criterion measures each case by itself.
+//!
+//! `cargo bench -p pfp-probe`; `-- --quick` for a short run, `-- table` for the
+//! table alone.
+
+use std::io;
+use std::time::Instant;
+
+use criterion::{BenchmarkId, Criterion};
+use pfp_bench::{Worker, interleave, median};
+
+mod cases;
+mod starts;
+mod watched;
+
+/// How much is measured.
+struct Plan {
+    rounds: usize,
+    /// Regions in a batch, about.
+    regions: u64,
+    /// Rounds of a batch on one thread and one on two, and the regions in each:
+    /// long enough that both threads really run at once.
+    pairs: usize,
+    regions_of_pair: u64,
+    /// Rounds with and without a viewer, and the regions in each: so long that
+    /// it polls several times.
+    watched: usize,
+    regions_watched: u64,
+    /// Processes that are started.
+    starts: usize,
+}
+
+const FULL: Plan = Plan {
+    rounds: 101,
+    regions: 20_000,
+    pairs: 41,
+    regions_of_pair: 100_000,
+    watched: 21,
+    regions_watched: 20_000_000,
+    starts: 31,
+};
+const QUICK: Plan = Plan {
+    rounds: 11,
+    regions: 20_000,
+    pairs: 5,
+    regions_of_pair: 100_000,
+    watched: 3,
+    regions_watched: 10_000_000,
+    starts: 5,
+};
+/// Only shows that everything runs.
+const TEST: Plan = Plan {
+    rounds: 1,
+    regions: 1000,
+    pairs: 1,
+    regions_of_pair: 1000,
+    watched: 1,
+    regions_watched: 1000,
+    starts: 1,
+};
+
+fn main() -> io::Result<()> {
+    starts::serve_if_asked();
+    pfp_bench::serve_if_asked(&cases::all());
+    let has = |flag: &str| std::env::args().any(|argument| argument == flag);
+    // `cargo test --benches` asks for no more.
+    let plan = match (has("--test"), has("--quick")) {
+        (true, _) => TEST,
+        (_, true) => QUICK,
+        _ => FULL,
+    };
+    if !has("table") && !has("--test") {
+        by_criterion();
+    }
+    table(&plan)
+}
+
+fn by_criterion() {
+    let mut criterion = Criterion::default().configure_from_args();
+    let mut group = criterion.benchmark_group("region");
+    for case in cases::all() {
+        (case.prepare)();
+        group.bench_function(BenchmarkId::from_parameter(case.name), |bencher| {
+            bencher.iter_custom(|calls| {
+                let start = Instant::now();
+                (case.batch)(calls);
+                start.elapsed()
+            });
+        });
+    }
+    group.finish();
+    criterion.final_summary();
+}
+
+fn table(plan: &Plan) -> io::Result<()> {
+    let (cases, rows) = (cases::all(), cases::rows());
+    let mut workers =
+        cases.iter().map(|case| Worker::spawn(case.name)).collect::<io::Result<Vec<_>>>()?;
+    // In the order of `cases`.
+    let regions = |worker: &Worker| {
+        let case = cases.iter().find(|case| case.name == worker.name());
+        case.map_or(1, |case| u64::from(case.regions))
+    };
+    let samples = interleave(&mut workers, plan.rounds, |worker| {
+        worker.run((plan.regions / regions(worker)).max(1), 1)
+    })?;
+    let ns = |name: &str| {
+        let at = cases.iter().position(|case| case.name == name);
+        let samples = at.map_or(&[][..], |at| &samples[at]);
+        median(&mut samples.iter().map(|sample| sample.ns).collect::<Vec<_>>())
+    };
+    let floor = ns(cases::FLOOR);
+
+    println!(
+        "\n{} rounds, medians; {}\n",
+        plan.rounds,
+        pfp_bench::machine(pfp::ticks_per_second())
+    );
+    println!("| what | ns | x two rdtsc | bar |");
+    println!("|---|---:|---:|---:|");
+    for row in &rows {
+        let ns = ns(row.case.name);
+        let bar = row.bar.map_or(String::from("-"), |bar| bar.to_string());
+        println!("| {} | {ns:.2} | {:.2} | {bar} |", row.case.name, ns / floor);
+    }
+
+    println!("\n| what else | found | bar |");
+    println!("|---|---:|---:|");
+    let off = ns(cases::OFF) - ns(cases::EMPTY_LOOP);
+    println!("| disabled, more than an empty loop | {:.2} ns | 0.6 ns |", off.max(0.0));
+    let work = ns(cases::WORK);
+    let (rdtsc, region) = (ns(cases::WORK_IN_RDTSC) - work, ns(cases::WORK_IN_REGION) - work);
+    println!(
+        "| a region around {work:.0} ns of work adds {region:.1} ns, two rdtsc {rdtsc:.1} ns | x {:.2} | 1.2 |",
+        region / rdtsc
+    );
+
+    let scope = workers.iter_mut().filter(|worker| worker.name() == cases::SCOPE);
+    let mut scope: Vec<Worker> =
+        scope.map(|worker| Worker::spawn(worker.name())).collect::<io::Result<_>>()?;
+    let pairs = interleave(&mut scope, plan.pairs, |worker| {
+        let one = worker.run(plan.regions_of_pair, 1)?.ns;
+        Ok(worker.run(plan.regions_of_pair, 2)?.ns / one)
+    })?;
+    let two = median(&mut pairs.concat());
+    println!("| two threads at once, each against one alone | x {two:.2} | 1.05 |");
+    drop(scope);
+    drop(workers);
+
+    let ratio = watched::ratio(plan.watched, plan.regions_watched)?;
+    println!("| with a viewer polling ten times a second, against none | x {ratio:.2} | 1.03 |");
+    let growth = growth()?;
+    println!(
+        "| memory, first and second million regions | {} and {} KiB | 0 in the second |",
+        growth[0] / 1024,
+        growth[1] / 1024
+    );
+    let starts = starts::measure(plan.starts)?;
+    println!("| start of the process, first region | {:.0} us | 1000 us |", starts.process);
+    println!("| first region of a thread, on a new lane | {:.0} us | 20 us |", starts.new_lane);
+    println!(
+        "| first region of a thread, on a lane used before | {:.0} us | 20 us |",
+        starts.old_lane
+    );
+    Ok(())
+}
+
+/// Bytes that became resident in the first million regions of a process, and in
+/// the second.
+fn growth() -> io::Result<[i64; 2]> {
+    let mut worker = Worker::spawn(cases::SCOPE)?;
+    // The first answer brings pages of the worker's own into memory.
+    worker.run(0, 1)?;
+    let start = worker.run(0, 1)?.rss;
+    let first = worker.run(1_000_000, 1)?.rss;
+    let second = worker.run(1_000_000, 1)?.rss;
+    Ok([first as i64 - start as i64, second as i64 - first as i64])
+}

@@ -1,0 +1,195 @@
+//! Laps: regions one after the other that share a reading of the clock. Nothing
+//! lies between them, nothing is counted twice.
+
+use std::panic::catch_unwind;
+use std::time::Duration;
+
+use pfp_tests::figure;
+use pfp_tests::os::{burn, thread_cpu};
+use pfp_tests::own::{figures, watch};
+use pfp_tests::watch::{id, lane};
+
+const ROUNDS: u64 = 20;
+const STEP: Duration = Duration::from_millis(2);
+/// How near figures are to the CPU time, which is read with a system call on
+/// either side.
+const NEAR: f64 = 0.01;
+
+fn seconds(ticks: u64) -> f64 {
+    ticks as f64 / pfp::ticks_per_second()
+}
+
+fn assert_near(what: &str, ticks: u64, cpu: Duration) {
+    let found = seconds(ticks);
+    let off = found / cpu.as_secs_f64() - 1.0;
+    figure(&format!("laps {what}: {off:+.5} from {cpu:?}"));
+    assert!(off.abs() < NEAR, "{what}: {found} s on the CPU instead of {cpu:?}");
+}
+
+/// Burns and tells what that came to.
+fn spend(time: Duration) -> Duration {
+    let before = thread_cpu();
+    burn(time);
+    thread_cpu() - before
+}
+
+#[test]
+fn phases_of_a_loop_share_all_of_its_cpu_time() {
+    pfp::register_thread("laps");
+    let (mut long, mut short) = (Duration::ZERO, Duration::ZERO);
+    let start = thread_cpu();
+    {
+        pfp::laps!();
+        for _ in 0..ROUNDS {
+            pfp::lap!("long phase");
+            long += spend(STEP);
+            pfp::lap!("short phase");
+            let before = thread_cpu();
+            burn(STEP / 4);
+            // Asleep, which is no phase's time.
+            std::thread::sleep(STEP / 4);
+            short += thread_cpu() - before;
+        }
+    }
+    let all = thread_cpu() - start;
+    let (long_found, short_found) = (figures("long phase"), figures("short phase"));
+    assert_eq!([long_found.count, short_found.count], [ROUNDS, ROUNDS]);
+    assert_near("long", long_found.exclusive, long);
+    assert_near("short", short_found.exclusive, short);
+    assert_near("both", long_found.exclusive + short_found.exclusive, all);
+    assert!(
+        short_found.off_cpu > 0
+            && seconds(short_found.off_cpu) >= 0.9 * ROUNDS as f64 * STEP.as_secs_f64() / 4.0
+    );
+}
+
+#[test]
+fn laps_lie_inside_the_region_around_them() {
+    pfp::register_thread("inside");
+    let [mut own, mut first, mut second, mut innermost] = [Duration::ZERO; 4];
+    // More than once, since the first time has pages to make.
+    for _ in 0..ROUNDS {
+        pfp::scope!("around laps");
+        own += spend(STEP);
+        pfp::laps!("first lap inside");
+        first += spend(STEP);
+        pfp::lap!("second lap inside");
+        {
+            // Laps of a block inside are inside this one's.
+            pfp::laps!("innermost lap");
+            innermost += spend(STEP);
+            pfp::lap!("innermost lap two");
+            innermost += spend(STEP);
+        }
+        second += spend(STEP);
+    }
+    let around = figures("around laps");
+    assert_near("the region around", around.exclusive, own);
+    assert_near("the region around and all", around.inclusive, own + first + second + innermost);
+    let found = figures("second lap inside");
+    assert_near("the lap around laps", found.exclusive, second);
+    assert_near("the lap around laps and they", found.inclusive, second + innermost);
+}
+
+/// Points that are off leave a gap, and nothing else.
+#[test]
+fn a_lap_to_a_point_that_is_off_only_ends() {
+    static ON: pfp::Point = pfp::Point::new("on before off");
+    static OFF: pfp::Point = pfp::Point::new("off after on");
+    OFF.disable();
+    let mut guard = ON.measure();
+    for _ in 0..100 {
+        guard.lap(&OFF);
+        guard.lap(&OFF);
+        guard.lap(&ON);
+    }
+    drop(guard);
+    assert_eq!(ON.stats().map(|stats| stats.count), Some(101));
+    assert_eq!(OFF.stats(), None);
+    OFF.enable();
+    let mut guard = ON.measure();
+    guard.lap(&OFF);
+    // Off while it is open: it is finished all the same.
+    OFF.disable();
+    guard.lap(&ON);
+    drop(guard);
+    assert_eq!(OFF.stats().map(|stats| stats.count), Some(1));
+    assert_eq!(ON.stats().map(|stats| stats.count), Some(103));
+}
+
+/// One point lap after lap is counted each time, its time once.
+#[test]
+fn a_lap_may_go_on_with_the_same_point() {
+    static SAME: pfp::Point = pfp::Point::new("the same again");
+    let mut guard = SAME.measure();
+    let before = thread_cpu();
+    for _ in 0..ROUNDS {
+        burn(STEP / 2);
+        guard.lap(&SAME);
+    }
+    let cpu = thread_cpu() - before;
+    drop(guard);
+    let stats = SAME.stats().expect("it was measured");
+    assert_eq!(stats.count, ROUNDS + 1);
+    assert_near("one point", stats.exclusive, cpu);
+    assert_near("one point, inclusive", stats.inclusive, cpu);
+}
+
+#[test]
+fn a_reset_and_a_panic_between_laps_lose_nothing_else() {
+    static BEFORE: pfp::Point = pfp::Point::new("before the panic");
+    static AFTER: pfp::Point = pfp::Point::new("after the panic");
+    let mut guard = BEFORE.measure();
+    guard.lap(&AFTER);
+    BEFORE.reset();
+    guard.lap(&BEFORE);
+    AFTER.reset();
+    guard.lap(&AFTER);
+    drop(guard);
+    let counts = || [&BEFORE, &AFTER].map(|point| point.stats().map_or(0, |stats| stats.count));
+    assert_eq!(counts(), [1, 1]);
+    let unwound = catch_unwind(|| {
+        let mut guard = BEFORE.measure();
+        guard.lap(&AFTER);
+        std::panic::resume_unwind(Box::new(()));
+    });
+    assert!(unwound.is_err());
+    assert_eq!(counts(), [2, 2]);
+}
+
+/// In the flight recorder, each lap begins where the one before ends, but for
+/// what its recording took.
+#[test]
+fn records_of_laps_follow_on_one_another() {
+    pfp::register_thread("records");
+    // All lengths have been there before, so that none takes the long way.
+    for _ in 0..2 {
+        pfp::laps!();
+        for _ in 0..1_000 {
+            pfp::lap!("recorded one");
+            pfp::lap!("recorded two");
+        }
+    }
+    let mut watch = watch();
+    let picture = watch.poll();
+    let points = [id(picture, "recorded one"), id(picture, "recorded two")];
+    let lane = lane(picture, pfp_tests::os::tid());
+    let records: Vec<_> = picture
+        .records
+        .iter()
+        .filter(|(of, record)| *of == lane && points.contains(&record.point))
+        .map(|(_, record)| *record)
+        .collect();
+    assert!(records.len() > 1_000, "{} records", records.len());
+    let gap = |pair: &[pfp_shm_layout::ring::Record]| {
+        pair[1].start.wrapping_sub(pair[0].start + pair[0].span) as i64
+    };
+    let mut gaps: Vec<i64> = records.windows(2).map(gap).collect();
+    gaps.sort_unstable();
+    let usual = gaps[gaps.len() / 2];
+    figure(&format!("laps: {usual} ticks from the end of a record to the start of the next"));
+    // What recording takes is constant; only a switch makes a gap of its own.
+    let same = gaps.iter().filter(|&&gap| gap == usual).count();
+    assert!(same * 10 >= gaps.len() * 9, "{same} of {} gaps are {usual} ticks", gaps.len());
+    assert!(gaps[0] >= 0, "a lap that begins {} ticks before the one before ends", -gaps[0]);
+}
