@@ -8,7 +8,7 @@
 //!
 //! Parent and worker talk in lines. The parent writes `CALLS THREADS`; the worker
 //! runs one batch of that many calls on each of that many threads and answers
-//! `NANOSECONDS RSS_BYTES`.
+//! `NANOSECONDS CPU_NANOSECONDS RSS_BYTES`.
 
 use std::fmt;
 

@@ -9,6 +9,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 pub struct Sample {
     /// Nanoseconds per region, per thread. 0 for a batch of no calls.
     pub ns: f64,
+    /// The same in CPU time of the threads: without what they wait for a CPU, where
+    /// there are more threads than CPUs.
+    pub cpu_ns: f64,
     /// Bytes resident in the worker after the batch.
     pub rss: u64,
 }
@@ -64,8 +67,8 @@ impl Worker {
         self.child.id()
     }
 
-    /// One batch of that many calls on each of that many threads, all at once. No
-    /// calls only prepare the threads.
+    /// One batch of that many calls on each of that many threads, all at once, and
+    /// before it one call that is not timed. No calls only prepare the threads.
     ///
     /// # Errors
     ///
@@ -93,8 +96,10 @@ impl Drop for Worker {
 }
 
 fn parse(answer: &str) -> Option<Sample> {
-    let (ns, rss) = answer.trim_end().split_once(' ')?;
-    Some(Sample { ns: ns.parse().ok()?, rss: rss.parse().ok()? })
+    let mut words = answer.split_whitespace();
+    let mut word = || words.next();
+    let (ns, cpu_ns, rss) = (word()?, word()?, word()?);
+    Some(Sample { ns: ns.parse().ok()?, cpu_ns: cpu_ns.parse().ok()?, rss: rss.parse().ok()? })
 }
 
 /// Gives each worker its turn in each of so many rounds. What the turns came to

@@ -4,13 +4,17 @@ use std::io::{self, BufRead, Write};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::Case;
 
 /// Calls that each thread makes before it is asked for any: what happens only at
 /// the first is in no figure.
 const WARM_UP: u64 = 10;
+
+/// How long a thread spins at the start before it lets others have the CPU: longer
+/// than it takes to be woken.
+const SPINS: u32 = 10_000;
 
 /// Serves a parent and does not return if the command line has `--case NAME`. To
 /// be called first of all in `main`.
@@ -37,26 +41,49 @@ fn serve(case: Case) -> Option<()> {
         while threads.len() < wanted {
             threads.push(Thread::start(case, threads.len()));
         }
-        let ns = run(&threads[..wanted], calls)?;
+        let Times { ns, cpu_ns } = run(&threads[..wanted], calls)?;
         let regions = (calls * u64::from(case.regions)).max(1) as f64;
         let mut answers = io::stdout().lock();
-        writeln!(answers, "{} {}", ns / regions, resident_bytes()?).ok()?;
+        writeln!(answers, "{} {} {}", ns / regions, cpu_ns / regions, resident_bytes()?).ok()?;
         answers.flush().ok()?;
     }
     Some(())
 }
 
 /// A batch on each of the threads at once. Returns the mean of their times.
-fn run(threads: &[Thread], calls: u64) -> Option<f64> {
+fn run(threads: &[Thread], calls: u64) -> Option<Times> {
     let missing = Arc::new(AtomicUsize::new(threads.len()));
     for thread in threads {
         thread.batches.send(Batch { calls, missing: Arc::clone(&missing) }).ok()?;
     }
-    let mut sum = 0.0;
+    let mut sum = Times::default();
     for thread in threads {
-        sum += thread.times.recv().ok()?;
+        let Times { ns, cpu_ns } = thread.times.recv().ok()?;
+        sum.ns += ns;
+        sum.cpu_ns += cpu_ns;
     }
-    Some(sum / threads.len().max(1) as f64)
+    let count = threads.len().max(1) as f64;
+    Some(Times { ns: sum.ns / count, cpu_ns: sum.cpu_ns / count })
+}
+
+/// What a batch took.
+#[derive(Clone, Copy, Default)]
+struct Times {
+    ns: f64,
+    /// Of the thread's CPU time.
+    cpu_ns: f64,
+}
+
+impl Times {
+    fn of(batch: impl FnOnce()) -> Self {
+        // Outside, since it is a system call.
+        let cpu = thread_cpu_time();
+        let start = Instant::now();
+        batch();
+        let elapsed = start.elapsed();
+        let cpu = thread_cpu_time().saturating_sub(cpu);
+        Self { ns: elapsed.as_secs_f64() * 1e9, cpu_ns: cpu.as_secs_f64() * 1e9 }
+    }
 }
 
 struct Batch {
@@ -68,7 +95,7 @@ struct Batch {
 /// A thread that runs batches, bound to a CPU.
 struct Thread {
     batches: Sender<Batch>,
-    times: Receiver<f64>,
+    times: Receiver<Times>,
 }
 
 impl Thread {
@@ -81,21 +108,38 @@ impl Thread {
             // Only now, so that no thread that the case has started is bound too.
             bind(number);
             for batch in asked {
-                // All spin, since to be woken takes as long as a thousand calls.
+                // This thread has just been switched in, and its caches are another's:
+                // what that costs at the next call is in no figure either.
+                if batch.calls > 0 {
+                    (case.batch)(1);
+                }
+                // All spin, since to be woken takes as long as a thousand calls. Those
+                // that wait for one without a CPU give it theirs.
                 batch.missing.fetch_sub(1, Relaxed);
+                let mut spins = 0;
                 while batch.missing.load(Relaxed) != 0 {
                     std::hint::spin_loop();
+                    spins += 1;
+                    if spins > SPINS {
+                        std::thread::yield_now();
+                    }
                 }
-                let start = Instant::now();
-                (case.batch)(batch.calls);
-                let ns = start.elapsed().as_secs_f64() * 1e9;
-                if answers.send(if batch.calls == 0 { 0.0 } else { ns }).is_err() {
+                let times = Times::of(|| (case.batch)(batch.calls));
+                let times = if batch.calls == 0 { Times::default() } else { times };
+                if answers.send(times).is_err() {
                     return;
                 }
             }
         });
         Self { batches, times }
     }
+}
+
+fn thread_cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the structure that we own.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// The CPUs that the process may run on, asked before any thread is bound.

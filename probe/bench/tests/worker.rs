@@ -24,10 +24,11 @@ fn main() -> std::io::Result<()> {
     for (before, after) in &turns[0] {
         assert_eq!(before.ns, 0.0);
         assert!((0.9e6..2e7).contains(&after.ns), "half of 2 ms each, not {} ns", after.ns);
+        assert!(after.cpu_ns < after.ns / 2.0, "asleep, not {} ns on a CPU", after.cpu_ns);
     }
     for (before, after) in &turns[1] {
         let growth = after.rss - before.rss;
-        assert!((8 << 20..9 << 20).contains(&growth), "4 MiB on each of 2 threads: {growth}");
+        assert!((10 << 20..11 << 20).contains(&growth), "4 + 1 MiB on each of 2 threads: {growth}");
     }
     assert!(Worker::spawn("ends")?.run(0, 1).is_err());
     assert!(Worker::spawn("of no such name")?.run(0, 1).is_err());
