@@ -65,9 +65,8 @@ impl Identity {
         }
     }
 
-    /// What can be known without asking a lock.
-    fn evidence(&self) -> Evidence {
-        let here = Identity::of_this_process();
+    /// What can be known without asking a lock, by a process that knows itself.
+    fn evidence(&self, here: &Identity) -> Evidence {
         if self.boot == 0 || here.boot == 0 {
             return Evidence::None;
         }
@@ -121,17 +120,60 @@ pub fn liveness(dir: &Directory, info: &Info) -> io::Result<Liveness> {
 
 /// Judges by an open beacon.
 pub(crate) fn judge(file: &File, process: &Identity) -> io::Result<Liveness> {
+    judge_from(Identity::of_this_process, file, process)
+}
+
+fn judge_from(
+    here: impl FnOnce() -> Identity,
+    file: &File,
+    process: &Identity,
+) -> io::Result<Liveness> {
     let locked = match lock(file, libc::LOCK_SH)? {
         Lock::Taken => {
             unlock(file);
             return Ok(Liveness::Dead);
         }
-        Lock::Held | Lock::Unsupported => process.evidence(),
+        Lock::Held | Lock::Unsupported => process.evidence(&here()),
     };
     Ok(match locked {
         Evidence::None => Liveness::Alive,
         Evidence::Gone | Evidence::OtherBoot => Liveness::Dead,
     })
+}
+
+/// Judges one process again and again, without looking for its beacon and for
+/// what is known of the caller each time.
+#[derive(Debug)]
+pub struct Watch {
+    beacon: File,
+    process: Identity,
+    here: Identity,
+}
+
+impl Watch {
+    /// Watches the process that lit this beacon; none if the beacon is gone.
+    ///
+    /// # Errors
+    ///
+    /// Whatever made the beacon unreadable, other than that it is gone.
+    pub fn new(dir: &Directory, info: &Info) -> io::Result<Option<Self>> {
+        let beacon = match dir.open_file(&info.file_name()) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        Ok(Some(Self { beacon, process: info.process, here: Identity::of_this_process() }))
+    }
+
+    /// Whether the process runs. A beacon that was put out reads as dead: its
+    /// lock went first.
+    ///
+    /// # Errors
+    ///
+    /// The lock cannot be asked.
+    pub fn judge(&self) -> io::Result<Liveness> {
+        judge_from(|| self.here, &self.beacon, &self.process)
+    }
 }
 
 /// What a sweeper may do with a beacon.
@@ -170,7 +212,8 @@ fn take_over(file: &File, process: Option<&Identity>) -> io::Result<bool> {
             // Without locks only proof will do; another boot's file might be
             // another machine's, whose processes we cannot see.
             Lock::Unsupported => {
-                return Ok(process.is_some_and(|process| process.evidence() == Evidence::Gone));
+                let here = Identity::of_this_process();
+                return Ok(process.is_some_and(|it| it.evidence(&here) == Evidence::Gone));
             }
             Lock::Held => {}
         }
@@ -259,10 +302,10 @@ mod tests {
         let me = Identity::of_this_process();
         assert_eq!(me.pid, std::process::id());
         assert!(me.start != 0 && me.boot != 0 && me.pidns != 0);
-        assert!(me.evidence() == Evidence::None);
+        assert!(me.evidence(&me) == Evidence::None);
         let reused = Identity { start: me.start - 1, ..me };
-        assert!(reused.evidence() == Evidence::Gone);
+        assert!(reused.evidence(&me) == Evidence::Gone);
         let elsewhere = Identity { pidns: me.pidns + 1, ..reused };
-        assert!(elsewhere.evidence() == Evidence::None);
+        assert!(elsewhere.evidence(&me) == Evidence::None);
     }
 }
