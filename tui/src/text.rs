@@ -47,7 +47,12 @@ fn is_unfit(c: char) -> bool {
 
 /// Columns that `text` takes on the screen.
 pub fn width(text: &str) -> usize {
-    UnicodeWidthStr::width(text)
+    if is_plain(text) { text.len() } else { UnicodeWidthStr::width(text) }
+}
+
+/// Whether each byte of it is a column: printable ASCII, as nearly all is.
+pub fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 /// The text in exactly `columns` columns: padded on the right, or cut with
