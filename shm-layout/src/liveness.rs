@@ -18,6 +18,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
 use crate::beacon::Info;
 use crate::directory::Directory;
@@ -92,6 +93,14 @@ impl Identity {
             _ => Evidence::None,
         }
     }
+
+    /// Of a process whose lock may be held.
+    fn judged_from(&self, here: &Identity) -> Liveness {
+        match self.evidence(here) {
+            Evidence::None => Liveness::Alive,
+            Evidence::Gone | Evidence::OtherBoot => Liveness::Dead,
+        }
+    }
 }
 
 /// What an identity proves. That a process is there proves nothing: it may
@@ -120,37 +129,39 @@ pub fn liveness(dir: &Directory, info: &Info) -> io::Result<Liveness> {
 
 /// Judges by an open beacon.
 pub(crate) fn judge(file: &File, process: &Identity) -> io::Result<Liveness> {
-    judge_from(Identity::of_this_process, file, process)
-}
-
-fn judge_from(
-    here: impl FnOnce() -> Identity,
-    file: &File,
-    process: &Identity,
-) -> io::Result<Liveness> {
-    let locked = match lock(file, libc::LOCK_SH)? {
-        Lock::Taken => {
-            unlock(file);
-            return Ok(Liveness::Dead);
-        }
-        Lock::Held | Lock::Unsupported => process.evidence(&here()),
-    };
-    Ok(match locked {
-        Evidence::None => Liveness::Alive,
-        Evidence::Gone | Evidence::OtherBoot => Liveness::Dead,
+    Ok(match is_locked(file)? {
+        true => process.judged_from(&Identity::of_this_process()),
+        false => Liveness::Dead,
     })
 }
 
-/// Judges one process again and again, without looking for its beacon and for
-/// what is known of the caller each time.
+/// Whether somebody holds a beacon's lock, or could without showing it.
+fn is_locked(file: &File) -> io::Result<bool> {
+    Ok(match lock(file, libc::LOCK_SH)? {
+        Lock::Taken => {
+            unlock(file);
+            false
+        }
+        Lock::Held | Lock::Unsupported => true,
+    })
+}
+
+/// Judges one process many times a second: its beacon stays open, and what a
+/// lock cannot tell, which hardly ever differs and costs more, is looked up
+/// only every so often.
 #[derive(Debug)]
 pub struct Watch {
     beacon: File,
     process: Identity,
     here: Identity,
+    /// When and as what it was last judged by more than the lock.
+    looked: Option<(Instant, Liveness)>,
 }
 
 impl Watch {
+    /// Between two looks at more than the lock.
+    const PAUSE: Duration = Duration::from_secs(1);
+
     /// Watches the process that lit this beacon; none if the beacon is gone.
     ///
     /// # Errors
@@ -162,7 +173,8 @@ impl Watch {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e),
         };
-        Ok(Some(Self { beacon, process: info.process, here: Identity::of_this_process() }))
+        let here = Identity::of_this_process();
+        Ok(Some(Self { beacon, process: info.process, here, looked: None }))
     }
 
     /// Whether the process runs. A beacon that was put out reads as dead: its
@@ -171,8 +183,18 @@ impl Watch {
     /// # Errors
     ///
     /// The lock cannot be asked.
-    pub fn judge(&self) -> io::Result<Liveness> {
-        judge_from(|| self.here, &self.beacon, &self.process)
+    pub fn judge(&mut self) -> io::Result<Liveness> {
+        if !is_locked(&self.beacon)? {
+            return Ok(Liveness::Dead);
+        }
+        if let Some((at, found)) = self.looked
+            && at.elapsed() < Self::PAUSE
+        {
+            return Ok(found);
+        }
+        let found = self.process.judged_from(&self.here);
+        self.looked = Some((Instant::now(), found));
+        Ok(found)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::header::{ClockKind, Facts, ProcessState};
 use crate::lane::{LanePicture, LaneState, Tally};
 use crate::point::{EntryPicture, Text};
 use crate::ring::{self, Record};
-use crate::segment::{BLOCK, CHUNK, RING_BLOCKS, RING_SLOTS, Segment};
+use crate::segment::{RING_BLOCKS, RING_SLOTS, Segment};
 use crate::sync::{AtomicU64, Ordering};
 
 pub use cells::{BucketCount, CellReading, Histogram};
@@ -166,18 +166,17 @@ impl Reader {
     #[must_use]
     pub fn new(segment: Segment, facts: Facts) -> Self {
         let geometry = segment.geometry();
-        let chunks = geometry.blocks_present() * (BLOCK / CHUNK);
         Self {
             // No text is entered twice, so there are no more bytes than these.
             // A damaged table may name the same ones again and again.
             text_left: geometry.string_bytes(),
+            cells: CellReader::new(geometry),
             segment,
             facts,
             picture: Picture::default(),
             entries: Vec::new(),
             lanes: Vec::new(),
             shared: Vec::new(),
-            cells: CellReader::new(chunks),
             entry: LanePicture::default(),
         }
     }
@@ -343,7 +342,9 @@ impl Reader {
                 cache.marks.iter_mut().for_each(Mark::forget);
             }
             let cells = LaneCells::new(&self.segment, entry.cells_block, &mut blocks_left);
+            let mut seen = 0;
             for (index, cell) in cells.enumerate() {
+                seen = index + 1;
                 if cache.marks.len() == index {
                     cache.marks.push(Mark::default());
                 }
@@ -356,6 +357,8 @@ impl Reader {
                     self.picture.losses.cells_busy += 1;
                 }
             }
+            // Only a damaged chain is shorter than it was.
+            cache.marks.truncate(seen);
         }
     }
 

@@ -9,6 +9,7 @@ use pfp_shm_layout::cell::{Away, Cell, Measurement, NO_LAST};
 use pfp_shm_layout::control::{Change, Control};
 use pfp_shm_layout::header::Facts;
 use pfp_shm_layout::histogram;
+use pfp_shm_layout::point::Text;
 use pfp_shm_layout::reader::{Picture, Reader};
 use pfp_shm_layout::segment::{CELLS_PER_BLOCK, Config, Segment};
 
@@ -137,9 +138,9 @@ fn control(segment: &Segment, point: usize) -> Control {
 }
 
 fn reader() -> Reader {
-    let config = Config { points: 64, lanes: LANES as u32, blocks: 600, ..Config::default() };
+    let room = Config { points: 64, lanes: LANES as u32, blocks: 600, string_bytes: 1 << 14 };
     let facts = Facts::default();
-    Reader::new(Segment::in_private_memory(config, &facts), facts)
+    Reader::new(Segment::in_private_memory(room, &facts), facts)
 }
 
 struct Random(u64);
@@ -235,4 +236,34 @@ fn a_poll_allocates_nothing_for_what_is_known() {
         assert_eq!(reader.poll(false).cells.len(), POINTS * LANES);
         assert_eq!(ALLOCATIONS.get() - before, 0, "changed: {changed}");
     }
+}
+
+/// A damaged table may name one text many times, and a damaged cell one chunk.
+#[test]
+fn what_is_kept_is_no_more_than_what_there_is() {
+    let room = Config { points: 64, lanes: LANES as u32, blocks: 60, string_bytes: 1 << 14 };
+    let facts = Facts::default();
+    let mut reader = Reader::new(Segment::in_private_memory(room, &facts), facts);
+    let segment = reader.segment();
+    let geometry = *segment.geometry();
+    let program = Program::new(segment);
+    let long = segment.enter_text(&"x".repeat(1_000)).expect("there is room");
+    let block = segment.take_blocks(1).expect("there is room");
+    let chunk = segment.block_offset(block).expect("just taken") as u32 / 256;
+    // One bucket in use, so buckets count parts.
+    segment.chunk(chunk).expect("just taken").0[0].store(1, Relaxed);
+    for point in 0..POINTS {
+        let text = Text { len: 1_000_000, ..long };
+        segment.entry(point).expect("it was entered").rename(text);
+        for lane in 0..LANES {
+            let cell = program.cell(segment, lane, point);
+            (0..histogram::PARTS).for_each(|part| cell.set_part(part, chunk));
+        }
+    }
+    let picture = reader.poll(false);
+    let text: usize = picture.points.iter().map(|point| point.name.len()).sum();
+    assert!(text <= geometry.string_bytes(), "{text} bytes of names");
+    let parts: usize = picture.cells.iter().map(|cell| cell.histogram.iter().count()).sum();
+    let chunks = geometry.blocks_present() * 64;
+    assert!(parts > 0 && parts <= chunks, "{parts} parts of {chunks} chunks");
 }

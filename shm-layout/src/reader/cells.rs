@@ -5,7 +5,7 @@ use crate::cell::{Cell, CellPicture, CellRead, Sums};
 use crate::control::Control;
 use crate::histogram::{self, BUCKETS};
 use crate::lane::LaneState;
-use crate::segment::Segment;
+use crate::segment::{BLOCK, CELLS_PER_BLOCK, CHUNK, Geometry, Segment};
 use crate::sync::Ordering;
 
 /// A cell since the last reset of its point.
@@ -80,18 +80,6 @@ impl Histogram {
                 },
             )
         })
-    }
-
-    /// Number of buckets that are not empty.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.parts.counts.iter().flatten().filter(|count| **count != 0).count()
-    }
-
-    /// Whether there is no measurement in it.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Takes over what was read, and counts the last measurement where the
@@ -325,15 +313,24 @@ pub(super) struct CellReader {
     /// Histogram parts that may still be held. A chunk is one cell's; a damaged
     /// segment may name one again and again.
     parts_left: usize,
+    /// Readings that may still be added. A damaged chain may lead elsewhere at
+    /// every poll.
+    cells_left: usize,
     /// What is read comes here first, and counts only once it is whole.
     copy: CellPicture,
     parts: ReadParts,
 }
 
 impl CellReader {
-    /// For a segment of that many chunks.
-    pub(super) fn new(chunks: usize) -> Self {
-        Self { parts_left: chunks, copy: CellPicture::default(), parts: ReadParts::default() }
+    /// For a segment of this size.
+    pub(super) fn new(geometry: &Geometry) -> Self {
+        let blocks = geometry.blocks_present();
+        Self {
+            parts_left: blocks * (BLOCK / CHUNK),
+            cells_left: blocks * CELLS_PER_BLOCK + geometry.points(),
+            copy: CellPicture::default(),
+            parts: ReadParts::default(),
+        }
     }
 
     /// Reads a cell anew; false if it could not be copied whole, which leaves
@@ -396,6 +393,9 @@ impl CellReader {
         mark: &mut Mark,
         picture: &mut Picture,
     ) -> bool {
+        if mark.place.is_none() && self.cells_left == 0 {
+            return false;
+        }
         let known = mark.place.map(|place| &picture.cells[place as usize]);
         let held = known.map_or(0, |reading| reading.histogram.parts.counts.len());
         let Some((sequence, whole)) = self.copy(segment, cell, from, self.parts_left + held) else {
@@ -408,6 +408,7 @@ impl CellReader {
         *mark = Mark { sequence, point, epoch, current, owner, place: Some(place) };
         if place as usize == picture.cells.len() {
             picture.cells.push(CellReading::blank());
+            self.cells_left -= 1;
         }
         let reading = &mut picture.cells[place as usize];
         (reading.changed, reading.lane, reading.point) = (picture.poll, from.lane, point);
