@@ -91,12 +91,13 @@ impl Scratch {
         wanted: [f64; N],
     ) -> Option<[u64; N]> {
         let (mut first, mut last) = (NUMBERS, 0);
-        for bucket in buckets.filter(|bucket| bucket.count > 0) {
+        // From within: asking several lists for the next one costs as much again.
+        buckets.filter(|bucket| bucket.count > 0).for_each(|bucket| {
             let number = number_of(middle(bucket));
             (first, last) = (first.min(number), last.max(number));
             let count = &mut self.counts[number as usize];
             *count = count.saturating_add(bucket.count);
-        }
+        });
         if first > last {
             return None;
         }
