@@ -181,7 +181,7 @@ pub enum LaneKind {
 }
 
 /// The statistics of one point on one lane since the point's last reset.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Id of the point.
     pub point: u32,

@@ -19,7 +19,8 @@ const LONGEST: usize = 512;
 /// glyph: control characters, bidirectional controls, invisible formatting
 /// and line separators. Text beyond 512 characters is cut off.
 pub fn clean(text: &str) -> Cow<'_, str> {
-    if text.chars().take(LONGEST + 1).count() <= LONGEST && !text.chars().any(is_unfit) {
+    let is_short = text.len() <= LONGEST || text.chars().take(LONGEST + 1).count() <= LONGEST;
+    if is_short && (is_plain(text) || !text.chars().any(is_unfit)) {
         return Cow::Borrowed(text);
     }
     Cow::Owned(
