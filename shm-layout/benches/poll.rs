@@ -1,39 +1,96 @@
-//! What a picture of a large segment costs: 1,000 points on 8 lanes, all of
-//! them in use, none, a tenth, or all of them changed since the last picture.
+//! What a picture of a large segment costs, by what has changed since the last
+//! one, and that it grows with what is in use, not with what there is room for.
 //!
 //! `cargo bench -p pfp-shm-layout`
 
 use std::hint::black_box;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use pfp_shm_layout::cell::{Cell, Measurement};
+use pfp_shm_layout::cell::{Cell, CellPicture, Measurement};
 use pfp_shm_layout::control::{Change, Control};
 use pfp_shm_layout::header::Facts;
+use pfp_shm_layout::histogram;
 use pfp_shm_layout::reader::Reader;
 use pfp_shm_layout::segment::{CELLS_PER_BLOCK, Config, Segment};
 
-const POINTS: usize = 1000;
-const LANES: usize = 8;
+/// Pictures of which the median is told.
+const ROUNDS: usize = 101;
+/// What every measurement takes.
+const TICKS: u64 = 500;
+
+/// Points and lanes in use, and octaves that a region's durations spread over.
+#[derive(Clone, Copy)]
+struct Load {
+    points: usize,
+    lanes: usize,
+    octaves: usize,
+}
+
+fn main() {
+    let room = |points: u32, lanes: u32, blocks: u32| Config {
+        points,
+        lanes,
+        blocks,
+        ..Config::default()
+    };
+    println!("{:<44} {:>9} {:>9} {:>10}", "poll of", "cells", "ms", "ns a cell");
+    let load = Load { points: 1_000, lanes: 8, octaves: 4 };
+    measure("1,000 points x 8 lanes", room(1_024, 8, 2_000), load, &[0, 10, 100]);
+    let load = Load { points: 10_000, lanes: 64, octaves: 1 };
+    measure("10,000 points x 64 lanes", room(10_240, 64, 42_000), load, &[0, 10, 100]);
+    let load = Load { points: 100, lanes: 2, octaves: 4 };
+    measure("100 of 128 points x 2 of 2 lanes", room(128, 2, 64), load, &[0, 100]);
+    measure("100 of 10,240 points x 2 of 64 lanes", room(10_240, 64, 42_000), load, &[0, 100]);
+}
+
+/// Polls a segment, a share of whose cells changes between two polls.
+fn measure(what: &str, room: Config, load: Load, changed: &[usize]) {
+    let mut reader = Reader::new(fill(room, load), Facts::default());
+    let cells = load.points * load.lanes;
+    assert_eq!(reader.poll(false).cells.len(), cells);
+    for percent in changed {
+        let mut times: Vec<Duration> = (0..ROUNDS)
+            .map(|_| {
+                let busy = recorded_in(reader.segment(), load);
+                let one_in = if *percent == 0 { usize::MAX } else { 100 / percent };
+                busy.iter()
+                    .step_by(one_in)
+                    .skip(usize::from(*percent == 0))
+                    .for_each(|(cell, bucket)| record(cell, Some(bucket)));
+                let start = Instant::now();
+                black_box(reader.poll(false));
+                start.elapsed()
+            })
+            .collect();
+        times.sort_unstable();
+        let median = times[ROUNDS / 2].as_secs_f64();
+        let what = format!("{what}, {percent} % changed");
+        println!(
+            "{what:<44} {cells:>9} {:>9.3} {:>10.1}",
+            median * 1e3,
+            median * 1e9 / cells as f64
+        );
+    }
+}
 
 /// A segment as a program with that many busy points leaves it.
-fn fill() -> Segment {
-    let config = Config { points: 1024, lanes: 8, blocks: 2000, ..Config::default() };
-    let segment = Segment::in_private_memory(config, &Facts::default());
-    for point in 0..POINTS {
+fn fill(room: Config, load: Load) -> Segment {
+    let segment = Segment::in_private_memory(room, &Facts::default());
+    for point in 0..load.points {
         segment.enter_point(None, 0, &format!("point {point}"), "bench.rs", 1);
         let word = segment.control(point).expect("there is room");
         word.store(Control::default().with(Change::Enable).0, Relaxed);
     }
-    let (first_chunk, _) = segment.chunk_numbers();
+    let (typical, _) = histogram::locate(TICKS);
     let mut free = 0..0;
-    for lane in 0..LANES {
+    for lane in 0..load.lanes {
         let entry = segment.back_lane(lane).expect("there is room").expect("there is a lane");
         let generation = entry.claim().expect("nobody has it");
         entry.announce(generation, 1, 0, b"bench");
         let mut last = None;
-        for point in 0..POINTS {
+        for point in 0..load.points {
             if point % CELLS_PER_BLOCK == 0 {
                 let block = segment.take_blocks(1).expect("there is room");
                 match last.and_then(|last| segment.cell_block(last)) {
@@ -45,66 +102,51 @@ fn fill() -> Segment {
             let block = segment.cell_block(last.unwrap_or(0)).expect("just taken");
             let cell = block.cell(point % CELLS_PER_BLOCK);
             cell.prepare(point as u32, Control::default().with(Change::Enable), generation);
-            // Four octaves, as a region of ordinary spread has.
-            for part in 3..7 {
+            for part in typical..typical + load.octaves {
                 if free.is_empty() {
                     let block = segment.take_blocks(1).expect("there is room");
                     let offset = segment.block_offset(block).expect("just taken");
                     free = (offset / 256) as u32..(offset / 256) as u32 + 64;
                 }
-                let chunk = free.next().unwrap_or(first_chunk);
+                let chunk = free.next().unwrap_or_default();
                 cell.set_part(part, chunk);
-                for bucket in &segment.chunk(chunk).expect("just taken").0 {
-                    bucket.store(7, Relaxed);
+                for count in &segment.chunk(chunk).expect("just taken").0 {
+                    record(cell, Some(count));
                 }
             }
-            touch(cell);
+            // Counted with the next one.
+            record(cell, None);
             block.set_used(point % CELLS_PER_BLOCK + 1);
         }
     }
     segment
 }
 
-fn touch(cell: &Cell) {
-    cell.record(Measurement { exclusive: 500, inclusive_total: 500, away: None }, None);
+/// A measurement; what is counted in the histogram is the one before.
+fn record(cell: &Cell, bucket: Option<&AtomicU64>) {
+    let inclusive_total = cell.inclusive_total() + TICKS;
+    cell.record(Measurement { exclusive: TICKS, inclusive_total, away: None }, bucket);
 }
 
-fn cells(segment: &Segment) -> Vec<&Cell> {
-    let mut cells = Vec::new();
-    for lane in 0..LANES {
+/// Where a cell's measurements are counted.
+fn bucket<'a>(segment: &'a Segment, cell: &Cell) -> &'a AtomicU64 {
+    let mut picture = CellPicture::default();
+    let _ = cell.read(&mut picture);
+    let (part, bucket) = histogram::locate(TICKS);
+    &segment.chunk(picture.parts.0[part]).expect("it was given one").0[bucket]
+}
+
+/// The cells in use, each with the bucket that it counts in.
+fn recorded_in(segment: &Segment, load: Load) -> Vec<(&Cell, &AtomicU64)> {
+    let mut cells = Vec::with_capacity(load.points * load.lanes);
+    for lane in 0..load.lanes {
         let mut block =
             segment.lane(lane).and_then(|lane| lane.read()).map_or(0, |l| l.cells_block);
         while let Some(found) = segment.cell_block(block) {
             let (some, next) = found.read();
-            cells.extend(some);
+            cells.extend(some.iter().map(|cell| (cell, bucket(segment, cell))));
             block = next;
         }
     }
     cells
 }
-
-fn poll(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("poll of 1,000 points x 8 lanes");
-    for changed in [0, 10, 100] {
-        let mut reader = Reader::new(fill(), Facts::default());
-        assert_eq!(reader.poll(false).cells.len(), POINTS * LANES);
-        let name = format!("{changed} % changed");
-        group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
-            bencher.iter_custom(|polls| {
-                let mut time = Duration::ZERO;
-                for _ in 0..polls {
-                    let cells = cells(reader.segment());
-                    cells.iter().take(cells.len() * changed / 100).for_each(|cell| touch(cell));
-                    let start = Instant::now();
-                    black_box(reader.poll(false).cells.len());
-                    time += start.elapsed();
-                }
-                time
-            });
-        });
-    }
-    group.finish();
-}
-
-criterion_group!(benches, poll);
-criterion_main!(benches);

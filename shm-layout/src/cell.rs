@@ -596,6 +596,23 @@ impl Cell {
         if before == after && before & 1 == 0 { CellRead::Whole } else { CellRead::Torn }
     }
 
+    /// Copies the live figures alone, and the last measurement if the histogram
+    /// does not count it yet: as long as nothing restarts, the rest is as it was.
+    /// None if the cell was written to meanwhile, or has restarted since a
+    /// picture with this number of restarts.
+    pub fn read_live(&self, restarts: u64) -> Option<(Sums, Option<u64>)> {
+        // Meets `cell-close`.
+        let before = self.seq.load(ord!("cell-enter", Acquire));
+        let same = self.commit.load(Ordering::Relaxed) == restarts
+            && self.version.load(Ordering::Relaxed) == restarts;
+        let live = self.live_sums();
+        let last = Some(self.last.load(Ordering::Relaxed)).filter(|&last| last != NO_LAST);
+        // Meets `cell-open` and `cell-part`, as in `read`.
+        fence_at!("cell-recheck", Acquire);
+        let after = self.seq.load(Ordering::Relaxed);
+        (same && before == after && before & 1 == 0).then_some((live, last))
+    }
+
     /// The sequence word: equal and even at two readings means that nothing was
     /// written in between. Relaxed: it only tells whether to call
     /// [`Self::read`], which asks again; that a word never goes back is enough.
@@ -604,13 +621,13 @@ impl Cell {
         self.seq.load(Ordering::Relaxed)
     }
 
-    /// Whether the cell was restarted since a picture was taken. A reader asks
-    /// after it has read the histogram.
+    /// Whether the cell was restarted since a picture with this number of
+    /// restarts. A reader asks after it has read the histogram.
     #[must_use]
-    pub fn restarted_since(&self, picture: &CellPicture) -> bool {
+    pub fn restarted_since(&self, restarts: u64) -> bool {
         // Meets `cell-void`, and `cell-open` of the next window's records.
         fence_at!("cell-recheck", Acquire);
-        self.commit.load(Ordering::Relaxed) != picture.restarts
+        self.commit.load(Ordering::Relaxed) != restarts
     }
 
     // ---- for the shared writer, `crate::shared_cell` ----

@@ -315,10 +315,17 @@ impl Ledger {
         put_text(&self.name, name);
     }
 
-    /// The name of the program; empty where none was set.
-    #[must_use]
-    pub fn name(&self) -> String {
-        get_text(&self.name)
+    /// Reads the name of the program over the one that was known; empty where
+    /// none was set.
+    pub fn read_name(&self, known: &mut String) {
+        let mut bytes = [0; NAME_BYTES];
+        for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(&self.name) {
+            *to = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        if known.as_bytes() != &bytes[..end] {
+            *known = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        }
     }
 }
 

@@ -206,41 +206,43 @@ impl Lane {
     /// Copies the entry; none if the owner changed meanwhile.
     #[must_use]
     pub fn read(&self) -> Option<LanePicture> {
-        // Meets `lane-announce` and `lane-release`.
-        let state = self.state.load(ord!("lane-enter", Acquire));
-        let picture = LanePicture {
-            state: match state & KIND {
-                LIVE => LaneState::Live,
-                ENDED => LaneState::Ended,
-                // The owner before has ended; the new one is not announced.
-                CLAIMING if state >> 2 > 1 => LaneState::Ended,
-                _ => LaneState::Free,
-            },
-            generation: (state >> 2) as u32,
-            ring_block: self.ring_block.load(Ordering::Relaxed),
-            cells_block: self.cells_block.load(Ordering::Relaxed),
-            // Between two owners the fields are partly of the one and partly of
-            // the other, and stay so if the process dies there.
-            ..if state & KIND == CLAIMING { LanePicture::default() } else { self.read_owner() }
-        };
-        // Meets `lane-reuse`, and `lane-blocks` before the blocks are used.
-        fence_at!("lane-recheck", Acquire);
-        (self.state.load(Ordering::Relaxed) == state).then_some(picture)
+        let mut picture = LanePicture::default();
+        self.read_into(&mut picture).then_some(picture)
     }
 
-    /// The fields that each owner writes anew.
-    fn read_owner(&self) -> LanePicture {
-        let mut name = Vec::with_capacity(NAME_BYTES);
-        for word in &self.name {
-            name.extend(word.load(Ordering::Relaxed).to_le_bytes());
+    /// Copies the entry into what may hold another one; false if the owner
+    /// changed meanwhile, and then it is worth nothing.
+    #[must_use]
+    pub fn read_into(&self, picture: &mut LanePicture) -> bool {
+        // Meets `lane-announce` and `lane-release`.
+        let state = self.state.load(ord!("lane-enter", Acquire));
+        picture.state = match state & KIND {
+            LIVE => LaneState::Live,
+            ENDED => LaneState::Ended,
+            // The owner before has ended; the new one is not announced.
+            CLAIMING if state >> 2 > 1 => LaneState::Ended,
+            _ => LaneState::Free,
+        };
+        picture.generation = (state >> 2) as u32;
+        picture.ring_block = self.ring_block.load(Ordering::Relaxed);
+        picture.cells_block = self.cells_block.load(Ordering::Relaxed);
+        picture.name.clear();
+        if state & KIND == CLAIMING {
+            // Between two owners the fields are partly of the one and partly of
+            // the other, and stay so if the process dies there.
+            (picture.tid, picture.claimed) = (0, 0);
+        } else {
+            picture.tid = self.tid.load(Ordering::Relaxed) as u32;
+            picture.claimed = self.claimed.load(Ordering::Relaxed);
+            for word in &self.name {
+                picture.name.extend(word.load(Ordering::Relaxed).to_le_bytes());
+            }
+            let end = picture.name.iter().position(|&byte| byte == 0);
+            picture.name.truncate(end.unwrap_or(NAME_BYTES));
         }
-        name.truncate(name.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES));
-        LanePicture {
-            tid: self.tid.load(Ordering::Relaxed) as u32,
-            claimed: self.claimed.load(Ordering::Relaxed),
-            name,
-            ..LanePicture::default()
-        }
+        // Meets `lane-reuse`, and `lane-blocks` before the blocks are used.
+        fence_at!("lane-recheck", Acquire);
+        self.state.load(Ordering::Relaxed) == state
     }
 }
 

@@ -18,6 +18,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
 use crate::beacon::Info;
 use crate::directory::Directory;
@@ -65,9 +66,8 @@ impl Identity {
         }
     }
 
-    /// What can be known without asking a lock.
-    fn evidence(&self) -> Evidence {
-        let here = Identity::of_this_process();
+    /// What can be known without asking a lock, by a process that knows itself.
+    fn evidence(&self, here: &Identity) -> Evidence {
         if self.boot == 0 || here.boot == 0 {
             return Evidence::None;
         }
@@ -91,6 +91,14 @@ impl Identity {
         match parse_stat(&stat) {
             Some((_, start)) if start != self.start => Evidence::Gone,
             _ => Evidence::None,
+        }
+    }
+
+    /// Of a process whose lock may be held.
+    fn judged_from(&self, here: &Identity) -> Liveness {
+        match self.evidence(here) {
+            Evidence::None => Liveness::Alive,
+            Evidence::Gone | Evidence::OtherBoot => Liveness::Dead,
         }
     }
 }
@@ -121,17 +129,73 @@ pub fn liveness(dir: &Directory, info: &Info) -> io::Result<Liveness> {
 
 /// Judges by an open beacon.
 pub(crate) fn judge(file: &File, process: &Identity) -> io::Result<Liveness> {
-    let locked = match lock(file, libc::LOCK_SH)? {
+    Ok(match is_locked(file)? {
+        true => process.judged_from(&Identity::of_this_process()),
+        false => Liveness::Dead,
+    })
+}
+
+/// Whether somebody holds a beacon's lock, or could without showing it.
+fn is_locked(file: &File) -> io::Result<bool> {
+    Ok(match lock(file, libc::LOCK_SH)? {
         Lock::Taken => {
             unlock(file);
+            false
+        }
+        Lock::Held | Lock::Unsupported => true,
+    })
+}
+
+/// Judges one process many times a second: its beacon stays open, and what a
+/// lock cannot tell, which hardly ever differs and costs more, is looked up
+/// only every so often.
+#[derive(Debug)]
+pub struct Watch {
+    beacon: File,
+    process: Identity,
+    here: Identity,
+    /// When and as what it was last judged by more than the lock.
+    looked: Option<(Instant, Liveness)>,
+}
+
+impl Watch {
+    /// Between two looks at more than the lock.
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    /// Watches the process that lit this beacon; none if the beacon is gone.
+    ///
+    /// # Errors
+    ///
+    /// Whatever made the beacon unreadable, other than that it is gone.
+    pub fn new(dir: &Directory, info: &Info) -> io::Result<Option<Self>> {
+        let beacon = match dir.open_file(&info.file_name()) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let here = Identity::of_this_process();
+        Ok(Some(Self { beacon, process: info.process, here, looked: None }))
+    }
+
+    /// Whether the process runs. A beacon that was put out reads as dead: its
+    /// lock went first.
+    ///
+    /// # Errors
+    ///
+    /// The lock cannot be asked.
+    pub fn judge(&mut self) -> io::Result<Liveness> {
+        if !is_locked(&self.beacon)? {
             return Ok(Liveness::Dead);
         }
-        Lock::Held | Lock::Unsupported => process.evidence(),
-    };
-    Ok(match locked {
-        Evidence::None => Liveness::Alive,
-        Evidence::Gone | Evidence::OtherBoot => Liveness::Dead,
-    })
+        if let Some((at, found)) = self.looked
+            && at.elapsed() < Self::PAUSE
+        {
+            return Ok(found);
+        }
+        let found = self.process.judged_from(&self.here);
+        self.looked = Some((Instant::now(), found));
+        Ok(found)
+    }
 }
 
 /// What a sweeper may do with a beacon.
@@ -170,7 +234,8 @@ fn take_over(file: &File, process: Option<&Identity>) -> io::Result<bool> {
             // Without locks only proof will do; another boot's file might be
             // another machine's, whose processes we cannot see.
             Lock::Unsupported => {
-                return Ok(process.is_some_and(|process| process.evidence() == Evidence::Gone));
+                let here = Identity::of_this_process();
+                return Ok(process.is_some_and(|it| it.evidence(&here) == Evidence::Gone));
             }
             Lock::Held => {}
         }
@@ -259,10 +324,10 @@ mod tests {
         let me = Identity::of_this_process();
         assert_eq!(me.pid, std::process::id());
         assert!(me.start != 0 && me.boot != 0 && me.pidns != 0);
-        assert!(me.evidence() == Evidence::None);
+        assert!(me.evidence(&me) == Evidence::None);
         let reused = Identity { start: me.start - 1, ..me };
-        assert!(reused.evidence() == Evidence::Gone);
+        assert!(reused.evidence(&me) == Evidence::Gone);
         let elsewhere = Identity { pidns: me.pidns + 1, ..reused };
-        assert!(elsewhere.evidence() == Evidence::None);
+        assert!(elsewhere.evidence(&me) == Evidence::None);
     }
 }

@@ -5,30 +5,37 @@
 //! bounded by the geometry, not by what the segment says. A picture is plain
 //! data and holds no reference to shared memory.
 //!
-//! The cost grows with what has changed: a cell whose sequence word is the one
-//! of the last poll is not read again.
+//! The cost grows with what has changed: the reader keeps one picture and mends
+//! it. A cell whose sequence word is the one of the last poll is not read again,
+//! nor is its reading touched; nothing is allocated for what is known already.
+//! The rings are not looked into before somebody asks for their records: they
+//! keep the last ones by themselves, and few want them.
 
-use std::sync::Arc;
+mod cells;
 
-use crate::cell::{Cell, CellPicture, CellRead, Sums};
+use crate::cell::Cell;
 use crate::control::{self, Change, Control};
 use crate::header::{ClockKind, Facts, ProcessState};
-use crate::histogram::{self, BUCKETS};
 use crate::lane::{LanePicture, LaneState, Tally};
 use crate::point::{EntryPicture, Text};
 use crate::ring::{self, Record};
-use crate::segment::Segment;
+use crate::segment::{RING_BLOCKS, RING_SLOTS, Segment};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Tries to copy a cell while its thread writes, before it is left for the next
+pub use cells::{BucketCount, CellReading, Histogram};
+use cells::{CellReader, Mark, Owner};
+
+/// Tries to copy what its thread writes meanwhile, before it is left for the next
 /// poll.
 const TRIES: usize = 64;
 /// Longest name that is read, in bytes.
 const LONGEST_TEXT: u32 = 4096;
 
-/// Everything that a segment holds, at one moment.
+/// Everything that a segment holds, at one moment, but for the rings.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
+    /// Number of this poll; the first one is 1.
+    pub poll: u64,
     /// Whether the process has ended in order.
     pub exited: bool,
     /// Name that the program gave itself; may be empty.
@@ -39,11 +46,9 @@ pub struct Picture {
     pub points: Vec<PointPicture>,
     /// The lanes that have ever been used, by number; the overflow lane last.
     pub lanes: Vec<LaneReading>,
-    /// The cells, by lane.
+    /// The cells, in the order in which they were first read: a cell keeps its
+    /// place as long as the reader lives.
     pub cells: Vec<CellReading>,
-    /// Records of the rings that are new since the last poll, by lane, oldest
-    /// first.
-    pub records: Vec<(u32, Record)>,
     /// What was refused or lost.
     pub losses: Losses,
 }
@@ -97,87 +102,6 @@ pub struct LaneReading {
     pub switches: u64,
 }
 
-/// A cell since the last reset of its point.
-#[derive(Clone, Debug)]
-pub struct CellReading {
-    /// Number of the lane.
-    pub lane: u32,
-    /// Number of the point.
-    pub point: u32,
-    /// Figures of the lane's owner.
-    pub live: Sums,
-    /// Figures of owners before.
-    pub retired: Sums,
-    /// Measurements since the process began, whatever was reset.
-    pub lifetime_count: u64,
-    /// Exclusive ticks since the process began, whatever was reset.
-    pub lifetime_exclusive: u64,
-    /// The process died in the middle of a change: the sums may hold a part of
-    /// a measurement that the count does not.
-    pub in_flight: bool,
-    /// Measurements by bucket, of `live` and `retired` together. It is read
-    /// beside the sums: of a cell in use it may be ahead of them by the
-    /// measurements that ended in between.
-    pub histogram: Histogram,
-}
-
-/// A histogram: only the parts in use, each as one block.
-///
-/// Cloning it shares it.
-#[derive(Clone, Debug, Default)]
-pub struct Histogram {
-    parts: Arc<Vec<(usize, [u64; BUCKETS])>>,
-}
-
-impl Histogram {
-    /// The buckets that are not empty, by value.
-    pub fn iter(&self) -> impl Iterator<Item = BucketCount> + '_ {
-        self.parts.iter().flat_map(|&(part, ref counts)| {
-            counts.iter().enumerate().filter(|(_, count)| **count != 0).map(
-                move |(bucket, &count)| {
-                    let (low, width) = histogram::bounds(part, bucket);
-                    BucketCount { low, width, count }
-                },
-            )
-        })
-    }
-
-    /// Reads the counters that a picture names, and counts the last measurement
-    /// where they do not yet. Takes the memory of the reading before if nobody
-    /// else holds it.
-    fn read(&mut self, segment: &Segment, picture: &CellPicture, uncounted: Option<u64>) {
-        if Arc::get_mut(&mut self.parts).is_none() {
-            self.parts = Arc::default();
-        }
-        let Some(parts) = Arc::get_mut(&mut self.parts) else { return };
-        parts.clear();
-        for (part, &number) in picture.parts.0.iter().enumerate() {
-            let chunk = (number != 0).then(|| segment.chunk(number)).flatten();
-            if let Some(chunk) = chunk {
-                parts.push((part, chunk.0.each_ref().map(|count| count.load(Ordering::Relaxed))));
-            }
-        }
-        let Some(ticks) = uncounted else { return };
-        let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
-        let at = parts.partition_point(|(known, _)| *known < part);
-        if parts.get(at).is_none_or(|(known, _)| *known != part) {
-            parts.insert(at, (part, [0; BUCKETS]));
-        }
-        parts[at].1[bucket] = parts[at].1[bucket].saturating_add(1);
-    }
-}
-
-/// A bucket of a histogram that is not empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BucketCount {
-    /// Least value in it, ticks.
-    pub low: u64,
-    /// Number of values in it, ticks.
-    pub width: u64,
-    /// Measurements in it.
-    pub count: u64,
-}
-
 /// What was refused, repaired or lost since the process began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
@@ -193,7 +117,7 @@ pub struct Losses {
     pub begins_refused: u64,
     /// Stamps at which the clock ran backwards.
     pub clock_anomalies: u64,
-    /// Records overwritten before this reader came.
+    /// Records that the rings hold no more.
     pub records_lost: u64,
     /// Cells that could not be copied whole in this poll.
     pub cells_busy: u64,
@@ -218,42 +142,42 @@ pub struct Reader {
     segment: Segment,
     facts: Facts,
     picture: Picture,
+    /// What the table said of `picture.points`.
+    entries: Vec<EntryPicture>,
+    /// Bytes of text that may still be read.
+    text_left: usize,
     lanes: Vec<LaneCache>,
-    shared: LaneCache,
-    texts: Vec<Option<(EntryPicture, String, String)>>,
+    /// Marks of the overflow lane's cells, by place in `picture.points`.
+    shared: Vec<Mark>,
+    cells: CellReader,
+    /// An entry of the directory is read into it.
+    entry: LanePicture,
 }
 
 /// What the last poll saw of a lane.
 #[derive(Debug, Default)]
 struct LaneCache {
-    ring_next: u64,
-    records_lost: u64,
-    cells: Vec<CellCache>,
-}
-
-/// What the last poll saw of a cell.
-#[derive(Clone, Debug)]
-struct CellCache {
-    was_read: bool,
-    sequence: u64,
-    picture: CellPicture,
-    in_flight: bool,
-    histogram: Histogram,
-    /// Memory for the next histogram, which counts only once it is whole.
-    spare: Histogram,
+    owner: Owner,
+    marks: Vec<Mark>,
 }
 
 impl Reader {
     /// Reads a segment that was opened.
     #[must_use]
     pub fn new(segment: Segment, facts: Facts) -> Self {
+        let geometry = segment.geometry();
         Self {
+            // No text is entered twice, so there are no more bytes than these.
+            // A damaged table may name the same ones again and again.
+            text_left: geometry.string_bytes(),
+            cells: CellReader::new(geometry),
             segment,
             facts,
             picture: Picture::default(),
+            entries: Vec::new(),
             lanes: Vec::new(),
-            shared: LaneCache::default(),
-            texts: Vec::new(),
+            shared: Vec::new(),
+            entry: LanePicture::default(),
         }
     }
 
@@ -286,8 +210,9 @@ impl Reader {
         let some = |value: f64| (value > 0.0).then_some(value);
         let picture = &mut self.picture;
 
+        picture.poll += 1;
         picture.exited = ledger.state.load(Ordering::Acquire) == ProcessState::Exited as u64;
-        picture.name = ledger.name();
+        ledger.read_name(&mut picture.name);
         picture.clock = ClockPicture {
             kind: ClockKind::from_word(get(&ledger.clock_kind)),
             ticks_per_second: rate(&ledger.ticks_per_1000_s),
@@ -303,49 +228,70 @@ impl Reader {
             lanes_overflowed: get(&ledger.lanes_overflowed),
             ..Losses::default()
         };
-        picture.points.clear();
-        picture.lanes.clear();
-        picture.cells.clear();
-        picture.records.clear();
-
         self.poll_points();
         self.poll_lanes(dead);
         self.poll_overflow();
         &self.picture
     }
 
+    /// Copies the records that the rings hold, lane by lane, oldest first, each
+    /// with the number of its lane.
+    #[must_use]
+    pub fn records(&self) -> Vec<(u32, Record)> {
+        let (mut records, mut of_lane) = (Vec::new(), Vec::new());
+        // A ring is one lane's; a damaged directory may name one many times.
+        let most = self.segment.geometry().blocks_present() / RING_BLOCKS as usize;
+        let lanes = self.picture.lanes.iter().filter_map(|reading| {
+            let slots = self.segment.ring(reading.lane.ring_block)?;
+            Some((reading.id, self.segment.lane(reading.id as usize)?, slots))
+        });
+        for (id, lane, slots) in lanes.take(most) {
+            of_lane.clear();
+            ring::drain(&lane.tally.written, slots, 0, &mut of_lane);
+            records.extend(of_lane.iter().map(|record| (id, *record)));
+        }
+        records
+    }
+
     fn poll_points(&mut self) {
         let used = self.segment.ledger().points_used.load(Ordering::Relaxed);
         let used = usize::try_from(used).map_or(usize::MAX, |used| used);
         let used = used.min(self.segment.geometry().points());
-        self.texts.resize(used.max(self.texts.len()), None);
-        for (id, known) in self.texts.iter_mut().enumerate().take(used) {
-            let Some(entry) = self.segment.entry(id).and_then(|entry| entry.read()) else {
+        let points = &mut self.picture.points;
+        // Ids grow from one to the next, and no point ever goes.
+        let mut place = 0;
+        for id in 0..used {
+            let is_known = points.get(place).is_some_and(|point| point.id as usize == id);
+            let (Some(entry), Some(word)) =
+                (self.segment.entry(id).and_then(|entry| entry.read()), self.segment.control(id))
+            else {
+                place += usize::from(is_known);
                 continue;
             };
+            let mut text = |text| read_text(&self.segment, text, &mut self.text_left);
+            let control = Control(word.load(Ordering::Relaxed));
             // Texts do not change in place, so the same offsets mean the same
             // texts.
-            if known
-                .as_ref()
-                .is_none_or(|(last, ..)| (last.name, last.file) != (entry.name, entry.file))
-            {
-                *known = Some((
-                    entry,
-                    read_text(&self.segment, entry.name),
-                    read_text(&self.segment, entry.file),
-                ));
+            if is_known {
+                let (point, last) = (&mut points[place], &mut self.entries[place]);
+                if last.name != entry.name {
+                    point.name = text(entry.name);
+                }
+                if last.file != entry.file {
+                    point.file = text(entry.file);
+                }
+                (point.line, point.control, *last) = (entry.line, control, entry);
+            } else {
+                let (name, file) = (text(entry.name), text(entry.file));
+                let point = PointPicture { id: id as u32, name, file, line: entry.line, control };
+                points.insert(place, point);
+                self.entries.insert(place, entry);
+                // One that was announced late: the places behind it move.
+                if place < self.shared.len() {
+                    self.shared.insert(place, Mark::default());
+                }
             }
-            let (Some((_, name, file)), Some(word)) = (known.as_ref(), self.segment.control(id))
-            else {
-                continue;
-            };
-            self.picture.points.push(PointPicture {
-                id: id as u32,
-                name: name.clone(),
-                file: file.clone(),
-                line: entry.line,
-                control: Control(word.load(Ordering::Relaxed)),
-            });
+            place += 1;
         }
     }
 
@@ -357,171 +303,94 @@ impl Reader {
         // A block is in one chain, so all chains together are no longer than the
         // pool. A damaged chain may be a ring, and many lanes may lead into it.
         let mut blocks_left = self.segment.geometry().blocks_present();
+        let mut place = 0;
         for (id, cache) in self.lanes.iter_mut().enumerate().take(used) {
+            let readings = &mut self.picture.lanes;
+            let is_known = readings.get(place).is_some_and(|lane| lane.id as usize == id);
             let Some(lane) = self.segment.lane(id) else { continue };
             // An entry that changes under our eyes has a new owner; the next
             // poll will know it.
-            let Some(entry) = (0..TRIES).find_map(|_| lane.read()) else { continue };
-            if entry.state == LaneState::Free && entry.cells_block == 0 {
+            let entry = &mut self.entry;
+            if !(0..TRIES).any(|_| lane.read_into(entry)) {
+                place += usize::from(is_known);
                 continue;
             }
+            if entry.state == LaneState::Free && entry.cells_block == 0 && !is_known {
+                continue;
+            }
+            if !is_known {
+                readings.insert(place, LaneReading { id: id as u32, ..LaneReading::default() });
+            }
+            let reading = &mut readings[place];
+            place += 1;
+            std::mem::swap(&mut reading.lane, entry);
+            let entry = &reading.lane;
+
             let tally = &lane.tally;
-            let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
-            self.picture.losses.add(tally);
-
-            if let Some(slots) = self.segment.ring(entry.ring_block) {
-                let mut records = Vec::new();
-                let drained = ring::drain(&tally.written, slots, cache.ring_next, &mut records);
-                cache.ring_next = drained.next;
-                cache.records_lost = cache.records_lost.saturating_add(drained.lost);
-                self.picture.records.extend(records.into_iter().map(|record| (id as u32, record)));
+            reading.written = tally.written.load(Ordering::Relaxed);
+            reading.switches = tally.switches.load(Ordering::Relaxed);
+            let losses = &mut self.picture.losses;
+            losses.add(tally);
+            if entry.ring_block != 0 {
+                let lost = reading.written.saturating_sub(RING_SLOTS as u64 - 1);
+                losses.records_lost = losses.records_lost.saturating_add(lost);
             }
-            let lost = &mut self.picture.losses.records_lost;
-            *lost = lost.saturating_add(cache.records_lost);
 
+            let owner = Owner::One { generation: entry.generation, state: entry.state };
+            if cache.owner != owner {
+                cache.owner = owner;
+                cache.marks.iter_mut().for_each(Mark::forget);
+            }
             let cells = LaneCells::new(&self.segment, entry.cells_block, &mut blocks_left);
+            let mut seen = 0;
             for (index, cell) in cells.enumerate() {
-                if cache.cells.len() == index {
-                    cache.cells.push(CellCache::default());
+                seen = index + 1;
+                if cache.marks.len() == index {
+                    cache.marks.push(Mark::default());
                 }
-                let known = &mut cache.cells[index];
-                if !known.refresh(&self.segment, cell, dead, true) {
+                let mark = &mut cache.marks[index];
+                if mark.is_fresh(&self.segment, cell) {
+                    continue;
+                }
+                let from = cells::From { lane: id as u32, owner, dead };
+                if !self.cells.read(&self.segment, cell, &from, mark, &mut self.picture) {
                     self.picture.losses.cells_busy += 1;
-                    if !known.was_read {
-                        continue;
-                    }
                 }
-                let reading =
-                    known.reading(&self.segment, id as u32, Some(entry.generation), entry.state);
-                self.picture.cells.extend(reading);
             }
-            self.picture.lanes.push(LaneReading {
-                id: id as u32,
-                overflow: false,
-                lane: entry,
-                written: get(&tally.written),
-                switches: get(&tally.switches),
-            });
+            // Only a damaged chain is shorter than it was.
+            cache.marks.truncate(seen);
         }
     }
 
     fn poll_overflow(&mut self) {
         let id = self.segment.overflow_lane();
         let Some(lane) = self.segment.lane(id) else { return };
-        let mut reading = LaneReading { id: id as u32, overflow: true, ..LaneReading::default() };
         // The entry has memory once a thread has found no lane. The cells are in
         // use before: handlers that interrupt the probe itself record there.
         let entered = self.segment.ledger().overflow_used.load(Ordering::Acquire) != 0;
-        if entered {
+        let mut used = entered;
+        for (place, entry) in self.entries.iter().enumerate() {
+            let Some(cell) = self.segment.shared_cell(entry.shared_cell) else { continue };
+            used = true;
+            if self.shared.len() <= place {
+                self.shared.resize_with(place + 1, Mark::default);
+            }
+            // Many threads add to it, so its sequence word says nothing.
+            let from = cells::From { lane: id as u32, owner: Owner::All, dead: true };
+            let mark = &mut self.shared[place];
+            self.cells.read(&self.segment, cell, &from, mark, &mut self.picture);
+        }
+        if !used {
+            return;
+        }
+        let lanes = &mut self.picture.lanes;
+        if lanes.last().is_none_or(|last| !last.overflow) {
+            lanes.push(LaneReading { id: id as u32, overflow: true, ..LaneReading::default() });
+        }
+        if let Some(reading) = lanes.last_mut().filter(|_| entered) {
             self.picture.losses.add(&lane.tally);
             reading.switches = lane.tally.switches.load(Ordering::Relaxed);
         }
-        let own_cells = self.picture.cells.len();
-        for index in 0..self.picture.points.len() {
-            let point = self.picture.points[index].id as usize;
-            let offset = self.segment.entry(point).map_or(0, |entry| entry.shared_cell());
-            let Some(cell) = self.segment.shared_cell(offset) else { continue };
-            if self.shared.cells.len() <= point {
-                self.shared.cells.resize(point + 1, CellCache::default());
-            }
-            let known = &mut self.shared.cells[point];
-            // Many threads add to it, so its sequence word says nothing.
-            known.sequence = 1;
-            known.refresh(&self.segment, cell, true, false);
-            known.in_flight = false;
-            let cell = known.reading(&self.segment, id as u32, None, LaneState::Live);
-            self.picture.cells.extend(cell);
-        }
-        if entered || self.picture.cells.len() > own_cells {
-            self.picture.lanes.push(reading);
-        }
-    }
-}
-
-impl Default for CellCache {
-    fn default() -> Self {
-        Self {
-            was_read: false,
-            // Odd: no cell at rest has it.
-            sequence: 1,
-            picture: CellPicture::default(),
-            in_flight: false,
-            histogram: Histogram::default(),
-            spare: Histogram::default(),
-        }
-    }
-}
-
-impl CellCache {
-    /// Copies the cell if it has changed; false if it could not be copied whole,
-    /// which leaves what was known. `one_behind` says that its histogram is.
-    fn refresh(&mut self, segment: &Segment, cell: &Cell, dead: bool, one_behind: bool) -> bool {
-        let sequence = cell.sequence();
-        if sequence == self.sequence && sequence & 1 == 0 {
-            return true;
-        }
-        let mut picture = CellPicture::default();
-        for _ in 0..TRIES {
-            let before = cell.sequence();
-            let whole = cell.read(&mut picture) == CellRead::Whole;
-            if !whole && !dead {
-                std::hint::spin_loop();
-                continue;
-            }
-            let uncounted = picture.uncounted.filter(|_| one_behind);
-            self.spare.read(segment, &picture, uncounted);
-            if cell.restarted_since(&picture) && !dead {
-                continue;
-            }
-            self.was_read = true;
-            self.sequence = before;
-            self.picture = picture;
-            self.in_flight = !whole;
-            std::mem::swap(&mut self.histogram, &mut self.spare);
-            return true;
-        }
-        false
-    }
-
-    /// What the cell says about its point, given who owns the lane now (`None`:
-    /// everybody).
-    fn reading(
-        &self,
-        segment: &Segment,
-        lane: u32,
-        owner: Option<u32>,
-        state: LaneState,
-    ) -> Option<CellReading> {
-        let picture = &self.picture;
-        let word = segment.control(picture.point as usize)?;
-        let current = Control(word.load(Ordering::Relaxed)).epoch() == picture.epoch;
-        let whole_count = picture.live.count.wrapping_add(picture.settled.count);
-        let whole_exclusive = picture.live.exclusive.wrapping_add(picture.settled.exclusive);
-        let mut reading = CellReading {
-            lane,
-            point: picture.point,
-            live: Sums::default(),
-            retired: Sums::default(),
-            lifetime_count: picture.past_count.wrapping_add(whole_count),
-            lifetime_exclusive: picture.past_exclusive.wrapping_add(whole_exclusive),
-            in_flight: self.in_flight,
-            histogram: Histogram::default(),
-        };
-        if current {
-            let owned =
-                owner.is_none_or(|owner| owner == picture.owner && state == LaneState::Live);
-            reading.retired = picture.settled.clone();
-            if owned {
-                reading.live = picture.live.clone();
-            } else {
-                // The thread has ended; its figures stay.
-                reading.retired.merge(&picture.live);
-                reading.retired.last = picture.live.last;
-                reading.retired.average_fixed = picture.live.average_fixed;
-            }
-            reading.histogram = self.histogram.clone();
-        }
-        Some(reading)
     }
 }
 
@@ -557,9 +426,11 @@ impl<'a> Iterator for LaneCells<'a> {
     }
 }
 
-fn read_text(segment: &Segment, text: Text) -> String {
-    let len = text.len.min(LONGEST_TEXT) as usize;
+/// Reads a text; `left` is charged for it.
+fn read_text(segment: &Segment, text: Text, left: &mut usize) -> String {
+    let len = (text.len.min(LONGEST_TEXT) as usize).min(*left);
     let bytes = segment.text(text.offset as usize, len).unwrap_or_default();
+    *left -= bytes.len();
     let bytes: Vec<u8> = bytes.iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }

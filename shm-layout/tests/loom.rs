@@ -130,9 +130,12 @@ fn fails(model: fn()) -> bool {
 /// is the reminder to include it.
 fn sites() -> Vec<Site> {
     let mut sites = Vec::new();
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for entry in sources.read_dir().unwrap() {
-        let path = entry.unwrap().path();
+    let mut paths = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            paths.extend(path.read_dir().unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
         let file = path.file_name().unwrap().to_str().unwrap().to_owned();
         let text = std::fs::read_to_string(&path).unwrap();
         for (index, line) in text.lines().enumerate() {

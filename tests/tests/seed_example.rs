@@ -68,6 +68,8 @@ fn the_table_shows_the_loads_and_the_ring_agrees() {
     let ids: Vec<u32> = rows.iter().map(|row| row.id).collect();
     assert_eq!(ids, [0, 1, 2, 3, 4]);
 
+    watch.poll();
+    let records = watch.reader().records();
     let picture = watch.poll();
     for (id, load) in LOADS {
         let row = &rows[id as usize];
@@ -80,8 +82,7 @@ fn the_table_shows_the_loads_and_the_ring_agrees() {
         let cells = watch::total(picture, id);
         assert_eq!((cells.count, cells.exclusive), (row.count, row.cycles));
         assert_eq!((cells.min, cells.max), (row.min, row.max));
-        let ring: Vec<u64> = picture
-            .records
+        let ring: Vec<u64> = records
             .iter()
             .filter(|(_, record)| record.point == id)
             .map(|(_, record)| record.exclusive)

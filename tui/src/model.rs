@@ -19,7 +19,6 @@ mod figures;
 pub mod histogram;
 mod history;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use figures::{Figures, LaneFigures, mean, off_share, total, variance};
@@ -90,9 +89,9 @@ impl Model {
 
         let ran = |s: &Snapshot| s.process.state == ProcessState::Running;
         let elapsed = snapshot.elapsed_ticks.checked_sub(before.elapsed_ticks);
-        let mut old: HashMap<u32, Figures> =
-            self.points.drain(..).map(|figures| (figures.id(), figures)).collect();
-        self.points = Figures::all(&snapshot);
+        // Both are in the order of their ids.
+        let mut old =
+            std::mem::replace(&mut self.points, Figures::all(&snapshot)).into_iter().peekable();
         // Once the process has ended, or while its clock stands, nothing
         // happens between snapshots: the last figures stay.
         let interval = elapsed.filter(|&ticks| ticks > 0 && ran(&before));
@@ -100,7 +99,8 @@ impl Model {
             self.basis = Basis::Interval;
         }
         for figures in &mut self.points {
-            let old = old.remove(&figures.id());
+            while old.next_if(|old| old.id() < figures.id()).is_some() {}
+            let old = old.next_if(|old| old.id() == figures.id());
             match interval {
                 Some(ticks) => {
                     let seconds = seconds(&snapshot, ticks);

@@ -8,6 +8,8 @@
 //! All times are **ticks** of the process's clock (time-stamp-counter cycles)
 //! unless the name ends in another unit; [`Clock::ticks_per_second`] converts.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 /// The name of the file format, the value of [`Snapshot::format`].
@@ -36,8 +38,8 @@ pub struct Snapshot {
     /// The lanes, in the order of their ids.
     pub lanes: Vec<Lane>,
     /// The statistics of each (point, lane) pair that has any; ordered by
-    /// point, then lane.
-    pub cells: Vec<Cell>,
+    /// point, then lane. Two snapshots share those that are the same in both.
+    pub cells: Vec<Arc<Cell>>,
     /// The last finished measurements of every lane, oldest first per lane.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<Record>,
@@ -179,7 +181,7 @@ pub enum LaneKind {
 }
 
 /// The statistics of one point on one lane since the point's last reset.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Id of the point.
     pub point: u32,

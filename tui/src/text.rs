@@ -19,7 +19,8 @@ const LONGEST: usize = 512;
 /// glyph: control characters, bidirectional controls, invisible formatting
 /// and line separators. Text beyond 512 characters is cut off.
 pub fn clean(text: &str) -> Cow<'_, str> {
-    if text.chars().take(LONGEST + 1).count() <= LONGEST && !text.chars().any(is_unfit) {
+    let is_short = text.len() <= LONGEST || text.chars().take(LONGEST + 1).count() <= LONGEST;
+    if is_short && (is_plain(text) || !text.chars().any(is_unfit)) {
         return Cow::Borrowed(text);
     }
     Cow::Owned(
@@ -47,7 +48,12 @@ fn is_unfit(c: char) -> bool {
 
 /// Columns that `text` takes on the screen.
 pub fn width(text: &str) -> usize {
-    UnicodeWidthStr::width(text)
+    if is_plain(text) { text.len() } else { UnicodeWidthStr::width(text) }
+}
+
+/// Whether each byte of it is a column: printable ASCII, as nearly all is.
+pub fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 /// The text in exactly `columns` columns: padded on the right, or cut with

@@ -45,9 +45,12 @@ impl Scale {
 /// What stands for a figure that there is none of.
 pub const NONE: &str = "-";
 
+/// Room for any of these, so that no text grows twice.
+const ROOM: usize = 12;
+
 /// A count in at most five columns: `7`, `999`, `1.20k`, `40.1M`.
 pub fn count(value: u64) -> String {
-    if value < 1000 { value.to_string() } else { si(value as f64) }
+    if value < 1000 { text(|out| push_whole(out, value)) } else { si(value as f64) }
 }
 
 /// Any number in at most five columns: `0.50`, `9.80k`.
@@ -59,7 +62,10 @@ pub fn si(value: f64) -> String {
     let mut scaled = value;
     for prefix in PREFIXES {
         if scaled < 999.5 {
-            return format!("{}{prefix}", three_digits(scaled));
+            return text(|out| {
+                push_three_digits(out, scaled);
+                out.push_str(prefix);
+            });
         }
         scaled /= 1000.0;
     }
@@ -85,13 +91,19 @@ pub fn duration(seconds: f64) -> String {
     if seconds == 0.0 {
         return "0ns".into();
     }
+    let three_digits = |value, unit: &str| {
+        text(|out| {
+            push_three_digits(out, value);
+            out.push_str(unit);
+        })
+    };
     for (unit, name) in [(1e-9, "ns"), (1e-6, "us"), (1e-3, "ms")] {
         if seconds / unit < 999.5 {
-            return format!("{}{name}", three_digits(seconds / unit));
+            return three_digits(seconds / unit, name);
         }
     }
     if seconds < 99.95 {
-        return format!("{}s", three_digits(seconds));
+        return three_digits(seconds, "s");
     }
     let whole = seconds.round() as u64;
     match whole {
@@ -112,7 +124,7 @@ pub fn percent(share: f64) -> String {
     if !percent.is_finite() || percent < 0.0 {
         NONE.into()
     } else if percent < 999.95 {
-        format!("{percent:.1}")
+        text(|out| push_tenths(out, (percent * 10.0).round() as u64))
     } else if percent < 9999.5 {
         format!("{percent:.0}")
     } else {
@@ -139,16 +151,42 @@ pub fn uptime(seconds: f64) -> String {
     if days == 0 { clock } else { format!("{days}d {clock}") }
 }
 
-/// A number below 999.5 with three significant digits.
-fn three_digits(value: f64) -> String {
-    // The limits are where rounding would add a digit.
-    if value < 9.995 {
-        format!("{value:.2}")
-    } else if value < 99.95 {
-        format!("{value:.1}")
+fn text(write: impl FnOnce(&mut String)) -> String {
+    let mut text = String::with_capacity(ROOM);
+    write(&mut text);
+    text
+}
+
+/// A number below 999.5 with three significant digits. In integers: a screen has
+/// hundreds of these, and the general way costs several times as much.
+fn push_three_digits(out: &mut String, value: f64) {
+    let hundredths = (value * 100.0).round() as u64;
+    let tenths = (value * 10.0).round() as u64;
+    if hundredths < 1000 {
+        push_tenths(out, hundredths / 10);
+        push_digit(out, hundredths % 10);
+    } else if tenths < 1000 {
+        push_tenths(out, tenths);
     } else {
-        format!("{value:.0}")
+        push_whole(out, value.round() as u64);
     }
+}
+
+fn push_tenths(out: &mut String, tenths: u64) {
+    push_whole(out, tenths / 10);
+    out.push('.');
+    push_digit(out, tenths % 10);
+}
+
+fn push_whole(out: &mut String, value: u64) {
+    if value >= 10 {
+        push_whole(out, value / 10);
+    }
+    push_digit(out, value % 10);
+}
+
+fn push_digit(out: &mut String, digit: u64) {
+    out.push(char::from(b'0' + digit as u8));
 }
 
 #[cfg(test)]

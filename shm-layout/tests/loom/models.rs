@@ -17,6 +17,7 @@ use crate::sync::{self, AtomicU64, Ordering, watch};
 /// Every model, by name.
 pub(crate) const MODELS: &[(&str, fn())] = &[
     ("cell_record", cell_record),
+    ("cell_live_record", cell_live_record),
     ("cell_same_sequence", cell_same_sequence),
     ("cell_new_owner", cell_new_owner),
     ("cell_reset", cell_reset),
@@ -165,6 +166,32 @@ fn cell_record() {
     }
 }
 
+/// So are the live figures alone, and a change of owner in between is noticed.
+fn cell_live_record() {
+    check(|| {
+        let cell = Arc::new(new_cell());
+        watch(&*cell, &["seq", "count", "exclusive", "commit"]);
+        let ticks = [1 << 33, 1 << 32];
+        let states = states_after(&ticks);
+        let writer = {
+            let cell = Arc::clone(&cell);
+            let bucket = AtomicU64::new(0);
+            thread::spawn(move || {
+                record(&cell, ticks[0], &bucket);
+                cell.follow(ON, 2, |_| unreachable!());
+                record(&cell, ticks[1], &bucket);
+            })
+        };
+        if let Some((live, _)) = cell.read_live(0) {
+            let figures = |sums: &Sums| [sums.count, sums.exclusive];
+            let seen = figures(&live);
+            assert!(states[..2].iter().any(|state| figures(state) == seen), "{seen:?}");
+        }
+        writer.join().unwrap();
+        assert!(cell.read_live(0).is_none());
+    });
+}
+
 /// The plain version: the sums before and after each of two measurements.
 fn states_after(ticks: &[u64; 2]) -> [Sums; 3] {
     let [first, second] = *ticks;
@@ -277,7 +304,7 @@ fn cell_reset_histogram() {
         };
         if let Some(picture) = whole(&cell) {
             let counted = bucket.load(Ordering::Relaxed);
-            if !cell.restarted_since(&picture) {
+            if !cell.restarted_since(picture.restarts) {
                 assert_eq!(counted, 1 - picture.restarts);
             }
         }
@@ -303,7 +330,7 @@ fn cell_next_window_histogram() {
         };
         let picture = torn_or_whole(&cell);
         let counted = bucket.load(Ordering::Relaxed);
-        if picture.restarts == 0 && !cell.restarted_since(&picture) {
+        if picture.restarts == 0 && !cell.restarted_since(picture.restarts) {
             assert_eq!(counted, 1);
         }
         writer.join().unwrap();

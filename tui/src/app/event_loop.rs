@@ -1,14 +1,15 @@
 //! The event loop: poll, mend, draw, wait for a key; and the terminal, which
 //! is given back however it ends.
 
-use std::io;
+use std::io::{self, BufWriter, Stdout};
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use crossterm::event::{self, Event};
-use ratatui::DefaultTerminal;
+use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Position, Rect};
+use ratatui::{Terminal, TerminalOptions, Viewport};
 
 use super::App;
 use crate::interrupt::Interrupt;
@@ -16,6 +17,8 @@ use crate::view::{self, Look};
 
 /// How long a signal to leave may go unnoticed at most.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// More than a drawing takes, so that it reaches the terminal in one piece.
+const FRAME_BYTES: usize = 1 << 16;
 
 /// The terminal, given back when dropped. A panic is covered by the hook that
 /// `ratatui::try_init` sets, which also restores before the message is shown.
@@ -23,19 +26,56 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// Neither `ratatui::restore` nor the drop of its terminal is called: when the
 /// terminal is gone they complain about it to that very terminal, panic because
 /// they cannot, and the toggles would never be put back.
-struct Screen(ManuallyDrop<DefaultTerminal>);
+struct Screen {
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
+    area: Rect,
+}
+
+impl Screen {
+    fn new() -> io::Result<Self> {
+        // Only for what it does to the terminal: its own way there is through
+        // many small writes.
+        let _ = ManuallyDrop::new(ratatui::try_init()?);
+        // From here on a change of the size is an event.
+        event::poll(Duration::ZERO)?;
+        let area = area()?;
+        let backend = CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, io::stdout()));
+        // Of a viewport that is not fixed, every drawing would ask for the size.
+        let options = TerminalOptions { viewport: Viewport::Fixed(area) };
+        let terminal = ManuallyDrop::new(Terminal::with_options(backend, options)?);
+        Ok(Self { terminal, area })
+    }
+
+    /// Follows the terminal's size.
+    fn resize(&mut self) -> io::Result<()> {
+        self.area = area()?;
+        self.terminal.resize(self.area)
+    }
+}
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let _ = self.0.show_cursor();
+        let _ = self.terminal.show_cursor();
         let _ = ratatui::try_restore();
     }
 }
 
+/// The whole terminal.
+fn area() -> io::Result<Rect> {
+    let (width, height) = crossterm::terminal::size()?;
+    Ok(Rect::from((Position::ORIGIN, (width, height).into())))
+}
+
+/// What [`take_input`] found.
+#[derive(Default)]
+struct Input {
+    any: bool,
+    resized: bool,
+}
+
 /// Runs the viewer in the terminal until the user leaves or a signal asks to.
 pub fn run(app: &mut App, look: &Look, interrupt: &Interrupt) -> Result<()> {
-    let terminal = ratatui::try_init().context("the terminal cannot be used")?;
-    let mut screen = Screen(ManuallyDrop::new(terminal));
+    let mut screen = Screen::new().context("the terminal cannot be used")?;
     let mut changed = true;
     while !app.quit && !interrupt.raised() {
         let now = Instant::now();
@@ -43,41 +83,42 @@ pub fn run(app: &mut App, look: &Look, interrupt: &Interrupt) -> Result<()> {
             app.poll(now);
             changed = true;
         }
-        let area = Rect::from((Position::ORIGIN, screen.0.size()?));
-        changed |= app.settle(view::room(app, look, area), now);
+        changed |= app.settle(view::room(app, look, screen.area), now);
         if changed {
-            screen.0.draw(|frame| view::draw(frame, app, look))?;
+            screen.terminal.draw(|frame| view::draw(frame, app, look))?;
         }
-        changed = take_input(app)?;
+        let input = take_input(app)?;
+        if input.resized {
+            screen.resize()?;
+        }
+        changed = input.any;
     }
     Ok(())
 }
 
-/// Waits for input until something is due, then takes all there is. Returns
-/// whether there was any.
-fn take_input(app: &mut App) -> io::Result<bool> {
+/// Waits for input until something is due, then takes all there is.
+fn take_input(app: &mut App) -> io::Result<Input> {
     let now = Instant::now();
     let wait = app.next_change().map_or(PATIENCE, |due| due.saturating_duration_since(now));
-    let mut any = false;
+    let mut input = Input::default();
     // The terminal itself is asked first: of one that is gone, crossterm would
     // read the end again and again and never return.
     if is_gone(wait.min(PATIENCE)) {
         app.quit = true;
-        return Ok(false);
+        return Ok(input);
     }
     while event::poll(Duration::ZERO)? {
         match event::read()? {
             Event::Key(key) => app.key(key, Instant::now()),
-            // Whatever the new size is, the next drawing asks for it.
-            Event::Resize(..) => {}
+            Event::Resize(..) => input.resized = true,
             _ => {}
         }
-        any = true;
+        input.any = true;
         if app.quit {
             break;
         }
     }
-    Ok(any)
+    Ok(input)
 }
 
 /// Waits until there is input, a signal, or no more time; true if the terminal
@@ -90,7 +131,8 @@ fn is_gone(wait: Duration) -> bool {
         // One that is gone is not a terminal either.
         input.events = 0;
     }
-    let milliseconds = wait.as_millis().min(i32::MAX as u128) as i32;
+    // Rounded up: what is left below a millisecond would be spent turning round.
+    let milliseconds = wait.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
     // SAFETY: one descriptor in a structure that we own.
     let ready = unsafe { libc::poll(&raw mut input, 1, milliseconds) };
     ready > 0 && input.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0

@@ -48,7 +48,7 @@ impl Figures {
             Self {
                 snapshot: Arc::clone(snapshot),
                 index,
-                total: total(cells[range.clone()].iter()),
+                total: total(cells[range.clone()].iter().map(Arc::as_ref)),
                 cells: range,
                 state: point.state,
                 rate: None,
@@ -218,12 +218,12 @@ impl Figures {
             LaneFigures {
                 lane: place.ok().map(|place| &lanes[place]),
                 id: cell.lane,
-                total: total(std::iter::once(cell)),
+                total: total(std::iter::once(cell.as_ref())),
             }
         })
     }
 
-    fn cells(&self) -> &[Cell] {
+    fn cells(&self) -> &[Arc<Cell>] {
         &self.snapshot.cells[self.cells.clone()]
     }
 }

@@ -1,6 +1,7 @@
 //! Histograms: buckets of several lanes put together, quantiles, and the few
 //! log-scaled bars that fit on a screen.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
@@ -54,25 +55,62 @@ fn middle_of(number: u64) -> u64 {
 /// bucket's middle may lie beyond the extremes. None while the buckets are
 /// empty.
 ///
-/// What is recorded is not the values but the numbers of their buckets. There
-/// are fewer than 2,048, which an hdrhistogram of three digits tells apart
-/// exactly, in 16 KiB: a table of 1,000 points can be sorted by a quantile
-/// within a frame, and no digit is lost on the way.
+/// What is recorded is not the values but the numbers of their buckets, from the
+/// least one on. There are fewer than 2,048, which an hdrhistogram of three digits
+/// tells apart exactly, in 16 KiB: no digit is lost on the way. The buckets of all
+/// lanes are added up before, in plain counters, and one histogram serves all
+/// points: a table of 1,000 points can be sorted by a quantile within a frame.
 pub fn quantiles<'a, const N: usize>(
     buckets: impl Iterator<Item = &'a Bucket>,
-    (min, max): (u64, u64),
+    extremes: (u64, u64),
     wanted: [f64; N],
 ) -> Option<[u64; N]> {
-    let mut numbers: Histogram<u64> = Histogram::new_with_max(NUMBERS, 3).ok()?;
-    for bucket in buckets.filter(|bucket| bucket.count > 0) {
-        numbers.saturating_record_n(number_of(middle(bucket)), bucket.count);
+    SCRATCH.with_borrow_mut(|scratch| scratch.as_mut()?.quantiles(buckets, extremes, wanted))
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Option<Scratch>> = RefCell::new(Scratch::new());
+}
+
+/// What quantiles are worked out in. Everything in it is zero in between.
+struct Scratch {
+    counts: Box<[u64]>,
+    numbers: Histogram<u64>,
+}
+
+impl Scratch {
+    fn new() -> Option<Self> {
+        let numbers = Histogram::new_with_max(NUMBERS, 3).ok()?;
+        Some(Self { counts: vec![0; NUMBERS as usize].into(), numbers })
     }
-    (!numbers.is_empty()).then(|| {
-        wanted.map(|quantile| {
-            let value = middle_of(numbers.value_at_quantile(quantile));
+
+    fn quantiles<'a, const N: usize>(
+        &mut self,
+        buckets: impl Iterator<Item = &'a Bucket>,
+        (min, max): (u64, u64),
+        wanted: [f64; N],
+    ) -> Option<[u64; N]> {
+        let (mut first, mut last) = (NUMBERS, 0);
+        // From within: asking several lists for the next one costs as much again.
+        buckets.filter(|bucket| bucket.count > 0).for_each(|bucket| {
+            let number = number_of(middle(bucket));
+            (first, last) = (first.min(number), last.max(number));
+            let count = &mut self.counts[number as usize];
+            *count = count.saturating_add(bucket.count);
+        });
+        if first > last {
+            return None;
+        }
+        self.numbers.reset();
+        let counts = &mut self.counts[first as usize..=last as usize];
+        for (number, count) in (0..).zip(counts).filter(|(_, count)| **count > 0) {
+            self.numbers.saturating_record_n(number, std::mem::take(count));
+        }
+        Some(wanted.map(|quantile| {
+            let value = middle_of(first + self.numbers.value_at_quantile(quantile));
             value.min(max).max(min.min(max))
-        })
-    })
+        }))
+    }
 }
 
 /// One bar: the measurements between two values.

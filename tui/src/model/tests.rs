@@ -101,7 +101,9 @@ fn load_is_smoothed_by_the_time_that_really_passed() {
     let mut snapshots: Vec<_> = (0..4).map(|_| source.poll().unwrap()).collect();
     // The third poll came late.
     snapshots.remove(2);
-    let exclusive = |s: &Snapshot| total(s.cells.iter().filter(|c| c.point == 3)).exclusive as f64;
+    let exclusive = |s: &Snapshot| {
+        total(s.cells.iter().map(|c| &**c).filter(|c| c.point == 3)).exclusive as f64
+    };
     let load = |a: &Snapshot, b: &Snapshot| {
         (exclusive(b) - exclusive(a)) / (b.elapsed_ticks - a.elapsed_ticks) as f64
     };

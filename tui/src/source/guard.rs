@@ -1,10 +1,12 @@
 //! The gate that everything from outside passes: text made fit to show,
 //! figures put into the order that the snapshot promises.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 
 use super::{Change, Discovery, Source};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Cell, Snapshot};
 use crate::text::clean_in_place;
 
 /// A source whose snapshots keep the promises of [`crate::snapshot`], whatever
@@ -77,7 +79,11 @@ fn clean_snapshot(snapshot: &mut Snapshot) {
     for lane in &mut snapshot.lanes {
         clean_in_place(&mut lane.name);
     }
-    for cell in &mut snapshot.cells {
+    let is_unfit = |cell: &&mut Arc<Cell>| {
+        [&cell.stats, &cell.retired].iter().any(|stats| !stats.average.is_finite())
+    };
+    for cell in snapshot.cells.iter_mut().filter(is_unfit) {
+        let cell = Arc::make_mut(cell);
         for stats in [&mut cell.stats, &mut cell.retired] {
             if !stats.average.is_finite() {
                 stats.average = 0.0;

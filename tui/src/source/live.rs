@@ -1,7 +1,7 @@
 //! The processes of this machine, through their segments.
 
-use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -12,9 +12,9 @@ use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find::{self, Entry};
 use pfp_shm_layout::header::{self, Facts, FormatError};
 use pfp_shm_layout::lane::LaneState;
-use pfp_shm_layout::liveness::{self, Liveness};
-use pfp_shm_layout::reader::{BucketCount, Picture, Reader};
-use pfp_shm_layout::segment::{OpenError, RING_SLOTS, Segment};
+use pfp_shm_layout::liveness::{Liveness, Watch};
+use pfp_shm_layout::reader::{BucketCount, CellReading, Picture, Reader};
+use pfp_shm_layout::segment::{OpenError, Segment};
 
 use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
 use crate::snapshot::{
@@ -89,18 +89,19 @@ pub(super) fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
         let entry = place.entries.iter().find(|entry| entry.info.object.hex() == wanted)?;
         Some((&place.looked_in, entry))
     });
-    let Some((directory, entry)) = place else {
+    let ended = || {
         let why = format!("{} [{}] has ended meanwhile", candidate.name, candidate.pid);
-        return Err(anyhow!(Refusal::NoTarget(why)));
+        anyhow!(Refusal::NoTarget(why))
     };
+    let (directory, entry) = place.ok_or_else(ended)?;
+    let watch = Watch::new(&Directory::open(directory)?, &entry.info)?.ok_or_else(ended)?;
     let (reader, facts) = open(&entry.info).map_err(|why| anyhow!(why))?;
     Ok(Box::new(LiveSource {
         reader,
         facts,
-        info: entry.info.clone(),
-        directory: directory.clone(),
+        watch,
         dead: false,
-        records: HashMap::new(),
+        cells: Cells::default(),
         last: None,
         elapsed_ticks: 0,
     }))
@@ -129,12 +130,10 @@ pub(super) fn gc() -> Result<Vec<String>> {
 struct LiveSource {
     reader: Reader,
     facts: Facts,
-    info: Info,
-    directory: PathBuf,
+    watch: Watch,
     /// The process was found dead; nothing will change any more.
     dead: bool,
-    /// The last records of each lane: the ring as it would be if nobody wrote.
-    records: HashMap<u32, VecDeque<Record>>,
+    cells: Cells,
     /// The last picture of a process that is dead.
     last: Option<Snapshot>,
     elapsed_ticks: u64,
@@ -147,27 +146,10 @@ impl Source for LiveSource {
         }
         // Judged before the picture is taken: a process that is found dead has
         // written its last by then.
-        let alive = Directory::open(&self.directory)
-            .and_then(|directory| liveness::liveness(&directory, &self.info));
-        self.dead = matches!(alive, Ok(Liveness::Dead | Liveness::Gone));
+        self.dead = matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
         let picture = self.reader.poll(self.dead);
-        let created = self.facts.created_ticks;
-        for (lane, record) in &picture.records {
-            let ring = self.records.entry(*lane).or_default();
-            if ring.len() == RING_SLOTS {
-                ring.pop_front();
-            }
-            ring.push_back(Record {
-                lane: *lane,
-                point: record.point,
-                start: record.start.saturating_sub(created),
-                span: record.span,
-                exclusive: record.exclusive,
-                depth: u32::from(record.depth),
-                context: record.context,
-            });
-        }
-        let mut snapshot = convert(picture, &self.facts, self.dead);
+        let cells = self.cells.convert(picture);
+        let mut snapshot = convert(picture, cells, &self.facts, self.dead);
         self.elapsed_ticks = self.ticks_until_now(&snapshot);
         snapshot.elapsed_ticks = self.elapsed_ticks;
         if self.dead {
@@ -178,10 +160,7 @@ impl Source for LiveSource {
 
     fn add_records(&mut self, snapshot: &mut Snapshot) {
         let taken = snapshot.elapsed_ticks;
-        let before = |record: &&Record| record.start.saturating_add(record.span) <= taken;
-        snapshot.records = self.records.values().flatten().filter(before).copied().collect();
-        // Within a lane they stay in their order.
-        snapshot.records.sort_by_key(|record| record.lane);
+        snapshot.records = self.records().filter(|record| end(record) <= taken).collect();
     }
 
     fn act(&mut self, change: Change) -> Result<()> {
@@ -212,18 +191,86 @@ impl Source for LiveSource {
 }
 
 impl LiveSource {
-    /// Ticks since the segment was created. Of a process that is dead when it is
-    /// first seen, up to the last thing that it is known to have done.
+    /// What the rings hold, lane by lane.
+    fn records(&self) -> impl Iterator<Item = Record> {
+        let created = self.facts.created_ticks;
+        self.reader.records().into_iter().map(move |(lane, record)| Record {
+            lane,
+            point: record.point,
+            start: record.start.saturating_sub(created),
+            span: record.span,
+            exclusive: record.exclusive,
+            depth: u32::from(record.depth),
+            context: record.context,
+        })
+    }
+
+    /// Ticks since the segment was created. Of a process that is dead, up to the
+    /// last thing that it is known to have done.
     fn ticks_until_now(&self, snapshot: &Snapshot) -> u64 {
         if self.dead {
-            let known = self.last.as_ref().map_or(0, |last| last.elapsed_ticks);
-            let done =
-                snapshot.records.iter().map(|record| record.start.saturating_add(record.span));
-            return done.max().unwrap_or(0).max(known);
+            return self.records().map(|record| end(&record)).fold(self.elapsed_ticks, u64::max);
         }
         let ns = monotonic_ns().saturating_sub(self.facts.created_monotonic_ns);
         (ns as f64 / 1e9 * snapshot.clock.ticks_per_second) as u64
     }
+}
+
+/// When a measurement ended.
+fn end(record: &Record) -> u64 {
+    record.start.saturating_add(record.span)
+}
+
+/// The cells as a snapshot has them. One that has not changed is that of the
+/// snapshot before.
+#[derive(Default)]
+struct Cells {
+    /// By their places in the picture, where a cell keeps its own: as it is, and
+    /// as it was before that. Whoever looked at that one has most likely done so,
+    /// and its memory serves for the next.
+    converted: Vec<[Arc<Cell>; 2]>,
+    /// The places, by point and lane.
+    order: Vec<usize>,
+}
+
+impl Cells {
+    /// Those that have any figures.
+    fn convert(&mut self, picture: &Picture) -> Vec<Arc<Cell>> {
+        let known = self.converted.len();
+        self.converted.resize_with(picture.cells.len(), Default::default);
+        for (reading, cell) in picture.cells.iter().zip(&mut self.converted) {
+            if reading.changed == picture.poll {
+                cell.swap(0, 1);
+                if Arc::get_mut(&mut cell[0]).is_none() {
+                    cell[0] = Arc::default();
+                }
+                if let Some(cell) = Arc::get_mut(&mut cell[0]) {
+                    fill(cell, reading);
+                }
+            }
+        }
+        if known < self.converted.len() {
+            self.order = (0..self.converted.len()).collect();
+            let cell = |place: usize| &self.converted[place][0];
+            self.order.sort_unstable_by_key(|place| (cell(*place).point, cell(*place).lane));
+        }
+        let cells = self.order.iter().map(|place| &self.converted[*place][0]);
+        cells.filter(|cell| cell.stats.count > 0 || cell.retired.count > 0).cloned().collect()
+    }
+}
+
+/// Makes a cell say what a reading does.
+fn fill(cell: &mut Cell, reading: &CellReading) {
+    cell.point = reading.point;
+    cell.lane = reading.lane;
+    cell.stats = stats(&reading.live);
+    cell.retired = stats(&reading.retired);
+    cell.in_flight = reading.in_flight;
+    cell.histogram.clear();
+    // Pushed from within, which is several times as fast as asking for the next.
+    reading.histogram.iter().for_each(|BucketCount { low, width, count }| {
+        cell.histogram.push(Bucket { low, width, count });
+    });
 }
 
 /// CLOCK_MONOTONIC_RAW, as the header's times are.
@@ -251,28 +298,11 @@ fn state_of(picture: &Picture, dead: bool) -> ProcessState {
     }
 }
 
-/// A picture as a snapshot, but for the records and the time elapsed.
-fn convert(picture: &Picture, facts: &Facts, dead: bool) -> Snapshot {
+/// A picture as a snapshot with these cells, but for the records and the time
+/// elapsed.
+fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) -> Snapshot {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = &picture.clock;
-    let mut cells: Vec<Cell> = picture
-        .cells
-        .iter()
-        .filter(|cell| cell.live.count + cell.retired.count > 0)
-        .map(|cell| Cell {
-            point: cell.point,
-            lane: cell.lane,
-            stats: stats(&cell.live),
-            retired: stats(&cell.retired),
-            in_flight: cell.in_flight,
-            histogram: cell
-                .histogram
-                .iter()
-                .map(|BucketCount { low, width, count }| Bucket { low, width, count })
-                .collect(),
-        })
-        .collect();
-    cells.sort_by_key(|cell| (cell.point, cell.lane));
     Snapshot {
         format: FORMAT.to_owned(),
         version: VERSION,

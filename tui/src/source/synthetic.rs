@@ -4,6 +4,8 @@
 //! bring the same snapshots, and it obeys [`Change`]s. Every poll is one
 //! second later in its life than the one before.
 
+use std::sync::Arc;
+
 use anyhow::{Result, bail};
 
 use super::{Change, Source};
@@ -151,17 +153,17 @@ impl Synthetic {
         if cells.get(place).is_none_or(|cell| (cell.point, cell.lane) != (point, lane)) {
             cells.insert(
                 place,
-                Cell {
+                Arc::new(Cell {
                     point,
                     lane,
                     stats: Stats::default(),
                     retired: Stats::default(),
                     in_flight: false,
                     histogram: Vec::new(),
-                },
+                }),
             );
         }
-        let cell = &mut cells[place];
+        let cell = Arc::make_mut(&mut cells[place]);
         let stats = &mut cell.stats;
         stats.count += times;
         stats.exclusive += times * exclusive;

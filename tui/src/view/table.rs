@@ -1,9 +1,10 @@
 //! The table of points.
 
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Position, Rect};
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
 
 use super::{Look, chart};
 use crate::app::App;
@@ -22,14 +23,14 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let (columns, name_width) = Column::fitting(area.width.into());
     let table = Table { app, look, columns, name_width };
     frame.render_widget(table.heading(usize::from(area.width)), head);
-    let seen = app.order.iter().skip(app.offset).take(body.height.into());
-    let rows: Vec<Line> =
-        seen.filter_map(|id| app.model.point(*id)).map(|figures| table.row(figures)).collect();
-    if rows.is_empty() {
+    let seen = app.order.iter().skip(app.offset).filter_map(|id| app.model.point(*id));
+    let mut rows = body.rows().zip(seen).peekable();
+    if rows.peek().is_none() {
         let text = " no point yet: the program has not reached any";
         frame.render_widget(Line::styled(text, look.theme.faint), body);
-    } else {
-        frame.render_widget(Paragraph::new(rows), body);
+    }
+    for (row, figures) in rows {
+        table.draw_row(frame.buffer_mut(), row, figures);
     }
 }
 
@@ -61,33 +62,44 @@ impl Table<'_> {
         Line::from(spans)
     }
 
-    fn row(&self, figures: &Figures) -> Line<'static> {
+    /// Cell by cell onto the screen: most of what the viewer costs is here, and
+    /// spans and lines in between would double it.
+    fn draw_row(&self, buffer: &mut Buffer, area: Rect, figures: &Figures) {
         let theme = &self.look.theme;
         let selected = self.app.selected == Some(figures.id());
         let state = figures.state();
-        let mut spans = Vec::new();
+        // One look for the whole row: the parts' own colours would break it.
+        let whole = match (selected, state) {
+            (true, _) => Some(theme.selected),
+            (false, PointState::On) => None,
+            (false, PointState::Off) => Some(theme.faint),
+            (false, PointState::InvalidBeginBegin) => Some(theme.warn),
+        };
+        if let Some(style) = whole {
+            buffer.set_style(area, style);
+        }
+        let scale = self.scale();
+        let mut left = usize::from(area.x);
         for column in &self.columns {
             let (text, style) = match column {
                 Column::On => (self.mark(state, selected), theme.header),
                 Column::Trend => (self.trend(figures), theme.bar),
                 Column::Name if figures.point().name.is_empty() => {
-                    (column.text(figures, &self.scale()), theme.faint)
+                    (column.text(figures, &scale), theme.faint)
                 }
-                other => (other.text(figures, &self.scale()), theme.header),
+                other => (other.text(figures, &scale), theme.header),
             };
-            spans.push(Span::styled(self.aligned(*column, &text), style));
-            spans.push(Span::raw(" "));
+            let room = column.width().unwrap_or(self.name_width);
+            let used = text::width(&text);
+            let text = match used > room {
+                true if column.is_text() => text::cut(&text, room, self.look.glyphs.ellipsis),
+                _ => text,
+            };
+            let blank = if column.is_text() { 0 } else { room.saturating_sub(used) };
+            let at = Position { x: (left + blank) as u16, y: area.y };
+            put(buffer, area, at, &text, whole.unwrap_or(style));
+            left += room + 1;
         }
-        let line = Line::from(spans);
-        // One look for the whole row: the parts' own colours would break it.
-        let style = match (selected, state) {
-            (true, _) => theme.selected,
-            (false, PointState::On) => return line,
-            (false, PointState::Off) => theme.faint,
-            (false, PointState::InvalidBeginBegin) => theme.warn,
-        };
-        let whole: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
-        Line::styled(whole, style)
     }
 
     fn scale(&self) -> Scale {
@@ -120,5 +132,18 @@ impl Table<'_> {
         }
         let missing = width.saturating_sub(text::width(content));
         " ".repeat(missing) + content
+    }
+}
+
+/// Writes a text into an area, from a place in it on.
+fn put(buffer: &mut Buffer, area: Rect, at: Position, text: &str, style: Style) {
+    let room = usize::from(area.right().saturating_sub(at.x));
+    if text::is_plain(text) {
+        // What is a column a byte needs no looking for graphemes.
+        for (x, byte) in (at.x..).zip(text.bytes().take(room)) {
+            buffer[(x, at.y)].set_char(char::from(byte)).set_style(style);
+        }
+    } else {
+        buffer.set_stringn(at.x, at.y, text, room, style);
     }
 }

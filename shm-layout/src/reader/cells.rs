@@ -1,0 +1,503 @@
+//! The cells of a picture: what is kept of each, and when it is read again.
+
+use super::{Picture, TRIES};
+use crate::cell::{Cell, CellPicture, CellRead, Sums};
+use crate::control::Control;
+use crate::histogram::{self, BUCKETS};
+use crate::lane::LaneState;
+use crate::segment::{BLOCK, CELLS_PER_BLOCK, CHUNK, Geometry, Segment};
+use crate::sync::Ordering;
+
+/// A cell since the last reset of its point.
+#[derive(Clone, Debug)]
+pub struct CellReading {
+    /// Number of the poll that changed this reading last.
+    pub changed: u64,
+    /// Number of the lane.
+    pub lane: u32,
+    /// Number of the point.
+    pub point: u32,
+    /// Figures of the lane's owner.
+    pub live: Sums,
+    /// Figures of owners before.
+    pub retired: Sums,
+    /// Measurements since the process began, whatever was reset.
+    pub lifetime_count: u64,
+    /// Exclusive ticks since the process began, whatever was reset.
+    pub lifetime_exclusive: u64,
+    /// The process died in the middle of a change: the sums may hold a part of
+    /// a measurement that the count does not.
+    pub in_flight: bool,
+    /// Measurements by bucket, of `live` and `retired` together. It is read
+    /// beside the sums: of a cell in use it may be ahead of them by the
+    /// measurements that ended in between.
+    pub histogram: Histogram,
+}
+
+/// A histogram: only the parts in use.
+#[derive(Clone, Debug, Default)]
+pub struct Histogram {
+    parts: Parts,
+    /// The window that it is of, as [`CellPicture::restarts`] numbers them; none
+    /// if it cannot be read on from.
+    window: Option<u64>,
+    /// Measurements in it, but for the last one.
+    counted: u64,
+    /// Part and bucket of the last one, which is in no chunk yet.
+    last: Option<(usize, usize)>,
+}
+
+/// Parts of a histogram, in their order.
+#[derive(Clone, Debug, Default)]
+struct Parts {
+    /// A bit for each part that is there.
+    present: u64,
+    counts: Vec<Counts>,
+}
+
+/// The counters of a part.
+type Counts = [u64; BUCKETS];
+
+/// A bucket of a histogram that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketCount {
+    /// Least value in it, ticks.
+    pub low: u64,
+    /// Number of values in it, ticks.
+    pub width: u64,
+    /// Measurements in it.
+    pub count: u64,
+}
+
+impl Histogram {
+    /// The buckets that are not empty, by value.
+    pub fn iter(&self) -> impl Iterator<Item = BucketCount> + '_ {
+        self.parts.iter().flat_map(|(part, counts)| {
+            counts.iter().enumerate().filter(|(_, count)| **count != 0).map(
+                move |(bucket, &count)| {
+                    let (low, width) = histogram::bounds(part, bucket);
+                    BucketCount { low, width, count }
+                },
+            )
+        })
+    }
+
+    /// Takes over what was read, and counts the last measurement where the
+    /// chunks do not yet.
+    fn take(&mut self, read: &ReadParts, window: Option<u64>, last: Option<u64>) {
+        if let Some((part, bucket)) = self.last.take() {
+            let count = &mut self.parts.at(part)[bucket];
+            *count = count.saturating_sub(1);
+        }
+        if read.all {
+            self.parts.present = read.parts.present;
+            self.parts.counts.clone_from(&read.parts.counts);
+        } else {
+            for (part, counts) in read.parts.iter() {
+                self.parts.at(part).clone_from(counts);
+            }
+        }
+        (self.window, self.counted) = (window, read.counted);
+        if let Some(ticks) = last {
+            let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
+            let count = &mut self.parts.at(part)[bucket];
+            *count = count.saturating_add(1);
+            self.last = Some((part, bucket));
+        }
+    }
+
+    fn clear(&mut self) {
+        self.parts.clear();
+        (self.window, self.last) = (None, None);
+    }
+}
+
+impl Parts {
+    fn clear(&mut self) {
+        self.present = 0;
+        self.counts.clear();
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = usize> + use<> {
+        let mut left = self.present;
+        std::iter::from_fn(move || {
+            let part = (left != 0).then(|| left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(part)
+        })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (usize, &Counts)> {
+        self.numbers().zip(&self.counts)
+    }
+
+    /// Place of a part among those that are there.
+    fn place(&self, part: usize) -> usize {
+        (self.present & ((1 << part) - 1)).count_ones() as usize
+    }
+
+    /// The counters of a part, zero if it was not there.
+    fn at(&mut self, part: usize) -> &mut Counts {
+        let place = self.place(part);
+        if self.present >> part & 1 == 0 {
+            self.present |= 1 << part;
+            self.counts.insert(place, [0; BUCKETS]);
+        }
+        &mut self.counts[place]
+    }
+
+    /// Adds a part that is not there yet.
+    fn put(&mut self, part: usize, counts: Counts) {
+        self.counts.insert(self.place(part), counts);
+        self.present |= 1 << part;
+    }
+}
+
+/// The parts of a histogram that were read just now.
+///
+/// Most measurements of a point fall into a few octaves, and the others need not
+/// be looked at: counters only grow within a window, and a cell tells how many
+/// measurements they hold. So as soon as the parts that were read account for
+/// all that are new, the rest is as it was. What is counted while this goes on
+/// may stand in for what is missing, but then the sum is right again only when
+/// every counter is.
+#[derive(Debug, Default)]
+struct ReadParts {
+    parts: Parts,
+    /// They are all there are.
+    all: bool,
+    /// Measurements in them, and in those that were not read.
+    counted: u64,
+}
+
+impl ReadParts {
+    /// Reads all that a cell names, but no more than so many.
+    fn read_all(&mut self, segment: &Segment, cell: &CellPicture, most: usize) {
+        self.parts.clear();
+        self.all = true;
+        self.counted = 0;
+        let named = cell.parts.0.iter().enumerate().filter(|(_, number)| **number != 0);
+        for (part, &number) in named {
+            if self.parts.counts.len() == most {
+                break;
+            }
+            let Some(now) = counts(segment, number) else { continue };
+            self.counted = self.counted.wrapping_add(total(&now));
+            self.parts.put(part, now);
+        }
+    }
+
+    /// Reads on from what is known until there are that many measurements; false
+    /// if there never are.
+    fn read_on(&mut self, segment: &Segment, cell: &Cell, known: &Histogram, wanted: u64) -> bool {
+        self.parts.clear();
+        self.all = false;
+        self.counted = known.counted;
+        // The last measurement of then has been counted since.
+        let first = known.last.map(|(part, _)| part);
+        let others = known.parts.numbers().filter(|part| Some(*part) != first);
+        for part in first.into_iter().chain(others) {
+            if self.counted >= wanted {
+                break;
+            }
+            let Some(now) = counts(segment, cell.part(part)) else { continue };
+            let before = total(&known.parts.counts[known.parts.place(part)]);
+            // In which the last one was counted already.
+            let before = before.wrapping_sub(u64::from(Some(part) == first));
+            self.counted = self.counted.wrapping_add(total(&now)).wrapping_sub(before);
+            self.parts.put(part, now);
+        }
+        self.counted >= wanted
+    }
+}
+
+/// The counters of a chunk; none if there is no such chunk.
+fn counts(segment: &Segment, chunk: u32) -> Option<Counts> {
+    let chunk = segment.chunk(chunk)?;
+    Some(chunk.0.each_ref().map(|count| count.load(Ordering::Relaxed)))
+}
+
+fn total(counts: &Counts) -> u64 {
+    counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+}
+
+/// Whom the figures of a cell are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// The owner of the lane, now or until it ended.
+    One { generation: u32, state: LaneState },
+    /// All threads that found no lane.
+    All,
+}
+
+impl Default for Owner {
+    fn default() -> Self {
+        Self::One { generation: 0, state: LaneState::Free }
+    }
+}
+
+impl Owner {
+    /// Whether the live figures of a cell are this owner's, who still runs.
+    fn owns(self, cell: &CellPicture) -> bool {
+        match self {
+            Self::One { generation, state } => generation == cell.owner && state == LaneState::Live,
+            Self::All => true,
+        }
+    }
+}
+
+/// What tells that a reading is still that of its cell. Small, and apart from
+/// the reading: of a cell that has not changed, nothing else is looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
+    sequence: u64,
+    point: u32,
+    epoch: u32,
+    /// The point was of that epoch.
+    current: bool,
+    /// Whoever had the lane.
+    owner: Owner,
+    /// Place of the reading; none while the cell was never read.
+    place: Option<u32>,
+}
+
+impl Default for Mark {
+    fn default() -> Self {
+        Self {
+            sequence: Self::NEVER,
+            point: 0,
+            epoch: 0,
+            current: false,
+            owner: Owner::default(),
+            place: None,
+        }
+    }
+}
+
+impl Mark {
+    /// Odd: no cell at rest has it.
+    const NEVER: u64 = 1;
+
+    /// The cell is to be read again, though nobody has written to it.
+    pub(super) fn forget(&mut self) {
+        self.sequence = Self::NEVER;
+    }
+
+    /// Whether the cell would be read as it was.
+    pub(super) fn is_fresh(&self, segment: &Segment, cell: &Cell) -> bool {
+        let sequence = cell.sequence();
+        sequence == self.sequence
+            && sequence & 1 == 0
+            && is_current(segment, self.point, self.epoch) == Some(self.current)
+    }
+}
+
+/// Whether figures of this epoch are the point's since its last reset; none for
+/// a point that there is not.
+fn is_current(segment: &Segment, point: u32, epoch: u32) -> Option<bool> {
+    let word = segment.control(point as usize)?;
+    Some(Control(word.load(Ordering::Relaxed)).epoch() == epoch)
+}
+
+/// Where a cell is read from.
+pub(super) struct From {
+    pub(super) lane: u32,
+    pub(super) owner: Owner,
+    /// Nobody writes any more: a cell in the middle of a change will stay so.
+    pub(super) dead: bool,
+}
+
+/// Reads cells into a picture.
+#[derive(Debug)]
+pub(super) struct CellReader {
+    /// Histogram parts that may still be held. A chunk is one cell's; a damaged
+    /// segment may name one again and again.
+    parts_left: usize,
+    /// Readings that may still be added. A damaged chain may lead elsewhere at
+    /// every poll.
+    cells_left: usize,
+    /// What is read comes here first, and counts only once it is whole.
+    copy: CellPicture,
+    parts: ReadParts,
+}
+
+impl CellReader {
+    /// For a segment of this size.
+    pub(super) fn new(geometry: &Geometry) -> Self {
+        let blocks = geometry.blocks_present();
+        Self {
+            parts_left: blocks * (BLOCK / CHUNK),
+            cells_left: blocks * CELLS_PER_BLOCK + geometry.points(),
+            copy: CellPicture::default(),
+            parts: ReadParts::default(),
+        }
+    }
+
+    /// Reads a cell anew; false if it could not be copied whole, which leaves
+    /// what was known.
+    pub(super) fn read(
+        &mut self,
+        segment: &Segment,
+        cell: &Cell,
+        from: &From,
+        mark: &mut Mark,
+        picture: &mut Picture,
+    ) -> bool {
+        self.read_on(segment, cell, from, mark, picture)
+            || self.read_anew(segment, cell, from, mark, picture)
+    }
+
+    /// Reads what measurements alone have changed since the last time; false if
+    /// anything else has.
+    fn read_on(
+        &mut self,
+        segment: &Segment,
+        cell: &Cell,
+        from: &From,
+        mark: &mut Mark,
+        picture: &mut Picture,
+    ) -> bool {
+        let known = mark.place.filter(|_| mark.current).map(|place| place as usize);
+        let Some(reading) = known.map(|place| &mut picture.cells[place]) else { return false };
+        let Some(window) = reading.histogram.window.filter(|_| from.owner == mark.owner) else {
+            return false;
+        };
+        let sequence = cell.sequence();
+        let Some((live, last)) = cell.read_live(window) else { return false };
+        let wanted = live.count.wrapping_add(reading.retired.count);
+        let wanted = wanted.wrapping_sub(u64::from(last.is_some()));
+        if !self.parts.read_on(segment, cell, &reading.histogram, wanted)
+            || cell.restarted_since(window)
+            || is_current(segment, mark.point, mark.epoch) != Some(true)
+        {
+            return false;
+        }
+        mark.sequence = sequence;
+        reading.changed = picture.poll;
+        let grown = live.count.wrapping_sub(reading.live.count);
+        reading.lifetime_count = reading.lifetime_count.wrapping_add(grown);
+        let grown = live.exclusive.wrapping_sub(reading.live.exclusive);
+        reading.lifetime_exclusive = reading.lifetime_exclusive.wrapping_add(grown);
+        reading.live = live;
+        let held = reading.histogram.parts.counts.len();
+        reading.histogram.take(&self.parts, Some(window), last);
+        self.account(held, reading);
+        true
+    }
+
+    fn read_anew(
+        &mut self,
+        segment: &Segment,
+        cell: &Cell,
+        from: &From,
+        mark: &mut Mark,
+        picture: &mut Picture,
+    ) -> bool {
+        if mark.place.is_none() && self.cells_left == 0 {
+            return false;
+        }
+        let known = mark.place.map(|place| &picture.cells[place as usize]);
+        let held = known.map_or(0, |reading| reading.histogram.parts.counts.len());
+        let Some((sequence, whole)) = self.copy(segment, cell, from, self.parts_left + held) else {
+            return false;
+        };
+        let copy = &self.copy;
+        let Some(current) = is_current(segment, copy.point, copy.epoch) else { return true };
+        let place = mark.place.unwrap_or(picture.cells.len() as u32);
+        let (point, epoch, owner) = (copy.point, copy.epoch, from.owner);
+        *mark = Mark { sequence, point, epoch, current, owner, place: Some(place) };
+        if place as usize == picture.cells.len() {
+            picture.cells.push(CellReading::blank());
+            self.cells_left -= 1;
+        }
+        let reading = &mut picture.cells[place as usize];
+        (reading.changed, reading.lane, reading.point) = (picture.poll, from.lane, point);
+        let owned = owner.owns(copy);
+        reading.take(copy, owned, current);
+        reading.in_flight = !whole;
+        if current {
+            let alone = owner != Owner::All;
+            let window = (whole && owned && alone).then_some(copy.restarts);
+            reading.histogram.take(&self.parts, window, copy.uncounted.filter(|_| alone));
+        } else {
+            reading.histogram.clear();
+        }
+        let place = place as usize;
+        self.account(held, &picture.cells[place]);
+        true
+    }
+
+    /// Keeps count of the parts that are held.
+    fn account(&mut self, before: usize, reading: &CellReading) {
+        let held = reading.histogram.parts.counts.len();
+        // What the last measurement added may be in no chunk.
+        self.parts_left = (self.parts_left + before).saturating_sub(held);
+    }
+
+    /// Copies a cell and its histogram, of at most so many parts; returns the
+    /// sequence word that goes with the copy and whether it is whole. None if it
+    /// could not be had.
+    fn copy(
+        &mut self,
+        segment: &Segment,
+        cell: &Cell,
+        from: &From,
+        most: usize,
+    ) -> Option<(u64, bool)> {
+        for _ in 0..TRIES {
+            let sequence = cell.sequence();
+            let whole = cell.read(&mut self.copy) == CellRead::Whole;
+            if !whole && !from.dead {
+                std::hint::spin_loop();
+                continue;
+            }
+            self.parts.read_all(segment, &self.copy, most);
+            if cell.restarted_since(self.copy.restarts) && !from.dead {
+                continue;
+            }
+            // Many threads at once leave a shared cell odd, or even, by chance.
+            let shared = from.owner == Owner::All;
+            return Some(if shared { (Mark::NEVER, true) } else { (sequence, whole) });
+        }
+        None
+    }
+}
+
+impl CellReading {
+    fn blank() -> Self {
+        Self {
+            changed: 0,
+            lane: 0,
+            point: 0,
+            live: Sums::default(),
+            retired: Sums::default(),
+            lifetime_count: 0,
+            lifetime_exclusive: 0,
+            in_flight: false,
+            histogram: Histogram::default(),
+        }
+    }
+
+    /// What a copy of the cell says about its point. The live figures are
+    /// `owned` by the thread that has the lane now.
+    fn take(&mut self, cell: &CellPicture, owned: bool, current: bool) {
+        let count = cell.live.count.wrapping_add(cell.settled.count);
+        let exclusive = cell.live.exclusive.wrapping_add(cell.settled.exclusive);
+        self.lifetime_count = cell.past_count.wrapping_add(count);
+        self.lifetime_exclusive = cell.past_exclusive.wrapping_add(exclusive);
+        if !current {
+            (self.live, self.retired) = (Sums::default(), Sums::default());
+            return;
+        }
+        self.retired.clone_from(&cell.settled);
+        if owned {
+            self.live.clone_from(&cell.live);
+        } else {
+            // The thread has ended; its figures stay.
+            self.live = Sums::default();
+            self.retired.merge(&cell.live);
+            self.retired.last = cell.live.last;
+            self.retired.average_fixed = cell.live.average_fixed;
+        }
+    }
+}

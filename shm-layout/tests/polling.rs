@@ -1,0 +1,269 @@
+//! What a reader keeps from one poll to the next: it is what a new reader would
+//! find, and keeping it costs no memory.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell as Counter;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pfp_shm_layout::cell::{Away, Cell, Measurement, NO_LAST};
+use pfp_shm_layout::control::{Change, Control};
+use pfp_shm_layout::header::Facts;
+use pfp_shm_layout::histogram;
+use pfp_shm_layout::point::Text;
+use pfp_shm_layout::reader::{Picture, Reader};
+use pfp_shm_layout::segment::{CELLS_PER_BLOCK, Config, Segment};
+
+const POINTS: usize = 40;
+const LANES: usize = 3;
+
+/// Counts what the calling thread allocates.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Counter<usize> = const { Counter::new(0) };
+}
+
+// SAFETY: the system's allocator, and a counter that needs none.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Writes to a segment as the threads of a program do, one after the other.
+struct Program {
+    /// Of each lane: its generation and the first of its blocks of cells.
+    lanes: Vec<(u32, u64)>,
+    free_chunks: std::ops::Range<u32>,
+}
+
+impl Program {
+    fn new(segment: &Segment) -> Self {
+        for point in 0..POINTS {
+            segment.enter_point(None, 0, &format!("point {point}"), "polling.rs", 1);
+            let word = segment.control(point).expect("there is room");
+            word.store(Control::default().with(Change::Enable).0, Relaxed);
+        }
+        let mut program = Self { lanes: Vec::new(), free_chunks: 0..0 };
+        for lane in 0..LANES {
+            let first = segment.take_blocks(2).expect("there is room");
+            let entry = segment.back_lane(lane).expect("there is room").expect("there is a lane");
+            let generation = entry.claim().expect("nobody has it");
+            entry.announce(generation, 1, 0, b"a thread");
+            entry.set_cells_block(first);
+            program.lanes.push((generation, first));
+            for point in 0..POINTS {
+                let block = segment.cell_block(first + u64::from(point >= CELLS_PER_BLOCK));
+                let block = block.expect("just taken");
+                let place = point % CELLS_PER_BLOCK;
+                let word = control(segment, point);
+                block.cell(place).prepare(point as u32, word, generation);
+                block.set_used(place + 1);
+            }
+            segment.cell_block(first).expect("just taken").set_next(first + 1);
+        }
+        program
+    }
+
+    fn cell<'a>(&self, segment: &'a Segment, lane: usize, point: usize) -> &'a Cell {
+        let block = self.lanes[lane].1 + u64::from(point >= CELLS_PER_BLOCK);
+        segment.cell_block(block).expect("it was taken").cell(point % CELLS_PER_BLOCK)
+    }
+
+    /// Counts the last measurement in the histogram.
+    fn settle_last(&mut self, segment: &Segment, cell: &Cell) -> Option<(u32, usize)> {
+        let ticks = Some(cell.last()).filter(|ticks| *ticks != NO_LAST)?;
+        let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
+        if cell.part(part) == 0 {
+            if self.free_chunks.is_empty() {
+                let block = segment.take_blocks(1).expect("there is room");
+                let first = segment.block_offset(block).expect("just taken") as u32 / 256;
+                self.free_chunks = first..first + 64;
+            }
+            cell.set_part(part, self.free_chunks.next().expect("not empty"));
+        }
+        Some((cell.part(part), bucket))
+    }
+
+    /// One region of that many ticks, as its begin and its end write it.
+    fn measure(&mut self, segment: &Segment, lane: usize, point: usize, ticks: u64) {
+        let cell = self.cell(segment, lane, point);
+        let owner = self.lanes[lane].0;
+        let word = control(segment, point);
+        if cell.control() != word {
+            if let Some((chunk, bucket)) = self.settle_last(segment, cell) {
+                segment.chunk(chunk).expect("its own").0[bucket].fetch_add(1, Relaxed);
+                cell.forget_last();
+            }
+            let clear = |chunk| {
+                let chunk = segment.chunk(chunk).expect("its own");
+                chunk.0.iter().for_each(|count| count.store(0, Relaxed));
+            };
+            cell.follow(word, owner, clear);
+        }
+        let last = self.settle_last(segment, cell);
+        let bucket = last.map(|(chunk, bucket)| &segment.chunk(chunk).expect("its own").0[bucket]);
+        let inclusive_total = cell.inclusive_total() + ticks;
+        let away = (ticks.is_multiple_of(3)).then_some(Away { off_cpu: 5, switches: 1 });
+        cell.record(Measurement { exclusive: ticks, inclusive_total, away }, bucket);
+    }
+
+    /// The lane's thread ends, and another one takes its place if `next`.
+    fn end(&mut self, segment: &Segment, lane: usize, next: bool) {
+        let entry = segment.lane(lane).expect("there is a lane");
+        entry.release(self.lanes[lane].0);
+        for point in 0..POINTS {
+            self.cell(segment, lane, point).abandon();
+        }
+        if next {
+            let generation = entry.claim().expect("it was given up");
+            entry.announce(generation, 2, 0, b"another");
+            self.lanes[lane].0 = generation;
+        }
+    }
+}
+
+fn control(segment: &Segment, point: usize) -> Control {
+    Control(segment.control(point).expect("there is such a point").load(Relaxed))
+}
+
+fn reader() -> Reader {
+    let room = Config { points: 64, lanes: LANES as u32, blocks: 600, string_bytes: 1 << 14 };
+    let facts = Facts::default();
+    Reader::new(Segment::in_private_memory(room, &facts), facts)
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// Everything that a picture says of the cells, but when it was said.
+fn cells(picture: &Picture) -> Vec<String> {
+    let mut all: Vec<_> = (picture.cells.iter())
+        .map(|cell| {
+            let lifetime = (cell.lifetime_count, cell.lifetime_exclusive);
+            let buckets: Vec<_> = cell.histogram.iter().collect();
+            let (live, retired) = (&cell.live, &cell.retired);
+            format!("{} {} {live:?} {retired:?} {lifetime:?} {buckets:?}", cell.lane, cell.point)
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// Measurements, resets and changes of owner in any order, with polls now and
+/// then.
+#[test]
+fn a_picture_that_was_mended_is_the_one_that_a_new_reader_takes() {
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut reader = reader();
+    let mut program = Program::new(reader.segment());
+    let mut changed = 0;
+    for _ in 0..400 {
+        for _ in 0..random.below(200) {
+            let lane = random.below(LANES as u64) as usize;
+            // Some far more often than others.
+            let most = 1 + random.below(POINTS as u64);
+            let point = random.below(most) as usize;
+            let rare = random.below(4) == 0;
+            let bits = if rare { random.below(48) } else { 4 + random.below(3) };
+            program.measure(reader.segment(), lane, point, random.below(1 << bits));
+        }
+        match random.below(10) {
+            0..3 => drop(reader.change(random.below(POINTS as u64) as u32, Change::Reset)),
+            3 => program.end(reader.segment(), random.below(LANES as u64) as usize, true),
+            _ => {}
+        }
+        let (segment, facts) =
+            Segment::from_copy(&reader.segment().to_copy()).expect("it is a segment");
+        let mut other = Reader::new(segment, facts);
+        let (mended, fresh) = (reader.poll(false), other.poll(false));
+        changed += mended.cells.iter().filter(|cell| cell.changed == mended.poll).count();
+        let (mended, fresh) = (cells(mended), cells(fresh));
+        assert_eq!(mended.len(), POINTS * LANES);
+        for (mended, fresh) in mended.iter().zip(&fresh) {
+            assert_eq!(mended, fresh);
+        }
+    }
+    assert!(changed < 400 * POINTS * LANES / 2, "{changed} readings: all are read at every poll");
+    program.end(reader.segment(), 0, false);
+    let live = |picture: &Picture| {
+        picture.cells.iter().filter(|cell| cell.lane == 0 && cell.live.count > 0).count()
+    };
+    assert_eq!(live(reader.poll(false)), 0, "figures of a thread that has ended");
+}
+
+#[test]
+fn a_poll_allocates_nothing_for_what_is_known() {
+    let mut reader = reader();
+    let mut program = Program::new(reader.segment());
+    let mut work = |segment: &Segment| {
+        for lane in 0..LANES {
+            for point in 0..POINTS {
+                for ticks in [20, 500, 4_000] {
+                    program.measure(segment, lane, point, ticks);
+                }
+            }
+        }
+    };
+    for changed in [false, true] {
+        work(reader.segment());
+        work(reader.segment());
+        // The second one still makes room for names.
+        reader.poll(false);
+        reader.poll(false);
+        if changed {
+            work(reader.segment());
+        }
+        let before = ALLOCATIONS.get();
+        assert_eq!(reader.poll(false).cells.len(), POINTS * LANES);
+        assert_eq!(ALLOCATIONS.get() - before, 0, "changed: {changed}");
+    }
+}
+
+/// A damaged table may name one text many times, and a damaged cell one chunk.
+#[test]
+fn what_is_kept_is_no_more_than_what_there_is() {
+    let room = Config { points: 64, lanes: LANES as u32, blocks: 60, string_bytes: 1 << 14 };
+    let facts = Facts::default();
+    let mut reader = Reader::new(Segment::in_private_memory(room, &facts), facts);
+    let segment = reader.segment();
+    let geometry = *segment.geometry();
+    let program = Program::new(segment);
+    let long = segment.enter_text(&"x".repeat(1_000)).expect("there is room");
+    let block = segment.take_blocks(1).expect("there is room");
+    let chunk = segment.block_offset(block).expect("just taken") as u32 / 256;
+    // One bucket in use, so buckets count parts.
+    segment.chunk(chunk).expect("just taken").0[0].store(1, Relaxed);
+    for point in 0..POINTS {
+        let text = Text { len: 1_000_000, ..long };
+        segment.entry(point).expect("it was entered").rename(text);
+        for lane in 0..LANES {
+            let cell = program.cell(segment, lane, point);
+            (0..histogram::PARTS).for_each(|part| cell.set_part(part, chunk));
+        }
+    }
+    let picture = reader.poll(false);
+    let text: usize = picture.points.iter().map(|point| point.name.len()).sum();
+    assert!(text <= geometry.string_bytes(), "{text} bytes of names");
+    let parts: usize = picture.cells.iter().map(|cell| cell.histogram.iter().count()).sum();
+    let chunks = geometry.blocks_present() * 64;
+    assert!(parts > 0 && parts <= chunks, "{parts} parts of {chunks} chunks");
+}
