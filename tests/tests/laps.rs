@@ -174,11 +174,12 @@ fn records_of_laps_follow_on_one_another() {
     let picture = watch.poll();
     let points = [id(picture, "recorded one"), id(picture, "recorded two")];
     let lane = lane(picture, pfp_tests::os::tid());
-    let records: Vec<_> = picture
-        .records
-        .iter()
+    let records: Vec<_> = watch
+        .reader()
+        .records()
+        .into_iter()
         .filter(|(of, record)| *of == lane && points.contains(&record.point))
-        .map(|(_, record)| *record)
+        .map(|(_, record)| record)
         .collect();
     assert!(records.len() > 1_000, "{} records", records.len());
     let gap = |pair: &[pfp_shm_layout::ring::Record]| {
