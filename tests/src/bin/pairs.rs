@@ -53,6 +53,29 @@ extern "C" fn pairs_disabled() {
     black_box(());
 }
 
+/// A function that the compiler knows nothing of.
+#[inline(never)]
+fn callee() {
+    black_box(());
+}
+
+/// A call, with nothing around it.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_call() {
+    black_box(callee as fn())();
+    black_box(());
+}
+
+/// The same call in a region that is off: the end has to ask again.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_disabled_call() {
+    let _guard = OFF.measure();
+    black_box(callee as fn())();
+    black_box(());
+}
+
 /// Two regions, one in the other.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -123,6 +146,8 @@ fn main() -> ExitCode {
         "enabled" => pairs_enabled,
         "numeric" => pairs_numeric,
         "disabled" => pairs_disabled,
+        "call" => pairs_call,
+        "disabled_call" => pairs_disabled_call,
         "nested" => pairs_nested,
         "laps" => pairs_laps,
         "by_hand" => pairs_by_hand,
