@@ -25,6 +25,7 @@ use std::task::{Context, Waker};
 
 const NUMBER: u32 = 5;
 static OFF: pfp::Point = pfp::Point::new("off");
+static AVERAGE: pfp::Point = pfp::Point::new("average");
 static BY_HAND: pfp::Point = pfp::Point::new("by hand");
 static POLLED: pfp::Point = pfp::Point::new("poll");
 
@@ -98,6 +99,26 @@ extern "C" fn pairs_laps() {
     black_box(());
 }
 
+/// One region of a point that averages exponentially.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_average() {
+    let _guard = AVERAGE.measure();
+    black_box(());
+}
+
+/// One measurement in two parts, the first of them latched.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_latched() {
+    BY_HAND.begin();
+    black_box(());
+    BY_HAND.end_latched();
+    BY_HAND.begin();
+    black_box(());
+    BY_HAND.end();
+}
+
 /// One region begun and ended by hand.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -149,6 +170,8 @@ fn main() -> ExitCode {
         "call" => pairs_call,
         "disabled_call" => pairs_disabled_call,
         "nested" => pairs_nested,
+        "average" => pairs_average,
+        "latched" => pairs_latched,
         "laps" => pairs_laps,
         "by_hand" => pairs_by_hand,
         "poll" => pairs_poll,
@@ -158,6 +181,9 @@ fn main() -> ExitCode {
     };
     OFF.disable();
     pfp::enable(NUMBER);
+    if AVERAGE.set_alpha(0.1).is_err() {
+        return ExitCode::FAILURE;
+    }
     // Registers, claims, and meets most of the durations there will be.
     for _ in 0..10_000 {
         case();
