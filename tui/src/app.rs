@@ -21,7 +21,7 @@ pub use prompt::{Prompt, default_file_name};
 pub use session::Session;
 
 use crate::columns::{Column, Sorting};
-use crate::model::{Basis, Figures, Model, News, TAU_SECONDS};
+use crate::model::{Basis, Figures, Lately, Model, News, Past, TAU_SECONDS, Window};
 use crate::snapshot::ProcessState;
 use crate::source::{Candidate, Choice, Discovery, Finder, Source, Wanted, choose};
 use crate::units::Unit;
@@ -139,6 +139,8 @@ pub struct App {
     pub offset: usize,
     /// Lines scrolled out at the top of the detail.
     pub detail_offset: usize,
+    /// Which measurements the histogram of the detail is of.
+    pub window: Window,
     /// What the table is sorted by.
     pub sorting: Sorting,
     /// What ticks are shown as.
@@ -157,6 +159,8 @@ pub struct App {
     pub picked: Option<String>,
     /// The user wants to leave.
     pub quit: bool,
+    /// The moments of the point whose detail is open.
+    past: Past,
     options: Options,
     finder: Box<dyn Finder>,
     session: Option<Session>,
@@ -180,6 +184,7 @@ impl App {
             selected: None,
             offset: 0,
             detail_offset: 0,
+            window: Window::default(),
             sorting: options.sorting,
             unit: Unit::Time,
             interval: options.interval,
@@ -189,6 +194,7 @@ impl App {
             candidates: Vec::new(),
             picked: None,
             quit: false,
+            past: Past::default(),
             options,
             finder,
             session: None,
@@ -271,6 +277,36 @@ impl App {
             Err(error) => self.complain(now, format!("{error:#}")),
         }
         self.sort(now);
+        self.follow();
+    }
+
+    /// Remembers how the point whose detail is open is now.
+    fn follow(&mut self) {
+        let figures = self.selected.and_then(|id| self.model.point(id));
+        if self.screen == Screen::Detail
+            && let (Some(figures), Some(snapshot)) = (figures, self.model.snapshot())
+        {
+            let rate = snapshot.clock.ticks_per_second;
+            self.past.follow(figures, snapshot.elapsed_ticks, rate);
+        }
+    }
+
+    /// Counts the selected point's measurements from now on.
+    fn mark(&mut self) {
+        self.follow();
+        let figures = self.selected.and_then(|id| self.model.point(id));
+        if let (Some(figures), Some(snapshot)) = (figures, self.model.snapshot()) {
+            self.past.mark(figures, snapshot.elapsed_ticks);
+            self.window = Window::Mark;
+        }
+    }
+
+    /// What the selected point measured in the window; none for all of it, and
+    /// where that is not known.
+    pub fn lately(&self) -> Option<Lately> {
+        let snapshot = self.model.snapshot()?;
+        let rate = snapshot.clock.ticks_per_second;
+        self.past.lately(self.window, self.selected()?, snapshot.elapsed_ticks, rate)
     }
 
     /// While the figures stand still: notices if the process ends.

@@ -15,15 +15,19 @@
 //! of the process ([`Basis::Life`]). A point that was reset in between has no
 //! figure for that interval, since nobody knows when it began afresh.
 
+mod calls;
 mod figures;
 pub mod histogram;
 mod history;
+mod past;
 
 use std::sync::Arc;
 
+pub use calls::{Calls, Related};
 pub use figures::{Figures, LaneFigures, mean, off_share, total, variance};
 pub use histogram::Quantiles;
 pub use history::{History, Sample};
+pub use past::{Lately, Past, Window};
 
 use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
 

@@ -33,6 +33,8 @@ impl App {
             Action::Toggle => self.toggle(now),
             Action::Reset => self.reset(now),
             Action::Pause => self.pause(now),
+            Action::Window => self.window = self.window.next(),
+            Action::Mark => self.mark(),
             Action::Slower => self.change_interval(true, now),
             Action::Faster => self.change_interval(false, now),
             Action::Units => {
@@ -80,6 +82,7 @@ impl App {
             self.selected = self.order.get(place).copied();
             self.detail_offset = 0;
             self.frozen_until = Some(now + FREEZE);
+            self.follow();
         }
     }
 
@@ -97,6 +100,7 @@ impl App {
             Screen::Points if self.selected.is_some() => {
                 self.detail_offset = 0;
                 self.screen = Screen::Detail;
+                self.follow();
             }
             Screen::Picker => {
                 let (place, _) = self.cursor();

@@ -50,6 +50,10 @@ actions! {
     Reset,
     /// Let the figures stand still, or go on.
     Pause,
+    /// Show the histogram of other measurements.
+    Window,
+    /// Count from now on.
+    Mark,
     /// Poll less often.
     Slower,
     /// Poll more often.

@@ -146,6 +146,14 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Write, &[Char('w')], FIGURES, "save", "write a snapshot of everything to a file"),
     bind(Action::Units, &[Char('u')], FIGURES, "cycles", "show time or cycles"),
     bind(Action::Processes, &[Char('P')], FIGURES, "process", "choose another process"),
+    bind(
+        Action::Window,
+        &[Char('H')],
+        &[Detail],
+        "window",
+        "histogram since the reset, since the mark, of the last 10 or 60 seconds",
+    ),
+    bind(Action::Mark, &[Char('m')], &[Detail], "mark", "the histogram counts from now on"),
     bind(Action::Slower, &[Char('+')], FIGURES, "", "poll less often"),
     bind(Action::Faster, &[Char('-')], FIGURES, "", "poll more often"),
     bind(

@@ -27,6 +27,19 @@ pub fn merge<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -> Vec<Bucket> 
     merged.into_iter().map(|((low, width), count)| Bucket { low, width, count }).collect()
 }
 
+/// What a histogram counts more than it did before. Both are merged.
+pub fn subtract(now: &[Bucket], before: &[Bucket]) -> Vec<Bucket> {
+    let mut before = before.iter().peekable();
+    let more = now.iter().filter_map(|bucket| {
+        let place = (bucket.low, bucket.width);
+        while before.next_if(|then| (then.low, then.width) < place).is_some() {}
+        let then = before.next_if(|then| (then.low, then.width) == place);
+        let count = bucket.count.saturating_sub(then.map_or(0, |then| then.count));
+        (count > 0).then_some(Bucket { count, ..*bucket })
+    });
+    more.collect()
+}
+
 /// The value that stands for all in a bucket: its middle.
 pub fn middle(bucket: &Bucket) -> u64 {
     bucket.low.saturating_add(bucket.width.saturating_sub(1) / 2)

@@ -8,7 +8,7 @@ use super::{Look, chart, draw_scrolled};
 use crate::app::App;
 use crate::columns::state_word;
 use crate::model::histogram::{self, Bar};
-use crate::model::{Figures, mean, off_share};
+use crate::model::{Calls, Figures, Lately, Related, Window, mean, off_share};
 use crate::snapshot::{LaneKind, PointState};
 use crate::text;
 use crate::units::{self, NONE, Scale};
@@ -71,6 +71,8 @@ pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> 
         look,
         scale: scale(app),
         quantiles: figures.quantiles_at(QUANTILES.map(|(_, quantile)| quantile)),
+        window: app.window,
+        lately: app.lately(),
     };
     let mut lines = Vec::new();
     if width >= WIDE {
@@ -90,6 +92,7 @@ pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> 
     }
     lines.extend(pane.history(width));
     lines.extend(pane.lanes(width));
+    lines.extend(pane.calls(app, width));
     lines
 }
 
@@ -97,8 +100,11 @@ struct Pane<'a> {
     figures: &'a Figures,
     look: &'a Look,
     scale: Scale,
-    /// The values at [`QUANTILES`].
+    /// The values at [`QUANTILES`], of all measurements.
     quantiles: Option<[u64; 4]>,
+    window: Window,
+    /// What was measured in the window; none for all.
+    lately: Option<Lately>,
 }
 
 impl Pane<'_> {
@@ -160,6 +166,7 @@ impl Pane<'_> {
                 Span::raw(more),
             ])
         }));
+        lines.extend(self.on_and_off(total.inclusive, total.off_cpu));
         if figures.in_flight() {
             let text = " it died inside: totals may hold a part";
             lines.push(Line::from(Span::styled(text, self.look.theme.warn)));
@@ -167,11 +174,65 @@ impl Pane<'_> {
         lines
     }
 
+    /// The span of the regions, as a bar of what was on a CPU and what was not.
+    fn on_and_off(&self, on: u64, off: u64) -> Option<Line<'static>> {
+        let all = on as f64 + off as f64;
+        let room = FIGURES - 16;
+        let filled = (on as f64 / all * room as f64).round() as usize;
+        (off > 0).then(|| {
+            let on = chart::bar(filled as f64 / room as f64, room, &self.look.glyphs);
+            let off =
+                self.look.glyphs.rest.to_string().repeat(room.saturating_sub(on.chars().count()));
+            Line::from(vec![
+                Span::styled(format!(" {:<13}", "on/off CPU"), self.look.theme.faint),
+                Span::styled(on, self.look.theme.bar),
+                Span::styled(off, self.look.theme.faint),
+            ])
+        })
+    }
+
+    /// Which measurements the histogram is of, in words.
+    fn window(&self) -> String {
+        let seconds = self.lately.as_ref().map_or(0.0, |lately| lately.seconds);
+        match (self.window, &self.lately) {
+            (Window::All, _) | (_, None) => "all".into(),
+            (Window::Mark, Some(_)) if seconds == 0.0 => "from now on".into(),
+            (Window::Mark, Some(_)) => format!("last {}, since the mark", units::duration(seconds)),
+            (_, Some(_)) => format!("last {}", units::duration(seconds)),
+        }
+    }
+
+    /// What the window comes to, below its histogram.
+    fn summary(&self, lately: &Lately, quantiles: Option<[u64; 4]>) -> Line<'static> {
+        let mut text = format!(" {} calls", units::count(lately.count));
+        if let Some(mean) = lately.mean {
+            text += &format!(", average {}", self.scale.single(mean));
+        }
+        if let Some(deviation) = lately.deviation {
+            let plus_minus = self.look.glyphs.plus_minus;
+            text += &format!(" {plus_minus}{}", self.scale.single(deviation));
+        }
+        for ((name, _), value) in QUANTILES.iter().zip(quantiles.into_iter().flatten()).take(3) {
+            text += &format!(", {name} {}", self.scale.single(value as f64));
+        }
+        Line::raw(text)
+    }
+
     fn histogram(&self, width: usize) -> Vec<Line<'static>> {
-        let bars = histogram::log_bars(&self.figures.buckets(), BARS);
+        let total = self.figures.total();
+        let (buckets, quantiles) = match &self.lately {
+            None => (self.figures.buckets(), self.quantiles),
+            Some(lately) => {
+                let wanted = QUANTILES.map(|(_, quantile)| quantile);
+                let extremes = (total.min, total.max);
+                let found = histogram::quantiles(lately.buckets.iter(), extremes, wanted);
+                (lately.buckets.clone(), found)
+            }
+        };
+        let bars = histogram::log_bars(&buckets, BARS);
         let sums = width >= SUMS;
-        let title = if sums { "share, sum of shares" } else { "share" };
-        let mut lines = vec![self.title(&format!("Exclusive, log scale: {title}"))];
+        let shares = if sums { "share, sum" } else { "share" };
+        let mut lines = vec![self.title(&format!("Exclusive, {}: {shares}", self.window()))];
         let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1) as f64;
         let all = bars.iter().map(|bar| bar.count as f64).sum::<f64>();
         // Range, shares, marks and blanks between them.
@@ -193,26 +254,16 @@ impl Pane<'_> {
                     true => format!(" {:>5}%", units::percent(bar.cumulative)),
                     false => String::new(),
                 }),
-                Span::styled(self.marks(bar), self.look.theme.key),
+                Span::styled(marks(bar, quantiles), self.look.theme.key),
             ]));
         }
         if bars.is_empty() {
             lines.push(Line::from(Span::styled(" nothing measured yet", self.look.theme.faint)));
         }
+        if let Some(lately) = &self.lately {
+            lines.push(self.summary(lately, quantiles));
+        }
         lines
-    }
-
-    /// The percentiles that fall into a bar.
-    fn marks(&self, bar: &Bar) -> String {
-        let Some(quantiles) = self.quantiles else {
-            return String::new();
-        };
-        // The last one seldom has a bar of its own, nor room beside others.
-        let marked = QUANTILES.iter().zip(quantiles).take(3);
-        marked
-            .filter(|(_, value)| (bar.low..bar.high).contains(&(*value as f64)))
-            .map(|((name, _), _)| format!(" {name}"))
-            .collect()
     }
 
     fn history(&self, width: usize) -> Vec<Line<'static>> {
@@ -239,6 +290,50 @@ impl Pane<'_> {
                 Span::styled(columns, self.look.theme.bar),
             ])
         }));
+        lines
+    }
+
+    /// Who calls the point and whom it calls, as far as the rings know.
+    fn calls(&self, app: &App, width: usize) -> Vec<Line<'static>> {
+        let records = app.model.snapshot().map_or(&[][..], |snapshot| &snapshot.records);
+        let calls = Calls::of(self.figures.id(), records);
+        if calls.records == 0 {
+            return Vec::new();
+        }
+        let name = |related: &Related| match related.point {
+            Some(id) => app.model.point(id).map_or_else(|| format!("#{id}"), Figures::name),
+            None => "(no region, or not known)".into(),
+        };
+        let name_width = width.saturating_sub(2 + 3 * 9).clamp(8, 40);
+        let row = |name: &str, count: String, share: String, span: String| {
+            let name = text::fit(name, name_width, self.look.glyphs.ellipsis);
+            Line::raw(format!(" {name} {count:>8} {share:>8} {span:>8}"))
+        };
+        let title = |what: &str, columns: [&str; 3]| {
+            let [count, share, span] = columns;
+            let name = text::fit(what, name_width, self.look.glyphs.ellipsis);
+            let line = format!(" {name} {count:>8} {share:>8} {span:>8}");
+            Line::from(Span::styled(line, self.look.theme.process))
+        };
+        let share = |part: u64, all: u64| match all {
+            0 => NONE.into(),
+            all => format!("{}%", units::percent(part as f64 / all as f64)),
+        };
+        let heading = format!("Callers, last {} calls", units::count(calls.records));
+        let mut lines = vec![title(&heading, ["Calls", "Share", "Span"])];
+        for caller in &calls.callers {
+            let span = self.scale.ticks(caller.span as f64);
+            let of_calls = share(caller.count, calls.records);
+            lines.push(row(&name(caller), units::count(caller.count), of_calls, span));
+        }
+        if !calls.children.is_empty() {
+            lines.push(title("Children, of its span", ["Calls", "Share", "Span"]));
+        }
+        for child in &calls.children {
+            let span = self.scale.ticks(child.span as f64);
+            let of_span = share(child.span, calls.span);
+            lines.push(row(&name(child), units::count(child.count), of_span, span));
+        }
         lines
     }
 
@@ -271,6 +366,16 @@ impl Pane<'_> {
         }));
         lines
     }
+}
+
+/// The percentiles that fall into a bar.
+fn marks(bar: &Bar, quantiles: Option<[u64; 4]>) -> String {
+    // The last one seldom has a bar of its own, nor room beside others.
+    let marked = QUANTILES.iter().zip(quantiles.into_iter().flatten()).take(3);
+    marked
+        .filter(|(_, value)| (bar.low..bar.high).contains(&(*value as f64)))
+        .map(|((name, _), _)| format!(" {name}"))
+        .collect()
 }
 
 fn lane_word(kind: LaneKind) -> &'static str {

@@ -15,7 +15,7 @@ use ratatui::style::{Color, Modifier};
 use super::*;
 use crate::app::tests::{Desk, Stage, candidate, desk};
 use crate::app::{App, Options};
-use crate::snapshot::{ClockKind, PointState, ProcessState};
+use crate::snapshot::{ClockKind, PointState, ProcessState, Record};
 
 const SIZES: [(u16, u16); 3] = [(120, 30), (80, 24), (40, 8)];
 
@@ -91,6 +91,68 @@ fn a_point_in_full() {
     desk.app.selected = Some(1);
     desk.code(KeyCode::Enter);
     check_all("detail", &mut desk);
+}
+
+#[test]
+fn the_histogram_of_the_last_seconds_and_since_a_mark() {
+    let mut desk = desk();
+    desk.app.selected = Some(1);
+    desk.code(KeyCode::Enter);
+    desk.wait(20);
+    let all = screen(&mut desk, false, (120, 30));
+    assert!(all.contains("Exclusive, all"), "{all}");
+    // Since the mark that nobody has set: since the detail was opened.
+    desk.press("H");
+    let opened = screen(&mut desk, false, (120, 30));
+    assert!(opened.contains("last 20.0s, since the mark"), "{opened}");
+    desk.press("H");
+    check("detail-window", &screen(&mut desk, false, (120, 30)), (120, 30));
+    let lately = desk.app.lately().expect("the last ten seconds");
+    let in_all = desk.app.selected().expect("it is").total().count;
+    assert_eq!(lately.seconds, 10.0);
+    assert!(lately.count * 2 < in_all && lately.count > 0, "{} of {in_all}", lately.count);
+    let counted: u64 = lately.buckets.iter().map(|bucket| bucket.count).sum();
+    assert_eq!(counted, lately.count);
+    // Of the last minute not all is known.
+    desk.press("H");
+    assert!(screen(&mut desk, false, (120, 30)).contains("last 20.0s: "));
+    desk.press("m");
+    let marked = screen(&mut desk, false, (120, 30));
+    assert!(marked.contains("Exclusive, from now on"), "{marked}");
+    assert!(marked.contains("nothing measured yet"), "{marked}");
+    desk.wait(5);
+    let lately = desk.app.lately().expect("since the mark");
+    assert_eq!(lately.seconds, 5.0);
+    // Another point has another past.
+    desk.press("j");
+    assert_eq!(desk.app.lately().map(|lately| lately.count), Some(0));
+}
+
+#[test]
+fn callers_and_children() {
+    let mut desk = desk();
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let record = |point, start, span, depth| Record {
+            lane: 0,
+            point,
+            start,
+            span,
+            exclusive: span,
+            depth,
+            context: 0,
+        };
+        process.snapshot_mut().records = vec![
+            record(3, 1_000, 26_000, 2),
+            record(1, 500, 260_000, 1),
+            record(2, 0, 520_000, 0),
+            record(1, 600_000, 130_000, 0),
+        ];
+    }
+    desk.wait(1);
+    desk.app.selected = Some(1);
+    desk.code(KeyCode::Enter);
+    check("detail-calls", &screen(&mut desk, false, (120, 44)), (120, 44));
 }
 
 #[test]

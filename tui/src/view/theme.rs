@@ -116,6 +116,8 @@ pub struct Glyphs {
     pub to: &'static str,
     /// Before a standard deviation.
     pub plus_minus: &'static str,
+    /// The rest of a bar that is a share of something.
+    pub rest: char,
 }
 
 impl Glyphs {
@@ -132,6 +134,7 @@ impl Glyphs {
         parts: ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'],
         to: "–",
         plus_minus: "±",
+        rest: '░',
     };
 
     /// For terminals and fonts without them.
@@ -147,6 +150,7 @@ impl Glyphs {
         parts: ['-', '-', '-', '=', '=', '=', '#', '#'],
         to: "-",
         plus_minus: "+-",
+        rest: '.',
     };
 }
 
