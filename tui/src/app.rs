@@ -42,8 +42,29 @@ pub enum Screen {
     Points,
     /// One point in full.
     Detail,
+    /// The threads.
+    Threads,
+    /// What the threads did in the last moments.
+    Timeline,
     /// The processes to choose from.
     Picker,
+}
+
+impl Screen {
+    /// The screens that show the watched process, in the order of their numbers,
+    /// with what they are called.
+    pub const TABS: &[(Self, &str)] = &[
+        (Self::Points, "Points"),
+        (Self::Detail, "Detail"),
+        (Self::Threads, "Threads"),
+        (Self::Timeline, "Timeline"),
+    ];
+
+    /// Its place among [`Self::TABS`]; none for those that are shown while
+    /// nothing is watched, or to choose what is.
+    pub fn tab(self) -> Option<usize> {
+        Self::TABS.iter().position(|(screen, _)| *screen == self)
+    }
 }
 
 /// What lies over the body and takes the keys.
@@ -432,6 +453,8 @@ impl App {
             (None, Screen::Waiting) => keys::Mode::Waiting,
             (None, Screen::Points) => keys::Mode::Points,
             (None, Screen::Detail) => keys::Mode::Detail,
+            (None, Screen::Threads) => keys::Mode::Threads,
+            (None, Screen::Timeline) => keys::Mode::Timeline,
             (None, Screen::Picker) => keys::Mode::Picker,
         }
     }

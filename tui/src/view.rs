@@ -4,6 +4,7 @@
 //! header    pfp-top  my_app[4711]  up 00:12:31  8 thr  ...       LIVE
 //! notice    lost: 7 ring records overwritten unread        (if any)
 //! body      table | detail | picker | waiting | help
+//! tabs      1 Points  2 Detail [3 Threads] 4 Timeline     (if there is room)
 //! footer    Space pause  Enter open  ...  ? help  q quit
 //! ```
 
@@ -14,7 +15,10 @@ mod header;
 mod help;
 mod picker;
 mod table;
+mod tabs;
 mod theme;
+mod threads;
+mod timeline;
 mod waiting;
 
 use ratatui::Frame;
@@ -36,8 +40,11 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
         (_, Screen::Waiting) => waiting::draw(frame, parts.body, app),
         (_, Screen::Points) => table::draw(frame, parts.body, app, look),
         (_, Screen::Detail) => detail::draw(frame, parts.body, app, look),
+        (_, Screen::Threads) => threads::draw(frame, parts.body, app, look),
+        (_, Screen::Timeline) => timeline::draw(frame, parts.body, app, look),
         (_, Screen::Picker) => picker::draw(frame, parts.body, app, look),
     }
+    tabs::draw(frame, parts.tabs, app, look);
     footer::draw(frame, parts.footer, app, look);
 }
 
@@ -61,20 +68,23 @@ struct Parts {
     header: Rect,
     notice: Rect,
     body: Rect,
+    tabs: Rect,
     footer: Rect,
 }
 
 impl Parts {
     fn of(app: &App, area: Rect) -> Self {
         let notice = u16::from(header::notice(app).is_some());
-        let [header, notice, body, footer] = Layout::vertical([
+        let tabs = u16::from(tabs::has_room(app, area.height));
+        let [header, notice, body, tabs, footer] = Layout::vertical([
             Constraint::Length(1),
             Constraint::Length(notice),
             Constraint::Fill(1),
+            Constraint::Length(tabs),
             Constraint::Length(1),
         ])
         .areas(area);
-        Self { header, notice, body, footer }
+        Self { header, notice, body, tabs, footer }
     }
 }
 

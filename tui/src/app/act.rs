@@ -52,6 +52,12 @@ impl App {
                 self.offset = 0;
                 self.poll(now);
             }
+            Action::ShowPoints => self.show(Screen::Points),
+            Action::ShowDetail => self.show(Screen::Detail),
+            Action::ShowThreads => self.show(Screen::Threads),
+            Action::ShowTimeline => self.show(Screen::Timeline),
+            Action::NextScreen => self.turn(1),
+            Action::PreviousScreen => self.turn(Screen::TABS.len() - 1),
             Action::Accept => match self.overlay.take() {
                 Some(Overlay::Write(prompt)) => self.write(prompt, Overwrite::No, now),
                 Some(Overlay::Replace(prompt)) => self.write(prompt, Overwrite::Yes, now),
@@ -105,6 +111,19 @@ impl App {
                 }
             }
             Screen::Waiting | Screen::Points | Screen::Detail => {}
+            Screen::Threads | Screen::Timeline => {}
+        }
+    }
+
+    /// Shows one of the screens of the watched process.
+    fn show(&mut self, screen: Screen) {
+        self.screen = screen;
+    }
+
+    /// Goes on by so many screens, round and round.
+    fn turn(&mut self, screens: usize) {
+        if let Some(tab) = self.screen.tab() {
+            self.show(Screen::TABS[(tab + screens) % Screen::TABS.len()].0);
         }
     }
 

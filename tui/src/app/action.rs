@@ -60,6 +60,18 @@ actions! {
     Write,
     /// Choose another process.
     Processes,
+    /// Show the table of points.
+    ShowPoints,
+    /// Show one point in full.
+    ShowDetail,
+    /// Show the threads.
+    ShowThreads,
+    /// Show what the threads did in the last moments.
+    ShowTimeline,
+    /// Show the next screen.
+    NextScreen,
+    /// Show the screen before.
+    PreviousScreen,
     /// Take what was typed, or say yes.
     Accept,
     /// Drop what was typed, or say no.

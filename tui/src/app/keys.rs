@@ -13,6 +13,10 @@ pub enum Mode {
     Points,
     /// One point in full.
     Detail,
+    /// The threads.
+    Threads,
+    /// What the threads did in the last moments.
+    Timeline,
     /// The list of processes.
     Picker,
     /// The help.
@@ -25,10 +29,12 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Waiting,
         Self::Points,
         Self::Detail,
+        Self::Threads,
+        Self::Timeline,
         Self::Picker,
         Self::Help,
         Self::Prompt,
@@ -59,6 +65,7 @@ impl Key {
             Self::Twice(c) => format!("{c}{c}"),
             Self::Named(KeyCode::PageUp) => "PgUp".into(),
             Self::Named(KeyCode::PageDown) => "PgDn".into(),
+            Self::Named(KeyCode::BackTab) => "Shift-Tab".into(),
             Self::Named(KeyCode::F(n)) => format!("F{n}"),
             Self::Named(code) => format!("{code:?}"),
         }
@@ -91,17 +98,20 @@ pub struct Binding {
 }
 
 use Key::{Char, Ctrl, Named, Twice};
-use Mode::{Confirm, Detail, Help, Picker, Points, Prompt, Waiting};
+use Mode::{Confirm, Detail, Help, Picker, Points, Prompt, Threads, Timeline, Waiting};
 
-const LISTS: &[Mode] = &[Points, Detail, Picker, Help];
+const LISTS: &[Mode] = &[Points, Detail, Threads, Picker, Help];
+/// Where there is a point that the keys mean.
 const FIGURES: &[Mode] = &[Points, Detail];
+/// Where a process is looked at.
+const TABS: &[Mode] = &[Points, Detail, Threads, Timeline];
 
 /// All keys, in the order of the last line and the help.
 pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Pause,
         &[Char(' '), Char('Z'), Char('p')],
-        FIGURES,
+        TABS,
         "pause",
         "let the figures stand still, or go on",
     ),
@@ -127,6 +137,13 @@ pub const BINDINGS: &[Binding] = &[
         "back to the process watched before",
     ),
     bind(
+        Action::Back,
+        &[Named(KeyCode::Esc)],
+        &[Threads, Timeline],
+        "back",
+        "back to where you came from",
+    ),
+    bind(
         Action::Toggle,
         &[Char('e')],
         FIGURES,
@@ -143,11 +160,11 @@ pub const BINDINGS: &[Binding] = &[
         "sort by the column to the right",
     ),
     bind(Action::Invert, &[Char('I')], &[Points], "invert", "sort the other way round"),
-    bind(Action::Write, &[Char('w')], FIGURES, "save", "write a snapshot of everything to a file"),
-    bind(Action::Units, &[Char('u')], FIGURES, "cycles", "show time or cycles"),
-    bind(Action::Processes, &[Char('P')], FIGURES, "process", "choose another process"),
-    bind(Action::Slower, &[Char('+')], FIGURES, "", "poll less often"),
-    bind(Action::Faster, &[Char('-')], FIGURES, "", "poll more often"),
+    bind(Action::Write, &[Char('w')], TABS, "save", "write a snapshot of everything to a file"),
+    bind(Action::Units, &[Char('u')], TABS, "cycles", "show time or cycles"),
+    bind(Action::Processes, &[Char('P')], TABS, "process", "choose another process"),
+    bind(Action::Slower, &[Char('+')], &[Points, Detail, Threads], "", "poll less often"),
+    bind(Action::Faster, &[Char('-')], &[Points, Detail, Threads], "", "poll more often"),
     bind(
         Action::Up,
         &[Named(KeyCode::Up), Char('k')],
@@ -178,17 +195,23 @@ pub const BINDINGS: &[Binding] = &[
     ),
     bind(Action::Top, &[Named(KeyCode::Home), Twice('g')], LISTS, "", "to the first row"),
     bind(Action::Bottom, &[Named(KeyCode::End), Char('G')], LISTS, "", "to the last row"),
+    bind(Action::ShowPoints, &[Char('1')], TABS, "", "the table of points"),
+    bind(Action::ShowDetail, &[Char('2')], TABS, "", "one point in full"),
+    bind(Action::ShowThreads, &[Char('3')], TABS, "", "the threads"),
+    bind(Action::ShowTimeline, &[Char('4')], TABS, "", "what the threads did last"),
+    bind(Action::NextScreen, &[Named(KeyCode::Tab)], TABS, "", "the next of these"),
+    bind(Action::PreviousScreen, &[Named(KeyCode::BackTab)], TABS, "", "the one before"),
     bind(
         Action::Help,
         &[Char('?'), Named(KeyCode::F(1))],
-        &[Points, Detail, Picker, Waiting],
+        &[Points, Detail, Threads, Timeline, Picker, Waiting],
         "help",
         "this help",
     ),
     bind(
         Action::Quit,
         &[Char('q'), Named(KeyCode::F(10)), Ctrl('c')],
-        &[Points, Detail, Picker, Waiting, Help],
+        &[Points, Detail, Threads, Timeline, Picker, Waiting, Help],
         "quit",
         "leave; toggled points are put back unless started with --keep",
     ),
