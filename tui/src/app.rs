@@ -10,6 +10,8 @@ mod event_loop;
 pub mod keys;
 mod prompt;
 mod session;
+mod threads;
+mod timeline;
 
 use std::time::{Duration, Instant};
 
@@ -19,8 +21,11 @@ pub use action::Action;
 pub use event_loop::run;
 pub use prompt::{Prompt, default_file_name};
 pub use session::Session;
+pub use threads::{ThreadColumn, ThreadList};
+pub use timeline::{TimeView, step_above};
 
 use crate::columns::{Column, Sorting};
+use crate::model::threads::rings;
 use crate::model::{Basis, Figures, Model, News, TAU_SECONDS};
 use crate::snapshot::ProcessState;
 use crate::source::{Candidate, Choice, Discovery, Finder, Source, Wanted, choose};
@@ -59,6 +64,11 @@ impl Screen {
         (Self::Threads, "Threads"),
         (Self::Timeline, "Timeline"),
     ];
+
+    /// Whether it shows what the rings hold, which is not looked at otherwise.
+    fn wants_records(self) -> bool {
+        matches!(self, Self::Threads | Self::Timeline)
+    }
 
     /// Its place among [`Self::TABS`]; none for those that are shown while
     /// nothing is watched, or to choose what is.
@@ -160,6 +170,10 @@ pub struct App {
     pub offset: usize,
     /// Lines scrolled out at the top of the detail.
     pub detail_offset: usize,
+    /// The threads as a list.
+    pub threads: ThreadList,
+    /// Where the user looks on the timeline.
+    pub timeline: TimeView,
     /// What the table is sorted by.
     pub sorting: Sorting,
     /// What ticks are shown as.
@@ -178,6 +192,8 @@ pub struct App {
     pub picked: Option<String>,
     /// The user wants to leave.
     pub quit: bool,
+    /// The screen that the detail was opened on.
+    came_from: Screen,
     options: Options,
     finder: Box<dyn Finder>,
     session: Option<Session>,
@@ -201,6 +217,9 @@ impl App {
             selected: None,
             offset: 0,
             detail_offset: 0,
+            threads: ThreadList::default(),
+            timeline: TimeView::default(),
+            came_from: Screen::Points,
             sorting: options.sorting,
             unit: Unit::Time,
             interval: options.interval,
@@ -231,6 +250,8 @@ impl App {
         self.order.clear();
         self.selected = None;
         self.offset = 0;
+        self.threads = ThreadList::default();
+        self.timeline = TimeView::default();
         self.paused = false;
         self.ended_unseen = None;
         self.screen = Screen::Points;
@@ -270,7 +291,12 @@ impl App {
             return;
         };
         match session.poll() {
-            Ok(snapshot) => {
+            Ok(mut snapshot) => {
+                if self.screen.wants_records() {
+                    session.add_records(&mut snapshot);
+                    self.timeline.take(&snapshot);
+                    self.threads.rings = rings(&snapshot);
+                }
                 let was_life = self.model.basis() == Basis::Life;
                 let news = self.model.fold(snapshot);
                 // The first order was one of whole lives. A cursor that has
@@ -354,9 +380,11 @@ impl App {
                 known.points().iter().filter(new).map(Figures::id).collect()
             };
             self.order.extend(new);
+            self.threads.sort(known.thread_figures(), true);
         } else {
             self.frozen_until = None;
             self.order = self.sorting.order(self.model.points());
+            self.threads.sort(self.model.thread_figures(), false);
         }
         if self.selected.is_none_or(|id| self.model.point(id).is_none()) {
             self.selected = self.order.first().copied();
@@ -395,7 +423,11 @@ impl App {
 
     /// Row of the cursor and number of rows of the list on the screen.
     pub fn cursor(&self) -> (usize, usize) {
-        if self.screen == Screen::Picker {
+        if self.screen == Screen::Timeline {
+            self.timeline.cursor()
+        } else if self.screen == Screen::Threads {
+            self.threads.cursor()
+        } else if self.screen == Screen::Picker {
             let picked = |c: &Candidate| Some(&c.segment_id) == self.picked.as_ref();
             let place = self.candidates.iter().position(picked);
             (place.unwrap_or(0), self.candidates.len())

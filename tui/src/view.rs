@@ -51,16 +51,18 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
 /// What a screen of this size has room for.
 pub fn room(app: &App, look: &Look, area: Rect) -> Room {
     let body = Parts::of(app, area).body;
+    let rows = match (&app.overlay, app.screen) {
+        (None, Screen::Timeline) => timeline::rows(body),
+        (None, Screen::Threads) => threads::rows(app, body),
+        // The first line of the body is a heading.
+        _ => body.height.saturating_sub(1),
+    };
     let lines = match (&app.overlay, app.screen) {
         (Some(Overlay::Help(_)), _) => help::lines(look, usize::from(body.width)).len(),
         (_, Screen::Detail) => detail::lines(app, look, usize::from(body.width)).len(),
         _ => 0,
     };
-    Room {
-        // The first line of the body is a heading.
-        rows: usize::from(body.height.saturating_sub(1)),
-        lines,
-    }
+    Room { rows: rows.into(), lines }
 }
 
 /// Where each part of the screen goes.

@@ -72,6 +72,22 @@ actions! {
     NextScreen,
     /// Show the screen before.
     PreviousScreen,
+    /// To the region before on the timeline.
+    Earlier,
+    /// To the next region on the timeline.
+    Later,
+    /// Half a screen back in time.
+    MuchEarlier,
+    /// Half a screen on in time.
+    MuchLater,
+    /// To the oldest region on the timeline.
+    Oldest,
+    /// To what happens now, and follow it.
+    Newest,
+    /// Look at a shorter part of the time.
+    ZoomIn,
+    /// Look at a longer part of the time.
+    ZoomOut,
     /// Take what was typed, or say yes.
     Accept,
     /// Drop what was typed, or say no.

@@ -101,6 +101,8 @@ use Key::{Char, Ctrl, Named, Twice};
 use Mode::{Confirm, Detail, Help, Picker, Points, Prompt, Threads, Timeline, Waiting};
 
 const LISTS: &[Mode] = &[Points, Detail, Threads, Picker, Help];
+/// Where there are rows to go up and down.
+const ROWS: &[Mode] = &[Points, Detail, Threads, Timeline, Picker, Help];
 /// Where there is a point that the keys mean.
 const FIGURES: &[Mode] = &[Points, Detail];
 /// Where a process is looked at.
@@ -118,9 +120,9 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Open,
         &[Named(KeyCode::Enter)],
-        &[Points, Picker],
+        &[Points, Threads, Timeline, Picker],
         "open",
-        "open the point or process under the cursor",
+        "open what is under the cursor; of a thread: its points",
     ),
     bind(
         Action::Back,
@@ -151,15 +153,15 @@ pub const BINDINGS: &[Binding] = &[
         "switch the point on or off in the program",
     ),
     bind(Action::Reset, &[Char('r')], FIGURES, "reset", "start the point's figures afresh"),
-    bind(Action::SortLeft, &[Char('<')], &[Points], "", "sort by the column to the left"),
+    bind(Action::SortLeft, &[Char('<')], &[Points, Threads], "", "sort by the column to the left"),
     bind(
         Action::SortRight,
         &[Char('>'), Named(KeyCode::F(6)), Char('s')],
-        &[Points],
+        &[Points, Threads],
         "sort",
         "sort by the column to the right",
     ),
-    bind(Action::Invert, &[Char('I')], &[Points], "invert", "sort the other way round"),
+    bind(Action::Invert, &[Char('I')], &[Points, Threads], "invert", "sort the other way round"),
     bind(Action::Write, &[Char('w')], TABS, "save", "write a snapshot of everything to a file"),
     bind(Action::Units, &[Char('u')], TABS, "cycles", "show time or cycles"),
     bind(Action::Processes, &[Char('P')], TABS, "process", "choose another process"),
@@ -168,14 +170,14 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Up,
         &[Named(KeyCode::Up), Char('k')],
-        LISTS,
+        ROWS,
         "",
         "one row up; in a point's detail: the point above",
     ),
     bind(
         Action::Down,
         &[Named(KeyCode::Down), Char('j')],
-        LISTS,
+        ROWS,
         "",
         "one row down; in a point's detail: the point below",
     ),
@@ -195,6 +197,62 @@ pub const BINDINGS: &[Binding] = &[
     ),
     bind(Action::Top, &[Named(KeyCode::Home), Twice('g')], LISTS, "", "to the first row"),
     bind(Action::Bottom, &[Named(KeyCode::End), Char('G')], LISTS, "", "to the last row"),
+    bind(
+        Action::Earlier,
+        &[Named(KeyCode::Left), Char('h')],
+        &[Timeline],
+        "earlier",
+        "timeline: the region before; the picture is held until End",
+    ),
+    bind(
+        Action::Later,
+        &[Named(KeyCode::Right), Char('l')],
+        &[Timeline],
+        "later",
+        "timeline: the region behind",
+    ),
+    bind(
+        Action::ZoomIn,
+        &[Char('+'), Char('=')],
+        &[Timeline],
+        "closer",
+        "timeline: look closer, at half of the time or less",
+    ),
+    bind(
+        Action::ZoomOut,
+        &[Char('-')],
+        &[Timeline],
+        "wider",
+        "timeline: look wider, at twice the time or more",
+    ),
+    bind(
+        Action::MuchEarlier,
+        &[Named(KeyCode::PageUp), Ctrl('b')],
+        &[Timeline],
+        "",
+        "timeline: half a screen back in time",
+    ),
+    bind(
+        Action::MuchLater,
+        &[Named(KeyCode::PageDown), Ctrl('f')],
+        &[Timeline],
+        "",
+        "timeline: half a screen on in time",
+    ),
+    bind(
+        Action::Oldest,
+        &[Named(KeyCode::Home), Twice('g')],
+        &[Timeline],
+        "",
+        "timeline: the oldest region of the line",
+    ),
+    bind(
+        Action::Newest,
+        &[Named(KeyCode::End), Char('G')],
+        &[Timeline],
+        "now",
+        "timeline: what happens now, and follow it",
+    ),
     bind(Action::ShowPoints, &[Char('1')], TABS, "", "the table of points"),
     bind(Action::ShowDetail, &[Char('2')], TABS, "", "one point in full"),
     bind(Action::ShowThreads, &[Char('3')], TABS, "", "the threads"),
