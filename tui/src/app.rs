@@ -10,6 +10,8 @@ mod event_loop;
 pub mod keys;
 mod prompt;
 mod session;
+mod threads;
+mod timeline;
 
 use std::time::{Duration, Instant};
 
@@ -19,10 +21,13 @@ pub use action::Action;
 pub use event_loop::run;
 pub use prompt::{Prompt, default_file_name};
 pub use session::Session;
+pub use threads::{ThreadColumn, ThreadList};
+pub use timeline::{TimeView, step_above};
 
 use crate::columns::{Column, Sorting};
+use crate::model::threads::rings;
 use crate::model::{Basis, Figures, Lately, Model, News, Past, TAU_SECONDS, Window};
-use crate::snapshot::ProcessState;
+use crate::snapshot::{ProcessState, Record, Snapshot};
 use crate::source::{Candidate, Choice, Discovery, Finder, Source, Wanted, choose};
 use crate::units::Unit;
 
@@ -42,8 +47,34 @@ pub enum Screen {
     Points,
     /// One point in full.
     Detail,
+    /// The threads.
+    Threads,
+    /// What the threads did in the last moments.
+    Timeline,
     /// The processes to choose from.
     Picker,
+}
+
+impl Screen {
+    /// The screens that show the watched process, in the order of their numbers,
+    /// with what they are called.
+    pub const TABS: &[(Self, &str)] = &[
+        (Self::Points, "Points"),
+        (Self::Detail, "Detail"),
+        (Self::Threads, "Threads"),
+        (Self::Timeline, "Timeline"),
+    ];
+
+    /// Whether it shows what the rings hold, which is not looked at otherwise.
+    fn wants_records(self) -> bool {
+        matches!(self, Self::Detail | Self::Threads | Self::Timeline)
+    }
+
+    /// Its place among [`Self::TABS`]; none for those that are shown while
+    /// nothing is watched, or to choose what is.
+    pub fn tab(self) -> Option<usize> {
+        Self::TABS.iter().position(|(screen, _)| *screen == self)
+    }
 }
 
 /// What lies over the body and takes the keys.
@@ -141,6 +172,12 @@ pub struct App {
     pub detail_offset: usize,
     /// Which measurements the histogram of the detail is of.
     pub window: Window,
+    /// What the rings held when a screen that shows it last looked.
+    pub records: Vec<Record>,
+    /// The threads as a list.
+    pub threads: ThreadList,
+    /// Where the user looks on the timeline.
+    pub timeline: TimeView,
     /// What the table is sorted by.
     pub sorting: Sorting,
     /// What ticks are shown as.
@@ -161,6 +198,8 @@ pub struct App {
     pub quit: bool,
     /// The moments of the point whose detail is open.
     past: Past,
+    /// The screen that the detail was opened on.
+    came_from: Screen,
     options: Options,
     finder: Box<dyn Finder>,
     session: Option<Session>,
@@ -185,6 +224,10 @@ impl App {
             offset: 0,
             detail_offset: 0,
             window: Window::default(),
+            records: Vec::new(),
+            threads: ThreadList::default(),
+            timeline: TimeView::default(),
+            came_from: Screen::Points,
             sorting: options.sorting,
             unit: Unit::Time,
             interval: options.interval,
@@ -216,6 +259,8 @@ impl App {
         self.order.clear();
         self.selected = None;
         self.offset = 0;
+        self.threads = ThreadList::default();
+        self.timeline = TimeView::default();
         self.paused = false;
         self.ended_unseen = None;
         self.screen = Screen::Points;
@@ -255,7 +300,11 @@ impl App {
             return;
         };
         match session.poll() {
-            Ok(snapshot) => {
+            Ok(mut snapshot) => {
+                if self.screen.wants_records() {
+                    session.add_records(&mut snapshot);
+                    self.take_records(&snapshot);
+                }
                 let was_life = self.model.basis() == Basis::Life;
                 let news = self.model.fold(snapshot);
                 // The first order was one of whole lives. A cursor that has
@@ -278,6 +327,13 @@ impl App {
         }
         self.sort(now);
         self.follow();
+    }
+
+    /// Takes over what a snapshot has of the rings, for the screens that show it.
+    fn take_records(&mut self, snapshot: &Snapshot) {
+        self.timeline.take(snapshot);
+        self.threads.rings = rings(snapshot);
+        self.records.clone_from(&snapshot.records);
     }
 
     /// Remembers how the point whose detail is open is now.
@@ -369,9 +425,11 @@ impl App {
                 known.points().iter().filter(new).map(Figures::id).collect()
             };
             self.order.extend(new);
+            self.threads.sort(known.thread_figures(), true);
         } else {
             self.frozen_until = None;
             self.order = self.sorting.order(self.model.points());
+            self.threads.sort(self.model.thread_figures(), false);
         }
         if self.selected.is_none_or(|id| self.model.point(id).is_none()) {
             self.selected = self.order.first().copied();
@@ -410,7 +468,11 @@ impl App {
 
     /// Row of the cursor and number of rows of the list on the screen.
     pub fn cursor(&self) -> (usize, usize) {
-        if self.screen == Screen::Picker {
+        if self.screen == Screen::Timeline {
+            self.timeline.cursor()
+        } else if self.screen == Screen::Threads {
+            self.threads.cursor()
+        } else if self.screen == Screen::Picker {
             let picked = |c: &Candidate| Some(&c.segment_id) == self.picked.as_ref();
             let place = self.candidates.iter().position(picked);
             (place.unwrap_or(0), self.candidates.len())
@@ -468,6 +530,8 @@ impl App {
             (None, Screen::Waiting) => keys::Mode::Waiting,
             (None, Screen::Points) => keys::Mode::Points,
             (None, Screen::Detail) => keys::Mode::Detail,
+            (None, Screen::Threads) => keys::Mode::Threads,
+            (None, Screen::Timeline) => keys::Mode::Timeline,
             (None, Screen::Picker) => keys::Mode::Picker,
         }
     }

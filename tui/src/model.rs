@@ -20,6 +20,8 @@ mod figures;
 pub mod histogram;
 mod history;
 mod past;
+pub mod threads;
+pub mod timeline;
 
 use std::sync::Arc;
 
@@ -59,6 +61,7 @@ pub enum News {
 pub struct Model {
     snapshot: Option<Arc<Snapshot>>,
     points: Vec<Figures>,
+    threads: Vec<threads::Thread>,
     basis: Basis,
     tau_seconds: f64,
 }
@@ -72,7 +75,13 @@ impl Default for Model {
 impl Model {
     /// A model that has seen nothing, with the time constant of the load.
     pub fn new(tau_seconds: f64) -> Self {
-        Self { snapshot: None, points: Vec::new(), basis: Basis::Life, tau_seconds }
+        Self {
+            snapshot: None,
+            points: Vec::new(),
+            threads: Vec::new(),
+            basis: Basis::Life,
+            tau_seconds,
+        }
     }
 
     /// Takes the next snapshot in.
@@ -85,6 +94,7 @@ impl Model {
             self.basis = Basis::Life;
             self.points = Figures::all(&snapshot);
             let seconds = seconds(&snapshot, snapshot.elapsed_ticks);
+            self.threads = threads::life(&snapshot, seconds);
             for figures in &mut self.points {
                 figures.take_life(snapshot.elapsed_ticks, seconds);
             }
@@ -102,6 +112,14 @@ impl Model {
         if interval.is_some() {
             self.basis = Basis::Interval;
         }
+        self.threads = match interval {
+            Some(ticks) => {
+                let seconds = seconds(&snapshot, ticks);
+                let alpha = load_alpha(seconds, self.tau_seconds);
+                threads::interval(&snapshot, &before, &self.threads, ticks, seconds, alpha)
+            }
+            None => threads::keep(&snapshot, &self.threads),
+        };
         for figures in &mut self.points {
             while old.next_if(|old| old.id() < figures.id()).is_some() {}
             let old = old.next_if(|old| old.id() == figures.id());
@@ -161,6 +179,11 @@ impl Model {
     /// One point.
     pub fn point(&self, id: u32) -> Option<&Figures> {
         self.place(id).ok().map(|place| &self.points[place])
+    }
+
+    /// The threads, in the order of their lanes.
+    pub fn thread_figures(&self) -> &[threads::Thread] {
+        &self.threads
     }
 
     /// Threads that run and measure.

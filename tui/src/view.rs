@@ -4,6 +4,7 @@
 //! header    pfp-top  my_app[4711]  up 00:12:31  8 thr  ...       LIVE
 //! notice    lost: 7 ring records overwritten unread        (if any)
 //! body      table | detail | picker | waiting | help
+//! tabs      1 Points  2 Detail [3 Threads] 4 Timeline     (if there is room)
 //! footer    Space pause  Enter open  ...  ? help  q quit
 //! ```
 
@@ -14,7 +15,10 @@ mod header;
 mod help;
 mod picker;
 mod table;
+mod tabs;
 mod theme;
+mod threads;
+mod timeline;
 mod waiting;
 
 use ratatui::Frame;
@@ -36,24 +40,29 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
         (_, Screen::Waiting) => waiting::draw(frame, parts.body, app),
         (_, Screen::Points) => table::draw(frame, parts.body, app, look),
         (_, Screen::Detail) => detail::draw(frame, parts.body, app, look),
+        (_, Screen::Threads) => threads::draw(frame, parts.body, app, look),
+        (_, Screen::Timeline) => timeline::draw(frame, parts.body, app, look),
         (_, Screen::Picker) => picker::draw(frame, parts.body, app, look),
     }
+    tabs::draw(frame, parts.tabs, app, look);
     footer::draw(frame, parts.footer, app, look);
 }
 
 /// What a screen of this size has room for.
 pub fn room(app: &App, look: &Look, area: Rect) -> Room {
     let body = Parts::of(app, area).body;
+    let rows = match (&app.overlay, app.screen) {
+        (None, Screen::Timeline) => timeline::rows(body),
+        (None, Screen::Threads) => threads::rows(app, body),
+        // The first line of the body is a heading.
+        _ => body.height.saturating_sub(1),
+    };
     let lines = match (&app.overlay, app.screen) {
         (Some(Overlay::Help(_)), _) => help::lines(look, usize::from(body.width)).len(),
         (_, Screen::Detail) => detail::lines(app, look, usize::from(body.width)).len(),
         _ => 0,
     };
-    Room {
-        // The first line of the body is a heading.
-        rows: usize::from(body.height.saturating_sub(1)),
-        lines,
-    }
+    Room { rows: rows.into(), lines }
 }
 
 /// Where each part of the screen goes.
@@ -61,20 +70,23 @@ struct Parts {
     header: Rect,
     notice: Rect,
     body: Rect,
+    tabs: Rect,
     footer: Rect,
 }
 
 impl Parts {
     fn of(app: &App, area: Rect) -> Self {
         let notice = u16::from(header::notice(app).is_some());
-        let [header, notice, body, footer] = Layout::vertical([
+        let tabs = u16::from(tabs::has_room(app, area.height));
+        let [header, notice, body, tabs, footer] = Layout::vertical([
             Constraint::Length(1),
             Constraint::Length(notice),
             Constraint::Fill(1),
+            Constraint::Length(tabs),
             Constraint::Length(1),
         ])
         .areas(area);
-        Self { header, notice, body, footer }
+        Self { header, notice, body, tabs, footer }
     }
 }
 

@@ -26,7 +26,17 @@ impl App {
             Action::Top => self.walk(isize::MIN, now),
             Action::Bottom => self.walk(isize::MAX, now),
             Action::Open => self.open(now),
-            Action::Back => self.back(),
+            Action::Back => self.back(now),
+            Action::SortLeft | Action::SortRight | Action::Invert
+                if self.screen == Screen::Threads =>
+            {
+                match action {
+                    Action::Invert => self.threads.descending = !self.threads.descending,
+                    _ => self.threads.move_sorting(action == Action::SortRight),
+                }
+                self.frozen_until = None;
+                self.sort(now);
+            }
             Action::SortLeft => self.sort_by(self.sorting.moved(false), now),
             Action::SortRight => self.sort_by(self.sorting.moved(true), now),
             Action::Invert => self.sort_by(self.sorting.inverted(), now),
@@ -54,6 +64,20 @@ impl App {
                 self.offset = 0;
                 self.poll(now);
             }
+            Action::Earlier => self.timeline.step(false),
+            Action::Later => self.timeline.step(true),
+            Action::MuchEarlier => self.timeline.pan(false, 2),
+            Action::MuchLater => self.timeline.pan(true, 2),
+            Action::Oldest => self.timeline.to_oldest(),
+            Action::Newest => self.timeline.to_newest(),
+            Action::ZoomIn => self.timeline.zoom(true),
+            Action::ZoomOut => self.timeline.zoom(false),
+            Action::ShowPoints => self.show(Screen::Points, now),
+            Action::ShowDetail => self.show(Screen::Detail, now),
+            Action::ShowThreads => self.show(Screen::Threads, now),
+            Action::ShowTimeline => self.show(Screen::Timeline, now),
+            Action::NextScreen => self.turn(1, now),
+            Action::PreviousScreen => self.turn(Screen::TABS.len() - 1, now),
             Action::Accept => match self.overlay.take() {
                 Some(Overlay::Write(prompt)) => self.write(prompt, Overwrite::No, now),
                 Some(Overlay::Replace(prompt)) => self.write(prompt, Overwrite::Yes, now),
@@ -76,7 +100,12 @@ impl App {
         }
         let (place, len) = self.cursor();
         let place = place.saturating_add_signed(rows).min(len.saturating_sub(1));
-        if self.screen == Screen::Picker {
+        if self.screen == Screen::Timeline {
+            self.timeline.to_line(place);
+        } else if self.screen == Screen::Threads {
+            self.threads.to_row(place);
+            self.frozen_until = Some(now + FREEZE);
+        } else if self.screen == Screen::Picker {
             self.picked = self.candidates.get(place).map(|c| c.segment_id.clone());
         } else {
             self.selected = self.order.get(place).copied();
@@ -99,8 +128,14 @@ impl App {
         match self.screen {
             Screen::Points if self.selected.is_some() => {
                 self.detail_offset = 0;
-                self.screen = Screen::Detail;
-                self.follow();
+                self.show(Screen::Detail, now);
+            }
+            Screen::Timeline => {
+                if let Some((_, region)) = self.timeline.region() {
+                    self.selected = Some(region.point);
+                    self.detail_offset = 0;
+                    self.show(Screen::Detail, now);
+                }
             }
             Screen::Picker => {
                 let (place, _) = self.cursor();
@@ -109,12 +144,61 @@ impl App {
                 }
             }
             Screen::Waiting | Screen::Points | Screen::Detail => {}
+            Screen::Threads => self.threads.opened = !self.threads.opened,
         }
     }
 
-    fn back(&mut self) {
+    /// Shows one of the screens of the watched process.
+    fn show(&mut self, screen: Screen, now: Instant) {
+        if self.screen != Screen::Detail {
+            self.came_from = self.screen;
+        }
+        self.screen = screen;
+        // For a detail the next poll is soon enough, if there is one.
+        if screen.wants_records() && (screen != Screen::Detail || self.status() != Status::Live) {
+            self.look_at_records(now);
+        }
+        self.follow();
+    }
+
+    /// Gives the timeline what the rings hold now. In a pause it has what they
+    /// held when that began.
+    fn look_at_records(&mut self, now: Instant) {
+        let status = self.status();
+        let (Some(snapshot), Some(session)) = (self.model.snapshot(), &mut self.session) else {
+            return;
+        };
+        match status {
+            Status::Paused => {}
+            // Of the figures' own moment, a busy ring may hold nothing any more.
+            Status::Live => match session.poll() {
+                Ok(mut snapshot) => {
+                    session.add_records(&mut snapshot);
+                    self.take_records(&snapshot);
+                }
+                Err(error) => self.complain(now, format!("{error:#}")),
+            },
+            _ => {
+                let whole = session.whole(snapshot);
+                self.take_records(&whole);
+            }
+        }
+    }
+
+    /// Goes on by so many screens, round and round.
+    fn turn(&mut self, screens: usize, now: Instant) {
+        if let Some(tab) = self.screen.tab() {
+            self.show(Screen::TABS[(tab + screens) % Screen::TABS.len()].0, now);
+        }
+    }
+
+    fn back(&mut self, now: Instant) {
         if self.overlay.take().is_none() && self.session.is_some() {
-            self.screen = Screen::Points;
+            match self.screen {
+                Screen::Detail => self.show(self.came_from, now),
+                Screen::Threads if self.threads.opened => self.threads.opened = false,
+                _ => self.show(Screen::Points, now),
+            }
         }
     }
 
@@ -158,6 +242,8 @@ impl App {
     fn pause(&mut self, now: Instant) {
         match self.status() {
             Status::Live => {
+                // Soon the rings will have forgotten this moment.
+                self.look_at_records(now);
                 self.paused = true;
                 self.model.pause();
             }

@@ -64,6 +64,34 @@ actions! {
     Write,
     /// Choose another process.
     Processes,
+    /// Show the table of points.
+    ShowPoints,
+    /// Show one point in full.
+    ShowDetail,
+    /// Show the threads.
+    ShowThreads,
+    /// Show what the threads did in the last moments.
+    ShowTimeline,
+    /// Show the next screen.
+    NextScreen,
+    /// Show the screen before.
+    PreviousScreen,
+    /// To the region before on the timeline.
+    Earlier,
+    /// To the next region on the timeline.
+    Later,
+    /// Half a screen back in time.
+    MuchEarlier,
+    /// Half a screen on in time.
+    MuchLater,
+    /// To the oldest region on the timeline.
+    Oldest,
+    /// To what happens now, and follow it.
+    Newest,
+    /// Look at a shorter part of the time.
+    ZoomIn,
+    /// Look at a longer part of the time.
+    ZoomOut,
     /// Take what was typed, or say yes.
     Accept,
     /// Drop what was typed, or say no.

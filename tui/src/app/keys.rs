@@ -13,6 +13,10 @@ pub enum Mode {
     Points,
     /// One point in full.
     Detail,
+    /// The threads.
+    Threads,
+    /// What the threads did in the last moments.
+    Timeline,
     /// The list of processes.
     Picker,
     /// The help.
@@ -25,10 +29,12 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Waiting,
         Self::Points,
         Self::Detail,
+        Self::Threads,
+        Self::Timeline,
         Self::Picker,
         Self::Help,
         Self::Prompt,
@@ -59,6 +65,7 @@ impl Key {
             Self::Twice(c) => format!("{c}{c}"),
             Self::Named(KeyCode::PageUp) => "PgUp".into(),
             Self::Named(KeyCode::PageDown) => "PgDn".into(),
+            Self::Named(KeyCode::BackTab) => "Shift-Tab".into(),
             Self::Named(KeyCode::F(n)) => format!("F{n}"),
             Self::Named(code) => format!("{code:?}"),
         }
@@ -91,26 +98,31 @@ pub struct Binding {
 }
 
 use Key::{Char, Ctrl, Named, Twice};
-use Mode::{Confirm, Detail, Help, Picker, Points, Prompt, Waiting};
+use Mode::{Confirm, Detail, Help, Picker, Points, Prompt, Threads, Timeline, Waiting};
 
-const LISTS: &[Mode] = &[Points, Detail, Picker, Help];
+const LISTS: &[Mode] = &[Points, Detail, Threads, Picker, Help];
+/// Where there are rows to go up and down.
+const ROWS: &[Mode] = &[Points, Detail, Threads, Timeline, Picker, Help];
+/// Where there is a point that the keys mean.
 const FIGURES: &[Mode] = &[Points, Detail];
+/// Where a process is looked at.
+const TABS: &[Mode] = &[Points, Detail, Threads, Timeline];
 
 /// All keys, in the order of the last line and the help.
 pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Pause,
         &[Char(' '), Char('Z'), Char('p')],
-        FIGURES,
+        TABS,
         "pause",
         "let the figures stand still, or go on",
     ),
     bind(
         Action::Open,
         &[Named(KeyCode::Enter)],
-        &[Points, Picker],
+        &[Points, Threads, Timeline, Picker],
         "open",
-        "open the point or process under the cursor",
+        "open what is under the cursor; of a thread: its points",
     ),
     bind(
         Action::Back,
@@ -127,6 +139,13 @@ pub const BINDINGS: &[Binding] = &[
         "back to the process watched before",
     ),
     bind(
+        Action::Back,
+        &[Named(KeyCode::Esc)],
+        &[Threads, Timeline],
+        "back",
+        "back to where you came from",
+    ),
+    bind(
         Action::Toggle,
         &[Char('e')],
         FIGURES,
@@ -134,18 +153,18 @@ pub const BINDINGS: &[Binding] = &[
         "switch the point on or off in the program",
     ),
     bind(Action::Reset, &[Char('r')], FIGURES, "reset", "start the point's figures afresh"),
-    bind(Action::SortLeft, &[Char('<')], &[Points], "", "sort by the column to the left"),
+    bind(Action::SortLeft, &[Char('<')], &[Points, Threads], "", "sort by the column to the left"),
     bind(
         Action::SortRight,
         &[Char('>'), Named(KeyCode::F(6)), Char('s')],
-        &[Points],
+        &[Points, Threads],
         "sort",
         "sort by the column to the right",
     ),
-    bind(Action::Invert, &[Char('I')], &[Points], "invert", "sort the other way round"),
-    bind(Action::Write, &[Char('w')], FIGURES, "save", "write a snapshot of everything to a file"),
-    bind(Action::Units, &[Char('u')], FIGURES, "cycles", "show time or cycles"),
-    bind(Action::Processes, &[Char('P')], FIGURES, "process", "choose another process"),
+    bind(Action::Invert, &[Char('I')], &[Points, Threads], "invert", "sort the other way round"),
+    bind(Action::Write, &[Char('w')], TABS, "save", "write a snapshot of everything to a file"),
+    bind(Action::Units, &[Char('u')], TABS, "cycles", "show time or cycles"),
+    bind(Action::Processes, &[Char('P')], TABS, "process", "choose another process"),
     bind(
         Action::Window,
         &[Char('H')],
@@ -154,19 +173,19 @@ pub const BINDINGS: &[Binding] = &[
         "histogram since the reset, since the mark, of the last 10 or 60 seconds",
     ),
     bind(Action::Mark, &[Char('m')], &[Detail], "mark", "the histogram counts from now on"),
-    bind(Action::Slower, &[Char('+')], FIGURES, "", "poll less often"),
-    bind(Action::Faster, &[Char('-')], FIGURES, "", "poll more often"),
+    bind(Action::Slower, &[Char('+')], &[Points, Detail, Threads], "", "poll less often"),
+    bind(Action::Faster, &[Char('-')], &[Points, Detail, Threads], "", "poll more often"),
     bind(
         Action::Up,
         &[Named(KeyCode::Up), Char('k')],
-        LISTS,
+        ROWS,
         "",
         "one row up; in a point's detail: the point above",
     ),
     bind(
         Action::Down,
         &[Named(KeyCode::Down), Char('j')],
-        LISTS,
+        ROWS,
         "",
         "one row down; in a point's detail: the point below",
     ),
@@ -187,16 +206,78 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Top, &[Named(KeyCode::Home), Twice('g')], LISTS, "", "to the first row"),
     bind(Action::Bottom, &[Named(KeyCode::End), Char('G')], LISTS, "", "to the last row"),
     bind(
+        Action::Earlier,
+        &[Named(KeyCode::Left), Char('h')],
+        &[Timeline],
+        "earlier",
+        "timeline: the region before; the picture is held until End",
+    ),
+    bind(
+        Action::Later,
+        &[Named(KeyCode::Right), Char('l')],
+        &[Timeline],
+        "later",
+        "timeline: the region behind",
+    ),
+    bind(
+        Action::ZoomIn,
+        &[Char('+'), Char('=')],
+        &[Timeline],
+        "closer",
+        "timeline: look closer, at half of the time or less",
+    ),
+    bind(
+        Action::ZoomOut,
+        &[Char('-')],
+        &[Timeline],
+        "wider",
+        "timeline: look wider, at twice the time or more",
+    ),
+    bind(
+        Action::MuchEarlier,
+        &[Named(KeyCode::PageUp), Ctrl('b')],
+        &[Timeline],
+        "",
+        "timeline: half a screen back in time",
+    ),
+    bind(
+        Action::MuchLater,
+        &[Named(KeyCode::PageDown), Ctrl('f')],
+        &[Timeline],
+        "",
+        "timeline: half a screen on in time",
+    ),
+    bind(
+        Action::Oldest,
+        &[Named(KeyCode::Home), Twice('g')],
+        &[Timeline],
+        "",
+        "timeline: the oldest region of the line",
+    ),
+    bind(
+        Action::Newest,
+        &[Named(KeyCode::End), Char('G')],
+        &[Timeline],
+        "now",
+        "timeline: what happens now, and follow it",
+    ),
+    bind(Action::ShowPoints, &[Char('1')], TABS, "", "the table of points"),
+    bind(Action::ShowDetail, &[Char('2')], TABS, "", "one point in full"),
+    bind(Action::ShowThreads, &[Char('3')], TABS, "", "the threads"),
+    bind(Action::ShowTimeline, &[Char('4')], TABS, "", "what the threads did last"),
+    bind(Action::NextScreen, &[Named(KeyCode::Tab)], TABS, "", "the next of these"),
+    bind(Action::PreviousScreen, &[Named(KeyCode::BackTab)], TABS, "", "the one before"),
+    bind(
         Action::Help,
         &[Char('?'), Named(KeyCode::F(1))],
-        &[Points, Detail, Picker, Waiting],
+        &[Points, Detail, Threads, Timeline, Picker, Waiting],
         "help",
         "this help",
     ),
     bind(
         Action::Quit,
         &[Char('q'), Named(KeyCode::F(10)), Ctrl('c')],
-        &[Points, Detail, Picker, Waiting, Help],
+        &[Points, Detail, Threads, Timeline, Picker, Waiting, Help],
         "quit",
         "leave; toggled points are put back unless started with --keep",
     ),

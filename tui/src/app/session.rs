@@ -34,10 +34,15 @@ impl Session {
         self.source.poll()
     }
 
+    /// Puts the last finished measurements into a snapshot.
+    pub fn add_records(&mut self, snapshot: &mut Snapshot) {
+        self.source.add_records(snapshot);
+    }
+
     /// A snapshot as a file is to have it.
     pub fn whole(&mut self, snapshot: &Snapshot) -> Snapshot {
         let mut whole = snapshot.clone();
-        self.source.add_records(&mut whole);
+        self.add_records(&mut whole);
         whole
     }
 

@@ -316,3 +316,26 @@ fn the_interval_walks_through_its_steps_and_stops_at_the_ends() {
     desk.press("++++++++++++");
     assert_eq!(desk.app.interval, Duration::from_secs(10));
 }
+
+#[test]
+fn the_screens_are_reached_by_number_and_in_turn() {
+    let mut desk = desk();
+    for (place, (screen, _)) in Screen::TABS.iter().enumerate().rev() {
+        desk.press(&(place + 1).to_string());
+        assert_eq!((desk.app.screen, desk.app.screen.tab()), (*screen, Some(place)));
+    }
+    let mut seen = Vec::new();
+    for _ in Screen::TABS {
+        seen.push(desk.app.screen);
+        desk.code(KeyCode::Tab);
+    }
+    assert!(seen.iter().eq(Screen::TABS.iter().map(|(screen, _)| screen)));
+    assert_eq!(desk.app.screen, Screen::Points);
+    desk.code(KeyCode::BackTab);
+    assert_eq!(Some(desk.app.screen), Screen::TABS.last().map(|(screen, _)| *screen));
+    desk.code(KeyCode::Esc);
+    assert_eq!(desk.app.screen, Screen::Points);
+    // What is no screen of a process has none of this.
+    desk.press("P\t3");
+    assert_eq!(desk.app.screen, Screen::Picker);
+}

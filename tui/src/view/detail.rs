@@ -295,8 +295,7 @@ impl Pane<'_> {
 
     /// Who calls the point and whom it calls, as far as the rings know.
     fn calls(&self, app: &App, width: usize) -> Vec<Line<'static>> {
-        let records = app.model.snapshot().map_or(&[][..], |snapshot| &snapshot.records);
-        let calls = Calls::of(self.figures.id(), records);
+        let calls = Calls::of(self.figures.id(), &app.records);
         if calls.records == 0 {
             return Vec::new();
         }

@@ -7,7 +7,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::Look;
-use crate::app::{App, Status};
+use crate::app::{App, Screen, Status};
 use crate::headline::{Headline, ended_word, rhythm};
 use crate::model::losses;
 use crate::text;
@@ -30,6 +30,14 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         Status::File => ("FILE", theme.warn),
     };
     let mut words = vec![Span::styled(word, style)];
+    // The table is what one expects; of the others one is told even where there
+    // is no line for it.
+    if let Some(tab @ 1..) = app.screen.tab()
+        && !super::tabs::has_room(app, frame.area().height)
+    {
+        let (_, name) = Screen::TABS[tab];
+        words.insert(0, Span::styled(format!("{} {name}  ", tab + 1), theme.key));
+    }
     if let Some(ended) = app.ended_unseen().and_then(ended_word) {
         words.insert(0, Span::styled(format!("{ended}  "), theme.error));
     }

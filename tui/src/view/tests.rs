@@ -149,9 +149,9 @@ fn callers_and_children() {
             record(1, 600_000, 130_000, 0),
         ];
     }
-    desk.wait(1);
     desk.app.selected = Some(1);
     desk.code(KeyCode::Enter);
+    desk.wait(1);
     check("detail-calls", &screen(&mut desk, false, (120, 44)), (120, 44));
 }
 

@@ -27,9 +27,36 @@ pub struct Theme {
     pub bar: Style,
     /// Keys, where they are named.
     pub key: Style,
+    /// What points are told apart by on the timeline; none without colours.
+    pub points: &'static [Color],
 }
 
+/// Without red, which is for errors, and cyan, which is for the cursor; all of
+/// them bright enough for black letters.
+const POINTS: &[Color] = &[
+    Color::Green,
+    Color::Yellow,
+    Color::Magenta,
+    Color::Gray,
+    Color::LightGreen,
+    Color::LightYellow,
+    Color::LightBlue,
+    Color::LightMagenta,
+];
+
 impl Theme {
+    /// The colour of a point on the timeline, the same wherever and whenever it
+    /// is seen; none without colours.
+    pub fn point(&self, name: &str) -> Option<Color> {
+        // FNV-1a: the standard library's hashes promise nothing from one release
+        // to the next.
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        let place = (hash >> 32) as usize % self.points.len().max(1);
+        self.points.get(place).copied()
+    }
+
     /// The sixteen colours that every terminal has and every user has made
     /// readable.
     pub fn color() -> Self {
@@ -46,6 +73,7 @@ impl Theme {
             faint: plain.add_modifier(Modifier::DIM),
             bar: plain.fg(Color::Cyan),
             key: plain.add_modifier(Modifier::BOLD),
+            points: POINTS,
         }
     }
 
@@ -70,6 +98,7 @@ impl Theme {
             faint: plain,
             bar: plain,
             key: bold,
+            points: &[],
         }
     }
 
@@ -118,6 +147,16 @@ pub struct Glyphs {
     pub plus_minus: &'static str,
     /// The rest of a bar that is a share of something.
     pub rest: char,
+    /// A bar of what ran nearly always, some of the time, hardly.
+    pub ran: [char; 3],
+    /// Where a bar begins.
+    pub edge: char,
+    /// Where a bar begins that stands for many.
+    pub many: char,
+    /// What is lost.
+    pub lost: char,
+    /// Times.
+    pub times: char,
 }
 
 impl Glyphs {
@@ -135,6 +174,11 @@ impl Glyphs {
         to: "–",
         plus_minus: "±",
         rest: '░',
+        ran: ['█', '▒', '░'],
+        edge: '▏',
+        many: '≡',
+        lost: '╱',
+        times: '×',
     };
 
     /// For terminals and fonts without them.
@@ -151,6 +195,11 @@ impl Glyphs {
         to: "-",
         plus_minus: "+-",
         rest: '.',
+        ran: ['#', '=', '.'],
+        edge: '[',
+        many: '*',
+        lost: '/',
+        times: 'x',
     };
 }
 
@@ -198,7 +247,12 @@ mod tests {
                 glyphs.ellipsis,
                 glyphs.down,
                 glyphs.up,
+                glyphs.edge,
+                glyphs.many,
+                glyphs.lost,
+                glyphs.times,
             ];
+            all.extend(glyphs.ran);
             all.extend(glyphs.levels.iter().chain(&glyphs.parts));
             for glyph in all {
                 assert_eq!(crate::text::width(&glyph.to_string()), 1, "{glyph}");

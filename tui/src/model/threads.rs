@@ -1,0 +1,365 @@
+//! The threads: what each of them burns, and on what.
+//!
+//! A thread's share of a CPU is the exclusive time of all its points, by the
+//! time between two snapshots; with nested regions taken out, no moment is
+//! counted twice. What a thread does outside of every region is not in it.
+
+use std::sync::Arc;
+
+use crate::snapshot::{Cell, Lane, LaneKind, Snapshot, Stats};
+
+use super::{off_share, total};
+
+/// A point takes the place of the top one when it has this many times as much:
+/// two that are nearly the same do not change places at every poll.
+const TAKES_OVER: f64 = 1.25;
+
+/// One thread, or what ended threads left on a lane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thread {
+    /// Its lane.
+    pub lane: Lane,
+    /// Points that it has measured.
+    pub points: usize,
+    /// Ticks of its regions themselves, of all that are not reset.
+    pub exclusive: u64,
+    /// Its share of a CPU, smoothed.
+    pub load: Option<f64>,
+    /// Switches per second.
+    pub switch_rate: Option<f64>,
+    /// The point that took most of it lately.
+    pub top: Option<Top>,
+    /// Whether `load` has seen an interval.
+    settled: bool,
+}
+
+/// The point that took most of a thread's time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Top {
+    /// Its id.
+    pub point: u32,
+    /// Its share of the thread's time in regions.
+    pub share: f64,
+}
+
+/// One point on one thread.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Id of the point.
+    pub point: u32,
+    /// What it measured there.
+    pub total: Stats,
+}
+
+impl Part {
+    /// Share of its span that the thread did not run.
+    pub fn off_share(&self) -> Option<f64> {
+        off_share(&self.total)
+    }
+}
+
+/// What the ring of a lane holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ring {
+    /// Id of the lane.
+    pub lane: u32,
+    /// Records that it holds no more.
+    pub lost: u64,
+    /// Context of the region that ended last, 0 for the thread's own; none
+    /// without a region.
+    pub context: Option<u32>,
+}
+
+/// How far the sums of a thread have come in an interval.
+#[derive(Clone, Copy, Default)]
+struct Grown {
+    exclusive: u64,
+    most: Option<(u32, u64)>,
+    /// Of the point that was the top one before.
+    top: u64,
+}
+
+/// The threads of a first snapshot: shares are those of the process's life.
+pub(super) fn life(snapshot: &Snapshot, seconds: f64) -> Vec<Thread> {
+    let ticks = snapshot.elapsed_ticks;
+    let mut threads = bare(snapshot);
+    for (thread, grown) in threads.iter_mut().zip(grown(snapshot, None, &[])) {
+        thread.load = (ticks > 0).then(|| grown.exclusive as f64 / ticks as f64);
+        thread.switch_rate = (ticks > 0).then(|| thread.lane.switches as f64 / seconds);
+        thread.top = top(&grown, None);
+    }
+    threads
+}
+
+/// The threads of a snapshot that follows on another; `alpha` is the weight of
+/// the interval in the smoothed share.
+pub(super) fn interval(
+    snapshot: &Snapshot,
+    before: &Snapshot,
+    old: &[Thread],
+    ticks: u64,
+    seconds: f64,
+    alpha: f64,
+) -> Vec<Thread> {
+    let mut threads = bare(snapshot);
+    let grown = grown(snapshot, Some(before), old);
+    for (thread, grown) in threads.iter_mut().zip(grown) {
+        let old = find(old, thread.lane.id).filter(|old| old.lane.tid == thread.lane.tid);
+        let now = grown.exclusive as f64 / ticks as f64;
+        thread.load = Some(match old.filter(|old| old.settled).and_then(|old| old.load) {
+            // A thread that has ended burns nothing that could fade out.
+            _ if thread.lane.kind == LaneKind::Ended && grown.exclusive == 0 => 0.0,
+            Some(smoothed) => smoothed + alpha * (now - smoothed),
+            None => now,
+        });
+        thread.settled = true;
+        let switches = thread.lane.switches.checked_sub(old.map_or(0, |old| old.lane.switches));
+        thread.switch_rate = switches.map(|switches| switches as f64 / seconds);
+        thread.top = top(&grown, old.and_then(|old| old.top));
+    }
+    threads
+}
+
+/// The threads of a snapshot between which and the one before nothing happened.
+pub(super) fn keep(snapshot: &Snapshot, old: &[Thread]) -> Vec<Thread> {
+    let mut threads = bare(snapshot);
+    for thread in &mut threads {
+        if let Some(old) = find(old, thread.lane.id) {
+            thread.load = old.load;
+            thread.switch_rate = old.switch_rate;
+            thread.top = old.top;
+            thread.settled = old.settled;
+        }
+    }
+    threads
+}
+
+/// A thread by its lane. They are in the order of their lanes.
+pub fn find(threads: &[Thread], lane: u32) -> Option<&Thread> {
+    let place = threads.binary_search_by_key(&lane, |thread| thread.lane.id).ok()?;
+    Some(&threads[place])
+}
+
+/// The points of a lane, the greatest exclusive time first.
+pub fn parts(snapshot: &Snapshot, lane: u32) -> Vec<Part> {
+    let of_lane = snapshot.cells.iter().filter(|cell| cell.lane == lane);
+    let mut parts: Vec<Part> = of_lane
+        .map(|cell| Part { point: cell.point, total: total(std::iter::once(cell.as_ref())) })
+        .filter(|part| part.total.count > 0)
+        .collect();
+    parts.sort_by_key(|part| (std::cmp::Reverse(part.total.exclusive), part.point));
+    parts
+}
+
+/// What the rings hold, by the records of a snapshot that was given them.
+pub fn rings(snapshot: &Snapshot) -> Vec<Ring> {
+    let mut last: Vec<Option<(u64, u32)>> = vec![None; snapshot.lanes.len()];
+    let mut kept = vec![0_u64; snapshot.lanes.len()];
+    for record in &snapshot.records {
+        let Some(place) = place(snapshot, record.lane) else { continue };
+        let end = record.start.saturating_add(record.span);
+        kept[place] += 1;
+        if last[place].is_none_or(|(latest, _)| latest <= end) {
+            last[place] = Some((end, record.context));
+        }
+    }
+    let ring = |(lane, (kept, last)): (&Lane, (u64, Option<(u64, u32)>))| Ring {
+        lane: lane.id,
+        lost: lane.records_written.saturating_sub(kept),
+        context: last.map(|(_, context)| context),
+    };
+    snapshot.lanes.iter().zip(kept.into_iter().zip(last)).map(ring).collect()
+}
+
+/// The threads without what an interval tells.
+fn bare(snapshot: &Snapshot) -> Vec<Thread> {
+    let thread = |lane: &Lane| Thread {
+        lane: lane.clone(),
+        points: 0,
+        exclusive: 0,
+        load: None,
+        switch_rate: None,
+        top: None,
+        settled: false,
+    };
+    let mut threads: Vec<Thread> = snapshot.lanes.iter().map(thread).collect();
+    for cell in &snapshot.cells {
+        let Some(place) = place(snapshot, cell.lane) else { continue };
+        let thread = &mut threads[place];
+        thread.points += usize::from(cell.stats.count > 0 || cell.retired.count > 0);
+        thread.exclusive = thread.exclusive.saturating_add(exclusive(cell));
+    }
+    threads
+}
+
+/// By lane, what was added since the snapshot before, or ever. Both have their
+/// cells in the same order.
+fn grown(snapshot: &Snapshot, before: Option<&Snapshot>, old: &[Thread]) -> Vec<Grown> {
+    let mut grown = vec![Grown::default(); snapshot.lanes.len()];
+    let tops: Vec<Option<u32>> = snapshot
+        .lanes
+        .iter()
+        .map(|lane| find(old, lane.id).and_then(|old| old.top).map(|top| top.point))
+        .collect();
+    let key = |cell: &Cell| (cell.point, cell.lane);
+    let mut cells = before.map_or(&[][..], |before| &before.cells).iter().peekable();
+    for cell in &snapshot.cells {
+        while cells.next_if(|old| key(old) < key(cell)).is_some() {}
+        let same = cells.next_if(|old| key(old) == key(cell));
+        // Most cells have not changed, and then they are one in both.
+        if same.is_some_and(|same| Arc::ptr_eq(same, cell)) {
+            continue;
+        }
+        let Some(place) = place(snapshot, cell.lane) else { continue };
+        let now = exclusive(cell);
+        // Less than before: it was reset, and this is what came since.
+        let added = now.checked_sub(same.map_or(0, |same| exclusive(same))).unwrap_or(now);
+        let grown = &mut grown[place];
+        grown.exclusive = grown.exclusive.saturating_add(added);
+        if tops[place] == Some(cell.point) {
+            grown.top = added;
+        }
+        if added > grown.most.map_or(0, |(_, most)| most) {
+            grown.most = Some((cell.point, added));
+        }
+    }
+    grown
+}
+
+fn top(grown: &Grown, old: Option<Top>) -> Option<Top> {
+    let Some((point, most)) = grown.most else {
+        return old;
+    };
+    let share = |ticks: u64| ticks as f64 / grown.exclusive as f64;
+    match old {
+        Some(old) if most as f64 <= grown.top as f64 * TAKES_OVER => {
+            Some(Top { point: old.point, share: share(grown.top) })
+        }
+        _ => Some(Top { point, share: share(most) }),
+    }
+}
+
+fn exclusive(cell: &Cell) -> u64 {
+    cell.stats.exclusive.saturating_add(cell.retired.exclusive)
+}
+
+fn place(snapshot: &Snapshot, lane: u32) -> Option<usize> {
+    snapshot.lanes.binary_search_by_key(&lane, |lane| lane.id).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+    use crate::snapshot::Record;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    /// Two snapshots a thousand ticks apart; one thread, whose points 1 and 2 have
+    /// added so many exclusive ticks.
+    fn apart(first: [u64; 2], second: [u64; 2]) -> (Snapshot, Snapshot) {
+        let mut snapshot = Synthetic::new().poll().unwrap();
+        snapshot.lanes.truncate(1);
+        let with = |exclusive: [u64; 2], elapsed: u64| {
+            let mut snapshot = snapshot.clone();
+            snapshot.elapsed_ticks = elapsed;
+            snapshot.lanes[0].switches = elapsed / 100;
+            let cell = |(place, exclusive): (usize, u64)| {
+                let stats = Stats { count: 1, exclusive, ..Stats::default() };
+                Arc::new(Cell { point: place as u32 + 1, lane: 0, stats, ..Cell::default() })
+            };
+            snapshot.cells = exclusive.into_iter().enumerate().map(cell).collect();
+            snapshot
+        };
+        (with(first, 1000), with(second, 2000))
+    }
+
+    fn folded(first: [u64; 2], second: [u64; 2]) -> Model {
+        let mut model = Model::default();
+        let (first, second) = apart(first, second);
+        model.fold(first);
+        model.fold(second);
+        model
+    }
+
+    #[test]
+    fn a_share_is_what_all_points_added() {
+        let model = folded([100, 0], [300, 260]);
+        let thread = &model.thread_figures()[0];
+        assert_eq!(thread.load, Some(0.46));
+        assert_eq!((thread.points, thread.exclusive), (2, 560));
+        let top = thread.top.unwrap();
+        assert_eq!(top.point, 2);
+        assert!((top.share - 260.0 / 460.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_reset_is_no_negative_share() {
+        let model = folded([900, 100], [50, 200]);
+        let thread = &model.thread_figures()[0];
+        assert_eq!(thread.load, Some(0.15));
+        assert_eq!(thread.top.map(|top| top.point), Some(2));
+    }
+
+    #[test]
+    fn the_top_point_is_only_replaced_by_one_that_has_clearly_more() {
+        let grown = |top, most| Grown { exclusive: 1000, most: Some((2, most)), top };
+        let old = Some(Top { point: 1, share: 0.5 });
+        assert_eq!(super::top(&grown(400, 490), old).unwrap().point, 1);
+        assert_eq!(super::top(&grown(400, 510), old).unwrap().point, 2);
+        assert_eq!(super::top(&grown(0, 1), old).unwrap().point, 2);
+        assert_eq!(super::top(&Grown::default(), old), old);
+    }
+
+    #[test]
+    fn another_thread_on_the_lane_starts_without_the_past() {
+        let (first, mut second) = apart([0, 0], [500, 0]);
+        let mut third = second.clone();
+        third.elapsed_ticks += 1000;
+        third.lanes[0].tid += 1;
+        third.lanes[0].switches = 7;
+        second.lanes[0].switches = 50;
+        let mut model = Model::default();
+        for snapshot in [first, second, third] {
+            model.fold(snapshot);
+        }
+        // Nothing of the share of the one before fades out here.
+        assert_eq!(model.thread_figures()[0].load, Some(0.0));
+    }
+
+    #[test]
+    fn rings_tell_what_they_lost_and_where_their_thread_is() {
+        let mut snapshot = Synthetic::new().poll().unwrap();
+        snapshot.lanes[0].records_written = 10;
+        let record = |lane, start, context| Record {
+            lane,
+            point: 1,
+            start,
+            span: 5,
+            exclusive: 5,
+            depth: 0,
+            context,
+        };
+        snapshot.records =
+            vec![record(0, 9, 4), record(0, 3, 8), record(99, 1, 1), record(2, u64::MAX, 6)];
+        let rings = rings(&snapshot);
+        let found: Vec<_> = rings.iter().map(|ring| (ring.lane, ring.lost, ring.context)).collect();
+        assert_eq!(found, [(0, 8, Some(4)), (1, 0, None), (2, 0, Some(6))]);
+    }
+
+    #[test]
+    fn cells_of_lanes_that_are_not_there_do_no_harm() {
+        let (mut first, mut second) = apart([1, 2], [u64::MAX, u64::MAX]);
+        for snapshot in [&mut first, &mut second] {
+            let stray = Cell { point: 3, lane: 4000, ..Cell::default() };
+            snapshot.cells.push(Arc::new(stray));
+        }
+        let mut model = Model::default();
+        model.fold(first);
+        model.fold(second);
+        assert_eq!(model.thread_figures().len(), 1);
+        assert_eq!(model.thread_figures()[0].exclusive, u64::MAX);
+        let parts = parts(model.snapshot().unwrap(), 0);
+        assert_eq!(parts.iter().map(|part| part.point).collect::<Vec<_>>(), [1, 2]);
+    }
+}

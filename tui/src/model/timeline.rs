@@ -1,0 +1,320 @@
+//! The last moments of every thread, out of the records of its ring.
+//!
+//! ```text
+//! records, each written at its end     tracks, levels, regions
+//!   parse  depth 1   [20..30)          main   level 0:  [work..........]
+//!   parse  depth 1   [35..50)                 level 1:   [parse][parse ]
+//!   work   depth 0   [10..60)
+//! ```
+//!
+//! A ring keeps its last records. They are written when a region ends, so that
+//! whatever ended before the oldest of them is lost, and whatever ended after it
+//! is there. A region still open is in no record: what it encloses has a level
+//! and nothing above it.
+//!
+//! Records come from memory that somebody else writes. Whatever they say, a
+//! region ends no earlier than it begins, and no loop depends on their order.
+
+mod columns;
+
+use std::collections::BTreeMap;
+
+pub use columns::{Column, Run, Window, columns, runs};
+
+use crate::snapshot::{Lane, LaneKind, Record, Snapshot};
+
+/// A thread's absence that is shorter than this is not told from what measuring
+/// costs, seconds.
+const SHORTEST_AWAY: f64 = 2e-6;
+
+/// The last moments of a process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timeline {
+    /// Segment id of the process.
+    pub segment_id: String,
+    /// When it was taken, ticks since the segment was created: "now".
+    pub taken: u64,
+    /// Ticks per second; never nothing.
+    pub ticks_per_second: f64,
+    /// The threads that run or have left records, in the order of their lanes.
+    pub tracks: Vec<Track>,
+}
+
+/// One thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Track {
+    /// Its lane.
+    pub lane: Lane,
+    /// Its regions by strand and depth, and never empty.
+    pub levels: Vec<Level>,
+    /// Records that the ring holds no more.
+    pub lost: u64,
+    /// Where its kept records begin: what ended before is lost. None where
+    /// nothing is.
+    pub lost_until: Option<u64>,
+}
+
+/// The regions of a thread that lie at one depth.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Level {
+    /// 0 for the thread's own context. Tasks whose lives do not overlap share a
+    /// strand above that.
+    pub strand: u32,
+    /// How many regions were open around these.
+    pub depth: u32,
+    /// In the order of their starts.
+    pub regions: Vec<Region>,
+}
+
+/// One finished measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Id of the point.
+    pub point: u32,
+    /// Id of the context, 0 for the thread's own.
+    pub context: u32,
+    /// Begin, ticks since the segment was created.
+    pub start: u64,
+    /// End; no earlier.
+    pub end: u64,
+    /// Exclusive ticks.
+    pub exclusive: u64,
+    /// Ticks from begin to end of the regions directly inside.
+    pub nested: u64,
+    /// Ticks of its own in which its thread or its task did not run; none where
+    /// regions inside it are lost, so that nobody knows.
+    pub away: Option<u64>,
+}
+
+/// A line of the picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Id of the lane.
+    pub lane: u32,
+    /// Strand of the level.
+    pub strand: u32,
+    /// Depth of the level.
+    pub depth: u32,
+}
+
+impl Region {
+    /// Ticks from begin to end.
+    pub fn span(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// Share of its own time that it was on a CPU; 1 where that is not known.
+    pub fn on_share(&self) -> f64 {
+        let own = self.span().saturating_sub(self.nested);
+        match self.away {
+            Some(away) if own > 0 => 1.0 - (away as f64 / own as f64).min(1.0),
+            _ => 1.0,
+        }
+    }
+}
+
+impl Level {
+    /// Place of the region around a moment, else of the one nearest to it.
+    pub fn nearest(&self, at: u64) -> Option<usize> {
+        let behind = self.regions.partition_point(|region| region.start <= at);
+        let Some(before) = behind.checked_sub(1) else {
+            return (!self.regions.is_empty()).then_some(0);
+        };
+        let since = at.saturating_sub(self.regions[before].end);
+        match self.regions.get(behind) {
+            Some(next) if next.start - at < since => Some(behind),
+            _ => Some(before),
+        }
+    }
+}
+
+impl Timeline {
+    /// Puts the records of a snapshot into their places. The levels that `before`
+    /// had stay, so that lines do not come and go with the regions on them.
+    pub fn of(snapshot: &Snapshot, before: Option<&Self>) -> Self {
+        let rate = snapshot.clock.ticks_per_second;
+        let ticks_per_second = if rate.is_finite() && rate > 0.0 { rate } else { 1e9 };
+        let before = before.filter(|before| before.segment_id == snapshot.process.segment_id);
+        let mut records: BTreeMap<u32, Vec<&Record>> = BTreeMap::new();
+        for record in &snapshot.records {
+            records.entry(record.lane).or_default().push(record);
+        }
+        let slack = Slack {
+            pair: snapshot.clock.overhead_pair,
+            least: (SHORTEST_AWAY * ticks_per_second) as u64,
+        };
+        let track = |lane: &Lane| {
+            let records = records.remove(&lane.id).unwrap_or_default();
+            if records.is_empty() && lane.kind != LaneKind::Live {
+                return None;
+            }
+            let known = before.and_then(|before| before.track(lane.id));
+            let known = known.filter(|known| known.lane.tid == lane.tid);
+            Some(Track::of(lane, &records, known, &slack, snapshot.elapsed_ticks))
+        };
+        Self {
+            segment_id: snapshot.process.segment_id.clone(),
+            taken: snapshot.elapsed_ticks,
+            ticks_per_second,
+            tracks: snapshot.lanes.iter().filter_map(track).collect(),
+        }
+    }
+
+    /// The lines from the top down.
+    pub fn lines(&self) -> impl Iterator<Item = Line> {
+        self.tracks.iter().flat_map(|track| {
+            track.levels.iter().map(|level| Line {
+                lane: track.lane.id,
+                strand: level.strand,
+                depth: level.depth,
+            })
+        })
+    }
+
+    /// A thread by its lane.
+    pub fn track(&self, lane: u32) -> Option<&Track> {
+        self.tracks.iter().find(|track| track.lane.id == lane)
+    }
+
+    /// What lies on a line.
+    pub fn level(&self, line: Line) -> Option<&Level> {
+        let track = self.track(line.lane)?;
+        track.levels.iter().find(|level| (level.strand, level.depth) == (line.strand, line.depth))
+    }
+
+    /// How far back the records reach: those of the thread that wrote most, where
+    /// any are lost.
+    pub fn reach(&self) -> u64 {
+        let back = |to: u64| self.taken.saturating_sub(to);
+        let lost = self.tracks.iter().filter_map(|track| track.lost_until).map(back).min();
+        let regions = self.tracks.iter().flat_map(|t| &t.levels).flat_map(|l| &l.regions);
+        lost.or_else(|| regions.map(|region| back(region.start)).max()).unwrap_or(0)
+    }
+
+    /// Ticks in so many nanoseconds; at least one.
+    pub fn ticks(&self, nanoseconds: u64) -> u64 {
+        ((nanoseconds as f64 * self.ticks_per_second / 1e9) as u64).max(1)
+    }
+}
+
+/// What is not counted as absence: the cost of measuring, which is taken out of
+/// the exclusive time and not out of the span.
+struct Slack {
+    pair: u64,
+    least: u64,
+}
+
+impl Track {
+    fn of(
+        lane: &Lane,
+        records: &[&Record],
+        known: Option<&Self>,
+        slack: &Slack,
+        taken: u64,
+    ) -> Self {
+        let lost = lane.records_written.saturating_sub(records.len() as u64);
+        let first_end = records.iter().map(|r| r.start.saturating_add(r.span)).min();
+        let lost_until = (lost > 0).then(|| first_end.unwrap_or(taken).min(taken));
+
+        let known = known.iter().flat_map(|known| &known.levels).filter(|l| l.strand == 0);
+        let mut levels: BTreeMap<(u32, u32), Vec<Region>> =
+            known.map(|level| ((0, level.depth), Vec::new())).collect();
+        let strands = strands(records);
+        for (depth, region) in nested(records, lost_until, slack) {
+            let strand = strands.get(&region.context).copied().unwrap_or(0);
+            levels.entry((strand, depth)).or_default().push(region);
+        }
+        if levels.is_empty() {
+            levels.insert((0, 0), Vec::new());
+        }
+        let level = |((strand, depth), mut regions): (_, Vec<Region>)| {
+            regions.sort_by_key(|region| region.start);
+            Level { strand, depth, regions }
+        };
+        Self {
+            lane: lane.clone(),
+            levels: levels.into_iter().map(level).collect(),
+            lost,
+            lost_until,
+        }
+    }
+}
+
+/// The strand of each context: the first whose tasks have all ended before this
+/// one began, as it is known by its records.
+fn strands(records: &[&Record]) -> BTreeMap<u32, u32> {
+    let mut lives: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for record in records {
+        let end = record.start.saturating_add(record.span);
+        let life = lives.entry(record.context).or_insert((record.start, end));
+        *life = (life.0.min(record.start), life.1.max(end));
+    }
+    lives.remove(&0);
+    let mut lives: Vec<_> = lives.into_iter().collect();
+    lives.sort_by_key(|(_, (start, _))| *start);
+    let mut free_from: Vec<u64> = Vec::new();
+    let mut strands = BTreeMap::from([(0, 0)]);
+    for (context, (start, end)) in lives {
+        let place = free_from.iter().position(|free| *free <= start).unwrap_or(free_from.len());
+        match free_from.get_mut(place) {
+            Some(free) => *free = end,
+            None => free_from.push(end),
+        }
+        strands.insert(context, place as u32 + 1);
+    }
+    strands
+}
+
+/// The regions of a lane with their depths, and what each has inside it.
+fn nested(records: &[&Record], lost_until: Option<u64>, slack: &Slack) -> Vec<(u32, Region)> {
+    let mut sorted: Vec<&Record> = records.to_vec();
+    sorted.sort_by_key(|r| (r.context, r.start, r.depth, std::cmp::Reverse(r.span)));
+    let mut regions: Vec<(u32, Region)> = Vec::with_capacity(sorted.len());
+    let mut children: Vec<u64> = Vec::with_capacity(sorted.len());
+    // Places of the regions around the next one, the outermost first.
+    let mut open: Vec<usize> = Vec::new();
+    for record in sorted {
+        let end = record.start.saturating_add(record.span);
+        while let Some(&last) = open.last() {
+            let (depth, around) = &regions[last];
+            let encloses = around.context == record.context
+                && *depth < record.depth
+                && record.start >= around.start
+                && end <= around.end;
+            if encloses {
+                break;
+            }
+            open.pop();
+        }
+        if let Some(&parent) = open.last() {
+            let nested = &mut regions[parent].1.nested;
+            *nested = nested.saturating_add(record.span);
+            children[parent] += 1;
+        }
+        open.push(regions.len());
+        children.push(0);
+        let region = Region {
+            point: record.point,
+            context: record.context,
+            start: record.start,
+            end,
+            exclusive: record.exclusive,
+            nested: 0,
+            away: None,
+        };
+        regions.push((record.depth, region));
+    }
+    for ((_, region), children) in regions.iter_mut().zip(children) {
+        if lost_until.is_some_and(|until| region.start < until) {
+            continue;
+        }
+        let own = region.span().saturating_sub(region.nested);
+        let unexplained = own.saturating_sub(region.exclusive);
+        let cost = slack.pair.saturating_mul(children + 1).saturating_add(slack.least);
+        region.away = Some(if unexplained > cost { unexplained } else { 0 });
+    }
+    regions
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! Regions as columns of a picture, and columns that look alike as runs.
+
+use std::ops::Range;
+
+use super::{Level, Region, Track};
+
+/// The part of the time that is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Where it begins, ticks since the segment was created.
+    pub from: u64,
+    /// How long it is; at least one tick.
+    pub ticks: u64,
+    /// Columns that it is drawn in.
+    pub columns: usize,
+}
+
+impl Window {
+    /// Where a moment lies, in columns; it may lie outside.
+    pub fn place(&self, at: u64) -> f64 {
+        let since =
+            if at >= self.from { (at - self.from) as f64 } else { -((self.from - at) as f64) };
+        since / self.ticks.max(1) as f64 * self.columns as f64
+    }
+
+    /// The column of a moment; none outside.
+    pub fn column(&self, at: u64) -> Option<usize> {
+        let place = self.place(at);
+        (0.0..self.columns as f64).contains(&place).then_some(place as usize)
+    }
+}
+
+/// What lies in one column of a level.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Column {
+    /// Regions that lie in it, at least in part.
+    pub regions: u32,
+    /// Regions that begin in it.
+    pub begun: u32,
+    /// Place of the region that takes most of it.
+    pub most: Option<usize>,
+    /// Share of the column that regions take.
+    pub covered: f64,
+    /// Share of the column that regions take and were on a CPU in.
+    pub on: f64,
+    /// How much the region takes that takes most.
+    best: f64,
+}
+
+impl Column {
+    /// Share that was on a CPU of what is shown here: of the region, where there
+    /// is one, and of the column, where there are many.
+    pub fn on_share(&self) -> f64 {
+        let of = if self.regions > 1 { self.covered.max(1.0) } else { self.covered };
+        if of > 0.0 { (self.on / of).min(1.0) } else { 1.0 }
+    }
+}
+
+/// Columns beside each other that show the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Which columns.
+    pub columns: Range<usize>,
+    /// Place of a region in the level: the one shown, or one of those shown.
+    pub region: usize,
+    /// How many short regions of one point it stands for; none for a single one.
+    pub many: Option<u32>,
+}
+
+/// The columns of every level of a thread.
+pub fn columns(track: &Track, window: Window) -> Vec<Vec<Column>> {
+    let mut all: Vec<Vec<Column>> = vec![Vec::new(); track.levels.len()];
+    // From the innermost out: where a region has others inside it, it was on a
+    // CPU as much as they were.
+    for (place, level) in track.levels.iter().enumerate().rev() {
+        let inside = track.levels.get(place + 1).filter(|inside| inside.strand == level.strand);
+        let inside = inside.map(|_| all[place + 1].clone());
+        all[place] = of_level(level, inside.as_deref(), window);
+    }
+    all
+}
+
+fn of_level(level: &Level, inside: Option<&[Column]>, window: Window) -> Vec<Column> {
+    let mut columns = vec![Column::default(); window.columns];
+    for (place, region) in level.regions.iter().enumerate() {
+        let Some((range, from, to)) = taken(region, window) else { continue };
+        let own = region.on_share();
+        for column in range.clone() {
+            let covered = (to.min((column + 1) as f64) - from.max(column as f64)).clamp(0.0, 1.0);
+            let found = &mut columns[column];
+            let (nested, nested_on) = match inside.map(|inside| &inside[column]) {
+                Some(inside) if inside.covered > 0.0 && region.nested > 0 => {
+                    let nested = inside.covered.min(covered);
+                    (nested, nested * (inside.on / inside.covered).min(1.0))
+                }
+                _ => (0.0, 0.0),
+            };
+            found.regions += 1;
+            found.begun += u32::from(column == range.start && from >= 0.0);
+            found.covered += covered;
+            found.on += (covered - nested) * own + nested_on;
+            if found.most.is_none() || covered > found.best {
+                found.best = covered;
+                found.most = Some(place);
+            }
+        }
+    }
+    columns
+}
+
+/// The columns that a region takes, at least one, and where in columns it begins
+/// and ends; none outside.
+fn taken(region: &Region, window: Window) -> Option<(Range<usize>, f64, f64)> {
+    let (from, to) = (window.place(region.start), window.place(region.end));
+    if to < 0.0 || from >= window.columns as f64 || window.columns == 0 {
+        return None;
+    }
+    let first = from.max(0.0) as usize;
+    let last = (to.ceil() as usize).clamp(first + 1, window.columns.max(first + 1));
+    Some((first..last.min(window.columns), from, to))
+}
+
+/// The runs of a level, from the left.
+pub fn runs(level: &Level, columns: &[Column], window: Window) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (place, column) in columns.iter().enumerate() {
+        let Some(most) = column.most else { continue };
+        let region = &level.regions[most];
+        let is_long = window.place(region.end) - window.place(region.start) >= 1.5;
+        let many = (column.regions > 1 && !is_long).then_some(column.begun);
+        if let Some(last) = runs.last_mut().filter(|last| last.columns.end == place) {
+            let same = match (last.many, many) {
+                (None, None) => last.region == most,
+                (Some(_), Some(_)) => level.regions[last.region].point == region.point,
+                _ => false,
+            };
+            if same {
+                last.columns.end = place + 1;
+                last.many = last.many.map(|n| n + many.unwrap_or(0));
+                continue;
+            }
+        }
+        runs.push(Run { columns: place..place + 1, region: most, many });
+    }
+    runs
+}

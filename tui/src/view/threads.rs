@@ -1,0 +1,266 @@
+//! The threads, and below them the points of the one under the cursor.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+
+use super::detail::scale;
+use super::{Look, draw_scrolled};
+use crate::app::{App, ThreadColumn};
+use crate::model::mean;
+use crate::model::threads::{Part, Thread, find, parts};
+use crate::snapshot::LaneKind;
+use crate::text;
+use crate::units::{self, NONE};
+
+/// From this height on the list stays beside the points of a thread.
+const HIGH: u16 = 10;
+
+/// Rows of the list on a body of this height.
+pub(super) fn rows(app: &App, body: Rect) -> u16 {
+    halves(app, body)[0].height.saturating_sub(1)
+}
+
+/// The list, and the points of a thread.
+fn halves(app: &App, body: Rect) -> [Rect; 2] {
+    let below = match (app.threads.opened, body.height >= HIGH) {
+        (false, _) => 0,
+        (true, true) => body.height / 2,
+        (true, false) => body.height,
+    };
+    Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(body)
+}
+
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+    let [list, below] = halves(app, area);
+    if !list.is_empty() {
+        draw_list(frame, list, app, look);
+    }
+    if !below.is_empty() {
+        draw_parts(frame, below, app, look);
+    }
+}
+
+/// A column of the list: heading, width, the narrowest screen that has it, what
+/// it sorts by.
+struct Column {
+    title: &'static str,
+    width: usize,
+    from: usize,
+    sorts: Option<ThreadColumn>,
+    text: fn(&App, &Thread) -> String,
+}
+
+const COLUMNS: &[Column] = &[
+    Column {
+        title: "Tid",
+        width: 7,
+        from: 50,
+        sorts: Some(ThreadColumn::Tid),
+        text: |_, thread| match thread.lane.tid {
+            0 => NONE.into(),
+            tid => tid.to_string(),
+        },
+    },
+    Column {
+        title: "State",
+        width: 6,
+        from: 70,
+        sorts: None,
+        text: |_, thread| {
+            match thread.lane.kind {
+                LaneKind::Live => "live",
+                LaneKind::Ended => "ended",
+                LaneKind::Overflow => "shared",
+            }
+            .into()
+        },
+    },
+    Column {
+        title: "Load%",
+        width: 6,
+        from: 0,
+        sorts: Some(ThreadColumn::Load),
+        text: |_, thread| thread.load.map_or(NONE.into(), units::percent),
+    },
+    Column {
+        title: "Switch/s",
+        width: 9,
+        from: 60,
+        sorts: Some(ThreadColumn::Switches),
+        text: |_, thread| thread.switch_rate.map_or(NONE.into(), units::si),
+    },
+    Column {
+        title: "Switches",
+        width: 8,
+        from: 120,
+        sorts: None,
+        text: |_, thread| units::count(thread.lane.switches),
+    },
+    Column {
+        title: "Points",
+        width: 7,
+        from: 80,
+        sorts: Some(ThreadColumn::Points),
+        text: |_, thread| thread.points.to_string(),
+    },
+    Column {
+        title: "Records",
+        width: 8,
+        from: 100,
+        sorts: Some(ThreadColumn::Records),
+        text: |_, thread| units::count(thread.lane.records_written),
+    },
+    Column {
+        title: "Lost",
+        width: 6,
+        from: 100,
+        sorts: None,
+        text: |app, thread| {
+            app.threads.ring(thread.lane.id).map_or(NONE.into(), |ring| units::count(ring.lost))
+        },
+    },
+    Column {
+        title: "Context",
+        width: 8,
+        from: 110,
+        sorts: None,
+        text: |app, thread| match app.threads.ring(thread.lane.id).and_then(|ring| ring.context) {
+            None => NONE.into(),
+            Some(0) => "own".into(),
+            Some(context) => context.to_string(),
+        },
+    },
+];
+
+/// Columns of the mark, and of the names at least.
+const MARK: usize = 2;
+const LEAST_NAME: usize = 12;
+/// Columns of the names at most, where there is something else to show.
+const MOST_NAME: usize = 24;
+
+fn draw_list(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+    let width = usize::from(area.width);
+    let theme = &look.theme;
+    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| width >= column.from).collect();
+    let fixed: usize = columns.iter().map(|column| column.width + 1).sum();
+    // What is left is shared by the name and the point that burns most.
+    let left = width.saturating_sub(MARK + fixed);
+    let name_width = (left / 2).clamp(LEAST_NAME, MOST_NAME).min(left);
+    let top_width = left.saturating_sub(name_width + 2);
+
+    let title = |name: &str, sorts: Option<ThreadColumn>| {
+        let sorted = sorts == Some(app.threads.column);
+        let sign = if app.threads.descending { look.glyphs.down } else { look.glyphs.up };
+        let text = if sorted { format!("{name}{sign}") } else { name.to_owned() };
+        (text, if sorted { theme.sorted } else { theme.heading })
+    };
+    let (name, style) = title("Thread", Some(ThreadColumn::Name));
+    let mut heading = vec![
+        Span::styled(" ".repeat(MARK), theme.heading),
+        Span::styled(text::fit(&name, name_width, look.glyphs.ellipsis), style),
+    ];
+    for column in &columns {
+        let (text, style) = title(column.title, column.sorts);
+        let text = format!("{text:>width$}", width = column.width);
+        heading.push(Span::styled(" ", theme.heading));
+        heading.push(Span::styled(text, style));
+    }
+    let rest = text::fit("  Burns most", top_width + 2, look.glyphs.ellipsis);
+    heading.push(Span::styled(rest, theme.heading));
+
+    let (cursor, _) = app.threads.cursor();
+    let threads = app.threads.order.iter().enumerate();
+    let threads =
+        threads.filter_map(|(row, lane)| Some((row, find(app.model.thread_figures(), *lane)?)));
+    let lines = threads.map(|(row, thread)| {
+        let mark = if row == cursor { look.glyphs.cursor } else { ' ' };
+        let name = name_of(thread);
+        let mut line = format!("{mark} {}", text::fit(&name, name_width, look.glyphs.ellipsis));
+        for column in &columns {
+            let text = (column.text)(app, thread);
+            line += &format!(" {text:>width$}", width = column.width);
+        }
+        line += &format!("  {}", top(app, thread));
+        let line = text::fit(&line, width, look.glyphs.ellipsis);
+        let style = match thread.lane.kind {
+            _ if row == cursor => theme.selected,
+            LaneKind::Ended => theme.faint,
+            LaneKind::Live | LaneKind::Overflow => theme.header,
+        };
+        Line::styled(line, style)
+    });
+    let lines: Vec<Line> = lines.collect();
+    if lines.is_empty() {
+        let text = " no thread yet: none has reached a point";
+        return frame.render_widget(Line::styled(text, theme.faint), area);
+    }
+    draw_scrolled(frame, area, Line::from(heading), lines, app.offset);
+}
+
+fn name_of(thread: &Thread) -> String {
+    let lane = &thread.lane;
+    if lane.name.is_empty() { format!("[{}]", lane.tid) } else { lane.name.clone() }
+}
+
+/// The point that takes most of a thread's time, and how much of it.
+fn top(app: &App, thread: &Thread) -> String {
+    let Some(top) = thread.top else {
+        return String::new();
+    };
+    format!("{:>5}% {}", units::percent(top.share), point_name(app, top.point))
+}
+
+fn point_name(app: &App, point: u32) -> String {
+    app.model.point(point).map_or_else(|| format!("#{point}"), |figures| figures.name())
+}
+
+fn draw_parts(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+    let thread = app.threads.selected.and_then(|lane| find(app.model.thread_figures(), lane));
+    let (Some(thread), Some(snapshot)) = (thread, app.model.snapshot()) else {
+        return;
+    };
+    let [title, table] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let said = format!(" {} [{}], its points since their reset", name_of(thread), thread.lane.tid);
+    let said = text::cut(&said, area.width.into(), look.glyphs.ellipsis);
+    frame.render_widget(Line::styled(said, look.theme.process), title);
+
+    let width = usize::from(area.width);
+    let scale = scale(app);
+    // The share of the thread's time and the name always, then what fits.
+    let columns: [(&str, usize, &dyn Fn(&Part) -> String); 6] = [
+        ("Excl%", 6, &|part| {
+            let all = thread.exclusive.max(1) as f64;
+            units::percent(part.total.exclusive as f64 / all)
+        }),
+        ("Count", 7, &|part| units::count(part.total.count)),
+        ("Avg", 8, &|part| mean(&part.total).map_or(NONE.into(), |mean| scale.single(mean))),
+        ("Max", 8, &|part| scale.single(part.total.max as f64)),
+        ("Excl", 8, &|part| scale.ticks(part.total.exclusive as f64)),
+        ("Off%", 6, &|part| part.off_share().map_or(NONE.into(), units::percent)),
+    ];
+    let mut name_width = width.saturating_sub(MARK);
+    let mut shown = 0;
+    for (place, (_, width, _)) in columns.iter().enumerate() {
+        if name_width < width + 1 + LEAST_NAME {
+            break;
+        }
+        name_width -= width + 1;
+        shown = place + 1;
+    }
+    let name_width = name_width.min(MOST_NAME * 2);
+    let columns = &columns[..shown];
+    let line = |name: &str, texts: &mut dyn Iterator<Item = String>| {
+        let mut line = format!("  {}", text::fit(name, name_width, look.glyphs.ellipsis));
+        for ((_, width, _), text) in columns.iter().zip(texts) {
+            line += &format!(" {text:>width$}");
+        }
+        text::fit(&line, width, look.glyphs.ellipsis)
+    };
+    let heading = line("Point", &mut columns.iter().map(|(title, ..)| (*title).to_owned()));
+    let lines = parts(snapshot, thread.lane.id).into_iter().map(|part| {
+        let texts = &mut columns.iter().map(|(_, _, text)| text(&part));
+        Line::from(line(&point_name(app, part.point), texts))
+    });
+    draw_scrolled(frame, table, Line::styled(heading, look.theme.heading), lines.collect(), 0);
+}

@@ -1,0 +1,382 @@
+//! The timeline: what the threads did in the last moments.
+//!
+//! ```text
+//! Thread      |-150ms          |-100ms        v |-50ms          |now
+//! worker 1    ▏compress██████████████████▏rest░░░░░░▏compress██████
+//!              ▏deflate██▏deflate███ ▏sort█▏         ▏deflate██
+//! >worker 2   ╱lost╱╱▏inflate████████████████
+//!  deflate  on worker 1 [1234]  began 52.1ms ago  ...
+//! ```
+//!
+//! A bar is full where its thread ran, and sparse where it did not. Bars that
+//! are too short to be seen one by one become one that says how many they are.
+
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use super::Look;
+use super::detail::scale;
+use crate::app::{App, step_above};
+use crate::model::timeline::{Column, Level, Run, Timeline, Track, Window, columns, runs};
+use crate::text;
+use crate::units;
+
+/// Columns between two marks of the axis, at least.
+const BETWEEN_MARKS: u64 = 14;
+/// From this height on there are two lines about the region under the cursor.
+const HIGH: u16 = 10;
+
+/// Lines of the picture on a body of this height.
+pub(super) fn rows(body: Rect) -> u16 {
+    Parts::of(body).rows.height
+}
+
+struct Parts {
+    axis: Rect,
+    rows: Rect,
+    about: Rect,
+}
+
+impl Parts {
+    fn of(body: Rect) -> Self {
+        let about = if body.height >= HIGH { 2 } else { 1 };
+        let [axis, rows, about] = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Fill(1),
+            Constraint::Length(about),
+        ])
+        .areas(body);
+        Self { axis, rows, about }
+    }
+}
+
+/// Columns for the names of the threads.
+fn label_width(width: u16) -> u16 {
+    match width {
+        100.. => 16,
+        60.. => 12,
+        _ => 8,
+    }
+}
+
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+    let parts = Parts::of(area);
+    let Some(timeline) = app.timeline.picture() else {
+        return;
+    };
+    let label = label_width(area.width);
+    let window = app.timeline.window(usize::from(area.width.saturating_sub(label)));
+    let picture = Picture { app, look, timeline, window, label };
+    picture.axis(frame.buffer_mut(), parts.axis);
+    picture.rows(frame.buffer_mut(), parts.rows);
+    picture.about(frame, parts.about);
+}
+
+struct Picture<'a> {
+    app: &'a App,
+    look: &'a Look,
+    timeline: &'a Timeline,
+    window: Window,
+    label: u16,
+}
+
+impl Picture<'_> {
+    /// Moments relative to now, at round distances from it.
+    fn axis(&self, buffer: &mut Buffer, area: Rect) {
+        let style = self.look.theme.heading;
+        buffer.set_style(area, style);
+        let title = text::cut(" Thread", self.label.into(), self.look.glyphs.ellipsis);
+        buffer.set_stringn(area.x, area.y, title, self.label.into(), style);
+        let graph =
+            Rect { x: area.x + self.label, width: area.width.saturating_sub(self.label), ..area };
+        if graph.is_empty() {
+            return;
+        }
+        let columns = u64::from(graph.width);
+        let span = self.app.timeline.span_ns();
+        let step = step_above((span.saturating_mul(BETWEEN_MARKS) / columns).max(1));
+        let step_ticks = self.timeline.ticks(step);
+        let now = self.timeline.taken;
+        let right = self.window.from.saturating_add(self.window.ticks);
+        let farthest = now.saturating_sub(self.window.from) as f64 / self.timeline.ticks_per_second;
+        let cursor = self.app.timeline.region().and_then(|(_, region)| {
+            self.window.column(region.start.max(self.window.from).min(region.end))
+        });
+        let first = now.saturating_sub(right).div_ceil(step_ticks);
+        for mark in first..=first + columns {
+            let at = now.saturating_sub(mark.saturating_mul(step_ticks));
+            if at < self.window.from {
+                break;
+            }
+            let shown = moment(mark.saturating_mul(step), step, farthest);
+            let width = shown.len() as u16 + 1;
+            let Some(column) = self.window.column(at) else {
+                // The very end, which has no column of its own.
+                if at == right && width <= graph.width {
+                    buffer.set_string(graph.right() - width, area.y, format!("{shown}|"), style);
+                }
+                continue;
+            };
+            let covers = |cursor: usize| (column..column + usize::from(width)).contains(&cursor);
+            let room = usize::from(graph.width) - column;
+            let shown = match cursor {
+                Some(cursor) if covers(cursor) => "|".to_owned(),
+                _ if usize::from(width) > room => "|".to_owned(),
+                _ => format!("|{shown}"),
+            };
+            buffer.set_string(graph.x + column as u16, area.y, shown, style);
+        }
+        if let Some(column) = cursor {
+            let mark = &mut buffer[(graph.x + column as u16, area.y)];
+            mark.set_char(self.look.glyphs.down).set_style(self.look.theme.selected);
+        }
+    }
+
+    fn rows(&self, buffer: &mut Buffer, area: Rect) {
+        let (cursor, _) = self.app.timeline.cursor();
+        let seen = self.app.offset..self.app.offset + usize::from(area.height);
+        let mut place = 0;
+        for track in &self.timeline.tracks {
+            let lines = place..place + track.levels.len();
+            place = lines.end;
+            if lines.end <= seen.start || lines.start >= seen.end {
+                continue;
+            }
+            let columns = columns(track, self.window);
+            for (line, (level, columns)) in lines.clone().zip(track.levels.iter().zip(&columns)) {
+                if !seen.contains(&line) {
+                    continue;
+                }
+                let y = area.y + (line - seen.start) as u16;
+                let area = Rect { y, height: 1, ..area };
+                let is_first = line == lines.start || line == seen.start;
+                self.draw_label(buffer, area, track, level, is_first, line == cursor);
+                let graph = Rect {
+                    x: area.x + self.label.min(area.width),
+                    width: area.width.saturating_sub(self.label),
+                    ..area
+                };
+                self.draw_lost(buffer, graph, track, line == lines.start);
+                let selected = (line == cursor).then(|| self.app.timeline.region()).flatten();
+                for run in runs(level, columns, self.window) {
+                    let selected = selected.is_some_and(|(place, region)| {
+                        run.region == place
+                            || run.many.is_some()
+                                && self
+                                    .window
+                                    .column(region.start)
+                                    .is_some_and(|column| run.columns.contains(&column))
+                    });
+                    self.draw_run(buffer, graph, level, columns, &run, selected);
+                }
+            }
+        }
+        if place == 0 {
+            let text = " no thread has measured anything yet";
+            buffer.set_stringn(area.x, area.y, text, area.width.into(), self.look.theme.faint);
+        }
+    }
+
+    fn draw_label(
+        &self,
+        buffer: &mut Buffer,
+        area: Rect,
+        track: &Track,
+        level: &Level,
+        is_first: bool,
+        is_cursor: bool,
+    ) {
+        let glyphs = &self.look.glyphs;
+        let room = usize::from(self.label.saturating_sub(1).min(area.width));
+        let mark = if is_cursor { glyphs.cursor } else { ' ' };
+        let name = match (is_first, level.strand) {
+            (true, _) => name_of(track),
+            (false, 0) => String::new(),
+            (false, strand) => format!("  task {strand}"),
+        };
+        let label = text::fit(&format!("{mark}{name}"), room, glyphs.ellipsis);
+        let theme = &self.look.theme;
+        let style = if is_cursor { theme.selected } else { theme.header };
+        buffer.set_stringn(area.x, area.y, label, room, style);
+    }
+
+    fn draw_lost(&self, buffer: &mut Buffer, area: Rect, track: &Track, is_first: bool) {
+        let Some(until) = track.lost_until else { return };
+        let columns = self.window.place(until).clamp(0.0, f64::from(area.width)) as u16;
+        let style = self.look.theme.faint;
+        for x in area.x..area.x + columns {
+            // The first line says it, the others agree.
+            if is_first || x % 4 == 0 {
+                buffer[(x, area.y)].set_char(self.look.glyphs.lost).set_style(style);
+            }
+        }
+        if is_first && columns >= 8 {
+            buffer.set_string(area.x + 1, area.y, " lost ", style);
+        }
+    }
+
+    fn draw_run(
+        &self,
+        buffer: &mut Buffer,
+        area: Rect,
+        level: &Level,
+        columns: &[Column],
+        run: &Run,
+        selected: bool,
+    ) {
+        let glyphs = &self.look.glyphs;
+        let region = &level.regions[run.region];
+        let name = self.name(region.point);
+        let width = run.columns.len();
+        let mut shown = String::new();
+        if width > 1 {
+            shown.push(match (selected, run.many) {
+                (true, _) => glyphs.cursor,
+                (false, Some(_)) => glyphs.many,
+                (false, None) => glyphs.edge,
+            });
+        }
+        let room = width - shown.chars().count();
+        let counted = run.many.filter(|n| *n > 1).map(|n| format!("{name}{}{n}", glyphs.times));
+        match counted.filter(|counted| text::width(counted) <= room) {
+            Some(counted) => shown += &counted,
+            // Less than three letters and a sign for the rest is worth less than
+            // four letters.
+            None if room > 4 => shown += &text::cut(&name, room, glyphs.ellipsis),
+            None => shown.extend(name.chars().filter(char::is_ascii_graphic).take(room)),
+        }
+        let written = text::width(&shown);
+        let color = self.look.theme.point(&name);
+        let style = |share: f64| {
+            let style = Style::new();
+            match color {
+                _ if selected => self.look.theme.selected,
+                Some(color) => style.fg(color),
+                None if share >= 0.75 => style,
+                None => self.look.theme.faint,
+            }
+        };
+        // A full bar's letters stand out of it, as dark as the screen.
+        let letters = |share: f64| match color {
+            _ if selected || share < 0.75 => style(share),
+            Some(color) => Style::new().fg(ratatui::style::Color::Black).bg(color),
+            None => style(share).add_modifier(Modifier::REVERSED),
+        };
+        for column in run.columns.clone() {
+            let share = columns[column].on_share();
+            let fill = glyphs.ran[if share >= 0.75 {
+                0
+            } else if share >= 0.25 {
+                1
+            } else {
+                2
+            }];
+            // Selected, the bar itself is the background.
+            let fill = if selected && share >= 0.75 { ' ' } else { fill };
+            let cell = &mut buffer[(area.x + column as u16, area.y)];
+            cell.set_char(fill).set_style(style(share));
+        }
+        let x = area.x + run.columns.start as u16;
+        buffer.set_stringn(x, area.y, &shown, written, Style::new());
+        for column in run.columns.clone().take(written) {
+            let style = letters(columns[column].on_share());
+            buffer[(area.x + column as u16, area.y)].set_style(style);
+        }
+    }
+
+    /// The region under the cursor, in words.
+    fn about(&self, frame: &mut Frame, area: Rect) {
+        let (theme, glyphs) = (&self.look.theme, &self.look.glyphs);
+        let view = &self.app.timeline;
+        let span = units::duration(view.span_ns() as f64 / 1e9);
+        let state = match view.follows() {
+            true => format!("{span} wide "),
+            false => format!("{span} wide, held: End goes on "),
+        };
+        let state = Line::styled(state, theme.faint);
+        let mut lines = vec![Line::default(), Line::default()];
+        let scale = scale(self.app);
+        if let (Some((_, region)), Some(line)) = (view.region(), view.line()) {
+            let ago = self.timeline.taken.saturating_sub(region.start);
+            let ago = units::duration(ago as f64 / self.timeline.ticks_per_second);
+            let track = self.timeline.track(line.lane).map_or(String::new(), name_of);
+            let own = scale.single(region.exclusive as f64);
+            lines[0] = Line::from(vec![
+                Span::styled(format!(" {}", self.name(region.point)), theme.process),
+                Span::raw(format!("  {} long", scale.single(region.span() as f64))),
+                Span::raw(format!(", {own} exclusive, began {ago} ago on {track}")),
+            ]);
+            let away = match region.away {
+                Some(away) => scale.ticks(away as f64),
+                None => "unknown (records are lost)".to_owned(),
+            };
+            let nested = scale.ticks(region.nested as f64);
+            let mut more = format!(" own time off the CPU: {away}; regions inside: {nested}");
+            more += &format!("; depth {}", line.depth);
+            if region.context != 0 {
+                more += &format!("; context {}", region.context);
+            }
+            lines[1] = Line::from(more);
+        } else if view.line().is_some() {
+            lines[0] = Line::styled(" nothing is known on this line", theme.faint);
+        }
+        let rows: Vec<Rect> = area.rows().collect();
+        for (row, line) in rows.iter().zip(lines) {
+            let room = usize::from(row.width);
+            let text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
+            if text::width(&text) > room {
+                frame.render_widget(Line::from(text::cut(&text, room, glyphs.ellipsis)), *row);
+            } else {
+                frame.render_widget(line, *row);
+            }
+        }
+        if let [_, .., last] = rows[..] {
+            frame.render_widget(state.right_aligned(), last);
+        }
+    }
+
+    fn name(&self, point: u32) -> String {
+        self.app.model.point(point).map_or_else(|| format!("#{point}"), |figures| figures.name())
+    }
+}
+
+fn name_of(track: &Track) -> String {
+    let lane = &track.lane;
+    if lane.name.is_empty() { format!("[{}]", lane.tid) } else { lane.name.clone() }
+}
+
+/// A moment before now, in the unit of the farthest one and as exact as the marks
+/// are apart.
+fn moment(ago_ns: u64, step_ns: u64, farthest_seconds: f64) -> String {
+    if ago_ns == 0 {
+        return "now".into();
+    }
+    let (unit, name) = match farthest_seconds {
+        ..1e-6 => (1_u64, "ns"),
+        ..1e-3 => (1_000, "us"),
+        ..1.0 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
+    };
+    let mut decimals = 0;
+    while decimals < 9 && step_ns.saturating_mul(10_u64.pow(decimals)) < unit {
+        decimals += 1;
+    }
+    format!("-{:.*}{name}", decimals as usize, ago_ns as f64 / unit as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_as_exact_as_the_marks_are_apart() {
+        assert_eq!(moment(0, 1000, 1.0), "now");
+        assert_eq!(moment(150_000_000, 50_000_000, 0.2), "-150ms");
+        assert_eq!(moment(800_000, 200_000, 1e-3), "-0.8ms");
+        assert_eq!(moment(5_324_800_000, 200_000, 5.3), "-5.3248s");
+        assert_eq!(moment(20, 10, 1e-7), "-20ns");
+    }
+}
