@@ -7,6 +7,7 @@
 mod act;
 mod action;
 mod event_loop;
+mod filter;
 pub mod keys;
 mod prompt;
 mod session;
@@ -17,6 +18,7 @@ use crossterm::event::{KeyEvent, KeyEventKind};
 
 pub use action::Action;
 pub use event_loop::run;
+pub use filter::Filter;
 pub use prompt::{Prompt, default_file_name};
 pub use session::Session;
 
@@ -51,6 +53,8 @@ pub enum Screen {
 pub enum Overlay {
     /// The keys and what they do, scrolled down by this many lines.
     Help(usize),
+    /// What the points shown must have is being typed.
+    Filter(Prompt),
     /// The path of the snapshot to write is being typed.
     Write(Prompt),
     /// The file of that path exists: may it be replaced?
@@ -131,6 +135,8 @@ pub struct App {
     pub screen: Screen,
     /// What lies over it.
     pub overlay: Option<Overlay>,
+    /// Which points have a row.
+    pub filter: Filter,
     /// Ids of the points in the order of the rows.
     pub order: Vec<u32>,
     /// Id of the point under the cursor.
@@ -176,6 +182,7 @@ impl App {
             model: Model::new(options.tau.as_secs_f64()),
             screen: Screen::Waiting,
             overlay: None,
+            filter: Filter::default(),
             order: Vec::new(),
             selected: None,
             offset: 0,
@@ -324,9 +331,10 @@ impl App {
     /// moves: the row the user is reaching for must not run away.
     fn sort(&mut self, now: Instant) {
         if self.frozen_until.is_some_and(|until| now < until) {
-            let known = &self.model;
-            self.order.retain(|id| known.point(*id).is_some());
-            let new = |figures: &&Figures| !self.order.contains(&figures.id());
+            let (known, filter) = (&self.model, &self.filter);
+            self.order.retain(|id| known.point(*id).is_some_and(|figures| filter.admits(figures)));
+            let new =
+                |figures: &&Figures| filter.admits(figures) && !self.order.contains(&figures.id());
             let new: Vec<u32> = if self.order.len() == known.points().len() {
                 Vec::new()
             } else {
@@ -335,9 +343,15 @@ impl App {
             self.order.extend(new);
         } else {
             self.frozen_until = None;
-            self.order = self.sorting.order(self.model.points());
+            let shown = self.model.points().iter().filter(|figures| self.filter.admits(figures));
+            self.order = self.sorting.order(shown);
         }
-        if self.selected.is_none_or(|id| self.model.point(id).is_none()) {
+        // A point that is shown in full stays, also when it has no row any more.
+        let has_row = |id| match self.screen {
+            Screen::Detail => self.model.point(id).is_some(),
+            _ => self.order.contains(&id),
+        };
+        if !self.selected.is_some_and(has_row) {
             self.selected = self.order.first().copied();
         }
     }
@@ -427,6 +441,7 @@ impl App {
     pub fn mode(&self) -> keys::Mode {
         match (&self.overlay, self.screen) {
             (Some(Overlay::Help(_)), _) => keys::Mode::Help,
+            (Some(Overlay::Filter(_)), _) => keys::Mode::Filter,
             (Some(Overlay::Write(_)), _) => keys::Mode::Prompt,
             (Some(Overlay::Replace(_)), _) => keys::Mode::Confirm,
             (None, Screen::Waiting) => keys::Mode::Waiting,
@@ -446,8 +461,9 @@ impl App {
         match self.keys.action(self.mode(), key) {
             Some(action) => self.act(action, now),
             None => {
-                if let Some(Overlay::Write(prompt)) = &mut self.overlay {
+                if let Some(Overlay::Write(prompt) | Overlay::Filter(prompt)) = &mut self.overlay {
                     prompt.key(key);
+                    self.typed(now);
                 }
             }
         }

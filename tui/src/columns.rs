@@ -269,8 +269,8 @@ impl Sorting {
     }
 
     /// The ids of these points in order. Equals keep the order of their ids.
-    pub fn order(self, points: &[Figures]) -> Vec<u32> {
-        let mut sorted: Vec<&Figures> = points.iter().collect();
+    pub fn order<'a>(self, points: impl IntoIterator<Item = &'a Figures>) -> Vec<u32> {
+        let mut sorted: Vec<&Figures> = points.into_iter().collect();
         sorted.sort_by(|a, b| {
             let order = self.column.compare(a, b);
             if self.descending { order.reverse() } else { order }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::{Action, App, FREEZE, Overlay, Prompt, Screen, Status, default_file_name};
+use super::{Action, App, FREEZE, Filter, Overlay, Prompt, Screen, Status, default_file_name};
 use crate::columns::Sorting;
 use crate::export::json::{self, Overwrite, WriteError};
 use crate::snapshot::PointState;
@@ -27,6 +27,14 @@ impl App {
             Action::Bottom => self.walk(isize::MAX, now),
             Action::Open => self.open(now),
             Action::Back => self.back(),
+            Action::Filter => {
+                let prompt = Prompt::new("filter", self.filter.text());
+                self.overlay = Some(Overlay::Filter(prompt));
+            }
+            Action::Unfilter => {
+                self.overlay = None;
+                self.filter_by(Filter::default(), now);
+            }
             Action::SortLeft => self.sort_by(self.sorting.moved(false), now),
             Action::SortRight => self.sort_by(self.sorting.moved(true), now),
             Action::Invert => self.sort_by(self.sorting.inverted(), now),
@@ -55,6 +63,11 @@ impl App {
             Action::Accept => match self.overlay.take() {
                 Some(Overlay::Write(prompt)) => self.write(prompt, Overwrite::No, now),
                 Some(Overlay::Replace(prompt)) => self.write(prompt, Overwrite::Yes, now),
+                // What was typed so far is in force already, unless it is no filter.
+                Some(Overlay::Filter(prompt)) if prompt.trouble.is_some() => {
+                    self.overlay = Some(Overlay::Filter(prompt));
+                }
+                Some(Overlay::Filter(_)) => {}
                 other => self.overlay = other,
             },
             Action::Cancel => {
@@ -112,6 +125,27 @@ impl App {
         if self.overlay.take().is_none() && self.session.is_some() {
             self.screen = Screen::Points;
         }
+    }
+
+    /// Minds what was just typed into a prompt.
+    pub(super) fn typed(&mut self, now: Instant) {
+        let filter = match &mut self.overlay {
+            Some(Overlay::Filter(prompt)) => match Filter::new(&prompt.text()) {
+                Ok(filter) => {
+                    prompt.trouble = None;
+                    filter
+                }
+                // The rows stay as they are until it can be read again.
+                Err(why) => return prompt.trouble = Some(why),
+            },
+            _ => return,
+        };
+        self.filter_by(filter, now);
+    }
+
+    fn filter_by(&mut self, filter: Filter, now: Instant) {
+        self.filter = filter;
+        self.sort_by(self.sorting, now);
     }
 
     fn sort_by(&mut self, sorting: Sorting, now: Instant) {

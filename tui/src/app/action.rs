@@ -38,6 +38,10 @@ actions! {
     Open,
     /// Close it again.
     Back,
+    /// Type what the points shown must have.
+    Filter,
+    /// Show all points again.
+    Unfilter,
     /// Sort by the column to the left.
     SortLeft,
     /// Sort by the column to the right.

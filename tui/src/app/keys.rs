@@ -17,6 +17,8 @@ pub enum Mode {
     Picker,
     /// The help.
     Help,
+    /// What the points shown must have, while it is typed.
+    Filter,
     /// A line that is being typed.
     Prompt,
     /// A question to be answered with yes or no.
@@ -25,12 +27,13 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Waiting,
         Self::Points,
         Self::Detail,
         Self::Picker,
         Self::Help,
+        Self::Filter,
         Self::Prompt,
         Self::Confirm,
     ];
@@ -91,7 +94,7 @@ pub struct Binding {
 }
 
 use Key::{Char, Ctrl, Named, Twice};
-use Mode::{Confirm, Detail, Help, Picker, Points, Prompt, Waiting};
+use Mode::{Confirm, Detail, Filter, Help, Picker, Points, Prompt, Waiting};
 
 const LISTS: &[Mode] = &[Points, Detail, Picker, Help];
 const FIGURES: &[Mode] = &[Points, Detail];
@@ -134,6 +137,15 @@ pub const BINDINGS: &[Binding] = &[
         "switch the point on or off in the program",
     ),
     bind(Action::Reset, &[Char('r')], FIGURES, "reset", "start the point's figures afresh"),
+    bind(
+        Action::Filter,
+        &[Char('/'), Char('\\'), Named(KeyCode::F(4))],
+        &[Points],
+        "filter",
+        "show only points of a name: a part of it or a regular expression, also /in slashes/; \
+         thread:NAME and file:NAME look at those; a capital makes case count",
+    ),
+    bind(Action::Unfilter, &[Named(KeyCode::Esc)], &[Points], "", "show all points again"),
     bind(Action::SortLeft, &[Char('<')], &[Points], "", "sort by the column to the left"),
     bind(
         Action::SortRight,
@@ -193,6 +205,16 @@ pub const BINDINGS: &[Binding] = &[
         "leave; toggled points are put back unless started with --keep",
     ),
     bind(Action::Accept, &[Named(KeyCode::Enter)], &[Prompt], "take", "take what was typed"),
+    bind(Action::Accept, &[Named(KeyCode::Enter)], &[Filter], "keep", "keep the filter"),
+    bind(
+        Action::Unfilter,
+        &[Named(KeyCode::Esc), Ctrl('c')],
+        &[Filter],
+        "show all",
+        "drop the filter, show all points",
+    ),
+    bind(Action::Up, &[Named(KeyCode::Up)], &[Filter], "", "one row up while typing"),
+    bind(Action::Down, &[Named(KeyCode::Down)], &[Filter], "", "one row down while typing"),
     bind(Action::Accept, &[Char('y')], &[Confirm], "replace it", "yes, replace the file"),
     bind(
         Action::Cancel,
@@ -291,7 +313,8 @@ mod tests {
     #[test]
     fn every_mode_can_be_left() {
         for mode in Mode::ALL {
-            let leaves = |b: &Binding| matches!(b.action, Action::Quit | Action::Cancel);
+            let leaves =
+                |b: &Binding| matches!(b.action, Action::Quit | Action::Cancel | Action::Unfilter);
             assert!(bindings(mode).any(leaves), "{mode:?}");
         }
     }

@@ -26,7 +26,10 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let seen = app.order.iter().skip(app.offset).filter_map(|id| app.model.point(*id));
     let mut rows = body.rows().zip(seen).peekable();
     if rows.peek().is_none() {
-        let text = " no point yet: the program has not reached any";
+        let text = match app.filter.is_on() {
+            true => " no point passes the filter; Esc shows all",
+            false => " no point yet: the program has not reached any",
+        };
         frame.render_widget(Line::styled(text, look.theme.faint), body);
     }
     for (row, figures) in rows {

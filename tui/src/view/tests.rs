@@ -129,6 +129,26 @@ fn the_question_before_a_file_is_replaced() {
 }
 
 #[test]
+fn a_filter_is_said_with_how_many_rows_it_shows() {
+    let mut desk = desk();
+    desk.press("/io.");
+    for size in SIZES {
+        let text = screen(&mut desk, false, size);
+        assert!(text.lines().next().unwrap().contains("filter io. 3/9"), "{text}");
+        assert!(text.lines().last().unwrap().starts_with(" filter: io."), "{text}");
+    }
+    desk.press("zzz");
+    assert!(screen(&mut desk, false, (80, 24)).contains("no point passes the filter"));
+    desk.code(KeyCode::Esc);
+    desk.press("//io(");
+    for size in SIZES {
+        let text = screen(&mut desk, false, size);
+        let last = text.lines().last().unwrap();
+        assert!(last.contains("/io(") && last.contains("unclosed"), "{text}");
+    }
+}
+
+#[test]
 fn waiting_and_picking() {
     let (stage, now) = (Stage::default(), Instant::now());
     let mut app = App::new(Options::default(), Box::new(stage.clone()), now);
