@@ -11,6 +11,8 @@ mod filter;
 pub mod keys;
 mod prompt;
 mod session;
+mod steer;
+mod weight;
 
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,7 @@ pub use event_loop::run;
 pub use filter::Filter;
 pub use prompt::{Prompt, default_file_name};
 pub use session::Session;
+pub use steer::Question;
 
 use crate::columns::{Column, Sorting};
 use crate::model::{Basis, Figures, Model, News, TAU_SECONDS};
@@ -55,6 +58,10 @@ pub enum Overlay {
     Help(usize),
     /// What the points shown must have is being typed.
     Filter(Prompt),
+    /// The weight of this point's exponential average is being typed.
+    Weight(u32, Prompt),
+    /// Something that changes many points waits for a yes.
+    Ask(Question),
     /// The path of the snapshot to write is being typed.
     Write(Prompt),
     /// The file of that path exists: may it be replaced?
@@ -169,6 +176,8 @@ pub struct App {
     keys: keys::Keys,
     rows: usize,
     frozen_until: Option<Instant>,
+    /// What is to be put into the terminal's clipboard.
+    clipboard: Option<String>,
     /// What became of the process while the figures stood still.
     ended_unseen: Option<ProcessState>,
     next_poll: Instant,
@@ -202,6 +211,7 @@ impl App {
             keys: keys::Keys::default(),
             rows: 1,
             frozen_until: None,
+            clipboard: None,
             ended_unseen: None,
             next_poll: now,
             updates: 0,
@@ -442,7 +452,8 @@ impl App {
         match (&self.overlay, self.screen) {
             (Some(Overlay::Help(_)), _) => keys::Mode::Help,
             (Some(Overlay::Filter(_)), _) => keys::Mode::Filter,
-            (Some(Overlay::Write(_)), _) => keys::Mode::Prompt,
+            (Some(Overlay::Ask(_)), _) => keys::Mode::Ask,
+            (Some(Overlay::Write(_) | Overlay::Weight(..)), _) => keys::Mode::Prompt,
             (Some(Overlay::Replace(_)), _) => keys::Mode::Confirm,
             (None, Screen::Waiting) => keys::Mode::Waiting,
             (None, Screen::Points) => keys::Mode::Points,
@@ -461,7 +472,10 @@ impl App {
         match self.keys.action(self.mode(), key) {
             Some(action) => self.act(action, now),
             None => {
-                if let Some(Overlay::Write(prompt) | Overlay::Filter(prompt)) = &mut self.overlay {
+                if let Some(
+                    Overlay::Write(prompt) | Overlay::Filter(prompt) | Overlay::Weight(_, prompt),
+                ) = &mut self.overlay
+                {
                     prompt.key(key);
                     self.typed(now);
                 }

@@ -40,6 +40,10 @@ impl App {
             Action::Invert => self.sort_by(self.sorting.inverted(), now),
             Action::Toggle => self.toggle(now),
             Action::Reset => self.reset(now),
+            Action::ToggleAll => self.toggle_all(now),
+            Action::ResetAll => self.reset_all(now),
+            Action::Weight => self.ask_weight(),
+            Action::Copy => self.copy_row(now),
             Action::Pause => self.pause(now),
             Action::Slower => self.change_interval(true, now),
             Action::Faster => self.change_interval(false, now),
@@ -68,6 +72,8 @@ impl App {
                     self.overlay = Some(Overlay::Filter(prompt));
                 }
                 Some(Overlay::Filter(_)) => {}
+                Some(Overlay::Weight(id, prompt)) => self.set_weight(id, prompt, now),
+                Some(Overlay::Ask(question)) => self.carry_out(question, now),
                 other => self.overlay = other,
             },
             Action::Cancel => {
@@ -138,6 +144,7 @@ impl App {
                 // The rows stay as they are until it can be read again.
                 Err(why) => return prompt.trouble = Some(why),
             },
+            Some(Overlay::Weight(_, prompt)) => return prompt.trouble = None,
             _ => return,
         };
         self.filter_by(filter, now);

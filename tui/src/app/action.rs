@@ -52,6 +52,14 @@ actions! {
     Toggle,
     /// Start the point's figures afresh.
     Reset,
+    /// Switch all points shown off, or on.
+    ToggleAll,
+    /// Start the figures of all points shown afresh.
+    ResetAll,
+    /// Set the weight of the point's exponential average.
+    Weight,
+    /// Copy the row.
+    Copy,
     /// Let the figures stand still, or go on.
     Pause,
     /// Poll less often.

@@ -6,7 +6,9 @@ use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use crossterm::clipboard::CopyToClipboard;
 use crossterm::event::{self, Event};
+use crossterm::execute;
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Position, Rect};
 use ratatui::{Terminal, TerminalOptions, Viewport};
@@ -88,6 +90,9 @@ pub fn run(app: &mut App, look: &Look, interrupt: &Interrupt) -> Result<()> {
             screen.terminal.draw(|frame| view::draw(frame, app, look))?;
         }
         let input = take_input(app)?;
+        if let Some(text) = app.take_clipboard() {
+            execute!(io::stdout(), CopyToClipboard::to_clipboard_from(text))?;
+        }
         if input.resized {
             screen.resize()?;
         }

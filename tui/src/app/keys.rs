@@ -21,13 +21,15 @@ pub enum Mode {
     Filter,
     /// A line that is being typed.
     Prompt,
+    /// A question about many points, to be answered with yes or no.
+    Ask,
     /// A question to be answered with yes or no.
     Confirm,
 }
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Waiting,
         Self::Points,
         Self::Detail,
@@ -35,6 +37,7 @@ impl Mode {
         Self::Help,
         Self::Filter,
         Self::Prompt,
+        Self::Ask,
         Self::Confirm,
     ];
 }
@@ -94,7 +97,7 @@ pub struct Binding {
 }
 
 use Key::{Char, Ctrl, Named, Twice};
-use Mode::{Confirm, Detail, Filter, Help, Picker, Points, Prompt, Waiting};
+use Mode::{Ask, Confirm, Detail, Filter, Help, Picker, Points, Prompt, Waiting};
 
 const LISTS: &[Mode] = &[Points, Detail, Picker, Help];
 const FIGURES: &[Mode] = &[Points, Detail];
@@ -137,6 +140,35 @@ pub const BINDINGS: &[Binding] = &[
         "switch the point on or off in the program",
     ),
     bind(Action::Reset, &[Char('r')], FIGURES, "reset", "start the point's figures afresh"),
+    bind(
+        Action::ToggleAll,
+        &[Char('E')],
+        &[Points],
+        "",
+        "switch all points shown off, or on if none measures; asks first",
+    ),
+    bind(
+        Action::ResetAll,
+        &[Char('R')],
+        &[Points],
+        "",
+        "start the figures of all points shown afresh; asks first",
+    ),
+    bind(
+        Action::Weight,
+        &[Char('a')],
+        FIGURES,
+        "",
+        "set alpha, the weight of a new value in the point's exponential average: 0.2, a period \
+         over a time constant as 100ms/500ms, or off; it stays so",
+    ),
+    bind(
+        Action::Copy,
+        &[Char('y')],
+        FIGURES,
+        "",
+        "copy the row to the terminal's clipboard; in tmux with set-clipboard on",
+    ),
     bind(
         Action::Filter,
         &[Char('/'), Char('\\'), Named(KeyCode::F(4))],
@@ -215,6 +247,14 @@ pub const BINDINGS: &[Binding] = &[
     ),
     bind(Action::Up, &[Named(KeyCode::Up)], &[Filter], "", "one row up while typing"),
     bind(Action::Down, &[Named(KeyCode::Down)], &[Filter], "", "one row down while typing"),
+    bind(Action::Accept, &[Char('y')], &[Ask], "yes", "yes, all of them"),
+    bind(
+        Action::Cancel,
+        &[Char('n'), Named(KeyCode::Esc), Ctrl('c')],
+        &[Ask],
+        "no",
+        "no, leave them as they are",
+    ),
     bind(Action::Accept, &[Char('y')], &[Confirm], "replace it", "yes, replace the file"),
     bind(
         Action::Cancel,

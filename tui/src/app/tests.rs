@@ -373,3 +373,91 @@ fn a_point_shown_in_full_stays_when_the_filter_drops_its_row() {
     assert_eq!((desk.app.screen, desk.app.selected), (Screen::Detail, Some(1)));
     assert!(!desk.app.order.contains(&1));
 }
+
+#[test]
+fn all_points_shown_are_switched_after_a_yes_and_put_back() {
+    let mut desk = desk();
+    desk.press("/io");
+    desk.code(KeyCode::Enter);
+    desk.press("E");
+    let asked = Question::Switch { ids: desk.app.order.clone(), on: false };
+    assert_eq!(desk.app.overlay, Some(Overlay::Ask(asked)));
+    desk.press("n");
+    assert_eq!((desk.app.overlay.as_ref(), desk.process.state(1)), (None, PointState::On));
+    desk.press("Ey");
+    let states = |desk: &Desk| [1, 2, 3, 4].map(|id| desk.process.state(id));
+    use PointState::{Off, On};
+    assert_eq!(states(&desk), [Off, Off, Off, On]);
+    // One that is on already is not asked about.
+    desk.app.selected = Some(1);
+    desk.press("e");
+    desk.press("E");
+    assert_eq!((states(&desk), desk.app.overlay.as_ref()), ([Off, Off, Off, On], None));
+    desk.press("Ey");
+    assert_eq!(states(&desk), [On, On, On, On]);
+    desk.press("Ey");
+    let process = desk.process.clone();
+    drop(desk);
+    assert_eq!([1, 2, 3].map(|id| process.state(id)), [On, On, On]);
+}
+
+#[test]
+fn all_points_shown_are_reset_after_a_yes() {
+    let mut desk = desk();
+    desk.press("/^lz");
+    desk.code(KeyCode::Enter);
+    let resets = |desk: &Desk| {
+        let mut process = desk.process.0.borrow_mut();
+        process.snapshot_mut().points.iter().map(|point| point.resets).collect::<Vec<_>>()
+    };
+    desk.press("R");
+    desk.code(KeyCode::Esc);
+    assert_eq!(resets(&desk), [0; 9]);
+    desk.press("Ry");
+    assert_eq!(resets(&desk), [0, 0, 0, 0, 1, 1, 0, 0, 0]);
+}
+
+#[test]
+fn a_weight_is_set_and_a_wrong_one_stays_to_be_mended() {
+    let mut desk = desk();
+    let alpha = |desk: &Desk| desk.process.0.borrow_mut().snapshot_mut().points[1].alpha;
+    desk.app.selected = Some(1);
+    desk.press("a");
+    desk.press("1");
+    desk.code(KeyCode::Enter);
+    assert_eq!(alpha(&desk), Some(0.21));
+    desk.wait(1);
+    desk.press("a");
+    for _ in 0..4 {
+        desk.code(KeyCode::Backspace);
+    }
+    desk.press("5s/1s");
+    desk.code(KeyCode::Enter);
+    let Some(Overlay::Weight(1, prompt)) = &desk.app.overlay else { panic!("it was closed") };
+    assert_eq!((prompt.text().as_str(), prompt.trouble.is_some()), ("5s/1s", true));
+    assert_eq!(alpha(&desk), Some(0.21));
+    desk.press("0");
+    let Some(Overlay::Weight(1, prompt)) = &desk.app.overlay else { panic!("it was closed") };
+    assert_eq!(prompt.trouble, None);
+    desk.code(KeyCode::Esc);
+    desk.press("a");
+    for _ in 0..4 {
+        desk.code(KeyCode::Backspace);
+    }
+    desk.press("off");
+    desk.code(KeyCode::Enter);
+    assert_eq!(alpha(&desk), None);
+}
+
+#[test]
+fn a_row_is_copied_with_its_titles() {
+    let mut desk = desk();
+    desk.app.selected = Some(1);
+    desk.press("y");
+    let text = desk.app.take_clipboard().unwrap();
+    assert!(
+        text.starts_with("io.parse  src/work.rs:88  On on  ID 1  Count 33.7k  /s 9.28k"),
+        "{text}"
+    );
+    assert_eq!(desk.app.take_clipboard(), None);
+}

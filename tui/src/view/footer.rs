@@ -14,17 +14,17 @@ const TROUBLE: usize = 20;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     match (&app.overlay, &app.toast) {
-        (Some(Overlay::Write(prompt) | Overlay::Filter(prompt)), _) => {
-            draw_prompt(frame, area, prompt, app.mode(), look)
-        }
+        (
+            Some(Overlay::Write(prompt) | Overlay::Filter(prompt) | Overlay::Weight(_, prompt)),
+            _,
+        ) => draw_prompt(frame, area, prompt, app.mode(), look),
         (Some(Overlay::Replace(prompt)), _) => {
             let question = format!(" {} exists. ", text::clean(&prompt.text()));
-            let hints = hints(Mode::Confirm, usize::from(area.width) / 2, look);
-            let room = usize::from(area.width).saturating_sub(hints.width());
-            let question = text::cut(&question, room, look.glyphs.ellipsis);
-            let mut line = Line::from(Span::styled(question, look.theme.warn));
-            line.extend(hints.spans);
-            frame.render_widget(line, area);
+            draw_question(frame, area, &question, Mode::Confirm, look);
+        }
+        (Some(Overlay::Ask(question)), _) => {
+            let question = format!(" {} ", question.text(app.filter.is_on()));
+            draw_question(frame, area, &question, Mode::Ask, look);
         }
         (_, Some(toast)) => draw_toast(frame, area, toast, look),
         (_, None) => {
@@ -35,6 +35,15 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
             }
         }
     }
+}
+
+fn draw_question(frame: &mut Frame, area: Rect, question: &str, mode: Mode, look: &Look) {
+    let hints = hints(mode, usize::from(area.width) / 2, look);
+    let room = usize::from(area.width).saturating_sub(hints.width());
+    let question = text::cut(question, room, look.glyphs.ellipsis);
+    let mut line = Line::from(Span::styled(question, look.theme.warn));
+    line.extend(hints.spans);
+    frame.render_widget(line, area);
 }
 
 fn draw_toast(frame: &mut Frame, area: Rect, toast: &Toast, look: &Look) {

@@ -149,6 +149,14 @@ fn a_filter_is_said_with_how_many_rows_it_shows() {
 }
 
 #[test]
+fn the_question_before_many_points_change() {
+    let mut desk = desk();
+    desk.press("E");
+    let text = screen(&mut desk, false, (40, 8));
+    assert!(text.ends_with(" switch off 8 points?  y yes  n no\n"), "{text}");
+}
+
+#[test]
 fn waiting_and_picking() {
     let (stage, now) = (Stage::default(), Instant::now());
     let mut app = App::new(Options::default(), Box::new(stage.clone()), now);
