@@ -9,9 +9,11 @@ mod action;
 mod event_loop;
 mod filter;
 pub mod keys;
+pub mod mouse;
 mod prompt;
 mod session;
 mod steer;
+mod suspend;
 mod weight;
 
 use std::time::{Duration, Instant};
@@ -117,6 +119,8 @@ pub struct Options {
     pub sorting: Sorting,
     /// Leave toggled points as they are.
     pub keep: bool,
+    /// Take the mouse.
+    pub mouse: bool,
     /// Leave after this many updates.
     pub updates: Option<u64>,
 }
@@ -129,6 +133,7 @@ impl Default for Options {
             tau: Duration::from_secs_f64(TAU_SECONDS),
             sorting: Sorting::by(Column::Load),
             keep: false,
+            mouse: true,
             updates: None,
         }
     }
@@ -170,6 +175,8 @@ pub struct App {
     pub picked: Option<String>,
     /// The user wants to leave.
     pub quit: bool,
+    /// The user wants to go back to the shell for a while.
+    pub suspend: bool,
     options: Options,
     finder: Box<dyn Finder>,
     session: Option<Session>,
@@ -205,6 +212,7 @@ impl App {
             candidates: Vec::new(),
             picked: None,
             quit: false,
+            suspend: false,
             options,
             finder,
             session: None,
@@ -440,6 +448,11 @@ impl App {
     /// The point under the cursor.
     pub fn selected(&self) -> Option<&Figures> {
         self.model.point(self.selected?)
+    }
+
+    /// Whether the mouse is taken from the terminal.
+    pub fn takes_mouse(&self) -> bool {
+        self.options.mouse
     }
 
     /// Which processes the user asked for.

@@ -112,6 +112,9 @@ pub struct Show {
     /// Sort by this column first.
     #[arg(long, value_name = "COLUMN", value_enum, default_value = "load")]
     sort: Column,
+    /// Leave the mouse to the terminal.
+    #[arg(long)]
+    no_mouse: bool,
     /// Use colours; auto minds NO_COLOR.
     #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
     color: When,
@@ -142,6 +145,7 @@ impl Show {
             tau: self.tau,
             sorting: Sorting::by(self.sort),
             keep: self.keep,
+            mouse: !self.no_mouse,
             updates: self.updates,
         }
     }

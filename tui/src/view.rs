@@ -12,6 +12,7 @@ mod detail;
 mod footer;
 mod header;
 mod help;
+mod hit;
 mod picker;
 mod table;
 mod theme;
@@ -22,6 +23,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
+pub use hit::hit;
 pub use theme::{Glyphs, Look, Theme};
 
 use crate::app::{App, Overlay, Room, Screen};

@@ -18,6 +18,7 @@ impl App {
     pub fn act(&mut self, action: Action, now: Instant) {
         match action {
             Action::Quit => self.quit = true,
+            Action::Suspend => self.suspend = true,
             Action::Help => self.overlay = Some(Overlay::Help(0)),
             Action::Up => self.walk(-1, now),
             Action::Down => self.walk(1, now),
@@ -85,7 +86,7 @@ impl App {
         }
     }
 
-    fn walk(&mut self, rows: isize, now: Instant) {
+    pub(super) fn walk(&mut self, rows: isize, now: Instant) {
         if let Some(Overlay::Help(offset)) = &mut self.overlay {
             // Kept within the text when the screen's size is next known.
             *offset = offset.saturating_add_signed(rows);
@@ -111,7 +112,7 @@ impl App {
         }
     }
 
-    fn open(&mut self, now: Instant) {
+    pub(super) fn open(&mut self, now: Instant) {
         match self.screen {
             Screen::Points if self.selected.is_some() => {
                 self.detail_offset = 0;
@@ -155,7 +156,7 @@ impl App {
         self.sort_by(self.sorting, now);
     }
 
-    fn sort_by(&mut self, sorting: Sorting, now: Instant) {
+    pub(super) fn sort_by(&mut self, sorting: Sorting, now: Instant) {
         self.sorting = sorting;
         self.frozen_until = None;
         self.sort(now);

@@ -20,6 +20,8 @@ macro_rules! actions {
 actions! {
     /// Leave the program.
     Quit,
+    /// To the shell for a while.
+    Suspend,
     /// Show the keys and what they do.
     Help,
     /// One row up.

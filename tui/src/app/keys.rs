@@ -236,6 +236,7 @@ pub const BINDINGS: &[Binding] = &[
         "quit",
         "leave; toggled points are put back unless started with --keep",
     ),
+    bind(Action::Suspend, &[Ctrl('z')], &Mode::ALL, "", "to the shell for a while; fg brings back"),
     bind(Action::Accept, &[Named(KeyCode::Enter)], &[Prompt], "take", "take what was typed"),
     bind(Action::Accept, &[Named(KeyCode::Enter)], &[Filter], "keep", "keep the filter"),
     bind(

@@ -461,3 +461,31 @@ fn a_row_is_copied_with_its_titles() {
     );
     assert_eq!(desk.app.take_clipboard(), None);
 }
+
+#[test]
+fn the_mouse_selects_opens_sorts_and_scrolls() {
+    use super::mouse::Target;
+    use crossterm::event::{MouseButton, MouseEventKind};
+    let mut desk = desk();
+    let click = MouseEventKind::Down(MouseButton::Left);
+    let now = desk.now;
+    let wanted = desk.app.order[3];
+    assert!(desk.app.mouse(click, Target::Row(3), now));
+    assert_eq!((desk.app.selected, desk.app.screen), (Some(wanted), Screen::Points));
+    assert!(desk.app.mouse(click, Target::Row(3), now));
+    assert_eq!(desk.app.screen, Screen::Detail);
+    desk.app.mouse(MouseEventKind::ScrollDown, Target::Nothing, now);
+    assert_eq!((desk.app.detail_offset, desk.app.selected), (3, Some(wanted)));
+    desk.code(KeyCode::Esc);
+    desk.app.mouse(MouseEventKind::ScrollUp, Target::Nothing, now);
+    assert_eq!(desk.app.cursor().0, 0);
+    desk.app.mouse(click, Target::Heading(Column::Avg), now);
+    assert_eq!(desk.app.sorting, Sorting::by(Column::Avg));
+    desk.app.mouse(click, Target::Heading(Column::Avg), now);
+    assert_eq!(desk.app.sorting, Sorting::by(Column::Avg).inverted());
+    assert!(!desk.app.mouse(click, Target::Heading(Column::Trend), now));
+    assert!(!desk.app.mouse(MouseEventKind::Moved, Target::Row(1), now));
+    // A question is answered by a key.
+    desk.press("E");
+    assert!(!desk.app.mouse(click, Target::Row(1), now));
+}

@@ -37,6 +37,17 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     }
 }
 
+/// The column that is drawn at this place, counted from the left.
+pub(super) fn column_at(width: usize, place: usize) -> Option<Column> {
+    let (columns, name_width) = Column::fitting(width);
+    let mut right = 0;
+    columns.into_iter().find(|column| {
+        // With the blank behind it.
+        right += column.width().unwrap_or(name_width) + 1;
+        place < right
+    })
+}
+
 struct Table<'a> {
     app: &'a App,
     look: &'a Look,

@@ -13,8 +13,10 @@ use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier};
 
 use super::*;
+use crate::app::mouse::Target;
 use crate::app::tests::{Desk, Stage, candidate, desk};
 use crate::app::{App, Options};
+use crate::columns::Column;
 use crate::snapshot::{ClockKind, PointState, ProcessState};
 
 const SIZES: [(u16, u16); 3] = [(120, 30), (80, 24), (40, 8)];
@@ -154,6 +156,31 @@ fn the_question_before_many_points_change() {
     desk.press("E");
     let text = screen(&mut desk, false, (40, 8));
     assert!(text.ends_with(" switch off 8 points?  y yes  n no\n"), "{text}");
+}
+
+#[test]
+fn the_mouse_hits_what_is_drawn_there() {
+    let mut desk = desk();
+    for (width, height) in SIZES {
+        let text = screen(&mut desk, false, (width, height));
+        let area = Rect::new(0, 0, width, height);
+        let at = |x, y| hit(&desk.app, &Look::new(true, false), area, (x, y).into());
+        let heading = text.lines().nth(1).unwrap();
+        let load = heading.chars().position(|c| c == '▼').unwrap() as u16;
+        assert_eq!(at(load, 1), Target::Heading(Column::Load));
+        assert_eq!(at(1, 1), Target::Heading(Column::On));
+        for (place, id) in desk.app.order.iter().enumerate().take(4) {
+            let name = desk.app.model.point(*id).unwrap().name();
+            let line = text.lines().position(|line| line.contains(&name[..7])).unwrap() as u16;
+            assert_eq!(at(5, line), Target::Row(place));
+        }
+        for nothing in [0, height - 1] {
+            assert_eq!(at(5, nothing), Target::Nothing);
+        }
+    }
+    let look = Look::new(true, false);
+    let last = hit(&desk.app, &look, Rect::new(0, 0, 80, 24), (5, 20).into());
+    assert_eq!(last, Target::Nothing);
 }
 
 #[test]
