@@ -6,6 +6,7 @@
 
 mod act;
 mod action;
+mod choose_columns;
 mod event_loop;
 mod filter;
 pub mod keys;
@@ -62,6 +63,8 @@ pub enum Overlay {
     Filter(Prompt),
     /// The weight of this point's exponential average is being typed.
     Weight(u32, Prompt),
+    /// The columns to choose from, with the cursor on this one.
+    Columns(Column),
     /// Something that changes many points waits for a yes.
     Ask(Question),
     /// The path of the snapshot to write is being typed.
@@ -115,6 +118,8 @@ pub struct Options {
     pub interval: Duration,
     /// Time constant of the smoothed load.
     pub tau: Duration,
+    /// The columns of the table, from left to right.
+    pub columns: Vec<Column>,
     /// What to sort by first.
     pub sorting: Sorting,
     /// Leave toggled points as they are.
@@ -131,6 +136,7 @@ impl Default for Options {
             wanted: Wanted::default(),
             interval: Duration::from_secs(1),
             tau: Duration::from_secs_f64(TAU_SECONDS),
+            columns: Column::DEFAULT.to_vec(),
             sorting: Sorting::by(Column::Load),
             keep: false,
             mouse: true,
@@ -157,6 +163,8 @@ pub struct App {
     pub offset: usize,
     /// Lines scrolled out at the top of the detail.
     pub detail_offset: usize,
+    /// The columns of the table, from left to right.
+    pub columns: Vec<Column>,
     /// What the table is sorted by.
     pub sorting: Sorting,
     /// What ticks are shown as.
@@ -203,6 +211,7 @@ impl App {
             selected: None,
             offset: 0,
             detail_offset: 0,
+            columns: options.columns.clone(),
             sorting: options.sorting,
             unit: Unit::Time,
             interval: options.interval,
@@ -465,6 +474,7 @@ impl App {
         match (&self.overlay, self.screen) {
             (Some(Overlay::Help(_)), _) => keys::Mode::Help,
             (Some(Overlay::Filter(_)), _) => keys::Mode::Filter,
+            (Some(Overlay::Columns(_)), _) => keys::Mode::Columns,
             (Some(Overlay::Ask(_)), _) => keys::Mode::Ask,
             (Some(Overlay::Write(_) | Overlay::Weight(..)), _) => keys::Mode::Prompt,
             (Some(Overlay::Replace(_)), _) => keys::Mode::Confirm,

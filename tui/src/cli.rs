@@ -143,6 +143,7 @@ impl Show {
             wanted,
             interval: self.interval,
             tau: self.tau,
+            columns: Column::DEFAULT.to_vec(),
             sorting: Sorting::by(self.sort),
             keep: self.keep,
             mouse: !self.no_mouse,

@@ -18,12 +18,14 @@
 mod figures;
 pub mod histogram;
 mod history;
+mod trouble;
 
 use std::sync::Arc;
 
 pub use figures::{Figures, LaneFigures, mean, off_share, total, variance};
 pub use histogram::Quantiles;
 pub use history::{History, Sample};
+pub use trouble::Trouble;
 
 use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
 

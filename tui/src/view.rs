@@ -8,6 +8,7 @@
 //! ```
 
 mod chart;
+mod chooser;
 mod detail;
 mod footer;
 mod header;
@@ -40,6 +41,9 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
         (_, Screen::Detail) => detail::draw(frame, parts.body, app, look),
         (_, Screen::Picker) => picker::draw(frame, parts.body, app, look),
     }
+    if let Some(Overlay::Columns(cursor)) = app.overlay {
+        chooser::draw(frame, parts.body, app, cursor, look);
+    }
     footer::draw(frame, parts.footer, app, look);
 }
 
@@ -53,7 +57,7 @@ pub fn room(app: &App, look: &Look, area: Rect) -> Room {
     };
     Room {
         // The first line of the body is a heading.
-        rows: usize::from(body.height.saturating_sub(1)),
+        rows: usize::from(body.height.saturating_sub(1 + table::totals(app, body))),
         lines,
     }
 }

@@ -36,8 +36,8 @@ impl App {
                 self.overlay = None;
                 self.filter_by(Filter::default(), now);
             }
-            Action::SortLeft => self.sort_by(self.sorting.moved(false), now),
-            Action::SortRight => self.sort_by(self.sorting.moved(true), now),
+            Action::SortLeft => self.sort_by(self.sorting.moved(false, &self.columns), now),
+            Action::SortRight => self.sort_by(self.sorting.moved(true, &self.columns), now),
             Action::Invert => self.sort_by(self.sorting.inverted(), now),
             Action::Toggle => self.toggle(now),
             Action::Reset => self.reset(now),
@@ -45,6 +45,10 @@ impl App {
             Action::ResetAll => self.reset_all(now),
             Action::Weight => self.ask_weight(),
             Action::Copy => self.copy_row(now),
+            Action::Columns => self.overlay = Some(Overlay::Columns(self.sorting.column)),
+            Action::Check => self.check_column(),
+            Action::ColumnLeft => self.move_column(false),
+            Action::ColumnRight => self.move_column(true),
             Action::Pause => self.pause(now),
             Action::Slower => self.change_interval(true, now),
             Action::Faster => self.change_interval(false, now),
@@ -90,6 +94,9 @@ impl App {
         if let Some(Overlay::Help(offset)) = &mut self.overlay {
             // Kept within the text when the screen's size is next known.
             *offset = offset.saturating_add_signed(rows);
+            return;
+        }
+        if self.walk_columns(rows) {
             return;
         }
         let (place, len) = self.cursor();

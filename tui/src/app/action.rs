@@ -62,6 +62,14 @@ actions! {
     Weight,
     /// Copy the row.
     Copy,
+    /// Choose the columns.
+    Columns,
+    /// Take a column, or leave it.
+    Check,
+    /// Move a column to the left.
+    ColumnLeft,
+    /// Move a column to the right.
+    ColumnRight,
     /// Let the figures stand still, or go on.
     Pause,
     /// Poll less often.

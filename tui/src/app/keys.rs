@@ -21,6 +21,8 @@ pub enum Mode {
     Filter,
     /// A line that is being typed.
     Prompt,
+    /// The columns to choose from.
+    Columns,
     /// A question about many points, to be answered with yes or no.
     Ask,
     /// A question to be answered with yes or no.
@@ -29,7 +31,7 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Waiting,
         Self::Points,
         Self::Detail,
@@ -37,6 +39,7 @@ impl Mode {
         Self::Help,
         Self::Filter,
         Self::Prompt,
+        Self::Columns,
         Self::Ask,
         Self::Confirm,
     ];
@@ -97,9 +100,9 @@ pub struct Binding {
 }
 
 use Key::{Char, Ctrl, Named, Twice};
-use Mode::{Ask, Confirm, Detail, Filter, Help, Picker, Points, Prompt, Waiting};
+use Mode::{Ask, Columns, Confirm, Detail, Filter, Help, Picker, Points, Prompt, Waiting};
 
-const LISTS: &[Mode] = &[Points, Detail, Picker, Help];
+const LISTS: &[Mode] = &[Points, Detail, Picker, Help, Columns];
 const FIGURES: &[Mode] = &[Points, Detail];
 
 /// All keys, in the order of the last line and the help.
@@ -187,6 +190,7 @@ pub const BINDINGS: &[Binding] = &[
         "sort by the column to the right",
     ),
     bind(Action::Invert, &[Char('I')], &[Points], "invert", "sort the other way round"),
+    bind(Action::Columns, &[Char('c')], &[Points], "columns", "choose the columns"),
     bind(Action::Write, &[Char('w')], FIGURES, "save", "write a snapshot of everything to a file"),
     bind(Action::Units, &[Char('u')], FIGURES, "cycles", "show time or cycles"),
     bind(Action::Processes, &[Char('P')], FIGURES, "process", "choose another process"),
@@ -232,7 +236,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Quit,
         &[Char('q'), Named(KeyCode::F(10)), Ctrl('c')],
-        &[Points, Detail, Picker, Waiting, Help],
+        &[Points, Detail, Picker, Waiting, Help, Columns],
         "quit",
         "leave; toggled points are put back unless started with --keep",
     ),
@@ -248,6 +252,28 @@ pub const BINDINGS: &[Binding] = &[
     ),
     bind(Action::Up, &[Named(KeyCode::Up)], &[Filter], "", "one row up while typing"),
     bind(Action::Down, &[Named(KeyCode::Down)], &[Filter], "", "one row down while typing"),
+    bind(Action::Check, &[Char(' ')], &[Columns], "take or leave", "take the column, or leave it"),
+    bind(
+        Action::ColumnLeft,
+        &[Char('<'), Char('K')],
+        &[Columns],
+        "left",
+        "move the column to the left",
+    ),
+    bind(
+        Action::ColumnRight,
+        &[Char('>'), Char('J')],
+        &[Columns],
+        "right",
+        "move the column to the right",
+    ),
+    bind(
+        Action::Back,
+        &[Named(KeyCode::Esc), Named(KeyCode::Enter), Char('c')],
+        &[Columns],
+        "done",
+        "back to the table",
+    ),
     bind(Action::Accept, &[Char('y')], &[Ask], "yes", "yes, all of them"),
     bind(
         Action::Cancel,

@@ -146,7 +146,7 @@ impl App {
             parts.push(format!("{}:{}", point.file, point.line));
         }
         let figures_of =
-            Column::ALL.into_iter().filter(|c| !matches!(c, Column::Name | Column::Trend));
+            self.columns.iter().copied().filter(|c| !matches!(c, Column::Name | Column::Trend));
         parts.extend(figures_of.map(|c| format!("{} {}", c.title(), c.text(figures, &scale))));
         let name = figures.name();
         self.clipboard = Some(parts.join("  "));

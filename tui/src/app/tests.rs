@@ -489,3 +489,30 @@ fn the_mouse_selects_opens_sorts_and_scrolls() {
     desk.press("E");
     assert!(!desk.app.mouse(click, Target::Row(1), now));
 }
+
+#[test]
+fn columns_are_taken_left_and_moved() {
+    let mut desk = desk();
+    desk.press("c");
+    assert_eq!(desk.app.overlay, Some(Overlay::Columns(Column::Load)));
+    desk.press(" ");
+    assert!(!desk.app.columns.contains(&Column::Load));
+    // Taken out, it stands among the others, with the cursor still on it.
+    desk.press(" ");
+    assert_eq!(desk.app.columns.last(), Some(&Column::Load));
+    for _ in 0..30 {
+        desk.press("K");
+    }
+    assert_eq!(desk.app.columns[..2], [Column::On, Column::Load]);
+    desk.press(">J<");
+    assert_eq!(desk.app.columns[..4], [Column::On, Column::Id, Column::Load, Column::Name]);
+    desk.press("j ");
+    assert!(desk.app.columns.contains(&Column::Name), "the name stays");
+    desk.code(KeyCode::Enter);
+    assert_eq!(desk.app.overlay, None);
+    // Sorting walks through the columns as they stand.
+    desk.press("<");
+    assert_eq!(desk.app.sorting.column, Column::Id);
+    desk.press(">>");
+    assert_eq!(desk.app.sorting.column, Column::Name);
+}

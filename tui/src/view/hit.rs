@@ -16,7 +16,7 @@ pub fn hit(app: &App, look: &Look, area: Rect, place: Position) -> Target {
     let row = usize::from(place.y - body.y);
     match app.screen {
         Screen::Points if row == 0 => {
-            table::column_at(body.width.into(), (place.x - body.x).into())
+            table::column_at(app, body.width.into(), (place.x - body.x).into())
                 .map_or(Target::Nothing, Target::Heading)
         }
         Screen::Points | Screen::Picker if row >= 1 && row <= room(app, look, area).rows => {

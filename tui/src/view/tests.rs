@@ -184,6 +184,48 @@ fn the_mouse_hits_what_is_drawn_there() {
 }
 
 #[test]
+fn what_is_wrong_with_a_point_is_explained_in_its_detail() {
+    let mut desk = desk();
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let snapshot = process.snapshot_mut();
+        snapshot.points[5].state = PointState::InvalidBeginBegin;
+        snapshot.lanes[1].kind = crate::snapshot::LaneKind::Overflow;
+        let cell = snapshot.cells.iter_mut().find(|cell| cell.point == 4).unwrap();
+        std::sync::Arc::make_mut(cell).in_flight = true;
+    }
+    desk.wait(1);
+    check_all("anomalies", &mut desk);
+    for (id, said) in [
+        (5, "The key e makes it valid again."),
+        (4, "died in the middle of a measurement"),
+        (1, "More threads ran than the segment has lanes."),
+    ] {
+        desk.app.selected = Some(id);
+        desk.code(KeyCode::Enter);
+        for size in SIZES {
+            let mut text = screen(&mut desk, false, size);
+            desk.app.detail_offset = 3;
+            text += &screen(&mut desk, false, size);
+            desk.app.detail_offset = 0;
+            let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(flat.contains(said), "{said} in {text}");
+        }
+        desk.code(KeyCode::Esc);
+    }
+}
+
+#[test]
+fn the_columns_to_choose_from() {
+    let mut desk = desk();
+    desk.press("cG ");
+    check_all("columns", &mut desk);
+    desk.code(KeyCode::Esc);
+    let text = screen(&mut desk, false, (130, 30));
+    assert!(text.lines().nth(1).unwrap().trim_end().ends_with("Off%   Thr"), "{text}");
+}
+
+#[test]
 fn waiting_and_picking() {
     let (stage, now) = (Stage::default(), Instant::now());
     let mut app = App::new(Options::default(), Box::new(stage.clone()), now);
