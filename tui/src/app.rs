@@ -124,6 +124,8 @@ pub struct Options {
     pub sorting: Sorting,
     /// Leave toggled points as they are.
     pub keep: bool,
+    /// What to show ticks as first.
+    pub unit: Unit,
     /// Take the mouse.
     pub mouse: bool,
     /// Leave after this many updates.
@@ -139,6 +141,7 @@ impl Default for Options {
             columns: Column::DEFAULT.to_vec(),
             sorting: Sorting::by(Column::Load),
             keep: false,
+            unit: Unit::Time,
             mouse: true,
             updates: None,
         }
@@ -213,7 +216,7 @@ impl App {
             detail_offset: 0,
             columns: options.columns.clone(),
             sorting: options.sorting,
-            unit: Unit::Time,
+            unit: options.unit,
             interval: options.interval,
             paused: false,
             toast: None,

@@ -53,6 +53,7 @@ pub enum Column {
     /// Switches between begin and end.
     Switches,
     /// Threads that were in it.
+    #[value(name = "thr")]
     Threads,
 }
 
@@ -156,6 +157,34 @@ impl Column {
             Self::Switches => "times its threads were off the CPU",
             Self::Threads => "threads that were in it",
         }
+    }
+
+    /// Its name on the command line and in the settings file.
+    pub fn word(self) -> String {
+        self.to_possible_value().map_or("trend".into(), |value| value.get_name().to_owned())
+    }
+
+    /// The column of that name.
+    pub fn of_word(word: &str) -> Result<Self, String> {
+        let all: Vec<String> = Self::ALL.into_iter().map(Self::word).collect();
+        match all.iter().position(|name| name == word) {
+            Some(place) => Ok(Self::ALL[place]),
+            None => Err(format!("expected columns among {}, found {word}", all.join(", "))),
+        }
+    }
+
+    /// These columns once each, with those that a table always has.
+    pub fn table_of(columns: &[Self]) -> Vec<Self> {
+        let mut table = vec![Self::On];
+        for column in columns {
+            if !table.contains(column) {
+                table.push(*column);
+            }
+        }
+        if !table.contains(&Self::Name) {
+            table.insert(1, Self::Name);
+        }
+        table
     }
 
     /// Whether the table always has it.

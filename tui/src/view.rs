@@ -14,6 +14,7 @@ mod footer;
 mod header;
 mod help;
 mod hit;
+mod palette;
 mod picker;
 mod table;
 mod theme;
@@ -25,6 +26,7 @@ use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
 pub use hit::hit;
+pub use palette::{Terminal, ThemeName};
 pub use theme::{Glyphs, Look, Theme};
 
 use crate::app::{App, Overlay, Room, Screen};
