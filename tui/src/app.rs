@@ -188,6 +188,8 @@ pub struct App {
     pub quit: bool,
     /// The user wants to go back to the shell for a while.
     pub suspend: bool,
+    /// All columns, in the order in which the chooser has them.
+    choices: Vec<Column>,
     options: Options,
     finder: Box<dyn Finder>,
     session: Option<Session>,
@@ -214,6 +216,7 @@ impl App {
             selected: None,
             offset: 0,
             detail_offset: 0,
+            choices: choose_columns::choices(&options.columns),
             columns: options.columns.clone(),
             sorting: options.sorting,
             unit: options.unit,

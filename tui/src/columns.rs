@@ -61,6 +61,8 @@ pub enum Column {
 pub const NAME_MIN: usize = 10;
 /// Room that is enough for most names.
 const NAME_ENOUGH: usize = 40;
+/// Room for a name at most: figures far away from their name are hard to read.
+const NAME_MOST: usize = 64;
 /// Columns that the trend gets at most in addition to its least.
 const TREND_MORE: usize = 40;
 
@@ -363,7 +365,7 @@ impl Fit {
         let has_trend = columns.contains(&Column::Trend);
         let more = if has_trend { room.saturating_sub(NAME_ENOUGH).min(TREND_MORE) } else { 0 };
         let trend = Column::Trend.width().unwrap_or(0) + more;
-        Self { columns, name: room - more, trend }
+        Self { columns, name: (room - more).min(NAME_MOST), trend }
     }
 
     /// The room of one of them.
