@@ -109,6 +109,7 @@ impl Stage {
         for variable in ["NO_COLOR", "PFP_DEFAULT", "PFP_CLOCK", "PFP_LOG", "TMUX"] {
             command.env_remove(variable);
         }
+        command.env("PFP_TOP_CONFIG", "");
         // What is asserted is in UTF-8 and in no one's language.
         command.env("LC_ALL", "C.UTF-8");
         command
@@ -216,7 +217,11 @@ impl<'a> Screen<'a> {
         let screen = Self { stage, socket, last: RefCell::default() };
         // No line for tmux itself: the program gets the whole size.
         let settings = stage.path("tmux.conf");
-        std::fs::write(&settings, "set -g status off\nset -g escape-time 0\n").expect("settings");
+        std::fs::write(
+            &settings,
+            "set -g status off\nset -g escape-time 0\nset -s set-clipboard on\n",
+        )
+        .expect("settings");
         let (width, height) = (width.to_string(), height.to_string());
         let mut tmux = screen.tmux();
         tmux.arg("-f").arg(settings).args(["new-session", "-d", "-x", &width, "-y", &height]);
@@ -343,6 +348,17 @@ impl<'a> Screen<'a> {
             }
         }
         panic!("no viewer runs here:\n{}", self.shown());
+    }
+
+    /// What was copied last; empty while nothing was.
+    pub fn copied(&self) -> String {
+        let output = self.tmux().arg("show-buffer").output().expect("tmux starts");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Whether the program in the terminal has asked for the mouse.
+    pub fn has_mouse(&self) -> bool {
+        self.ask(&["display-message", "-p", "#{mouse_any_flag}"]).trim() == "1"
     }
 
     /// Takes the terminal away from whatever runs in it.

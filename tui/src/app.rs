@@ -6,12 +6,18 @@
 
 mod act;
 mod action;
+mod choose_columns;
 mod event_loop;
+mod filter;
 pub mod keys;
+pub mod mouse;
 mod prompt;
 mod session;
+mod steer;
+mod suspend;
 mod threads;
 mod timeline;
+mod weight;
 
 use std::time::{Duration, Instant};
 
@@ -19,8 +25,10 @@ use crossterm::event::{KeyEvent, KeyEventKind};
 
 pub use action::Action;
 pub use event_loop::run;
+pub use filter::Filter;
 pub use prompt::{Prompt, default_file_name};
 pub use session::Session;
+pub use steer::Question;
 pub use threads::{ThreadColumn, ThreadList};
 pub use timeline::{TimeView, step_above};
 
@@ -82,6 +90,14 @@ impl Screen {
 pub enum Overlay {
     /// The keys and what they do, scrolled down by this many lines.
     Help(usize),
+    /// What the points shown must have is being typed.
+    Filter(Prompt),
+    /// The weight of this point's exponential average is being typed.
+    Weight(u32, Prompt),
+    /// The columns to choose from, with the cursor on this one.
+    Columns(Column),
+    /// Something that changes many points waits for a yes.
+    Ask(Question),
     /// The path of the snapshot to write is being typed.
     Write(Prompt),
     /// The file of that path exists: may it be replaced?
@@ -133,10 +149,16 @@ pub struct Options {
     pub interval: Duration,
     /// Time constant of the smoothed load.
     pub tau: Duration,
+    /// The columns of the table, from left to right.
+    pub columns: Vec<Column>,
     /// What to sort by first.
     pub sorting: Sorting,
     /// Leave toggled points as they are.
     pub keep: bool,
+    /// What to show ticks as first.
+    pub unit: Unit,
+    /// Take the mouse.
+    pub mouse: bool,
     /// Leave after this many updates.
     pub updates: Option<u64>,
 }
@@ -147,8 +169,11 @@ impl Default for Options {
             wanted: Wanted::default(),
             interval: Duration::from_secs(1),
             tau: Duration::from_secs_f64(TAU_SECONDS),
+            columns: Column::DEFAULT.to_vec(),
             sorting: Sorting::by(Column::Load),
             keep: false,
+            unit: Unit::Time,
+            mouse: true,
             updates: None,
         }
     }
@@ -162,6 +187,8 @@ pub struct App {
     pub screen: Screen,
     /// What lies over it.
     pub overlay: Option<Overlay>,
+    /// Which points have a row.
+    pub filter: Filter,
     /// Ids of the points in the order of the rows.
     pub order: Vec<u32>,
     /// Id of the point under the cursor.
@@ -178,6 +205,8 @@ pub struct App {
     pub threads: ThreadList,
     /// Where the user looks on the timeline.
     pub timeline: TimeView,
+    /// The columns of the table, from left to right.
+    pub columns: Vec<Column>,
     /// What the table is sorted by.
     pub sorting: Sorting,
     /// What ticks are shown as.
@@ -200,12 +229,18 @@ pub struct App {
     past: Past,
     /// The screen that the detail was opened on.
     came_from: Screen,
+    /// The user wants to go back to the shell for a while.
+    pub suspend: bool,
+    /// All columns, in the order in which the chooser has them.
+    choices: Vec<Column>,
     options: Options,
     finder: Box<dyn Finder>,
     session: Option<Session>,
     keys: keys::Keys,
     rows: usize,
     frozen_until: Option<Instant>,
+    /// What is to be put into the terminal's clipboard.
+    clipboard: Option<String>,
     /// What became of the process while the figures stood still.
     ended_unseen: Option<ProcessState>,
     next_poll: Instant,
@@ -219,6 +254,7 @@ impl App {
             model: Model::new(options.tau.as_secs_f64()),
             screen: Screen::Waiting,
             overlay: None,
+            filter: Filter::default(),
             order: Vec::new(),
             selected: None,
             offset: 0,
@@ -228,8 +264,10 @@ impl App {
             threads: ThreadList::default(),
             timeline: TimeView::default(),
             came_from: Screen::Points,
+            choices: choose_columns::choices(&options.columns),
+            columns: options.columns.clone(),
             sorting: options.sorting,
-            unit: Unit::Time,
+            unit: options.unit,
             interval: options.interval,
             paused: false,
             toast: None,
@@ -238,12 +276,14 @@ impl App {
             picked: None,
             quit: false,
             past: Past::default(),
+            suspend: false,
             options,
             finder,
             session: None,
             keys: keys::Keys::default(),
             rows: 1,
             frozen_until: None,
+            clipboard: None,
             ended_unseen: None,
             next_poll: now,
             updates: 0,
@@ -416,9 +456,10 @@ impl App {
     /// moves: the row the user is reaching for must not run away.
     fn sort(&mut self, now: Instant) {
         if self.frozen_until.is_some_and(|until| now < until) {
-            let known = &self.model;
-            self.order.retain(|id| known.point(*id).is_some());
-            let new = |figures: &&Figures| !self.order.contains(&figures.id());
+            let (known, filter) = (&self.model, &self.filter);
+            self.order.retain(|id| known.point(*id).is_some_and(|figures| filter.admits(figures)));
+            let new =
+                |figures: &&Figures| filter.admits(figures) && !self.order.contains(&figures.id());
             let new: Vec<u32> = if self.order.len() == known.points().len() {
                 Vec::new()
             } else {
@@ -428,10 +469,16 @@ impl App {
             self.threads.sort(known.thread_figures(), true);
         } else {
             self.frozen_until = None;
-            self.order = self.sorting.order(self.model.points());
+            let shown = self.model.points().iter().filter(|figures| self.filter.admits(figures));
+            self.order = self.sorting.order(shown);
             self.threads.sort(self.model.thread_figures(), false);
         }
-        if self.selected.is_none_or(|id| self.model.point(id).is_none()) {
+        // A point that is shown in full stays, also when it has no row any more.
+        let has_row = |id| match self.screen {
+            Screen::Detail => self.model.point(id).is_some(),
+            _ => self.order.contains(&id),
+        };
+        if !self.selected.is_some_and(has_row) {
             self.selected = self.order.first().copied();
         }
     }
@@ -516,6 +563,11 @@ impl App {
         self.model.point(self.selected?)
     }
 
+    /// Whether the mouse is taken from the terminal.
+    pub fn takes_mouse(&self) -> bool {
+        self.options.mouse
+    }
+
     /// Which processes the user asked for.
     pub fn wanted(&self) -> &Wanted {
         &self.options.wanted
@@ -525,7 +577,10 @@ impl App {
     pub fn mode(&self) -> keys::Mode {
         match (&self.overlay, self.screen) {
             (Some(Overlay::Help(_)), _) => keys::Mode::Help,
-            (Some(Overlay::Write(_)), _) => keys::Mode::Prompt,
+            (Some(Overlay::Filter(_)), _) => keys::Mode::Filter,
+            (Some(Overlay::Columns(_)), _) => keys::Mode::Columns,
+            (Some(Overlay::Ask(_)), _) => keys::Mode::Ask,
+            (Some(Overlay::Write(_) | Overlay::Weight(..)), _) => keys::Mode::Prompt,
             (Some(Overlay::Replace(_)), _) => keys::Mode::Confirm,
             (None, Screen::Waiting) => keys::Mode::Waiting,
             (None, Screen::Points) => keys::Mode::Points,
@@ -546,8 +601,12 @@ impl App {
         match self.keys.action(self.mode(), key) {
             Some(action) => self.act(action, now),
             None => {
-                if let Some(Overlay::Write(prompt)) = &mut self.overlay {
+                if let Some(
+                    Overlay::Write(prompt) | Overlay::Filter(prompt) | Overlay::Weight(_, prompt),
+                ) = &mut self.overlay
+                {
                     prompt.key(key);
+                    self.typed(now);
                 }
             }
         }

@@ -1,20 +1,48 @@
 //! The command line: what can be asked for, and with which words.
 
 mod commands;
+mod config;
 mod demo;
 mod headless;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::BoolishValueParser;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use commands::{exit_status, run};
 
 use crate::app::Options;
 use crate::columns::{Column, Sorting};
 use crate::source::Wanted;
-use crate::view::Look;
+use crate::units::Unit;
+use crate::view::{Look, Terminal, Theme, ThemeName};
+
+use config::Config;
+
+/// Reads the command line, with the user's settings as its defaults. Does not
+/// return where it only asks for help, or is wrong.
+pub fn parse() -> anyhow::Result<Cli> {
+    let (config, error) = match Config::load() {
+        Ok(config) => (config, None),
+        Err(error) => (Config::default(), Some(error)),
+    };
+    let cli = parse_from(config, std::env::args_os()).unwrap_or_else(|error| error.exit());
+    match (error, &cli.command) {
+        // Settings are of how to show; who shows nothing does not need them.
+        (Some(error), None | Some(Command::Demo { .. } | Command::Open { .. })) => Err(error),
+        _ => Ok(cli),
+    }
+}
+
+fn parse_from<T: Into<std::ffi::OsString> + Clone>(
+    config: Config,
+    arguments: impl IntoIterator<Item = T>,
+) -> Result<Cli, clap::Error> {
+    let matches = config.into_defaults_of(Cli::command()).try_get_matches_from(arguments)?;
+    Cli::from_arg_matches(&matches)
+}
 
 /// Shows the profile points of a running program, live.
 ///
@@ -32,7 +60,8 @@ pub struct Cli {
     pub command: Option<Command>,
 }
 
-const EXIT_CODES: &str = "Exit status: 0 fine, 2 usage or trouble, 3 no process or file to show, \
+const EXIT_CODES: &str = "Settings: $XDG_CONFIG_HOME/pfp-top/config.toml, or the file that PFP_TOP_CONFIG names, has \
+                          defaults: interval, tau, columns, sort, theme, unit, mouse, ascii, keep.\n\nExit status: 0 fine, 2 usage or trouble, 3 no process or file to show, \
                           4 no permission, 5 a layout or format version that this pfp-top does not read.";
 
 /// What to do instead of watching.
@@ -98,20 +127,38 @@ pub struct Show {
     #[arg(long)]
     once: bool,
     /// Seconds between two polls.
-    #[arg(short = 'd', long, value_name = "SECS", default_value = "1", value_parser = seconds)]
+    #[arg(short = 'd', long, env = "PFP_TOP_INTERVAL", value_name = "SECS", default_value = "1", value_parser = seconds)]
     interval: Duration,
     /// Time constant of the smoothed load, seconds.
-    #[arg(long, value_name = "SECS", default_value = "5", value_parser = seconds)]
+    #[arg(long, env = "PFP_TOP_TAU", value_name = "SECS", default_value = "5", value_parser = seconds)]
     tau: Duration,
     /// Leave after this many updates.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     updates: Option<u64>,
     /// Leave toggled points as they are instead of putting them back.
-    #[arg(long)]
+    #[arg(long, env = "PFP_TOP_KEEP", value_parser = BoolishValueParser::new())]
     keep: bool,
     /// Sort by this column first.
-    #[arg(long, value_name = "COLUMN", value_enum, default_value = "load")]
+    #[arg(long, env = "PFP_TOP_SORT", value_name = "COLUMN", value_enum, default_value = "load")]
     sort: Column,
+    /// Leave the mouse to the terminal.
+    #[arg(long, env = "PFP_TOP_NO_MOUSE", value_parser = BoolishValueParser::new())]
+    no_mouse: bool,
+    /// The columns of the table, from left to right, with commas between them.
+    #[arg(
+        long,
+        env = "PFP_TOP_COLUMNS",
+        value_name = "COLUMNS",
+        value_delimiter = ',',
+        value_parser = Column::of_word
+    )]
+    columns: Vec<Column>,
+    /// Show time or cycles first.
+    #[arg(long, env = "PFP_TOP_UNIT", value_name = "UNIT", value_enum, default_value = "time")]
+    unit: Unit,
+    /// Which colours; auto is what COLORTERM, TERM and COLORFGBG tell.
+    #[arg(long, env = "PFP_TOP_THEME", value_name = "THEME", value_enum, default_value = "auto")]
+    theme: ThemeName,
     /// Use colours; auto minds NO_COLOR.
     #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
     color: When,
@@ -119,7 +166,7 @@ pub struct Show {
     #[arg(long, conflicts_with = "color")]
     no_color: bool,
     /// Draw with ASCII characters only.
-    #[arg(long)]
+    #[arg(long, env = "PFP_TOP_ASCII", value_parser = BoolishValueParser::new())]
     ascii: bool,
 }
 
@@ -140,8 +187,14 @@ impl Show {
             wanted,
             interval: self.interval,
             tau: self.tau,
+            columns: match self.columns.as_slice() {
+                [] => Column::DEFAULT.to_vec(),
+                chosen => Column::table_of(chosen),
+            },
+            unit: self.unit,
             sorting: Sorting::by(self.sort),
             keep: self.keep,
+            mouse: !self.no_mouse,
             updates: self.updates,
         }
     }
@@ -157,7 +210,11 @@ impl Show {
             // Asked for by name, colour wins over NO_COLOR.
             crossterm::style::force_color_output(true);
         }
-        Look::new(color, self.ascii || !locale_has_unicode())
+        let theme = match color {
+            true => self.theme.theme(Terminal::from_env()),
+            false => Theme::monochrome(),
+        };
+        Look::with(theme, self.ascii || !locale_has_unicode())
     }
 }
 
@@ -182,7 +239,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_well_formed() {

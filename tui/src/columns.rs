@@ -42,14 +42,57 @@ pub enum Column {
     P99,
     /// Share of the span off the CPU.
     Off,
+    /// All time with nested regions.
+    Incl,
+    /// Standard deviation of exclusive time.
+    Dev,
+    /// Exclusive time of the last measurement.
+    Last,
+    /// Exponential average of exclusive time.
+    Smooth,
+    /// Switches between begin and end.
+    Switches,
+    /// Threads that were in it.
+    #[value(name = "thr")]
+    Threads,
 }
 
 /// Room that the name gets at least.
 pub const NAME_MIN: usize = 10;
+/// Room that is enough for most names.
+const NAME_ENOUGH: usize = 40;
+/// Room for a name at most: figures far away from their name are hard to read.
+const NAME_MOST: usize = 64;
+/// Columns that the trend gets at most in addition to its least.
+const TREND_MORE: usize = 40;
 
 impl Column {
-    /// All, from left to right.
-    pub const ALL: [Self; 14] = [
+    /// All there are.
+    pub const ALL: [Self; 20] = [
+        Self::On,
+        Self::Id,
+        Self::Name,
+        Self::Count,
+        Self::Rate,
+        Self::Load,
+        Self::Trend,
+        Self::Excl,
+        Self::Avg,
+        Self::Min,
+        Self::Max,
+        Self::P50,
+        Self::P99,
+        Self::Off,
+        Self::Incl,
+        Self::Dev,
+        Self::Last,
+        Self::Smooth,
+        Self::Switches,
+        Self::Threads,
+    ];
+
+    /// Those of the table unless the user chooses others, from left to right.
+    pub const DEFAULT: [Self; 14] = [
         Self::On,
         Self::Id,
         Self::Name,
@@ -83,7 +126,72 @@ impl Column {
             Self::P50 => "p50",
             Self::P99 => "p99",
             Self::Off => "Off%",
+            Self::Incl => "Incl",
+            Self::Dev => "Dev",
+            Self::Last => "Last",
+            Self::Smooth => "Smooth",
+            Self::Switches => "Switch",
+            Self::Threads => "Thr",
         }
+    }
+
+    /// What it shows, in a few words.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::On => "whether it measures",
+            Self::Id => "its number",
+            Self::Name => "its name",
+            Self::Count => "measurements",
+            Self::Rate => "measurements per second",
+            Self::Load => "share of one CPU, smoothed",
+            Self::Trend => "load of the last polls",
+            Self::Excl => "all time, without nested regions",
+            Self::Avg => "mean of a measurement",
+            Self::Min => "shortest measurement",
+            Self::Max => "longest measurement",
+            Self::P50 => "half are shorter",
+            Self::P99 => "99 of 100 are shorter",
+            Self::Off => "share of its span off the CPU",
+            Self::Incl => "all time, with nested regions",
+            Self::Dev => "standard deviation",
+            Self::Last => "last measurement",
+            Self::Smooth => "exponential average, see the key a",
+            Self::Switches => "times its threads were off the CPU",
+            Self::Threads => "threads that were in it",
+        }
+    }
+
+    /// Its name on the command line and in the settings file.
+    pub fn word(self) -> String {
+        self.to_possible_value().map_or("trend".into(), |value| value.get_name().to_owned())
+    }
+
+    /// The column of that name.
+    pub fn of_word(word: &str) -> Result<Self, String> {
+        let all: Vec<String> = Self::ALL.into_iter().map(Self::word).collect();
+        match all.iter().position(|name| name == word) {
+            Some(place) => Ok(Self::ALL[place]),
+            None => Err(format!("expected columns among {}, found {word}", all.join(", "))),
+        }
+    }
+
+    /// These columns once each, with those that a table always has.
+    pub fn table_of(columns: &[Self]) -> Vec<Self> {
+        let mut table = vec![Self::On];
+        for column in columns {
+            if !table.contains(column) {
+                table.push(*column);
+            }
+        }
+        if !table.contains(&Self::Name) {
+            table.insert(1, Self::Name);
+        }
+        table
+    }
+
+    /// Whether the table always has it.
+    pub fn stays(self) -> bool {
+        matches!(self, Self::On | Self::Name)
     }
 
     /// Its width on the screen, with room for the sorting mark behind the
@@ -98,7 +206,8 @@ impl Column {
             Self::Load => 6,
             Self::Trend => 8,
             Self::Excl | Self::Avg | Self::Min | Self::Max | Self::P50 | Self::P99 => 7,
-            Self::Off => 5,
+            Self::Incl | Self::Dev | Self::Last | Self::Smooth | Self::Switches => 7,
+            Self::Off | Self::Threads => 5,
         })
     }
 
@@ -118,6 +227,10 @@ impl Column {
             Self::Excl => 10,
             Self::P50 => 11,
             Self::Min => 12,
+            // None of them is among the columns that are dropped by rank.
+            Self::Incl | Self::Dev | Self::Last | Self::Smooth | Self::Switches | Self::Threads => {
+                13
+            }
         }
     }
 
@@ -136,27 +249,6 @@ impl Column {
         matches!(self, Self::Name | Self::Trend)
     }
 
-    /// The columns that fit into `width`, one blank between them, and the room
-    /// left for the name.
-    pub fn fitting(width: usize) -> (Vec<Self>, usize) {
-        let mut columns = Self::ALL.to_vec();
-        loop {
-            let fixed: usize = columns.iter().filter_map(|column| column.width()).sum();
-            let used = fixed + columns.len() - 1;
-            let room = width.saturating_sub(used);
-            if room >= NAME_MIN {
-                return (columns, room);
-            }
-            let Some(last) = columns.iter().copied().max_by_key(|c| c.dispensable()) else {
-                return (columns, room);
-            };
-            if last.dispensable() == 0 {
-                return (columns, room);
-            }
-            columns.retain(|column| *column != last);
-        }
-    }
-
     /// What it shows of a point. The state and the trend are the drawer's own:
     /// they are glyphs.
     pub fn text(self, figures: &Figures, scale: &Scale) -> String {
@@ -166,11 +258,12 @@ impl Column {
         match self {
             Self::On => state_word(figures.state()).into(),
             Self::Id => figures.id().to_string(),
-            Self::Name => match figures.state() {
-                PointState::InvalidBeginBegin => {
-                    format!("{} invalid: begun twice", figures.name())
+            Self::Name => match figures.trouble().as_slice() {
+                [] => figures.name(),
+                trouble => {
+                    let words: Vec<_> = trouble.iter().map(|trouble| trouble.words()).collect();
+                    format!("{} {}", figures.name(), words.join(", "))
                 }
-                PointState::On | PointState::Off => figures.name(),
             },
             Self::Count => units::count(total.count),
             Self::Rate => match figures.rate() {
@@ -191,6 +284,12 @@ impl Column {
             Self::P50 => single(figures.quantiles().map(|q| q.p50 as f64)),
             Self::P99 => single(figures.quantiles().map(|q| q.p99 as f64)),
             Self::Off => figures.off_share().map_or(NONE.into(), units::percent),
+            Self::Incl => used(total.inclusive).map_or(NONE.into(), |sum| scale.ticks(sum)),
+            Self::Dev => single(figures.deviation()),
+            Self::Last => single(used(total.last)),
+            Self::Smooth => single(smoothed(figures)),
+            Self::Switches => units::count(total.switches),
+            Self::Threads => figures.lanes().count().to_string(),
         }
     }
 
@@ -219,6 +318,62 @@ impl Column {
             Self::P50 => by(|f| f.quantiles().map(|q| q.p50 as f64)),
             Self::P99 => by(|f| f.quantiles().map(|q| q.p99 as f64)),
             Self::Off => by(Figures::off_share),
+            Self::Incl => a.total().inclusive.cmp(&b.total().inclusive),
+            Self::Dev => by(Figures::deviation),
+            Self::Last => a.total().last.cmp(&b.total().last),
+            Self::Smooth => by(smoothed),
+            Self::Switches => a.total().switches.cmp(&b.total().switches),
+            Self::Threads => a.lanes().count().cmp(&b.lanes().count()),
+        }
+    }
+}
+
+/// The columns that a screen has room for, and the room of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fit {
+    /// The columns, from left to right.
+    pub columns: Vec<Column>,
+    name: usize,
+    trend: usize,
+}
+
+impl Fit {
+    /// What of these columns fits into `width`, one blank between them. Of the
+    /// default ones the least needed give way first; of others, which somebody
+    /// has put in their order, the last.
+    pub fn new(columns: &[Column], width: usize) -> Self {
+        let by_rank = columns == Column::DEFAULT;
+        let mut columns = columns.to_vec();
+        loop {
+            let fixed: usize = columns.iter().filter_map(|column| column.width()).sum();
+            let used = fixed + columns.len().saturating_sub(1);
+            let room = width.saturating_sub(used);
+            let dispensable = columns.iter().enumerate().filter(|(_, column)| !column.stays());
+            let last = match by_rank {
+                true => dispensable.max_by_key(|(_, column)| column.dispensable()),
+                false => dispensable.last(),
+            };
+            match last {
+                Some((place, _)) if room < NAME_MIN => drop(columns.remove(place)),
+                _ => return Self::with_room(columns, room),
+            }
+        }
+    }
+
+    /// What few names need is better spent on a longer trend.
+    fn with_room(columns: Vec<Column>, room: usize) -> Self {
+        let has_trend = columns.contains(&Column::Trend);
+        let more = if has_trend { room.saturating_sub(NAME_ENOUGH).min(TREND_MORE) } else { 0 };
+        let trend = Column::Trend.width().unwrap_or(0) + more;
+        Self { columns, name: (room - more).min(NAME_MOST), trend }
+    }
+
+    /// The room of one of them.
+    pub fn width(&self, column: Column) -> usize {
+        match column {
+            Column::Name => self.name,
+            Column::Trend => self.trend,
+            other => other.width().unwrap_or(self.name),
         }
     }
 }
@@ -230,6 +385,11 @@ pub fn state_word(state: PointState) -> &'static str {
         PointState::Off => "off",
         PointState::InvalidBeginBegin => "!",
     }
+}
+
+/// The exponential average of a point that has one.
+fn smoothed(figures: &Figures) -> Option<f64> {
+    (figures.is_used() && figures.point().alpha.is_some()).then(|| figures.total().average)
 }
 
 fn state_rank(state: PointState) -> u8 {
@@ -255,9 +415,9 @@ impl Sorting {
         Self { column, descending: column.greatest_first() }
     }
 
-    /// By the next column to the right (or left) that sorts.
-    pub fn moved(self, right: bool) -> Self {
-        let sortable: Vec<_> = Column::ALL.into_iter().filter(|c| c.sorts()).collect();
+    /// By the next of these columns to the right (or left) that sorts.
+    pub fn moved(self, right: bool, columns: &[Column]) -> Self {
+        let sortable: Vec<_> = columns.iter().copied().filter(|c| c.sorts()).collect();
         let place = sortable.iter().position(|c| *c == self.column).unwrap_or(0);
         let n = sortable.len();
         Self::by(sortable[(place + if right { 1 } else { n - 1 }) % n])
@@ -269,8 +429,8 @@ impl Sorting {
     }
 
     /// The ids of these points in order. Equals keep the order of their ids.
-    pub fn order(self, points: &[Figures]) -> Vec<u32> {
-        let mut sorted: Vec<&Figures> = points.iter().collect();
+    pub fn order<'a>(self, points: impl IntoIterator<Item = &'a Figures>) -> Vec<u32> {
+        let mut sorted: Vec<&Figures> = points.into_iter().collect();
         sorted.sort_by(|a, b| {
             let order = self.column.compare(a, b);
             if self.descending { order.reverse() } else { order }
@@ -297,13 +457,21 @@ mod tests {
     #[test]
     fn columns_always_fit_and_the_most_needed_stay() {
         for width in 24..200 {
-            let (columns, name) = Column::fitting(width);
-            let fixed: usize = columns.iter().filter_map(|c| c.width()).sum();
-            assert!(fixed + name + columns.len() - 1 <= width, "{width}");
+            for all in [&Column::DEFAULT[..], &Column::ALL] {
+                let fit = Fit::new(all, width);
+                let used: usize = fit.columns.iter().map(|column| fit.width(*column)).sum();
+                assert!(used + fit.columns.len() - 1 <= width, "{width}");
+                assert!([Column::On, Column::Name].iter().all(|c| fit.columns.contains(c)));
+            }
         }
-        let (narrow, _) = Column::fitting(38);
-        assert!([Column::On, Column::Name, Column::Load].iter().all(|c| narrow.contains(c)));
-        assert_eq!(Column::fitting(120).0.len(), 14);
+        let narrow = Fit::new(&Column::DEFAULT, 38);
+        assert!(narrow.columns.contains(&Column::Load));
+        assert_eq!(Fit::new(&Column::DEFAULT, 120).columns.len(), 14);
+        // The user's own order is kept, and gives way from its end.
+        let own = [Column::On, Column::P99, Column::Name, Column::Dev, Column::Load];
+        assert_eq!(Fit::new(&own, 60).columns, own);
+        assert_eq!(Fit::new(&own, 32).columns, own[..4]);
+        assert!(Fit::new(&Column::DEFAULT, 300).width(Column::Trend) > 40);
     }
 
     #[test]
@@ -349,8 +517,9 @@ mod tests {
         let start = Sorting::by(Column::Load);
         let mut sorting = start;
         for _ in 0..13 {
-            assert_eq!(sorting.moved(true).moved(false), sorting);
-            sorting = sorting.moved(true);
+            let all = &Column::DEFAULT;
+            assert_eq!(sorting.moved(true, all).moved(false, all), sorting);
+            sorting = sorting.moved(true, all);
         }
         assert_eq!(sorting, start);
         assert_eq!(start.inverted().inverted(), start);

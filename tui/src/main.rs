@@ -5,15 +5,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use clap::Parser;
-use pfp_top::cli::{self, Cli, Command};
+use pfp_top::cli::{self, Command};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let done = match cli.command {
+    let done = cli::parse().and_then(|cli| match cli.command {
         Some(Command::DemoWorkload) => demo_workload().map(|()| 0),
         _ => cli::run(cli),
-    };
+    });
     match done {
         Ok(status) => ExitCode::from(status),
         Err(error) => {

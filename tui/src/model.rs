@@ -22,6 +22,7 @@ mod history;
 mod past;
 pub mod threads;
 pub mod timeline;
+mod trouble;
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub use figures::{Figures, LaneFigures, mean, off_share, total, variance};
 pub use histogram::Quantiles;
 pub use history::{History, Sample};
 pub use past::{Lately, Past, Window};
+pub use trouble::Trouble;
 
 use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
 

@@ -4,7 +4,7 @@
 //! only: `us` rather than `µs`, so that one column is one byte everywhere.
 
 /// What ticks are shown as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Unit {
     /// Seconds and parts of them.
     Time,

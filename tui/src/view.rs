@@ -9,10 +9,13 @@
 //! ```
 
 mod chart;
+mod chooser;
 mod detail;
 mod footer;
 mod header;
 mod help;
+mod hit;
+mod palette;
 mod picker;
 mod table;
 mod tabs;
@@ -26,6 +29,8 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
+pub use hit::hit;
+pub use palette::{Terminal, ThemeName};
 pub use theme::{Glyphs, Look, Theme};
 
 use crate::app::{App, Overlay, Room, Screen};
@@ -45,6 +50,9 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
         (_, Screen::Picker) => picker::draw(frame, parts.body, app, look),
     }
     tabs::draw(frame, parts.tabs, app, look);
+    if let Some(Overlay::Columns(cursor)) = app.overlay {
+        chooser::draw(frame, parts.body, app, cursor, look);
+    }
     footer::draw(frame, parts.footer, app, look);
 }
 
@@ -54,6 +62,7 @@ pub fn room(app: &App, look: &Look, area: Rect) -> Room {
     let rows = match (&app.overlay, app.screen) {
         (None, Screen::Timeline) => timeline::rows(body),
         (None, Screen::Threads) => threads::rows(app, body),
+        (_, Screen::Points) => body.height.saturating_sub(1 + table::totals(app, body)),
         // The first line of the body is a heading.
         _ => body.height.saturating_sub(1),
     };

@@ -10,6 +10,8 @@ use pfp_top::source::synthetic::Synthetic;
 fn pfp_top(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pfp-top"))
         .args(arguments)
+        // Not the tester's own settings.
+        .env("PFP_TOP_CONFIG", "")
         .output()
         .expect("the program starts")
 }

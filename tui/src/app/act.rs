@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::{Action, App, FREEZE, Overlay, Prompt, Screen, Status, default_file_name};
+use super::{Action, App, FREEZE, Filter, Overlay, Prompt, Screen, Status, default_file_name};
 use crate::columns::Sorting;
 use crate::export::json::{self, Overwrite, WriteError};
 use crate::snapshot::PointState;
@@ -18,6 +18,7 @@ impl App {
     pub fn act(&mut self, action: Action, now: Instant) {
         match action {
             Action::Quit => self.quit = true,
+            Action::Suspend => self.suspend = true,
             Action::Help => self.overlay = Some(Overlay::Help(0)),
             Action::Up => self.walk(-1, now),
             Action::Down => self.walk(1, now),
@@ -27,6 +28,14 @@ impl App {
             Action::Bottom => self.walk(isize::MAX, now),
             Action::Open => self.open(now),
             Action::Back => self.back(now),
+            Action::Filter => {
+                let prompt = Prompt::new("filter", self.filter.text());
+                self.overlay = Some(Overlay::Filter(prompt));
+            }
+            Action::Unfilter => {
+                self.overlay = None;
+                self.filter_by(Filter::default(), now);
+            }
             Action::SortLeft | Action::SortRight | Action::Invert
                 if self.screen == Screen::Threads =>
             {
@@ -37,11 +46,19 @@ impl App {
                 self.frozen_until = None;
                 self.sort(now);
             }
-            Action::SortLeft => self.sort_by(self.sorting.moved(false), now),
-            Action::SortRight => self.sort_by(self.sorting.moved(true), now),
+            Action::SortLeft => self.sort_by(self.sorting.moved(false, &self.columns), now),
+            Action::SortRight => self.sort_by(self.sorting.moved(true, &self.columns), now),
             Action::Invert => self.sort_by(self.sorting.inverted(), now),
             Action::Toggle => self.toggle(now),
             Action::Reset => self.reset(now),
+            Action::ToggleAll => self.toggle_all(now),
+            Action::ResetAll => self.reset_all(now),
+            Action::Weight => self.ask_weight(),
+            Action::Copy => self.copy_row(now),
+            Action::Columns => self.overlay = Some(Overlay::Columns(self.sorting.column)),
+            Action::Check => self.check_column(),
+            Action::ColumnLeft => self.move_column(false),
+            Action::ColumnRight => self.move_column(true),
             Action::Pause => self.pause(now),
             Action::Window => self.window = self.window.next(),
             Action::Mark => self.mark(),
@@ -81,6 +98,13 @@ impl App {
             Action::Accept => match self.overlay.take() {
                 Some(Overlay::Write(prompt)) => self.write(prompt, Overwrite::No, now),
                 Some(Overlay::Replace(prompt)) => self.write(prompt, Overwrite::Yes, now),
+                // What was typed so far is in force already, unless it is no filter.
+                Some(Overlay::Filter(prompt)) if prompt.trouble.is_some() => {
+                    self.overlay = Some(Overlay::Filter(prompt));
+                }
+                Some(Overlay::Filter(_)) => {}
+                Some(Overlay::Weight(id, prompt)) => self.set_weight(id, prompt, now),
+                Some(Overlay::Ask(question)) => self.carry_out(question, now),
                 other => self.overlay = other,
             },
             Action::Cancel => {
@@ -92,10 +116,13 @@ impl App {
         }
     }
 
-    fn walk(&mut self, rows: isize, now: Instant) {
+    pub(super) fn walk(&mut self, rows: isize, now: Instant) {
         if let Some(Overlay::Help(offset)) = &mut self.overlay {
             // Kept within the text when the screen's size is next known.
             *offset = offset.saturating_add_signed(rows);
+            return;
+        }
+        if self.walk_columns(rows) {
             return;
         }
         let (place, len) = self.cursor();
@@ -124,7 +151,7 @@ impl App {
         }
     }
 
-    fn open(&mut self, now: Instant) {
+    pub(super) fn open(&mut self, now: Instant) {
         match self.screen {
             Screen::Points if self.selected.is_some() => {
                 self.detail_offset = 0;
@@ -202,7 +229,29 @@ impl App {
         }
     }
 
-    fn sort_by(&mut self, sorting: Sorting, now: Instant) {
+    /// Minds what was just typed into a prompt.
+    pub(super) fn typed(&mut self, now: Instant) {
+        let filter = match &mut self.overlay {
+            Some(Overlay::Filter(prompt)) => match Filter::new(&prompt.text()) {
+                Ok(filter) => {
+                    prompt.trouble = None;
+                    filter
+                }
+                // The rows stay as they are until it can be read again.
+                Err(why) => return prompt.trouble = Some(why),
+            },
+            Some(Overlay::Weight(_, prompt)) => return prompt.trouble = None,
+            _ => return,
+        };
+        self.filter_by(filter, now);
+    }
+
+    fn filter_by(&mut self, filter: Filter, now: Instant) {
+        self.filter = filter;
+        self.sort_by(self.sorting, now);
+    }
+
+    pub(super) fn sort_by(&mut self, sorting: Sorting, now: Instant) {
         self.sorting = sorting;
         self.frozen_until = None;
         self.sort(now);

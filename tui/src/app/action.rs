@@ -20,6 +20,8 @@ macro_rules! actions {
 actions! {
     /// Leave the program.
     Quit,
+    /// To the shell for a while.
+    Suspend,
     /// Show the keys and what they do.
     Help,
     /// One row up.
@@ -38,6 +40,10 @@ actions! {
     Open,
     /// Close it again.
     Back,
+    /// Type what the points shown must have.
+    Filter,
+    /// Show all points again.
+    Unfilter,
     /// Sort by the column to the left.
     SortLeft,
     /// Sort by the column to the right.
@@ -48,6 +54,22 @@ actions! {
     Toggle,
     /// Start the point's figures afresh.
     Reset,
+    /// Switch all points shown off, or on.
+    ToggleAll,
+    /// Start the figures of all points shown afresh.
+    ResetAll,
+    /// Set the weight of the point's exponential average.
+    Weight,
+    /// Copy the row.
+    Copy,
+    /// Choose the columns.
+    Columns,
+    /// Take a column, or leave it.
+    Check,
+    /// Move a column to the left.
+    ColumnLeft,
+    /// Move a column to the right.
+    ColumnRight,
     /// Let the figures stand still, or go on.
     Pause,
     /// Show the histogram of other measurements.

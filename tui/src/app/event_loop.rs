@@ -1,17 +1,21 @@
 //! The event loop: poll, mend, draw, wait for a key; and the terminal, which
 //! is given back however it ends.
 
-use std::io::{self, BufWriter, Stdout};
+use std::io::{self, BufWriter, Stdout, Write};
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use crossterm::clipboard::CopyToClipboard;
 use crossterm::event::{self, Event};
+use crossterm::execute;
+use crossterm::terminal::{EnterAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Position, Rect};
 use ratatui::{Terminal, TerminalOptions, Viewport};
 
 use super::App;
+use super::suspend::Suspension;
 use crate::interrupt::Interrupt;
 use crate::view::{self, Look};
 
@@ -19,6 +23,11 @@ use crate::view::{self, Look};
 const PATIENCE: Duration = Duration::from_millis(200);
 /// More than a drawing takes, so that it reaches the terminal in one piece.
 const FRAME_BYTES: usize = 1 << 16;
+
+/// Asks for clicks and the wheel, in coordinates of any size; not for every
+/// movement, as crossterm's own way does.
+const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1006h";
+const MOUSE_OFF: &[u8] = b"\x1b[?1006l\x1b[?1000l";
 
 /// The terminal, given back when dropped. A panic is covered by the hook that
 /// `ratatui::try_init` sets, which also restores before the message is shown.
@@ -29,13 +38,22 @@ const FRAME_BYTES: usize = 1 << 16;
 struct Screen {
     terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
     area: Rect,
+    mouse: bool,
 }
 
 impl Screen {
-    fn new() -> io::Result<Self> {
+    fn new(mouse: bool) -> io::Result<Self> {
         // Only for what it does to the terminal: its own way there is through
         // many small writes.
         let _ = ManuallyDrop::new(ratatui::try_init()?);
+        if mouse {
+            let restore = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                let _ = write_all(MOUSE_OFF);
+                restore(panic);
+            }));
+            write_all(MOUSE_ON)?;
+        }
         // From here on a change of the size is an event.
         event::poll(Duration::ZERO)?;
         let area = area()?;
@@ -43,7 +61,28 @@ impl Screen {
         // Of a viewport that is not fixed, every drawing would ask for the size.
         let options = TerminalOptions { viewport: Viewport::Fixed(area) };
         let terminal = ManuallyDrop::new(Terminal::with_options(backend, options)?);
-        Ok(Self { terminal, area })
+        Ok(Self { terminal, area, mouse })
+    }
+
+    /// Gives the terminal back, for a while or for good.
+    fn leave(&mut self) {
+        let _ = self.terminal.show_cursor();
+        if self.mouse {
+            let _ = write_all(MOUSE_OFF);
+        }
+        let _ = ratatui::try_restore();
+    }
+
+    /// Takes the terminal again, in whatever state it has come to be.
+    fn enter(&mut self) -> io::Result<()> {
+        // What is believed to be on would not be switched on again.
+        disable_raw_mode()?;
+        enable_raw_mode()?;
+        execute!(io::stdout(), EnterAlternateScreen)?;
+        if self.mouse {
+            write_all(MOUSE_ON)?;
+        }
+        self.resize()
     }
 
     /// Follows the terminal's size.
@@ -55,9 +94,15 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let _ = self.terminal.show_cursor();
-        let _ = ratatui::try_restore();
+        self.leave();
     }
+}
+
+/// Writes at once, past what is gathered for a frame.
+fn write_all(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(bytes)?;
+    out.flush()
 }
 
 /// The whole terminal.
@@ -75,7 +120,8 @@ struct Input {
 
 /// Runs the viewer in the terminal until the user leaves or a signal asks to.
 pub fn run(app: &mut App, look: &Look, interrupt: &Interrupt) -> Result<()> {
-    let mut screen = Screen::new().context("the terminal cannot be used")?;
+    let suspension = Suspension::install().context("signals cannot be taken over")?;
+    let mut screen = Screen::new(app.takes_mouse()).context("the terminal cannot be used")?;
     let mut changed = true;
     while !app.quit && !interrupt.raised() {
         let now = Instant::now();
@@ -87,17 +133,29 @@ pub fn run(app: &mut App, look: &Look, interrupt: &Interrupt) -> Result<()> {
         if changed {
             screen.terminal.draw(|frame| view::draw(frame, app, look))?;
         }
-        let input = take_input(app)?;
+        let input = take_input(app, look, screen.area)?;
+        if let Some(text) = app.take_clipboard() {
+            execute!(io::stdout(), CopyToClipboard::to_clipboard_from(text))?;
+        }
         if input.resized {
             screen.resize()?;
         }
         changed = input.any;
+        if suspension.asked() || std::mem::take(&mut app.suspend) {
+            screen.leave();
+            suspension.stop()?;
+            screen.enter()?;
+            changed = true;
+        } else if suspension.continued() {
+            screen.enter()?;
+            changed = true;
+        }
     }
     Ok(())
 }
 
 /// Waits for input until something is due, then takes all there is.
-fn take_input(app: &mut App) -> io::Result<Input> {
+fn take_input(app: &mut App, look: &Look, area: Rect) -> io::Result<Input> {
     let now = Instant::now();
     let wait = app.next_change().map_or(PATIENCE, |due| due.saturating_duration_since(now));
     let mut input = Input::default();
@@ -109,12 +167,25 @@ fn take_input(app: &mut App) -> io::Result<Input> {
     }
     while event::poll(Duration::ZERO)? {
         match event::read()? {
-            Event::Key(key) => app.key(key, Instant::now()),
-            Event::Resize(..) => input.resized = true,
+            Event::Key(key) => {
+                app.key(key, Instant::now());
+                input.any = true;
+            }
+            Event::Mouse(mouse) => {
+                let now = Instant::now();
+                let place = Position { x: mouse.column, y: mouse.row };
+                let target = view::hit(app, look, area, place);
+                input.any |= app.mouse(mouse.kind, target, now);
+                // What comes next is meant for what this one brings.
+                app.settle(view::room(app, look, area), now);
+            }
+            Event::Resize(..) => {
+                input.resized = true;
+                input.any = true;
+            }
             _ => {}
         }
-        input.any = true;
-        if app.quit {
+        if app.quit || app.suspend {
             break;
         }
     }

@@ -21,15 +21,21 @@ pub enum Mode {
     Picker,
     /// The help.
     Help,
+    /// What the points shown must have, while it is typed.
+    Filter,
     /// A line that is being typed.
     Prompt,
+    /// The columns to choose from.
+    Columns,
+    /// A question about many points, to be answered with yes or no.
+    Ask,
     /// A question to be answered with yes or no.
     Confirm,
 }
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Waiting,
         Self::Points,
         Self::Detail,
@@ -37,7 +43,10 @@ impl Mode {
         Self::Timeline,
         Self::Picker,
         Self::Help,
+        Self::Filter,
         Self::Prompt,
+        Self::Columns,
+        Self::Ask,
         Self::Confirm,
     ];
 }
@@ -98,11 +107,13 @@ pub struct Binding {
 }
 
 use Key::{Char, Ctrl, Named, Twice};
-use Mode::{Confirm, Detail, Help, Picker, Points, Prompt, Threads, Timeline, Waiting};
+use Mode::{
+    Ask, Columns, Confirm, Detail, Filter, Help, Picker, Points, Prompt, Threads, Timeline, Waiting,
+};
 
-const LISTS: &[Mode] = &[Points, Detail, Threads, Picker, Help];
+const LISTS: &[Mode] = &[Points, Detail, Threads, Picker, Help, Columns];
 /// Where there are rows to go up and down.
-const ROWS: &[Mode] = &[Points, Detail, Threads, Timeline, Picker, Help];
+const ROWS: &[Mode] = &[Points, Detail, Threads, Timeline, Picker, Help, Columns];
 /// Where there is a point that the keys mean.
 const FIGURES: &[Mode] = &[Points, Detail];
 /// Where a process is looked at.
@@ -153,6 +164,44 @@ pub const BINDINGS: &[Binding] = &[
         "switch the point on or off in the program",
     ),
     bind(Action::Reset, &[Char('r')], FIGURES, "reset", "start the point's figures afresh"),
+    bind(
+        Action::ToggleAll,
+        &[Char('E')],
+        &[Points],
+        "",
+        "switch all points shown off, or on if none measures; asks first",
+    ),
+    bind(
+        Action::ResetAll,
+        &[Char('R')],
+        &[Points],
+        "",
+        "start the figures of all points shown afresh; asks first",
+    ),
+    bind(
+        Action::Weight,
+        &[Char('a')],
+        FIGURES,
+        "",
+        "set alpha, the weight of a new value in the point's exponential average: 0.2, a period \
+         over a time constant as 100ms/500ms, or off; it stays so",
+    ),
+    bind(
+        Action::Copy,
+        &[Char('y')],
+        FIGURES,
+        "",
+        "copy the row to the terminal's clipboard; in tmux with set-clipboard on",
+    ),
+    bind(
+        Action::Filter,
+        &[Char('/'), Char('\\'), Named(KeyCode::F(4))],
+        &[Points],
+        "filter",
+        "show only points of a name: a part of it or a regular expression, also /in slashes/; \
+         thread:NAME and file:NAME look at those; a capital makes case count",
+    ),
+    bind(Action::Unfilter, &[Named(KeyCode::Esc)], &[Points], "", "show all points again"),
     bind(Action::SortLeft, &[Char('<')], &[Points, Threads], "", "sort by the column to the left"),
     bind(
         Action::SortRight,
@@ -162,6 +211,7 @@ pub const BINDINGS: &[Binding] = &[
         "sort by the column to the right",
     ),
     bind(Action::Invert, &[Char('I')], &[Points, Threads], "invert", "sort the other way round"),
+    bind(Action::Columns, &[Char('c')], &[Points], "columns", "choose the columns"),
     bind(Action::Write, &[Char('w')], TABS, "save", "write a snapshot of everything to a file"),
     bind(Action::Units, &[Char('u')], TABS, "cycles", "show time or cycles"),
     bind(Action::Processes, &[Char('P')], TABS, "process", "choose another process"),
@@ -277,11 +327,52 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Quit,
         &[Char('q'), Named(KeyCode::F(10)), Ctrl('c')],
-        &[Points, Detail, Threads, Timeline, Picker, Waiting, Help],
+        &[Points, Detail, Threads, Timeline, Picker, Waiting, Help, Columns],
         "quit",
         "leave; toggled points are put back unless started with --keep",
     ),
+    bind(Action::Suspend, &[Ctrl('z')], &Mode::ALL, "", "to the shell for a while; fg brings back"),
     bind(Action::Accept, &[Named(KeyCode::Enter)], &[Prompt], "take", "take what was typed"),
+    bind(Action::Accept, &[Named(KeyCode::Enter)], &[Filter], "keep", "keep the filter"),
+    bind(
+        Action::Unfilter,
+        &[Named(KeyCode::Esc), Ctrl('c')],
+        &[Filter],
+        "show all",
+        "drop the filter, show all points",
+    ),
+    bind(Action::Up, &[Named(KeyCode::Up)], &[Filter], "", "one row up while typing"),
+    bind(Action::Down, &[Named(KeyCode::Down)], &[Filter], "", "one row down while typing"),
+    bind(Action::Check, &[Char(' ')], &[Columns], "take or leave", "take the column, or leave it"),
+    bind(
+        Action::ColumnLeft,
+        &[Char('<'), Char('K')],
+        &[Columns],
+        "left",
+        "move the column to the left",
+    ),
+    bind(
+        Action::ColumnRight,
+        &[Char('>'), Char('J')],
+        &[Columns],
+        "right",
+        "move the column to the right",
+    ),
+    bind(
+        Action::Back,
+        &[Named(KeyCode::Esc), Named(KeyCode::Enter), Char('c')],
+        &[Columns],
+        "done",
+        "back to the table",
+    ),
+    bind(Action::Accept, &[Char('y')], &[Ask], "yes", "yes, all of them"),
+    bind(
+        Action::Cancel,
+        &[Char('n'), Named(KeyCode::Esc), Ctrl('c')],
+        &[Ask],
+        "no",
+        "no, leave them as they are",
+    ),
     bind(Action::Accept, &[Char('y')], &[Confirm], "replace it", "yes, replace the file"),
     bind(
         Action::Cancel,
@@ -380,7 +471,8 @@ mod tests {
     #[test]
     fn every_mode_can_be_left() {
         for mode in Mode::ALL {
-            let leaves = |b: &Binding| matches!(b.action, Action::Quit | Action::Cancel);
+            let leaves =
+                |b: &Binding| matches!(b.action, Action::Quit | Action::Cancel | Action::Unfilter);
             assert!(bindings(mode).any(leaves), "{mode:?}");
         }
     }

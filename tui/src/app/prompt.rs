@@ -9,6 +9,8 @@ use crate::snapshot::Snapshot;
 pub struct Prompt {
     /// What it asks for.
     pub label: &'static str,
+    /// What is wrong with what was typed.
+    pub trouble: Option<String>,
     text: Vec<char>,
     cursor: usize,
 }
@@ -17,7 +19,7 @@ impl Prompt {
     /// A prompt with a default, the cursor behind it.
     pub fn new(label: &'static str, default: &str) -> Self {
         let text: Vec<char> = default.chars().collect();
-        Self { label, cursor: text.len(), text }
+        Self { label, trouble: None, cursor: text.len(), text }
     }
 
     /// What has been typed.

@@ -53,10 +53,15 @@ impl Session {
 
     /// Switches a point over; returns its new state.
     pub fn toggle(&mut self, id: u32, found: PointState) -> Result<PointState> {
+        self.switch(id, found, found != PointState::On)
+    }
+
+    /// Switches a point on or off; returns its new state.
+    pub fn switch(&mut self, id: u32, found: PointState, on: bool) -> Result<PointState> {
         self.check_writable()?;
-        let (change, left) = match found {
-            PointState::On => (Change::Disable(id), PointState::Off),
-            PointState::Off | PointState::InvalidBeginBegin => (Change::Enable(id), PointState::On),
+        let (change, left) = match on {
+            false => (Change::Disable(id), PointState::Off),
+            true => (Change::Enable(id), PointState::On),
         };
         self.source.act(change)?;
         let entry = self.toggled.entry(id).or_insert(Toggled { found, left });
@@ -68,6 +73,13 @@ impl Session {
     pub fn reset(&mut self, id: u32) -> Result<()> {
         self.check_writable()?;
         self.source.act(Change::Reset(id))
+    }
+
+    /// Sets the weight of a new value in a point's exponential average; none
+    /// switches averaging off.
+    pub fn set_alpha(&mut self, id: u32, alpha: Option<f64>) -> Result<()> {
+        self.check_writable()?;
+        self.source.act(Change::SetAlpha(id, alpha))
     }
 
     fn check_writable(&self) -> Result<()> {

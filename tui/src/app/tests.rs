@@ -339,3 +339,203 @@ fn the_screens_are_reached_by_number_and_in_turn() {
     desk.press("P\t3");
     assert_eq!(desk.app.screen, Screen::Picker);
 }
+
+fn shown(desk: &Desk) -> Vec<u32> {
+    let mut ids = desk.app.order.clone();
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn a_filter_is_in_force_while_it_is_typed_and_stays_until_escape() {
+    let mut desk = desk();
+    desk.press("/");
+    desk.press("io.");
+    assert_eq!(shown(&desk), [1, 2, 3]);
+    desk.press("r");
+    assert_eq!((shown(&desk), desk.app.selected), (vec![2], Some(2)));
+    desk.code(KeyCode::Enter);
+    desk.wait(2);
+    assert_eq!((shown(&desk), desk.app.overlay.as_ref()), (vec![2], None));
+    // The next one goes on from it.
+    desk.press("/");
+    desk.code(KeyCode::Backspace);
+    assert_eq!(shown(&desk), [1, 2, 3]);
+    desk.code(KeyCode::Esc);
+    assert_eq!((desk.app.order.len(), desk.app.selected), (9, Some(2)));
+    desk.press("/net");
+    desk.code(KeyCode::Enter);
+    desk.code(KeyCode::Esc);
+    assert_eq!(desk.app.order.len(), 9);
+}
+
+#[test]
+fn a_filter_that_cannot_be_read_leaves_the_rows_and_the_text() {
+    let mut desk = desk();
+    desk.press("//io");
+    assert_eq!(shown(&desk), [1, 2, 3]);
+    desk.press("(");
+    desk.code(KeyCode::Enter);
+    let Some(Overlay::Filter(prompt)) = &desk.app.overlay else { panic!("it was closed") };
+    assert_eq!(prompt.text(), "/io(");
+    assert!(prompt.trouble.as_ref().is_some_and(|why| why.contains("unclosed")));
+    assert_eq!(shown(&desk), [1, 2, 3]);
+    desk.press(".p)");
+    assert_eq!(shown(&desk), [1]);
+}
+
+#[test]
+fn a_point_shown_in_full_stays_when_the_filter_drops_its_row() {
+    let mut desk = desk();
+    desk.press("/thread:main");
+    desk.code(KeyCode::Enter);
+    desk.app.selected = Some(1);
+    desk.code(KeyCode::Enter);
+    desk.process.0.borrow_mut().snapshot_mut().lanes[0].name = "other".into();
+    desk.wait(3);
+    assert_eq!((desk.app.screen, desk.app.selected), (Screen::Detail, Some(1)));
+    assert!(!desk.app.order.contains(&1));
+}
+
+#[test]
+fn all_points_shown_are_switched_after_a_yes_and_put_back() {
+    let mut desk = desk();
+    desk.press("/io");
+    desk.code(KeyCode::Enter);
+    desk.press("E");
+    let asked = Question::Switch { ids: desk.app.order.clone(), on: false };
+    assert_eq!(desk.app.overlay, Some(Overlay::Ask(asked)));
+    desk.press("n");
+    assert_eq!((desk.app.overlay.as_ref(), desk.process.state(1)), (None, PointState::On));
+    desk.press("Ey");
+    let states = |desk: &Desk| [1, 2, 3, 4].map(|id| desk.process.state(id));
+    use PointState::{Off, On};
+    assert_eq!(states(&desk), [Off, Off, Off, On]);
+    // One that is on already is not asked about.
+    desk.app.selected = Some(1);
+    desk.press("e");
+    desk.press("E");
+    assert_eq!((states(&desk), desk.app.overlay.as_ref()), ([Off, Off, Off, On], None));
+    desk.press("Ey");
+    assert_eq!(states(&desk), [On, On, On, On]);
+    desk.press("Ey");
+    let process = desk.process.clone();
+    drop(desk);
+    assert_eq!([1, 2, 3].map(|id| process.state(id)), [On, On, On]);
+}
+
+#[test]
+fn all_points_shown_are_reset_after_a_yes() {
+    let mut desk = desk();
+    desk.press("/^lz");
+    desk.code(KeyCode::Enter);
+    let resets = |desk: &Desk| {
+        let mut process = desk.process.0.borrow_mut();
+        process.snapshot_mut().points.iter().map(|point| point.resets).collect::<Vec<_>>()
+    };
+    desk.press("R");
+    desk.code(KeyCode::Esc);
+    assert_eq!(resets(&desk), [0; 9]);
+    desk.press("Ry");
+    assert_eq!(resets(&desk), [0, 0, 0, 0, 1, 1, 0, 0, 0]);
+}
+
+#[test]
+fn a_weight_is_set_and_a_wrong_one_stays_to_be_mended() {
+    let mut desk = desk();
+    let alpha = |desk: &Desk| desk.process.0.borrow_mut().snapshot_mut().points[1].alpha;
+    desk.app.selected = Some(1);
+    desk.press("a");
+    desk.press("1");
+    desk.code(KeyCode::Enter);
+    assert_eq!(alpha(&desk), Some(0.21));
+    desk.wait(1);
+    desk.press("a");
+    for _ in 0..4 {
+        desk.code(KeyCode::Backspace);
+    }
+    desk.press("5s/1s");
+    desk.code(KeyCode::Enter);
+    let Some(Overlay::Weight(1, prompt)) = &desk.app.overlay else { panic!("it was closed") };
+    assert_eq!((prompt.text().as_str(), prompt.trouble.is_some()), ("5s/1s", true));
+    assert_eq!(alpha(&desk), Some(0.21));
+    desk.press("0");
+    let Some(Overlay::Weight(1, prompt)) = &desk.app.overlay else { panic!("it was closed") };
+    assert_eq!(prompt.trouble, None);
+    desk.code(KeyCode::Esc);
+    desk.press("a");
+    for _ in 0..4 {
+        desk.code(KeyCode::Backspace);
+    }
+    desk.press("off");
+    desk.code(KeyCode::Enter);
+    assert_eq!(alpha(&desk), None);
+}
+
+#[test]
+fn a_row_is_copied_with_its_titles() {
+    let mut desk = desk();
+    desk.app.selected = Some(1);
+    desk.press("y");
+    let text = desk.app.take_clipboard().unwrap();
+    assert!(
+        text.starts_with("io.parse  src/work.rs:88  On on  ID 1  Count 33.7k  /s 9.28k"),
+        "{text}"
+    );
+    assert_eq!(desk.app.take_clipboard(), None);
+}
+
+#[test]
+fn the_mouse_selects_opens_sorts_and_scrolls() {
+    use super::mouse::Target;
+    use crossterm::event::{MouseButton, MouseEventKind};
+    let mut desk = desk();
+    let click = MouseEventKind::Down(MouseButton::Left);
+    let now = desk.now;
+    let wanted = desk.app.order[3];
+    assert!(desk.app.mouse(click, Target::Row(3), now));
+    assert_eq!((desk.app.selected, desk.app.screen), (Some(wanted), Screen::Points));
+    assert!(desk.app.mouse(click, Target::Row(3), now));
+    assert_eq!(desk.app.screen, Screen::Detail);
+    desk.app.mouse(MouseEventKind::ScrollDown, Target::Nothing, now);
+    assert_eq!((desk.app.detail_offset, desk.app.selected), (3, Some(wanted)));
+    desk.code(KeyCode::Esc);
+    desk.app.mouse(MouseEventKind::ScrollUp, Target::Nothing, now);
+    assert_eq!(desk.app.cursor().0, 0);
+    desk.app.mouse(click, Target::Heading(Column::Avg), now);
+    assert_eq!(desk.app.sorting, Sorting::by(Column::Avg));
+    desk.app.mouse(click, Target::Heading(Column::Avg), now);
+    assert_eq!(desk.app.sorting, Sorting::by(Column::Avg).inverted());
+    assert!(!desk.app.mouse(click, Target::Heading(Column::Trend), now));
+    assert!(!desk.app.mouse(MouseEventKind::Moved, Target::Row(1), now));
+    // A question is answered by a key.
+    desk.press("E");
+    assert!(!desk.app.mouse(click, Target::Row(1), now));
+}
+
+#[test]
+fn columns_are_taken_left_and_moved() {
+    let mut desk = desk();
+    desk.press("c");
+    assert_eq!(desk.app.overlay, Some(Overlay::Columns(Column::Load)));
+    desk.press(" ");
+    assert!(!desk.app.columns.contains(&Column::Load));
+    // Taken again, it stands where it stood.
+    desk.press(" ");
+    assert_eq!(desk.app.columns, Column::DEFAULT);
+    for _ in 0..30 {
+        desk.press("K");
+    }
+    assert_eq!(desk.app.columns[..2], [Column::On, Column::Load]);
+    desk.press(">J<");
+    assert_eq!(desk.app.columns[..4], [Column::On, Column::Id, Column::Load, Column::Name]);
+    desk.press("j ");
+    assert!(desk.app.columns.contains(&Column::Name), "the name stays");
+    desk.code(KeyCode::Enter);
+    assert_eq!(desk.app.overlay, None);
+    // Sorting walks through the columns as they stand.
+    desk.press("<");
+    assert_eq!(desk.app.sorting.column, Column::Id);
+    desk.press(">>");
+    assert_eq!(desk.app.sorting.column, Column::Name);
+}

@@ -10,7 +10,6 @@ use crate::interrupt::Interrupt;
 use crate::model::Model;
 use crate::snapshot::ProcessState;
 use crate::source::Source;
-use crate::units::Unit;
 
 /// Prints the table as often as asked, once unless told otherwise. Returns
 /// whether it came to its end without being interrupted.
@@ -35,7 +34,7 @@ pub(super) fn print(
             break;
         }
         let blank = if round > 0 { "\n" } else { "" };
-        let text = table::render(&model, Sorting::by(show.sort), Unit::Time, show.interval);
+        let text = table::render(&model, Sorting::by(show.sort), show.unit, show.interval);
         say(&format!("{blank}{text}"))?;
     }
     Ok(true)

@@ -36,7 +36,8 @@ pub fn render(model: &Model, sorting: Sorting, unit: Unit, interval: Duration) -
         let _ = writeln!(out, "lost: {count} {what}");
     }
 
-    let columns: Vec<Column> = Column::ALL.into_iter().filter(|c| *c != Column::Trend).collect();
+    let columns: Vec<Column> =
+        Column::DEFAULT.into_iter().filter(|c| *c != Column::Trend).collect();
     let rows: Vec<&Figures> =
         sorting.order(model.points()).iter().filter_map(|id| model.point(*id)).collect();
     let name_width = rows

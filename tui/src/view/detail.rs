@@ -4,7 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::{Look, chart, draw_scrolled};
+use super::{Look, chart, draw_scrolled, help};
 use crate::app::App;
 use crate::columns::state_word;
 use crate::model::histogram::{self, Bar};
@@ -75,6 +75,10 @@ pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> 
         lately: app.lately(),
     };
     let mut lines = Vec::new();
+    for trouble in figures.remarks() {
+        let text = help::wrapped(trouble.explanation(), width.saturating_sub(2).max(1));
+        lines.extend(text.into_iter().map(|l| Line::styled(format!(" {l}"), look.theme.warn)));
+    }
     if width >= WIDE {
         let left = pane.figures();
         let right = pane.histogram(width - FIGURES - 1);
@@ -167,10 +171,6 @@ impl Pane<'_> {
             ])
         }));
         lines.extend(self.on_and_off(total.inclusive, total.off_cpu));
-        if figures.in_flight() {
-            let text = " it died inside: totals may hold a part";
-            lines.push(Line::from(Span::styled(text, self.look.theme.warn)));
-        }
         lines
     }
 

@@ -9,17 +9,22 @@ use crate::app::keys::{Binding, Mode, bindings};
 use crate::app::{Action, App, Overlay, Prompt, Toast};
 use crate::text;
 
+/// Columns that a complaint about what was typed gets at least.
+const TROUBLE: usize = 20;
+
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     match (&app.overlay, &app.toast) {
-        (Some(Overlay::Write(prompt)), _) => draw_prompt(frame, area, prompt, look),
+        (
+            Some(Overlay::Write(prompt) | Overlay::Filter(prompt) | Overlay::Weight(_, prompt)),
+            _,
+        ) => draw_prompt(frame, area, prompt, app.mode(), look),
         (Some(Overlay::Replace(prompt)), _) => {
             let question = format!(" {} exists. ", text::clean(&prompt.text()));
-            let hints = hints(Mode::Confirm, usize::from(area.width) / 2, look);
-            let room = usize::from(area.width).saturating_sub(hints.width());
-            let question = text::cut(&question, room, look.glyphs.ellipsis);
-            let mut line = Line::from(Span::styled(question, look.theme.warn));
-            line.extend(hints.spans);
-            frame.render_widget(line, area);
+            draw_question(frame, area, &question, Mode::Confirm, look);
+        }
+        (Some(Overlay::Ask(question)), _) => {
+            let question = format!(" {} ", question.text(app.filter.is_on()));
+            draw_question(frame, area, &question, Mode::Ask, look);
         }
         (_, Some(toast)) => draw_toast(frame, area, toast, look),
         (_, None) => {
@@ -32,6 +37,15 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     }
 }
 
+fn draw_question(frame: &mut Frame, area: Rect, question: &str, mode: Mode, look: &Look) {
+    let hints = hints(mode, usize::from(area.width) / 2, look);
+    let room = usize::from(area.width).saturating_sub(hints.width());
+    let question = text::cut(question, room, look.glyphs.ellipsis);
+    let mut line = Line::from(Span::styled(question, look.theme.warn));
+    line.extend(hints.spans);
+    frame.render_widget(line, area);
+}
+
 fn draw_toast(frame: &mut Frame, area: Rect, toast: &Toast, look: &Look) {
     let style = if toast.is_error { look.theme.error } else { look.theme.process };
     let text = text::cut(&format!(" {}", toast.text), area.width.into(), look.glyphs.ellipsis);
@@ -39,7 +53,7 @@ fn draw_toast(frame: &mut Frame, area: Rect, toast: &Toast, look: &Look) {
 }
 
 /// The end of the line that is typed is always seen.
-fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, look: &Look) {
+fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, mode: Mode, look: &Look) {
     let label = format!(" {}: ", prompt.label);
     let (before, behind) = prompt.halves();
     let (before, behind) = (text::clean(&before).into_owned(), text::clean(&behind).into_owned());
@@ -56,7 +70,25 @@ fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, look: &Look) {
         Span::raw(seen.to_owned()),
         Span::raw(behind),
     ]);
-    frame.render_widget(line, area);
+    let left = usize::from(area.width).saturating_sub(line.width());
+    match &prompt.trouble {
+        Some(trouble) => {
+            let trouble = format!("  {}", text::clean(trouble));
+            let trouble = text::cut(&trouble, left.max(TROUBLE), look.glyphs.ellipsis);
+            // What is wrong is worth more than the end of the text.
+            let trouble = Span::styled(trouble, look.theme.error);
+            frame.render_widget(line, area);
+            frame.render_widget(Line::from(trouble).right_aligned(), area);
+        }
+        None => {
+            let hints = hints(mode, left, look);
+            let fit = hints.width() < left;
+            frame.render_widget(line, area);
+            if fit {
+                frame.render_widget(hints.right_aligned(), area);
+            }
+        }
+    }
     let x = area.x.saturating_add(column as u16);
     frame.set_cursor_position(Position::new(x, area.y));
 }

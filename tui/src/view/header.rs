@@ -19,6 +19,9 @@ struct Part {
     rank: u8,
 }
 
+/// Columns that the text of the filter gets at most.
+const FILTER: usize = 24;
+
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let theme = &look.theme;
     let (word, style) = match app.status() {
@@ -76,6 +79,12 @@ fn parts(app: &App, look: &Look) -> Vec<Part> {
         let [interval, smoothing] = rhythm(&app.model, app.interval);
         parts.push(part(interval, 6));
         parts.push(part(smoothing, 9));
+    }
+    if app.filter.is_on() {
+        let (shown, all) = (app.order.len(), app.model.points().len());
+        let by = text::cut(&text::clean(app.filter.text()), FILTER, look.glyphs.ellipsis);
+        let text = format!("filter {by} {shown}/{all}");
+        parts.insert(parts.len().min(2), Part { text, style: look.theme.warn, rank: 0 });
     }
     parts.retain(|part| !part.text.is_empty());
     parts

@@ -16,7 +16,7 @@ const WIDE: usize = 60;
 
 const LOAD: &str = "exclusive time as a share of one CPU, smoothed: a weight of a=T/tau for the \
                     last poll";
-const TREND: &str = "load of the last 8 polls, not smoothed; full height is the row's own greatest \
+const TREND: &str = "load of the last polls, a column each, not smoothed; full height is the row's own greatest \
                      of the last 60, at least 5 % of a CPU";
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, offset: usize, look: &Look) {
@@ -75,7 +75,7 @@ fn entry(keys: &str, words: &str, width: usize, look: &Look) -> Vec<Line<'static
 }
 
 /// The text in lines of at most `width` columns, broken between words.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {

@@ -7,38 +7,67 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::{Look, chart};
-use crate::app::App;
-use crate::columns::Column;
-use crate::model::Figures;
+use crate::app::{App, Screen};
+use crate::columns::{Column, Fit};
+use crate::model::{Figures, Trouble};
 use crate::snapshot::PointState;
 use crate::text;
-use crate::units::Scale;
+use crate::units::{self, Scale};
 
 /// Polls whose greatest load is the full height of a trend. More than the trend
 /// shows, so that a load that fell stays low instead of filling its row again.
 pub(super) const TREND_TOP: usize = 60;
 
+/// Lines from which on the table also has one for its sums.
+const LEAST_HEIGHT: u16 = 12;
+
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
-    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    let (columns, name_width) = Column::fitting(area.width.into());
-    let table = Table { app, look, columns, name_width };
+    let [head, body, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Fill(1),
+        Constraint::Length(totals(app, area)),
+    ])
+    .areas(area);
+    let fit = Fit::new(&app.columns, area.width.into());
+    let table = Table { app, look, fit };
     frame.render_widget(table.heading(usize::from(area.width)), head);
     let seen = app.order.iter().skip(app.offset).filter_map(|id| app.model.point(*id));
     let mut rows = body.rows().zip(seen).peekable();
     if rows.peek().is_none() {
-        let text = " no point yet: the program has not reached any";
+        let text = match app.filter.is_on() {
+            true => " no point passes the filter; Esc shows all",
+            false => " no point yet: the program has not reached any",
+        };
         frame.render_widget(Line::styled(text, look.theme.faint), body);
     }
     for (row, figures) in rows {
         table.draw_row(frame.buffer_mut(), row, figures);
     }
+    if !foot.is_empty() {
+        frame.render_widget(table.totals(), foot);
+    }
+}
+
+/// Lines that the sums of all rows take: one, where rows have enough.
+pub(super) fn totals(app: &App, area: Rect) -> u16 {
+    u16::from(app.screen == Screen::Points && area.height >= LEAST_HEIGHT)
+}
+
+/// The column that is drawn at this place, counted from the left.
+pub(super) fn column_at(app: &App, width: usize, place: usize) -> Option<Column> {
+    let fit = Fit::new(&app.columns, width);
+    let mut right = 0;
+    fit.columns.iter().copied().find(|column| {
+        // With the blank behind it.
+        right += fit.width(*column) + 1;
+        place < right
+    })
 }
 
 struct Table<'a> {
     app: &'a App,
     look: &'a Look,
-    columns: Vec<Column>,
-    name_width: usize,
+    fit: Fit,
 }
 
 impl Table<'_> {
@@ -46,7 +75,7 @@ impl Table<'_> {
         let theme = &self.look.theme;
         let sorting = self.app.sorting;
         let mut spans = Vec::new();
-        for column in &self.columns {
+        for column in &self.fit.columns {
             let sorted = *column == sorting.column;
             let mut title = column.title().to_owned();
             if sorted {
@@ -80,16 +109,19 @@ impl Table<'_> {
         }
         let scale = self.scale();
         let mut left = usize::from(area.x);
-        for column in &self.columns {
+        for column in &self.fit.columns {
             let (text, style) = match column {
                 Column::On => (self.mark(state, selected), theme.header),
                 Column::Trend => (self.trend(figures), theme.bar),
+                Column::Name if !figures.trouble().is_empty() => {
+                    (self.name_in_trouble(figures), theme.warn)
+                }
                 Column::Name if figures.point().name.is_empty() => {
                     (column.text(figures, &scale), theme.faint)
                 }
                 other => (other.text(figures, &scale), theme.header),
             };
-            let room = column.width().unwrap_or(self.name_width);
+            let room = self.fit.width(*column);
             let used = text::width(&text);
             let text = match used > room {
                 true if column.is_text() => text::cut(&text, room, self.look.glyphs.ellipsis),
@@ -117,8 +149,48 @@ impl Table<'_> {
         format!("{cursor}{state} ")
     }
 
+    /// The name and what is wrong with the point; rather less of the name than of
+    /// that.
+    fn name_in_trouble(&self, figures: &Figures) -> String {
+        let (trouble, room) = (figures.trouble(), self.fit.width(Column::Name));
+        let words = |of: fn(Trouble) -> &'static str| {
+            trouble.iter().map(|trouble| of(*trouble)).collect::<Vec<_>>().join(", ")
+        };
+        let (name, long) = (figures.name(), words(Trouble::words));
+        let fits = text::width(&name) + 1 + long.len() <= room;
+        let said = if fits { long } else { words(Trouble::word) };
+        let left = room.saturating_sub(said.len() + 1).max(room / 3);
+        format!("{} {said}", text::cut(&name, left, self.look.glyphs.ellipsis))
+    }
+
+    /// The sums of all rows, those out of sight included.
+    fn totals(&self) -> Line<'static> {
+        let rows = || self.app.order.iter().filter_map(|id| self.app.model.point(*id));
+        let off = rows().filter(|row| row.state() != PointState::On).count();
+        let mut name = format!("{} points", rows().count());
+        let more = format!(", {off} not on");
+        if off > 0 && name.len() + more.len() <= self.fit.width(Column::Name) {
+            name += &more;
+        }
+        let sum = |of: fn(&Figures) -> f64| rows().map(of).sum::<f64>();
+        let scale = self.scale();
+        let cells = self.fit.columns.iter().map(|column| {
+            let text = match column {
+                Column::Name => name.clone(),
+                Column::Count => units::si(sum(|row| row.total().count as f64)),
+                Column::Rate => units::si(sum(|row| row.rate().unwrap_or(0.0))),
+                Column::Load => units::percent(sum(|row| row.load().unwrap_or(0.0))),
+                Column::Excl => scale.ticks(sum(|row| row.total().exclusive as f64)),
+                Column::Switches => units::si(sum(|row| row.total().switches as f64)),
+                _ => String::new(),
+            };
+            self.aligned(*column, &text)
+        });
+        Line::styled(cells.collect::<Vec<_>>().join(" "), self.look.theme.process)
+    }
+
     fn trend(&self, figures: &Figures) -> String {
-        let width = Column::Trend.width().unwrap_or(0);
+        let width = self.fit.width(Column::Trend);
         let loads = |n: usize| figures.history().last(n).map(|sample| sample.load);
         let top = chart::top(loads(TREND_TOP));
         let loads: Vec<_> = loads(width).collect();
@@ -126,7 +198,7 @@ impl Table<'_> {
     }
 
     fn aligned(&self, column: Column, content: &str) -> String {
-        let width = column.width().unwrap_or(self.name_width);
+        let width = self.fit.width(column);
         if column.is_text() {
             return text::fit(content, width, self.look.glyphs.ellipsis);
         }

@@ -13,8 +13,10 @@ use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier};
 
 use super::*;
+use crate::app::mouse::Target;
 use crate::app::tests::{Desk, Stage, candidate, desk};
 use crate::app::{App, Options};
+use crate::columns::Column;
 use crate::snapshot::{ClockKind, PointState, ProcessState, Record};
 
 const SIZES: [(u16, u16); 3] = [(120, 30), (80, 24), (40, 8)];
@@ -188,6 +190,101 @@ fn the_question_before_a_file_is_replaced() {
     }
     let text = screen(&mut desk, false, (80, 24));
     assert!(text.ends_with(" a.json exists.  y replace it  n another name\n"), "{text}");
+}
+
+#[test]
+fn a_filter_is_said_with_how_many_rows_it_shows() {
+    let mut desk = desk();
+    desk.press("/io.");
+    for size in SIZES {
+        let text = screen(&mut desk, false, size);
+        assert!(text.lines().next().unwrap().contains("filter io. 3/9"), "{text}");
+        assert!(text.lines().last().unwrap().starts_with(" filter: io."), "{text}");
+    }
+    desk.press("zzz");
+    assert!(screen(&mut desk, false, (80, 24)).contains("no point passes the filter"));
+    desk.code(KeyCode::Esc);
+    desk.press("//io(");
+    for size in SIZES {
+        let text = screen(&mut desk, false, size);
+        let last = text.lines().last().unwrap();
+        assert!(last.contains("/io(") && last.contains("unclosed"), "{text}");
+    }
+}
+
+#[test]
+fn the_question_before_many_points_change() {
+    let mut desk = desk();
+    desk.press("E");
+    let text = screen(&mut desk, false, (40, 8));
+    assert!(text.ends_with(" switch off 8 points?  y yes  n no\n"), "{text}");
+}
+
+#[test]
+fn the_mouse_hits_what_is_drawn_there() {
+    let mut desk = desk();
+    for (width, height) in SIZES {
+        let text = screen(&mut desk, false, (width, height));
+        let area = Rect::new(0, 0, width, height);
+        let at = |x, y| hit(&desk.app, &Look::new(true, false), area, (x, y).into());
+        let heading = text.lines().nth(1).unwrap();
+        let load = heading.chars().position(|c| c == '▼').unwrap() as u16;
+        assert_eq!(at(load, 1), Target::Heading(Column::Load));
+        assert_eq!(at(1, 1), Target::Heading(Column::On));
+        for (place, id) in desk.app.order.iter().enumerate().take(4) {
+            let name = desk.app.model.point(*id).unwrap().name();
+            let line = text.lines().position(|line| line.contains(&name[..7])).unwrap() as u16;
+            assert_eq!(at(5, line), Target::Row(place));
+        }
+        for nothing in [0, height - 1] {
+            assert_eq!(at(5, nothing), Target::Nothing);
+        }
+    }
+    let look = Look::new(true, false);
+    let last = hit(&desk.app, &look, Rect::new(0, 0, 80, 24), (5, 20).into());
+    assert_eq!(last, Target::Nothing);
+}
+
+#[test]
+fn what_is_wrong_with_a_point_is_explained_in_its_detail() {
+    let mut desk = desk();
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let snapshot = process.snapshot_mut();
+        snapshot.points[5].state = PointState::InvalidBeginBegin;
+        snapshot.lanes[1].kind = crate::snapshot::LaneKind::Overflow;
+        let cell = snapshot.cells.iter_mut().find(|cell| cell.point == 4).unwrap();
+        std::sync::Arc::make_mut(cell).in_flight = true;
+    }
+    desk.wait(1);
+    check_all("anomalies", &mut desk);
+    for (id, said) in [
+        (5, "The key e makes it valid again."),
+        (4, "died in the middle of a measurement"),
+        (1, "More threads ran than the segment has lanes."),
+    ] {
+        desk.app.selected = Some(id);
+        desk.code(KeyCode::Enter);
+        for size in SIZES {
+            let mut text = screen(&mut desk, false, size);
+            desk.app.detail_offset = 3;
+            text += &screen(&mut desk, false, size);
+            desk.app.detail_offset = 0;
+            let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(flat.contains(said), "{said} in {text}");
+        }
+        desk.code(KeyCode::Esc);
+    }
+}
+
+#[test]
+fn the_columns_to_choose_from() {
+    let mut desk = desk();
+    desk.press("cG ");
+    check_all("columns", &mut desk);
+    desk.code(KeyCode::Esc);
+    let text = screen(&mut desk, false, (130, 30));
+    assert!(text.lines().nth(1).unwrap().trim_end().ends_with("Off%   Thr"), "{text}");
 }
 
 #[test]

@@ -220,6 +220,11 @@ impl Look {
             glyphs: if ascii { Glyphs::ASCII } else { Glyphs::UNICODE },
         }
     }
+
+    /// With this theme, with or without characters beyond ASCII.
+    pub fn with(theme: Theme, ascii: bool) -> Self {
+        Self { theme, ..Self::new(true, ascii) }
+    }
 }
 
 #[cfg(test)]

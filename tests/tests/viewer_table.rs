@@ -1,0 +1,275 @@
+//! The table as a person works with it: filtered, steered as a whole, with chosen
+//! columns, by mouse, under job control, and as the settings want it.
+
+use pfp_tests::screen::{Screen, Stage, Target, pfp_top, row, rows, wait_until, why_no_screen};
+use pfp_top::export::json;
+use pfp_top::snapshot::{PointState, Snapshot};
+
+const STEADY: &str = env!("CARGO_BIN_EXE_steady");
+/// Names in order, so that no row moves.
+const QUICK: &str = "-d 0.1 --sort name";
+
+/// Leaves a test for which there is no terminal, and says so.
+macro_rules! needs_a_screen {
+    () => {
+        if let Some(why) = why_no_screen() {
+            pfp_tests::skipped("the table in a terminal", &why.to_string());
+            return;
+        }
+    };
+}
+
+/// What a second viewer finds in the target.
+fn snapshot(stage: &Stage, target: &Target) -> Snapshot {
+    let file = stage.path(&format!("oracle-{}.json", target.pid()));
+    let pid = target.pid().to_string();
+    let path = file.to_str().unwrap();
+    let output = stage.pfp_top(&["snapshot", "-p", &pid, "-o", path, "--force"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    json::read(&file).unwrap()
+}
+
+fn states(stage: &Stage, target: &Target, names: [&str; 3]) -> [PointState; 3] {
+    let snapshot = snapshot(stage, target);
+    names.map(|name| snapshot.points.iter().find(|point| point.name == name).unwrap().state)
+}
+
+fn watching<'a>(stage: &'a Stage, before: &str, more: &str) -> (Target, Screen<'a>) {
+    let target = stage.start(STEADY, &[]);
+    let screen = stage.screen(130, 24);
+    screen.line(&format!("{before} {} {QUICK} {more}", pfp_top().display()));
+    screen.wait_for("a running count", |text| {
+        row(text, "tick").and_then(|row| row.exact_count()).is_some_and(|count| count > 2)
+    });
+    (target, screen)
+}
+
+fn names(text: &str) -> Vec<String> {
+    rows(text).iter().map(|row| row.name().to_owned()).collect()
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+fn last_line(text: &str) -> &str {
+    text.lines().rfind(|line| !line.is_empty()).unwrap_or_default()
+}
+
+#[test]
+fn rows_are_filtered_while_the_text_is_typed() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let (_target, screen) = watching(&stage, "", "");
+    let all = names(&screen.shown());
+    screen.keys(&["/"]);
+    screen.text("thread:work");
+    screen.wait_for("the worker's points", |text| {
+        names(text) == ["inner", "work"] && last_line(text).starts_with(" filter: thread:work")
+    });
+    screen.keys(&["C-u"]);
+    screen.text("/^(tick|round");
+    screen.wait_for("what is wrong", |text| {
+        last_line(text).contains("unclosed group") && names(text) == all
+    });
+    screen.text(")$");
+    screen.keys(&["Enter"]);
+    let found = screen.wait_for("both points, and that others are hidden", |text| {
+        names(text) == ["round", "tick"] && last_line(text).contains("? help")
+    });
+    let said = format!("filter /^(tick|round)$ 2/{}", all.len());
+    assert!(first_line(&found).contains(&said), "{found}");
+    screen.keys(&["Escape"]);
+    screen
+        .wait_for("all points", |text| names(text) == all && !first_line(text).contains("filter"));
+}
+
+#[test]
+fn all_points_shown_are_switched_and_reset_after_a_yes() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let (target, screen) = watching(&stage, "", "");
+    let all = ["tick", "round", "work"];
+    use PointState::{Off, On};
+    screen.keys(&["/"]);
+    screen.text("tick|round");
+    screen.keys(&["Enter", "E"]);
+    screen.wait_for("the question", |text| {
+        last_line(text).contains("switch off 2 points that pass the filter?")
+    });
+    screen.keys(&["n"]);
+    screen.wait_for("the keys", |text| last_line(text).contains("? help"));
+    assert_eq!(states(&stage, &target, all), [On, On, On]);
+    screen.keys(&["E", "y"]);
+    wait_until("two points to be off", || states(&stage, &target, all) == [Off, Off, On]);
+    screen.keys(&["E", "y"]);
+    wait_until("them to be on", || states(&stage, &target, all) == [On, On, On]);
+
+    let before = snapshot(&stage, &target);
+    screen.keys(&["R"]);
+    screen.wait_for("the question", |text| last_line(text).contains("reset 2 points"));
+    screen.keys(&["y"]);
+    let resets = |name: &str| {
+        let of = |snapshot: &Snapshot| {
+            snapshot.points.iter().find(|point| point.name == name).unwrap().resets
+        };
+        of(&snapshot(&stage, &target)) - of(&before)
+    };
+    wait_until("two points to start afresh", || resets("tick") == 1 && resets("round") == 1);
+    assert_eq!(resets("work"), 0);
+
+    // What is off in the end is put back.
+    screen.keys(&["E", "y"]);
+    wait_until("two points to be off", || states(&stage, &target, all) == [Off, Off, On]);
+    screen.keys(&["F10"]);
+    screen.wait_for_shell();
+    assert_eq!(states(&stage, &target, all), [On, On, On]);
+}
+
+#[test]
+fn a_weight_is_set_and_a_row_copied() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let (target, screen) = watching(&stage, "", "");
+    screen.keys(&["/"]);
+    screen.text("tick");
+    screen.keys(&["Enter", "a"]);
+    screen.text("500ms/100ms");
+    screen.keys(&["Enter"]);
+    screen.wait_for("the reason", |text| {
+        last_line(text).contains("500ms/100ms") && last_line(text).contains("T/tau is 5: expected")
+    });
+    screen.keys(&["C-u"]);
+    screen.text("100ms/400ms");
+    screen.keys(&["Enter"]);
+    let alpha = || {
+        let snapshot = snapshot(&stage, &target);
+        snapshot.points.iter().find(|point| point.name == "tick").unwrap().alpha
+    };
+    wait_until("the program to know", || alpha() == Some(0.25));
+    screen.keys(&["a", "C-u"]);
+    screen.text("off");
+    screen.keys(&["Enter"]);
+    wait_until("averaging to be off", || alpha().is_none());
+
+    screen.keys(&["y"]);
+    screen.wait_for("the message", |text| last_line(text).contains("clipboard"));
+    wait_until("the clipboard to have it", || {
+        let copied = screen.copied();
+        copied.starts_with("tick  tests/src/bin/steady.rs:") && copied.contains("  Load% ")
+    });
+}
+
+#[test]
+fn columns_are_chosen() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let (_target, screen) = watching(&stage, "", "");
+    let heading = |text: &str| text.lines().nth(1).unwrap_or_default().trim_end().to_owned();
+    screen.keys(&["c"]);
+    screen.wait_for("the columns", |text| text.contains("[x] Name") && text.contains("[ ] Thr"));
+    screen.keys(&["G", "Space", "k", "Space"]);
+    screen.keys(&["Escape"]);
+    screen.wait_for("two columns more", |text| heading(text).ends_with("Off%  Switch   Thr"));
+    screen.keys(&["c", "G", "g", "g", "j", "Space", "Escape"]);
+    screen.wait_for("a column less", |text| {
+        heading(text).starts_with(" On Name") && heading(text).ends_with("Off%  Switch   Thr")
+    });
+}
+
+#[test]
+fn the_mouse_selects_opens_and_sorts_unless_it_is_left_alone() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let (_target, screen) = watching(&stage, "", "");
+    assert!(screen.has_mouse());
+    let text = screen.shown();
+    let click = |x: usize, y: usize| screen.text(&format!("\x1b[<0;{};{}M", x + 1, y + 1));
+    let line = |name: &str| text.lines().position(|line| line.contains(name)).unwrap();
+    click(20, line(" tick "));
+    screen.wait_for("the cursor on it", |text| row(text, "tick").is_some_and(|row| row.selected));
+    click(20, line(" tick "));
+    screen.wait_for("the point in full", |text| text.contains("tick  id "));
+    screen.keys(&["Escape"]);
+    let load = text.lines().nth(1).unwrap().chars().collect::<String>();
+    let place = load.split("Load%").next().unwrap().chars().count();
+    click(place, 1);
+    screen.wait_for("the heading", |text| text.contains("Load%▼"));
+    click(place, 1);
+    screen.wait_for("the other way round", |text| text.contains("Load%▲"));
+    // One notch down from the first row.
+    screen.keys(&["g", "g"]);
+    screen.text("\x1b[<65;20;5M");
+    screen.wait_for("the cursor three rows further", |text| {
+        rows(text).iter().position(|row| row.selected) == Some(3)
+    });
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+    assert!(!screen.has_mouse());
+    screen.pfp_top("-d 0.1 --no-mouse");
+    screen.wait_for_status("LIVE");
+    assert!(!screen.has_mouse());
+}
+
+#[test]
+fn it_stops_and_goes_on_as_the_shell_wants() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let (_target, screen) = watching(&stage, "", "");
+    let viewer = screen.viewer().to_string();
+    for way in ["key", "TSTP"] {
+        match way {
+            "key" => screen.keys(&["C-z"]),
+            signal => {
+                let sent = stage.command("kill").args(["-s", signal, &viewer]).status().unwrap();
+                assert!(sent.success());
+            }
+        }
+        screen.wait_for_shell();
+        assert!(!screen.has_mouse());
+        screen.line("fg");
+        screen.wait_for_status("LIVE");
+        wait_until("the mouse to be taken again", || screen.has_mouse());
+    }
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+}
+
+#[test]
+fn settings_come_from_the_file_the_environment_and_the_command_line() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let file = stage.path("settings.toml");
+    std::fs::write(
+        &file,
+        "columns = [\"id\", \"name\", \"count\", \"rate\", \"load\"]\nascii = true\n",
+    )
+    .unwrap();
+    let named = format!("PFP_TOP_CONFIG={}", file.display());
+    let target = stage.start(STEADY, &[]);
+    let screen = stage.screen(100, 20);
+    let heading = |text: &str| text.lines().nth(1).unwrap_or_default().trim_end().to_owned();
+    screen.line(&format!("{named} PFP_TOP_SORT=id {} -d 0.1", pfp_top().display()));
+    screen.wait_for("the file's columns, the environment's order", |text| {
+        heading(text).starts_with(" On   ID^ Name") && heading(text).ends_with("Count    /s  Load%")
+    });
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+    screen.line(&format!("{named} PFP_TOP_SORT=id {} --sort count", pfp_top().display()));
+    screen.wait_for("the command line's order", |text| heading(text).contains("Countv"));
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+    std::fs::write(&file, "sort = \"name\"\nmouse = maybe\n").unwrap();
+    let run = |command: &str| {
+        let mut command_line = stage.command(pfp_top());
+        command_line.env("PFP_TOP_CONFIG", &file).args(command.split(' '));
+        command_line.output().unwrap()
+    };
+    let refused = run("--once");
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("settings.toml:2: "), "{said}");
+    // What shows nothing needs no settings.
+    assert!(run("list").status.success());
+    drop(target);
+}

@@ -1,0 +1,205 @@
+//! The settings file: what the user wants whenever the command line and the
+//! environment say nothing else.
+//!
+//! Its values become the defaults of the command line's options, so that the
+//! order is: option, variable, file, what pfp-top does by itself. A file that
+//! cannot be understood ends the program: whoever wrote it wants to know, and a
+//! viewer that looks otherwise than told hides that.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, fs, io};
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Command, ValueEnum};
+use serde::{Deserialize, Deserializer, de::Error};
+
+use crate::columns::Column;
+use crate::units::Unit;
+use crate::view::ThemeName;
+
+/// Names another file; empty for none.
+const VARIABLE: &str = "PFP_TOP_CONFIG";
+
+/// What a file may say.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Config {
+    #[serde(deserialize_with = "seconds")]
+    interval: Option<Duration>,
+    #[serde(deserialize_with = "seconds")]
+    tau: Option<Duration>,
+    #[serde(deserialize_with = "columns")]
+    columns: Option<Vec<Column>>,
+    #[serde(deserialize_with = "word")]
+    sort: Option<Column>,
+    #[serde(deserialize_with = "word")]
+    theme: Option<ThemeName>,
+    #[serde(deserialize_with = "word")]
+    unit: Option<Unit>,
+    mouse: Option<bool>,
+    ascii: Option<bool>,
+    keep: Option<bool>,
+}
+
+impl Config {
+    /// The user's file, or nothing where there is none.
+    pub(super) fn load() -> Result<Self> {
+        let named = env::var_os(VARIABLE);
+        let path = match &named {
+            Some(path) if path.is_empty() => return Ok(Self::default()),
+            Some(path) => PathBuf::from(path),
+            None => match usual_place() {
+                Some(path) => path,
+                None => return Ok(Self::default()),
+            },
+        };
+        match fs::read_to_string(&path) {
+            Ok(text) => Self::read(&text, &path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => {
+                Ok(Self::default())
+            }
+            Err(error) => Err(error).with_context(|| path.display().to_string()),
+        }
+    }
+
+    fn read(text: &str, path: &Path) -> Result<Self> {
+        toml::from_str(text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or("");
+            let line = before.matches('\n').count() + 1;
+            // Some of its messages have several lines.
+            let message = error.message().replace('\n', "; ");
+            anyhow!("{}:{line}: {message}", path.display())
+        })
+    }
+
+    /// Makes these the defaults of a command line.
+    pub(super) fn into_defaults_of(self, command: Command) -> Command {
+        let defaults = self.defaults();
+        let with = |command: Command| {
+            command.mut_args(|arg| match defaults.iter().find(|(id, _)| arg.get_id() == *id) {
+                Some((_, value)) => arg.default_value(value.clone()),
+                None => arg,
+            })
+        };
+        with(command).mut_subcommands(with)
+    }
+
+    /// Ids of arguments, and the values they shall have.
+    fn defaults(&self) -> Vec<(&'static str, String)> {
+        let seconds = |time: Duration| time.as_secs_f64().to_string();
+        let flag = |value: bool| value.to_string();
+        let columns = |columns: &Vec<Column>| {
+            columns.iter().map(|column| column.word()).collect::<Vec<_>>().join(",")
+        };
+        [
+            ("interval", self.interval.map(seconds)),
+            ("tau", self.tau.map(seconds)),
+            ("columns", self.columns.as_ref().map(columns)),
+            ("sort", self.sort.map(Column::word)),
+            ("theme", self.theme.as_ref().and_then(spelt)),
+            ("unit", self.unit.as_ref().and_then(spelt)),
+            ("no_mouse", self.mouse.map(|mouse| flag(!mouse))),
+            ("ascii", self.ascii.map(flag)),
+            ("keep", self.keep.map(flag)),
+        ]
+        .into_iter()
+        .filter_map(|(id, value)| Some((id, value?)))
+        .collect()
+    }
+}
+
+/// `$XDG_CONFIG_HOME/pfp-top/config.toml`, or in `~/.config`.
+fn usual_place() -> Option<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
+    let folder = folder.or_else(|| Some(set("HOME")?.join(".config")))?;
+    Some(folder.join("pfp-top/config.toml"))
+}
+
+fn spelt<T: ValueEnum>(value: &T) -> Option<String> {
+    Some(value.to_possible_value()?.get_name().to_owned())
+}
+
+fn seconds<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::Error> {
+    let number = f64::deserialize(input)?;
+    super::seconds(&number.to_string()).map(Some).map_err(D::Error::custom)
+}
+
+fn word<'de, T: ValueEnum, D: Deserializer<'de>>(input: D) -> Result<Option<T>, D::Error> {
+    let text = String::deserialize(input)?;
+    T::from_str(&text, false).map(Some).map_err(|_| {
+        let all: Vec<_> = T::value_variants().iter().filter_map(spelt).collect();
+        D::Error::custom(format!("expected one of {}, found {text}", all.join(", ")))
+    })
+}
+
+fn columns<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Vec<Column>>, D::Error> {
+    let words = Vec::<String>::deserialize(input)?;
+    let columns: Result<_, _> = words.iter().map(|word| Column::of_word(word)).collect();
+    columns.map(Some).map_err(D::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, parse_from};
+
+    fn read(text: &str) -> Result<Config> {
+        Config::read(text, Path::new("c.toml"))
+    }
+
+    const ALL: &str = "
+        interval = 0.5
+        tau = 2
+        columns = [\"name\", \"load\", \"trend\", \"thr\"]
+        sort = \"p99\"
+        theme = \"16\"
+        mouse = false
+        ascii = true
+        unit = \"cycles\"
+        keep = true
+    ";
+
+    #[test]
+    fn what_the_file_says_holds_unless_the_command_line_says_otherwise() {
+        let options = |arguments: &[&str]| {
+            let all = std::iter::once(&"pfp-top").chain(arguments);
+            let cli: Cli = parse_from(read(ALL).unwrap(), all).unwrap();
+            let show = match &cli.command {
+                Some(crate::cli::Command::Demo { show }) => show,
+                _ => &cli.show,
+            };
+            (show.options(Default::default()), show.ascii, show.theme)
+        };
+        for arguments in [&[][..], &["demo"]] {
+            let (found, ascii, theme) = options(arguments);
+            assert_eq!(found.interval, Duration::from_millis(500));
+            assert_eq!(found.tau, Duration::from_secs(2));
+            let own = [Column::On, Column::Name, Column::Load, Column::Trend, Column::Threads];
+            assert_eq!(found.columns, own);
+            assert_eq!((found.sorting.column, found.unit), (Column::P99, Unit::Cycles));
+            assert!(!found.mouse && ascii && found.keep);
+            assert_eq!(theme, ThemeName::Sixteen);
+        }
+        let (found, _, _) = options(&["-d", "3", "--sort", "avg", "--columns", "name,avg"]);
+        assert_eq!(found.interval, Duration::from_secs(3));
+        assert_eq!(found.sorting.column, Column::Avg);
+        assert_eq!(found.columns, [Column::On, Column::Name, Column::Avg]);
+    }
+
+    #[test]
+    fn a_wrong_file_is_told_by_line_with_what_was_expected() {
+        for (text, said) in [
+            ("intervall = 1", "c.toml:1: unknown field `intervall`, expected one of `interval`"),
+            ("\ninterval = 0", "c.toml:2: expected seconds between 0.05 and 3600"),
+            ("tau = 5\ntheme = \"pink\"", "c.toml:2: expected one of auto, dark, light, 16, mono"),
+            ("columns = [\"name\", \"lod\"]", "c.toml:1: expected columns among on, id, name"),
+            ("mouse = \"no\"", "c.toml:1: invalid type: string \"no\", expected a boolean"),
+            ("tau = 5\n\nmouse", "c.toml:3:"),
+        ] {
+            let error = format!("{:#}", read(text).unwrap_err());
+            assert!(error.starts_with(said), "{error}");
+        }
+    }
+}

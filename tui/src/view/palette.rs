@@ -1,0 +1,211 @@
+//! Themes by name, and the one that suits a terminal.
+
+use std::env;
+
+use clap::ValueEnum;
+use ratatui::style::{Color, Modifier, Style};
+
+use super::Theme;
+
+/// A theme that the user can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ThemeName {
+    /// What the terminal says it can show.
+    Auto,
+    /// For light text on a dark ground.
+    Dark,
+    /// For dark text on a light ground.
+    Light,
+    /// The terminal's own sixteen colours.
+    #[value(name = "16")]
+    Sixteen,
+    /// No colours.
+    Mono,
+}
+
+/// What a terminal can show, as far as it tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminal {
+    depth: Depth,
+    /// Whether its ground is light; none where it does not tell.
+    light: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Depth {
+    None,
+    Sixteen,
+    Indexed,
+    Full,
+}
+
+impl Terminal {
+    /// The terminal of this process.
+    pub fn from_env() -> Self {
+        let of = |name| env::var(name).unwrap_or_default();
+        Self::told(&of("COLORTERM"), &of("TERM"), &of("COLORFGBG"))
+    }
+
+    fn told(colorterm: &str, term: &str, colorfgbg: &str) -> Self {
+        let depth = match (colorterm, term) {
+            (_, "dumb") => Depth::None,
+            (_, term) if term.starts_with("vt1") || term.starts_with("vt2") => Depth::None,
+            ("truecolor" | "24bit", _) => Depth::Full,
+            (_, term) if term.contains("direct") => Depth::Full,
+            (_, term) if term.contains("256") => Depth::Indexed,
+            _ => Depth::Sixteen,
+        };
+        // Text and ground by their numbers among the sixteen: `0;15`.
+        let ground = colorfgbg.rsplit(';').next().and_then(|number| number.parse::<u8>().ok());
+        Self { depth, light: ground.map(|ground| ground == 7 || ground > 8) }
+    }
+}
+
+impl ThemeName {
+    /// The theme for this terminal. Where its ground is not known, it is the dark
+    /// one, whose colours can be read on a light ground as well.
+    pub fn theme(self, terminal: Terminal) -> Theme {
+        match (self, terminal.depth) {
+            (Self::Mono, _) | (Self::Auto, Depth::None) => Theme::monochrome(),
+            (Self::Sixteen, _) | (_, Depth::Sixteen | Depth::None) => Theme::color(),
+            (Self::Light, depth) => LIGHT.theme(depth),
+            (Self::Auto, depth) if terminal.light == Some(true) => LIGHT.theme(depth),
+            (Self::Auto | Self::Dark, depth) => DARK.theme(depth),
+        }
+    }
+}
+
+/// Red, green, blue.
+type Rgb = [u8; 3];
+
+/// The colours of a theme. Pairs are text and ground.
+struct Palette {
+    live: Rgb,
+    warn: Rgb,
+    error: Rgb,
+    bar: Rgb,
+    heading: (Rgb, Rgb),
+    sorted: (Rgb, Rgb),
+    selected: (Rgb, Rgb),
+}
+
+const DARK: Palette = Palette {
+    live: [0x22, 0xa5, 0x59],
+    warn: [0xc9, 0x8a, 0x1b],
+    error: [0xe5, 0x53, 0x4b],
+    bar: [0x3f, 0x9b, 0xd6],
+    heading: ([0xee, 0xee, 0xee], [0x26, 0x4d, 0x3a]),
+    sorted: ([0xff, 0xff, 0xff], [0x00, 0x5f, 0x87]),
+    selected: ([0xff, 0xff, 0xff], [0x00, 0x5f, 0xaf]),
+};
+
+const LIGHT: Palette = Palette {
+    live: [0x00, 0x70, 0x30],
+    warn: [0x87, 0x57, 0x00],
+    error: [0xc0, 0x20, 0x20],
+    bar: [0x00, 0x5f, 0xaf],
+    heading: ([0x1c, 0x1c, 0x1c], [0xc9, 0xe6, 0xd2]),
+    sorted: ([0x1c, 0x1c, 0x1c], [0xaf, 0xd7, 0xff]),
+    selected: ([0xff, 0xff, 0xff], [0x00, 0x5f, 0xaf]),
+};
+
+impl Palette {
+    fn theme(&self, depth: Depth) -> Theme {
+        let color = |rgb: Rgb| match depth {
+            Depth::Full => Color::Rgb(rgb[0], rgb[1], rgb[2]),
+            _ => Color::Indexed(nearest(rgb)),
+        };
+        let text = |rgb| Style::new().fg(color(rgb));
+        let bold = |rgb| text(rgb).add_modifier(Modifier::BOLD);
+        let pair = |(front, ground)| text(front).bg(color(ground));
+        Theme {
+            live: bold(self.live),
+            warn: bold(self.warn),
+            error: bold(self.error),
+            bar: text(self.bar),
+            heading: pair(self.heading),
+            sorted: pair(self.sorted).add_modifier(Modifier::BOLD),
+            selected: pair(self.selected),
+            ..Theme::color()
+        }
+    }
+}
+
+/// The colour of the cube or the greys, of the 256, that is closest.
+fn nearest(rgb: Rgb) -> u8 {
+    let distance = |index: &u8| {
+        let other = indexed(*index);
+        rgb.iter().zip(other).map(|(a, b)| (i32::from(*a) - i32::from(b)).pow(2)).sum::<i32>()
+    };
+    (16..=255).min_by_key(distance).unwrap_or(16)
+}
+
+/// What a colour of the 256 looks like; the first 16 are the user's own.
+fn indexed(index: u8) -> Rgb {
+    const STEPS: [u8; 6] = [0, 95, 135, 175, 215, 255];
+    match index.saturating_sub(16) {
+        cube @ 0..216 => [cube / 36, cube / 6 % 6, cube % 6].map(|step| STEPS[usize::from(step)]),
+        grey => [8 + (grey - 216) * 10; 3],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the Web Content Accessibility Guidelines define it, 1 to 21.
+    fn contrast(a: Rgb, b: Rgb) -> f64 {
+        let luminance = |rgb: Rgb| {
+            let [r, g, b] = rgb.map(|part| {
+                let part = f64::from(part) / 255.0;
+                if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
+            });
+            0.2126 * r + 0.7152 * g + 0.0722 * b
+        };
+        let (a, b) = (luminance(a) + 0.05, luminance(b) + 0.05);
+        a.max(b) / a.min(b)
+    }
+
+    #[test]
+    fn every_colour_can_be_read_on_its_ground() {
+        const BLACK: Rgb = [0; 3];
+        const WHITE: Rgb = [255; 3];
+        let shown = |rgb| [rgb, indexed(nearest(rgb))];
+        for (palette, ground) in [(DARK, BLACK), (LIGHT, WHITE)] {
+            for text in [palette.live, palette.warn, palette.error, palette.bar] {
+                for text in shown(text) {
+                    assert!(contrast(text, ground) >= 4.5, "{text:?}");
+                    // The dark theme is also that of a terminal that tells nothing.
+                    assert!(contrast(text, WHITE) >= 2.8, "{text:?}");
+                }
+            }
+            for (text, ground) in [palette.heading, palette.sorted, palette.selected] {
+                for (text, ground) in shown(text).into_iter().zip(shown(ground)) {
+                    assert!(contrast(text, ground) >= 4.5, "{text:?} {ground:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_terminal_gets_what_it_can_show() {
+        let theme = |name: ThemeName, colorterm, term, colorfgbg| {
+            name.theme(Terminal::told(colorterm, term, colorfgbg)).selected.bg
+        };
+        use ThemeName::{Auto, Dark, Light, Mono, Sixteen};
+        let (rgb, indexed) = (Some(Color::Rgb(0, 0x5f, 0xaf)), Some(Color::Indexed(25)));
+        assert_eq!(theme(Auto, "truecolor", "xterm-256color", ""), rgb);
+        assert_eq!(theme(Auto, "", "xterm-direct", ""), rgb);
+        assert_eq!(theme(Auto, "", "tmux-256color", ""), indexed);
+        assert_eq!(theme(Light, "", "tmux-256color", ""), indexed);
+        assert_eq!(theme(Auto, "", "linux", ""), Theme::color().selected.bg);
+        assert_eq!(theme(Dark, "", "linux", ""), Theme::color().selected.bg);
+        assert_eq!(theme(Sixteen, "truecolor", "xterm", ""), Theme::color().selected.bg);
+        assert_eq!(theme(Mono, "truecolor", "xterm", ""), None);
+        assert_eq!(theme(Auto, "truecolor", "dumb", ""), None);
+        let bar = |colorfgbg| Auto.theme(Terminal::told("truecolor", "xterm", colorfgbg)).bar;
+        assert_eq!(bar("0;15"), LIGHT.theme(Depth::Full).bar);
+        assert_eq!(bar("15;0"), DARK.theme(Depth::Full).bar);
+        assert_eq!(bar("15;default;0"), DARK.theme(Depth::Full).bar);
+    }
+}
