@@ -15,15 +15,18 @@
 //! of the process ([`Basis::Life`]). A point that was reset in between has no
 //! figure for that interval, since nobody knows when it began afresh.
 
+pub mod compare;
 mod figures;
 pub mod histogram;
 mod history;
+mod window;
 
 use std::sync::Arc;
 
 pub use figures::{Figures, LaneFigures, mean, off_share, total, variance};
 pub use histogram::Quantiles;
 pub use history::{History, Sample};
+pub use window::{Length, Window};
 
 use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
 
