@@ -6,6 +6,7 @@
 
 mod act;
 mod action;
+mod diff;
 mod event_loop;
 pub mod keys;
 mod prompt;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use crossterm::event::{KeyEvent, KeyEventKind};
 
 pub use action::Action;
+pub use diff::Diff;
 pub use event_loop::run;
 pub use prompt::{Prompt, default_file_name};
 pub use session::Session;
@@ -44,6 +46,8 @@ pub enum Screen {
     Detail,
     /// The processes to choose from.
     Picker,
+    /// The points beside their baseline.
+    Diff,
 }
 
 /// What lies over the body and takes the keys.
@@ -145,10 +149,14 @@ pub struct App {
     pub unit: Unit,
     /// Time between two polls.
     pub interval: Duration,
+    /// The list that the detail was opened from.
+    behind: Screen,
     /// The figures stand still.
     pub paused: bool,
     /// The message in the last line.
     pub toast: Option<Toast>,
+    /// What the figures are compared with.
+    pub diff: Diff,
     /// What looking for processes brought last.
     pub discovery: Discovery,
     /// The processes to choose from, in the order of the rows.
@@ -183,8 +191,10 @@ impl App {
             sorting: options.sorting,
             unit: Unit::Time,
             interval: options.interval,
+            behind: Screen::Points,
             paused: false,
             toast: None,
+            diff: Diff::default(),
             discovery: Discovery::default(),
             candidates: Vec::new(),
             picked: None,
@@ -270,6 +280,7 @@ impl App {
             }
             Err(error) => self.complain(now, format!("{error:#}")),
         }
+        self.compare();
         self.sort(now);
     }
 
@@ -340,6 +351,7 @@ impl App {
         if self.selected.is_none_or(|id| self.model.point(id).is_none()) {
             self.selected = self.order.first().copied();
         }
+        self.arrange();
     }
 
     /// Mends what time and the size of the screen have made untrue: messages
@@ -379,8 +391,9 @@ impl App {
             let place = self.candidates.iter().position(picked);
             (place.unwrap_or(0), self.candidates.len())
         } else {
-            let place = self.order.iter().position(|id| Some(*id) == self.selected);
-            (place.unwrap_or(0), self.order.len())
+            let listed = self.listed();
+            let place = listed.iter().position(|id| Some(*id) == self.selected);
+            (place.unwrap_or(0), listed.len())
         }
     }
 
@@ -433,6 +446,7 @@ impl App {
             (None, Screen::Points) => keys::Mode::Points,
             (None, Screen::Detail) => keys::Mode::Detail,
             (None, Screen::Picker) => keys::Mode::Picker,
+            (None, Screen::Diff) => keys::Mode::Diff,
         }
     }
 

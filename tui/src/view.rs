@@ -3,12 +3,13 @@
 //! ```text
 //! header    pfp-top  my_app[4711]  up 00:12:31  8 thr  ...       LIVE
 //! notice    lost: 7 ring records overwritten unread        (if any)
-//! body      table | detail | picker | waiting | help
+//! body      table | detail | diff | picker | waiting | help
 //! footer    Space pause  Enter open  ...  ? help  q quit
 //! ```
 
 mod chart;
 mod detail;
+mod diff;
 mod footer;
 mod header;
 mod help;
@@ -37,6 +38,7 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
         (_, Screen::Points) => table::draw(frame, parts.body, app, look),
         (_, Screen::Detail) => detail::draw(frame, parts.body, app, look),
         (_, Screen::Picker) => picker::draw(frame, parts.body, app, look),
+        (_, Screen::Diff) => diff::draw(frame, parts.body, app, look),
     }
     footer::draw(frame, parts.footer, app, look);
 }
@@ -49,11 +51,9 @@ pub fn room(app: &App, look: &Look, area: Rect) -> Room {
         (_, Screen::Detail) => detail::lines(app, look, usize::from(body.width)).len(),
         _ => 0,
     };
-    Room {
-        // The first line of the body is a heading.
-        rows: usize::from(body.height.saturating_sub(1)),
-        lines,
-    }
+    // The first line of the body is a heading.
+    let head = if app.overlay.is_none() && app.screen == Screen::Diff { diff::HEAD } else { 1 };
+    Room { rows: usize::from(body.height.saturating_sub(head)), lines }
 }
 
 /// Where each part of the screen goes.

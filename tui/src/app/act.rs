@@ -47,6 +47,8 @@ impl App {
                     self.overlay = Some(Overlay::Write(Prompt::new("write snapshot to", &name)));
                 }
             }
+            Action::Diff => self.show_diff(),
+            Action::Baseline => self.take_baseline(now),
             Action::Processes => {
                 self.screen = Screen::Picker;
                 self.offset = 0;
@@ -77,7 +79,7 @@ impl App {
         if self.screen == Screen::Picker {
             self.picked = self.candidates.get(place).map(|c| c.segment_id.clone());
         } else {
-            self.selected = self.order.get(place).copied();
+            self.selected = self.listed().get(place).copied();
             self.detail_offset = 0;
             self.frozen_until = Some(now + FREEZE);
         }
@@ -94,8 +96,9 @@ impl App {
 
     fn open(&mut self, now: Instant) {
         match self.screen {
-            Screen::Points if self.selected.is_some() => {
+            Screen::Points | Screen::Diff if self.selected.is_some() => {
                 self.detail_offset = 0;
+                self.behind = self.screen;
                 self.screen = Screen::Detail;
             }
             Screen::Picker => {
@@ -104,13 +107,16 @@ impl App {
                     self.attach(&candidate, now);
                 }
             }
-            Screen::Waiting | Screen::Points | Screen::Detail => {}
+            Screen::Waiting | Screen::Points | Screen::Detail | Screen::Diff => {}
         }
     }
 
     fn back(&mut self) {
         if self.overlay.take().is_none() && self.session.is_some() {
-            self.screen = Screen::Points;
+            match (self.screen, self.behind) {
+                (Screen::Detail, Screen::Diff) => self.show_diff(),
+                _ => self.screen = Screen::Points,
+            }
         }
     }
 

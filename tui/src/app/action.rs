@@ -58,6 +58,10 @@ actions! {
     Units,
     /// Write a snapshot to a file.
     Write,
+    /// Show the points beside their baseline.
+    Diff,
+    /// Make what was measured so far the baseline.
+    Baseline,
     /// Choose another process.
     Processes,
     /// Take what was typed, or say yes.

@@ -15,6 +15,8 @@ pub enum Mode {
     Detail,
     /// The list of processes.
     Picker,
+    /// The points beside their baseline.
+    Diff,
     /// The help.
     Help,
     /// A line that is being typed.
@@ -25,11 +27,12 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Waiting,
         Self::Points,
         Self::Detail,
         Self::Picker,
+        Self::Diff,
         Self::Help,
         Self::Prompt,
         Self::Confirm,
@@ -91,10 +94,10 @@ pub struct Binding {
 }
 
 use Key::{Char, Ctrl, Named, Twice};
-use Mode::{Confirm, Detail, Help, Picker, Points, Prompt, Waiting};
+use Mode::{Confirm, Detail, Diff, Help, Picker, Points, Prompt, Waiting};
 
-const LISTS: &[Mode] = &[Points, Detail, Picker, Help];
-const FIGURES: &[Mode] = &[Points, Detail];
+const LISTS: &[Mode] = &[Points, Detail, Picker, Help, Diff];
+const FIGURES: &[Mode] = &[Points, Detail, Diff];
 
 /// All keys, in the order of the last line and the help.
 pub const BINDINGS: &[Binding] = &[
@@ -108,7 +111,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Open,
         &[Named(KeyCode::Enter)],
-        &[Points, Picker],
+        &[Points, Picker, Diff],
         "open",
         "open the point or process under the cursor",
     ),
@@ -119,13 +122,7 @@ pub const BINDINGS: &[Binding] = &[
         "back",
         "back to where you came from",
     ),
-    bind(
-        Action::Back,
-        &[Named(KeyCode::Esc)],
-        &[Picker],
-        "back",
-        "back to the process watched before",
-    ),
+    bind(Action::Back, &[Named(KeyCode::Esc)], &[Diff], "back", "back to the table of points"),
     bind(
         Action::Toggle,
         &[Char('e')],
@@ -143,6 +140,27 @@ pub const BINDINGS: &[Binding] = &[
         "sort by the column to the right",
     ),
     bind(Action::Invert, &[Char('I')], &[Points], "invert", "sort the other way round"),
+    bind(
+        Action::Diff,
+        &[Char('5')],
+        &[Points, Detail],
+        "diff",
+        "what changed since the baseline, and whether that is more than chance",
+    ),
+    bind(
+        Action::Baseline,
+        &[Char('b')],
+        FIGURES,
+        "baseline",
+        "make what was measured since the last baseline, first of all so far, the next one",
+    ),
+    bind(
+        Action::Back,
+        &[Named(KeyCode::Esc)],
+        &[Picker],
+        "back",
+        "back to the process watched before",
+    ),
     bind(Action::Write, &[Char('w')], FIGURES, "save", "write a snapshot of everything to a file"),
     bind(Action::Units, &[Char('u')], FIGURES, "cycles", "show time or cycles"),
     bind(Action::Processes, &[Char('P')], FIGURES, "process", "choose another process"),
@@ -181,14 +199,14 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Help,
         &[Char('?'), Named(KeyCode::F(1))],
-        &[Points, Detail, Picker, Waiting],
+        &[Points, Detail, Picker, Waiting, Diff],
         "help",
         "this help",
     ),
     bind(
         Action::Quit,
         &[Char('q'), Named(KeyCode::F(10)), Ctrl('c')],
-        &[Points, Detail, Picker, Waiting, Help],
+        &[Points, Detail, Picker, Waiting, Help, Diff],
         "quit",
         "leave; toggled points are put back unless started with --keep",
     ),

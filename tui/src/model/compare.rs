@@ -25,7 +25,7 @@
 //! - **The tail** is a hundredth of the measurements and moves no rank sum. So the
 //!   shares beyond the longest hundredth of both together are compared as well: the
 //!   chi-squared test of two proportions; the one share has to be twice the other,
-//!   and the 99th percentile to have moved by 5 %.
+//!   and the 99th percentile to have moved by a quarter: long ones come in bursts.
 //! - **Many points** are tested at once: a hundred tests at 1 % find one difference
 //!   where there is none. The levels are adjusted as Y. Benjamini and Y. Hochberg
 //!   have it (J. R. Stat. Soc. B 57, 1995), so that of the differences shown no more
@@ -59,6 +59,8 @@ const TAIL: f64 = 0.01;
 const FEWEST_IN_TAIL: f64 = 10.0;
 /// How many times as many there have to be in one as in the other.
 const TAIL_RATIO: f64 = 2.0;
+/// How far the 99th percentile has to move, as a share.
+const TAIL_SHIFT: f64 = 0.25;
 /// Clocks whose rates differ by less count as one: calibrations differ.
 const SAME_RATE: f64 = 0.001;
 /// Standard deviations within which 95 of 100 lie.
@@ -338,9 +340,9 @@ fn shifted(row: &Row, rank: &RankTest) -> Option<Verdict> {
 /// The shift of the longest measurements, if it is large enough to matter.
 fn tail_shifted(row: &Row, tail: &TailTest) -> Option<Verdict> {
     let moved = row.quantile_change(1.0 - TAIL)?;
-    if tail.since >= TAIL_RATIO * tail.before && moved >= SHIFT {
+    if tail.since >= TAIL_RATIO * tail.before && moved >= TAIL_SHIFT {
         Some(Verdict::SlowerTail)
-    } else if tail.before >= TAIL_RATIO * tail.since && moved <= -SHIFT {
+    } else if tail.before >= TAIL_RATIO * tail.since && moved <= -TAIL_SHIFT {
         Some(Verdict::FasterTail)
     } else {
         None
