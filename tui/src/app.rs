@@ -9,10 +9,11 @@ mod action;
 mod diff;
 mod event_loop;
 pub mod keys;
+mod noticed;
 mod prompt;
 mod session;
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossterm::event::{KeyEvent, KeyEventKind};
 
@@ -23,6 +24,7 @@ pub use prompt::{Prompt, default_file_name};
 pub use session::Session;
 
 use crate::columns::{Column, Sorting};
+use crate::model::log::Log;
 use crate::model::{Basis, Figures, Model, News, TAU_SECONDS};
 use crate::snapshot::ProcessState;
 use crate::source::{Candidate, Choice, Discovery, Finder, Source, Wanted, choose};
@@ -48,6 +50,8 @@ pub enum Screen {
     Picker,
     /// The points beside their baseline.
     Diff,
+    /// What was noticed, and what measuring costs.
+    Log,
 }
 
 /// What lies over the body and takes the keys.
@@ -157,6 +161,10 @@ pub struct App {
     pub toast: Option<Toast>,
     /// What the figures are compared with.
     pub diff: Diff,
+    /// What was noticed.
+    pub log: Log,
+    /// Entries of the log below the last one seen; 0 follows the newest.
+    pub log_back: usize,
     /// What looking for processes brought last.
     pub discovery: Discovery,
     /// The processes to choose from, in the order of the rows.
@@ -175,11 +183,14 @@ pub struct App {
     ended_unseen: Option<ProcessState>,
     next_poll: Instant,
     updates: u64,
+    /// One moment by both clocks: the wall's in nanoseconds since the Unix epoch.
+    began: (Instant, u64),
 }
 
 impl App {
     /// An app that looks for a process to watch.
     pub fn new(options: Options, finder: Box<dyn Finder>, now: Instant) -> Self {
+        let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
             model: Model::new(options.tau.as_secs_f64()),
             screen: Screen::Waiting,
@@ -195,6 +206,8 @@ impl App {
             paused: false,
             toast: None,
             diff: Diff::default(),
+            log: Log::default(),
+            log_back: 0,
             discovery: Discovery::default(),
             candidates: Vec::new(),
             picked: None,
@@ -208,6 +221,7 @@ impl App {
             ended_unseen: None,
             next_poll: now,
             updates: 0,
+            began: (now, unix_ns.map_or(0, |time| time.as_nanos() as u64)),
         }
     }
 
@@ -260,6 +274,7 @@ impl App {
         };
         match session.poll() {
             Ok(snapshot) => {
+                self.observe(&snapshot, now);
                 let was_life = self.model.basis() == Basis::Life;
                 let news = self.model.fold(snapshot);
                 // The first order was one of whole lives. A cursor that has
@@ -278,7 +293,7 @@ impl App {
                     News::Ended => self.say(now, "the process has ended; its last figures stay"),
                 }
             }
-            Err(error) => self.complain(now, format!("{error:#}")),
+            Err(error) => self.trouble(now, format!("{error:#}")),
         }
         self.compare();
         self.sort(now);
@@ -286,11 +301,13 @@ impl App {
 
     /// While the figures stand still: notices if the process ends.
     fn look_after_it(&mut self, now: Instant) {
-        let state = match self.session.as_mut().map(Session::poll) {
-            Some(Ok(snapshot)) => snapshot.process.state,
-            Some(Err(error)) => return self.complain(now, format!("{error:#}")),
+        let snapshot = match self.session.as_mut().map(Session::poll) {
+            Some(Ok(snapshot)) => snapshot,
+            Some(Err(error)) => return self.trouble(now, format!("{error:#}")),
             None => return,
         };
+        self.observe(&snapshot, now);
+        let state = snapshot.process.state;
         if state != ProcessState::Running && self.ended_unseen.replace(state).is_none() {
             self.say(now, "the process has ended; Space shows its last figures");
         }
@@ -373,6 +390,10 @@ impl App {
             Some(Overlay::Help(offset)) => *offset = last.min(*offset),
             _ => self.detail_offset = last.min(self.detail_offset),
         }
+        if self.screen == Screen::Log && self.overlay.is_none() {
+            let most = self.log.entries().len().saturating_sub(self.rows);
+            self.log_back = self.log_back.min(most);
+        }
         let (place, len) = self.cursor();
         let offset = self
             .offset
@@ -447,6 +468,7 @@ impl App {
             (None, Screen::Detail) => keys::Mode::Detail,
             (None, Screen::Picker) => keys::Mode::Picker,
             (None, Screen::Diff) => keys::Mode::Diff,
+            (None, Screen::Log) => keys::Mode::Log,
         }
     }
 
@@ -480,7 +502,14 @@ impl App {
         });
     }
 
+    /// Something that is not an answer to a key did not work.
+    fn trouble(&mut self, now: Instant, text: impl AsRef<str>) {
+        self.complain(now, text.as_ref());
+        self.log.problem(self.unix_ns(now), crate::text::clean(text.as_ref()));
+    }
+
     fn complain(&mut self, now: Instant, text: impl AsRef<str>) {
+        self.log.note(self.unix_ns(now), crate::text::clean(text.as_ref()));
         self.say(now, text);
         if let Some(toast) = &mut self.toast {
             toast.is_error = true;

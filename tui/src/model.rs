@@ -16,9 +16,11 @@
 //! figure for that interval, since nobody knows when it began afresh.
 
 pub mod compare;
+pub mod cost;
 mod figures;
 pub mod histogram;
 mod history;
+pub mod log;
 mod window;
 
 use std::sync::Arc;
@@ -28,7 +30,7 @@ pub use histogram::Quantiles;
 pub use history::{History, Sample};
 pub use window::{Length, Window};
 
-use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
+use crate::snapshot::{LaneKind, Losses, PointState, ProcessState, Snapshot};
 
 /// Time constant of the smoothed load unless told otherwise, seconds.
 pub const TAU_SECONDS: f64 = 5.0;
@@ -185,7 +187,10 @@ fn seconds(snapshot: &Snapshot, ticks: u64) -> f64 {
 /// What was lost, refused or repaired, each kind in words with its count;
 /// empty while nothing was.
 pub fn losses(snapshot: &Snapshot) -> Vec<(u64, &'static str)> {
-    let l = &snapshot.losses;
+    in_words(&snapshot.losses)
+}
+
+fn in_words(l: &Losses) -> Vec<(u64, &'static str)> {
     [
         (l.points_refused, "points without a place"),
         (l.space_refused, "cells not recorded: no space"),

@@ -3,7 +3,7 @@
 //! ```text
 //! header    pfp-top  my_app[4711]  up 00:12:31  8 thr  ...       LIVE
 //! notice    lost: 7 ring records overwritten unread        (if any)
-//! body      table | detail | diff | picker | waiting | help
+//! body      table | detail | diff | log | picker | waiting | help
 //! footer    Space pause  Enter open  ...  ? help  q quit
 //! ```
 
@@ -13,6 +13,7 @@ mod diff;
 mod footer;
 mod header;
 mod help;
+mod log;
 mod picker;
 mod table;
 mod theme;
@@ -39,6 +40,7 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
         (_, Screen::Detail) => detail::draw(frame, parts.body, app, look),
         (_, Screen::Picker) => picker::draw(frame, parts.body, app, look),
         (_, Screen::Diff) => diff::draw(frame, parts.body, app, look),
+        (_, Screen::Log) => log::draw(frame, parts.body, app, look),
     }
     footer::draw(frame, parts.footer, app, look);
 }
@@ -51,9 +53,13 @@ pub fn room(app: &App, look: &Look, area: Rect) -> Room {
         (_, Screen::Detail) => detail::lines(app, look, usize::from(body.width)).len(),
         _ => 0,
     };
-    // The first line of the body is a heading.
-    let head = if app.overlay.is_none() && app.screen == Screen::Diff { diff::HEAD } else { 1 };
-    Room { rows: usize::from(body.height.saturating_sub(head)), lines }
+    let rows = match (&app.overlay, app.screen) {
+        (None, Screen::Diff) => usize::from(body.height.saturating_sub(diff::HEAD)),
+        (None, Screen::Log) => log::rows(body),
+        // The first line of the body is a heading.
+        _ => usize::from(body.height.saturating_sub(1)),
+    };
+    Room { rows, lines }
 }
 
 /// Where each part of the screen goes.

@@ -48,6 +48,7 @@ impl App {
                 }
             }
             Action::Diff => self.show_diff(),
+            Action::Log => self.show_log(),
             Action::Baseline => self.take_baseline(now),
             Action::Processes => {
                 self.screen = Screen::Picker;
@@ -73,6 +74,9 @@ impl App {
             // Kept within the text when the screen's size is next known.
             *offset = offset.saturating_add_signed(rows);
             return;
+        }
+        if self.screen == Screen::Log {
+            return self.scroll_log(rows);
         }
         let (place, len) = self.cursor();
         let place = place.saturating_add_signed(rows).min(len.saturating_sub(1));
@@ -107,7 +111,7 @@ impl App {
                     self.attach(&candidate, now);
                 }
             }
-            Screen::Waiting | Screen::Points | Screen::Detail | Screen::Diff => {}
+            Screen::Waiting | Screen::Points | Screen::Detail | Screen::Diff | Screen::Log => {}
         }
     }
 
@@ -133,6 +137,7 @@ impl App {
         match self.session.as_mut().map(|session| session.toggle(id, found)) {
             Some(Ok(state)) => {
                 self.model.expect_state(id, state);
+                self.log.toggled(self.unix_ns(now), id, &name, state);
                 let word = if state == PointState::On { "on" } else { "off" };
                 self.say(now, format!("{name} is {word}"));
             }
@@ -146,7 +151,10 @@ impl App {
             return;
         };
         match self.session.as_mut().map(|session| session.reset(id)) {
-            Some(Ok(())) => self.say(now, format!("{name} starts afresh")),
+            Some(Ok(())) => {
+                self.log.reset(self.unix_ns(now), id, &name);
+                self.say(now, format!("{name} starts afresh"));
+            }
             Some(Err(error)) => self.complain(now, format!("{error:#}")),
             None => {}
         }
@@ -199,7 +207,10 @@ impl App {
         }
         let shown = crate::text::clean(&prompt.text()).into_owned();
         match json::write(&snapshot, &path, overwrite) {
-            Ok(()) => self.say(now, format!("wrote {shown}")),
+            Ok(()) => {
+                self.log.note(self.unix_ns(now), format!("wrote {shown}"));
+                self.say(now, format!("wrote {shown}"));
+            }
             Err(WriteError::Exists) => self.overlay = Some(Overlay::Replace(prompt)),
             Err(WriteError::Io(error)) => {
                 self.complain(now, format!("{shown} not written: {error}"));

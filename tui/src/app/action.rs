@@ -60,6 +60,8 @@ actions! {
     Write,
     /// Show the points beside their baseline.
     Diff,
+    /// Show what was noticed.
+    Log,
     /// Make what was measured so far the baseline.
     Baseline,
     /// Choose another process.

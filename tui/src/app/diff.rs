@@ -37,6 +37,7 @@ impl App {
         match next {
             Some(baseline) => {
                 self.compare_with(baseline);
+                self.log.note(self.unix_ns(now), "baseline taken");
                 let tell = if self.screen == Screen::Diff { "" } else { "; 5 compares" };
                 self.say(now, format!("baseline taken: what comes is compared with it{tell}"));
             }

@@ -17,6 +17,8 @@ pub enum Mode {
     Picker,
     /// The points beside their baseline.
     Diff,
+    /// What was noticed.
+    Log,
     /// The help.
     Help,
     /// A line that is being typed.
@@ -27,12 +29,13 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Waiting,
         Self::Points,
         Self::Detail,
         Self::Picker,
         Self::Diff,
+        Self::Log,
         Self::Help,
         Self::Prompt,
         Self::Confirm,
@@ -94,17 +97,18 @@ pub struct Binding {
 }
 
 use Key::{Char, Ctrl, Named, Twice};
-use Mode::{Confirm, Detail, Diff, Help, Picker, Points, Prompt, Waiting};
+use Mode::{Confirm, Detail, Diff, Help, Log, Picker, Points, Prompt, Waiting};
 
-const LISTS: &[Mode] = &[Points, Detail, Picker, Help, Diff];
+const LISTS: &[Mode] = &[Points, Detail, Picker, Help, Diff, Log];
 const FIGURES: &[Mode] = &[Points, Detail, Diff];
+const WATCHING: &[Mode] = &[Points, Detail, Diff, Log];
 
 /// All keys, in the order of the last line and the help.
 pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Pause,
         &[Char(' '), Char('Z'), Char('p')],
-        FIGURES,
+        WATCHING,
         "pause",
         "let the figures stand still, or go on",
     ),
@@ -122,7 +126,7 @@ pub const BINDINGS: &[Binding] = &[
         "back",
         "back to where you came from",
     ),
-    bind(Action::Back, &[Named(KeyCode::Esc)], &[Diff], "back", "back to the table of points"),
+    bind(Action::Back, &[Named(KeyCode::Esc)], &[Diff, Log], "back", "back to the table of points"),
     bind(
         Action::Toggle,
         &[Char('e')],
@@ -143,14 +147,15 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Diff,
         &[Char('5')],
-        &[Points, Detail],
+        &[Points, Detail, Log],
         "diff",
         "what changed since the baseline, and whether that is more than chance",
     ),
+    bind(Action::Log, &[Char('6')], FIGURES, "log", "what was noticed, and what measuring costs"),
     bind(
         Action::Baseline,
         &[Char('b')],
-        FIGURES,
+        WATCHING,
         "baseline",
         "make what was measured since the last baseline, first of all so far, the next one",
     ),
@@ -161,11 +166,11 @@ pub const BINDINGS: &[Binding] = &[
         "back",
         "back to the process watched before",
     ),
-    bind(Action::Write, &[Char('w')], FIGURES, "save", "write a snapshot of everything to a file"),
-    bind(Action::Units, &[Char('u')], FIGURES, "cycles", "show time or cycles"),
-    bind(Action::Processes, &[Char('P')], FIGURES, "process", "choose another process"),
-    bind(Action::Slower, &[Char('+')], FIGURES, "", "poll less often"),
-    bind(Action::Faster, &[Char('-')], FIGURES, "", "poll more often"),
+    bind(Action::Write, &[Char('w')], WATCHING, "save", "write a snapshot of everything to a file"),
+    bind(Action::Units, &[Char('u')], WATCHING, "cycles", "show time or cycles"),
+    bind(Action::Processes, &[Char('P')], WATCHING, "process", "choose another process"),
+    bind(Action::Slower, &[Char('+')], WATCHING, "", "poll less often"),
+    bind(Action::Faster, &[Char('-')], WATCHING, "", "poll more often"),
     bind(
         Action::Up,
         &[Named(KeyCode::Up), Char('k')],
@@ -199,14 +204,14 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Help,
         &[Char('?'), Named(KeyCode::F(1))],
-        &[Points, Detail, Picker, Waiting, Diff],
+        &[Points, Detail, Picker, Waiting, Diff, Log],
         "help",
         "this help",
     ),
     bind(
         Action::Quit,
         &[Char('q'), Named(KeyCode::F(10)), Ctrl('c')],
-        &[Points, Detail, Picker, Waiting, Help, Diff],
+        &[Points, Detail, Picker, Waiting, Help, Diff, Log],
         "quit",
         "leave; toggled points are put back unless started with --keep",
     ),

@@ -158,7 +158,7 @@ fn waiting_and_picking() {
 #[test]
 fn any_size_can_be_drawn() {
     let mut desk = desk();
-    for keys in ["", "\n", "?"] {
+    for keys in ["", "\n", "?", "\n5b", "6"] {
         for c in keys.chars() {
             desk.code(if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) });
         }
@@ -288,4 +288,40 @@ fn without_a_baseline_the_screen_says_how_to_take_one() {
     for size in SIZES {
         assert!(screen(&mut desk, false, size).contains("b takes one"));
     }
+}
+
+/// The log, its times made equal.
+fn log_text(desk: &mut Desk, ascii: bool, size: (u16, u16)) -> String {
+    let text = screen(desk, ascii, size);
+    let is_time = |line: &str| {
+        let time = line.get(1..9).unwrap_or("");
+        time.bytes().enumerate().all(|(at, byte)| match at {
+            2 | 5 => byte == b':',
+            _ => byte.is_ascii_digit(),
+        }) && time.len() == 8
+    };
+    let line = |line: &str| match is_time(line) {
+        true => format!(" HH:MM:SS{}\n", &line[9..]),
+        false => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn the_log_and_what_measuring_costs() {
+    let mut desk = desk();
+    desk.app.selected = Some(3);
+    desk.press("e");
+    desk.process.0.borrow_mut().snapshot_mut().points[8].state = PointState::On;
+    desk.wait(1);
+    desk.process.0.borrow_mut().snapshot_mut().losses.begins_refused = 12;
+    desk.process.0.borrow_mut().snapshot_mut().clock.kind = ClockKind::Cputime;
+    desk.wait(1);
+    let notice = screen(&mut desk, false, (80, 24));
+    assert!(notice.contains(" 2 new problems: 6 tells; lost: 12 begins"), "{notice}");
+    desk.press("6");
+    for size in SIZES {
+        check("log", &log_text(&mut desk, false, size), size);
+    }
+    assert!(screen(&mut desk, true, (120, 30)).is_ascii());
 }
