@@ -7,10 +7,12 @@
 mod act;
 mod action;
 mod choose_columns;
+mod diff;
 mod event_loop;
 mod filter;
 pub mod keys;
 pub mod mouse;
+mod noticed;
 mod prompt;
 mod session;
 mod steer;
@@ -19,11 +21,12 @@ mod threads;
 mod timeline;
 mod weight;
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossterm::event::{KeyEvent, KeyEventKind};
 
 pub use action::Action;
+pub use diff::Diff;
 pub use event_loop::run;
 pub use filter::Filter;
 pub use prompt::{Prompt, default_file_name};
@@ -33,8 +36,9 @@ pub use threads::{ThreadColumn, ThreadList};
 pub use timeline::{TimeView, step_above};
 
 use crate::columns::{Column, Sorting};
+use crate::model::log::Log;
 use crate::model::threads::rings;
-use crate::model::{Basis, Figures, Lately, Model, News, Past, TAU_SECONDS, Window};
+use crate::model::{Basis, Figures, Lately, Model, News, Past, Since, TAU_SECONDS};
 use crate::snapshot::{ProcessState, Record, Snapshot};
 use crate::source::{Candidate, Choice, Discovery, Finder, Source, Wanted, choose};
 use crate::units::Unit;
@@ -61,6 +65,10 @@ pub enum Screen {
     Timeline,
     /// The processes to choose from.
     Picker,
+    /// The points beside their baseline.
+    Diff,
+    /// What was noticed, and what measuring costs.
+    Log,
 }
 
 impl Screen {
@@ -71,6 +79,8 @@ impl Screen {
         (Self::Detail, "Detail"),
         (Self::Threads, "Threads"),
         (Self::Timeline, "Timeline"),
+        (Self::Diff, "Diff"),
+        (Self::Log, "Log"),
     ];
 
     /// Whether it shows what the rings hold, which is not looked at otherwise.
@@ -198,7 +208,7 @@ pub struct App {
     /// Lines scrolled out at the top of the detail.
     pub detail_offset: usize,
     /// Which measurements the histogram of the detail is of.
-    pub window: Window,
+    pub since: Since,
     /// What the rings held when a screen that shows it last looked.
     pub records: Vec<Record>,
     /// The threads as a list.
@@ -217,6 +227,12 @@ pub struct App {
     pub paused: bool,
     /// The message in the last line.
     pub toast: Option<Toast>,
+    /// What the figures are compared with.
+    pub diff: Diff,
+    /// What was noticed.
+    pub log: Log,
+    /// Entries of the log below the last one seen; 0 follows the newest.
+    pub log_back: usize,
     /// What looking for processes brought last.
     pub discovery: Discovery,
     /// The processes to choose from, in the order of the rows.
@@ -245,11 +261,14 @@ pub struct App {
     ended_unseen: Option<ProcessState>,
     next_poll: Instant,
     updates: u64,
+    /// One moment by both clocks: the wall's in nanoseconds since the Unix epoch.
+    began: (Instant, u64),
 }
 
 impl App {
     /// An app that looks for a process to watch.
     pub fn new(options: Options, finder: Box<dyn Finder>, now: Instant) -> Self {
+        let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
             model: Model::new(options.tau.as_secs_f64()),
             screen: Screen::Waiting,
@@ -259,7 +278,7 @@ impl App {
             selected: None,
             offset: 0,
             detail_offset: 0,
-            window: Window::default(),
+            since: Since::default(),
             records: Vec::new(),
             threads: ThreadList::default(),
             timeline: TimeView::default(),
@@ -271,6 +290,9 @@ impl App {
             interval: options.interval,
             paused: false,
             toast: None,
+            diff: Diff::default(),
+            log: Log::default(),
+            log_back: 0,
             discovery: Discovery::default(),
             candidates: Vec::new(),
             picked: None,
@@ -287,6 +309,7 @@ impl App {
             ended_unseen: None,
             next_poll: now,
             updates: 0,
+            began: (now, unix_ns.map_or(0, |time| time.as_nanos() as u64)),
         }
     }
 
@@ -345,6 +368,7 @@ impl App {
                     session.add_records(&mut snapshot);
                     self.take_records(&snapshot);
                 }
+                self.observe(&snapshot, now);
                 let was_life = self.model.basis() == Basis::Life;
                 let news = self.model.fold(snapshot);
                 // The first order was one of whole lives. A cursor that has
@@ -363,8 +387,9 @@ impl App {
                     News::Ended => self.say(now, "the process has ended; its last figures stay"),
                 }
             }
-            Err(error) => self.complain(now, format!("{error:#}")),
+            Err(error) => self.trouble(now, format!("{error:#}")),
         }
+        self.compare();
         self.sort(now);
         self.follow();
     }
@@ -393,7 +418,7 @@ impl App {
         let figures = self.selected.and_then(|id| self.model.point(id));
         if let (Some(figures), Some(snapshot)) = (figures, self.model.snapshot()) {
             self.past.mark(figures, snapshot.elapsed_ticks);
-            self.window = Window::Mark;
+            self.since = Since::Mark;
         }
     }
 
@@ -402,16 +427,18 @@ impl App {
     pub fn lately(&self) -> Option<Lately> {
         let snapshot = self.model.snapshot()?;
         let rate = snapshot.clock.ticks_per_second;
-        self.past.lately(self.window, self.selected()?, snapshot.elapsed_ticks, rate)
+        self.past.lately(self.since, self.selected()?, snapshot.elapsed_ticks, rate)
     }
 
     /// While the figures stand still: notices if the process ends.
     fn look_after_it(&mut self, now: Instant) {
-        let state = match self.session.as_mut().map(Session::poll) {
-            Some(Ok(snapshot)) => snapshot.process.state,
-            Some(Err(error)) => return self.complain(now, format!("{error:#}")),
+        let snapshot = match self.session.as_mut().map(Session::poll) {
+            Some(Ok(snapshot)) => snapshot,
+            Some(Err(error)) => return self.trouble(now, format!("{error:#}")),
             None => return,
         };
+        self.observe(&snapshot, now);
+        let state = snapshot.process.state;
         if state != ProcessState::Running && self.ended_unseen.replace(state).is_none() {
             self.say(now, "the process has ended; Space shows its last figures");
         }
@@ -481,6 +508,7 @@ impl App {
         if !self.selected.is_some_and(has_row) {
             self.selected = self.order.first().copied();
         }
+        self.arrange();
     }
 
     /// Mends what time and the size of the screen have made untrue: messages
@@ -501,6 +529,10 @@ impl App {
         match &mut self.overlay {
             Some(Overlay::Help(offset)) => *offset = last.min(*offset),
             _ => self.detail_offset = last.min(self.detail_offset),
+        }
+        if self.screen == Screen::Log && self.overlay.is_none() {
+            let most = self.log.entries().len().saturating_sub(self.rows);
+            self.log_back = self.log_back.min(most);
         }
         let (place, len) = self.cursor();
         let offset = self
@@ -524,8 +556,9 @@ impl App {
             let place = self.candidates.iter().position(picked);
             (place.unwrap_or(0), self.candidates.len())
         } else {
-            let place = self.order.iter().position(|id| Some(*id) == self.selected);
-            (place.unwrap_or(0), self.order.len())
+            let listed = self.listed();
+            let place = listed.iter().position(|id| Some(*id) == self.selected);
+            (place.unwrap_or(0), listed.len())
         }
     }
 
@@ -588,6 +621,8 @@ impl App {
             (None, Screen::Threads) => keys::Mode::Threads,
             (None, Screen::Timeline) => keys::Mode::Timeline,
             (None, Screen::Picker) => keys::Mode::Picker,
+            (None, Screen::Diff) => keys::Mode::Diff,
+            (None, Screen::Log) => keys::Mode::Log,
         }
     }
 
@@ -625,7 +660,14 @@ impl App {
         });
     }
 
+    /// Something that is not an answer to a key did not work.
+    fn trouble(&mut self, now: Instant, text: impl AsRef<str>) {
+        self.complain(now, text.as_ref());
+        self.log.problem(self.unix_ns(now), crate::text::clean(text.as_ref()));
+    }
+
     fn complain(&mut self, now: Instant, text: impl AsRef<str>) {
+        self.log.note(self.unix_ns(now), crate::text::clean(text.as_ref()));
         self.say(now, text);
         if let Some(toast) = &mut self.toast {
             toast.is_error = true;

@@ -24,6 +24,7 @@ pub mod columns;
 pub mod export;
 pub mod headline;
 pub mod interrupt;
+pub mod local_time;
 pub mod model;
 pub mod snapshot;
 pub mod source;

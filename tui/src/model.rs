@@ -16,13 +16,17 @@
 //! figure for that interval, since nobody knows when it began afresh.
 
 mod calls;
+pub mod compare;
+pub mod cost;
 mod figures;
 pub mod histogram;
 mod history;
+pub mod log;
 mod past;
 pub mod threads;
 pub mod timeline;
 mod trouble;
+mod window;
 
 use std::sync::Arc;
 
@@ -30,10 +34,11 @@ pub use calls::{Calls, Related};
 pub use figures::{Figures, LaneFigures, mean, off_share, total, variance};
 pub use histogram::Quantiles;
 pub use history::{History, Sample};
-pub use past::{Lately, Past, Window};
+pub use past::{Lately, Past, Since};
 pub use trouble::Trouble;
+pub use window::{Length, Window};
 
-use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
+use crate::snapshot::{LaneKind, Losses, PointState, ProcessState, Snapshot};
 
 /// Time constant of the smoothed load unless told otherwise, seconds.
 pub const TAU_SECONDS: f64 = 5.0;
@@ -211,7 +216,10 @@ fn seconds(snapshot: &Snapshot, ticks: u64) -> f64 {
 /// What was lost, refused or repaired, each kind in words with its count;
 /// empty while nothing was.
 pub fn losses(snapshot: &Snapshot) -> Vec<(u64, &'static str)> {
-    let l = &snapshot.losses;
+    in_words(&snapshot.losses)
+}
+
+fn in_words(l: &Losses) -> Vec<(u64, &'static str)> {
     [
         (l.points_refused, "points without a place"),
         (l.space_refused, "cells not recorded: no space"),

@@ -3,18 +3,20 @@
 //! ```text
 //! header    pfp-top  my_app[4711]  up 00:12:31  8 thr  ...       LIVE
 //! notice    lost: 7 ring records overwritten unread        (if any)
-//! body      table | detail | picker | waiting | help
-//! tabs      1 Points  2 Detail [3 Threads] 4 Timeline     (if there is room)
+//! body      table | detail | threads | timeline | diff | log | picker | waiting | help
+//! tabs      1 Points  2 Detail [3 Threads] 4 Timeline ...  (if there is room)
 //! footer    Space pause  Enter open  ...  ? help  q quit
 //! ```
 
 mod chart;
 mod chooser;
 mod detail;
+mod diff;
 mod footer;
 mod header;
 mod help;
 mod hit;
+mod log;
 mod palette;
 mod picker;
 mod table;
@@ -48,6 +50,8 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
         (_, Screen::Threads) => threads::draw(frame, parts.body, app, look),
         (_, Screen::Timeline) => timeline::draw(frame, parts.body, app, look),
         (_, Screen::Picker) => picker::draw(frame, parts.body, app, look),
+        (_, Screen::Diff) => diff::draw(frame, parts.body, app, look),
+        (_, Screen::Log) => log::draw(frame, parts.body, app, look),
     }
     tabs::draw(frame, parts.tabs, app, look);
     if let Some(Overlay::Columns(cursor)) = app.overlay {
@@ -62,6 +66,8 @@ pub fn room(app: &App, look: &Look, area: Rect) -> Room {
     let rows = match (&app.overlay, app.screen) {
         (None, Screen::Timeline) => timeline::rows(body),
         (None, Screen::Threads) => threads::rows(app, body),
+        (None, Screen::Diff) => body.height.saturating_sub(diff::HEAD),
+        (None, Screen::Log) => log::rows(body) as u16,
         (_, Screen::Points) => body.height.saturating_sub(1 + table::totals(app, body)),
         // The first line of the body is a heading.
         _ => body.height.saturating_sub(1),

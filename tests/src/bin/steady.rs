@@ -1,5 +1,6 @@
 //! A calm program to watch: a handful of points at steady rates, in two threads,
-//! until its standard input ends. A line `abort` on it ends it at once.
+//! until its standard input ends. A line `abort` on it ends it at once, a line `slow`
+//! makes `work` twice as long.
 //!
 //! ```text
 //! steady [NAME]
@@ -16,6 +17,7 @@ const TICK: Duration = Duration::from_millis(100);
 const NUMBERED: u32 = 5;
 
 static RUNNING: AtomicBool = AtomicBool::new(true);
+static SLOW: AtomicBool = AtomicBool::new(false);
 
 fn main() {
     if let Some(name) = std::env::args().nth(1) {
@@ -28,6 +30,7 @@ fn main() {
         for line in std::io::stdin().lock().lines() {
             match line {
                 Ok(line) if line == "abort" => std::process::abort(),
+                Ok(line) if line == "slow" => SLOW.store(true, Relaxed),
                 Ok(_) => {}
                 Err(_) => break,
             }
@@ -58,7 +61,7 @@ fn worker() {
     while RUNNING.load(Relaxed) {
         {
             pfp::scope!("work");
-            spin(Duration::from_micros(200));
+            spin(Duration::from_micros(if SLOW.load(Relaxed) { 400 } else { 200 }));
             pfp::scope!("inner");
             spin(Duration::from_micros(100));
         }

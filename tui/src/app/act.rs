@@ -60,7 +60,7 @@ impl App {
             Action::ColumnLeft => self.move_column(false),
             Action::ColumnRight => self.move_column(true),
             Action::Pause => self.pause(now),
-            Action::Window => self.window = self.window.next(),
+            Action::Window => self.since = self.since.next(),
             Action::Mark => self.mark(),
             Action::Slower => self.change_interval(true, now),
             Action::Faster => self.change_interval(false, now),
@@ -76,6 +76,7 @@ impl App {
                     self.overlay = Some(Overlay::Write(Prompt::new("write snapshot to", &name)));
                 }
             }
+            Action::Baseline => self.take_baseline(now),
             Action::Processes => {
                 self.screen = Screen::Picker;
                 self.offset = 0;
@@ -93,6 +94,8 @@ impl App {
             Action::ShowDetail => self.show(Screen::Detail, now),
             Action::ShowThreads => self.show(Screen::Threads, now),
             Action::ShowTimeline => self.show(Screen::Timeline, now),
+            Action::ShowDiff => self.show(Screen::Diff, now),
+            Action::ShowLog => self.show(Screen::Log, now),
             Action::NextScreen => self.turn(1, now),
             Action::PreviousScreen => self.turn(Screen::TABS.len() - 1, now),
             Action::Accept => match self.overlay.take() {
@@ -125,6 +128,9 @@ impl App {
         if self.walk_columns(rows) {
             return;
         }
+        if self.screen == Screen::Log {
+            return self.scroll_log(rows);
+        }
         let (place, len) = self.cursor();
         let place = place.saturating_add_signed(rows).min(len.saturating_sub(1));
         if self.screen == Screen::Timeline {
@@ -135,7 +141,7 @@ impl App {
         } else if self.screen == Screen::Picker {
             self.picked = self.candidates.get(place).map(|c| c.segment_id.clone());
         } else {
-            self.selected = self.order.get(place).copied();
+            self.selected = self.listed().get(place).copied();
             self.detail_offset = 0;
             self.frozen_until = Some(now + FREEZE);
             self.follow();
@@ -153,7 +159,7 @@ impl App {
 
     pub(super) fn open(&mut self, now: Instant) {
         match self.screen {
-            Screen::Points if self.selected.is_some() => {
+            Screen::Points | Screen::Diff if self.selected.is_some() => {
                 self.detail_offset = 0;
                 self.show(Screen::Detail, now);
             }
@@ -170,7 +176,7 @@ impl App {
                     self.attach(&candidate, now);
                 }
             }
-            Screen::Waiting | Screen::Points | Screen::Detail => {}
+            Screen::Waiting | Screen::Points | Screen::Detail | Screen::Diff | Screen::Log => {}
             Screen::Threads => self.threads.opened = !self.threads.opened,
         }
     }
@@ -184,6 +190,11 @@ impl App {
         // For a detail the next poll is soon enough, if there is one.
         if screen.wants_records() && (screen != Screen::Detail || self.status() != Status::Live) {
             self.look_at_records(now);
+        }
+        match screen {
+            Screen::Diff => self.begin_diff(),
+            Screen::Log => self.begin_log(),
+            _ => {}
         }
         self.follow();
     }
@@ -264,6 +275,7 @@ impl App {
         match self.session.as_mut().map(|session| session.toggle(id, found)) {
             Some(Ok(state)) => {
                 self.model.expect_state(id, state);
+                self.log.toggled(self.unix_ns(now), id, &name, state);
                 let word = if state == PointState::On { "on" } else { "off" };
                 self.say(now, format!("{name} is {word}"));
             }
@@ -277,7 +289,10 @@ impl App {
             return;
         };
         match self.session.as_mut().map(|session| session.reset(id)) {
-            Some(Ok(())) => self.say(now, format!("{name} starts afresh")),
+            Some(Ok(())) => {
+                self.log.reset(self.unix_ns(now), id, &name);
+                self.say(now, format!("{name} starts afresh"));
+            }
             Some(Err(error)) => self.complain(now, format!("{error:#}")),
             None => {}
         }
@@ -332,7 +347,10 @@ impl App {
         }
         let shown = crate::text::clean(&prompt.text()).into_owned();
         match json::write(&snapshot, &path, overwrite) {
-            Ok(()) => self.say(now, format!("wrote {shown}")),
+            Ok(()) => {
+                self.log.note(self.unix_ns(now), format!("wrote {shown}"));
+                self.say(now, format!("wrote {shown}"));
+            }
             Err(WriteError::Exists) => self.overlay = Some(Overlay::Replace(prompt)),
             Err(WriteError::Io(error)) => {
                 self.complain(now, format!("{shown} not written: {error}"));

@@ -84,6 +84,8 @@ actions! {
     Units,
     /// Write a snapshot to a file.
     Write,
+    /// Make what was measured so far the baseline.
+    Baseline,
     /// Choose another process.
     Processes,
     /// Show the table of points.
@@ -94,6 +96,10 @@ actions! {
     ShowThreads,
     /// Show what the threads did in the last moments.
     ShowTimeline,
+    /// Show the points beside their baseline.
+    ShowDiff,
+    /// Show what was noticed.
+    ShowLog,
     /// Show the next screen.
     NextScreen,
     /// Show the screen before.

@@ -19,6 +19,10 @@ pub enum Mode {
     Timeline,
     /// The list of processes.
     Picker,
+    /// The points beside their baseline.
+    Diff,
+    /// What was noticed.
+    Log,
     /// The help.
     Help,
     /// What the points shown must have, while it is typed.
@@ -35,13 +39,15 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Waiting,
         Self::Points,
         Self::Detail,
         Self::Threads,
         Self::Timeline,
         Self::Picker,
+        Self::Diff,
+        Self::Log,
         Self::Help,
         Self::Filter,
         Self::Prompt,
@@ -108,16 +114,19 @@ pub struct Binding {
 
 use Key::{Char, Ctrl, Named, Twice};
 use Mode::{
-    Ask, Columns, Confirm, Detail, Filter, Help, Picker, Points, Prompt, Threads, Timeline, Waiting,
+    Ask, Columns, Confirm, Detail, Diff, Filter, Help, Log, Picker, Points, Prompt, Threads,
+    Timeline, Waiting,
 };
 
-const LISTS: &[Mode] = &[Points, Detail, Threads, Picker, Help, Columns];
+const LISTS: &[Mode] = &[Points, Detail, Threads, Diff, Log, Picker, Help, Columns];
 /// Where there are rows to go up and down.
-const ROWS: &[Mode] = &[Points, Detail, Threads, Timeline, Picker, Help, Columns];
+const ROWS: &[Mode] = &[Points, Detail, Threads, Timeline, Diff, Log, Picker, Help, Columns];
 /// Where there is a point that the keys mean.
-const FIGURES: &[Mode] = &[Points, Detail];
+const FIGURES: &[Mode] = &[Points, Detail, Diff];
 /// Where a process is looked at.
-const TABS: &[Mode] = &[Points, Detail, Threads, Timeline];
+const TABS: &[Mode] = &[Points, Detail, Threads, Timeline, Diff, Log];
+/// Those where no keys zoom.
+const POLLED: &[Mode] = &[Points, Detail, Threads, Diff, Log];
 
 /// All keys, in the order of the last line and the help.
 pub const BINDINGS: &[Binding] = &[
@@ -131,7 +140,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Open,
         &[Named(KeyCode::Enter)],
-        &[Points, Threads, Timeline, Picker],
+        &[Points, Threads, Timeline, Diff, Picker],
         "open",
         "open what is under the cursor; of a thread: its points",
     ),
@@ -142,13 +151,7 @@ pub const BINDINGS: &[Binding] = &[
         "back",
         "back to where you came from",
     ),
-    bind(
-        Action::Back,
-        &[Named(KeyCode::Esc)],
-        &[Picker],
-        "back",
-        "back to the process watched before",
-    ),
+    bind(Action::Back, &[Named(KeyCode::Esc)], &[Diff, Log], "back", "back to the table of points"),
     bind(
         Action::Back,
         &[Named(KeyCode::Esc)],
@@ -223,8 +226,15 @@ pub const BINDINGS: &[Binding] = &[
         "histogram since the reset, since the mark, of the last 10 or 60 seconds",
     ),
     bind(Action::Mark, &[Char('m')], &[Detail], "mark", "the histogram counts from now on"),
-    bind(Action::Slower, &[Char('+')], &[Points, Detail, Threads], "", "poll less often"),
-    bind(Action::Faster, &[Char('-')], &[Points, Detail, Threads], "", "poll more often"),
+    bind(Action::Slower, &[Char('+')], POLLED, "", "poll less often"),
+    bind(Action::Faster, &[Char('-')], POLLED, "", "poll more often"),
+    bind(
+        Action::Baseline,
+        &[Char('b')],
+        TABS,
+        "baseline",
+        "make what was measured since the last baseline, first of all so far, the next one",
+    ),
     bind(
         Action::Up,
         &[Named(KeyCode::Up), Char('k')],
@@ -315,19 +325,27 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::ShowDetail, &[Char('2')], TABS, "", "one point in full"),
     bind(Action::ShowThreads, &[Char('3')], TABS, "", "the threads"),
     bind(Action::ShowTimeline, &[Char('4')], TABS, "", "what the threads did last"),
+    bind(
+        Action::ShowDiff,
+        &[Char('5')],
+        TABS,
+        "",
+        "what changed since the baseline, and whether that is more than chance",
+    ),
+    bind(Action::ShowLog, &[Char('6')], TABS, "", "what was noticed, and what measuring costs"),
     bind(Action::NextScreen, &[Named(KeyCode::Tab)], TABS, "", "the next of these"),
     bind(Action::PreviousScreen, &[Named(KeyCode::BackTab)], TABS, "", "the one before"),
     bind(
         Action::Help,
         &[Char('?'), Named(KeyCode::F(1))],
-        &[Points, Detail, Threads, Timeline, Picker, Waiting],
+        &[Points, Detail, Threads, Timeline, Diff, Log, Picker, Waiting],
         "help",
         "this help",
     ),
     bind(
         Action::Quit,
         &[Char('q'), Named(KeyCode::F(10)), Ctrl('c')],
-        &[Points, Detail, Threads, Timeline, Picker, Waiting, Help, Columns],
+        &[Points, Detail, Threads, Timeline, Diff, Log, Picker, Waiting, Help, Columns],
         "quit",
         "leave; toggled points are put back unless started with --keep",
     ),

@@ -2,6 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use crate::local_time::file_stamp;
 use crate::snapshot::Snapshot;
 
 /// The line and the cursor in it.
@@ -68,26 +69,8 @@ pub fn default_file_name(snapshot: &Snapshot) -> String {
     let name: String = snapshot.process.name.chars().take(40).map(plain).collect();
     let name = name.trim_start_matches(['.', '-']);
     let name = if name.is_empty() { "snapshot" } else { name };
-    let time = local_time(snapshot.taken_unix_ns);
+    let time = file_stamp(snapshot.taken_unix_ns);
     format!("{name}-{}-{time}.json", snapshot.process.pid)
-}
-
-/// Local time as `20261121-120000`.
-fn local_time(unix_ns: u64) -> String {
-    let seconds = (unix_ns / 1_000_000_000) as libc::time_t;
-    // SAFETY: an all-zero `tm` is a valid value of that plain struct.
-    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to live locals of the right types.
-    unsafe { libc::localtime_r(&seconds, &mut parts) };
-    format!(
-        "{:04}{:02}{:02}-{:02}{:02}{:02}",
-        i64::from(parts.tm_year) + 1900,
-        parts.tm_mon + 1,
-        parts.tm_mday,
-        parts.tm_hour,
-        parts.tm_min,
-        parts.tm_sec
-    )
 }
 
 #[cfg(test)]

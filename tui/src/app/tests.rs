@@ -539,3 +539,165 @@ fn columns_are_taken_left_and_moved() {
     desk.press(">>");
     assert_eq!(desk.app.sorting.column, Column::Name);
 }
+
+fn row(desk: &Desk, id: u32) -> crate::model::compare::Row {
+    desk.app.diff.comparison.as_ref().unwrap().row(id).unwrap().clone()
+}
+
+#[test]
+fn a_baseline_is_compared_with_what_comes_after_it_and_nothing_else() {
+    let mut desk = desk();
+    desk.press("5");
+    assert_eq!((desk.app.screen, desk.app.cursor()), (Screen::Diff, (0, 0)));
+    desk.press("b");
+    assert!(desk.app.diff.comparison.is_none(), "nothing was measured since");
+    let counted = desk.app.model.point(1).unwrap().total().count;
+    desk.wait(4);
+    let now = desk.app.model.point(1).unwrap().total().count;
+    let found = row(&desk, 1);
+    assert_eq!((found.before.count, found.since.count), (counted, now - counted));
+    assert_eq!(found.since.length.unwrap().seconds, 4.0);
+
+    // The next baseline is the window up to now, not everything up to now.
+    desk.press("b");
+    desk.wait(2);
+    let found = row(&desk, 1);
+    assert_eq!((found.before.count, found.before.length.unwrap().seconds), (now - counted, 4.0));
+    assert_eq!(found.since.count, desk.app.model.point(1).unwrap().total().count - now);
+}
+
+#[test]
+fn a_second_baseline_at_once_keeps_the_first() {
+    let mut desk = desk();
+    desk.press("bb");
+    assert!(desk.app.toast.as_ref().is_some_and(|toast| toast.is_error));
+    desk.wait(1);
+    desk.press("5");
+    assert!(row(&desk, 1).before.count > 0);
+}
+
+#[test]
+fn rows_of_the_comparison_stand_still_while_the_cursor_moves() {
+    let mut desk = desk();
+    desk.press("b5");
+    desk.wait(2);
+    desk.press("ggj");
+    let (order, selected) = (desk.app.diff.order.clone(), desk.app.selected);
+    assert_eq!(Some(order[1]), selected);
+    desk.app.diff.order.swap(1, 3);
+    let swapped = desk.app.diff.order.clone();
+    desk.app.poll(desk.now + Duration::from_millis(1000));
+    assert_eq!(desk.app.diff.order, swapped);
+    assert!(desk.app.settle(ROOM, desk.now + FREEZE));
+    assert_ne!(desk.app.diff.order, swapped);
+    assert_eq!(desk.app.selected, selected);
+    desk.code(KeyCode::Enter);
+    assert_eq!(desk.app.screen, Screen::Detail);
+    desk.code(KeyCode::Esc);
+    assert_eq!((desk.app.screen, desk.app.selected), (Screen::Diff, selected));
+    desk.code(KeyCode::Esc);
+    assert_eq!(desk.app.screen, Screen::Points);
+}
+
+#[test]
+fn a_pause_freezes_the_comparison_too_and_the_keys_go_on() {
+    let mut desk = desk();
+    desk.press("b");
+    desk.wait(3);
+    desk.press("5Z");
+    let before = row(&desk, 1).since;
+    desk.wait(3);
+    desk.press("jj");
+    assert_eq!(row(&desk, 1).since, before);
+    assert_eq!(desk.app.cursor().0, 2);
+    desk.press("w");
+    assert!(matches!(desk.app.overlay, Some(Overlay::Write(_))));
+    desk.code(KeyCode::Esc);
+    desk.press("Z");
+    desk.wait(1);
+    assert!(row(&desk, 1).since.count > before.count);
+}
+
+#[test]
+fn the_baseline_outlives_the_process_it_was_taken_of() {
+    let mut desk = desk();
+    desk.press("b");
+    let old = desk.app.model.point(1).unwrap().total().count;
+    desk.process.0.borrow_mut().snapshot_mut().process.segment_id = "f".repeat(32);
+    desk.wait(2);
+    desk.press("5");
+    let found = row(&desk, 1);
+    assert_eq!(found.before.count, old);
+    assert_eq!(found.since.count, desk.app.model.point(1).unwrap().total().count);
+}
+
+fn noticed(desk: &Desk) -> Vec<&str> {
+    desk.app.log.entries().iter().map(|entry| entry.text.as_str()).collect()
+}
+
+#[test]
+fn the_log_tells_what_this_viewer_and_others_did() {
+    let mut desk = desk();
+    assert_eq!(noticed(&desk), ["watching my_app[4711]: 9 points, clock rseq"]);
+    desk.app.selected = Some(3);
+    desk.press("erb");
+    desk.wait(1);
+    desk.process.0.borrow_mut().act(Change::Enable(3)).unwrap();
+    desk.wait(1);
+    assert_eq!(
+        noticed(&desk)[1..],
+        [
+            "io.crc switched off by this viewer",
+            "io.crc reset by this viewer",
+            "baseline taken",
+            "io.crc switched on by another viewer or the program"
+        ]
+    );
+    assert_eq!(desk.app.log.unread(), 0);
+}
+
+#[test]
+fn problems_are_counted_until_the_log_is_looked_at_also_in_a_pause() {
+    let mut desk = desk();
+    desk.press(" ");
+    desk.process.0.borrow_mut().snapshot_mut().losses.space_refused = 5;
+    desk.wait(2);
+    assert_eq!((desk.app.status(), desk.app.log.unread()), (Status::Paused, 1));
+    desk.press("6");
+    assert_eq!((desk.app.screen, desk.app.log.unread()), (Screen::Log, 0));
+    // What comes while it is looked at is seen.
+    desk.process.0.borrow_mut().snapshot_mut().losses.begins_refused = 5;
+    desk.wait(2);
+    assert_eq!(desk.app.log.unread(), 0);
+    desk.code(KeyCode::Esc);
+    assert_eq!(desk.app.screen, Screen::Points);
+}
+
+#[test]
+fn the_log_follows_its_end_unless_scrolled_back() {
+    let mut desk = desk();
+    let toggle = |desk: &mut Desk| {
+        let mut process = desk.process.0.borrow_mut();
+        let state = &mut process.snapshot_mut().points[8].state;
+        *state = if *state == PointState::On { PointState::Off } else { PointState::On };
+    };
+    for _ in 0..20 {
+        toggle(&mut desk);
+        desk.wait(1);
+    }
+    desk.press("6");
+    assert_eq!(desk.app.log_back, 0);
+    toggle(&mut desk);
+    desk.wait(1);
+    assert_eq!(desk.app.log_back, 0);
+    desk.press("kk");
+    toggle(&mut desk);
+    desk.wait(1);
+    assert_eq!(desk.app.log_back, 3, "what is read stays where it is");
+    desk.press("gg");
+    assert_eq!(desk.app.log_back, desk.app.log.entries().len() - ROOM.rows);
+    desk.press("j");
+    assert_eq!(desk.app.log_back, desk.app.log.entries().len() - ROOM.rows - 1);
+    desk.press("G");
+    assert_eq!(desk.app.log_back, 0);
+}

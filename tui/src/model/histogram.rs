@@ -52,7 +52,7 @@ const NUMBERS: u64 = 2047;
 
 /// The number of the bucket that a value lies in, in the segment's order: 32
 /// an octave of `value + 32`.
-fn number_of(value: u64) -> u64 {
+pub(super) fn number_of(value: u64) -> u64 {
     let shifted = value.saturating_add(OCTAVE);
     let octave = u64::from(shifted.ilog2() - OCTAVE.ilog2());
     octave * OCTAVE + (shifted >> octave) % OCTAVE
@@ -62,6 +62,14 @@ fn number_of(value: u64) -> u64 {
 fn middle_of(number: u64) -> u64 {
     let (octave, place) = (number / OCTAVE, number % OCTAVE);
     ((OCTAVE + place) << octave) - OCTAVE + ((1 << octave) - 1) / 2
+}
+
+/// Least value and first value beyond of the bucket with this number.
+pub(super) fn edges_of(number: u64) -> (f64, f64) {
+    let (octave, place) = (number / OCTAVE, number % OCTAVE);
+    let width = 2_f64.powi(octave as i32);
+    let low = (OCTAVE + place) as f64 * width - OCTAVE as f64;
+    (low, low + width)
 }
 
 /// The values at these quantiles, kept within what was really measured: a
@@ -249,6 +257,8 @@ mod tests {
             assert_eq!(number_of(bucket.low), number);
             assert_eq!(number_of(bucket.low + bucket.width - 1), number);
             assert_eq!(middle_of(number), middle(&bucket));
+            let edges = (bucket.low as f64, (bucket.low + bucket.width) as f64);
+            assert_eq!(edges_of(number), edges);
             number += 1;
             value = bucket.low + bucket.width;
         }

@@ -17,7 +17,7 @@ const KEPT: usize = 130;
 
 /// Which measurements the histogram is of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Window {
+pub enum Since {
     /// All since the point was last reset.
     #[default]
     All,
@@ -30,7 +30,7 @@ pub enum Window {
     Last60,
 }
 
-impl Window {
+impl Since {
     /// The next in turn.
     #[must_use]
     pub fn next(self) -> Self {
@@ -95,17 +95,17 @@ impl Past {
         }
     }
 
-    /// From now on is what [`Window::Mark`] shows.
+    /// From now on is what [`Since::Mark`] shows.
     pub fn mark(&mut self, now: &Figures, at_ticks: u64) {
         self.mark = Some(Moment::of(now, at_ticks));
     }
 
-    /// What the point measured in a window; none for [`Window::All`], and where
+    /// What the point measured in a window; none for [`Since::All`], and where
     /// nothing is known of the moment before.
     #[must_use]
     pub fn lately(
         &self,
-        window: Window,
+        since: Since,
         now: &Figures,
         at_ticks: u64,
         ticks_per_second: f64,
@@ -119,11 +119,11 @@ impl Past {
             };
             self.moments.iter().rev().find(at).or(self.moments.front())
         };
-        let before = match window {
-            Window::All => None,
-            Window::Mark => self.mark.as_ref().or(self.moments.front()),
-            Window::Last10 => ago(10.0),
-            Window::Last60 => ago(60.0),
+        let before = match since {
+            Since::All => None,
+            Since::Mark => self.mark.as_ref().or(self.moments.front()),
+            Since::Last10 => ago(10.0),
+            Since::Last60 => ago(60.0),
         }?;
         let now = Moment::of(now, at_ticks);
         let total = difference(&now.total, &before.total)?;
@@ -210,8 +210,8 @@ mod tests {
         let now = model(1000 + 100 * 200, 0);
         let now = &now.points()[0];
         let at = seconds(100.0);
-        assert_eq!(past.lately(Window::All, now, at, RATE), None);
-        for (window, length) in [(Window::Last10, 10.0), (Window::Last60, 60.0)] {
+        assert_eq!(past.lately(Since::All, now, at, RATE), None);
+        for (window, length) in [(Since::Last10, 10.0), (Since::Last60, 60.0)] {
             let lately = past.lately(window, now, at, RATE).expect("that long ago is known");
             assert_eq!(lately.seconds, length);
             // 100 in each half second, a tenth of them long.
@@ -231,7 +231,7 @@ mod tests {
         let mut past = Past::default();
         past.follow(&model(1000, 0).points()[0], seconds(0.0), RATE);
         let now = model(1500, 0);
-        let lately = past.lately(Window::Last60, &now.points()[0], seconds(2.0), RATE);
+        let lately = past.lately(Since::Last60, &now.points()[0], seconds(2.0), RATE);
         let lately = lately.expect("since it was opened");
         assert_eq!((lately.seconds, lately.count), (2.0, 500));
     }
@@ -242,7 +242,7 @@ mod tests {
         past.follow(&model(1000, 0).points()[0], seconds(0.0), RATE);
         past.mark(&model(1200, 0).points()[0], seconds(1.0));
         let now = model(1500, 0);
-        let lately = past.lately(Window::Mark, &now.points()[0], seconds(3.0), RATE);
+        let lately = past.lately(Since::Mark, &now.points()[0], seconds(3.0), RATE);
         let lately = lately.expect("since the mark");
         assert_eq!((lately.seconds, lately.count), (2.0, 300));
     }
@@ -253,22 +253,22 @@ mod tests {
         past.follow(&model(1000, 0).points()[0], seconds(0.0), RATE);
         past.mark(&model(1000, 0).points()[0], seconds(0.0));
         let reset = model(10, 1);
-        assert_eq!(past.lately(Window::Mark, &reset.points()[0], seconds(1.0), RATE), None);
+        assert_eq!(past.lately(Since::Mark, &reset.points()[0], seconds(1.0), RATE), None);
         past.follow(&reset.points()[0], seconds(1.0), RATE);
         let now = model(30, 1);
-        let lately = past.lately(Window::Mark, &now.points()[0], seconds(2.0), RATE);
+        let lately = past.lately(Since::Mark, &now.points()[0], seconds(2.0), RATE);
         assert_eq!(lately.map(|lately| lately.count), Some(20));
     }
 
     #[test]
     fn every_window_has_its_turn() {
-        let mut window = Window::default();
+        let mut window = Since::default();
         let mut seen = Vec::new();
         while !seen.contains(&window) {
             seen.push(window);
             window = window.next();
         }
         assert_eq!(seen.len(), 4);
-        assert_eq!(window, Window::All);
+        assert_eq!(window, Since::All);
     }
 }

@@ -8,7 +8,7 @@ use super::{Look, chart, draw_scrolled, help};
 use crate::app::App;
 use crate::columns::state_word;
 use crate::model::histogram::{self, Bar};
-use crate::model::{Calls, Figures, Lately, Related, Window, mean, off_share};
+use crate::model::{Calls, Figures, Lately, Related, Since, mean, off_share};
 use crate::snapshot::{LaneKind, PointState};
 use crate::text;
 use crate::units::{self, NONE, Scale};
@@ -71,7 +71,7 @@ pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> 
         look,
         scale: scale(app),
         quantiles: figures.quantiles_at(QUANTILES.map(|(_, quantile)| quantile)),
-        window: app.window,
+        since: app.since,
         lately: app.lately(),
     };
     let mut lines = Vec::new();
@@ -106,7 +106,7 @@ struct Pane<'a> {
     scale: Scale,
     /// The values at [`QUANTILES`], of all measurements.
     quantiles: Option<[u64; 4]>,
-    window: Window,
+    since: Since,
     /// What was measured in the window; none for all.
     lately: Option<Lately>,
 }
@@ -194,10 +194,10 @@ impl Pane<'_> {
     /// Which measurements the histogram is of, in words.
     fn window(&self) -> String {
         let seconds = self.lately.as_ref().map_or(0.0, |lately| lately.seconds);
-        match (self.window, &self.lately) {
-            (Window::All, _) | (_, None) => "all".into(),
-            (Window::Mark, Some(_)) if seconds == 0.0 => "from now on".into(),
-            (Window::Mark, Some(_)) => format!("last {}, since the mark", units::duration(seconds)),
+        match (self.since, &self.lately) {
+            (Since::All, _) | (_, None) => "all".into(),
+            (Since::Mark, Some(_)) if seconds == 0.0 => "from now on".into(),
+            (Since::Mark, Some(_)) => format!("last {}, since the mark", units::duration(seconds)),
             (_, Some(_)) => format!("last {}", units::duration(seconds)),
         }
     }

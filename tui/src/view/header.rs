@@ -90,11 +90,19 @@ fn parts(app: &App, look: &Look) -> Vec<Part> {
     parts
 }
 
-/// What was lost, in one line; none while nothing was.
+/// How many problems nobody has looked at, and what was lost, in one line; none
+/// while there is nothing of either.
 pub(super) fn notice(app: &App) -> Option<String> {
     let losses = losses(app.model.snapshot()?);
     let parts: Vec<_> = losses.iter().map(|(count, what)| format!("{count} {what}")).collect();
-    (!parts.is_empty()).then(|| format!(" lost: {}", parts.join("; ")))
+    let lost = (!parts.is_empty()).then(|| format!("lost: {}", parts.join("; ")));
+    let unread = match app.log.unread() {
+        0 => None,
+        1 => Some("1 new problem: 6 tells".to_owned()),
+        n => Some(format!("{n} new problems: 6 tells")),
+    };
+    let said: Vec<String> = unread.into_iter().chain(lost).collect();
+    (!said.is_empty()).then(|| format!(" {}", said.join("; ")))
 }
 
 pub(super) fn draw_notice(frame: &mut Frame, area: Rect, app: &App, look: &Look) {

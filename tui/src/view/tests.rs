@@ -317,7 +317,7 @@ fn waiting_and_picking() {
 #[test]
 fn any_size_can_be_drawn() {
     let mut desk = desk();
-    for keys in ["", "\n", "?"] {
+    for keys in ["", "\n", "?", "\n5b", "6"] {
         for c in keys.chars() {
             desk.code(if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) });
         }
@@ -369,4 +369,118 @@ fn no_row_changes_its_shape_while_figures_run() {
         assert_eq!(shape(&text), before);
         assert!(text.lines().skip(2).take(7).all(|line| crate::text::width(line) == 120), "{text}");
     }
+}
+
+/// A process that has become slower in one point since its baseline.
+fn changed() -> Desk {
+    let mut desk = desk();
+    desk.wait(20);
+    desk.press("b");
+    desk.wait(20);
+    {
+        let mut process = desk.process.0.borrow_mut();
+        // Half of what io.parse measured since took twice as long.
+        let snapshot = process.snapshot_mut();
+        for cell in snapshot.cells.iter_mut().filter(|cell| cell.point == 1) {
+            let cell = std::sync::Arc::make_mut(cell);
+            let mut longer = crate::source::synthetic::bucket_of(400_000);
+            longer.count = cell.stats.count / 4;
+            cell.stats.count += longer.count;
+            cell.stats.exclusive += longer.count * 400_000;
+            let place = cell.histogram.partition_point(|bucket| bucket.low < longer.low);
+            match cell.histogram.get_mut(place) {
+                Some(same) if same.low == longer.low => same.count += longer.count,
+                _ => cell.histogram.insert(place, longer),
+            }
+        }
+    }
+    desk.wait(1);
+    desk.press("5");
+    desk
+}
+
+/// Times of day depend on where the test runs.
+fn without_times(text: &str) -> String {
+    let mut text = text.to_owned();
+    while let Some(place) = text
+        .match_indices("baseline ")
+        .map(|(at, word)| at + word.len())
+        .find(|&at| text[at..].starts_with(|c: char| c.is_ascii_digit()) && text.len() >= at + 8)
+    {
+        text.replace_range(place..place + 8, "HH:MM:SS");
+    }
+    text
+}
+
+#[test]
+fn the_comparison_with_a_baseline() {
+    let mut desk = changed();
+    for size in [(180, 30), (120, 30), (80, 24), (40, 8)] {
+        check("diff", &without_times(&screen(&mut desk, false, size)), size);
+    }
+    assert!(screen(&mut desk, true, (180, 30)).is_ascii());
+}
+
+#[test]
+fn only_a_difference_has_a_colour() {
+    let mut desk = changed();
+    // Away from the rows that are looked at.
+    desk.code(KeyCode::End);
+    let now = desk.now;
+    let buffer = drawn(&mut desk.app, now, &Look::new(true, false), (180, 30));
+    let lines = text(&buffer);
+    let mut seen = [0, 0];
+    let rows = lines.lines().zip(buffer.content().chunks(180)).skip(3);
+    for (line, cells) in rows.filter(|(line, _)| line.contains('●') && !line.starts_with('>')) {
+        let differs = line.contains("slower") || line.contains("faster");
+        let coloured = cells.iter().any(|cell| cell.fg != Color::Reset);
+        assert_eq!(coloured, differs, "{line}");
+        seen[usize::from(differs)] += 1;
+    }
+    assert!(seen[0] > 0 && seen[1] > 0, "{lines}");
+}
+
+#[test]
+fn without_a_baseline_the_screen_says_how_to_take_one() {
+    let mut desk = desk();
+    desk.press("5");
+    for size in SIZES {
+        assert!(screen(&mut desk, false, size).contains("b takes one"));
+    }
+}
+
+/// The log, its times made equal.
+fn log_text(desk: &mut Desk, ascii: bool, size: (u16, u16)) -> String {
+    let text = screen(desk, ascii, size);
+    let is_time = |line: &str| {
+        let time = line.get(1..9).unwrap_or("");
+        time.bytes().enumerate().all(|(at, byte)| match at {
+            2 | 5 => byte == b':',
+            _ => byte.is_ascii_digit(),
+        }) && time.len() == 8
+    };
+    let line = |line: &str| match is_time(line) {
+        true => format!(" HH:MM:SS{}\n", &line[9..]),
+        false => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn the_log_and_what_measuring_costs() {
+    let mut desk = desk();
+    desk.app.selected = Some(3);
+    desk.press("e");
+    desk.process.0.borrow_mut().snapshot_mut().points[8].state = PointState::On;
+    desk.wait(1);
+    desk.process.0.borrow_mut().snapshot_mut().losses.begins_refused = 12;
+    desk.process.0.borrow_mut().snapshot_mut().clock.kind = ClockKind::Cputime;
+    desk.wait(1);
+    let notice = screen(&mut desk, false, (80, 24));
+    assert!(notice.contains(" 2 new problems: 6 tells; lost: 12 begins"), "{notice}");
+    desk.press("6");
+    for size in SIZES {
+        check("log", &log_text(&mut desk, false, size), size);
+    }
+    assert!(screen(&mut desk, true, (120, 30)).is_ascii());
 }

@@ -1,0 +1,127 @@
+//! The diff and the log in a terminal: a program that becomes slower while it is
+//! watched, and two viewers on one process.
+
+use pfp_tests::screen::{Screen, Stage, Target, row, rows, why_no_screen};
+
+const STEADY: &str = env!("CARGO_BIN_EXE_steady");
+
+/// Leaves a test for which there is no terminal, and says so.
+macro_rules! needs_a_screen {
+    () => {
+        if let Some(why) = why_no_screen() {
+            pfp_tests::skipped("the viewer in a terminal", &why.to_string());
+            return;
+        }
+    };
+}
+
+/// A viewer that polls often, its rows in the order of their names.
+fn watch<'a>(stage: &'a Stage, target: &Target) -> Screen<'a> {
+    let screen = stage.screen(130, 34);
+    screen.pfp_top(&format!("-d 0.1 --sort name -p {}", target.pid()));
+    screen.wait_for("a running count", |text| {
+        row(text, "tick").and_then(|row| row.exact_count()).is_some_and(|count| count > 2)
+    });
+    screen
+}
+
+/// The line of a point on the diff screen, from its name on.
+fn line<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let lines = text.lines().map(|line| line.trim_start_matches(['>', '●', ' ']));
+    lines.into_iter().find(|line| line.split_whitespace().next() == Some(name))
+}
+
+/// The change of the mean in such a line, per cent.
+fn mean_change(line: &str) -> Option<f64> {
+    line.split_whitespace().find_map(|cell| cell.strip_suffix('%'))?.parse().ok()
+}
+
+/// How long it is since the baseline, once that is seconds.
+fn seconds_since(text: &str) -> Option<f64> {
+    let (_, rest) = text.split_once("; now: ")?;
+    rest.split_once("s since")?.0.parse().ok()
+}
+
+#[test]
+fn a_program_that_becomes_slower_is_caught_by_its_baseline() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let mut target = stage.start(STEADY, &[]);
+    let screen = watch(&stage, &target);
+    screen.keys(&["5"]);
+    screen.wait_for("how to take a baseline", |text| text.contains("b takes one"));
+    screen.keys(&["Escape"]);
+    screen.wait_for("enough to compare with", |text| {
+        row(text, "work").is_some_and(|row| row.exact_count().is_none_or(|count| count > 400))
+    });
+    target.tell("slow");
+    screen.keys(&["b"]);
+    screen.wait_for("the baseline", |text| text.contains("baseline taken"));
+    screen.keys(&["5"]);
+    let text = screen.wait_for("the verdict", |text| {
+        line(text, "work").is_some_and(|line| line.contains(" slower "))
+            && seconds_since(text).is_some_and(|seconds| seconds >= 2.0)
+    });
+    assert!(mean_change(line(&text, "work").unwrap()).unwrap() > 50.0, "{text}");
+    assert!(text.contains("Mann-Whitney"), "{text}");
+    assert!(text.lines().any(|line| line.starts_with(" baseline ") && line.contains(" since")));
+    // The window since then is what the next is compared with: as slow as that.
+    screen.keys(&["b"]);
+    screen.wait_for("no such difference from then on", |text| {
+        let change = line(text, "work").and_then(mean_change);
+        change.is_some_and(|change| change.abs() < 50.0)
+    });
+
+    // What stands still can still be looked through.
+    screen.keys(&["p"]);
+    screen.wait_for_status("PAUSED");
+    screen.keys(&["G"]);
+    screen.wait_for("the cursor on the last row", |text| {
+        let rows = text.lines().filter(|line| line.contains('●')).collect::<Vec<_>>();
+        rows.last().is_some_and(|row| row.starts_with('>'))
+    });
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+}
+
+#[test]
+fn two_viewers_see_what_the_other_switches_and_what_becomes_of_the_process() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let mut target = stage.start(STEADY, &["shared"]);
+    let (one, two) = (watch(&stage, &target), watch(&stage, &target));
+    one.keys(&["g", "g"]);
+    let text = one.wait_for("the cursor at the top", |text| {
+        rows(text).first().is_some_and(|row| row.selected)
+    });
+    let place = rows(&text).iter().position(|row| row.name() == "tick").unwrap();
+    for _ in 0..place {
+        one.keys(&["j"]);
+    }
+    one.wait_for("the cursor on the point", |t| row(t, "tick").is_some_and(|row| row.selected));
+    one.keys(&["e"]);
+    for screen in [&one, &two] {
+        screen.wait_for("the point off", |t| row(t, "tick").is_some_and(|row| !row.on));
+        screen.keys(&["6"]);
+    }
+    one.wait_for("its own doing", |t| t.contains("tick switched off by this viewer"));
+    two.wait_for("the other's doing", |t| {
+        t.contains("watching shared[")
+            && t.contains("tick switched off by another viewer or the program")
+            && t.contains("measuring costs")
+    });
+
+    // Leaving puts it back, which the other sees.
+    one.keys(&["q"]);
+    one.wait_for_shell();
+    two.wait_for("it put back", |t| t.contains("tick switched on by another viewer"));
+    two.keys(&["Escape"]);
+    two.wait_for("the point on", |t| row(t, "tick").is_some_and(|row| row.on));
+
+    target.kill();
+    two.wait_for("an unread problem", |t| t.contains(" 1 new problem: 6 tells"));
+    two.keys(&["6"]);
+    two.wait_for("what it is", |t| {
+        t.contains("died without ending in order") && !t.contains("new problem")
+    });
+}

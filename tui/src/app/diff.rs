@@ -1,0 +1,87 @@
+//! The comparison with a baseline: which one, and in which order its rows stand.
+
+use std::time::Instant;
+
+use super::{App, Screen};
+use crate::model::compare::{Baseline, Comparison};
+
+/// What the figures are compared with, and how they do.
+#[derive(Debug, Default)]
+pub struct Diff {
+    /// None until one is taken or read from a file.
+    pub baseline: Option<Baseline>,
+    /// None without a baseline, and until something can have been measured since.
+    pub comparison: Option<Comparison>,
+    /// Ids of the points in the order of the rows.
+    pub order: Vec<u32>,
+}
+
+impl App {
+    /// Compares with this baseline from now on.
+    pub fn compare_with(&mut self, baseline: Baseline) {
+        self.diff.baseline = Some(baseline);
+        self.compare();
+        self.arrange();
+    }
+
+    /// Makes what was measured since the baseline the next one; the first one is
+    /// everything so far.
+    pub(super) fn take_baseline(&mut self, now: Instant) {
+        let Some(snapshot) = self.model.snapshot() else {
+            return;
+        };
+        let next = match &self.diff.baseline {
+            Some(baseline) => baseline.next(snapshot),
+            None => Some(Baseline::of(snapshot.clone(), None)),
+        };
+        match next {
+            Some(baseline) => {
+                self.compare_with(baseline);
+                self.log.note(self.unix_ns(now), "baseline taken");
+                let tell = if self.screen == Screen::Diff { "" } else { "; 5 compares" };
+                self.say(now, format!("baseline taken: what comes is compared with it{tell}"));
+            }
+            None => self.complain(now, "nothing was measured since the last baseline"),
+        }
+    }
+
+    pub(super) fn begin_diff(&mut self) {
+        self.offset = 0;
+        self.compare();
+        self.arrange();
+    }
+
+    /// Brings the comparison up to date, where somebody sees it.
+    pub(super) fn compare(&mut self) {
+        let seen = self.screen == Screen::Diff;
+        let snapshots = self.diff.baseline.as_ref().zip(self.model.snapshot()).filter(|_| seen);
+        self.diff.comparison =
+            snapshots.and_then(|(baseline, snapshot)| Comparison::new(baseline, snapshot));
+    }
+
+    /// Puts the rows in order, or keeps them where they are while the cursor moves.
+    pub(super) fn arrange(&mut self) {
+        let rows = self.diff.comparison.as_ref().map_or(&[][..], |comparison| &comparison.rows);
+        if self.frozen_until.is_some() {
+            let order = &mut self.diff.order;
+            order.retain(|id| rows.iter().any(|row| row.id == *id));
+            let kept = order.len();
+            if kept < rows.len() {
+                let new = rows.iter().map(|row| row.id).filter(|id| !order[..kept].contains(id));
+                let new: Vec<u32> = new.collect();
+                order.extend(new);
+            }
+        } else {
+            self.diff.order = rows.iter().map(|row| row.id).collect();
+        }
+        let is_shown = |id| self.diff.order.contains(&id);
+        if self.screen == Screen::Diff && !self.selected.is_some_and(is_shown) {
+            self.selected = self.diff.order.first().copied().or(self.selected);
+        }
+    }
+
+    /// The points of the list on the screen, in the order of its rows.
+    pub(super) fn listed(&self) -> &[u32] {
+        if self.screen == Screen::Diff { &self.diff.order } else { &self.order }
+    }
+}

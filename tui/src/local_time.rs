@@ -1,0 +1,47 @@
+//! Moments as the user's clock on the wall has them.
+
+/// As part of a file's name: `20261121-120000`.
+pub fn file_stamp(unix_ns: u64) -> String {
+    let t = parts(unix_ns);
+    format!(
+        "{:04}{:02}{:02}-{:02}{:02}{:02}",
+        i64::from(t.tm_year) + 1900,
+        t.tm_mon + 1,
+        t.tm_mday,
+        t.tm_hour,
+        t.tm_min,
+        t.tm_sec
+    )
+}
+
+/// The time of day: `12:00:00`.
+pub fn time_of_day(unix_ns: u64) -> String {
+    let t = parts(unix_ns);
+    format!("{:02}:{:02}:{:02}", t.tm_hour, t.tm_min, t.tm_sec)
+}
+
+fn parts(unix_ns: u64) -> libc::tm {
+    let seconds = (unix_ns / 1_000_000_000) as libc::time_t;
+    // SAFETY: an all-zero `tm` is a valid value of that plain struct.
+    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live locals of the right types.
+    unsafe { libc::localtime_r(&seconds, &mut parts) };
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_tell_the_same_moment() {
+        for unix_ns in [0, 1_764_000_000_123_456_789, 1_700_000_059_999_999_999] {
+            let time = time_of_day(unix_ns);
+            let stamp = file_stamp(unix_ns);
+            assert_eq!(stamp.split_once('-').unwrap().1, time.replace(':', ""));
+            // Offsets from UTC are whole quarters of an hour.
+            let seconds = format!("{:02}", unix_ns / 1_000_000_000 % 60);
+            assert!(time.ends_with(&seconds), "{time}");
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! Two windows of measurements beside each other, and whether they differ.
+//!
+//! Durations have long tails, and there are so many of them that any two windows
+//! differ "significantly". So a verdict asks for two things at once: that chance
+//! does not explain the difference, and that it is as large as to matter.
+//!
+//! - **Chance**: the test of Mann and Whitney, which compares ranks and so asks
+//!   nothing of the shape of the distributions. Measurements in one bucket are
+//!   ties, and the variance is corrected for them. With `a` measurements before
+//!   and `b` since, `a_k` and `b_k` of them in bucket `k`, `n = a + b`:
+//!
+//!   ```text
+//!   U     = sum b_k (a_1 + ... + a_(k-1) + a_k / 2)
+//!   var U = a b / 12 (n + 1 - sum (t^3 - t) / (n (n - 1))),   t = a_k + b_k
+//!   z     = (|U - a b / 2| - 1/2) / sqrt(var U)
+//!   ```
+//!
+//!   (H. B. Mann, D. R. Whitney, Ann. Math. Stat. 18, 1947; for ties E. L.
+//!   Lehmann, Nonparametrics, 1975, section 1.4.)
+//! - **Size**: the probability of superiority `A = U / (a b)`, that a measurement
+//!   since takes longer than one before, with ties as halves; 0.5 is no
+//!   difference. It has to be beyond 0.56, the "small" effect of A. Vargha and
+//!   H. D. Delaney (J. Educ. Behav. Stat. 25, 2000), and median or mean have to
+//!   have moved the same way by 5 %, more than a bucket is wide.
+//! - **The tail** is a hundredth of the measurements and moves no rank sum. So the
+//!   shares beyond the longest hundredth of both together are compared as well: the
+//!   chi-squared test of two proportions; the one share has to be twice the other,
+//!   and the 99th percentile to have moved by a quarter: long ones come in bursts.
+//! - **Many points** are tested at once: a hundred tests at 1 % find one difference
+//!   where there is none. The levels are adjusted as Y. Benjamini and Y. Hochberg
+//!   have it (J. R. Stat. Soc. B 57, 1995), so that of the differences shown no more
+//!   than a hundredth is expected to be none.
+//! - Where there are so few measurements that a difference that matters could not
+//!   be told from none, the verdict says so, rather than "no difference".
+//!
+//! The test takes measurements for independent. Those of a program resemble their
+//! neighbours, which makes chance look too small; the sizes asked for are what
+//! keeps verdicts honest then.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Window;
+use crate::snapshot::{Point, Snapshot};
+
+/// The test, for the screen.
+pub const TEST: &str = "Mann-Whitney, Benjamini-Hochberg 1%, A beyond .56 and 5%";
+/// Of the differences shown, this share may be none.
+pub const LEVEL: f64 = 0.01;
+/// How far the probability of superiority has to be from 0.5.
+const SUPERIORITY: f64 = 0.06;
+/// How far median or mean have to move, as a share.
+const SHIFT: f64 = 0.05;
+/// Fewer measurements than this in a window are not tested.
+const FEWEST: f64 = 20.0;
+/// The share of the longest measurements that is the tail.
+const TAIL: f64 = 0.01;
+/// How many measurements of the tail are expected in each window, at least.
+const FEWEST_IN_TAIL: f64 = 10.0;
+/// How many times as many there have to be in one as in the other.
+const TAIL_RATIO: f64 = 2.0;
+/// How far the 99th percentile has to move, as a share.
+const TAIL_SHIFT: f64 = 0.25;
+/// Clocks whose rates differ by less count as one: calibrations differ.
+const SAME_RATE: f64 = 0.001;
+/// Standard deviations within which 95 of 100 lie.
+const NINETY_FIVE: f64 = 1.96;
+
+/// What can be said of a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its measurements take longer than before.
+    Slower,
+    /// They take less long.
+    Faster,
+    /// Most take as long as before, the longest became more.
+    SlowerTail,
+    /// Most take as long as before, the longest became fewer.
+    FasterTail,
+    /// No difference that matters.
+    NoDifference,
+    /// Not enough measurements to say anything.
+    TooFew,
+}
+
+impl Verdict {
+    /// In words, at most 13 columns.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Slower => "slower",
+            Self::Faster => "faster",
+            Self::SlowerTail => "slower tail",
+            Self::FasterTail => "faster tail",
+            Self::NoDifference => "no difference",
+            Self::TooFew => "too few",
+        }
+    }
+}
+
+/// What windows are compared with: everything up to a moment, or between two.
+#[derive(Clone, Debug)]
+pub struct Baseline {
+    from: Option<Arc<Snapshot>>,
+    until: Arc<Snapshot>,
+    file: Option<String>,
+}
+
+impl Baseline {
+    /// All that this snapshot holds; `file` is the name of the file it is from.
+    pub fn of(snapshot: Snapshot, file: Option<String>) -> Self {
+        Self { from: None, until: Arc::new(snapshot), file }
+    }
+
+    /// What was measured since this baseline, up to a later snapshot of the same
+    /// process; of another process, all of it. None if nothing can have been.
+    pub fn next(&self, now: &Snapshot) -> Option<Self> {
+        if self.until.process.segment_id != now.process.segment_id {
+            return Some(Self::of(now.clone(), None));
+        }
+        (self.until.elapsed_ticks < now.elapsed_ticks).then(|| Self {
+            from: Some(Arc::clone(&self.until)),
+            until: Arc::new(now.clone()),
+            file: None,
+        })
+    }
+
+    /// The moment up to which it goes.
+    pub fn until(&self) -> &Snapshot {
+        &self.until
+    }
+
+    /// The file it is from; none where it was taken on the screen.
+    pub fn file(&self) -> Option<&str> {
+        self.file.as_deref()
+    }
+
+    /// How long it is, seconds.
+    pub fn seconds(&self) -> f64 {
+        let from = self.from.as_ref().map_or(0, |from| from.elapsed_ticks);
+        let ticks = self.until.elapsed_ticks.saturating_sub(from);
+        ticks as f64 / self.until.clock.ticks_per_second
+    }
+}
+
+/// A point in both windows.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its id in what is compared with the baseline.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// What it measured in the baseline.
+    pub before: Window,
+    /// What it measured since, in the same ticks.
+    pub since: Window,
+    /// Probability that a measurement since takes longer than one before.
+    pub superiority: Option<f64>,
+    /// What can be said.
+    pub verdict: Verdict,
+}
+
+impl Row {
+    /// By how much the load changed, as a share of one CPU.
+    pub fn load_change(&self) -> Option<f64> {
+        match (self.before.load(), self.since.load()) {
+            (Some(before), Some(since)) => Some(since - before),
+            _ => None,
+        }
+    }
+
+    /// By how much the mean changed, as a share of what it was.
+    pub fn mean_change(&self) -> Option<f64> {
+        change(self.before.mean(), self.since.mean())
+    }
+
+    /// By how much a quantile changed, as a share of what it was.
+    pub fn quantile_change(&self, share: f64) -> Option<f64> {
+        change(self.before.quantile(share), self.since.quantile(share))
+    }
+
+    /// By how much the rate changed, as a share of what it was.
+    pub fn rate_change(&self) -> Option<f64> {
+        change(self.before.rate(), self.since.rate())
+    }
+}
+
+/// By how much a figure changed, as a share of what it was.
+fn change(before: Option<f64>, since: Option<f64>) -> Option<f64> {
+    let (before, since) = (before?, since?);
+    (before > 0.0).then(|| since / before - 1.0)
+}
+
+/// All points in both windows.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Those that measured in either, the greatest change of load first.
+    pub rows: Vec<Row>,
+    /// How long it is since the baseline, seconds.
+    pub seconds: f64,
+    /// Ticks per second of the clock that all ticks in it are of.
+    pub ticks_per_second: f64,
+    /// Points that only the baseline has.
+    pub gone: usize,
+}
+
+impl Comparison {
+    /// The baseline beside what was measured since: of the same process what a
+    /// later snapshot has more, of another one all it has. None for a snapshot of
+    /// the same process that is not later.
+    pub fn new(baseline: &Baseline, now: &Snapshot) -> Option<Self> {
+        let base = baseline.until();
+        let is_same = base.process.segment_id == now.process.segment_id;
+        if is_same && base.elapsed_ticks >= now.elapsed_ticks {
+            return None;
+        }
+        let rate = now.clock.ticks_per_second;
+        let ratio = rate / base.clock.ticks_per_second;
+        let is_one_clock = !ratio.is_finite() || ratio <= 0.0 || (ratio - 1.0).abs() < SAME_RATE;
+        let since_snapshot = is_same.then_some(base);
+        let mut twins = Twins::of(base, is_same);
+        let mut rows = Vec::new();
+        for point in &now.points {
+            let before = twins
+                .take(point)
+                .and_then(|id| Window::between(baseline.from.as_deref(), base, id))
+                .unwrap_or_default();
+            let before = if is_one_clock { before } else { before.in_other_ticks(ratio) };
+            let since = Window::between(since_snapshot, now, point.id).unwrap_or_default();
+            if before.count > 0 || since.count > 0 {
+                let name = name_of(point);
+                let verdict = Verdict::TooFew;
+                rows.push(Row { id: point.id, name, before, since, superiority: None, verdict });
+            }
+        }
+        judge(&mut rows);
+        let size = |row: &Row| row.load_change().map_or(-1.0, f64::abs);
+        rows.sort_by(|a, b| size(b).total_cmp(&size(a)));
+        let before = since_snapshot.map_or(0, |base| base.elapsed_ticks);
+        let seconds = now.elapsed_ticks.saturating_sub(before) as f64 / rate;
+        Some(Self { rows, seconds, ticks_per_second: rate, gone: twins.left() })
+    }
+
+    /// The row of a point.
+    pub fn row(&self, id: u32) -> Option<&Row> {
+        self.rows.iter().find(|row| row.id == id)
+    }
+}
+
+fn name_of(point: &Point) -> String {
+    if point.name.is_empty() { format!("#{}", point.id) } else { point.name.clone() }
+}
+
+/// Finds the point of the baseline that is the same: in one process by its id, in
+/// another by its name and, where several have that, its place in the source.
+struct Twins<'a> {
+    is_same_process: bool,
+    points: HashMap<String, Vec<&'a Point>>,
+}
+
+impl<'a> Twins<'a> {
+    fn of(base: &'a Snapshot, is_same_process: bool) -> Self {
+        let mut points: HashMap<String, Vec<&Point>> = HashMap::new();
+        for point in &base.points {
+            points.entry(name_of(point)).or_default().push(point);
+        }
+        Self { is_same_process, points }
+    }
+
+    fn take(&mut self, point: &Point) -> Option<u32> {
+        let named = self.points.get_mut(&name_of(point))?;
+        let unlike = |other: &Point| match self.is_same_process {
+            true => other.id != point.id,
+            false => (&other.file, other.line) != (&point.file, point.line),
+        };
+        let place = match named.iter().position(|other| !unlike(other)) {
+            None if self.is_same_process => return None,
+            // Lines move from one build to the next.
+            place => place.unwrap_or(0),
+        };
+        (place < named.len()).then(|| named.remove(place).id)
+    }
+
+    fn left(&self) -> usize {
+        self.points.values().map(Vec::len).sum()
+    }
+}
+
+/// Gives every row its verdict.
+fn judge(rows: &mut [Row]) {
+    let tested: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let (before, since) = (&row.before, &row.since);
+            let enough = before.in_buckets().min(since.in_buckets()) >= FEWEST;
+            let counts = enough.then(|| side_by_side(before, since));
+            let counts = counts.as_deref();
+            (counts.and_then(rank_test), counts.and_then(tail_test))
+        })
+        .collect();
+    let p_values: Vec<f64> = tested
+        .iter()
+        .flat_map(|(rank, tail)| [rank.map(|t| t.p), tail.map(|t| t.p)])
+        .flatten()
+        .collect();
+    let mut adjusted = adjusted(&p_values).into_iter();
+    let mut is_beyond_chance =
+        |is_tested: bool| is_tested && adjusted.next().is_some_and(|p| p <= LEVEL);
+    for (row, (rank, tail)) in rows.iter_mut().zip(tested) {
+        let rank_counts = is_beyond_chance(rank.is_some());
+        let tail_counts = is_beyond_chance(tail.is_some());
+        let Some(rank) = rank else { continue };
+        row.superiority = Some(rank.superiority);
+        row.verdict = if let Some(verdict) = shifted(row, &rank).filter(|_| rank_counts) {
+            verdict
+        } else if let Some(verdict) =
+            tail.and_then(|t| tail_shifted(row, &t)).filter(|_| tail_counts)
+        {
+            verdict
+        } else if NINETY_FIVE * rank.deviation <= SUPERIORITY {
+            Verdict::NoDifference
+        } else {
+            Verdict::TooFew
+        };
+    }
+}
+
+/// The shift of most measurements, if it is large enough to matter.
+fn shifted(row: &Row, rank: &RankTest) -> Option<Verdict> {
+    let moves = [row.mean_change(), row.quantile_change(0.5)];
+    let moved = |way: f64| moves.iter().flatten().any(|by| way * by >= SHIFT);
+    if rank.superiority >= 0.5 + SUPERIORITY && moved(1.0) {
+        Some(Verdict::Slower)
+    } else if rank.superiority <= 0.5 - SUPERIORITY && moved(-1.0) {
+        Some(Verdict::Faster)
+    } else {
+        None
+    }
+}
+
+/// The shift of the longest measurements, if it is large enough to matter.
+fn tail_shifted(row: &Row, tail: &TailTest) -> Option<Verdict> {
+    let moved = row.quantile_change(1.0 - TAIL)?;
+    if tail.since >= TAIL_RATIO * tail.before && moved >= TAIL_SHIFT {
+        Some(Verdict::SlowerTail)
+    } else if tail.before >= TAIL_RATIO * tail.since && moved <= -TAIL_SHIFT {
+        Some(Verdict::FasterTail)
+    } else {
+        None
+    }
+}
+
+/// Measurements of both windows in each bucket that either has, shortest first.
+fn side_by_side(before: &Window, since: &Window) -> Vec<(f64, f64)> {
+    let mut both = Vec::with_capacity(before.spread.len().max(since.spread.len()));
+    let (mut a, mut b) = (before.spread.iter().peekable(), since.spread.iter().peekable());
+    loop {
+        let next = [a.peek(), b.peek()].into_iter().flatten().map(|(number, _)| *number).min();
+        let Some(number) = next else { return both };
+        let a = a.next_if(|(at, _)| *at == number).map_or(0.0, |(_, count)| *count);
+        let b = b.next_if(|(at, _)| *at == number).map_or(0.0, |(_, count)| *count);
+        both.push((a, b));
+    }
+}
+
+/// What the test of Mann and Whitney found.
+#[derive(Clone, Copy, Debug)]
+struct RankTest {
+    /// Probability that one of the second takes longer than one of the first.
+    superiority: f64,
+    /// Standard deviation of that if there is no difference.
+    deviation: f64,
+    /// Probability of so much of a difference, or more, if there is none.
+    p: f64,
+}
+
+/// Of counts in each bucket, first and second window; none while either is empty.
+fn rank_test(counts: &[(f64, f64)]) -> Option<RankTest> {
+    let (mut a, mut b, mut u, mut ties) = (0.0, 0.0, 0.0, 0.0);
+    for (in_a, in_b) in counts {
+        u += in_b * (a + in_a / 2.0);
+        a += in_a;
+        b += in_b;
+        let tied = in_a + in_b;
+        ties += tied * tied * tied - tied;
+    }
+    if a <= 0.0 || b <= 0.0 {
+        return None;
+    }
+    let (n, pairs) = (a + b, a * b);
+    let variance = pairs / 12.0 * (n + 1.0 - ties / (n * (n - 1.0)));
+    let deviation = variance.max(0.0).sqrt();
+    let distance = ((u - pairs / 2.0).abs() - 0.5).max(0.0);
+    // All in one bucket: there is nothing to tell them apart by.
+    let p = if deviation > 0.0 { two_sided(distance / deviation) } else { 1.0 };
+    Some(RankTest { superiority: u / pairs, deviation: deviation / pairs, p })
+}
+
+/// How the shares beyond a common bound compare.
+#[derive(Clone, Copy, Debug)]
+struct TailTest {
+    before: f64,
+    since: f64,
+    p: f64,
+}
+
+/// Of the longest hundredth of both windows together, or a little less: buckets
+/// are not divided. None where too few are to be expected in either.
+fn tail_test(counts: &[(f64, f64)]) -> Option<TailTest> {
+    let (a, b) = counts.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y));
+    let (mut tail_a, mut tail_b) = (0.0, 0.0);
+    for (in_a, in_b) in counts.iter().rev() {
+        if tail_a + tail_b + in_a + in_b > TAIL * (a + b) {
+            break;
+        }
+        tail_a += in_a;
+        tail_b += in_b;
+    }
+    let share = (tail_a + tail_b) / (a + b);
+    if share * a.min(b) < FEWEST_IN_TAIL {
+        return None;
+    }
+    let (before, since) = (tail_a / a, tail_b / b);
+    let deviation = (share * (1.0 - share) * (1.0 / a + 1.0 / b)).sqrt();
+    Some(TailTest { before, since, p: two_sided((since - before).abs() / deviation) })
+}
+
+/// Probability that a normal variable lies so many standard deviations from its
+/// mean, or more, to either side.
+fn two_sided(deviations: f64) -> f64 {
+    libm::erfc(deviations / std::f64::consts::SQRT_2)
+}
+
+/// P-values adjusted for their number, after Benjamini and Hochberg: the `i`th
+/// least of `m` times `m / i`, and no greater than that of any that is greater.
+fn adjusted(p_values: &[f64]) -> Vec<f64> {
+    let m = p_values.len();
+    let mut order: Vec<usize> = (0..m).collect();
+    order.sort_by(|a, b| p_values[*b].total_cmp(&p_values[*a]));
+    let mut adjusted = vec![1.0; m];
+    let mut least: f64 = 1.0;
+    for (place, index) in order.into_iter().enumerate() {
+        least = least.min(p_values[index] * m as f64 / (m - place) as f64);
+        adjusted[index] = least;
+    }
+    adjusted
+}
+
+#[cfg(test)]
+mod tests;

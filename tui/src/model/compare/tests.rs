@@ -1,0 +1,265 @@
+//! The statistics against values that scipy computed, and against chance itself.
+
+use super::*;
+use crate::model::histogram::number_of;
+use crate::source::Source;
+use crate::source::synthetic::Synthetic;
+
+/// Values and how often each occurs.
+type Counts<'a> = &'a [(u64, u32)];
+
+fn window(counts: Counts) -> Window {
+    let values = counts.iter().flat_map(|(value, n)| std::iter::repeat_n(*value, *n as usize));
+    window_of(values)
+}
+
+fn window_of(values: impl Iterator<Item = u64>) -> Window {
+    let (mut window, mut spread) = (Window::default(), std::collections::BTreeMap::new());
+    for value in values {
+        window.count += 1;
+        window.exclusive += value as f64;
+        *spread.entry(number_of(value)).or_insert(0.0) += 1.0;
+    }
+    window.spread = spread.into_iter().collect();
+    window
+}
+
+fn row(before: Window, since: Window) -> Row {
+    let verdict = Verdict::TooFew;
+    Row { id: 1, name: String::new(), before, since, superiority: None, verdict }
+}
+
+#[track_caller]
+fn close(found: f64, expected: f64) {
+    assert!((found / expected - 1.0).abs() < 1e-9, "{found} for {expected}");
+}
+
+/// scipy 1.17.1: `mannwhitneyu(since, before, alternative="two-sided",
+/// method="asymptotic")`, statistic over the number of pairs, and p-value.
+#[test]
+fn the_rank_test_agrees_with_scipy() {
+    let cases: [(Counts, Counts, f64, f64); 4] = [
+        (
+            &[(10, 5), (11, 20), (12, 30), (20, 5)],
+            &[(10, 2), (11, 10), (12, 40), (13, 20), (20, 9)],
+            0.693_930_041_152_263_4,
+            2.382_071_764_956_803_3e-5,
+        ),
+        (&[(1, 30), (2, 30), (3, 30)], &[(1, 30), (2, 30), (3, 30)], 0.5, 1.0),
+        (
+            // Values that are in different buckets as they are different values.
+            &[(10, 400), (11, 300), (14, 40), (30, 3)],
+            &[(10, 350), (11, 340), (14, 60), (30, 12)],
+            0.545_949_421_194_490_6,
+            0.000_555_386_742_912_322_1,
+        ),
+        (&[(5, 50)], &[(9, 60)], 1.0, 1.683_447_885_763_553_4e-25),
+    ];
+    for (before, since, superiority, p) in cases {
+        let found = rank_test(&side_by_side(&window(before), &window(since))).unwrap();
+        close(found.superiority, superiority);
+        close(found.p, p);
+    }
+}
+
+/// scipy 1.17.1: `chi2_contingency([[10, 2990], [35, 2965]], correction=False)`
+/// and the same for 50 of 5000 and 12 of 2400.
+#[test]
+fn the_tail_test_agrees_with_scipy() {
+    for (x, a, y, b, p) in [
+        (10.0, 3000.0, 35.0, 3000.0, 0.00018341027328341254),
+        (50.0, 5000.0, 12.0, 2400.0, 0.027_176_030_288_957_317),
+    ] {
+        close(tail_test(&[(a - x, b - y), (x, y)]).unwrap().p, p);
+    }
+    // More than a hundredth in the last bucket: there is no tail to speak of.
+    assert!(tail_test(&[(990.0, 965.0), (10.0, 35.0)]).is_none());
+    // A tail of fewer than ten in each.
+    assert!(tail_test(&[(499.0, 499.0), (1.0, 1.0)]).is_none());
+}
+
+/// scipy 1.17.1: `false_discovery_control([...], method="bh")`.
+#[test]
+fn the_adjustment_agrees_with_scipy() {
+    let found = adjusted(&[0.01, 0.04, 0.03, 0.005, 0.5, 0.03]);
+    for (found, expected) in found.into_iter().zip([0.03, 0.048, 0.045, 0.03, 0.5, 0.045]) {
+        close(found, expected);
+    }
+    assert_eq!(adjusted(&[]), [0.0; 0]);
+}
+
+/// Numbers of a fixed sequence, log-normal as durations often are.
+struct Chance(u64);
+
+impl Chance {
+    fn uniform(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Standard deviation 0.6 of the logarithm, stretched by `factor`.
+    fn duration(&mut self, factor: f64) -> u64 {
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        let normal = radius * (std::f64::consts::TAU * self.uniform()).cos();
+        (factor * 10_000.0 * (0.6 * normal).exp()) as u64
+    }
+
+    fn durations(&mut self, n: usize, factor: f64) -> Window {
+        window_of((0..n).map(|_| self.duration(factor)).collect::<Vec<_>>().into_iter())
+    }
+}
+
+fn differs(verdict: Verdict) -> bool {
+    !matches!(verdict, Verdict::NoDifference | Verdict::TooFew)
+}
+
+#[test]
+fn p_values_of_pairs_without_a_difference_are_as_small_as_they_say() {
+    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+    let rounds = 4000;
+    let p_values: Vec<f64> = (0..rounds)
+        .map(|round| {
+            let (a, b) = (30 + round % 90, 50 + round % 300);
+            let (before, since) = (chance.durations(a, 1.0), chance.durations(b, 1.0));
+            rank_test(&side_by_side(&before, &since)).unwrap().p
+        })
+        .collect();
+    for level in [0.01, 0.05, 0.2] {
+        let found =
+            p_values.iter().filter(|p| **p <= level).count() as f64 / f64::from(rounds as u32);
+        // Four standard deviations of a share of so many rounds.
+        let margin = 4.0 * (level * (1.0 - level) / rounds as f64).sqrt();
+        assert!((found - level).abs() < margin, "{found} at {level}");
+    }
+}
+
+#[test]
+fn hardly_ever_is_a_difference_seen_that_is_not_there() {
+    let mut chance = Chance(0x2545_f491_4f6c_dd1d);
+    let (mut screens, mut wrong) = (0, 0);
+    for round in 0..150 {
+        let mut rows: Vec<Row> = (0..30)
+            .map(|point| {
+                let n = [25, 60, 200, 1200][(round + point) % 4];
+                row(chance.durations(n, 1.0), chance.durations(n / 2 + 30, 1.0))
+            })
+            .collect();
+        judge(&mut rows);
+        screens += 1;
+        wrong += usize::from(rows.iter().any(|row| differs(row.verdict)));
+    }
+    // At a level of 1 % for a whole screen; 150 of them have 1.5 on average, and
+    // more than 7 in one of ten thousand such tests.
+    assert!(wrong <= 7, "{wrong} of {screens} screens");
+}
+
+#[test]
+fn real_differences_are_seen_and_have_the_right_sign() {
+    let mut chance = Chance(77);
+    for _ in 0..20 {
+        let mut rows = vec![
+            row(chance.durations(4000, 1.0), chance.durations(3000, 1.25)),
+            row(chance.durations(4000, 1.0), chance.durations(3000, 0.8)),
+            row(chance.durations(4000, 1.0), chance.durations(3000, 1.0)),
+            row(chance.durations(4000, 1.0), chance.durations(12, 3.0)),
+            // Too few to tell a small difference from none.
+            row(chance.durations(40, 1.0), chance.durations(40, 1.0)),
+            // Sure, and too small to matter.
+            row(chance.durations(90_000, 1.0), chance.durations(90_000, 1.02)),
+        ];
+        judge(&mut rows);
+        let verdicts: Vec<_> = rows.iter().map(|row| row.verdict).collect();
+        use Verdict::{Faster, NoDifference, Slower, TooFew};
+        assert_eq!(verdicts, [Slower, Faster, NoDifference, TooFew, TooFew, NoDifference]);
+    }
+}
+
+#[test]
+fn a_tail_that_grows_is_seen_though_no_other_figure_moves() {
+    let mut chance = Chance(5);
+    let before: Vec<u64> = (0..20_000).map(|_| chance.duration(1.0)).collect();
+    // Two in a hundred take ten times as long.
+    let since = before.iter().enumerate().map(|(i, v)| if i % 50 == 0 { v * 10 } else { *v });
+    let (before, since) = (window_of(before.iter().copied()), window_of(since));
+    let mut rows = vec![row(before.clone(), since.clone()), row(since, before)];
+    judge(&mut rows);
+    assert_eq!(rows[0].verdict, Verdict::SlowerTail);
+    assert_eq!(rows[1].verdict, Verdict::FasterTail);
+    assert!((rows[0].superiority.unwrap() - 0.5).abs() < 0.02);
+}
+
+fn polls(n: usize) -> (Synthetic, Vec<Snapshot>) {
+    let mut source = Synthetic::new();
+    let snapshots = (0..n).map(|_| source.poll().unwrap()).collect();
+    (source, snapshots)
+}
+
+#[test]
+fn a_program_that_goes_on_as_before_shows_no_difference() {
+    let (_, s) = polls(33);
+    let baseline = Baseline::of(s[16].clone(), None);
+    let comparison = Comparison::new(&baseline, &s[32]).unwrap();
+    assert_eq!(comparison.seconds, 16.0);
+    assert_eq!(comparison.gone, 0);
+    assert!(comparison.rows.len() > 5);
+    let often = |row: &&Row| row.since.count > 1000;
+    for row in comparison.rows.iter().filter(often) {
+        assert!(!differs(row.verdict), "{row:?}");
+    }
+    let size = |row: &Row| row.load_change().unwrap().abs();
+    assert!(comparison.rows.is_sorted_by(|a, b| size(a) >= size(b)));
+}
+
+#[test]
+fn a_snapshot_compared_with_itself_or_an_earlier_one_is_nothing() {
+    let (_, s) = polls(3);
+    let baseline = Baseline::of(s[1].clone(), None);
+    assert!(Comparison::new(&baseline, &s[1]).is_none());
+    assert!(Comparison::new(&baseline, &s[0]).is_none());
+    assert!(baseline.next(&s[1]).is_none());
+    let next = baseline.next(&s[2]).unwrap();
+    assert_eq!(next.seconds(), 1.0);
+}
+
+#[test]
+fn another_process_is_compared_as_a_whole_and_by_names() {
+    let (_, s) = polls(4);
+    let mut other = s[3].clone();
+    other.process.segment_id = "f".repeat(32);
+    // Points came in another order, one is new, one is gone, and lines moved.
+    other.points.retain(|point| point.name != "io.crc");
+    for point in &mut other.points {
+        point.id += 10;
+        point.line += 7;
+    }
+    for cell in &mut other.cells {
+        Arc::make_mut(cell).point += 10;
+    }
+    let baseline = Baseline::of(s[3].clone(), Some("a.json".into()));
+    let comparison = Comparison::new(&baseline, &other).unwrap();
+    assert_eq!(comparison.gone, 1);
+    for row in &comparison.rows {
+        assert_eq!(row.before.spread, row.since.spread, "{}", row.name);
+        assert_eq!(row.load_change(), Some(0.0));
+        assert!(!differs(row.verdict));
+    }
+}
+
+#[test]
+fn a_clock_of_another_rate_makes_no_difference() {
+    let (_, s) = polls(12);
+    let mut other = s[11].clone();
+    other.process.segment_id = "f".repeat(32);
+    let base = s[11].clone();
+    // The same ticks at twice the rate are half as long.
+    other.clock.ticks_per_second *= 2.0;
+    other.elapsed_ticks *= 2;
+    let comparison = Comparison::new(&Baseline::of(base, None), &other).unwrap();
+    let parse = comparison.rows.iter().find(|row| row.name == "io.parse").unwrap();
+    assert_eq!(parse.verdict, Verdict::Faster);
+    close(1.0 + parse.mean_change().unwrap(), 0.5);
+    assert!((parse.quantile_change(0.5).unwrap() + 0.5).abs() < 0.02);
+    close(parse.rate_change().unwrap() + 1.0, 1.0);
+}

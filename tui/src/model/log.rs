@@ -1,0 +1,425 @@
+//! What the viewer noticed, with time: who switched what, what was lost, what
+//! became of the process.
+//!
+//! It is told of every snapshot and compares it with the one before. What this
+//! viewer does itself it is told as it happens; a change that nobody announced was
+//! made by another viewer or by the program.
+
+use std::collections::VecDeque;
+
+use super::in_words;
+use crate::headline::clock_word;
+use crate::snapshot::{ClockKind, Losses, Point, PointState, ProcessState, Snapshot};
+use crate::units;
+
+/// How many entries are kept.
+const KEPT: usize = 1000;
+/// More of the same within this time is counted, not listed.
+const SAME_NS: u64 = 60_000_000_000;
+/// Among so many of the newest entries.
+const SAME_AMONG: usize = 8;
+/// So many names of points that are new at once are told.
+const NAMES: usize = 4;
+
+/// Something that was noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// When, nanoseconds since the Unix epoch; the last time, if several.
+    pub unix_ns: u64,
+    /// Whether somebody should look into it.
+    pub is_problem: bool,
+    /// In words.
+    pub text: String,
+    /// Of losses: what, when it was first counted, and how many by now.
+    loss: Option<(&'static str, u64, u64)>,
+}
+
+/// What has been noticed, oldest first, and what is needed to notice more.
+#[derive(Debug, Default)]
+pub struct Log {
+    entries: VecDeque<Entry>,
+    pushed: u64,
+    unread: usize,
+    known: Option<Known>,
+}
+
+/// What the last snapshot said.
+#[derive(Debug)]
+struct Known {
+    segment_id: String,
+    state: ProcessState,
+    clock: ClockKind,
+    ticks_per_second: f64,
+    losses: Vec<(u64, &'static str)>,
+    /// In the order of their ids.
+    points: Vec<KnownPoint>,
+}
+
+#[derive(Debug)]
+struct KnownPoint {
+    id: u32,
+    state: PointState,
+    resets: u32,
+    alpha: Option<f64>,
+}
+
+impl Known {
+    fn of(snapshot: &Snapshot) -> Self {
+        let point = |point: &Point| KnownPoint {
+            id: point.id,
+            state: point.state,
+            resets: point.resets,
+            alpha: point.alpha,
+        };
+        Self {
+            segment_id: snapshot.process.segment_id.clone(),
+            state: snapshot.process.state,
+            clock: snapshot.clock.kind,
+            ticks_per_second: snapshot.clock.ticks_per_second,
+            losses: lasting(snapshot),
+            points: snapshot.points.iter().map(point).collect(),
+        }
+    }
+
+    fn point_mut(&mut self, id: u32) -> Option<&mut KnownPoint> {
+        let place = self.points.binary_search_by_key(&id, |point| point.id).ok()?;
+        Some(&mut self.points[place])
+    }
+}
+
+impl Log {
+    /// The entries, oldest first.
+    pub fn entries(&self) -> &VecDeque<Entry> {
+        &self.entries
+    }
+
+    /// How many there have ever been.
+    pub fn pushed(&self) -> u64 {
+        self.pushed
+    }
+
+    /// Problems since the log was last looked at.
+    pub fn unread(&self) -> usize {
+        self.unread
+    }
+
+    /// Somebody looks at it.
+    pub fn read(&mut self) {
+        self.unread = 0;
+    }
+
+    /// Notes what needs nobody's care. The same again is not noted twice.
+    pub fn note(&mut self, unix_ns: u64, text: impl Into<String>) {
+        self.say(unix_ns, false, text.into());
+    }
+
+    /// Notes what somebody should look into.
+    pub fn problem(&mut self, unix_ns: u64, text: impl Into<String>) {
+        self.say(unix_ns, true, text.into());
+    }
+
+    /// This viewer switched a point.
+    pub fn toggled(&mut self, unix_ns: u64, id: u32, name: &str, state: PointState) {
+        if let Some(point) = self.known.as_mut().and_then(|known| known.point_mut(id)) {
+            point.state = state;
+        }
+        self.note(unix_ns, format!("{name} switched {} by this viewer", word(state)));
+    }
+
+    /// This viewer reset a point.
+    pub fn reset(&mut self, unix_ns: u64, id: u32, name: &str) {
+        if let Some(point) = self.known.as_mut().and_then(|known| known.point_mut(id)) {
+            point.resets = point.resets.wrapping_add(1);
+        }
+        self.note(unix_ns, format!("{name} reset by this viewer"));
+    }
+
+    /// Compares a snapshot with the one before.
+    pub fn observe(&mut self, unix_ns: u64, snapshot: &Snapshot) {
+        let same = |known: &Known| known.segment_id == snapshot.process.segment_id;
+        match self.known.take().filter(same) {
+            Some(known) => self.compare(unix_ns, &known, snapshot),
+            None => self.greet(unix_ns, snapshot),
+        }
+        self.known = Some(Known::of(snapshot));
+    }
+
+    fn greet(&mut self, unix_ns: u64, snapshot: &Snapshot) {
+        let process = &snapshot.process;
+        let (name, points) = (&process.name, snapshot.points.len());
+        let clock = clock_word(snapshot.clock.kind);
+        let text = format!("watching {name}[{}]: {points} points, clock {clock}", process.pid);
+        self.note(unix_ns, text);
+        if snapshot.clock.kind == ClockKind::Wall {
+            self.problem(unix_ns, "time off the CPU is not taken out: the clock is the wall's");
+        }
+        for point in snapshot.points.iter().filter(|p| p.state == PointState::InvalidBeginBegin) {
+            self.problem(unix_ns, invalid(point));
+        }
+        for (count, what) in lasting(snapshot) {
+            self.lose(unix_ns, what, count, count);
+        }
+        self.tell_state(unix_ns, snapshot);
+    }
+
+    fn compare(&mut self, unix_ns: u64, known: &Known, snapshot: &Snapshot) {
+        let clock = &snapshot.clock;
+        if clock.kind != known.clock {
+            let (from, to) = (clock_word(known.clock), clock_word(clock.kind));
+            self.problem(unix_ns, format!("the clock went from {from} to {to}"));
+        } else if clock.ticks_per_second != known.ticks_per_second {
+            let rate = units::hertz(clock.ticks_per_second);
+            self.note(unix_ns, format!("the clock was calibrated anew: {rate}"));
+        }
+        let mut new = Vec::new();
+        let mut old = known.points.iter().peekable();
+        for point in &snapshot.points {
+            while old.next_if(|old| old.id < point.id).is_some() {}
+            match old.next_if(|old| old.id == point.id) {
+                Some(old) => self.compare_point(unix_ns, old, point),
+                None => new.push(point),
+            }
+        }
+        if let [first, ..] = new[..] {
+            let names: Vec<_> = new.iter().take(NAMES).map(|point| name_of(point)).collect();
+            let more = if new.len() > NAMES { ", ..." } else { "" };
+            self.note(
+                unix_ns,
+                match new.len() {
+                    1 => format!("a new point: {}", name_of(first)),
+                    n => format!("{n} new points: {}{more}", names.join(", ")),
+                },
+            );
+        }
+        for (count, what) in lasting(snapshot) {
+            let before = known.losses.iter().find(|(_, w)| *w == what).map_or(0, |(n, _)| *n);
+            if count > before {
+                self.lose(unix_ns, what, count - before, count);
+            }
+        }
+        if known.state != snapshot.process.state {
+            self.tell_state(unix_ns, snapshot);
+        }
+    }
+
+    fn compare_point(&mut self, unix_ns: u64, old: &KnownPoint, point: &Point) {
+        const OTHERS: &str = "by another viewer or the program";
+        let name = name_of(point);
+        if old.state != point.state {
+            match point.state {
+                PointState::InvalidBeginBegin => self.problem(unix_ns, invalid(point)),
+                state => self.note(unix_ns, format!("{name} switched {} {OTHERS}", word(state))),
+            }
+        }
+        if old.resets != point.resets {
+            self.note(unix_ns, format!("{name} reset {OTHERS}"));
+        }
+        if old.alpha != point.alpha {
+            let alpha = point.alpha.map_or("off".into(), |alpha| format!("{alpha:.3}"));
+            self.note(unix_ns, format!("{name} averages with a weight of {alpha}, set {OTHERS}"));
+        }
+    }
+
+    fn tell_state(&mut self, unix_ns: u64, snapshot: &Snapshot) {
+        let (name, pid) = (&snapshot.process.name, snapshot.process.pid);
+        match snapshot.process.state {
+            ProcessState::Running => {}
+            ProcessState::Exited => self.note(unix_ns, format!("{name}[{pid}] ended in order")),
+            ProcessState::Crashed => {
+                self.problem(unix_ns, format!("{name}[{pid}] died without ending in order"));
+            }
+        }
+    }
+
+    /// Of what is lost at every poll there is one entry a minute.
+    fn lose(&mut self, unix_ns: u64, what: &'static str, more: u64, total: u64) {
+        let newest = self.entries.iter().enumerate().rev().take(SAME_AMONG);
+        let is_same = |entry: &Entry| {
+            entry.loss.is_some_and(|(w, since, _)| w == what && unix_ns < since + SAME_NS)
+        };
+        let earlier = newest.filter(|(_, entry)| is_same(entry)).map(|(place, _)| place).next();
+        let earlier = earlier.and_then(|place| self.entries.remove(place));
+        let (since, so_far) = match earlier.as_ref().and_then(|entry| entry.loss) {
+            Some((_, since, so_far)) => (since, so_far),
+            None => (unix_ns, 0),
+        };
+        let more = so_far.saturating_add(more);
+        let text = match more == total {
+            true => format!("lost: {total} {what}"),
+            false => format!("lost: {more} more {what}, {total} in all"),
+        };
+        let loss = Some((what, since, more));
+        let entry = Entry { unix_ns, is_problem: true, text, loss };
+        if earlier.is_some() {
+            self.entries.push_back(entry);
+        } else {
+            self.push(entry);
+        }
+    }
+
+    fn say(&mut self, unix_ns: u64, is_problem: bool, text: String) {
+        match self.entries.back_mut() {
+            // A poll that fails does so every time.
+            Some(last) if last.text == text && unix_ns < last.unix_ns + SAME_NS => {
+                last.unix_ns = unix_ns;
+                self.unread += usize::from(is_problem && !last.is_problem);
+                last.is_problem |= is_problem;
+            }
+            _ => self.push(Entry { unix_ns, is_problem, text, loss: None }),
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        if self.entries.len() == KEPT {
+            self.entries.pop_front();
+        }
+        self.unread += usize::from(entry.is_problem);
+        self.pushed += 1;
+        self.entries.push_back(entry);
+    }
+}
+
+/// What was lost for good; a cell that is busy is read the next time.
+fn lasting(snapshot: &Snapshot) -> Vec<(u64, &'static str)> {
+    in_words(&Losses { cells_busy: 0, ..snapshot.losses.clone() })
+}
+
+fn word(state: PointState) -> &'static str {
+    if state == PointState::On { "on" } else { "off" }
+}
+
+fn name_of(point: &Point) -> String {
+    if point.name.is_empty() { format!("#{}", point.id) } else { point.name.clone() }
+}
+
+fn invalid(point: &Point) -> String {
+    format!("{} is invalid: begun twice without an end", name_of(point))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::synthetic::Synthetic;
+    use crate::source::{Change, Source};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    struct Watch {
+        source: Synthetic,
+        log: Log,
+        now: u64,
+    }
+
+    impl Watch {
+        fn new() -> Self {
+            let mut watch = Self { source: Synthetic::new(), log: Log::default(), now: 0 };
+            watch.poll();
+            watch
+        }
+
+        /// The texts that a poll brought, problems with a mark.
+        fn poll(&mut self) -> Vec<String> {
+            self.now += SECOND;
+            let before = self.log.pushed() as usize;
+            self.log.observe(self.now, &self.source.poll().unwrap());
+            let new = self.log.pushed() as usize - before;
+            let entries = self.log.entries();
+            let newest = entries.iter().skip(entries.len() - new);
+            newest.map(|e| format!("{}{}", if e.is_problem { "!" } else { "" }, e.text)).collect()
+        }
+    }
+
+    #[test]
+    fn it_tells_who_switched_and_reset() {
+        let mut watch = Watch::new();
+        assert_eq!(watch.poll(), [""; 0]);
+        watch.source.act(Change::Disable(3)).unwrap();
+        watch.log.toggled(watch.now, 3, "io.crc", PointState::Off);
+        watch.source.act(Change::Reset(4)).unwrap();
+        watch.log.reset(watch.now, 4, "lz.compress");
+        assert_eq!(watch.poll(), [""; 0], "its own doing is told as it happens");
+        let texts: Vec<_> = watch.log.entries().iter().skip(1).map(|e| e.text.as_str()).collect();
+        let own = ["io.crc switched off by this viewer", "lz.compress reset by this viewer"];
+        assert_eq!(texts, own);
+
+        watch.source.act(Change::Enable(3)).unwrap();
+        watch.source.act(Change::Reset(4)).unwrap();
+        let others = [
+            "io.crc switched on by another viewer or the program",
+            "lz.compress reset by another viewer or the program",
+        ];
+        assert_eq!(watch.poll(), others);
+        assert_eq!(watch.log.unread(), 0);
+
+        // Two at once: one of them was another's.
+        watch.source.act(Change::Reset(4)).unwrap();
+        watch.source.act(Change::Reset(4)).unwrap();
+        watch.log.reset(watch.now, 4, "lz.compress");
+        assert_eq!(watch.poll(), [others[1]]);
+    }
+
+    #[test]
+    fn losses_are_counted_together_for_a_minute() {
+        let mut watch = Watch::new();
+        for round in 1..=50 {
+            watch.source.snapshot_mut().losses.begins_refused += 2;
+            assert_eq!(watch.poll().len(), usize::from(round == 1));
+        }
+        assert_eq!(watch.log.unread(), 1);
+        assert_eq!(watch.log.entries().back().unwrap().text, "lost: 100 begins nested too deep");
+        watch.now += 60 * SECOND;
+        watch.source.snapshot_mut().losses.begins_refused += 1;
+        assert_eq!(watch.poll(), ["!lost: 1 more begins nested too deep, 101 in all"]);
+        assert_eq!(watch.log.unread(), 2);
+        watch.log.read();
+        watch.source.snapshot_mut().losses.cells_busy = 5;
+        assert_eq!(watch.poll(), [""; 0]);
+        assert_eq!(watch.log.unread(), 0);
+    }
+
+    #[test]
+    fn what_becomes_of_clock_points_and_process_is_told() {
+        let mut watch = Watch::new();
+        let snapshot = watch.source.snapshot_mut();
+        snapshot.clock.kind = ClockKind::Cputime;
+        snapshot.points[2].state = PointState::InvalidBeginBegin;
+        let twin = Point { id: 9, name: String::new(), ..snapshot.points[1].clone() };
+        // The made-up process does no work for a point that it does not know.
+        snapshot.points.push(twin);
+        assert_eq!(
+            watch.poll(),
+            [
+                "!the clock went from rseq to cputime",
+                "!io.read is invalid: begun twice without an end",
+                "a new point: #9"
+            ]
+        );
+        watch.source.snapshot_mut().process.state = ProcessState::Crashed;
+        assert_eq!(watch.poll(), ["!my_app[4711] died without ending in order"]);
+        assert_eq!(watch.poll(), [""; 0]);
+        let snapshot = watch.source.snapshot_mut();
+        snapshot.process.state = ProcessState::Running;
+        snapshot.process.segment_id = "f".repeat(32);
+        snapshot.losses.lanes_overflowed = 2;
+        assert_eq!(
+            watch.poll(),
+            [
+                "watching my_app[4711]: 10 points, clock cputime",
+                "!io.read is invalid: begun twice without an end",
+                "!lost: 2 threads share the overflow lane"
+            ]
+        );
+    }
+
+    #[test]
+    fn it_stays_bounded_and_does_not_repeat_itself() {
+        let mut log = Log::default();
+        for n in 0..10 * KEPT as u64 {
+            log.problem(n, format!("number {n}"));
+            log.problem(n, format!("number {n}"));
+        }
+        assert_eq!(log.entries().len(), KEPT);
+        assert_eq!(log.pushed(), 10 * KEPT as u64);
+        assert_eq!(log.entries().back().unwrap().text, "number 9999");
+    }
+}

@@ -1,0 +1,254 @@
+//! What a point measured in a window of time: the difference of two snapshots,
+//! histograms included.
+//!
+//! ```text
+//! process  |--------------------|=====================|
+//!        start                baseline               now
+//!               before                  since
+//! ```
+//!
+//! A snapshot holds sums from the point's last reset on, so a window is what a
+//! later one has more than an earlier one. Two windows that follow on one another
+//! share no measurement.
+
+use std::sync::Arc;
+
+use super::histogram::{edges_of, middle, number_of};
+use super::total;
+use crate::snapshot::{Cell, Point, Snapshot, Stats};
+
+/// The measurements of one point in a window of time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Window {
+    /// How many there are.
+    pub count: u64,
+    /// Their exclusive ticks together.
+    pub exclusive: f64,
+    /// How long the window is; none where a reset within it hides that.
+    pub length: Option<Length>,
+    /// How many there are in each bucket: the bucket's number, in rising order,
+    /// and the measurements. Whole numbers unless the clocks had to be matched.
+    pub spread: Vec<(u64, f64)>,
+}
+
+/// How long a window is, by the process's clock and in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Length {
+    /// Ticks.
+    pub ticks: f64,
+    /// Seconds.
+    pub seconds: f64,
+}
+
+impl Window {
+    /// What the point measured after `from` and up to `to`, which are pictures of
+    /// one process; without a `from`, in all its life. None where it is not known
+    /// in `to`.
+    pub fn between(from: Option<&Snapshot>, to: &Snapshot, id: u32) -> Option<Self> {
+        let point = find(to, id)?;
+        let mut window = Self::life(to, id);
+        let old = from.and_then(|from| find(from, id));
+        let before = from.map_or(0, |from| from.elapsed_ticks);
+        match (from, old) {
+            (Some(from), Some(old)) if old.resets == point.resets => {
+                window.subtract(&Self::life(from, id));
+            }
+            // Nobody knows when it began afresh.
+            _ if point.resets > 0 => return Some(window),
+            // Not yet there at the beginning of the window.
+            _ => {}
+        }
+        let ticks = to.elapsed_ticks.saturating_sub(before) as f64;
+        let seconds = ticks / to.clock.ticks_per_second;
+        window.length = (ticks > 0.0).then_some(Length { ticks, seconds });
+        Some(window)
+    }
+
+    /// Everything since the point's last reset.
+    fn life(snapshot: &Snapshot, id: u32) -> Self {
+        let cells = cells_of(snapshot, id);
+        let Stats { count, exclusive, .. } = total(cells.iter().map(Arc::as_ref));
+        let buckets = cells.iter().flat_map(|cell| &cell.histogram);
+        let mut counts: Vec<(u64, f64)> =
+            buckets.map(|bucket| (number_of(middle(bucket)), bucket.count as f64)).collect();
+        counts.sort_unstable_by_key(|(number, _)| *number);
+        counts.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 += next.1;
+            }
+            same
+        });
+        counts.retain(|(_, count)| *count > 0.0);
+        Self { count, exclusive: exclusive as f64, length: None, spread: counts }
+    }
+
+    fn subtract(&mut self, earlier: &Self) {
+        self.count = self.count.saturating_sub(earlier.count);
+        self.exclusive = (self.exclusive - earlier.exclusive).max(0.0);
+        let mut old = earlier.spread.iter().peekable();
+        for (number, count) in &mut self.spread {
+            while old.next_if(|(at, _)| at < number).is_some() {}
+            if let Some((_, before)) = old.next_if(|(at, _)| at == number) {
+                *count -= before;
+            }
+        }
+        self.spread.retain(|(_, count)| *count > 0.0);
+    }
+
+    /// The same measurements in ticks of another clock, of which `ratio` pass in
+    /// one of this. A bucket that comes to lie over several is shared out among
+    /// them, as if its measurements lay evenly in it.
+    #[must_use]
+    pub fn in_other_ticks(&self, ratio: f64) -> Self {
+        let mut spread: Vec<(u64, f64)> = Vec::new();
+        for (number, count) in &self.spread {
+            let (low, high) = edges_of(*number);
+            let (low, high) = (low * ratio, high * ratio);
+            let last = number_of(high as u64);
+            for other in number_of(low as u64)..=last {
+                let (from, to) = edges_of(other);
+                let share = (high.min(to) - low.max(from)) / (high - low);
+                if share > 0.0 {
+                    spread.push((other, count * share));
+                }
+            }
+        }
+        spread.sort_by_key(|(number, _)| *number);
+        spread.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 += next.1;
+            }
+            same
+        });
+        let length = self
+            .length
+            .map(|length| Length { ticks: length.ticks * ratio, seconds: length.seconds });
+        Self { count: self.count, exclusive: self.exclusive * ratio, length, spread }
+    }
+
+    /// Mean exclusive ticks; none without a measurement.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.exclusive / self.count as f64)
+    }
+
+    /// Measurements per second.
+    pub fn rate(&self) -> Option<f64> {
+        self.length.map(|length| self.count as f64 / length.seconds)
+    }
+
+    /// Share of one CPU.
+    pub fn load(&self) -> Option<f64> {
+        self.length.map(|length| self.exclusive / length.ticks)
+    }
+
+    /// The measurements that the buckets account for. Fewer than there are where
+    /// the segment had no space for all buckets.
+    pub fn in_buckets(&self) -> f64 {
+        self.spread.iter().map(|(_, count)| count).sum()
+    }
+
+    /// The exclusive ticks that this share of the measurements does not exceed,
+    /// as if they lay evenly in their buckets: a bucket is 3 % wide, and a figure
+    /// that jumped from one middle to the next would show changes that are none.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let wanted = share * self.in_buckets();
+        let mut so_far = 0.0;
+        for (number, count) in &self.spread {
+            if so_far + count >= wanted {
+                let (low, high) = edges_of(*number);
+                return Some(low + (high - low) * ((wanted - so_far) / count).clamp(0.0, 1.0));
+            }
+            so_far += count;
+        }
+        self.spread.last().map(|(number, _)| edges_of(*number).1)
+    }
+}
+
+/// The point with this id.
+fn find(snapshot: &Snapshot, id: u32) -> Option<&Point> {
+    let place = snapshot.points.binary_search_by_key(&id, |point| point.id).ok()?;
+    Some(&snapshot.points[place])
+}
+
+fn cells_of(snapshot: &Snapshot, id: u32) -> &[Arc<Cell>] {
+    let cells = &snapshot.cells;
+    let first = cells.partition_point(|cell| cell.point < id);
+    let len = cells[first..].partition_point(|cell| cell.point == id);
+    &cells[first..first + len]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
+    use crate::source::{Change, Source};
+
+    fn polls(n: usize) -> (Synthetic, Vec<Snapshot>) {
+        let mut source = Synthetic::new();
+        let snapshots = (0..n).map(|_| source.poll().unwrap()).collect();
+        (source, snapshots)
+    }
+
+    #[test]
+    fn two_windows_make_up_the_whole_and_share_nothing() {
+        let (_, s) = polls(6);
+        for id in 1..8 {
+            let before = Window::between(None, &s[2], id).unwrap();
+            let since = Window::between(Some(&s[2]), &s[5], id).unwrap();
+            let whole = Window::between(None, &s[5], id).unwrap();
+            assert_eq!(before.count + since.count, whole.count);
+            assert_eq!(before.exclusive + since.exclusive, whole.exclusive);
+            assert_eq!(before.in_buckets() + since.in_buckets(), whole.in_buckets());
+            assert_eq!(since.in_buckets(), since.count as f64);
+            let seconds = |window: &Window| window.length.unwrap().seconds;
+            assert_eq!(seconds(&since), 3.0);
+            assert_eq!(seconds(&before) + seconds(&since), seconds(&whole));
+        }
+    }
+
+    #[test]
+    fn a_window_is_what_happened_in_it() {
+        let (_, s) = polls(2);
+        let exclusive = |s: &Snapshot| -> u64 {
+            s.cells.iter().filter(|cell| cell.point == 3).map(|cell| cell.stats.exclusive).sum()
+        };
+        let window = Window::between(Some(&s[0]), &s[1], 3).unwrap();
+        let ticks = (exclusive(&s[1]) - exclusive(&s[0])) as f64;
+        assert_eq!(window.load(), Some(ticks / TICKS_PER_SECOND as f64));
+        assert_eq!(window.rate(), Some(window.count as f64));
+        assert_eq!(window.mean(), Some(ticks / window.count as f64));
+    }
+
+    #[test]
+    fn after_a_reset_there_are_measurements_but_no_length() {
+        let (mut source, s) = polls(3);
+        source.act(Change::Reset(1)).unwrap();
+        let now = source.poll().unwrap();
+        let window = Window::between(Some(&s[2]), &now, 1).unwrap();
+        assert!(window.count > 0 && window.count < Window::between(None, &s[2], 1).unwrap().count);
+        assert_eq!((window.length, window.load(), window.rate()), (None, None, None));
+        assert!(Window::between(Some(&s[2]), &now, 2).unwrap().length.is_some());
+    }
+
+    #[test]
+    fn another_clock_moves_measurements_and_loses_none() {
+        let (_, s) = polls(4);
+        let window = Window::between(None, &s[3], 1).unwrap();
+        for ratio in [0.31, 0.98, 1.0, 1.07, 2.0] {
+            let other = window.in_other_ticks(ratio);
+            assert!((other.in_buckets() / window.in_buckets() - 1.0).abs() < 1e-9, "{ratio}");
+            for share in [0.1, 0.5, 0.9, 0.99] {
+                let expected = window.quantile(share).unwrap() * ratio;
+                let found = other.quantile(share).unwrap();
+                assert!((found / expected - 1.0).abs() < 0.03, "{ratio} {share}: {found}");
+            }
+            assert_eq!(
+                other.load().map(|load| (load * 1e6).round()),
+                window.load().map(|load| (load * 1e6).round())
+            );
+        }
+        assert_eq!(window.in_other_ticks(1.0).spread, window.spread);
+    }
+}
