@@ -65,8 +65,8 @@ impl App {
             }
             Action::Earlier => self.timeline.step(false),
             Action::Later => self.timeline.step(true),
-            Action::MuchEarlier => self.timeline.pan(false, 2),
-            Action::MuchLater => self.timeline.pan(true, 2),
+            Action::MuchEarlier => self.timeline.pan(false),
+            Action::MuchLater => self.timeline.pan(true),
             Action::Oldest => self.timeline.to_oldest(),
             Action::Newest => self.timeline.to_newest(),
             Action::ZoomIn => self.timeline.zoom(true),
@@ -103,6 +103,7 @@ impl App {
             self.timeline.to_line(place);
         } else if self.screen == Screen::Threads {
             self.threads.to_row(place);
+            self.detail_offset = 0;
             self.frozen_until = Some(now + FREEZE);
         } else if self.screen == Screen::Picker {
             self.picked = self.candidates.get(place).map(|c| c.segment_id.clone());
@@ -115,7 +116,8 @@ impl App {
 
     fn page(&mut self, pages: isize, now: Instant) {
         let rows = pages * self.rows as isize;
-        if self.screen == Screen::Detail && self.overlay.is_none() {
+        let opened = self.screen == Screen::Threads && self.threads.opened;
+        if (self.screen == Screen::Detail || opened) && self.overlay.is_none() {
             self.detail_offset = self.detail_offset.saturating_add_signed(rows);
         } else {
             self.walk(rows, now);
@@ -142,7 +144,10 @@ impl App {
                 }
             }
             Screen::Waiting | Screen::Points | Screen::Detail => {}
-            Screen::Threads => self.threads.opened = !self.threads.opened,
+            Screen::Threads => {
+                self.threads.opened = !self.threads.opened;
+                self.detail_offset = 0;
+            }
         }
     }
 

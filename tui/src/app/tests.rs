@@ -339,3 +339,5 @@ fn the_screens_are_reached_by_number_and_in_turn() {
     desk.press("P\t3");
     assert_eq!(desk.app.screen, Screen::Picker);
 }
+
+pub(crate) mod timeline;

@@ -86,8 +86,7 @@ impl TimeView {
         self.line = self.picture.as_ref().and_then(|picture| picture.lines().nth(place));
     }
 
-    /// To the next region on the line, or the one before; where there is none, a
-    /// little further.
+    /// To the next region on the line, or the one before.
     pub(super) fn step(&mut self, later: bool) {
         let Some((picture, line)) = self.picture.as_ref().zip(self.line()) else { return };
         let Some((place, region)) = self.region() else { return };
@@ -97,9 +96,8 @@ impl TimeView {
         } else {
             regions[..place].iter().rfind(|next| next.start < region.start)
         };
-        match next.map(|next| next.start) {
-            Some(start) => self.look_at(start),
-            None => self.pan(later, 8),
+        if let Some(start) = next.map(|next| next.start) {
+            self.look_at(start);
         }
     }
 
@@ -117,15 +115,14 @@ impl TimeView {
         self.at = None;
     }
 
-    /// Moves the part that is looked at by a fraction of its length, and the
-    /// cursor with it.
-    pub(super) fn pan(&mut self, later: bool, fraction: u64) {
+    /// Moves the part that is looked at by half its length, and the cursor with it.
+    pub(super) fn pan(&mut self, later: bool) {
         let Some(newest) = self.picture.as_ref().map(|picture| picture.taken) else { return };
         if later && self.follows() {
             return;
         }
         let ticks = self.ticks();
-        let (way, right) = ((ticks / fraction).max(1), self.right());
+        let (way, right) = ((ticks / 2).max(1), self.right());
         let at = self.at.or(self.region().map(|(_, region)| region.start)).unwrap_or(right);
         let (right, at) = if later {
             (right.saturating_add(way), at.saturating_add(way))
@@ -149,7 +146,7 @@ impl TimeView {
             let from = right.saturating_sub(before);
             let kept = self.at.unwrap_or(right).clamp(from, right);
             let behind = (right - kept) as f64 * (self.ticks() as f64 / before as f64);
-            self.right = Some(kept.saturating_add(behind as u64).min(picture.taken));
+            self.right = Some(kept.saturating_add((behind as u64).max(1)).min(picture.taken));
         }
     }
 

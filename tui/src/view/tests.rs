@@ -211,3 +211,5 @@ fn no_row_changes_its_shape_while_figures_run() {
         assert!(text.lines().skip(2).take(7).all(|line| crate::text::width(line) == 120), "{text}");
     }
 }
+
+mod timeline;

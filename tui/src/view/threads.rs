@@ -21,6 +21,21 @@ pub(super) fn rows(app: &App, body: Rect) -> u16 {
     halves(app, body)[0].height.saturating_sub(1)
 }
 
+/// Lines of the opened thread, as if there were as much room for them as for the
+/// list: that is what its offset is kept within.
+pub(super) fn lines(app: &App, body: Rect) -> usize {
+    let (Some(lane), Some(snapshot), true) =
+        (app.threads.selected, app.model.snapshot(), app.threads.opened)
+    else {
+        return 0;
+    };
+    let [list, below] = halves(app, body);
+    // Each has a heading, and the lower half a title above that.
+    let rows = usize::from(list.height.saturating_sub(1)).max(1);
+    let seen = usize::from(below.height.saturating_sub(2));
+    parts(snapshot, lane).len().saturating_sub(seen) + rows
+}
+
 /// The list, and the points of a thread.
 fn halves(app: &App, body: Rect) -> [Rect; 2] {
     let below = match (app.threads.opened, body.height >= HIGH) {
@@ -262,5 +277,11 @@ fn draw_parts(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         let texts = &mut columns.iter().map(|(_, _, text)| text(&part));
         Line::from(line(&point_name(app, part.point), texts))
     });
-    draw_scrolled(frame, table, Line::styled(heading, look.theme.heading), lines.collect(), 0);
+    draw_scrolled(
+        frame,
+        table,
+        Line::styled(heading, look.theme.heading),
+        lines.collect(),
+        app.detail_offset,
+    );
 }
