@@ -67,8 +67,8 @@ impl App {
             Action::Later => self.timeline.step(true),
             Action::MuchEarlier => self.timeline.pan(false),
             Action::MuchLater => self.timeline.pan(true),
-            Action::Oldest => self.timeline.to_oldest(),
-            Action::Newest => self.timeline.to_newest(),
+            Action::Oldest => self.timeline.go_to_oldest(),
+            Action::Newest => self.timeline.follow(),
             Action::ZoomIn => self.timeline.zoom(true),
             Action::ZoomOut => self.timeline.zoom(false),
             Action::ShowPoints => self.show(Screen::Points, now),
@@ -100,9 +100,9 @@ impl App {
         let (place, len) = self.cursor();
         let place = place.saturating_add_signed(rows).min(len.saturating_sub(1));
         if self.screen == Screen::Timeline {
-            self.timeline.to_line(place);
+            self.timeline.select_line(place);
         } else if self.screen == Screen::Threads {
-            self.threads.to_row(place);
+            self.threads.select_row(place);
             self.detail_offset = 0;
             self.frozen_until = Some(now + FREEZE);
         } else if self.screen == Screen::Picker {

@@ -82,7 +82,7 @@ impl TimeView {
     }
 
     /// To the line of this place.
-    pub(super) fn to_line(&mut self, place: usize) {
+    pub(super) fn select_line(&mut self, place: usize) {
         self.line = self.picture.as_ref().and_then(|picture| picture.lines().nth(place));
     }
 
@@ -102,7 +102,7 @@ impl TimeView {
     }
 
     /// To the oldest region on the line.
-    pub(super) fn to_oldest(&mut self) {
+    pub(super) fn go_to_oldest(&mut self) {
         let level = self.picture.as_ref().zip(self.line()).and_then(|(p, line)| p.level(line));
         if let Some(start) = level.and_then(|level| level.regions.first()).map(|r| r.start) {
             self.look_at(start);
@@ -110,7 +110,7 @@ impl TimeView {
     }
 
     /// Follows the newest again.
-    pub(super) fn to_newest(&mut self) {
+    pub(super) fn follow(&mut self) {
         self.right = None;
         self.at = None;
     }
@@ -130,7 +130,7 @@ impl TimeView {
             (right.saturating_sub(way).max(ticks), at.saturating_sub(way))
         };
         if right >= newest {
-            return self.to_newest();
+            return self.follow();
         }
         self.right = Some(right);
         self.at = Some(at.clamp(right.saturating_sub(ticks), right));

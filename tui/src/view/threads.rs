@@ -230,6 +230,9 @@ fn point_name(app: &App, point: u32) -> String {
     app.model.point(point).map_or_else(|| format!("#{point}"), |figures| figures.name())
 }
 
+/// A column of an opened thread: heading, width, text.
+type PartColumn<'a> = (&'a str, usize, &'a dyn Fn(&Part) -> String);
+
 fn draw_parts(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let thread = app.threads.selected.and_then(|lane| find(app.model.thread_figures(), lane));
     let (Some(thread), Some(snapshot)) = (thread, app.model.snapshot()) else {
@@ -243,7 +246,7 @@ fn draw_parts(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let width = usize::from(area.width);
     let scale = scale(app);
     // The share of the thread's time and the name always, then what fits.
-    let columns: [(&str, usize, &dyn Fn(&Part) -> String); 6] = [
+    let columns: [PartColumn; 6] = [
         ("Excl%", 6, &|part| {
             let all = thread.exclusive.max(1) as f64;
             units::percent(part.total.exclusive as f64 / all)
