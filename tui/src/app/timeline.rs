@@ -96,8 +96,11 @@ impl TimeView {
         } else {
             regions[..place].iter().rfind(|next| next.start < region.start)
         };
-        if let Some(start) = next.map(|next| next.start) {
-            self.look_at(start);
+        match next.map(|next| next.start) {
+            Some(start) => self.look_at(start),
+            // The first one is not let go of either.
+            None if !later => self.look_at(region.start),
+            None => {}
         }
     }
 
