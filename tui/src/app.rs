@@ -205,7 +205,7 @@ pub struct App {
     pub selected: Option<u32>,
     /// Rows scrolled out at the top of the table or the picker.
     pub offset: usize,
-    /// Lines scrolled out at the top of the detail.
+    /// Lines scrolled out at the top of the detail, or of an opened thread.
     pub detail_offset: usize,
     /// Which measurements the histogram of the detail is of.
     pub since: Since,

@@ -75,6 +75,7 @@ pub fn room(app: &App, look: &Look, area: Rect) -> Room {
     let lines = match (&app.overlay, app.screen) {
         (Some(Overlay::Help(_)), _) => help::lines(look, usize::from(body.width)).len(),
         (_, Screen::Detail) => detail::lines(app, look, usize::from(body.width)).len(),
+        (_, Screen::Threads) => threads::lines(app, body),
         _ => 0,
     };
     Room { rows: rows.into(), lines }

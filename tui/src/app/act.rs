@@ -84,10 +84,10 @@ impl App {
             }
             Action::Earlier => self.timeline.step(false),
             Action::Later => self.timeline.step(true),
-            Action::MuchEarlier => self.timeline.pan(false, 2),
-            Action::MuchLater => self.timeline.pan(true, 2),
-            Action::Oldest => self.timeline.to_oldest(),
-            Action::Newest => self.timeline.to_newest(),
+            Action::MuchEarlier => self.timeline.pan(false),
+            Action::MuchLater => self.timeline.pan(true),
+            Action::Oldest => self.timeline.go_to_oldest(),
+            Action::Newest => self.timeline.follow(),
             Action::ZoomIn => self.timeline.zoom(true),
             Action::ZoomOut => self.timeline.zoom(false),
             Action::ShowPoints => self.show(Screen::Points, now),
@@ -134,9 +134,10 @@ impl App {
         let (place, len) = self.cursor();
         let place = place.saturating_add_signed(rows).min(len.saturating_sub(1));
         if self.screen == Screen::Timeline {
-            self.timeline.to_line(place);
+            self.timeline.select_line(place);
         } else if self.screen == Screen::Threads {
-            self.threads.to_row(place);
+            self.threads.select_row(place);
+            self.detail_offset = 0;
             self.frozen_until = Some(now + FREEZE);
         } else if self.screen == Screen::Picker {
             self.picked = self.candidates.get(place).map(|c| c.segment_id.clone());
@@ -150,7 +151,8 @@ impl App {
 
     fn page(&mut self, pages: isize, now: Instant) {
         let rows = pages * self.rows as isize;
-        if self.screen == Screen::Detail && self.overlay.is_none() {
+        let opened = self.screen == Screen::Threads && self.threads.opened;
+        if (self.screen == Screen::Detail || opened) && self.overlay.is_none() {
             self.detail_offset = self.detail_offset.saturating_add_signed(rows);
         } else {
             self.walk(rows, now);
@@ -177,7 +179,10 @@ impl App {
                 }
             }
             Screen::Waiting | Screen::Points | Screen::Detail | Screen::Diff | Screen::Log => {}
-            Screen::Threads => self.threads.opened = !self.threads.opened,
+            Screen::Threads => {
+                self.threads.opened = !self.threads.opened;
+                self.detail_offset = 0;
+            }
         }
     }
 

@@ -701,3 +701,5 @@ fn the_log_follows_its_end_unless_scrolled_back() {
     desk.press("G");
     assert_eq!(desk.app.log_back, 0);
 }
+
+pub(crate) mod timeline;

@@ -86,7 +86,7 @@ impl ThreadList {
     }
 
     /// To the row of this place.
-    pub(super) fn to_row(&mut self, place: usize) {
+    pub(super) fn select_row(&mut self, place: usize) {
         self.selected = self.order.get(place).copied();
     }
 

@@ -82,12 +82,11 @@ impl TimeView {
     }
 
     /// To the line of this place.
-    pub(super) fn to_line(&mut self, place: usize) {
+    pub(super) fn select_line(&mut self, place: usize) {
         self.line = self.picture.as_ref().and_then(|picture| picture.lines().nth(place));
     }
 
-    /// To the next region on the line, or the one before; where there is none, a
-    /// little further.
+    /// To the next region on the line, or the one before.
     pub(super) fn step(&mut self, later: bool) {
         let Some((picture, line)) = self.picture.as_ref().zip(self.line()) else { return };
         let Some((place, region)) = self.region() else { return };
@@ -99,12 +98,14 @@ impl TimeView {
         };
         match next.map(|next| next.start) {
             Some(start) => self.look_at(start),
-            None => self.pan(later, 8),
+            // The first one is not let go of either.
+            None if !later => self.look_at(region.start),
+            None => {}
         }
     }
 
     /// To the oldest region on the line.
-    pub(super) fn to_oldest(&mut self) {
+    pub(super) fn go_to_oldest(&mut self) {
         let level = self.picture.as_ref().zip(self.line()).and_then(|(p, line)| p.level(line));
         if let Some(start) = level.and_then(|level| level.regions.first()).map(|r| r.start) {
             self.look_at(start);
@@ -112,20 +113,19 @@ impl TimeView {
     }
 
     /// Follows the newest again.
-    pub(super) fn to_newest(&mut self) {
+    pub(super) fn follow(&mut self) {
         self.right = None;
         self.at = None;
     }
 
-    /// Moves the part that is looked at by a fraction of its length, and the
-    /// cursor with it.
-    pub(super) fn pan(&mut self, later: bool, fraction: u64) {
+    /// Moves the part that is looked at by half its length, and the cursor with it.
+    pub(super) fn pan(&mut self, later: bool) {
         let Some(newest) = self.picture.as_ref().map(|picture| picture.taken) else { return };
         if later && self.follows() {
             return;
         }
         let ticks = self.ticks();
-        let (way, right) = ((ticks / fraction).max(1), self.right());
+        let (way, right) = ((ticks / 2).max(1), self.right());
         let at = self.at.or(self.region().map(|(_, region)| region.start)).unwrap_or(right);
         let (right, at) = if later {
             (right.saturating_add(way), at.saturating_add(way))
@@ -133,7 +133,7 @@ impl TimeView {
             (right.saturating_sub(way).max(ticks), at.saturating_sub(way))
         };
         if right >= newest {
-            return self.to_newest();
+            return self.follow();
         }
         self.right = Some(right);
         self.at = Some(at.clamp(right.saturating_sub(ticks), right));
@@ -149,7 +149,7 @@ impl TimeView {
             let from = right.saturating_sub(before);
             let kept = self.at.unwrap_or(right).clamp(from, right);
             let behind = (right - kept) as f64 * (self.ticks() as f64 / before as f64);
-            self.right = Some(kept.saturating_add(behind as u64).min(picture.taken));
+            self.right = Some(kept.saturating_add((behind as u64).max(1)).min(picture.taken));
         }
     }
 

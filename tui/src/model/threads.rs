@@ -153,22 +153,20 @@ pub fn parts(snapshot: &Snapshot, lane: u32) -> Vec<Part> {
 
 /// What the rings hold, by the records of a snapshot that was given them.
 pub fn rings(snapshot: &Snapshot) -> Vec<Ring> {
-    let mut last: Vec<Option<(u64, u32)>> = vec![None; snapshot.lanes.len()];
-    let mut kept = vec![0_u64; snapshot.lanes.len()];
+    let ring = |lane: &Lane| Ring { lane: lane.id, lost: lane.records_written, context: None };
+    let mut rings: Vec<Ring> = snapshot.lanes.iter().map(ring).collect();
+    let mut latest = vec![0; rings.len()];
     for record in &snapshot.records {
         let Some(place) = place(snapshot, record.lane) else { continue };
         let end = record.start.saturating_add(record.span);
-        kept[place] += 1;
-        if last[place].is_none_or(|(latest, _)| latest <= end) {
-            last[place] = Some((end, record.context));
+        let ring = &mut rings[place];
+        ring.lost = ring.lost.saturating_sub(1);
+        if latest[place] <= end {
+            latest[place] = end;
+            ring.context = Some(record.context);
         }
     }
-    let ring = |(lane, (kept, last)): (&Lane, (u64, Option<(u64, u32)>))| Ring {
-        lane: lane.id,
-        lost: lane.records_written.saturating_sub(kept),
-        context: last.map(|(_, context)| context),
-    };
-    snapshot.lanes.iter().zip(kept.into_iter().zip(last)).map(ring).collect()
+    rings
 }
 
 /// The threads without what an interval tells.

@@ -21,6 +21,21 @@ pub(super) fn rows(app: &App, body: Rect) -> u16 {
     halves(app, body)[0].height.saturating_sub(1)
 }
 
+/// Lines of the opened thread, as if there were as much room for them as for the
+/// list: that is what its offset is kept within.
+pub(super) fn lines(app: &App, body: Rect) -> usize {
+    let (Some(lane), Some(snapshot), true) =
+        (app.threads.selected, app.model.snapshot(), app.threads.opened)
+    else {
+        return 0;
+    };
+    let [list, below] = halves(app, body);
+    // Each has a heading, and the lower half a title above that.
+    let rows = usize::from(list.height.saturating_sub(1)).max(1);
+    let seen = usize::from(below.height.saturating_sub(2));
+    parts(snapshot, lane).len().saturating_sub(seen) + rows
+}
+
 /// The list, and the points of a thread.
 fn halves(app: &App, body: Rect) -> [Rect; 2] {
     let below = match (app.threads.opened, body.height >= HIGH) {
@@ -215,6 +230,9 @@ fn point_name(app: &App, point: u32) -> String {
     app.model.point(point).map_or_else(|| format!("#{point}"), |figures| figures.name())
 }
 
+/// A column of an opened thread: heading, width, text.
+type PartColumn<'a> = (&'a str, usize, &'a dyn Fn(&Part) -> String);
+
 fn draw_parts(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let thread = app.threads.selected.and_then(|lane| find(app.model.thread_figures(), lane));
     let (Some(thread), Some(snapshot)) = (thread, app.model.snapshot()) else {
@@ -228,7 +246,7 @@ fn draw_parts(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let width = usize::from(area.width);
     let scale = scale(app);
     // The share of the thread's time and the name always, then what fits.
-    let columns: [(&str, usize, &dyn Fn(&Part) -> String); 6] = [
+    let columns: [PartColumn; 6] = [
         ("Excl%", 6, &|part| {
             let all = thread.exclusive.max(1) as f64;
             units::percent(part.total.exclusive as f64 / all)
@@ -262,5 +280,11 @@ fn draw_parts(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         let texts = &mut columns.iter().map(|(_, _, text)| text(&part));
         Line::from(line(&point_name(app, part.point), texts))
     });
-    draw_scrolled(frame, table, Line::styled(heading, look.theme.heading), lines.collect(), 0);
+    draw_scrolled(
+        frame,
+        table,
+        Line::styled(heading, look.theme.heading),
+        lines.collect(),
+        app.detail_offset,
+    );
 }

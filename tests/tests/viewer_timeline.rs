@@ -1,0 +1,168 @@
+//! Threads and timeline in a real terminal, on a program whose rhythm is known.
+
+use pfp_tests::screen::{Screen, Stage, why_no_screen};
+
+const STEADY: &str = env!("CARGO_BIN_EXE_steady");
+
+/// The first line of the picture that is a thread's.
+fn line<'a>(text: &'a str, thread: &str) -> Option<&'a str> {
+    text.lines().find(|line| line.trim_start_matches(['>', ' ']).starts_with(thread))
+}
+
+fn on_tab(text: &str, tab: &str) -> bool {
+    text.contains(&format!("[{tab}]"))
+}
+
+/// Moves the cursor onto a thread's first line.
+fn select(screen: &Screen, thread: &str) {
+    for _ in 0..8 {
+        screen.keys(&["Up"]);
+    }
+    for _ in 0..8 {
+        let text = screen.wait_for("a cursor", |text| text.lines().any(|l| l.starts_with('>')));
+        let cursor = text.lines().position(|line| line.starts_with('>'));
+        let wanted = line(&text, thread).and_then(|wanted| text.lines().position(|l| l == wanted));
+        if cursor == wanted {
+            return;
+        }
+        screen.keys(&["Down"]);
+        screen.wait_for("the cursor to move", |text| {
+            text.lines().position(|line| line.starts_with('>')) != cursor
+        });
+    }
+    panic!("{thread} was not reached:\n{}", screen.shown());
+}
+
+#[test]
+fn every_screen_is_a_key_away() {
+    if let Some(why) = why_no_screen() {
+        return pfp_tests::skipped("the screens in a terminal", why);
+    }
+    let stage = Stage::new();
+    let _target = stage.start(STEADY, &[]);
+    let screen = stage.screen(100, 30);
+    screen.pfp_top("-d 0.1");
+    screen.wait_for("the points", |text| on_tab(text, "1 Points") && text.contains("tick"));
+    for (key, tab) in [
+        ("2", "2 Detail"),
+        ("3", "3 Threads"),
+        ("4", "4 Timeline"),
+        ("1", "1 Points"),
+        ("Tab", "2 Detail"),
+        ("Tab", "3 Threads"),
+        ("BTab", "2 Detail"),
+        ("BTab", "1 Points"),
+        ("4", "4 Timeline"),
+        ("Escape", "1 Points"),
+    ] {
+        screen.keys(&[key]);
+        screen.wait_for(tab, |text| on_tab(text, tab));
+    }
+    // Where there is no room for names, the one that is on has its own.
+    screen.keys(&["4"]);
+    screen.resize(40, 20);
+    screen.wait_for("narrow tabs", |text| on_tab(text, "4 Timeline") && !text.contains("1 Points"));
+    screen.resize(40, 8);
+    screen.wait_for("a word in the first line", |text| {
+        text.lines().next().is_some_and(|line| line.trim_end().ends_with("4 Timeline  LIVE"))
+    });
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+}
+
+#[test]
+fn threads_tell_what_they_burn() {
+    if let Some(why) = why_no_screen() {
+        return pfp_tests::skipped("the threads in a terminal", why);
+    }
+    let stage = Stage::new();
+    let _target = stage.start(STEADY, &[]);
+    let screen = stage.screen(120, 30);
+    screen.pfp_top("-d 0.1");
+    screen.wait_for_status("LIVE");
+    screen.keys(&["3"]);
+    let text = screen.wait_for("the threads", |text| {
+        line(text, "worker").is_some_and(|line| line.contains('%') && line.contains("work"))
+            && line(text, "ticker").is_some_and(|line| line.contains("live"))
+    });
+    assert!(text.contains("Load%▼"), "{text}");
+    screen.keys(&["I"]);
+    screen.wait_for("the other way round", |text| text.contains("Load%▲"));
+    screen.keys(&["<"]);
+    screen.wait_for("another column", |text| text.contains("Tid▲"));
+    select(&screen, "ticker");
+    screen.keys(&["Enter"]);
+    screen.wait_for("the points of the thread", |text| {
+        text.contains("ticker [") && ["round", "tick", "#5"].iter().all(|name| text.contains(name))
+    });
+    screen.keys(&["Escape"]);
+    screen.wait_for("the list alone", |text| on_tab(text, "3 Threads") && !text.contains("Excl%"));
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+}
+
+#[test]
+fn the_timeline_shows_the_rhythm_and_stands_still_when_asked() {
+    if let Some(why) = why_no_screen() {
+        return pfp_tests::skipped("the timeline in a terminal", why);
+    }
+    let stage = Stage::new();
+    let _target = stage.start(STEADY, &[]);
+    let screen = stage.screen(130, 34);
+    screen.pfp_top("-d 0.1");
+    screen.wait_for_status("LIVE");
+    screen.keys(&["4"]);
+    // A round sleeps nearly all of its 100 ms, and says so without colours.
+    screen.wait_for("rounds that sleep", |text| {
+        line(text, "ticker").is_some_and(|line| line.contains("round░░░"))
+    });
+    screen.wait_for("now", |text| text.contains("now") && text.contains(" wide"));
+
+    // Back in time: it stands still while the figures go on.
+    select(&screen, "ticker");
+    screen.keys(&["Left"]);
+    let held = screen.wait_for("a held picture", |text| {
+        text.contains("held: End goes on") && text.contains("exclusive, began")
+    });
+    assert!(held.contains("LIVE"), "{held}");
+    let picture = |text: &str| text.lines().skip(1).take(8).collect::<Vec<_>>().join("\n");
+    let uptime = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    let later = screen.wait_for("time to pass", |text| uptime(text) != uptime(&held));
+    assert_eq!(picture(&later), picture(&held));
+
+    let width = |text: &str| {
+        let before = text.split(" wide, held").next().unwrap_or_default();
+        before.rsplit(' ').next().unwrap_or_default().to_owned()
+    };
+    screen.keys(&["+"]);
+    screen.wait_for("a closer look", |text| {
+        text.contains(" wide, held") && width(text) != width(&held)
+    });
+    screen.keys(&["-"]);
+    screen.wait_for("the look as before", |text| width(text) == width(&held));
+    for key in ["Home", "PPage", "NPage", "Right", "Down", "Up"] {
+        screen.keys(&[key]);
+    }
+    screen.keys(&["End"]);
+    screen.wait_for("the newest again", |text| {
+        text.contains(" wide") && !text.contains("held") && text.contains("now")
+    });
+
+    // In a pause nothing moves; then the region's point is opened and left again.
+    screen.keys(&["Space"]);
+    screen.wait_for_status("PAUSED");
+    screen.keys(&["Enter"]);
+    screen.wait_for("a point of that thread", |text| {
+        on_tab(text, "2 Detail") && text.contains("steady.rs") && text.contains("Figures")
+    });
+    screen.keys(&["Escape"]);
+    // The line of the tabs is drawn after the picture, which is whole by then.
+    let paused = screen.wait_for("the timeline", |text| on_tab(text, "4 Timeline"));
+    screen.keys(&["1"]);
+    screen.wait_for("the points", |text| on_tab(text, "1 Points"));
+    screen.keys(&["4"]);
+    let again = screen.wait_for("the timeline", |text| on_tab(text, "4 Timeline"));
+    assert_eq!(picture(&again), picture(&paused));
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+}

@@ -1,0 +1,201 @@
+//! The threads and the timeline, driven by keys.
+
+use super::*;
+use crate::snapshot::Record;
+use crate::source::synthetic::TICKS_PER_SECOND;
+
+const MS: u64 = TICKS_PER_SECOND / 1000;
+
+/// A second of the reader's life, as its ring holds it at the next poll: a
+/// region of 40 ms every 100 ms, and two inside of it.
+pub(crate) fn records(desk: &mut Desk) {
+    let now = desk.app.model.snapshot().unwrap().elapsed_ticks + TICKS_PER_SECOND;
+    let mut process = desk.process.0.borrow_mut();
+    let snapshot = process.snapshot_mut();
+    snapshot.lanes[1].records_written = 100;
+    snapshot.lanes[2].records_written = 3;
+    snapshot.records.clear();
+    let record = |lane, point, start_ms: u64, span: u64, exclusive: u64, depth| Record {
+        lane,
+        point,
+        start: now - 1000 * MS + start_ms * MS,
+        span: span * MS,
+        exclusive: exclusive * MS,
+        depth,
+        context: 0,
+    };
+    for hundred in 3..10 {
+        let at = hundred * 100;
+        snapshot.records.extend([
+            record(1, 2, at, 10, 10, 1),
+            record(1, 3, at + 20, 20, 2, 1),
+            record(1, 1, at, 50, 20, 0),
+        ]);
+    }
+    snapshot.records.push(record(2, 4, 100, 350, 350, 0));
+    snapshot.records.push(record(2, 7, 500, 450, 1, 0));
+    snapshot.records.push(record(2, 4, 960, 40, 40, 0));
+}
+
+fn timeline() -> Desk {
+    let mut desk = desk();
+    records(&mut desk);
+    desk.press("4");
+    desk
+}
+
+/// How long before now the region under the cursor began, and its point.
+fn under_cursor(desk: &Desk) -> (u64, u32) {
+    let now = desk.app.timeline.picture().unwrap().taken;
+    let (_, region) = desk.app.timeline.region().unwrap();
+    ((now - region.start) / MS, region.point)
+}
+
+#[test]
+fn the_timeline_follows_until_one_goes_back_in_time() {
+    let mut desk = timeline();
+    assert!(desk.app.timeline.follows());
+    assert_eq!(desk.app.timeline.cursor(), (1, 4));
+    assert_eq!(under_cursor(&desk), (100, 1));
+    let before = desk.app.timeline.picture().unwrap().taken;
+    desk.wait(1);
+    assert_eq!(under_cursor(&desk), (1100, 1));
+
+    desk.code(KeyCode::Left);
+    assert_eq!(under_cursor(&desk), (1200, 1));
+    // What is looked at stays, whatever the rings hold meanwhile.
+    desk.process.0.borrow_mut().snapshot_mut().records.clear();
+    desk.wait(2);
+    assert_eq!(under_cursor(&desk), (1200, 1));
+    desk.code(KeyCode::Right);
+    assert_eq!(under_cursor(&desk), (1100, 1));
+    assert!(!desk.app.timeline.follows());
+
+    records(&mut desk);
+    desk.code(KeyCode::End);
+    desk.wait(1);
+    assert_eq!(under_cursor(&desk), (100, 1));
+    assert!(desk.app.timeline.picture().unwrap().taken > before);
+}
+
+#[test]
+fn a_pause_holds_the_moment_it_began_at() {
+    let mut desk = desk();
+    records(&mut desk);
+    desk.press(" ");
+    let snapshot = desk.app.model.snapshot().unwrap().elapsed_ticks;
+    desk.process.0.borrow_mut().snapshot_mut().records.clear();
+    desk.wait(2);
+    desk.press("4");
+    desk.wait(1);
+    let picture = desk.app.timeline.picture().unwrap();
+    assert_eq!(picture.taken, snapshot + TICKS_PER_SECOND);
+    assert_eq!(picture.tracks[1].levels[0].regions.len(), 7);
+    desk.press(" ");
+    desk.wait(1);
+    let picture = desk.app.timeline.picture().unwrap();
+    assert!(picture.tracks[1].levels[0].regions.is_empty());
+    assert!(picture.taken > snapshot + 2 * TICKS_PER_SECOND);
+}
+
+#[test]
+fn lines_are_walked_through_and_regions_opened() {
+    let mut desk = timeline();
+    desk.press("jh");
+    assert_eq!(under_cursor(&desk), (100, 2));
+    desk.press("l");
+    assert_eq!(under_cursor(&desk), (80, 3));
+    desk.press("j");
+    // The same moment on the next line.
+    assert_eq!(under_cursor(&desk), (500, 7));
+    desk.press("gg");
+    assert_eq!(under_cursor(&desk), (900, 4));
+    desk.code(KeyCode::Enter);
+    assert_eq!((desk.app.screen, desk.app.selected), (Screen::Detail, Some(4)));
+    desk.code(KeyCode::Esc);
+    assert_eq!(desk.app.screen, Screen::Timeline);
+    assert_eq!(under_cursor(&desk), (900, 4));
+    desk.code(KeyCode::Esc);
+    assert_eq!(desk.app.screen, Screen::Points);
+}
+
+#[test]
+fn the_cursor_stays_in_view_however_one_looks() {
+    let mut desk = timeline();
+    // In steps of 1, 2 and 5, and no further than is of use.
+    let span = desk.app.timeline.span_ns();
+    desk.press("-");
+    assert!((2..=3).contains(&(desk.app.timeline.span_ns() / span)));
+    desk.press("+");
+    assert_eq!(desk.app.timeline.span_ns(), span);
+    let keys = "hh+++hl---+++++++++++++++++++++hhll---------------------------------hhll";
+    desk.code(KeyCode::Home);
+    for key in keys.chars().chain(keys.chars().rev()) {
+        desk.press(&key.to_string());
+        let window = desk.app.timeline.window(100);
+        let (_, region) = desk.app.timeline.region().unwrap();
+        assert!(window.column(region.start).is_some(), "{key} {window:?} {region:?}");
+    }
+    let span = desk.app.timeline.span_ns();
+    desk.press(&"-".repeat(40));
+    assert_eq!(desk.app.timeline.span_ns(), 1_000_000_000_000);
+    desk.press(&"+".repeat(40));
+    assert_eq!(desk.app.timeline.span_ns(), 1_000);
+    assert!(span > 1_000);
+}
+
+#[test]
+fn half_screens_lead_back_in_time_and_to_now_again() {
+    let mut desk = timeline();
+    let right = |desk: &Desk| desk.app.timeline.window(1).from + desk.app.timeline.window(1).ticks;
+    let now = right(&desk);
+    let half = desk.app.timeline.window(1).ticks / 2;
+    desk.code(KeyCode::PageUp);
+    assert_eq!(right(&desk), now - half);
+    desk.code(KeyCode::PageUp);
+    assert_eq!(right(&desk), now - 2 * half);
+    desk.code(KeyCode::PageDown);
+    assert!(!desk.app.timeline.follows());
+    desk.code(KeyCode::PageDown);
+    assert!(desk.app.timeline.follows());
+}
+
+#[test]
+fn records_are_only_looked_into_where_they_are_shown() {
+    let mut desk = desk();
+    records(&mut desk);
+    desk.wait(2);
+    assert!(desk.app.timeline.picture().is_none());
+    assert!(desk.app.threads.rings.is_empty());
+    desk.press("3");
+    assert_eq!(desk.app.threads.ring(1).unwrap().lost, 100 - 21);
+}
+
+#[test]
+fn threads_are_sorted_selected_and_opened() {
+    let mut desk = desk();
+    desk.press("3");
+    let loads = |desk: &Desk| -> Vec<f64> {
+        let thread = |lane: &u32| {
+            crate::model::threads::find(desk.app.model.thread_figures(), *lane).unwrap().load
+        };
+        desk.app.threads.order.iter().filter_map(thread).collect()
+    };
+    assert_eq!(loads(&desk).len(), 3);
+    assert!(loads(&desk).is_sorted_by(|a, b| a >= b));
+    desk.press("I");
+    assert!(loads(&desk).is_sorted_by(|a, b| a <= b));
+    desk.press("<");
+    assert_eq!(desk.app.threads.column, ThreadColumn::Tid);
+    assert_eq!(desk.app.threads.order, [0, 1, 2]);
+    // The table of points has its own order.
+    assert_eq!(desk.app.sorting, Sorting::by(Column::Load));
+    desk.press("jj");
+    assert_eq!(desk.app.threads.selected, Some(2));
+    desk.code(KeyCode::Enter);
+    assert!(desk.app.threads.opened);
+    desk.code(KeyCode::Esc);
+    assert_eq!((desk.app.threads.opened, desk.app.screen), (false, Screen::Threads));
+    desk.code(KeyCode::Esc);
+    assert_eq!(desk.app.screen, Screen::Points);
+}

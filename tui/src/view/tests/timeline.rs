@@ -1,0 +1,93 @@
+//! The threads and the timeline as text.
+
+use super::*;
+use crate::app::tests::timeline::records;
+
+fn with_records(keys: &str) -> Desk {
+    let mut desk = desk();
+    records(&mut desk);
+    for key in keys.chars() {
+        desk.code(if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) });
+    }
+    desk
+}
+
+#[test]
+fn the_timeline() {
+    check_all("timeline", &mut with_records("4"));
+}
+
+#[test]
+fn the_timeline_held_in_ascii() {
+    let mut desk = with_records("4-jh");
+    let text = screen(&mut desk, true, (120, 30));
+    assert!(text.is_ascii());
+    check("timeline-ascii", &text, (120, 30));
+}
+
+#[test]
+fn the_threads() {
+    check_all("threads", &mut with_records("3"));
+    check_all("thread", &mut with_records("3j\n"));
+}
+
+#[test]
+fn a_point_has_the_same_colour_everywhere_and_the_cursor_its_own() {
+    let mut desk = with_records("4-jjj");
+    let now = desk.now;
+    let look = Look::new(true, false);
+    let buffer = drawn(&mut desk.app, now, &look, (120, 30));
+    let colours = |y: u16, name: char| -> Vec<Color> {
+        let cells = (16..120).map(|x| &buffer[(x, y)]);
+        cells.filter(|cell| cell.symbol() == name.to_string()).map(|cell| cell.bg).collect()
+    };
+    let selected = look.theme.selected.bg.unwrap();
+    // lz.compress twice on the last line: once under the cursor.
+    let found = colours(5, 'z');
+    assert_eq!(found, [look.theme.point("lz.compress").unwrap(), selected], "{}", text(&buffer));
+    // What was off the CPU has no background: it is drawn sparsely.
+    assert!(colours(5, 'w').iter().all(|color| *color == Color::Reset));
+
+    let mono = drawn(&mut desk.app, now, &Look::new(false, false), (120, 30));
+    let is_plain =
+        |cell: &ratatui::buffer::Cell| cell.fg == Color::Reset && cell.bg == Color::Reset;
+    assert!(mono.content().iter().all(is_plain));
+    let line = text(&mono).lines().nth(5).unwrap().to_owned();
+    assert!(line.starts_with(">packer") && line[1..].contains('>'), "{line}");
+}
+
+#[test]
+fn hostile_records_and_any_size_can_be_drawn() {
+    let mut desk = with_records("");
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let snapshot = process.snapshot_mut();
+        let most = crate::snapshot::Record {
+            lane: 1,
+            point: u32::MAX,
+            start: u64::MAX,
+            span: u64::MAX,
+            exclusive: u64::MAX,
+            depth: u32::MAX,
+            context: u32::MAX,
+        };
+        let everything = crate::snapshot::Record { start: 0, depth: 255, ..most };
+        let nothing = crate::snapshot::Record { start: 0, span: 0, context: 0, ..most };
+        snapshot.records.extend([most, everything, nothing]);
+        snapshot.lanes[2].records_written = u64::MAX;
+    }
+    for keys in
+        ["3", "\n", "4", "jjj", "hhh", "++++++++++++++++++++", "----------------------------"]
+    {
+        match keys {
+            "\n" => desk.code(KeyCode::Enter),
+            keys => desk.press(keys),
+        }
+        for width in [1, 2, 3, 8, 9, 24, 40, 79, 80, 200] {
+            for height in [1, 2, 3, 4, 8, 30] {
+                let text = screen(&mut desk, false, (width, height));
+                assert!(text.lines().all(|line| crate::text::width(line) <= usize::from(width)));
+            }
+        }
+    }
+}
