@@ -15,7 +15,7 @@
 //! | site | meets | makes visible |
 //! |---|---|---|
 //! | `cells-used` store | `cells-used-seen` load | the cells counted are prepared |
-//! | `cells-next` store | `cells-next-seen` load | all cells of this block are counted; the next is backed by memory |
+//! | `cells-next` store | `cells-next-seen` load | all cells of this block are counted; the first page of the next is backed by memory |
 
 use crate::cell::Cell;
 use crate::segment::CELLS_PER_BLOCK;

@@ -25,7 +25,7 @@
 //! |---|---|---|
 //! | `lane-announce` store | `lane-enter` load | the owner's fields |
 //! | `lane-reuse` fence | `lane-recheck` fence | a reader that saw a field of the next owner sees the state that went before it |
-//! | `lane-blocks` store | `lane-recheck` fence | the block is backed by memory |
+//! | `lane-blocks` store | `lane-recheck` fence | what the ring or the chain of cells has published is backed by memory |
 //! | `lane-release` store | `lane-claim` CAS | the next owner sees all that the last one wrote |
 
 use crate::sync::{AtomicU64, Ordering, fence_at, ord};

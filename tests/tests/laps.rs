@@ -91,6 +91,22 @@ fn laps_lie_inside_the_region_around_them() {
     assert_near("the lap around laps and they", found.inclusive, second + innermost);
 }
 
+/// A lap is an expression, so that a match can name the phase.
+#[test]
+fn laps_stand_in_the_arms_of_a_match() {
+    pfp::laps!();
+    for phase in [0, 1, 2, 0] {
+        match phase {
+            0 => pfp::lap!("arm 0"),
+            1 => pfp::lap!("arm 1"),
+            _ => pfp::lap!("another arm"),
+        }
+    }
+    pfp::lap!("after the arms");
+    let counts = ["arm 0", "arm 1", "another arm"].map(|name| figures(name).count);
+    assert_eq!(counts, [2, 1, 1]);
+}
+
 /// Points that are off leave a gap, and nothing else.
 #[test]
 fn a_lap_to_a_point_that_is_off_only_ends() {

@@ -34,8 +34,8 @@ pub fn laps(first: TokenStream) -> TokenStream {
         quote! { #point.measure() }
     };
     let guard = guard();
-    // Not used if no lap follows.
-    quote! { #[allow(unused_mut)] let mut #guard = #begun; }.into()
+    // Borrowed once, since nothing changes it if no lap follows.
+    quote! { let mut #guard = #begun; let _ = &mut #guard; }.into()
 }
 
 /// Ends the region before and begins the next, with a single reading of the clock.
@@ -44,7 +44,7 @@ pub fn laps(first: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn lap(next: TokenStream) -> TokenStream {
     let (point, guard) = (point(&parse_macro_input!(next as LitStr)), guard());
-    quote! { #guard.lap(#point); }.into()
+    quote! { #guard.lap(#point) }.into()
 }
 
 /// What [`laps!`] declares and [`lap!`] uses; what the compiler says if there is

@@ -13,7 +13,7 @@ use pfp_shm_layout::histogram::LIMIT;
 
 use super::measure::{self, Begun, Destination, Guard, Part};
 use super::regions::{Regions, Sum};
-use super::thread::{self, LEVEL, LEVELS, NO_PAGE, Thread, Unready};
+use super::thread::{self, LEVEL, LEVELS, Thread, Unready};
 use crate::clock::ticks;
 use crate::point::Point;
 
@@ -75,8 +75,7 @@ impl Thread {
     /// Says how many latched parts wait, and leaves it whether an end is under
     /// way.
     pub(super) fn set_waiting(&self, waiting: u64) {
-        let others = self.detour.load(Relaxed) & (BUSY | NO_PAGE);
-        self.detour.store(waiting | others, Relaxed);
+        self.detour.store(waiting | self.detour.load(Relaxed) & BUSY, Relaxed);
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -312,7 +311,9 @@ fn finish(thread: &Thread, point: &'static Point, ending: Ending) {
         Inclusive::Since(total) => Some(total),
         Inclusive::Inner | Inclusive::Add => None,
     };
-    finish_with(thread, point, sum, since, start, now.wrapping_sub(start));
+    // A region that a lap began starts a little after the stamp.
+    let elapsed = (now.wrapping_sub(start) as i64).max(0) as u64;
+    finish_with(thread, point, sum, since, start, elapsed);
 }
 
 /// Records a sum, with what waits of the point.
@@ -367,20 +368,11 @@ fn record_slow(to: Destination<'_>, measured: Measurement, start: u64, elapsed: 
     let Destination { thread, cell, .. } = to;
     thread.busy(|| {
         let bucket = thread.last_bucket(cell);
-        if thread.detour.load(Relaxed) & NO_PAGE != 0 {
-            thread.back_ring();
-        }
         cell.record(measured, bucket);
-        if thread.detour.load(Relaxed) & NO_PAGE != 0 {
-            return;
-        }
         // The region is closed already, so the thread's place is the region's.
         let place = thread.place.load(Relaxed);
         let own = measured.exclusive;
-        let written = measure::note_record(to, own, start, elapsed, place);
-        if Thread::is_at_page(written) {
-            thread.back_ring();
-        }
+        measure::note_record(to, own, start, elapsed, place);
     });
 }
 

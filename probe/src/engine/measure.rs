@@ -290,12 +290,11 @@ impl Guard {
                     begun.inclusive = if again { total } else { next_cell.inclusive_total() };
                     self.point.write(next);
                     self.tag = thread::tag(next_control, place);
-                    thread.child.store(0, Relaxed);
-                    let written = closing.record(total);
+                    // Less what was taken, not 0: a signal handler may have measured.
+                    let child = thread.child.load(Relaxed).wrapping_sub(closing.child);
+                    thread.child.store(child, Relaxed);
+                    closing.record(total);
                     compiler_fence(SeqCst);
-                    if Thread::is_at_page(written) {
-                        return turn_page(thread);
-                    }
                     thread.detour.store(0, Relaxed);
                     return;
                 }
@@ -416,22 +415,9 @@ pub(crate) fn close(to: Destination<'_>, now: u64, around: u64, inclusive: u64, 
     compiler_fence(SeqCst);
     give_back(thread, around, closing.span);
     let total = inclusive.wrapping_add(closing.span);
-    let written = closing.record(total);
+    closing.record(total);
     compiler_fence(SeqCst);
-    if Thread::is_at_page(written) {
-        return turn_page(thread);
-    }
     thread.detour.store(0, Relaxed);
-}
-
-/// The door out of an end whose record was the last of a page. Leaves the end, as
-/// that would.
-#[cold]
-#[inline(never)]
-fn turn_page(thread: &Thread) {
-    thread.back_ring();
-    compiler_fence(SeqCst);
-    thread.detour.store(thread.detour.load(Relaxed) & !ending::BUSY, Relaxed);
 }
 
 /// A region that is about to be recorded, on the short way.
@@ -442,6 +428,8 @@ struct Closing<'a> {
     own: u64,
     span: u64,
     place: u64,
+    /// Ticks of the regions inside.
+    child: u64,
     /// Of the measurement before, which is counted with this one.
     bucket: &'a AtomicU64,
 }
@@ -463,14 +451,14 @@ impl<'a> Closing<'a> {
         let child = thread.child.load(Relaxed);
         let own = not_below_zero(now.wrapping_sub(inside.wrapping_add(child)));
         let span = not_below_zero(now.wrapping_sub(inside));
-        Some(Self { to, start, elapsed, own, span, place: thread.inner_place(), bucket })
+        Some(Self { to, start, elapsed, own, span, place: thread.inner_place(), child, bucket })
     }
 
     #[inline(always)]
-    fn record(self, inclusive_total: u64) -> u64 {
+    fn record(self, inclusive_total: u64) {
         let measured = Measurement { exclusive: self.own, inclusive_total, away: None };
         self.to.cell.record_under(self.to.control, measured, Some(self.bucket));
-        note_record(self.to, self.own, self.start, self.elapsed, self.place)
+        note_record(self.to, self.own, self.start, self.elapsed, self.place);
     }
 }
 
@@ -515,16 +503,10 @@ pub(crate) fn give_back(thread: &Thread, around: u64, span: u64) {
 /// Writes a finished measurement into the ring; see [`Thread::record`]. `place` is
 /// the region's, as [`Thread::place`] was when it began.
 #[inline(always)]
-pub(crate) fn note_record(
-    to: Destination<'_>,
-    own: u64,
-    start: u64,
-    elapsed: u64,
-    place: u64,
-) -> u64 {
+pub(crate) fn note_record(to: Destination<'_>, own: u64, start: u64, elapsed: u64, place: u64) {
     let depth = (place / thread::LEVEL) as u8;
     let what = Record::pack(to.index as u32, depth, 0) | to.thread.context.load(Relaxed);
-    to.thread.record(start, elapsed, own, what)
+    to.thread.record(start, elapsed, own, what);
 }
 
 /// What calibration has found, in ticks.

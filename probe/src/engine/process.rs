@@ -45,6 +45,8 @@ pub(crate) struct Process {
     refined_ns: AtomicU64,
     /// The counter before which no space is asked for again.
     no_space_until: AtomicU64,
+    /// A block that was taken and could not be backed; 0 for none.
+    spare_block: AtomicU64,
     /// Whether points named in the source measure from the start.
     on_by_default: bool,
 }
@@ -176,6 +178,7 @@ fn publish(
         origin,
         refined_ns: AtomicU64::new(0),
         no_space_until: AtomicU64::new(0),
+        spare_block: AtomicU64::new(0),
         on_by_default: std::env::var_os("PFP_DEFAULT").is_none_or(|value| value != "off"),
     }));
     if let Some(rate) = calibrate::first_rate(origin) {
@@ -296,26 +299,45 @@ impl Process {
         calibrate::set_ticks_per_ns(ticks_per_second / 1e9);
     }
 
-    /// Takes blocks of the pool, whose pages are to be [backed](Self::back); none
-    /// if there are no more.
+    /// Takes blocks of the pool in a row, whose pages are to be
+    /// [backed](Self::back); none if there are no more.
     pub(crate) fn take_blocks(&self, count: u64) -> Option<u64> {
-        self.segment.reserve_blocks(count).ok()
+        self.ask_for_space(|segment| segment.reserve_blocks(count).ok())
+    }
+
+    /// The same for one block, which can be [given back](Self::give_back).
+    pub(crate) fn take_block(&self) -> Option<u64> {
+        match self.spare_block.swap(0, Relaxed) {
+            0 => self.take_blocks(1),
+            block => Some(block),
+        }
+    }
+
+    /// Takes back a block that nobody has used. There is place for one: more are
+    /// lost, as many as threads fail at the same moment.
+    pub(crate) fn give_back(&self, block: u64) {
+        let _ = self.spare_block.compare_exchange(0, block, Relaxed, Relaxed);
     }
 
     /// Backs a range of the segment before it is touched. None if there is no
-    /// space; then nobody asks again for a while: each asking is a system call in
-    /// the host's regions.
+    /// space.
     pub(crate) fn back(&self, offset: usize, len: usize) -> Option<()> {
+        self.ask_for_space(|segment| segment.back_or_count(offset, len).ok())
+    }
+
+    /// Asks unless there was none just now: each asking is a system call, or a
+    /// fight for one word, in the host's regions.
+    fn ask_for_space<R>(&self, ask: impl FnOnce(&Segment) -> Option<R>) -> Option<R> {
         let now = clock::ticks();
         if now < self.no_space_until.load(Relaxed) {
             return None;
         }
-        let backed = self.segment.back_or_count(offset, len).ok();
-        if backed.is_none() {
+        let found = ask(&self.segment);
+        if found.is_none() {
             let per_second = self.segment.ledger().ticks_per_1000_s.load(Relaxed) / 1000;
             self.no_space_until.store(now.saturating_add(per_second / 10), Relaxed);
         }
-        backed
+        found
     }
 
     /// Makes the rate more exact, if enough time has passed for that to be

@@ -36,10 +36,6 @@ use crate::point::Point;
 /// Chunks in a block.
 const PER_BLOCK: u64 = (BLOCK / CHUNK) as u64;
 
-/// In [`Thread::detour`]: the page of the ring that the next record begins is not
-/// backed.
-pub(crate) const NO_PAGE: u64 = 1 << 32;
-
 /// Slots of a ring in a page.
 const SLOTS_PER_PAGE: usize = PAGE / size_of::<Slot>();
 const _: () = assert!(RING_SLOTS / SLOTS_PER_PAGE <= 64);
@@ -59,9 +55,8 @@ pub(crate) struct Thread {
     /// How many regions are open in the current context, in units of [`LEVEL`],
     /// and above that how often contexts were switched, in units of [`SALT`].
     pub(crate) place: AtomicU64,
-    /// Not zero while an end is under way, while parts of a latched region wait in
-    /// the current context, or while there is no page for the next record: an end
-    /// then takes the long way.
+    /// Not zero while an end is under way, or while parts of a latched region
+    /// wait in the current context: an end then takes the long way.
     pub(crate) detour: AtomicU64,
     pub(crate) clock: ThreadClock,
     ring: AtomicPtr<Slot>,
@@ -210,44 +205,44 @@ impl Thread {
         Some(unsafe { &*segment.add(offset).cast::<AtomicU64>() })
     }
 
-    /// Writes a record into the ring, whose next page is backed, and returns how
-    /// many there have been. The fence that must go before a slot is filled again
-    /// is the one at the start of [`Cell::record`].
+    /// Writes a record into the ring. The fence that must go before a slot is
+    /// filled again is the one at the start of [`Cell::record`].
     #[inline(always)]
-    pub(crate) fn record(&self, start: u64, elapsed: u64, own: u64, what: u64) -> u64 {
-        let position = &self.tally().written;
-        let written = position.load(Relaxed);
+    pub(crate) fn record(&self, start: u64, elapsed: u64, own: u64, what: u64) {
+        let written = self.tally().written.load(Relaxed);
+        // Asked by whoever is about to write, so that nobody, a signal handler
+        // neither, comes to a page that is not backed.
+        if (written as usize).is_multiple_of(SLOTS_PER_PAGE) {
+            return self.record_at_page(start, elapsed, own, what);
+        }
+        self.fill(written, start, elapsed, own, what);
+    }
+
+    /// The first record of a page, which may have to be backed: a ring is long and
+    /// many threads are short. Without space there is no record.
+    #[cold]
+    #[inline(never)]
+    fn record_at_page(&self, start: u64, elapsed: u64, own: u64, what: u64) {
+        let written = self.tally().written.load(Relaxed);
+        let page = written as usize % RING_SLOTS / SLOTS_PER_PAGE;
+        if self.ring_backed.load(Relaxed) & 1 << page == 0 {
+            let ring = self.ring.load(Relaxed).addr() - self.segment.load(Relaxed).addr();
+            let space = process::current().and_then(|it| it.back(ring + page * PAGE, PAGE));
+            if space.is_none() {
+                return;
+            }
+            self.ring_backed.fetch_or(1 << page, Relaxed);
+        }
+        self.fill(written, start, elapsed, own, what);
+    }
+
+    #[inline(always)]
+    fn fill(&self, written: u64, start: u64, elapsed: u64, own: u64, what: u64) {
         // SAFETY: a thread that has cells has a ring of so many slots, in the
         // segment.
         let slot = unsafe { &*self.ring.load(Relaxed).add(written as usize % RING_SLOTS) };
         slot.fill(start, elapsed, own, what);
-        let written = written.wrapping_add(1);
-        pfp_shm_layout::ring::publish(position, written);
-        written
-    }
-
-    /// Whether the next record begins a page of the ring.
-    #[inline(always)]
-    pub(crate) fn is_at_page(written: u64) -> bool {
-        (written as usize).is_multiple_of(SLOTS_PER_PAGE)
-    }
-
-    /// Backs the page of the ring that the next record begins; a ring is long and
-    /// many threads are short. Where there is no space, [`NO_PAGE`] sends all ends
-    /// the long way until there is.
-    pub(crate) fn back_ring(&self) {
-        let page = self.tally().written.load(Relaxed) as usize % RING_SLOTS / SLOTS_PER_PAGE;
-        let backed = self.ring_backed.load(Relaxed);
-        if backed & 1 << page == 0 {
-            let ring = self.ring.load(Relaxed).addr() - self.segment.load(Relaxed).addr();
-            let space = process::current().and_then(|it| it.back(ring + page * PAGE, PAGE));
-            if space.is_none() {
-                self.detour.store(self.detour.load(Relaxed) | NO_PAGE, Relaxed);
-                return;
-            }
-            self.ring_backed.store(backed | 1 << page, Relaxed);
-        }
-        self.detour.store(self.detour.load(Relaxed) & !NO_PAGE, Relaxed);
+        pfp_shm_layout::ring::publish(&self.tally().written, written.wrapping_add(1));
     }
 
     /// The thread's counters in the segment.
@@ -299,9 +294,12 @@ impl Thread {
         if self.cell_block.load(Relaxed) == 0
             || self.cells_used.load(Relaxed) as usize == CELLS_PER_BLOCK
         {
-            let block = process.take_blocks(1)?;
+            let block = process.take_block()?;
             // The page with the links, which readers touch.
-            process.back(segment.block_offset(block)?, PAGE)?;
+            if process.back(segment.block_offset(block)?, PAGE).is_none() {
+                process.give_back(block);
+                return None;
+            }
             match segment.cell_block(self.cell_block.load(Relaxed)) {
                 Some(last) => last.set_next(block),
                 None => segment.lane(self.lane.load(Relaxed) as usize)?.set_cells_block(block),
@@ -348,19 +346,28 @@ impl Thread {
         let mut next = self.chunks.load(Relaxed);
         loop {
             let mut first = next.next_multiple_of(count);
+            let mut block = None;
             if next == 0 || next.is_multiple_of(PER_BLOCK) || first.is_multiple_of(PER_BLOCK) {
                 // A block that is full reads as the start of the next one, which
                 // is not ours.
-                first = process.take_blocks(1)? * PER_BLOCK;
+                let taken = process.take_block()?;
+                block = Some(taken);
+                first = taken * PER_BLOCK;
             }
-            let offset =
-                segment.block_offset(first / PER_BLOCK)? + (first % PER_BLOCK) as usize * CHUNK;
-            if offset.is_multiple_of(PAGE) {
-                process.back(offset, PAGE)?;
+            let in_block = (first % PER_BLOCK) as usize * CHUNK;
+            let offset = segment.block_offset(first / PER_BLOCK)? + in_block;
+            let backed = !offset.is_multiple_of(PAGE) || process.back(offset, PAGE).is_some();
+            if backed {
+                match self.chunks.compare_exchange(next, first + count, Relaxed, Relaxed) {
+                    Ok(_) => return Some((offset / CHUNK) as u32),
+                    Err(found) => next = found,
+                }
             }
-            match self.chunks.compare_exchange(next, first + count, Relaxed, Relaxed) {
-                Ok(_) => return Some((offset / CHUNK) as u32),
-                Err(found) => next = found,
+            if let Some(block) = block {
+                process.give_back(block);
+            }
+            if !backed {
+                return None;
             }
         }
     }
@@ -536,9 +543,6 @@ impl Thread {
         self.current.store(ptr::null_mut(), Relaxed);
         self.own.clear();
         self.clock.start();
-        if !self.overflows() {
-            self.back_ring();
-        }
         self.alive.store(ALIVE, Relaxed);
     }
 }
