@@ -65,8 +65,12 @@ pub fn caption(baseline: &Baseline, comparison: Option<&Comparison>) -> String {
         None => format!("baseline {}", time_of_day(until.taken_unix_ns)),
     };
     text += &format!(", {} long", units::duration(baseline.seconds()));
-    if let Some(Comparison { seconds, gone, .. }) = comparison {
-        text += &format!("; now: {} since", units::duration(*seconds));
+    if let Some(Comparison { seconds, gone, other, .. }) = comparison {
+        let seconds = units::duration(*seconds);
+        text += &match other {
+            None => format!("; now: {seconds} since"),
+            Some(other) => format!("; now: {seconds} of {other}"),
+        };
         if *gone > 0 {
             text += &format!("; {gone} points only in the baseline");
         }

@@ -137,7 +137,11 @@ mod tests {
         let (baseline, comparison) = comparison();
         let text = render(&baseline, &comparison);
         let lines: Vec<_> = text.lines().collect();
-        assert!(lines[0].starts_with("a.json: my_app[4711], 12m49s long; now: "), "{text}");
+        assert!(
+            lines[0]
+                .starts_with("a.json: my_app[4711], 12m49s long; now: 12m50s of my_app[4711]; Mann"),
+            "{text}"
+        );
         assert!(lines[0].contains("Mann-Whitney"), "{text}");
         assert_eq!(lines.len(), 2 + comparison.rows.len());
         assert!(lines[1..].iter().all(|line| text::width(line) == lines[1].len()), "{text}");
