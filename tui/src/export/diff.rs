@@ -138,8 +138,9 @@ mod tests {
         let text = render(&baseline, &comparison);
         let lines: Vec<_> = text.lines().collect();
         assert!(
-            lines[0]
-                .starts_with("a.json: my_app[4711], 12m49s long; now: 12m50s of my_app[4711]; Mann"),
+            lines[0].starts_with(
+                "a.json: my_app[4711], 12m49s long; now: 12m50s of my_app[4711]; Mann"
+            ),
             "{text}"
         );
         assert!(lines[0].contains("Mann-Whitney"), "{text}");
