@@ -61,7 +61,7 @@ pub struct Cli {
 }
 
 const EXIT_CODES: &str = "Settings: $XDG_CONFIG_HOME/pfp-top/config.toml, or the file that PFP_TOP_CONFIG names, has \
-                          defaults: interval, tau, columns, sort, theme, unit, mouse, ascii, keep.\n\nExit status: 0 fine, 2 usage or trouble, 3 no process or file to show, \
+                          defaults: interval, tau, columns, sort, theme, unit, mouse, ascii, keep.\n\nExit status: 0 fine, 1 slower than --fail-over allows, 2 usage or trouble, 3 no process or file to show, \
                           4 no permission, 5 a layout or format version that this pfp-top does not read.";
 
 /// What to do instead of watching.
@@ -92,6 +92,19 @@ pub enum Command {
         /// Replace the file if it exists.
         #[arg(long)]
         force: bool,
+    },
+    /// Compare two snapshot files: what became slower or faster, beyond chance.
+    Diff {
+        /// The baseline.
+        before: PathBuf,
+        /// What is compared with it; of the same process, what it has more.
+        now: PathBuf,
+        /// Print JSON instead of a table.
+        #[arg(long)]
+        json: bool,
+        /// Exit with 1 if a point became slower by more than this.
+        #[arg(long, value_name = "PERCENT", value_parser = percent)]
+        fail_over: Option<f64>,
     },
     /// List the processes that can be watched.
     List,
@@ -165,6 +178,9 @@ pub struct Show {
     /// The same as --color never.
     #[arg(long, conflicts_with = "color")]
     no_color: bool,
+    /// Compare with this snapshot file (key 5).
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
     /// Draw with ASCII characters only.
     #[arg(long, env = "PFP_TOP_ASCII", value_parser = BoolishValueParser::new())]
     ascii: bool,
@@ -233,6 +249,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err("expected seconds between 0.05 and 3600, such as 0.5".into()),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if (0.0..=1e6).contains(&percent) => Ok(percent),
+        _ => Err("expected per cent, such as 10".into()),
     }
 }
 

@@ -14,6 +14,7 @@
 //! | [`snapshot`] | an immutable picture of one process, plain data | everything else |
 //! | [`model`] | snapshots folded into the figures that are shown | terminals, shared memory |
 //! | [`columns`] | the columns of the table: what they show, how they sort | who draws them |
+//! | [`comparison`] | the columns of a comparison with a baseline | who draws them |
 //! | [`app`] | what the user sees and does: modes, keys, actions | how it is drawn |
 //! | [`view`] | the screen, drawn from the app | how anything changes |
 //! | [`export`] | the same figures as text and files | the screen |
@@ -21,6 +22,7 @@
 pub mod app;
 pub mod cli;
 pub mod columns;
+pub mod comparison;
 pub mod export;
 pub mod headline;
 pub mod interrupt;

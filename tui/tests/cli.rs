@@ -66,3 +66,44 @@ fn a_process_that_is_not_there_is_no_target() {
     let output = pfp_top(&["--once", "-p", "4294967295"]);
     assert_eq!(output.status.code(), Some(3), "{}", complaint(&output));
 }
+
+#[test]
+fn two_snapshots_are_compared_and_a_regression_has_its_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, snapshot: &pfp_top::snapshot::Snapshot| {
+        let path = folder.path().join(name);
+        json::write(snapshot, &path, Overwrite::No).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let mut source = Synthetic::new();
+    let mut snapshots: Vec<_> = (0..20).map(|_| source.poll().unwrap()).collect();
+    let mut slow = snapshots.pop().unwrap();
+    slow.process.segment_id = "f".repeat(32);
+    // All durations are twice as long.
+    slow.clock.ticks_per_second /= 2.0;
+    slow.elapsed_ticks /= 2;
+    let (early, late) = (file("early", &snapshots[8]), file("late", &snapshots[18]));
+    let slow = file("slow", &slow);
+
+    let same = pfp_top(&["diff", &early, &late, "--fail-over", "10"]);
+    assert_eq!(same.status.code(), Some(0), "{}", complaint(&same));
+    let text = String::from_utf8(same.stdout).unwrap();
+    assert!(text.contains("no difference") && !text.contains("slower"), "{text}");
+
+    for (percent, status) in [("50%", 1), ("150", 0)] {
+        let output = pfp_top(&["diff", &late, &slow, "--fail-over", percent]);
+        assert_eq!(output.status.code(), Some(status), "{}", complaint(&output));
+    }
+    let output = pfp_top(&["diff", &late, &slow, "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["points"][0]["verdict"], "slower", "{report}");
+    let shown = pfp_top(&["open", &slow, "--baseline", &late]);
+    assert!(String::from_utf8(shown.stdout).unwrap().contains(" slower "));
+
+    let swapped = pfp_top(&["diff", &late, &early]);
+    assert_eq!(swapped.status.code(), Some(2));
+    assert!(complaint(&swapped).contains("swap them"), "{}", complaint(&swapped));
+    assert_eq!(pfp_top(&["diff", &late, "none.json"]).status.code(), Some(3));
+    assert_eq!(pfp_top(&["diff", &late, &slow, "--fail-over", "x"]).status.code(), Some(2));
+}

@@ -610,9 +610,14 @@ fn a_pause_freezes_the_comparison_too_and_the_keys_go_on() {
     desk.press("jj");
     assert_eq!(row(&desk, 1).since, before);
     assert_eq!(desk.app.cursor().0, 2);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.json");
     desk.press("w");
-    assert!(matches!(desk.app.overlay, Some(Overlay::Write(_))));
-    desk.code(KeyCode::Esc);
+    desk.app.key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL), desk.now);
+    desk.press(path.to_str().unwrap());
+    desk.code(KeyCode::Enter);
+    // What is saved is what is seen, not what is by now.
+    assert_eq!(Some(&read(&path).unwrap()), desk.app.model.snapshot());
     desk.press("Z");
     desk.wait(1);
     assert!(row(&desk, 1).since.count > before.count);

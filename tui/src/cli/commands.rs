@@ -8,11 +8,16 @@ use anyhow::{Context, Result, bail};
 
 use super::{Cli, Command, Show, demo, headless};
 use crate::app::{self, App};
+use crate::export::diff;
 use crate::export::json::{self, Overwrite, WriteError};
 use crate::interrupt::Interrupt;
+use crate::model::compare::{Baseline, Comparison};
 use crate::snapshot::ProcessState;
 use crate::source::{self, Choice, Machine, Refusal, Source, Wanted, choose};
+use crate::text;
 
+/// Exit status of a comparison that found more than it was to allow.
+const SLOWER: u8 = 1;
 /// Exit status of everything that has none of its own.
 const TROUBLE: u8 = 2;
 /// Exit status of a program that a signal asked to end, as shells have it.
@@ -27,6 +32,9 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Snapshot { target, output, force }) => {
             let overwrite = if force { Overwrite::Yes } else { Overwrite::No };
             snapshot(&target.wanted(), &output, overwrite)
+        }
+        Some(Command::Diff { before, now, json, fail_over }) => {
+            diff(&before, &now, json, fail_over)
         }
         Some(Command::List) => list(),
         Some(Command::Gc) => gc(),
@@ -45,6 +53,9 @@ fn watch(show: &Show, wanted: Wanted) -> Result<u8> {
         return show_source(show, resolve(&wanted)?);
     }
     let mut app = App::new(show.options(wanted), Box::new(Machine), Instant::now());
+    if let Some(file) = &show.baseline {
+        app.compare_with(baseline(file)?);
+    }
     interact(&mut app, show)
 }
 
@@ -56,6 +67,9 @@ pub(super) fn show_source(show: &Show, source: Box<dyn Source>) -> Result<u8> {
     }
     let now = Instant::now();
     let mut app = App::new(show.options(Wanted::default()), Box::new(Machine), now);
+    if let Some(file) = &show.baseline {
+        app.compare_with(baseline(file)?);
+    }
     app.watch(source, now);
     interact(&mut app, show)
 }
@@ -98,6 +112,28 @@ fn snapshot(wanted: &Wanted, path: &Path, overwrite: Overwrite) -> Result<u8> {
             Err(error).with_context(|| format!("{shown} was not written"))
         }
     }
+}
+
+/// A snapshot file as what is compared with.
+pub(super) fn baseline(file: &Path) -> Result<Baseline> {
+    let snapshot = source::open(file)?.poll()?;
+    let name = file.file_name().map(|name| text::clean(&name.to_string_lossy()).into_owned());
+    Ok(Baseline::of(snapshot, name))
+}
+
+fn diff(before: &Path, now: &Path, json: bool, fail_over: Option<f64>) -> Result<u8> {
+    let baseline = baseline(before)?;
+    let Some(comparison) = Comparison::new(&baseline, &source::open(now)?.poll()?) else {
+        let (before, now) = (before.display(), now.display());
+        bail!("{now} is of the same process as {before} and not later: swap them");
+    };
+    say(&match json {
+        true => diff::json(&baseline, &comparison)?,
+        false => diff::render(&baseline, &comparison),
+    })?;
+    let fails = fail_over
+        .is_some_and(|percent| diff::slower_than(&comparison, percent / 100.0).next().is_some());
+    Ok(if fails { SLOWER } else { 0 })
 }
 
 fn list() -> Result<u8> {

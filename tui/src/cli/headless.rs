@@ -1,13 +1,14 @@
 //! The table as text on standard output, without a screen.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::Show;
-use super::commands::say;
+use super::commands::{baseline, say};
 use crate::columns::Sorting;
-use crate::export::table;
+use crate::export::{diff, table};
 use crate::interrupt::Interrupt;
 use crate::model::Model;
+use crate::model::compare::Comparison;
 use crate::snapshot::ProcessState;
 use crate::source::Source;
 
@@ -21,6 +22,7 @@ pub(super) fn print(
     show: &Show,
     interrupt: &Interrupt,
 ) -> Result<bool> {
+    let baseline = show.baseline.as_deref().map(baseline).transpose()?;
     let mut model = Model::new(show.tau.as_secs_f64());
     model.fold(source.poll()?);
     for round in 0..show.updates.unwrap_or(1) {
@@ -34,7 +36,14 @@ pub(super) fn print(
             break;
         }
         let blank = if round > 0 { "\n" } else { "" };
-        let text = table::render(&model, Sorting::by(show.sort), show.unit, show.interval);
+        let compared = baseline.as_ref().zip(model.snapshot());
+        let text = match compared {
+            None => table::render(&model, Sorting::by(show.sort), show.unit, show.interval),
+            Some((baseline, snapshot)) => match Comparison::new(baseline, snapshot) {
+                Some(comparison) => diff::render(baseline, &comparison),
+                None => bail!("the baseline is of the same process, and not earlier"),
+            },
+        };
         say(&format!("{blank}{text}"))?;
     }
     Ok(true)

@@ -201,6 +201,8 @@ pub struct Comparison {
     pub ticks_per_second: f64,
     /// Points that only the baseline has.
     pub gone: usize,
+    /// The process, where it is not the baseline's own: `my_app[4711]`.
+    pub other: Option<String>,
 }
 
 impl Comparison {
@@ -237,7 +239,9 @@ impl Comparison {
         rows.sort_by(|a, b| size(b).total_cmp(&size(a)));
         let before = since_snapshot.map_or(0, |base| base.elapsed_ticks);
         let seconds = now.elapsed_ticks.saturating_sub(before) as f64 / rate;
-        Some(Self { rows, seconds, ticks_per_second: rate, gone: twins.left() })
+        let process = &now.process;
+        let other = (!is_same).then(|| format!("{}[{}]", process.name, process.pid));
+        Some(Self { rows, seconds, ticks_per_second: rate, gone: twins.left(), other })
     }
 
     /// The row of a point.

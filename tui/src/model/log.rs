@@ -16,6 +16,8 @@ use crate::units;
 const KEPT: usize = 1000;
 /// More of the same within this time is counted, not listed.
 const SAME_NS: u64 = 60_000_000_000;
+/// A clock whose rate changes by less was only measured a little better.
+const RATE_CHANGE: f64 = 0.001;
 /// Among so many of the newest entries.
 const SAME_AMONG: usize = 8;
 /// So many names of points that are new at once are told.
@@ -167,7 +169,7 @@ impl Log {
         if clock.kind != known.clock {
             let (from, to) = (clock_word(known.clock), clock_word(clock.kind));
             self.problem(unix_ns, format!("the clock went from {from} to {to}"));
-        } else if clock.ticks_per_second != known.ticks_per_second {
+        } else if (clock.ticks_per_second / known.ticks_per_second - 1.0).abs() > RATE_CHANGE {
             let rate = units::hertz(clock.ticks_per_second);
             self.note(unix_ns, format!("the clock was calibrated anew: {rate}"));
         }
@@ -394,6 +396,10 @@ mod tests {
                 "a new point: #9"
             ]
         );
+        watch.source.snapshot_mut().clock.ticks_per_second *= 1.000_01;
+        assert_eq!(watch.poll(), [""; 0]);
+        watch.source.snapshot_mut().clock.ticks_per_second *= 1.1;
+        assert_eq!(watch.poll(), ["the clock was calibrated anew: 2.86GHz"]);
         watch.source.snapshot_mut().process.state = ProcessState::Crashed;
         assert_eq!(watch.poll(), ["!my_app[4711] died without ending in order"]);
         assert_eq!(watch.poll(), [""; 0]);

@@ -19,6 +19,9 @@ const LOAD: &str = "exclusive time as a share of one CPU, smoothed: a weight of 
 const TREND: &str = "load of the last polls, a column each, not smoothed; full height is the row's own greatest \
                      of the last 60, at least 5 % of a CPU";
 
+const VERDICT: &str = "most measurements are, by 5 % or more, beyond chance: Mann-Whitney test, 1 % of \
+                       what is found may be none (Benjamini-Hochberg)";
+
 pub(super) fn draw(frame: &mut Frame, area: Rect, offset: usize, look: &Look) {
     let heading = Line::styled(" Keys", look.theme.process);
     let lines = lines(look, area.width.into());
@@ -48,8 +51,15 @@ pub(super) fn lines(look: &Look, width: usize) -> Vec<Line<'static>> {
         ("<1ns", "nothing is left once the cost of measuring is taken out"),
         ("#5", "a point that the program gave a number and no name"),
     ];
+    let diff = [
+        ("dLoad dMean dp99", "what changed: of a load in points, else in per cent of the baseline"),
+        ("slower faster", VERDICT),
+        ("slower tail", "only the longest hundredth takes longer, or there are more of such"),
+        ("too few", "a difference that matters could not be told from none yet"),
+        ("A", "how likely a measurement now takes longer than one of the baseline; 0.5: even"),
+    ];
     lines.push(Line::default());
-    for (term, meaning) in reading {
+    for (term, meaning) in reading.into_iter().chain(diff) {
         lines.extend(entry(term, meaning, width, look));
     }
     lines

@@ -156,6 +156,25 @@ fn hardly_ever_is_a_difference_seen_that_is_not_there() {
 }
 
 #[test]
+fn looking_again_and_again_hardly_helps_chance() {
+    let mut chance = Chance(0x1234_5678_9abc_def1);
+    let pairs = 100;
+    let mut wrong = 0;
+    for _ in 0..pairs {
+        let before = chance.durations(3000, 1.0);
+        let mut values = Vec::new();
+        wrong += usize::from((0..40).any(|_| {
+            values.extend((0..25).map(|_| chance.duration(1.0)));
+            let mut rows = [row(before.clone(), window_of(values.iter().copied()))];
+            judge(&mut rows);
+            differs(rows[0].verdict)
+        }));
+    }
+    // One look would be wrong for one in a hundred.
+    assert!(wrong <= 10, "{wrong} of {pairs}");
+}
+
+#[test]
 fn real_differences_are_seen_and_have_the_right_sign() {
     let mut chance = Chance(77);
     for _ in 0..20 {

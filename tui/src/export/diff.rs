@@ -1,0 +1,172 @@
+//! A comparison as text and as JSON, for scripts and logs.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::comparison::{COLUMNS, VERDICT, VERDICT_WIDTH, caption};
+use crate::model::Window;
+use crate::model::compare::{Baseline, Comparison, Row, TEST, Verdict};
+use crate::text;
+use crate::units::{Scale, Unit};
+
+/// The longest name that is not cut.
+const NAME_MAX: usize = 48;
+
+/// What is compared, and a line for each point, as the screen shows them.
+pub fn render(baseline: &Baseline, comparison: &Comparison) -> String {
+    let scale = Scale { ticks_per_second: comparison.ticks_per_second, unit: Unit::Time };
+    let rows = &comparison.rows;
+    let name_width = rows.iter().map(|row| text::width(&row.name)).max().unwrap_or(0);
+    let name_width = name_width.clamp("Name".len(), NAME_MAX);
+    let line = |name: &str, verdict: &str, cells: Vec<String>| {
+        let name = text::fit(name, name_width, '~');
+        format!("{name} {verdict:<VERDICT_WIDTH$} {}", cells.join(" "))
+    };
+    let mut out = caption(baseline, Some(comparison)) + "\n";
+    let titles = COLUMNS.iter().map(|c| format!("{:>width$}", c.title, width = c.width));
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "{}", line("Name", VERDICT, titles.collect()));
+    for row in rows {
+        let cells =
+            COLUMNS.iter().map(|c| format!("{:>width$}", (c.cell)(row, &scale), width = c.width));
+        let _ = writeln!(out, "{}", line(&row.name, row.verdict.words(), cells.collect()));
+    }
+    out
+}
+
+/// The same for programs. Times are nanoseconds; what is not known is null.
+#[derive(Serialize)]
+struct Report<'a> {
+    format: &'static str,
+    version: u32,
+    test: &'static str,
+    baseline_seconds: f64,
+    seconds: f64,
+    only_in_baseline: usize,
+    points: Vec<Point<'a>>,
+}
+
+#[derive(Serialize)]
+struct Point<'a> {
+    name: &'a str,
+    id: u32,
+    verdict: &'static str,
+    superiority: Option<f64>,
+    before: Figures,
+    now: Figures,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    count: u64,
+    per_second: Option<f64>,
+    load: Option<f64>,
+    mean_ns: Option<f64>,
+    p50_ns: Option<f64>,
+    p90_ns: Option<f64>,
+    p99_ns: Option<f64>,
+}
+
+/// The comparison as JSON, with a line break at its end.
+pub fn json(baseline: &Baseline, comparison: &Comparison) -> serde_json::Result<String> {
+    let ns = |ticks: Option<f64>| ticks.map(|ticks| ticks / comparison.ticks_per_second * 1e9);
+    let figures = |window: &Window| Figures {
+        count: window.count,
+        per_second: window.rate(),
+        load: window.load(),
+        mean_ns: ns(window.mean()),
+        p50_ns: ns(window.quantile(0.5)),
+        p90_ns: ns(window.quantile(0.9)),
+        p99_ns: ns(window.quantile(0.99)),
+    };
+    let points = comparison.rows.iter().map(|row| Point {
+        name: &row.name,
+        id: row.id,
+        verdict: row.verdict.words(),
+        superiority: row.superiority,
+        before: figures(&row.before),
+        now: figures(&row.since),
+    });
+    let report = Report {
+        format: "pfp-diff",
+        version: 1,
+        test: TEST,
+        baseline_seconds: baseline.seconds(),
+        seconds: comparison.seconds,
+        only_in_baseline: comparison.gone,
+        points: points.collect(),
+    };
+    Ok(serde_json::to_string_pretty(&report)? + "\n")
+}
+
+/// The points that have become slower by more than this share: by mean or median,
+/// or, where only the tail grew, by the 99th percentile.
+pub fn slower_than(comparison: &Comparison, share: f64) -> impl Iterator<Item = &Row> {
+    comparison.rows.iter().filter(move |row| match row.verdict {
+        Verdict::Slower => [row.mean_change(), row.quantile_change(0.5)]
+            .into_iter()
+            .flatten()
+            .any(|change| change > share),
+        Verdict::SlowerTail => row.quantile_change(0.99).is_some_and(|change| change > share),
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    fn comparison() -> (Baseline, Comparison) {
+        let mut source = Synthetic::new();
+        let mut snapshots: Vec<_> = (0..20).map(|_| source.poll().unwrap()).collect();
+        let mut other = snapshots.pop().unwrap();
+        other.process.segment_id = "f".repeat(32);
+        // All durations are twice as long.
+        other.clock.ticks_per_second /= 2.0;
+        other.elapsed_ticks /= 2;
+        let baseline = Baseline::of(snapshots.pop().unwrap(), Some("a.json".into()));
+        let comparison = Comparison::new(&baseline, &other).unwrap();
+        (baseline, comparison)
+    }
+
+    #[test]
+    fn every_point_has_its_line_and_the_columns_stand_straight() {
+        let (baseline, comparison) = comparison();
+        let text = render(&baseline, &comparison);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(
+            lines[0].starts_with(
+                "a.json: my_app[4711], 12m49s long; now: 12m50s of my_app[4711]; Mann"
+            ),
+            "{text}"
+        );
+        assert!(lines[0].contains("Mann-Whitney"), "{text}");
+        assert_eq!(lines.len(), 2 + comparison.rows.len());
+        assert!(lines[1..].iter().all(|line| text::width(line) == lines[1].len()), "{text}");
+        assert!(lines[2].contains(" slower "), "{text}");
+    }
+
+    #[test]
+    fn programs_read_the_same_figures() {
+        let (baseline, comparison) = comparison();
+        let json: serde_json::Value =
+            serde_json::from_str(&json(&baseline, &comparison).unwrap()).unwrap();
+        let points = json["points"].as_array().unwrap();
+        assert_eq!(points.len(), comparison.rows.len());
+        let parse = points.iter().find(|point| point["name"] == "io.parse").unwrap();
+        assert_eq!(parse["verdict"], "slower");
+        let mean = |window: &str| parse[window]["mean_ns"].as_f64().unwrap();
+        assert!((mean("now") / mean("before") - 2.0).abs() < 0.1, "{parse}");
+    }
+
+    #[test]
+    fn only_what_became_slower_by_more_than_is_allowed_counts() {
+        let (_, comparison) = comparison();
+        let slower = |share| slower_than(&comparison, share).count();
+        assert!(slower(0.5) > 3);
+        assert_eq!(slower(1.5), 0);
+    }
+}
