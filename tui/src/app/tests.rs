@@ -516,3 +516,15 @@ fn columns_are_taken_left_and_moved() {
     desk.press(">>");
     assert_eq!(desk.app.sorting.column, Column::Name);
 }
+
+#[test]
+fn a_point_that_appears_while_rows_stand_still_comes_last_if_it_passes() {
+    let mut desk = desk();
+    desk.press("/io");
+    desk.code(KeyCode::Enter);
+    desk.press("j");
+    let before = desk.app.order.clone();
+    desk.process.0.borrow_mut().snapshot_mut().points[8].name = "io.new".into();
+    desk.app.poll(desk.now + Duration::from_millis(1000));
+    assert_eq!(desk.app.order, [before, vec![8]].concat());
+}
