@@ -21,6 +21,7 @@ mod threads;
 mod timeline;
 mod weight;
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossterm::event::{KeyEvent, KeyEventKind};
@@ -485,13 +486,10 @@ impl App {
         if self.frozen_until.is_some_and(|until| now < until) {
             let (known, filter) = (&self.model, &self.filter);
             self.order.retain(|id| known.point(*id).is_some_and(|figures| filter.admits(figures)));
+            let placed: HashSet<u32> = self.order.iter().copied().collect();
             let new =
-                |figures: &&Figures| filter.admits(figures) && !self.order.contains(&figures.id());
-            let new: Vec<u32> = if self.order.len() == known.points().len() {
-                Vec::new()
-            } else {
-                known.points().iter().filter(new).map(Figures::id).collect()
-            };
+                |figures: &&Figures| !placed.contains(&figures.id()) && filter.admits(figures);
+            let new = known.points().iter().filter(new).map(Figures::id);
             self.order.extend(new);
             self.threads.sort(known.thread_figures(), true);
         } else {

@@ -64,7 +64,7 @@ const NAME_ENOUGH: usize = 40;
 /// Room for a name at most: figures far away from their name are hard to read.
 const NAME_MOST: usize = 64;
 /// Columns that the trend gets at most in addition to its least.
-const TREND_MORE: usize = 40;
+const TREND_MORE: usize = 52;
 
 impl Column {
     /// All there are.
@@ -348,10 +348,10 @@ impl Fit {
             let fixed: usize = columns.iter().filter_map(|column| column.width()).sum();
             let used = fixed + columns.len().saturating_sub(1);
             let room = width.saturating_sub(used);
-            let dispensable = columns.iter().enumerate().filter(|(_, column)| !column.stays());
+            let mut dispensable = columns.iter().enumerate().filter(|(_, column)| !column.stays());
             let last = match by_rank {
                 true => dispensable.max_by_key(|(_, column)| column.dispensable()),
-                false => dispensable.last(),
+                false => dispensable.next_back(),
             };
             match last {
                 Some((place, _)) if room < NAME_MIN => drop(columns.remove(place)),

@@ -38,6 +38,8 @@ impl Prompt {
     pub fn key(&mut self, key: KeyEvent) {
         let ctrl = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
+            // Escape and a letter close together look like this; it is no text.
+            KeyCode::Char(_) if key.modifiers.contains(KeyModifiers::ALT) => {}
             KeyCode::Char('u') if ctrl => drop(self.text.drain(..std::mem::take(&mut self.cursor))),
             KeyCode::Char('k') if ctrl => self.text.truncate(self.cursor),
             KeyCode::Char('a') if ctrl => self.cursor = 0,
@@ -96,6 +98,7 @@ mod tests {
         prompt.key(ctrl('a'));
         prompt.key(ctrl('k'));
         prompt.key(KeyEvent::from(KeyCode::Backspace));
+        prompt.key(KeyEvent::new(KeyCode::Char('x'), KeyModifiers::ALT));
         assert_eq!(prompt.text(), "");
     }
 

@@ -707,4 +707,16 @@ fn the_log_follows_its_end_unless_scrolled_back() {
     assert_eq!(desk.app.log_back, 0);
 }
 
+#[test]
+fn a_point_that_appears_while_rows_stand_still_comes_last_if_it_passes() {
+    let mut desk = desk();
+    desk.press("/io");
+    desk.code(KeyCode::Enter);
+    desk.press("j");
+    let before = desk.app.order.clone();
+    desk.process.0.borrow_mut().snapshot_mut().points[8].name = "io.new".into();
+    desk.app.poll(desk.now + Duration::from_millis(1000));
+    assert_eq!(desk.app.order, [before, vec![8]].concat());
+}
+
 pub(crate) mod timeline;

@@ -50,7 +50,18 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let used = |parts: &[Part]| parts.iter().map(|p| text::width(&p.text) + 2).sum::<usize>();
     while used(&parts) > room && parts.len() > 1 {
         let last = parts.iter().map(|part| part.rank).max();
+        if last == Some(0) {
+            break;
+        }
         parts.retain(|part| Some(part.rank) != last);
+    }
+    // What is left has to be seen; of the name of the process a part will do.
+    let too_much = used(&parts).saturating_sub(room);
+    if let [process, _, ..] = parts.as_mut_slice()
+        && too_much > 0
+    {
+        let left = text::width(&process.text).saturating_sub(too_much);
+        process.text = text::cut(&process.text, left, look.glyphs.ellipsis);
     }
     let spans = parts.iter().flat_map(|part| {
         let shown = text::cut(&part.text, room.max(2) - 2, look.glyphs.ellipsis);

@@ -201,6 +201,12 @@ fn a_filter_is_said_with_how_many_rows_it_shows() {
         assert!(text.lines().next().unwrap().contains("filter io. 3/9"), "{text}");
         assert!(text.lines().last().unwrap().starts_with(" filter: io."), "{text}");
     }
+    desk.process.0.borrow_mut().snapshot_mut().process.name = "a_quite_long_name_of_one".into();
+    desk.wait(1);
+    let text = screen(&mut desk, false, (40, 8));
+    let first = text.lines().next().unwrap();
+    assert!(first.starts_with(" a_quite") && first.contains("filter io. 3/9"), "{text}");
+    assert!(first.ends_with("LIVE"), "{text}");
     desk.press("zzz");
     assert!(screen(&mut desk, false, (80, 24)).contains("no point passes the filter"));
     desk.code(KeyCode::Esc);
