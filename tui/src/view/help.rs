@@ -19,6 +19,10 @@ const LOAD: &str = "exclusive time as a share of one CPU, smoothed: a weight of 
 const TREND: &str = "load of the last 8 polls, not smoothed; full height is the row's own greatest \
                      of the last 60, at least 5 % of a CPU";
 
+const TIMELINE_RAN: &str = "timeline: its thread ran nearly always, at times, hardly; the rest it \
+                            was off the CPU, or in another context";
+const TIMELINE_MANY: &str = "timeline: nine regions of a point, too short to be told apart";
+
 pub(super) fn draw(frame: &mut Frame, area: Rect, offset: usize, look: &Look) {
     let heading = Line::styled(" Keys", look.theme.process);
     let lines = lines(look, area.width.into());
@@ -51,6 +55,20 @@ pub(super) fn lines(look: &Look, width: usize) -> Vec<Line<'static>> {
     lines.push(Line::default());
     for (term, meaning) in reading {
         lines.extend(entry(term, meaning, width, look));
+    }
+    let [ran, at_times, hardly] = glyphs.ran;
+    let timeline = [
+        (format!("{ran} {at_times} {hardly}"), TIMELINE_RAN),
+        (
+            format!("{}name", glyphs.edge),
+            "timeline: where a region begins; by its initials if short",
+        ),
+        (format!("{}name{}9", glyphs.many, glyphs.times), TIMELINE_MANY),
+        (glyphs.lost.to_string(), "timeline: the thread's ring holds no more of this time"),
+    ];
+    lines.push(Line::default());
+    for (term, meaning) in timeline {
+        lines.extend(entry(&term, meaning, width, look));
     }
     lines
 }
