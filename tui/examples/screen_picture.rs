@@ -1,5 +1,5 @@
 //! Pictures of the real screen: the viewer watches the demo for a while, or reads
-//! a snapshot file, and two of its screens are written as SVG.
+//! a snapshot file, and three of its screens are written as SVG.
 //!
 //! ```text
 //! cargo run --release -p pfp-top --example screen_picture -- assets
@@ -59,7 +59,9 @@ fn take(folder: &Path, source: Box<dyn Source>, polls: u32) -> Result<()> {
     let shown = app.model.points().iter().find(|point| point.name() == DETAIL);
     app.selected = shown.map(|point| point.id()).or(app.selected);
     app.act(Action::Open, Instant::now());
-    write(&folder.join("screen-detail.svg"), &mut app)
+    write(&folder.join("screen-detail.svg"), &mut app)?;
+    app.act(Action::ShowTimeline, Instant::now());
+    write(&folder.join("screen-timeline.svg"), &mut app)
 }
 
 fn write(path: &Path, app: &mut App) -> Result<()> {
@@ -259,6 +261,12 @@ fn hex(colour: Color, reset: &'static str) -> &'static str {
         Color::Green => "#93bf85",
         Color::Yellow => "#dfb56e",
         Color::Cyan => "#7db3c8",
+        Color::Magenta => "#b58fc7",
+        Color::Gray => "#a9b1bd",
+        Color::LightGreen => "#b9dba8",
+        Color::LightYellow => "#f0d8a0",
+        Color::LightBlue => "#8fb0ea",
+        Color::LightMagenta => "#dcb8ea",
         _ => reset,
     }
 }

@@ -36,7 +36,8 @@ impl TimeView {
         let picture = Timeline::of(snapshot, self.picture.as_ref());
         let reach_ns = picture.reach() as f64 / picture.ticks_per_second * 1e9;
         let (least, most) = FIRST_NS;
-        self.span_ns.get_or_insert_with(|| step_below((reach_ns as u64).clamp(least, most)));
+        // All of what is kept, and a bit of what is lost, so that its edge is seen.
+        self.span_ns.get_or_insert_with(|| step_above((reach_ns as u64).clamp(least, most)));
         self.picture = Some(picture);
         self.line = self.line.or_else(|| self.first_line());
     }

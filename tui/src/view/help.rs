@@ -21,6 +21,9 @@ const TREND: &str = "load of the last polls, a column each, not smoothed; full h
 
 const VERDICT: &str = "most measurements are, by 5 % or more, beyond chance: Mann-Whitney test, 1 % of \
                        what is found may be none (Benjamini-Hochberg)";
+const TIMELINE_RAN: &str = "timeline: its thread ran nearly always, at times, hardly; the rest it \
+                            was off the CPU, or in another context";
+const TIMELINE_MANY: &str = "timeline: nine regions of a point, too short to be told apart";
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, offset: usize, look: &Look) {
     let heading = Line::styled(" Keys", look.theme.process);
@@ -61,6 +64,20 @@ pub(super) fn lines(look: &Look, width: usize) -> Vec<Line<'static>> {
     lines.push(Line::default());
     for (term, meaning) in reading.into_iter().chain(diff) {
         lines.extend(entry(term, meaning, width, look));
+    }
+    let [ran, at_times, hardly] = glyphs.ran;
+    let timeline = [
+        (format!("{ran} {at_times} {hardly}"), TIMELINE_RAN),
+        (
+            format!("{}name", glyphs.edge),
+            "timeline: where a region begins; by its initials if short",
+        ),
+        (format!("{}name{}9", glyphs.many, glyphs.times), TIMELINE_MANY),
+        (glyphs.lost.to_string(), "timeline: the thread's ring holds no more of this time"),
+    ];
+    lines.push(Line::default());
+    for (term, meaning) in timeline {
+        lines.extend(entry(&term, meaning, width, look));
     }
     lines
 }

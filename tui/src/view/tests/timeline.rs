@@ -33,7 +33,7 @@ fn the_threads() {
 
 #[test]
 fn a_point_has_the_same_colour_everywhere_and_the_cursor_its_own() {
-    let mut desk = with_records("4-jjj");
+    let mut desk = with_records("4jjj");
     let now = desk.now;
     let look = Look::new(true, false);
     let buffer = drawn(&mut desk.app, now, &look, (120, 30));
