@@ -17,12 +17,13 @@ use crossterm::event::{KeyEvent, KeyEventKind};
 
 pub use action::Action;
 pub use event_loop::run;
+pub(crate) use prompt::local_time;
 pub use prompt::{Prompt, default_file_name};
 pub use session::Session;
 
 use crate::columns::{Column, Sorting};
 use crate::model::{Basis, Figures, Model, News, TAU_SECONDS};
-use crate::snapshot::ProcessState;
+use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{Candidate, Choice, Discovery, Finder, Source, Wanted, choose};
 use crate::units::Unit;
 
@@ -108,6 +109,9 @@ pub struct Options {
     pub keep: bool,
     /// Leave after this many updates.
     pub updates: Option<u64>,
+    /// Time between two looks while there is no process; none for that between
+    /// two polls.
+    pub look_every: Option<Duration>,
 }
 
 impl Default for Options {
@@ -119,6 +123,7 @@ impl Default for Options {
             sorting: Sorting::by(Column::Load),
             keep: false,
             updates: None,
+            look_every: None,
         }
     }
 }
@@ -239,9 +244,12 @@ impl App {
         if self.session.is_none() || self.screen == Screen::Picker {
             self.look(now);
         }
-        let fresh = self.session.is_some() && self.model.basis() == Basis::Life;
-        self.next_poll =
-            now + if fresh { self.interval.min(FIRST_INTERVAL) } else { self.interval };
+        let wait = match &self.session {
+            None => self.options.look_every.unwrap_or(self.interval),
+            Some(_) if self.model.basis() == Basis::Life => self.interval.min(FIRST_INTERVAL),
+            Some(_) => self.interval,
+        };
+        self.next_poll = now + wait;
     }
 
     fn take_snapshot(&mut self, now: Instant) {
@@ -456,6 +464,19 @@ impl App {
     /// Whether the user typed the first half of a two-key command.
     pub fn half_typed(&self) -> Option<char> {
         self.keys.half_typed()
+    }
+
+    /// Shows a message for a while.
+    pub fn tell(&mut self, text: &str, now: Instant) {
+        self.say(now, text);
+    }
+
+    /// What is watched as it is now, and as a file is to have it; none where
+    /// nothing is.
+    pub fn last_snapshot(&mut self) -> Option<Snapshot> {
+        let session = self.session.as_mut()?;
+        let snapshot = session.poll().ok()?;
+        Some(session.whole(&snapshot))
     }
 
     fn say(&mut self, now: Instant, text: impl AsRef<str>) {

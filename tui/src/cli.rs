@@ -3,6 +3,7 @@
 mod commands;
 mod demo;
 mod headless;
+mod run;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use commands::{exit_status, run};
+pub use run::Run;
 
 use crate::app::Options;
 use crate::columns::{Column, Sorting};
@@ -33,7 +35,8 @@ pub struct Cli {
 }
 
 const EXIT_CODES: &str = "Exit status: 0 fine, 2 usage or trouble, 3 no process or file to show, \
-                          4 no permission, 5 a layout or format version that this pfp-top does not read.";
+                          4 no permission, 5 a layout or format version that this pfp-top does not read; \
+                          of `run` the program's own.";
 
 /// What to do instead of watching.
 #[derive(Debug, Subcommand)]
@@ -44,6 +47,8 @@ pub enum Command {
         #[command(flatten)]
         show: Show,
     },
+    /// Start a program and watch it; it ends with the viewer.
+    Run(Run),
     /// Show a snapshot file on the same screen.
     Open {
         /// The file.
@@ -143,6 +148,7 @@ impl Show {
             sorting: Sorting::by(self.sort),
             keep: self.keep,
             updates: self.updates,
+            look_every: None,
         }
     }
 

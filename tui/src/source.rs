@@ -13,6 +13,7 @@ mod live;
 mod refusal;
 pub mod synthetic;
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -102,6 +103,9 @@ pub struct Discovery {
     pub stale: usize,
     /// Segments that could not be used, and why.
     pub refused: Vec<Refused>,
+    /// What to say where nothing is found, if the finder knows better than that
+    /// there is nothing.
+    pub instead: Option<String>,
 }
 
 /// A segment that was found but cannot be watched.
@@ -134,6 +138,9 @@ impl Discovery {
 
     /// One sentence for a user who has nothing to watch.
     pub fn nothing_found(&self) -> String {
+        if let Some(instead) = &self.instead {
+            return instead.clone();
+        }
         // SAFETY: getuid has no preconditions and cannot fail.
         let uid = unsafe { libc::getuid() };
         let mut text = format!("no instrumented process for uid {uid}");
@@ -197,6 +204,12 @@ pub fn discover() -> Result<Discovery> {
     let mut discovery = live::discover()?;
     guard::clean_discovery(&mut discovery);
     Ok(discovery)
+}
+
+/// The files by which processes tell that they are there. Something new among
+/// them is a reason to [`discover`]; listing them costs next to nothing.
+pub fn announced() -> BTreeSet<PathBuf> {
+    live::announced()
 }
 
 /// Attaches to a process that [`discover`] found.

@@ -71,7 +71,7 @@ pub fn default_file_name(snapshot: &Snapshot) -> String {
 }
 
 /// Local time as `20261121-120000`.
-fn local_time(unix_ns: u64) -> String {
+pub(crate) fn local_time(unix_ns: u64) -> String {
     let seconds = (unix_ns / 1_000_000_000) as libc::time_t;
     // SAFETY: an all-zero `tm` is a valid value of that plain struct.
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Cli, Command, Show, demo, headless};
+use super::{Cli, Command, Show, demo, headless, run as program};
 use crate::app::{self, App};
 use crate::export::json::{self, Overwrite, WriteError};
 use crate::interrupt::Interrupt;
@@ -15,6 +15,8 @@ use crate::source::{self, Choice, Machine, Refusal, Source, Wanted, choose};
 
 /// Exit status of everything that has none of its own.
 const TROUBLE: u8 = 2;
+/// Exit status of what finds nothing to show, as of [`Refusal::NoTarget`].
+pub(super) const NO_TARGET: u8 = 3;
 /// Exit status of a program that a signal asked to end, as shells have it.
 const INTERRUPTED: u8 = 130;
 
@@ -23,6 +25,7 @@ pub fn run(cli: Cli) -> Result<u8> {
     match cli.command {
         None => watch(&cli.show, cli.target.wanted()),
         Some(Command::Demo { show }) => demo::run(&show),
+        Some(Command::Run(run)) => program::run(&run),
         Some(Command::Open { file, show }) => show_source(&show, source::open(&file)?),
         Some(Command::Snapshot { target, output, force }) => {
             let overwrite = if force { Overwrite::Yes } else { Overwrite::No };

@@ -47,6 +47,9 @@ pub(super) fn clean_discovery(discovery: &mut Discovery) {
         clean_in_place(&mut candidate.exe);
         clean_in_place(&mut candidate.segment_id);
     }
+    if let Some(instead) = &mut discovery.instead {
+        clean_in_place(instead);
+    }
     for refused in &mut discovery.refused {
         clean_in_place(refused.why.words_mut());
     }

@@ -1,5 +1,6 @@
 //! The processes of this machine, through their segments.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -52,6 +53,12 @@ pub(super) fn discover() -> Result<Discovery> {
         }
     }
     Ok(discovery)
+}
+
+/// The files in the directories of beacons.
+pub(super) fn announced() -> BTreeSet<PathBuf> {
+    let files = Directory::candidates().into_iter().filter_map(|path| std::fs::read_dir(path).ok());
+    files.flat_map(|files| files.flatten().map(|file| file.path())).collect()
 }
 
 fn candidate(entry: &Entry, reader: &mut Reader, facts: &Facts) -> Candidate {
