@@ -3,6 +3,7 @@
 mod commands;
 mod demo;
 mod headless;
+mod manual;
 mod run;
 
 use std::path::PathBuf;
@@ -73,6 +74,16 @@ pub enum Command {
     List,
     /// Remove what processes that have ended left behind.
     Gc,
+    /// Print a script that completes this command line in a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, for `man -l -`; with a folder, write one for each command.
+    Man {
+        /// The folder to write into.
+        folder: Option<PathBuf>,
+    },
     /// The program that `demo` watches.
     #[command(hide = true)]
     DemoWorkload,

@@ -64,3 +64,26 @@ fn a_process_that_is_not_there_is_no_target() {
     let output = pfp_top(&["--once", "-p", "4294967295"]);
     assert_eq!(output.status.code(), Some(3), "{}", complaint(&output));
 }
+
+#[test]
+fn completions_and_manual_tell_of_every_command() {
+    let output = |arguments: &[&str]| {
+        let output = pfp_top(arguments);
+        assert!(output.status.success(), "{}", complaint(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for shell in ["bash", "zsh", "fish"] {
+        let script = output(&["completions", shell]);
+        for word in ["snapshot", "run", "--interval", "p99"] {
+            let word = if shell == "fish" { word.trim_start_matches('-') } else { word };
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+        assert!(!script.contains("demo-workload"), "{shell}: a hidden command");
+    }
+    let page = output(&["man"]);
+    assert!(page.starts_with(".ie") || page.contains(".TH pfp-top 1"), "{page}");
+    let folder = tempfile::tempdir().unwrap();
+    output(&["man", folder.path().to_str().unwrap()]);
+    let run = std::fs::read_to_string(folder.path().join("pfp-top-run.1")).unwrap();
+    assert!(run.contains("XDG_STATE_HOME"), "{run}");
+}
