@@ -2,6 +2,7 @@
 
 mod commands;
 mod demo;
+mod doctor;
 mod headless;
 mod manual;
 mod run;
@@ -35,7 +36,7 @@ pub struct Cli {
     pub command: Option<Command>,
 }
 
-const EXIT_CODES: &str = "Exit status: 0 fine, 2 usage or trouble, 3 no process or file to show, \
+const EXIT_CODES: &str = "Exit status: 0 fine, 1 `doctor` found a problem, 2 usage or trouble, 3 no process or file to show, \
                           4 no permission, 5 a layout or format version that this pfp-top does not read; \
                           of `run` the program's own.";
 
@@ -74,6 +75,12 @@ pub enum Command {
     List,
     /// Remove what processes that have ended left behind.
     Gc,
+    /// Tell what is found here, why something is not, and what to do.
+    Doctor {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Print a script that completes this command line in a shell.
     Completions {
         /// The shell.

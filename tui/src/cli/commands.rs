@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Cli, Command, Show, demo, headless, manual, run as program};
+use super::{Cli, Command, Show, demo, doctor, headless, manual, run as program};
 use crate::app::{self, App};
 use crate::export::json::{self, Overwrite, WriteError};
 use crate::interrupt::Interrupt;
@@ -33,6 +33,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         }
         Some(Command::List) => list(),
         Some(Command::Gc) => gc(),
+        Some(Command::Doctor { json }) => doctor::run(json),
         Some(Command::Completions { shell }) => manual::completions(shell),
         Some(Command::Man { folder }) => manual::man(folder.as_deref()),
         Some(Command::DemoWorkload) => bail!("the demo's program is started by `pfp-top demo`"),
