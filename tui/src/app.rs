@@ -24,7 +24,7 @@ pub use session::Session;
 use crate::columns::{Column, Sorting};
 use crate::model::{Basis, Figures, Model, News, TAU_SECONDS};
 use crate::snapshot::{ProcessState, Snapshot};
-use crate::source::{Candidate, Choice, Discovery, Finder, Source, Wanted, choose};
+use crate::source::{Candidate, Choice, Discovery, Finder, Source, Together, Wanted, choose};
 use crate::units::Unit;
 
 /// How long the rows stand still after the cursor moved.
@@ -112,6 +112,8 @@ pub struct Options {
     /// Time between two looks while there is no process; none for that between
     /// two polls.
     pub look_every: Option<Duration>,
+    /// Several processes to watch as one.
+    pub together: Option<Together>,
 }
 
 impl Default for Options {
@@ -124,6 +126,7 @@ impl Default for Options {
             keep: false,
             updates: None,
             look_every: None,
+            together: None,
         }
     }
 }
@@ -299,6 +302,14 @@ impl App {
             Ok(discovery) => self.discovery = discovery,
             Err(error) => return self.complain(now, format!("{error:#}")),
         }
+        if self.screen == Screen::Waiting
+            && let Some(together) = self.options.together.clone()
+        {
+            if self.discovery.candidates.iter().any(|candidate| together.admits(candidate)) {
+                self.attach_together(&together, now);
+            }
+            return;
+        }
         let choice = choose(&self.discovery, &self.options.wanted);
         self.candidates = match (choice, self.screen) {
             (Choice::None, _) => Vec::new(),
@@ -323,6 +334,13 @@ impl App {
 
     fn attach(&mut self, candidate: &Candidate, now: Instant) {
         match self.finder.attach(candidate) {
+            Ok(source) => self.watch(source, now),
+            Err(error) => self.complain(now, format!("{error:#}")),
+        }
+    }
+
+    fn attach_together(&mut self, together: &Together, now: Instant) {
+        match self.finder.attach_together(together) {
             Ok(source) => self.watch(source, now),
             Err(error) => self.complain(now, format!("{error:#}")),
         }

@@ -17,7 +17,7 @@ pub use run::Run;
 
 use crate::app::Options;
 use crate::columns::{Column, Sorting};
-use crate::source::Wanted;
+use crate::source::{Members, Together, Wanted};
 use crate::view::Look;
 
 /// Shows the profile points of a running program, live.
@@ -99,17 +99,35 @@ pub enum Command {
 /// Which process.
 #[derive(Args, Clone, Debug)]
 pub struct Target {
-    /// Watch the process with this id.
+    /// Watch the process with this id; given several times, all of them as one.
     #[arg(short, long, value_name = "PID")]
-    pid: Option<u32>,
+    pid: Vec<u32>,
     /// Watch a process whose name contains this.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "pid")]
     name: Option<String>,
+    /// Watch all processes as one, those to come as well; with --name, all whose
+    /// name contains it.
+    #[arg(long, conflicts_with = "pid")]
+    all: bool,
+    /// The same, with points of the same name summed, as for the ranks of a
+    /// parallel job.
+    #[arg(long)]
+    sum: bool,
 }
 
 impl Target {
     fn wanted(&self) -> Wanted {
-        Wanted { pid: self.pid, name: self.name.clone() }
+        Wanted { pid: self.pid.first().copied(), name: self.name.clone() }
+    }
+
+    /// The processes to watch as one; none where it is just one.
+    fn together(&self) -> Option<Together> {
+        let members = match self.pid.as_slice() {
+            [] if self.all || self.sum => Members::All(self.name.clone().unwrap_or_default()),
+            [] | [_] => return None,
+            pids => Members::Pids(pids.to_vec()),
+        };
+        Some(Together { members, sum: self.sum })
     }
 }
 
@@ -167,6 +185,7 @@ impl Show {
             keep: self.keep,
             updates: self.updates,
             look_every: None,
+            together: None,
         }
     }
 
@@ -224,7 +243,7 @@ mod tests {
     #[test]
     fn options_and_commands_are_understood() {
         let cli = Cli::try_parse_from(["pfp-top", "-p", "7", "--once", "--sort", "p99"]).unwrap();
-        assert_eq!((cli.target.pid, cli.show.once, cli.show.sort), (Some(7), true, Column::P99));
+        assert_eq!((cli.target.pid, cli.show.once, cli.show.sort), (vec![7], true, Column::P99));
         assert!(Cli::try_parse_from(["pfp-top", "snapshot", "-p", "7"]).is_err());
         assert!(Cli::try_parse_from(["pfp-top", "open", "a.json", "--once"]).is_ok());
     }

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use clap::ValueEnum;
 
 use crate::model::Figures;
-use crate::snapshot::PointState;
+use crate::snapshot::{PointState, Process, ProcessState};
 use crate::units::{self, NONE, Scale};
 
 /// One column of the table.
@@ -17,6 +17,8 @@ pub enum Column {
     On,
     /// Its id.
     Id,
+    /// Its process, where there are several.
+    Process,
     /// Its name.
     Name,
     /// Measurements.
@@ -71,6 +73,7 @@ impl Column {
         match self {
             Self::On => "On",
             Self::Id => "ID",
+            Self::Process => "Process",
             Self::Name => "Name",
             Self::Count => "Count",
             Self::Rate => "/s",
@@ -92,6 +95,7 @@ impl Column {
         Some(match self {
             Self::On => 3,
             Self::Id => 5,
+            Self::Process => 20,
             Self::Name => return None,
             Self::Count => 6,
             Self::Rate => 5,
@@ -105,7 +109,7 @@ impl Column {
     /// Its rank when room is short: what is greater goes first.
     fn dispensable(self) -> u8 {
         match self {
-            Self::On | Self::Name => 0,
+            Self::On | Self::Process | Self::Name => 0,
             Self::Load => 1,
             Self::Rate => 2,
             Self::Avg => 3,
@@ -128,12 +132,23 @@ impl Column {
 
     /// Whether its natural order is the greatest first.
     pub fn greatest_first(self) -> bool {
-        !matches!(self, Self::Id | Self::Name | Self::On)
+        !matches!(self, Self::Id | Self::Process | Self::Name | Self::On)
     }
 
     /// Whether it holds text, which starts at the left.
     pub fn is_text(self) -> bool {
-        matches!(self, Self::Name | Self::Trend)
+        matches!(self, Self::Process | Self::Name | Self::Trend)
+    }
+
+    /// As [`Self::fitting`], for points of several processes where there are.
+    pub fn fitting_processes(width: usize, several: bool) -> (Vec<Self>, usize) {
+        let process = if several { Self::Process.width().unwrap_or(0) + 1 } else { 0 };
+        let (mut columns, name) = Self::fitting(width.saturating_sub(process));
+        if several {
+            let place = columns.iter().position(|column| *column == Self::Name).unwrap_or(0);
+            columns.insert(place, Self::Process);
+        }
+        (columns, name)
     }
 
     /// The columns that fit into `width`, one blank between them, and the room
@@ -165,7 +180,8 @@ impl Column {
         let used = |value: u64| figures.is_used().then_some(value as f64);
         match self {
             Self::On => state_word(figures.state()).into(),
-            Self::Id => figures.id().to_string(),
+            Self::Id => figures.number().to_string(),
+            Self::Process => figures.process().map_or(String::new(), process_text),
             Self::Name => match figures.state() {
                 PointState::InvalidBeginBegin => {
                     format!("{} invalid: begun twice", figures.name())
@@ -204,6 +220,10 @@ impl Column {
         match self {
             Self::On => state_rank(a.state()).cmp(&state_rank(b.state())),
             Self::Id => a.id().cmp(&b.id()),
+            Self::Process => {
+                let key = |f: &Figures| f.process().map(|p| (p.name.clone(), p.pid));
+                key(a).cmp(&key(b))
+            }
             // Points without a name come behind those with one, by their ids.
             Self::Name => {
                 let key = |figures: &Figures| figures.point().name.is_empty();
@@ -221,6 +241,15 @@ impl Column {
             Self::Off => by(Figures::off_share),
         }
     }
+}
+
+/// A process in its column: the id whole, the name as far as there is room, and
+/// whether it has ended.
+fn process_text(process: &Process) -> String {
+    let ended = if process.state == ProcessState::Running { "" } else { " ended" };
+    let rest = format!("[{}]{ended}", process.pid);
+    let room = Column::Process.width().unwrap_or(0).saturating_sub(rest.len());
+    format!("{}{rest}", crate::text::cut(&process.name, room, '~'))
 }
 
 /// A point's state in a word.

@@ -8,6 +8,7 @@
 
 mod choice;
 mod file;
+mod group;
 mod guard;
 mod live;
 mod refusal;
@@ -21,6 +22,7 @@ use anyhow::Result;
 
 pub use choice::{Choice, Wanted, choose};
 pub use file::FileSource;
+pub use group::{Members, Together};
 pub use guard::guarded;
 pub use refusal::Refusal;
 
@@ -183,6 +185,8 @@ pub trait Finder {
     fn discover(&mut self) -> Result<Discovery>;
     /// Attaches to one of those found.
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>>;
+    /// Attaches to several, as one.
+    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>>;
 }
 
 /// The finder of the processes of this machine.
@@ -196,6 +200,10 @@ impl Finder for Machine {
 
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
         attach(candidate)
+    }
+
+    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
+        attach_together(together)
     }
 }
 
@@ -215,6 +223,12 @@ pub fn announced() -> BTreeSet<PathBuf> {
 /// Attaches to a process that [`discover`] found.
 pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
     Ok(guarded(live::attach(candidate)?))
+}
+
+/// Attaches to several processes, as one.
+pub fn attach_together(together: &Together) -> Result<Box<dyn Source>> {
+    let finder = Box::new(group::Newcomers::default());
+    Ok(guarded(Box::new(group::Group::new(together.clone(), finder)?)))
 }
 
 /// Opens a snapshot file.

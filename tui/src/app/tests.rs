@@ -8,9 +8,9 @@ use crossterm::event::{KeyCode, KeyModifiers};
 
 use super::*;
 use crate::export::json::read;
-use crate::snapshot::{PointState, Snapshot};
-use crate::source::Change;
+use crate::snapshot::{PointState, Process, Snapshot};
 use crate::source::synthetic::Synthetic;
+use crate::source::{Change, Members};
 
 const ROOM: Room = Room { rows: 5, lines: 0 };
 
@@ -49,6 +49,15 @@ impl Finder for Stage {
 
     fn attach(&mut self, _: &Candidate) -> Result<Box<dyn Source>> {
         Ok(Box::new(Synthetic::new()))
+    }
+
+    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
+        let Members::Segments(ids) = &together.members else { anyhow::bail!("not asked for") };
+        let mut several = Synthetic::new();
+        let process = &mut several.snapshot_mut().process;
+        let member = |id: &String| Process { segment_id: id.clone(), ..Process::default() };
+        process.members = ids.iter().map(member).collect();
+        Ok(Box::new(several))
     }
 }
 

@@ -27,7 +27,7 @@ use crate::export::table;
 use crate::interrupt::Interrupt;
 use crate::model::Model;
 use crate::snapshot::{ProcessState, Snapshot};
-use crate::source::{self, Candidate, Discovery, Finder, Source, Wanted};
+use crate::source::{self, Candidate, Discovery, Finder, Source, Together, Wanted};
 use crate::units::Unit;
 
 use log::Log;
@@ -300,5 +300,9 @@ impl Finder for Family {
 
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
         source::attach(candidate)
+    }
+
+    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
+        source::attach_together(together)
     }
 }

@@ -324,6 +324,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
             host: facts.host.clone(),
             started_unix_ns: facts.created_unix_ns,
             state: state_of(picture, dead),
+            members: Vec::new(),
         },
         clock: Clock {
             kind: match clock.kind {
@@ -350,6 +351,8 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
                 state: point_state(point.control),
                 alpha: point.control.alpha(),
                 resets: point.control.epoch(),
+                process: None,
+                number: None,
             })
             .collect(),
         lanes: picture

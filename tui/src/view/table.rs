@@ -10,7 +10,7 @@ use super::{Look, chart};
 use crate::app::App;
 use crate::columns::Column;
 use crate::model::Figures;
-use crate::snapshot::PointState;
+use crate::snapshot::{PointState, ProcessState};
 use crate::text;
 use crate::units::Scale;
 
@@ -20,7 +20,8 @@ pub(super) const TREND_TOP: usize = 60;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    let (columns, name_width) = Column::fitting(area.width.into());
+    let (columns, name_width) =
+        Column::fitting_processes(area.width.into(), app.model.has_processes());
     let table = Table { app, look, columns, name_width };
     frame.render_widget(table.heading(usize::from(area.width)), head);
     let seen = app.order.iter().skip(app.offset).filter_map(|id| app.model.point(*id));
@@ -71,6 +72,7 @@ impl Table<'_> {
         // One look for the whole row: the parts' own colours would break it.
         let whole = match (selected, state) {
             (true, _) => Some(theme.selected),
+            (false, PointState::On) if has_ended(figures) => Some(theme.faint),
             (false, PointState::On) => None,
             (false, PointState::Off) => Some(theme.faint),
             (false, PointState::InvalidBeginBegin) => Some(theme.warn),
@@ -133,6 +135,11 @@ impl Table<'_> {
         let missing = width.saturating_sub(text::width(content));
         " ".repeat(missing) + content
     }
+}
+
+/// Whether it is of a process that has ended while others run.
+fn has_ended(figures: &Figures) -> bool {
+    figures.process().is_some_and(|process| process.state != ProcessState::Running)
 }
 
 /// Writes a text into an area, from a place in it on.
