@@ -11,6 +11,7 @@ pub mod keys;
 mod prompt;
 mod session;
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyEvent, KeyEventKind};
@@ -163,6 +164,8 @@ pub struct App {
     pub candidates: Vec<Candidate>,
     /// Segment id of the process under the picker's cursor.
     pub picked: Option<String>,
+    /// Segment ids of the processes that are marked in the picker.
+    pub marked: HashSet<String>,
     /// The user wants to leave.
     pub quit: bool,
     options: Options,
@@ -196,6 +199,7 @@ impl App {
             discovery: Discovery::default(),
             candidates: Vec::new(),
             picked: None,
+            marked: HashSet::new(),
             quit: false,
             options,
             finder,
@@ -221,6 +225,7 @@ impl App {
         self.paused = false;
         self.ended_unseen = None;
         self.screen = Screen::Points;
+        self.marked.clear();
         self.next_poll = now;
         self.poll(now);
     }

@@ -7,7 +7,7 @@ use super::{Action, App, FREEZE, Overlay, Prompt, Screen, Status, default_file_n
 use crate::columns::Sorting;
 use crate::export::json::{self, Overwrite, WriteError};
 use crate::snapshot::PointState;
-use crate::source::{Candidate, Discovery, Wanted};
+use crate::source::{Candidate, Discovery, Members, Together, Wanted};
 use crate::units::Unit;
 
 /// The poll intervals that `+` and `-` walk through, milliseconds.
@@ -49,9 +49,12 @@ impl App {
             }
             Action::Processes => {
                 self.screen = Screen::Picker;
+                self.marked.clear();
                 self.offset = 0;
                 self.poll(now);
             }
+            Action::Mark => self.mark(),
+            Action::OpenSummed => self.open_marked(true, now),
             Action::Accept => match self.overlay.take() {
                 Some(Overlay::Write(prompt)) => self.write(prompt, Overwrite::No, now),
                 Some(Overlay::Replace(prompt)) => self.write(prompt, Overwrite::Yes, now),
@@ -98,6 +101,7 @@ impl App {
                 self.detail_offset = 0;
                 self.screen = Screen::Detail;
             }
+            Screen::Picker if !self.marked.is_empty() => self.open_marked(false, now),
             Screen::Picker => {
                 let (place, _) = self.cursor();
                 if let Some(candidate) = self.candidates.get(place).cloned() {
@@ -106,6 +110,27 @@ impl App {
             }
             Screen::Waiting | Screen::Points | Screen::Detail => {}
         }
+    }
+
+    fn mark(&mut self) {
+        let (place, len) = self.cursor();
+        let Some(candidate) = self.candidates.get(place) else { return };
+        if !self.marked.remove(&candidate.segment_id) {
+            self.marked.insert(candidate.segment_id.clone());
+        }
+        // On to the next, so that a row of them is a row of blanks.
+        let next = self.candidates.get((place + 1).min(len - 1));
+        self.picked = next.map(|candidate| candidate.segment_id.clone());
+    }
+
+    /// Opens the marked ones that are still there, in their order.
+    fn open_marked(&mut self, sum: bool, now: Instant) {
+        let ids = self.candidates.iter().map(|candidate| &candidate.segment_id);
+        let ids: Vec<String> = ids.filter(|id| self.marked.contains(*id)).cloned().collect();
+        if ids.is_empty() {
+            return self.say(now, "Space marks the processes to open");
+        }
+        self.attach_together(&Together { members: Members::Segments(ids), sum }, now);
     }
 
     fn back(&mut self) {

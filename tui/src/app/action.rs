@@ -60,6 +60,10 @@ actions! {
     Write,
     /// Choose another process.
     Processes,
+    /// Mark a process, to watch several as one.
+    Mark,
+    /// Open the marked processes with points of the same name summed.
+    OpenSummed,
     /// Take what was typed, or say yes.
     Accept,
     /// Drop what was typed, or say no.

@@ -127,6 +127,20 @@ pub const BINDINGS: &[Binding] = &[
         "back to the process watched before",
     ),
     bind(
+        Action::Mark,
+        &[Char(' ')],
+        &[Picker],
+        "mark",
+        "mark the process; Enter then opens all marked ones as one",
+    ),
+    bind(
+        Action::OpenSummed,
+        &[Char('S')],
+        &[Picker],
+        "summed",
+        "open the marked processes, points of the same name summed",
+    ),
+    bind(
         Action::Toggle,
         &[Char('e')],
         FIGURES,

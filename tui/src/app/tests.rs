@@ -325,3 +325,33 @@ fn the_interval_walks_through_its_steps_and_stops_at_the_ends() {
     desk.press("++++++++++++");
     assert_eq!(desk.app.interval, Duration::from_secs(10));
 }
+
+#[test]
+fn marked_processes_are_opened_as_one() {
+    let (stage, now) = (Stage::default(), Instant::now());
+    stage.0.borrow_mut().candidates = (1..=4).map(candidate).collect();
+    let mut app = App::new(Options::default(), Box::new(stage.clone()), now);
+    app.poll(now);
+    let press = |app: &mut App, c: char| app.key(KeyEvent::from(KeyCode::Char(c)), now);
+    press(&mut app, 'S');
+    assert_eq!(app.screen, Screen::Picker, "nothing is marked yet");
+    press(&mut app, ' ');
+    press(&mut app, ' ');
+    assert_eq!(app.cursor(), (2, 4), "the cursor goes on by itself");
+    press(&mut app, 'k');
+    press(&mut app, ' ');
+    press(&mut app, ' ');
+    let marked = |app: &App| {
+        let ids = app.candidates.iter().filter(|c| app.marked.contains(&c.segment_id));
+        ids.map(|c| c.pid).collect::<Vec<_>>()
+    };
+    assert_eq!(marked(&app), [4, 2], "the second was unmarked, the third marked");
+    // One that has gone is left out.
+    stage.0.borrow_mut().candidates.retain(|c| c.pid != 2);
+    app.poll(now);
+    app.key(KeyEvent::from(KeyCode::Enter), now);
+    assert_eq!((app.screen, app.marked.len()), (Screen::Points, 0));
+    let members = &app.model.snapshot().unwrap().process.members;
+    let ids: Vec<_> = members.iter().map(|member| member.segment_id.clone()).collect();
+    assert_eq!(ids, [candidate(4).segment_id]);
+}

@@ -19,7 +19,7 @@ use anyhow::{Result, anyhow, bail};
 
 use super::{Candidate, Change, Discovery, Finder, Refusal, Source};
 use crate::snapshot::{
-    Cell, ClockKind, Losses, Point, PointState, Process, ProcessState, Snapshot,
+    Cell, ClockKind, Lane, LaneKind, Losses, Point, PointState, Process, ProcessState, Snapshot,
 };
 
 /// Which processes are shown as one, and how.
@@ -199,7 +199,12 @@ impl Group {
                     self.lanes - 1
                 });
                 let name = format!("{}[{}] {}", process.name, process.pid, lane.name);
-                whole.lanes.push(crate::snapshot::Lane { id, name, ..lane.clone() });
+                // No thread outlives its process, whatever its lane says last.
+                let kind = match lane.kind {
+                    LaneKind::Live if !running => LaneKind::Ended,
+                    kind => kind,
+                };
+                whole.lanes.push(Lane { id, name, kind, ..lane.clone() });
             }
             for cell in &last.cells {
                 let ours = (member.points.get(&cell.point), member.lanes.get(&cell.lane));
