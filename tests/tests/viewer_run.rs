@@ -136,3 +136,16 @@ fn a_program_that_has_no_points_yet_is_waited_for() {
     screen.keys(&["q"]);
     screen.wait_for_shell();
 }
+
+#[test]
+fn all_that_a_program_starts_is_watched_as_one() {
+    let stage = Stage::new();
+    let script = format!("for n in 1 2 3; do sleep 1 | {STEADY} rank & done; wait");
+    let (status, sum, err) = run(&stage, &["--sum", "sh", "-c", &script]);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(sum.starts_with("sum of 3 processes, 3 ended"), "{sum}");
+    assert!(row_count(&sum, "tick") >= 3 * 5, "{sum}");
+    let (_, apart, _) = run(&stage, &["--all", "sh", "-c", &script]);
+    let ticks = apart.lines().filter(|line| line.contains(" ended") && line.contains(" tick "));
+    assert_eq!(ticks.count(), 3, "{apart}");
+}

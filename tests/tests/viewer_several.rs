@@ -116,10 +116,12 @@ fn processes_come_and_go_and_the_others_go_on() {
 fn marked_processes_are_one_and_switched_each_by_itself() {
     needs_a_screen!();
     let stage = Stage::new();
-    let targets = ["one", "two", "three"].map(|name| stage.start(STEADY, &[name]));
-    for target in &targets {
-        wait_for_ticks(&stage, target, 1);
-    }
+    // One after the other: the list is in the order of their beginnings.
+    let targets = ["one", "two", "three"].map(|name| {
+        let target = stage.start(STEADY, &[name]);
+        wait_for_ticks(&stage, &target, 1);
+        target
+    });
     let screen = stage.screen(140, 34);
     screen.pfp_top("-d 0.1 --sort name --keep");
     screen.wait_for("the processes to choose from", |text| {

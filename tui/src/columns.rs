@@ -46,6 +46,8 @@ pub enum Column {
     Off,
 }
 
+/// From this width on processes have a column.
+const PROCESS_MIN: usize = 60;
 /// Room that the name gets at least.
 pub const NAME_MIN: usize = 10;
 
@@ -140,8 +142,10 @@ impl Column {
         matches!(self, Self::Process | Self::Name | Self::Trend)
     }
 
-    /// As [`Self::fitting`], for points of several processes where there are.
+    /// As [`Self::fitting`], for points of several processes where there are. Where
+    /// figures would have to give way to the column, it is left out.
     pub fn fitting_processes(width: usize, several: bool) -> (Vec<Self>, usize) {
+        let several = several && width >= PROCESS_MIN;
         let process = if several { Self::Process.width().unwrap_or(0) + 1 } else { 0 };
         let (mut columns, name) = Self::fitting(width.saturating_sub(process));
         if several {

@@ -227,7 +227,11 @@ pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
 
 /// Attaches to several processes, as one.
 pub fn attach_together(together: &Together) -> Result<Box<dyn Source>> {
-    let finder = Box::new(group::Newcomers::default());
+    attach_together_by(Box::new(group::Newcomers::default()), together)
+}
+
+/// Attaches to several of the processes that this finder finds, as one.
+pub fn attach_together_by(finder: Box<dyn Finder>, together: &Together) -> Result<Box<dyn Source>> {
     Ok(guarded(Box::new(group::Group::new(together.clone(), finder)?)))
 }
 

@@ -27,7 +27,7 @@ use crate::export::table;
 use crate::interrupt::Interrupt;
 use crate::model::Model;
 use crate::snapshot::{ProcessState, Snapshot};
-use crate::source::{self, Candidate, Discovery, Finder, Source, Together, Wanted};
+use crate::source::{self, Candidate, Discovery, Finder, Members, Source, Together, Wanted};
 use crate::units::Unit;
 
 use log::Log;
@@ -41,6 +41,8 @@ const FIRST_LOOK: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(2);
 /// The same once the screen is up, which is drawn after each look.
 const LOOK_ON_SCREEN: Duration = Duration::from_millis(50);
+/// Between two looks for another process to join, where there is no screen.
+const JOIN: Duration = Duration::from_millis(50);
 /// Lines of a failed program's output that are shown.
 const TAIL: usize = 10;
 
@@ -62,9 +64,31 @@ pub struct Run {
     /// Let the program print where this one does; without a screen only.
     #[arg(long)]
     inherit: bool,
+    /// Watch all the processes that it starts as one.
+    #[arg(long)]
+    all: bool,
+    /// The same, with points of the same name summed, as for the ranks of a
+    /// parallel job.
+    #[arg(long)]
+    sum: bool,
     /// The program and its arguments.
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
+}
+
+impl Run {
+    fn together(&self) -> Option<Together> {
+        let all = Together { members: Members::All(String::new()), sum: self.sum };
+        (self.all || self.sum).then_some(all)
+    }
+
+    /// What there is to watch, once this process was found.
+    fn attach(&self, family: &mut Family, candidate: &Candidate) -> Result<Box<dyn Source>> {
+        match self.together() {
+            Some(together) => family.attach_together(&together),
+            None => family.attach(candidate),
+        }
+    }
 }
 
 pub(super) fn run(run: &Run) -> Result<u8> {
@@ -135,10 +159,12 @@ fn on_screen(run: &Run, mut family: Family, interrupt: &Interrupt) -> Result<Wat
     let first = family.wait(Some(FIRST_LOOK), interrupt)?;
     let mut options = run.show.options(Wanted::default());
     options.look_every = Some(LOOK_ON_SCREEN);
+    options.together = run.together();
+    let first = first.map(|candidate| run.attach(&mut family, &candidate)).transpose()?;
     let now = Instant::now();
     let mut app = Box::new(App::new(options, Box::new(family), now));
-    if let Some(candidate) = first {
-        app.watch(source::attach(&candidate)?, now);
+    if let Some(source) = first {
+        app.watch(source, now);
     }
     if let Some(path) = log {
         app.tell(&format!("what it prints goes to {}", path.display()), now);
@@ -152,12 +178,13 @@ fn print(run: &Run, mut family: Family, interrupt: &Interrupt) -> Result<Watched
     let Some(candidate) = family.wait(None, interrupt)? else {
         return Ok(Watched::Nothing);
     };
-    let mut source = source::attach(&candidate)?;
+    let mut source = run.attach(&mut family, &candidate)?;
+    let pause = if run.together().is_some() { JOIN } else { run.show.interval };
     let mut due = Instant::now();
     while family.program.borrow_mut().status().is_none() {
         if Instant::now() >= due {
             let state = source.poll()?.process.state;
-            due = Instant::now() + run.show.interval;
+            due = Instant::now() + pause;
             // It may have become another program, or left the work to a child.
             if state != ProcessState::Running
                 && let Some(next) = family.discover()?.candidates.into_iter().find(Candidate::runs)
@@ -231,6 +258,7 @@ fn complain(line: &str) {
 
 /// Finds the processes of the program that was started: itself and what
 /// descends from it.
+#[derive(Clone)]
 struct Family {
     program: Rc<RefCell<Program>>,
     /// What was announced before it was started.
@@ -303,6 +331,6 @@ impl Finder for Family {
     }
 
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        source::attach_together(together)
+        source::attach_together_by(Box::new(self.clone()), together)
     }
 }

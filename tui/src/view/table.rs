@@ -83,7 +83,7 @@ impl Table<'_> {
         let scale = self.scale();
         let mut left = usize::from(area.x);
         for column in &self.columns {
-            let (text, style) = match column {
+            let (mut text, style) = match column {
                 Column::On => (self.mark(state, selected), theme.header),
                 Column::Trend => (self.trend(figures), theme.bar),
                 Column::Name if figures.point().name.is_empty() => {
@@ -91,6 +91,12 @@ impl Table<'_> {
                 }
                 other => (other.text(figures, &scale), theme.header),
             };
+            if *column == Column::Name
+                && !self.columns.contains(&Column::Process)
+                && let Some(process) = figures.process()
+            {
+                text = format!("{} {text}", process.pid);
+            }
             let room = column.width().unwrap_or(self.name_width);
             let used = text::width(&text);
             let text = match used > room {
