@@ -17,12 +17,18 @@ macro_rules! needs_a_screen {
 }
 
 fn snapshot(stage: &Stage, arguments: &[&str]) -> Snapshot {
+    try_snapshot(stage, arguments).unwrap_or_else(|why| panic!("{why}"))
+}
+
+fn try_snapshot(stage: &Stage, arguments: &[&str]) -> Result<Snapshot, String> {
     let file = stage.path("several.json");
     let path = file.to_str().unwrap();
     let all = [&["snapshot", "-o", path, "--force"], arguments].concat();
     let output = stage.pfp_top(&all);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    json::read(&file).unwrap()
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Ok(json::read(&file).unwrap())
 }
 
 /// The count of a point, of one process where there are several.
@@ -39,7 +45,8 @@ fn count(snapshot: &Snapshot, name: &str, pid: Option<u32>) -> u64 {
 fn wait_for_ticks(stage: &Stage, target: &Target, least: u64) {
     let pid = target.pid().to_string();
     pfp_tests::screen::wait_until("ticks", || {
-        let snapshot = snapshot(stage, &["-p", &pid]);
+        // It may not have come by its first point yet.
+        let Ok(snapshot) = try_snapshot(stage, &["-p", &pid]) else { return false };
         let ticks = snapshot.points.iter().any(|point| point.name == "tick");
         ticks && count(&snapshot, "tick", None) >= least
     });
