@@ -41,6 +41,8 @@ impl Busy {
             state: PointState::On,
             alpha: None,
             resets: 0,
+            process: None,
+            number: None,
         };
         snapshot.points = (0..POINTS).map(point).collect();
         let cell = |point, lane| {

@@ -41,7 +41,7 @@ use crate::model::log::Log;
 use crate::model::threads::rings;
 use crate::model::{Basis, Figures, Lately, Model, News, Past, Since, TAU_SECONDS};
 use crate::snapshot::{ProcessState, Record, Snapshot};
-use crate::source::{Candidate, Choice, Discovery, Finder, Source, Wanted, choose};
+use crate::source::{Candidate, Choice, Discovery, Finder, Source, Together, Wanted, choose};
 use crate::units::Unit;
 
 /// How long the rows stand still after the cursor moved.
@@ -172,6 +172,11 @@ pub struct Options {
     pub mouse: bool,
     /// Leave after this many updates.
     pub updates: Option<u64>,
+    /// Time between two looks while there is no process; none for that between
+    /// two polls.
+    pub look_every: Option<Duration>,
+    /// Several processes to watch as one.
+    pub together: Option<Together>,
 }
 
 impl Default for Options {
@@ -186,6 +191,8 @@ impl Default for Options {
             unit: Unit::Time,
             mouse: true,
             updates: None,
+            look_every: None,
+            together: None,
         }
     }
 }
@@ -240,6 +247,8 @@ pub struct App {
     pub candidates: Vec<Candidate>,
     /// Segment id of the process under the picker's cursor.
     pub picked: Option<String>,
+    /// Segment ids of the processes that are marked in the picker.
+    pub marked: HashSet<String>,
     /// The user wants to leave.
     pub quit: bool,
     /// The moments of the point whose detail is open.
@@ -297,6 +306,7 @@ impl App {
             discovery: Discovery::default(),
             candidates: Vec::new(),
             picked: None,
+            marked: HashSet::new(),
             quit: false,
             past: Past::default(),
             suspend: false,
@@ -328,6 +338,7 @@ impl App {
         self.paused = false;
         self.ended_unseen = None;
         self.screen = Screen::Points;
+        self.marked.clear();
         self.next_poll = now;
         self.poll(now);
     }
@@ -354,9 +365,12 @@ impl App {
         if self.session.is_none() || self.screen == Screen::Picker {
             self.look(now);
         }
-        let fresh = self.session.is_some() && self.model.basis() == Basis::Life;
-        self.next_poll =
-            now + if fresh { self.interval.min(FIRST_INTERVAL) } else { self.interval };
+        let wait = match &self.session {
+            None => self.options.look_every.unwrap_or(self.interval),
+            Some(_) if self.model.basis() == Basis::Life => self.interval.min(FIRST_INTERVAL),
+            Some(_) => self.interval,
+        };
+        self.next_poll = now + wait;
     }
 
     fn take_snapshot(&mut self, now: Instant) {
@@ -414,7 +428,7 @@ impl App {
     }
 
     /// Counts the selected point's measurements from now on.
-    fn mark(&mut self) {
+    fn mark_moment(&mut self) {
         self.follow();
         let figures = self.selected.and_then(|id| self.model.point(id));
         if let (Some(figures), Some(snapshot)) = (figures, self.model.snapshot()) {
@@ -451,6 +465,14 @@ impl App {
             Ok(discovery) => self.discovery = discovery,
             Err(error) => return self.complain(now, format!("{error:#}")),
         }
+        if self.screen == Screen::Waiting
+            && let Some(together) = self.options.together.clone()
+        {
+            if self.discovery.candidates.iter().any(|candidate| together.admits(candidate)) {
+                self.attach_together(&together, now);
+            }
+            return;
+        }
         let choice = choose(&self.discovery, &self.options.wanted);
         self.candidates = match (choice, self.screen) {
             (Choice::None, _) => Vec::new(),
@@ -475,6 +497,13 @@ impl App {
 
     fn attach(&mut self, candidate: &Candidate, now: Instant) {
         match self.finder.attach(candidate) {
+            Ok(source) => self.watch(source, now),
+            Err(error) => self.complain(now, format!("{error:#}")),
+        }
+    }
+
+    fn attach_together(&mut self, together: &Together, now: Instant) {
+        match self.finder.attach_together(together) {
             Ok(source) => self.watch(source, now),
             Err(error) => self.complain(now, format!("{error:#}")),
         }
@@ -648,6 +677,19 @@ impl App {
     /// Whether the user typed the first half of a two-key command.
     pub fn half_typed(&self) -> Option<char> {
         self.keys.half_typed()
+    }
+
+    /// Shows a message for a while.
+    pub fn tell(&mut self, text: &str, now: Instant) {
+        self.say(now, text);
+    }
+
+    /// What is watched as it is now, and as a file is to have it; none where
+    /// nothing is.
+    pub fn last_snapshot(&mut self) -> Option<Snapshot> {
+        let session = self.session.as_mut()?;
+        let snapshot = session.poll().ok()?;
+        Some(session.whole(&snapshot))
     }
 
     fn say(&mut self, now: Instant, text: impl AsRef<str>) {

@@ -3,7 +3,10 @@
 mod commands;
 mod config;
 mod demo;
+mod doctor;
 mod headless;
+mod manual;
+mod run;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,10 +15,11 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use commands::{exit_status, run};
+pub use run::Run;
 
 use crate::app::Options;
 use crate::columns::{Column, Sorting};
-use crate::source::Wanted;
+use crate::source::{Members, Together, Wanted};
 use crate::units::Unit;
 use crate::view::{Look, Terminal, Theme, ThemeName};
 
@@ -31,7 +35,7 @@ pub fn parse() -> anyhow::Result<Cli> {
     let cli = parse_from(config, std::env::args_os()).unwrap_or_else(|error| error.exit());
     match (error, &cli.command) {
         // Settings are of how to show; who shows nothing does not need them.
-        (Some(error), None | Some(Command::Demo { .. } | Command::Open { .. })) => Err(error),
+        (Some(error), None | Some(Command::Demo { .. } | Command::Open { .. } | Command::Run { .. })) => Err(error),
         _ => Ok(cli),
     }
 }
@@ -61,8 +65,8 @@ pub struct Cli {
 }
 
 const EXIT_CODES: &str = "Settings: $XDG_CONFIG_HOME/pfp-top/config.toml, or the file that PFP_TOP_CONFIG names, has \
-                          defaults: interval, tau, columns, sort, theme, unit, mouse, ascii, keep.\n\nExit status: 0 fine, 1 slower than --fail-over allows, 2 usage or trouble, 3 no process or file to show, \
-                          4 no permission, 5 a layout or format version that this pfp-top does not read.";
+                          defaults: interval, tau, columns, sort, theme, unit, mouse, ascii, keep.\n\nExit status: 0 fine, 1 slower than --fail-over allows or `doctor` found a problem, 2 usage or trouble, 3 no process or file to show, \
+                          4 no permission, 5 a layout or format version that this pfp-top does not read; of `run` the program's own.";
 
 /// What to do instead of watching.
 #[derive(Debug, Subcommand)]
@@ -73,6 +77,8 @@ pub enum Command {
         #[command(flatten)]
         show: Show,
     },
+    /// Start a program and watch it; it ends with the viewer.
+    Run(Run),
     /// Show a snapshot file on the same screen.
     Open {
         /// The file.
@@ -110,6 +116,22 @@ pub enum Command {
     List,
     /// Remove what processes that have ended left behind.
     Gc,
+    /// Tell what is found here, why something is not, and what to do.
+    Doctor {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a script that completes this command line in a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, for `man -l -`; with a folder, write one for each command.
+    Man {
+        /// The folder to write into.
+        folder: Option<PathBuf>,
+    },
     /// The program that `demo` watches.
     #[command(hide = true)]
     DemoWorkload,
@@ -118,17 +140,35 @@ pub enum Command {
 /// Which process.
 #[derive(Args, Clone, Debug)]
 pub struct Target {
-    /// Watch the process with this id.
+    /// Watch the process with this id; given several times, all of them as one.
     #[arg(short, long, value_name = "PID")]
-    pid: Option<u32>,
+    pid: Vec<u32>,
     /// Watch a process whose name contains this.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "pid")]
     name: Option<String>,
+    /// Watch all processes as one, those to come as well; with --name, all whose
+    /// name contains it.
+    #[arg(long, conflicts_with = "pid")]
+    all: bool,
+    /// The same, with points of the same name summed, as for the ranks of a
+    /// parallel job.
+    #[arg(long)]
+    sum: bool,
 }
 
 impl Target {
     fn wanted(&self) -> Wanted {
-        Wanted { pid: self.pid, name: self.name.clone() }
+        Wanted { pid: self.pid.first().copied(), name: self.name.clone() }
+    }
+
+    /// The processes to watch as one; none where it is just one.
+    fn together(&self) -> Option<Together> {
+        let members = match self.pid.as_slice() {
+            [] if self.all || self.sum => Members::All(self.name.clone().unwrap_or_default()),
+            [] | [_] => return None,
+            pids => Members::Pids(pids.to_vec()),
+        };
+        Some(Together { members, sum: self.sum })
     }
 }
 
@@ -212,6 +252,8 @@ impl Show {
             keep: self.keep,
             mouse: !self.no_mouse,
             updates: self.updates,
+            look_every: None,
+            together: None,
         }
     }
 
@@ -279,7 +321,7 @@ mod tests {
     #[test]
     fn options_and_commands_are_understood() {
         let cli = Cli::try_parse_from(["pfp-top", "-p", "7", "--once", "--sort", "p99"]).unwrap();
-        assert_eq!((cli.target.pid, cli.show.once, cli.show.sort), (Some(7), true, Column::P99));
+        assert_eq!((cli.target.pid, cli.show.once, cli.show.sort), (vec![7], true, Column::P99));
         assert!(Cli::try_parse_from(["pfp-top", "snapshot", "-p", "7"]).is_err());
         assert!(Cli::try_parse_from(["pfp-top", "open", "a.json", "--once"]).is_ok());
     }

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use clap::ValueEnum;
 
 use crate::model::Figures;
-use crate::snapshot::PointState;
+use crate::snapshot::{PointState, Process, ProcessState};
 use crate::units::{self, NONE, Scale};
 
 /// One column of the table.
@@ -17,6 +17,8 @@ pub enum Column {
     On,
     /// Its id.
     Id,
+    /// Its process, where there are several.
+    Process,
     /// Its name.
     Name,
     /// Measurements.
@@ -57,6 +59,8 @@ pub enum Column {
     Threads,
 }
 
+/// From this width on processes have a column.
+const PROCESS_MIN: usize = 60;
 /// Room that the name gets at least.
 pub const NAME_MIN: usize = 10;
 /// Room that is enough for most names.
@@ -114,6 +118,7 @@ impl Column {
         match self {
             Self::On => "On",
             Self::Id => "ID",
+            Self::Process => "Process",
             Self::Name => "Name",
             Self::Count => "Count",
             Self::Rate => "/s",
@@ -140,6 +145,7 @@ impl Column {
         match self {
             Self::On => "whether it measures",
             Self::Id => "its number",
+            Self::Process => "its process, of several",
             Self::Name => "its name",
             Self::Count => "measurements",
             Self::Rate => "measurements per second",
@@ -200,6 +206,7 @@ impl Column {
         Some(match self {
             Self::On => 3,
             Self::Id => 5,
+            Self::Process => 20,
             Self::Name => return None,
             Self::Count => 6,
             Self::Rate => 5,
@@ -214,7 +221,7 @@ impl Column {
     /// Its rank when room is short: what is greater goes first.
     fn dispensable(self) -> u8 {
         match self {
-            Self::On | Self::Name => 0,
+            Self::On | Self::Process | Self::Name => 0,
             Self::Load => 1,
             Self::Rate => 2,
             Self::Avg => 3,
@@ -241,12 +248,12 @@ impl Column {
 
     /// Whether its natural order is the greatest first.
     pub fn greatest_first(self) -> bool {
-        !matches!(self, Self::Id | Self::Name | Self::On)
+        !matches!(self, Self::Id | Self::Process | Self::Name | Self::On)
     }
 
     /// Whether it holds text, which starts at the left.
     pub fn is_text(self) -> bool {
-        matches!(self, Self::Name | Self::Trend)
+        matches!(self, Self::Process | Self::Name | Self::Trend)
     }
 
     /// What it shows of a point. The state and the trend are the drawer's own:
@@ -257,7 +264,8 @@ impl Column {
         let used = |value: u64| figures.is_used().then_some(value as f64);
         match self {
             Self::On => state_word(figures.state()).into(),
-            Self::Id => figures.id().to_string(),
+            Self::Id => figures.number().to_string(),
+            Self::Process => figures.process().map_or(String::new(), process_text),
             Self::Name => match figures.trouble().as_slice() {
                 [] => figures.name(),
                 trouble => {
@@ -303,6 +311,10 @@ impl Column {
         match self {
             Self::On => state_rank(a.state()).cmp(&state_rank(b.state())),
             Self::Id => a.id().cmp(&b.id()),
+            Self::Process => {
+                let key = |f: &Figures| f.process().map(|p| (p.name.clone(), p.pid));
+                key(a).cmp(&key(b))
+            }
             // Points without a name come behind those with one, by their ids.
             Self::Name => {
                 let key = |figures: &Figures| figures.point().name.is_empty();
@@ -360,6 +372,19 @@ impl Fit {
         }
     }
 
+    /// The same with the processes of several before the names, if there is room
+    /// for both.
+    pub fn with_processes(columns: &[Column], width: usize, several: bool) -> Self {
+        let several = several && width >= PROCESS_MIN;
+        let process = if several { Column::Process.width().unwrap_or(0) + 1 } else { 0 };
+        let mut fit = Self::new(columns, width.saturating_sub(process));
+        if several {
+            let place = fit.columns.iter().position(|column| *column == Column::Name).unwrap_or(0);
+            fit.columns.insert(place, Column::Process);
+        }
+        fit
+    }
+
     /// What few names need is better spent on a longer trend.
     fn with_room(columns: Vec<Column>, room: usize) -> Self {
         let has_trend = columns.contains(&Column::Trend);
@@ -376,6 +401,15 @@ impl Fit {
             other => other.width().unwrap_or(self.name),
         }
     }
+}
+
+/// A process in its column: the id whole, the name as far as there is room, and
+/// whether it has ended.
+fn process_text(process: &Process) -> String {
+    let ended = if process.state == ProcessState::Running { "" } else { " ended" };
+    let rest = format!("[{}]{ended}", process.pid);
+    let room = Column::Process.width().unwrap_or(0).saturating_sub(rest.len());
+    format!("{}{rest}", crate::text::cut(&process.name, room, '~'))
 }
 
 /// A point's state in a word.

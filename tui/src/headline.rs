@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::model::{Basis, Model};
-use crate::snapshot::{ClockKind, ProcessState, Snapshot};
+use crate::snapshot::{ClockKind, Process, ProcessState, Snapshot};
 use crate::units;
 
 /// The parts of the first line that tell of the process.
@@ -32,7 +32,7 @@ impl Headline {
         let clock = &snapshot.clock;
         let rate = clock.ticks_per_second;
         Self {
-            process: format!("{}[{}]", snapshot.process.name, snapshot.process.pid),
+            process: process(&snapshot.process),
             uptime: format!("up {}", units::uptime(snapshot.elapsed_ticks as f64 / rate)),
             threads: format!("{threads} thr"),
             clock: format!("{} tsc {}", clock_word(clock.kind), units::hertz(rate)),
@@ -40,6 +40,18 @@ impl Headline {
             overhead: format!("ovh {}", units::duration(clock.overhead_pair as f64 / rate)),
             wall_clock: clock.kind == ClockKind::Wall,
         }
+    }
+}
+
+/// `my_app[4711]`, or `3 processes, 1 ended`.
+fn process(process: &Process) -> String {
+    if process.members.is_empty() {
+        return format!("{}[{}]", process.name, process.pid);
+    }
+    let ended = process.members.iter().filter(|m| m.state != ProcessState::Running).count();
+    match ended {
+        0 => process.name.clone(),
+        _ => format!("{}, {ended} ended", process.name),
     }
 }
 

@@ -130,7 +130,12 @@ impl Model {
         for figures in &mut self.points {
             while old.next_if(|old| old.id() < figures.id()).is_some() {}
             let old = old.next_if(|old| old.id() == figures.id());
+            // What a process did before it joined did not happen in this interval.
+            let joined = figures.point().process.is_some_and(|place| {
+                old.is_none() && place as usize >= before.process.members.len()
+            });
             match interval {
+                Some(_) if joined => {}
                 Some(ticks) => {
                     let seconds = seconds(&snapshot, ticks);
                     let alpha = load_alpha(seconds, self.tau_seconds);
@@ -191,6 +196,11 @@ impl Model {
     /// The threads, in the order of their lanes.
     pub fn thread_figures(&self) -> &[threads::Thread] {
         &self.threads
+    }
+
+    /// Whether the points are those of several processes, side by side.
+    pub fn has_processes(&self) -> bool {
+        self.points.first().is_some_and(|figures| figures.point().process.is_some())
     }
 
     /// Threads that run and measure.

@@ -66,6 +66,9 @@ pub struct Process {
     pub started_unix_ns: u64,
     /// Whether it still ran.
     pub state: ProcessState,
+    /// The processes that this one stands for, where it stands for several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<Process>,
 }
 
 /// What has become of the watched process.
@@ -136,6 +139,13 @@ pub struct Point {
     pub alpha: Option<f64>,
     /// How often the point was reset.
     pub resets: u32,
+    /// Its process, a place among [`Process::members`]; none where there is but
+    /// one, or where it is summed over them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<u32>,
+    /// The id that it has in its process, where that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
 }
 
 /// Whether a point measures.

@@ -8,11 +8,13 @@
 
 mod choice;
 mod file;
+mod group;
 mod guard;
 mod live;
 mod refusal;
 pub mod synthetic;
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +22,7 @@ use anyhow::Result;
 
 pub use choice::{Choice, Wanted, choose};
 pub use file::FileSource;
+pub use group::{Members, Together};
 pub use guard::guarded;
 pub use refusal::Refusal;
 
@@ -102,6 +105,9 @@ pub struct Discovery {
     pub stale: usize,
     /// Segments that could not be used, and why.
     pub refused: Vec<Refused>,
+    /// What to say where nothing is found, if the finder knows better than that
+    /// there is nothing.
+    pub instead: Option<String>,
 }
 
 /// A segment that was found but cannot be watched.
@@ -134,6 +140,9 @@ impl Discovery {
 
     /// One sentence for a user who has nothing to watch.
     pub fn nothing_found(&self) -> String {
+        if let Some(instead) = &self.instead {
+            return instead.clone();
+        }
         // SAFETY: getuid has no preconditions and cannot fail.
         let uid = unsafe { libc::getuid() };
         let mut text = format!("no instrumented process for uid {uid}");
@@ -176,6 +185,8 @@ pub trait Finder {
     fn discover(&mut self) -> Result<Discovery>;
     /// Attaches to one of those found.
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>>;
+    /// Attaches to several, as one.
+    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>>;
 }
 
 /// The finder of the processes of this machine.
@@ -190,6 +201,10 @@ impl Finder for Machine {
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
         attach(candidate)
     }
+
+    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
+        attach_together(together)
+    }
 }
 
 /// Looks for the processes of this user.
@@ -199,9 +214,25 @@ pub fn discover() -> Result<Discovery> {
     Ok(discovery)
 }
 
+/// The files by which processes tell that they are there. Something new among
+/// them is a reason to [`discover`]; listing them costs next to nothing.
+pub fn announced() -> BTreeSet<PathBuf> {
+    live::announced()
+}
+
 /// Attaches to a process that [`discover`] found.
 pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
     Ok(guarded(live::attach(candidate)?))
+}
+
+/// Attaches to several processes, as one.
+pub fn attach_together(together: &Together) -> Result<Box<dyn Source>> {
+    attach_together_by(Box::new(group::Newcomers::default()), together)
+}
+
+/// Attaches to several of the processes that this finder finds, as one.
+pub fn attach_together_by(finder: Box<dyn Finder>, together: &Together) -> Result<Box<dyn Source>> {
+    Ok(guarded(Box::new(group::Group::new(together.clone(), finder)?)))
 }
 
 /// Opens a snapshot file.

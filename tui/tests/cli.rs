@@ -107,3 +107,48 @@ fn two_snapshots_are_compared_and_a_regression_has_its_status() {
     assert_eq!(pfp_top(&["diff", &late, "none.json"]).status.code(), Some(3));
     assert_eq!(pfp_top(&["diff", &late, &slow, "--fail-over", "x"]).status.code(), Some(2));
 }
+
+#[test]
+fn completions_and_manual_tell_of_every_command() {
+    let output = |arguments: &[&str]| {
+        let output = pfp_top(arguments);
+        assert!(output.status.success(), "{}", complaint(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for shell in ["bash", "zsh", "fish"] {
+        let script = output(&["completions", shell]);
+        for word in ["snapshot", "run", "--interval", "p99"] {
+            let word = if shell == "fish" { word.trim_start_matches('-') } else { word };
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+        assert!(!script.contains("demo-workload"), "{shell}: a hidden command");
+    }
+    let page = output(&["man"]);
+    assert!(page.starts_with(".ie") || page.contains(".TH pfp-top 1"), "{page}");
+    let folder = tempfile::tempdir().unwrap();
+    output(&["man", folder.path().to_str().unwrap()]);
+    let run = std::fs::read_to_string(folder.path().join("pfp-top-run.1")).unwrap();
+    assert!(run.contains("XDG_STATE_HOME"), "{run}");
+}
+
+#[test]
+fn the_doctor_tells_a_folder_that_serves_from_one_that_does_not() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let doctor = |mode: u32| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(folder.path(), permissions).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pfp-top"));
+        command.args(["doctor", "--json"]).env("PFP_DIR", folder.path()).env_remove("PFP_CLOCK");
+        let output = command.output().expect("the program starts");
+        let findings: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let of = |about: &str, verdict: &str| {
+            let all = findings.as_array().unwrap().iter();
+            all.filter(|f| f["about"] == about && f["verdict"] == verdict).count()
+        };
+        (output.status.code(), of("beacons", "problem"), of("clock", "problem"))
+    };
+    assert_eq!(doctor(0o700).1, 0);
+    assert_eq!(doctor(0o700).2, 0, "a program tried out there can be measured");
+    assert_eq!(doctor(0o777), (Some(1), 1, 1), "others could write to it");
+}

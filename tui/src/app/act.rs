@@ -7,7 +7,7 @@ use super::{Action, App, FREEZE, Filter, Overlay, Prompt, Screen, Status, defaul
 use crate::columns::Sorting;
 use crate::export::json::{self, Overwrite, WriteError};
 use crate::snapshot::PointState;
-use crate::source::{Candidate, Discovery, Wanted};
+use crate::source::{Candidate, Discovery, Members, Together, Wanted};
 use crate::units::Unit;
 
 /// The poll intervals that `+` and `-` walk through, milliseconds.
@@ -61,7 +61,7 @@ impl App {
             Action::ColumnRight => self.move_column(true),
             Action::Pause => self.pause(now),
             Action::Window => self.since = self.since.next(),
-            Action::Mark => self.mark(),
+            Action::Moment => self.mark_moment(),
             Action::Slower => self.change_interval(true, now),
             Action::Faster => self.change_interval(false, now),
             Action::Units => {
@@ -79,6 +79,7 @@ impl App {
             Action::Baseline => self.take_baseline(now),
             Action::Processes => {
                 self.screen = Screen::Picker;
+                self.marked.clear();
                 self.offset = 0;
                 self.poll(now);
             }
@@ -98,6 +99,8 @@ impl App {
             Action::ShowLog => self.show(Screen::Log, now),
             Action::NextScreen => self.turn(1, now),
             Action::PreviousScreen => self.turn(Screen::TABS.len() - 1, now),
+            Action::Mark => self.mark(),
+            Action::OpenSummed => self.open_marked(true, now),
             Action::Accept => match self.overlay.take() {
                 Some(Overlay::Write(prompt)) => self.write(prompt, Overwrite::No, now),
                 Some(Overlay::Replace(prompt)) => self.write(prompt, Overwrite::Yes, now),
@@ -172,6 +175,7 @@ impl App {
                     self.show(Screen::Detail, now);
                 }
             }
+            Screen::Picker if !self.marked.is_empty() => self.open_marked(false, now),
             Screen::Picker => {
                 let (place, _) = self.cursor();
                 if let Some(candidate) = self.candidates.get(place).cloned() {
@@ -184,6 +188,27 @@ impl App {
                 self.detail_offset = 0;
             }
         }
+    }
+
+    fn mark(&mut self) {
+        let (place, len) = self.cursor();
+        let Some(candidate) = self.candidates.get(place) else { return };
+        if !self.marked.remove(&candidate.segment_id) {
+            self.marked.insert(candidate.segment_id.clone());
+        }
+        // On to the next, so that a row of them is a row of blanks.
+        let next = self.candidates.get((place + 1).min(len - 1));
+        self.picked = next.map(|candidate| candidate.segment_id.clone());
+    }
+
+    /// Opens the marked ones that are still there, in their order.
+    fn open_marked(&mut self, sum: bool, now: Instant) {
+        let ids = self.candidates.iter().map(|candidate| &candidate.segment_id);
+        let ids: Vec<String> = ids.filter(|id| self.marked.contains(*id)).cloned().collect();
+        if ids.is_empty() {
+            return self.say(now, "Space marks the processes to open");
+        }
+        self.attach_together(&Together { members: Members::Segments(ids), sum }, now);
     }
 
     /// Shows one of the screens of the watched process.

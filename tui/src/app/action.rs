@@ -75,7 +75,7 @@ actions! {
     /// Show the histogram of other measurements.
     Window,
     /// Count from now on.
-    Mark,
+    Moment,
     /// Poll less often.
     Slower,
     /// Poll more often.
@@ -120,6 +120,10 @@ actions! {
     ZoomIn,
     /// Look at a longer part of the time.
     ZoomOut,
+    /// Mark a process, to watch several as one.
+    Mark,
+    /// Open the marked processes with points of the same name summed.
+    OpenSummed,
     /// Take what was typed, or say yes.
     Accept,
     /// Drop what was typed, or say no.

@@ -216,6 +216,20 @@ pub const BINDINGS: &[Binding] = &[
         "back to where you came from",
     ),
     bind(
+        Action::Mark,
+        &[Char(' ')],
+        &[Picker],
+        "mark",
+        "mark the process; Enter then opens all marked ones as one",
+    ),
+    bind(
+        Action::OpenSummed,
+        &[Char('S')],
+        &[Picker],
+        "summed",
+        "open the marked processes, points of the same name summed",
+    ),
+    bind(
         Action::Toggle,
         &[Char('e')],
         FIGURES,
@@ -281,7 +295,7 @@ pub const BINDINGS: &[Binding] = &[
         "window",
         "histogram since the reset, since the mark, of the last 10 or 60 seconds",
     ),
-    bind(Action::Mark, &[Char('m')], &[Detail], "mark", "the histogram counts from now on"),
+    bind(Action::Moment, &[Char('m')], &[Detail], "mark", "the histogram counts from now on"),
     bind(Action::Slower, &[Char('+')], POLLED, "", "poll less often"),
     bind(Action::Faster, &[Char('-')], POLLED, "", "poll more often"),
     bind(

@@ -8,9 +8,9 @@ use crossterm::event::{KeyCode, KeyModifiers};
 
 use super::*;
 use crate::export::json::read;
-use crate::snapshot::{PointState, Snapshot};
-use crate::source::Change;
+use crate::snapshot::{PointState, Process, Snapshot};
 use crate::source::synthetic::Synthetic;
+use crate::source::{Change, Members};
 
 const ROOM: Room = Room { rows: 5, lines: 0 };
 
@@ -49,6 +49,15 @@ impl Finder for Stage {
 
     fn attach(&mut self, _: &Candidate) -> Result<Box<dyn Source>> {
         Ok(Box::new(Synthetic::new()))
+    }
+
+    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
+        let Members::Segments(ids) = &together.members else { anyhow::bail!("not asked for") };
+        let mut several = Synthetic::new();
+        let process = &mut several.snapshot_mut().process;
+        let member = |id: &String| Process { segment_id: id.clone(), ..Process::default() };
+        process.members = ids.iter().map(member).collect();
+        Ok(Box::new(several))
     }
 }
 
@@ -717,6 +726,36 @@ fn a_point_that_appears_while_rows_stand_still_comes_last_if_it_passes() {
     desk.process.0.borrow_mut().snapshot_mut().points[8].name = "io.new".into();
     desk.app.poll(desk.now + Duration::from_millis(1000));
     assert_eq!(desk.app.order, [before, vec![8]].concat());
+}
+
+#[test]
+fn marked_processes_are_opened_as_one() {
+    let (stage, now) = (Stage::default(), Instant::now());
+    stage.0.borrow_mut().candidates = (1..=4).map(candidate).collect();
+    let mut app = App::new(Options::default(), Box::new(stage.clone()), now);
+    app.poll(now);
+    let press = |app: &mut App, c: char| app.key(KeyEvent::from(KeyCode::Char(c)), now);
+    press(&mut app, 'S');
+    assert_eq!(app.screen, Screen::Picker, "nothing is marked yet");
+    press(&mut app, ' ');
+    press(&mut app, ' ');
+    assert_eq!(app.cursor(), (2, 4), "the cursor goes on by itself");
+    press(&mut app, 'k');
+    press(&mut app, ' ');
+    press(&mut app, ' ');
+    let marked = |app: &App| {
+        let ids = app.candidates.iter().filter(|c| app.marked.contains(&c.segment_id));
+        ids.map(|c| c.pid).collect::<Vec<_>>()
+    };
+    assert_eq!(marked(&app), [4, 2], "the second was unmarked, the third marked");
+    // One that has gone is left out.
+    stage.0.borrow_mut().candidates.retain(|c| c.pid != 2);
+    app.poll(now);
+    app.key(KeyEvent::from(KeyCode::Enter), now);
+    assert_eq!((app.screen, app.marked.len()), (Screen::Points, 0));
+    let members = &app.model.snapshot().unwrap().process.members;
+    let ids: Vec<_> = members.iter().map(|member| member.segment_id.clone()).collect();
+    assert_eq!(ids, [candidate(4).segment_id]);
 }
 
 pub(crate) mod timeline;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Cli, Command, Show, demo, headless};
+use super::{Cli, Command, Show, Target, demo, doctor, headless, manual, run as program};
 use crate::app::{self, App};
 use crate::export::diff;
 use crate::export::json::{self, Overwrite, WriteError};
@@ -20,24 +20,30 @@ use crate::text;
 const SLOWER: u8 = 1;
 /// Exit status of everything that has none of its own.
 const TROUBLE: u8 = 2;
+/// Exit status of what finds nothing to show, as of [`Refusal::NoTarget`].
+pub(super) const NO_TARGET: u8 = 3;
 /// Exit status of a program that a signal asked to end, as shells have it.
 const INTERRUPTED: u8 = 130;
 
 /// Does what the command line asks for; returns the exit status.
 pub fn run(cli: Cli) -> Result<u8> {
     match cli.command {
-        None => watch(&cli.show, cli.target.wanted()),
+        None => watch(&cli.show, &cli.target),
         Some(Command::Demo { show }) => demo::run(&show),
+        Some(Command::Run(run)) => program::run(&run),
         Some(Command::Open { file, show }) => show_source(&show, source::open(&file)?),
         Some(Command::Snapshot { target, output, force }) => {
             let overwrite = if force { Overwrite::Yes } else { Overwrite::No };
-            snapshot(&target.wanted(), &output, overwrite)
+            snapshot(&target, &output, overwrite)
         }
         Some(Command::Diff { before, now, json, fail_over }) => {
             diff(&before, &now, json, fail_over)
         }
         Some(Command::List) => list(),
         Some(Command::Gc) => gc(),
+        Some(Command::Doctor { json }) => doctor::run(json),
+        Some(Command::Completions { shell }) => manual::completions(shell),
+        Some(Command::Man { folder }) => manual::man(folder.as_deref()),
         Some(Command::DemoWorkload) => bail!("the demo's program is started by `pfp-top demo`"),
     }
 }
@@ -48,11 +54,13 @@ pub fn exit_status(error: &anyhow::Error) -> u8 {
     refusal.map_or(TROUBLE, Refusal::exit_status)
 }
 
-fn watch(show: &Show, wanted: Wanted) -> Result<u8> {
+fn watch(show: &Show, target: &Target) -> Result<u8> {
     if is_headless(show) {
-        return show_source(show, resolve(&wanted)?);
+        return show_source(show, resolve(target)?);
     }
-    let mut app = App::new(show.options(wanted), Box::new(Machine), Instant::now());
+    let mut options = show.options(target.wanted());
+    options.together = target.together();
+    let mut app = App::new(options, Box::new(Machine), Instant::now());
     if let Some(file) = &show.baseline {
         app.compare_with(baseline(file)?);
     }
@@ -84,21 +92,24 @@ pub(super) fn is_headless(show: &Show) -> bool {
 }
 
 /// The one process that is wanted, or why there is none.
-fn resolve(wanted: &Wanted) -> Result<Box<dyn Source>> {
-    let discovery = source::discover()?;
-    match choose(&discovery, wanted) {
+fn resolve(target: &Target) -> Result<Box<dyn Source>> {
+    if let Some(together) = target.together() {
+        return source::attach_together(&together);
+    }
+    let (discovery, wanted) = (source::discover()?, target.wanted());
+    match choose(&discovery, &wanted) {
         Choice::One(candidate) => source::attach(&candidate),
         Choice::Several(several) => {
             let names: Vec<_> = several.iter().map(|c| format!("{}[{}]", c.name, c.pid)).collect();
-            bail!("expected one process, found {}: choose with -p PID", names.join(", "))
+            bail!("expected one process, found {}: choose with -p PID, or --all", names.join(", "))
         }
-        Choice::None => Err(discovery.why_none(wanted).into()),
+        Choice::None => Err(discovery.why_none(&wanted).into()),
     }
 }
 
-fn snapshot(wanted: &Wanted, path: &Path, overwrite: Overwrite) -> Result<u8> {
+fn snapshot(target: &Target, path: &Path, overwrite: Overwrite) -> Result<u8> {
     let interrupt = Interrupt::install()?;
-    let mut source = resolve(wanted)?;
+    let mut source = resolve(target)?;
     let mut snapshot = source.poll()?;
     source.add_records(&mut snapshot);
     if interrupt.raised() {

@@ -8,10 +8,13 @@ use anyhow::{Context, Result, bail};
 
 use super::Show;
 use super::commands::{is_headless, show_source};
+use crate::snapshot::ClockKind;
 use crate::source::{self, Candidate};
 
 /// How long the program may take to show its segment.
 const START: Duration = Duration::from_secs(10);
+/// How long it may take when it is only tried out, where something may be wrong.
+const TRIAL: Duration = Duration::from_secs(3);
 /// How long it works before a single table is made of it.
 const WARM_UP: Duration = Duration::from_secs(1);
 
@@ -38,6 +41,23 @@ impl Drop for Workload {
 }
 
 pub(super) fn run(show: &Show) -> Result<u8> {
+    let mut workload = start()?;
+    let candidate = find(&mut workload.0, START)?;
+    if is_headless(show) {
+        std::thread::sleep(WARM_UP);
+    }
+    show_source(show, source::attach(&candidate)?)
+}
+
+/// Tries out whether a program can be measured and watched here, and by which
+/// clock it is.
+pub(super) fn try_out() -> Result<ClockKind> {
+    let mut workload = start()?;
+    let candidate = find(&mut workload.0, TRIAL)?;
+    Ok(source::attach(&candidate)?.poll()?.clock.kind)
+}
+
+fn start() -> Result<Workload> {
     let program = std::env::current_exe().context("this program cannot find itself")?;
     let child = Command::new(program)
         .arg("demo-workload")
@@ -47,18 +67,13 @@ pub(super) fn run(show: &Show) -> Result<u8> {
         .stderr(Stdio::null())
         .spawn()
         .context("the demo's program cannot be started")?;
-    let mut workload = Workload(child);
-    let candidate = find(&mut workload.0)?;
-    if is_headless(show) {
-        std::thread::sleep(WARM_UP);
-    }
-    show_source(show, source::attach(&candidate)?)
+    Ok(Workload(child))
 }
 
 /// Waits until the child can be watched.
-fn find(child: &mut Child) -> Result<Candidate> {
+fn find(child: &mut Child, patience: Duration) -> Result<Candidate> {
     let start = Instant::now();
-    while start.elapsed() < START {
+    while start.elapsed() < patience {
         let found = source::discover()?.candidates;
         if let Some(candidate) = found.into_iter().find(|c| c.pid == child.id()) {
             return Ok(candidate);
@@ -68,5 +83,5 @@ fn find(child: &mut Child) -> Result<Candidate> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    bail!("the demo's program did not show up within {} s", START.as_secs())
+    bail!("the demo's program did not show up within {} s", patience.as_secs())
 }

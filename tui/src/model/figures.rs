@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{History, Quantiles, Sample, histogram};
-use crate::snapshot::{Bucket, Cell, Lane, Point, PointState, Snapshot, Stats};
+use crate::snapshot::{Bucket, Cell, Lane, Point, PointState, Process, Snapshot, Stats};
 
 /// One point, all lanes together.
 #[derive(Debug)]
@@ -136,8 +136,18 @@ impl Figures {
 
     /// Its name; `#5` for a point that was only given a number.
     pub fn name(&self) -> String {
-        let Point { id, name, .. } = self.point();
-        if name.is_empty() { format!("#{id}") } else { name.clone() }
+        let name = &self.point().name;
+        if name.is_empty() { format!("#{}", self.number()) } else { name.clone() }
+    }
+
+    /// The id by which its process knows it.
+    pub fn number(&self) -> u32 {
+        self.point().number.unwrap_or(self.point().id)
+    }
+
+    /// Its process, where there are several.
+    pub fn process(&self) -> Option<&Process> {
+        self.snapshot.process.members.get(self.point().process? as usize)
     }
 
     /// Its state, with changes that the user has just made.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::{Change, Discovery, Source};
-use crate::snapshot::{Cell, Snapshot};
+use crate::snapshot::{Cell, Process, Snapshot};
 use crate::text::clean_in_place;
 
 /// A source whose snapshots keep the promises of [`crate::snapshot`], whatever
@@ -47,13 +47,15 @@ pub(super) fn clean_discovery(discovery: &mut Discovery) {
         clean_in_place(&mut candidate.exe);
         clean_in_place(&mut candidate.segment_id);
     }
+    if let Some(instead) = &mut discovery.instead {
+        clean_in_place(instead);
+    }
     for refused in &mut discovery.refused {
         clean_in_place(refused.why.words_mut());
     }
 }
 
-fn clean_snapshot(snapshot: &mut Snapshot) {
-    let process = &mut snapshot.process;
+fn clean_process(process: &mut Process) {
     for text in [
         &mut process.name,
         &mut process.exe,
@@ -62,6 +64,15 @@ fn clean_snapshot(snapshot: &mut Snapshot) {
         &mut process.host,
     ] {
         clean_in_place(text);
+    }
+}
+
+fn clean_snapshot(snapshot: &mut Snapshot) {
+    clean_process(&mut snapshot.process);
+    for member in &mut snapshot.process.members {
+        clean_process(member);
+        // They are no more than the one level that this program writes.
+        member.members.clear();
     }
     let clock = &mut snapshot.clock;
     // A number that JSON cannot hold would make a file that nobody can read.

@@ -1,5 +1,6 @@
 //! The processes of this machine, through their segments.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -52,6 +53,12 @@ pub(super) fn discover() -> Result<Discovery> {
         }
     }
     Ok(discovery)
+}
+
+/// The files in the directories of beacons.
+pub(super) fn announced() -> BTreeSet<PathBuf> {
+    let files = Directory::candidates().into_iter().filter_map(|path| std::fs::read_dir(path).ok());
+    files.flat_map(|files| files.flatten().map(|file| file.path())).collect()
 }
 
 fn candidate(entry: &Entry, reader: &mut Reader, facts: &Facts) -> Candidate {
@@ -317,6 +324,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
             host: facts.host.clone(),
             started_unix_ns: facts.created_unix_ns,
             state: state_of(picture, dead),
+            members: Vec::new(),
         },
         clock: Clock {
             kind: match clock.kind {
@@ -343,6 +351,8 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
                 state: point_state(point.control),
                 alpha: point.control.alpha(),
                 resets: point.control.epoch(),
+                process: None,
+                number: None,
             })
             .collect(),
         lanes: picture

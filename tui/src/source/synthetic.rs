@@ -59,6 +59,8 @@ impl Synthetic {
             state: if work.3 == 0 && id != 0 { PointState::Off } else { PointState::On },
             alpha: (id == 1).then_some(0.2),
             resets: 0,
+            process: None,
+            number: None,
         });
         let lanes = ["main", "reader", "packer"].iter().enumerate().map(|(id, name)| Lane {
             id: id as u32,

@@ -45,7 +45,10 @@ pub(super) fn scale(app: &App) -> Scale {
 
 fn heading(figures: &Figures, look: &Look) -> Line<'static> {
     let point = figures.point();
-    let mut rest = format!("  id {}", point.id);
+    let mut rest = format!("  id {}", figures.number());
+    if let Some(process) = figures.process() {
+        rest += &format!("  of {}[{}]", process.name, process.pid);
+    }
     if !point.file.is_empty() {
         rest += &format!("  {}:{}", point.file, point.line);
     }

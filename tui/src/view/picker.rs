@@ -21,8 +21,9 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let (cursor, _) = app.cursor();
     let lines = app.candidates.iter().enumerate().map(|(place, candidate)| {
         let selected = place == cursor;
+        let marked = app.marked.contains(&candidate.segment_id);
         let mark = if selected { look.glyphs.cursor } else { ' ' };
-        let row = text::fit(&row(candidate, mark), width, look.glyphs.ellipsis);
+        let row = text::fit(&row(candidate, mark, marked), width, look.glyphs.ellipsis);
         let style = match (selected, candidate.state) {
             (true, _) => look.theme.selected,
             (false, ProcessState::Running) => look.theme.header,
@@ -34,12 +35,13 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     draw_scrolled(frame, area, heading, lines.collect(), app.offset);
 }
 
-fn row(candidate: &Candidate, mark: char) -> String {
+fn row(candidate: &Candidate, mark: char, marked: bool) -> String {
+    let star = if marked { '*' } else { ' ' };
     let state = match candidate.state {
         ProcessState::Running => "running",
         ProcessState::Exited => "exited",
         ProcessState::Crashed => "crashed",
     };
     let Candidate { pid, points, name, exe, .. } = candidate;
-    format!("{mark}  {pid:<7} {state:<8} {points:>6}  {name}  {exe}")
+    format!("{mark}{star} {pid:<7} {state:<8} {points:>6}  {name}  {exe}")
 }

@@ -10,7 +10,7 @@ use super::{Look, chart};
 use crate::app::{App, Screen};
 use crate::columns::{Column, Fit};
 use crate::model::{Figures, Trouble};
-use crate::snapshot::PointState;
+use crate::snapshot::{PointState, ProcessState};
 use crate::text;
 use crate::units::{self, Scale};
 
@@ -28,7 +28,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         Constraint::Length(totals(app, area)),
     ])
     .areas(area);
-    let fit = Fit::new(&app.columns, area.width.into());
+    let fit = Fit::with_processes(&app.columns, area.width.into(), app.model.has_processes());
     let table = Table { app, look, fit };
     frame.render_widget(table.heading(usize::from(area.width)), head);
     let seen = app.order.iter().skip(app.offset).filter_map(|id| app.model.point(*id));
@@ -100,6 +100,7 @@ impl Table<'_> {
         // One look for the whole row: the parts' own colours would break it.
         let whole = match (selected, state) {
             (true, _) => Some(theme.selected),
+            (false, PointState::On) if has_ended(figures) => Some(theme.faint),
             (false, PointState::On) => None,
             (false, PointState::Off) => Some(theme.faint),
             (false, PointState::InvalidBeginBegin) => Some(theme.warn),
@@ -110,7 +111,7 @@ impl Table<'_> {
         let scale = self.scale();
         let mut left = usize::from(area.x);
         for column in &self.fit.columns {
-            let (text, style) = match column {
+            let (mut text, style) = match column {
                 Column::On => (self.mark(state, selected), theme.header),
                 Column::Trend => (self.trend(figures), theme.bar),
                 Column::Name if !figures.trouble().is_empty() => {
@@ -121,6 +122,12 @@ impl Table<'_> {
                 }
                 other => (other.text(figures, &scale), theme.header),
             };
+            if *column == Column::Name
+                && !self.fit.columns.contains(&Column::Process)
+                && let Some(process) = figures.process()
+            {
+                text = format!("{} {text}", process.pid);
+            }
             let room = self.fit.width(*column);
             let used = text::width(&text);
             let text = match used > room {
@@ -205,6 +212,11 @@ impl Table<'_> {
         let missing = width.saturating_sub(text::width(content));
         " ".repeat(missing) + content
     }
+}
+
+/// Whether it is of a process that has ended while others run.
+fn has_ended(figures: &Figures) -> bool {
+    figures.process().is_some_and(|process| process.state != ProcessState::Running)
 }
 
 /// Writes a text into an area, from a place in it on.

@@ -8,8 +8,9 @@ use ratatui::widgets::{Paragraph, Wrap};
 use crate::app::App;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
+    let waiting = if app.discovery.instead.is_some() { "" } else { "waiting, " };
     let mut lines =
-        vec![Line::from(format!("{}; waiting, q quits", app.discovery.nothing_found()))];
+        vec![Line::from(format!("{}; {waiting}q quits", app.discovery.nothing_found()))];
     if !app.wanted().is_any() {
         let (wanted, why) = (app.wanted().describe(), app.discovery.why_none(app.wanted()));
         lines.push(Line::default());

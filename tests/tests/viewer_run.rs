@@ -1,0 +1,151 @@
+//! `pfp-top run`: programs that the viewer starts itself, in a terminal and without.
+
+use std::path::Path;
+
+use pfp_tests::screen::{Stage, row, runs, wait_until, why_no_screen};
+use pfp_top::export::json;
+use pfp_top::snapshot::ProcessState;
+
+const STEADY: &str = env!("CARGO_BIN_EXE_steady");
+
+/// Leaves a test for which there is no terminal, and says so.
+macro_rules! needs_a_screen {
+    () => {
+        if let Some(why) = why_no_screen() {
+            pfp_tests::skipped("the viewer in a terminal", &why.to_string());
+            return;
+        }
+    };
+}
+
+/// Runs `pfp-top run` without a terminal, and keeps its logs on the stage.
+fn run(stage: &Stage, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = stage.command(pfp_tests::screen::pfp_top());
+    command.env("XDG_STATE_HOME", stage.path("state")).arg("run").args(arguments);
+    let output = command.output().expect("pfp-top starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn logs(stage: &Stage) -> Vec<std::path::PathBuf> {
+    let files = std::fs::read_dir(stage.path("state").join("pfp"));
+    files.into_iter().flatten().flatten().map(|file| file.path()).collect()
+}
+
+#[test]
+fn a_descendant_is_watched_to_its_end_and_the_status_passed_on() {
+    let stage = Stage::new();
+    let script = format!("echo begun; sleep 1 | {STEADY} mine; echo bad >&2; exit 3");
+    let file = stage.path("last.json");
+    let path = file.to_str().unwrap();
+    let (status, out, err) = run(&stage, &["-o", path, "--", "sh", "-c", &script]);
+    assert_eq!(status, Some(3), "{err}");
+    let table = row_count(&out, "tick");
+    assert!(table >= 5 && out.contains("mine[") && out.contains("EXITED"), "{out}");
+    assert!(!out.contains("begun"), "the table alone:\n{out}");
+    for expected in ["sh ended with status 3", "| begun", "| bad", ".log"] {
+        assert!(err.contains(expected), "{expected}:\n{err}");
+    }
+    let snapshot = json::read(&file).unwrap();
+    assert_eq!(snapshot.process.state, ProcessState::Exited);
+    let id = snapshot.points.iter().find(|point| point.name == "tick").unwrap().id;
+    let cells = snapshot.cells.iter().filter(|cell| cell.point == id);
+    let counted: u64 = cells.map(|cell| cell.stats.count + cell.retired.count).sum();
+    assert_eq!(counted, table);
+    assert!(!snapshot.records.is_empty(), "a file has the records too");
+
+    let (status, _, err) = run(&stage, &["-o", path, "--", "sh", "-c", &script]);
+    assert!(status == Some(2) && err.contains("exists already"), "{err}");
+}
+
+/// The count of a point in a printed table.
+fn row_count(table: &str, name: &str) -> u64 {
+    let line = table.lines().find(|line| line.split_whitespace().nth(2) == Some(name));
+    let line = line.unwrap_or_else(|| panic!("no {name} in\n{table}"));
+    line.split_whitespace().nth(3).unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_ends_badly_or_measures_nothing_is_said_with_its_status() {
+    let stage = Stage::new();
+    let (status, _, err) = run(&stage, &["sh", "-c", "kill -ABRT $$"]);
+    assert!(status == Some(134) && err.contains("signal 6 (SIGABRT)"), "{err}");
+    let (status, _, err) = run(&stage, &["true"]);
+    assert!(status == Some(3) && err.contains("never seen to measure"), "{err}");
+    let (status, _, err) = run(&stage, &["/no/such/program"]);
+    assert!(status == Some(127) && err.contains("/no/such/program"), "{err}");
+    assert_eq!(logs(&stage), [""; 0].map(Path::new), "no empty logs are left");
+
+    let (_, out, _) = run(&stage, &["--inherit", "--", "sh", "-c", "echo through"]);
+    assert!(out.contains("through"), "{out}");
+}
+
+#[test]
+fn on_the_screen_the_last_figures_stay_and_the_output_comes_after() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let screen = stage.screen(130, 34);
+    let state = stage.path("state");
+    screen.line(&format!("export XDG_STATE_HOME={}", state.display()));
+    screen.pfp_top(&format!(
+        "run -d 0.1 --sort name -- sh -c 'echo begun; sleep 2 | {STEADY}; exit 5'"
+    ));
+    let live = screen.wait_for("figures", |text| {
+        text.contains("LIVE") && row(text, "tick").is_some_and(|row| row.count() != "0")
+    });
+    assert!(!live.contains("begun"), "the screen is the viewer's:\n{live}");
+    screen.wait_for_status("EXITED");
+    screen.keys(&["q"]);
+    let after = screen.wait_for_shell();
+    assert!(after.contains("sh ended with status 5") && after.contains("| begun"), "{after}");
+    screen.line("echo status $?");
+    screen.wait_for("the program's status", |text| text.contains("status 5\n"));
+}
+
+#[test]
+fn leaving_the_screen_ends_the_program_and_its_children() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let screen = stage.screen(130, 34);
+    screen.line(&format!("export XDG_STATE_HOME={}", stage.path("state").display()));
+    screen.pfp_top(&format!("run -d 0.1 -- sh -c 'sleep 1000 | {STEADY}; true'"));
+    let live = screen.wait_for("figures", |text| text.contains("LIVE"));
+    let pid: u32 = live.split(['[', ']']).nth(1).unwrap().parse().unwrap();
+    assert!(runs(pid));
+    screen.keys(&["C-c"]);
+    screen.wait_for_shell();
+    wait_until("the program to be gone", || !runs(pid));
+    screen.line("echo status $?");
+    screen.wait_for("the status of what was asked to end", |text| text.contains("status 143"));
+}
+
+#[test]
+fn a_program_that_has_no_points_yet_is_waited_for() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let screen = stage.screen(100, 20);
+    screen.line(&format!("export XDG_STATE_HOME={}", stage.path("state").display()));
+    let go = stage.path("go");
+    screen.pfp_top(&format!(
+        "run -- sh -c 'until test -e {}; do sleep 0.05; done; sleep 1000 | {STEADY} later; true'",
+        go.display()
+    ));
+    screen.wait_for("what it waits for", |text| text.contains("has come by no point yet"));
+    std::fs::write(&go, "").unwrap();
+    screen.wait_for("figures", |text| text.contains("later[") && text.contains("LIVE"));
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+}
+
+#[test]
+fn all_that_a_program_starts_is_watched_as_one() {
+    let stage = Stage::new();
+    let script = format!("for n in 1 2 3; do sleep 1 | {STEADY} rank & done; wait");
+    let (status, sum, err) = run(&stage, &["--sum", "sh", "-c", &script]);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(sum.starts_with("sum of 3 processes, 3 ended"), "{sum}");
+    assert!(row_count(&sum, "tick") >= 3 * 5, "{sum}");
+    let (_, apart, _) = run(&stage, &["--all", "sh", "-c", &script]);
+    let ticks = apart.lines().filter(|line| line.contains(" ended") && line.contains(" tick "));
+    assert_eq!(ticks.count(), 3, "{apart}");
+}

@@ -1,0 +1,131 @@
+//! `pfp-top doctor`: what is found here, why something is not, and what to do.
+//!
+//! Each check looks at one thing and says what it found in [`Finding`]s. Nothing
+//! is changed, but that a small program is started and measured to see whether
+//! that works from end to end.
+
+mod checks;
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::commands::say;
+use crate::text::clean;
+
+/// The exit status if something is wrong.
+const PROBLEM: u8 = 1;
+
+/// How something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Fine, but good to know.
+    Note,
+    /// Something will not work.
+    Problem,
+}
+
+impl Verdict {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Problem => "problem",
+        }
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Finding {
+    verdict: Verdict,
+    /// What it is about, in a word.
+    about: &'static str,
+    /// How it is.
+    found: String,
+    /// What to do; empty for nothing.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    advice: String,
+}
+
+impl Finding {
+    fn new(verdict: Verdict, about: &'static str, found: impl AsRef<str>) -> Self {
+        // Names of programs and variables come from anywhere.
+        let found = clean(found.as_ref()).into_owned();
+        Self { verdict, about, found, advice: String::new() }
+    }
+
+    fn ok(about: &'static str, found: impl AsRef<str>) -> Self {
+        Self::new(Verdict::Ok, about, found)
+    }
+
+    fn note(about: &'static str, found: impl AsRef<str>) -> Self {
+        Self::new(Verdict::Note, about, found)
+    }
+
+    fn problem(about: &'static str, found: impl AsRef<str>) -> Self {
+        Self::new(Verdict::Problem, about, found)
+    }
+
+    fn advice(mut self, advice: impl AsRef<str>) -> Self {
+        self.advice = clean(advice.as_ref()).into_owned();
+        self
+    }
+}
+
+/// Looks at everything; the exit status tells whether something is wrong.
+pub(super) fn run(json: bool) -> Result<u8> {
+    let findings = checks::all();
+    let text = match json {
+        true => serde_json::to_string_pretty(&findings)? + "\n",
+        false => in_words(&findings),
+    };
+    say(&text)?;
+    let is_wrong = findings.iter().any(|finding| finding.verdict == Verdict::Problem);
+    Ok(if is_wrong { PROBLEM } else { 0 })
+}
+
+fn in_words(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    let mut about = "";
+    for finding in findings {
+        let head = if finding.about == about { "" } else { finding.about };
+        about = finding.about;
+        let word = finding.verdict.word();
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{head:<11} {word:<8} {}", finding.found);
+        if !finding.advice.is_empty() {
+            let _ = writeln!(text, "{:<20} -> {}", "", finding.advice);
+        }
+    }
+    let count = |verdict| findings.iter().filter(|f| f.verdict == verdict).count();
+    let plural = |n: usize| if n == 1 { "" } else { "s" };
+    let (problems, notes) = (count(Verdict::Problem), count(Verdict::Note));
+    let _ =
+        writeln!(text, "\n{problems} problem{}, {notes} note{}", plural(problems), plural(notes));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_are_said_in_words_and_as_json() {
+        let findings = [
+            Finding::ok("terminal", "xterm"),
+            Finding::problem("terminal", "a\x1b[2Jb").advice("do this"),
+        ];
+        let text = in_words(&findings);
+        assert!(text.starts_with("terminal    ok       xterm\n"), "{text}");
+        assert!(text.contains("\n            problem  a"), "said once what it is about:\n{text}");
+        assert!(text.contains("-> do this\n") && text.ends_with("1 problem, 0 notes\n"), "{text}");
+        assert!(!text.contains('\x1b'), "{text:?}");
+        let json = serde_json::to_string(&findings).unwrap();
+        assert!(json.contains(r#""verdict":"problem""#) && json.contains(r#""advice":"do this""#));
+    }
+}

@@ -1,0 +1,405 @@
+//! The checks, in the order in which a person would look.
+
+use std::ffi::{CStr, CString, OsString};
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use pfp_shm_layout::directory::Directory;
+use pfp_shm_layout::find::{self, Entry};
+use pfp_shm_layout::liveness::{Identity, Liveness};
+use pfp_shm_layout::segment::Segment;
+
+use super::Finding;
+use crate::cli::{demo, locale_has_unicode};
+use crate::headline::clock_word;
+use crate::snapshot::ClockKind;
+
+/// The variables that programs and viewers mind.
+const VARIABLES: [&str; 6] =
+    ["PFP_DIR", "PFP_CLOCK", "PFP_DEFAULT", "PFP_POINTS", "PFP_LANES", "PFP_MEMORY_MB"];
+/// What a segment of a middling program takes, MiB.
+const SHM_LEAST_MIB: u64 = 16;
+/// What one of a program with many points and threads may take, MiB.
+const SHM_ENOUGH_MIB: u64 = 256;
+/// The least that the screen needs.
+const LEAST_SIZE: (u16, u16) = (40, 8);
+
+/// Everything.
+pub(super) fn all() -> Vec<Finding> {
+    let mut findings = variables(std::env::vars_os());
+    findings.extend(directories());
+    findings.extend(shared_memory(Path::new("/dev/shm")));
+    findings.extend(processes());
+    findings.extend(other_users());
+    findings.extend(containers());
+    findings.extend(clock());
+    findings.extend(terminal());
+    findings
+}
+
+fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<Finding> {
+    let mut set: Vec<(String, String)> = all
+        .map(|(name, value)| (name.to_string_lossy().into(), value.to_string_lossy().into()))
+        .filter(|(name, _): &(String, String)| name.starts_with("PFP_"))
+        .collect();
+    set.sort();
+    let judge = |(name, value): &(String, String)| {
+        const ABOUT: &str = "variables";
+        let found = format!("{name}={value}");
+        let is_number = || value.parse::<u32>().is_ok_and(|number| number > 0);
+        match name.as_str() {
+            "PFP_DIR" if value.is_empty() => Finding::note(ABOUT, format!("{found}, as if unset")),
+            "PFP_DIR" if !Path::new(value).is_absolute() => Finding::problem(ABOUT, found)
+                .advice("a relative path is another folder in each program: give a whole one"),
+            "PFP_DIR" => Finding::note(ABOUT, found)
+                .advice("programs are found only if they were started with the same value"),
+            "PFP_CLOCK" if ["rseq", "perf", "cputime", "wall"].contains(&value.as_str()) => {
+                Finding::note(ABOUT, format!("{found}: no better clock than that is tried"))
+            }
+            "PFP_CLOCK" => Finding::problem(ABOUT, found)
+                .advice("programs mind rseq, perf, cputime and wall, and ignore this"),
+            "PFP_DEFAULT" if value == "off" => {
+                Finding::note(ABOUT, format!("{found}: points start switched off"))
+                    .advice("`e` in the viewer switches one on")
+            }
+            "PFP_DEFAULT" => Finding::ok(ABOUT, found),
+            known if VARIABLES.contains(&known) && is_number() => Finding::ok(ABOUT, found),
+            known if VARIABLES.contains(&known) => Finding::problem(ABOUT, found)
+                .advice("programs want a whole number here, and ignore this"),
+            _ => Finding::note(ABOUT, format!("{found}: unknown to pfp"))
+                .advice(format!("known are {}", VARIABLES.join(", "))),
+        }
+    };
+    set.iter().map(judge).collect()
+}
+
+fn directories() -> Vec<Finding> {
+    const ABOUT: &str = "beacons";
+    let mut any = false;
+    let mut findings: Vec<Finding> = Directory::candidates()
+        .iter()
+        .map(|path| {
+            let shown = path.display();
+            match Directory::open(path) {
+                Ok(_) => {
+                    any = true;
+                    let mode = fs::metadata(path).map_or(0, |meta| meta.mode() & 0o7777);
+                    Finding::ok(ABOUT, format!("{shown} is this user's, mode {mode:04o}"))
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    Finding::ok(ABOUT, format!("{shown} is not there"))
+                }
+                Err(error) => Finding::problem(ABOUT, error.to_string())
+                    .advice("remove it or mend its owner and mode; it should be 0700"),
+            }
+        })
+        .collect();
+    if !any {
+        let found = "no program of this user has announced itself since boot";
+        findings.push(
+            Finding::note(ABOUT, found).advice("the first one that measures makes the folder"),
+        );
+    }
+    findings
+}
+
+fn shared_memory(path: &Path) -> Vec<Finding> {
+    const ABOUT: &str = "memory";
+    let shown = path.display();
+    if !path.is_dir() {
+        return vec![
+            Finding::problem(ABOUT, format!("{shown} is not there"))
+                .advice("mount a tmpfs on it: programs keep their figures there"),
+        ];
+    }
+    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return Vec::new() };
+    // SAFETY: a NUL-terminated path that outlives the call.
+    if unsafe { libc::access(name.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
+        let why = io::Error::last_os_error();
+        return vec![
+            Finding::problem(ABOUT, format!("{shown} cannot be written: {why}"))
+                .advice("it should be mode 1777"),
+        ];
+    }
+    // SAFETY: an all-zero `statvfs` is a valid value of that plain struct.
+    let mut space: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a NUL-terminated path and a structure that we own.
+    if unsafe { libc::statvfs(name.as_ptr(), &raw mut space) } != 0 {
+        let why = io::Error::last_os_error();
+        return vec![Finding::problem(ABOUT, format!("{shown}: {why}"))];
+    }
+    let mib = |blocks: u64| blocks.saturating_mul(space.f_frsize) >> 20;
+    let (free, all) = (mib(space.f_bavail), mib(space.f_blocks));
+    let found = format!("{shown} can be written; {free} of {all} MiB are free");
+    vec![match free {
+        0..SHM_LEAST_MIB => Finding::problem(ABOUT, found)
+            .advice("make room (`pfp-top gc`, `df /dev/shm`), or mount it larger"),
+        SHM_LEAST_MIB..SHM_ENOUGH_MIB => Finding::note(ABOUT, found).advice(
+            "enough for most programs; `docker run --shm-size` or a remount makes it larger",
+        ),
+        _ => Finding::ok(ABOUT, found),
+    }]
+}
+
+fn processes() -> Vec<Finding> {
+    const ABOUT: &str = "processes";
+    // Folders that cannot be read have been told of.
+    let (found, _) = find::find_everywhere();
+    let mut findings = Vec::new();
+    let here = Identity::of_this_process();
+    for place in found {
+        if place.truncated {
+            let shown = place.looked_in.display();
+            findings.push(
+                Finding::problem(ABOUT, format!("{shown} has more files than are looked at"))
+                    .advice("`pfp-top gc` removes what ended programs left"),
+            );
+        }
+        for (path, why) in &place.unreadable {
+            findings.push(
+                Finding::problem(ABOUT, format!("{}: {why}", path.display()))
+                    .advice("of another version of pfp, or damaged: then `pfp-top gc` removes it"),
+            );
+        }
+        findings.extend(place.entries.iter().map(|entry| process(ABOUT, entry, &here)));
+    }
+    if findings.is_empty() {
+        findings.push(
+            Finding::note(ABOUT, "none is instrumented and runs")
+                .advice("`pfp-top demo` shows one; `pfp-top run -- CMD` starts one"),
+        );
+    }
+    findings
+}
+
+fn process(about: &'static str, entry: &Entry, here: &Identity) -> Finding {
+    let info = &entry.info;
+    let exe = info.exe.file_name().unwrap_or(info.exe.as_os_str()).to_string_lossy();
+    let name = if info.name.is_empty() { &exe } else { info.name.as_str() };
+    let who = format!("{name} [{}]", info.process.pid);
+    match (entry.state, entry.object_bytes) {
+        (Liveness::Dead | Liveness::Gone, Some(bytes)) => {
+            let found = format!("{who} has crashed or was killed; {} KiB are kept", bytes >> 10);
+            Finding::note(about, found)
+                .advice("`pfp-top -p PID` shows its last figures; `pfp-top gc` removes them")
+        }
+        (Liveness::Dead | Liveness::Gone, None) => {
+            Finding::note(about, format!("{who} is gone and so are its figures"))
+                .advice("`pfp-top gc` removes the beacon")
+        }
+        (Liveness::Alive, None) => Finding::note(
+            about,
+            format!("{who} runs, but its segment is not in /dev/shm"),
+        )
+        .advice(
+            "it is just starting or ending, or has another /dev/shm: share that of its container",
+        ),
+        (Liveness::Alive, Some(bytes)) => match Segment::open(&info.object) {
+            Ok(_) => {
+                let mut found = format!("{who} runs and can be watched; {} KiB", bytes >> 10);
+                if info.process.pidns != here.pidns {
+                    found.push_str("; its id counts in another pid namespace");
+                }
+                Finding::ok(about, found)
+            }
+            Err(error) => Finding::problem(about, format!("{who} cannot be read: {error}"))
+                .advice("use the pfp-top of the version that the program was built with"),
+        },
+    }
+}
+
+/// Segments of others are seen by their owners alone: that is worth knowing
+/// before one looks for them for an hour.
+fn other_users() -> Vec<Finding> {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    let own = unsafe { libc::geteuid() };
+    let list = |path: &str| fs::read_dir(path).into_iter().flatten().flatten();
+    let temporary = list("/tmp")
+        .filter(|entry| entry.file_name().as_bytes().starts_with(b"pfp-"))
+        .map(|entry| entry.path());
+    let runtime = list("/run/user").map(|entry| entry.path().join("pfp"));
+    let theirs = |path: PathBuf| {
+        let meta = fs::symlink_metadata(&path).ok()?;
+        (meta.is_dir() && meta.uid() != own).then_some((meta.uid(), path))
+    };
+    let finding = |(uid, path): (u32, PathBuf)| {
+        let found =
+            format!("{} is of uid {uid}, whose programs only they can watch", path.display());
+        Finding::note("other users", found).advice(format!("`sudo -u '#{uid}' pfp-top`"))
+    };
+    temporary.chain(runtime).filter_map(theirs).map(finding).collect()
+}
+
+fn containers() -> Vec<Finding> {
+    const ABOUT: &str = "container";
+    let mut findings = Vec::new();
+    let marks = ["/.dockerenv", "/run/.containerenv"];
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    let is_nested = ids.split_whitespace().count() > 1;
+    if let Some(mark) = marks.iter().find(|mark| Path::new(mark).exists()) {
+        findings.push(Finding::note(ABOUT, format!("this is a container ({mark})")).advice(
+            "programs outside are seen only if /dev/shm and the folder of beacons are shared",
+        ));
+    } else if is_nested {
+        findings.push(Finding::note(ABOUT, "this is a pid namespace of its own").advice(
+            "programs outside are seen only if /dev/shm and the folder of beacons are shared",
+        ));
+    }
+    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    if let (Some(own), Some(first)) = (namespace("self"), namespace("1"))
+        && own != first
+    {
+        findings.push(Finding::note(
+            ABOUT,
+            "the file systems seen here are not those of process 1 (a mount namespace)",
+        ));
+    }
+    if !Path::new("/proc/self/stat").exists() {
+        findings.push(
+            Finding::problem(ABOUT, "/proc is not mounted")
+                .advice("mount it: processes are told apart by it"),
+        );
+    }
+    findings
+}
+
+fn clock() -> Vec<Finding> {
+    const ABOUT: &str = "clock";
+    let read = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned());
+    let kernel = read("/proc/sys/kernel/osrelease").unwrap_or_else(|_| "unknown".into());
+    let libc = libc_version().map_or(String::new(), |version| format!(", glibc {version}"));
+    let paranoid = read("/proc/sys/kernel/perf_event_paranoid")
+        .map_or_else(|_| "no perf events".into(), |level| format!("perf_event_paranoid {level}"));
+    let facts = format!("Linux {kernel}{libc}, {paranoid}");
+    let mut findings = vec![Finding::ok(ABOUT, facts)];
+    findings.push(match demo::try_out() {
+        Ok(kind) => rung(kind),
+        Err(error) => Finding::problem(ABOUT, format!("a program tried out here: {error:#}"))
+            .advice("whatever is wrong above keeps it from measuring"),
+    });
+    findings
+}
+
+/// What the clock that a program came to use here means for its figures.
+fn rung(kind: ClockKind) -> Finding {
+    let about = "clock";
+    let found =
+        |means: &str| format!("a program tried out here measures by {}: {means}", clock_word(kind));
+    match kind {
+        ClockKind::Rseq | ClockKind::Perf => {
+            Finding::ok(about, found("time off the CPU is taken out, at the price of a load"))
+        }
+        ClockKind::Cputime => Finding::note(
+            about,
+            found("time off the CPU is taken out, at the price of two system calls a region"),
+        )
+        .advice(
+            "rseq wants glibc 2.35 or newer (and GLIBC_TUNABLES to leave it on); perf wants \
+             perf_event_paranoid at 2 or less, and a container that allows perf_event_open",
+        ),
+        ClockKind::Wall => {
+            Finding::problem(about, found("no figure has time off the CPU taken out"))
+                .advice("is PFP_CLOCK set to wall? Nothing else chooses it on Linux")
+        }
+    }
+}
+
+#[cfg(target_env = "gnu")]
+fn libc_version() -> Option<String> {
+    // SAFETY: the function returns a constant, NUL-terminated text.
+    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+    version.to_str().ok().map(str::to_owned)
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn libc_version() -> Option<String> {
+    None
+}
+
+fn terminal() -> Vec<Finding> {
+    const ABOUT: &str = "terminal";
+    if !io::stdout().is_terminal() {
+        let found = "standard output is no terminal: the table is printed once";
+        return vec![Finding::note(ABOUT, found)];
+    }
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let mut findings = Vec::new();
+    findings.push(match set("TERM") {
+        None => Finding::problem(ABOUT, "TERM is not set")
+            .advice("set it to what the terminal is, such as xterm-256color"),
+        Some(term) if term == "dumb" => Finding::problem(ABOUT, "TERM=dumb has no screen")
+            .advice("use another terminal, or --once"),
+        Some(term) => {
+            let colours = set("COLORTERM").map_or(String::new(), |c| format!(", COLORTERM={c}"));
+            let inside = if set("TMUX").is_some() { ", in tmux" } else { "" };
+            Finding::ok(ABOUT, format!("TERM={term}{colours}{inside}"))
+        }
+    });
+    if set("NO_COLOR").is_some() {
+        findings.push(
+            Finding::note(ABOUT, "NO_COLOR is set: the screen has no colours")
+                .advice("--color always overrules it"),
+        );
+    }
+    findings.push(match crossterm::terminal::size() {
+        Ok((width, height)) if width < LEAST_SIZE.0 || height < LEAST_SIZE.1 => {
+            Finding::problem(ABOUT, format!("{width} x {height} is small"))
+                .advice(format!("the screen needs {} x {}", LEAST_SIZE.0, LEAST_SIZE.1))
+        }
+        Ok((width, height)) => Finding::ok(ABOUT, format!("{width} x {height}")),
+        Err(error) => Finding::problem(ABOUT, format!("its size is unknown: {error}")),
+    });
+    findings.push(if locale_has_unicode() {
+        Finding::ok(ABOUT, "the locale is of the UTF-8 kind, or none is set")
+    } else {
+        Finding::note(ABOUT, "the locale is not of the UTF-8 kind: ASCII is drawn")
+            .advice("LC_ALL=C.UTF-8 draws finer, where the terminal can")
+    });
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn variables_are_judged_by_what_programs_make_of_them() {
+        use Verdict::{Note, Ok, Problem};
+        for (name, value, verdict) in [
+            ("PFP_DIR", "/run/pfp", Note),
+            ("PFP_DIR", "pfp", Problem),
+            ("PFP_CLOCK", "cputime", Note),
+            ("PFP_CLOCK", "best", Problem),
+            ("PFP_DEFAULT", "on", Ok),
+            ("PFP_DEFAULT", "off", Note),
+            ("PFP_LANES", "8", Ok),
+            ("PFP_LANES", "many", Problem),
+            ("PFP_LANE", "8", Note),
+        ] {
+            let found = variables([(name.into(), value.into())].into_iter());
+            assert_eq!(found.len(), 1);
+            assert_eq!(found[0].verdict, verdict, "{name}={value}");
+        }
+        assert_eq!(variables([("HOME".into(), "/".into())].into_iter()), []);
+    }
+
+    #[test]
+    fn shared_memory_that_is_not_there_is_a_problem() {
+        let found = shared_memory(Path::new("/no/such/place"));
+        assert_eq!(found[0].verdict, Verdict::Problem);
+        let here = shared_memory(&std::env::temp_dir());
+        assert!(here[0].found.contains("MiB are free"), "{here:?}");
+    }
+
+    #[test]
+    fn a_lower_clock_is_a_note_and_none_a_problem() {
+        assert_eq!(rung(ClockKind::Rseq).verdict, Verdict::Ok);
+        assert_eq!(rung(ClockKind::Cputime).verdict, Verdict::Note);
+        assert_eq!(rung(ClockKind::Wall).verdict, Verdict::Problem);
+    }
+}

@@ -1,0 +1,42 @@
+//! What others make of the command line: completions for shells, manual pages.
+//!
+//! Both come from the description that parses it, so they cannot tell of what is
+//! not there.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use super::Cli;
+use super::commands::say;
+
+/// Prints a shell's completion script.
+pub(super) fn completions(shell: Shell) -> Result<u8> {
+    // The scripts would offer the hidden commands as well.
+    let all = Cli::command();
+    let mut shown = clap::Command::new("pfp-top")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(all.get_arguments().cloned())
+        .subcommands(all.get_subcommands().filter(|command| !command.is_hide_set()).cloned());
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut shown, "pfp-top", &mut script);
+    say(&String::from_utf8_lossy(&script))?;
+    Ok(0)
+}
+
+/// Prints the manual page, or writes one for each command into a folder.
+pub(super) fn man(folder: Option<&Path>) -> Result<u8> {
+    let Some(folder) = folder else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+        say(&String::from_utf8_lossy(&page))?;
+        return Ok(0);
+    };
+    fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
+        .with_context(|| format!("{} cannot be written into", folder.display()))?;
+    Ok(0)
+}

@@ -1,0 +1,336 @@
+//! `pfp-top run -- CMD`: a program started to be watched, watched, and ended
+//! with the viewer.
+//!
+//! What the program prints goes to a file, since a screen that two programs
+//! write to is of use to neither. The viewer's exit status is the program's.
+
+mod log;
+mod program;
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use super::commands::{is_headless, say};
+use super::{Show, commands};
+use crate::app::{self, App};
+use crate::columns::Sorting;
+use crate::export::json::{self, Overwrite};
+use crate::export::table;
+use crate::interrupt::Interrupt;
+use crate::model::Model;
+use crate::snapshot::{ProcessState, Snapshot};
+use crate::source::{self, Candidate, Discovery, Finder, Members, Source, Together, Wanted};
+use crate::units::Unit;
+
+use log::Log;
+use program::{Output, Program};
+
+/// How long the terminal stays as it is while the program comes to its first
+/// region. After that the screen says what is waited for.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+/// Between two looks for a segment, while there is none: short, since a short
+/// program takes its segment with it when it ends.
+const LOOK: Duration = Duration::from_millis(2);
+/// The same once the screen is up, which is drawn after each look.
+const LOOK_ON_SCREEN: Duration = Duration::from_millis(50);
+/// Between two looks for another process to join, where there is no screen.
+const JOIN: Duration = Duration::from_millis(50);
+/// Lines of a failed program's output that are shown.
+const TAIL: usize = 10;
+
+/// A program to start, and what to do about it.
+#[derive(Args, Clone, Debug)]
+pub struct Run {
+    #[command(flatten)]
+    show: Show,
+    /// Write a snapshot to this file in the end.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace the snapshot file if it exists.
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// Write what the program prints to this file, instead of one in
+    /// $XDG_STATE_HOME/pfp.
+    #[arg(long, value_name = "FILE", conflicts_with = "inherit")]
+    log: Option<PathBuf>,
+    /// Let the program print where this one does; without a screen only.
+    #[arg(long)]
+    inherit: bool,
+    /// Watch all the processes that it starts as one.
+    #[arg(long)]
+    all: bool,
+    /// The same, with points of the same name summed, as for the ranks of a
+    /// parallel job.
+    #[arg(long)]
+    sum: bool,
+    /// The program and its arguments.
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+impl Run {
+    fn together(&self) -> Option<Together> {
+        let all = Together { members: Members::All(String::new()), sum: self.sum };
+        (self.all || self.sum).then_some(all)
+    }
+
+    /// What there is to watch, once this process was found.
+    fn attach(&self, family: &mut Family, candidate: &Candidate) -> Result<Box<dyn Source>> {
+        match self.together() {
+            Some(together) => family.attach_together(&together),
+            None => family.attach(candidate),
+        }
+    }
+}
+
+pub(super) fn run(run: &Run) -> Result<u8> {
+    let headless = is_headless(&run.show);
+    if run.inherit && !headless {
+        bail!("--inherit would let the program write across the screen: add --once");
+    }
+    if headless && run.show.updates.is_some() {
+        bail!("-n counts updates of the screen; here one table is printed when the program ends");
+    }
+    if let Some(path) = run.output.as_ref().filter(|path| !run.force && path.exists()) {
+        bail!("{} exists already: give another name, or --force", path.display());
+    }
+    // Taken over first: once the program runs, no signal may leave it behind.
+    let interrupt = Interrupt::install()?;
+    let log = match run.inherit {
+        true => None,
+        false => Some(Log::create(run.log.as_deref(), &run.command[0])?),
+    };
+    let seen = source::announced();
+    let output = Output { log: log.as_ref().map(Log::file).transpose()?, own_group: !headless };
+    let program = match Program::start(&run.command, output) {
+        Ok(program) => program,
+        Err((status, why)) => {
+            drop(log.map(Log::tidy));
+            // As shells and `env` say it, so that scripts need not learn it anew.
+            complain(&format!("{why:#}"));
+            return Ok(status);
+        }
+    };
+    let family = Family { program: Rc::new(RefCell::new(program)), seen, log: path_of(&log) };
+    let program = Rc::clone(&family.program);
+    let watched =
+        if headless { print(run, family, &interrupt) } else { on_screen(run, family, &interrupt) };
+    let asked = program.borrow_mut().status().is_none();
+    let status = program.borrow_mut().end()?;
+    let snapshot = watched?.last();
+    report(run, status, asked, log, snapshot)
+}
+
+fn path_of(log: &Option<Log>) -> Option<PathBuf> {
+    log.as_ref().map(|log| log.path().to_owned())
+}
+
+/// What was watched, to be asked once more when the program has ended.
+enum Watched {
+    Nothing,
+    Source(Box<dyn Source>),
+    App(Box<App>),
+}
+
+impl Watched {
+    fn last(self) -> Option<Snapshot> {
+        match self {
+            Self::Nothing => None,
+            Self::Source(mut source) => {
+                let mut snapshot = source.poll().ok()?;
+                source.add_records(&mut snapshot);
+                Some(snapshot)
+            }
+            Self::App(mut app) => app.last_snapshot(),
+        }
+    }
+}
+
+fn on_screen(run: &Run, mut family: Family, interrupt: &Interrupt) -> Result<Watched> {
+    let log = family.log.clone();
+    let first = family.wait(Some(FIRST_LOOK), interrupt)?;
+    let mut options = run.show.options(Wanted::default());
+    options.look_every = Some(LOOK_ON_SCREEN);
+    options.together = run.together();
+    let first = first.map(|candidate| run.attach(&mut family, &candidate)).transpose()?;
+    let now = Instant::now();
+    let mut app = Box::new(App::new(options, Box::new(family), now));
+    if let Some(source) = first {
+        app.watch(source, now);
+    }
+    if let Some(path) = log {
+        app.tell(&format!("what it prints goes to {}", path.display()), now);
+    }
+    app::run(&mut app, &run.show.look(), interrupt)?;
+    Ok(Watched::App(app))
+}
+
+/// Waits for the program to end, and prints its table.
+fn print(run: &Run, mut family: Family, interrupt: &Interrupt) -> Result<Watched> {
+    let Some(candidate) = family.wait(None, interrupt)? else {
+        return Ok(Watched::Nothing);
+    };
+    let mut source = run.attach(&mut family, &candidate)?;
+    let pause = if run.together().is_some() { JOIN } else { run.show.interval };
+    let mut due = Instant::now();
+    while family.program.borrow_mut().status().is_none() {
+        if Instant::now() >= due {
+            let state = source.poll()?.process.state;
+            due = Instant::now() + pause;
+            // It may have become another program, or left the work to a child.
+            if state != ProcessState::Running
+                && let Some(next) = family.discover()?.candidates.into_iter().find(Candidate::runs)
+            {
+                source = source::attach(&next)?;
+            }
+        }
+        if !interrupt.sleep(LOOK * 5) {
+            break;
+        }
+    }
+    if interrupt.raised() {
+        // Ctrl-C reached the program as well; whoever sent a signal to this
+        // process alone meant both.
+        family.program.borrow_mut().end()?;
+    }
+    let mut model = Model::new(run.show.tau.as_secs_f64());
+    model.fold(source.poll()?);
+    say(&table::render(&model, Sorting::by(run.show.sort), Unit::Time, run.show.interval))?;
+    Ok(Watched::Source(source))
+}
+
+/// Says what became of the program, and of what it left; the exit status is its.
+fn report(
+    run: &Run,
+    status: ExitStatus,
+    asked: bool,
+    log: Option<Log>,
+    snapshot: Option<Snapshot>,
+) -> Result<u8> {
+    let name = Path::new(&run.command[0]).display();
+    let code = program::exit_code(status);
+    if !status.success() && !asked {
+        complain(&format!("{name} ended with {}", program::in_words(status)));
+    }
+    if let Some(log) = log {
+        let tail = if status.success() || asked { Vec::new() } else { log.tail(TAIL)? };
+        if let Some(path) = log.tidy() {
+            complain(&format!("what {name} printed is in {}", path.display()));
+            for line in tail {
+                complain(&format!("  | {line}"));
+            }
+        }
+    }
+    let Some(snapshot) = snapshot else {
+        complain(&unseen(&name.to_string()));
+        return Ok(if code == 0 { commands::NO_TARGET } else { code });
+    };
+    if let Some(path) = &run.output {
+        let overwrite = if run.force { Overwrite::Yes } else { Overwrite::No };
+        json::write(&snapshot, path, overwrite)
+            .with_context(|| format!("{} was not written", path.display()))?;
+    }
+    Ok(code)
+}
+
+/// Why a program that has run was never seen, and what to do.
+fn unseen(name: &str) -> String {
+    format!(
+        "{name} ended and was never seen to measure. It measures if it depends on pfp-probe \
+         with the feature `enabled`, which is on by default, and comes by a point; what ends \
+         within milliseconds of its first may be missed"
+    )
+}
+
+/// Writes a line to standard error. Nobody may be there to read it.
+fn complain(line: &str) {
+    let line = crate::text::clean(line);
+    let _ = writeln!(std::io::stderr(), "pfp-top: {line}");
+}
+
+/// Finds the processes of the program that was started: itself and what
+/// descends from it.
+#[derive(Clone)]
+struct Family {
+    program: Rc<RefCell<Program>>,
+    /// What was announced before it was started.
+    seen: std::collections::BTreeSet<PathBuf>,
+    log: Option<PathBuf>,
+}
+
+impl Family {
+    /// Waits until there is something to watch; none if the program ends before
+    /// that, time runs out or a signal comes.
+    fn wait(
+        &mut self,
+        patience: Option<Duration>,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Candidate>> {
+        let start = Instant::now();
+        loop {
+            // In this order: what it did before its end is not missed.
+            let ended = self.program.borrow_mut().status().is_some();
+            if let Some(candidate) = self.discover()?.candidates.into_iter().next() {
+                return Ok(Some(candidate));
+            }
+            if ended
+                || patience.is_some_and(|patience| start.elapsed() >= patience)
+                || !interrupt.sleep(LOOK)
+            {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn why_none(&mut self) -> String {
+        let mut program = self.program.borrow_mut();
+        let mut text = match program.status() {
+            None => {
+                format!("{} [{}] runs and has come by no point yet", program.name(), program.id())
+            }
+            Some(status) if status.success() => unseen(program.name()),
+            Some(status) => format!(
+                "{} ended with {} before it came by a point",
+                program.name(),
+                program::in_words(status)
+            ),
+        };
+        if let Some(log) = &self.log {
+            text.push_str(&format!("; what it prints goes to {}", log.display()));
+        }
+        text
+    }
+}
+
+impl Finder for Family {
+    fn discover(&mut self) -> Result<Discovery> {
+        // Looking into segments costs more than looking at names.
+        let mut discovery = match source::announced() == self.seen {
+            true => Discovery::default(),
+            false => source::discover()?,
+        };
+        {
+            let mut program = self.program.borrow_mut();
+            discovery.candidates.retain(|candidate| program.owns(candidate));
+            discovery.refused.retain(|refused| refused.pid == Some(program.id()));
+        }
+        discovery.instead = Some(self.why_none());
+        Ok(discovery)
+    }
+
+    fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
+        source::attach(candidate)
+    }
+
+    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
+        source::attach_together_by(Box::new(self.clone()), together)
+    }
+}

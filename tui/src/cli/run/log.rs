@@ -1,0 +1,159 @@
+//! The file that a program's output goes to.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// As many files of earlier programs are kept.
+const KEPT: usize = 20;
+/// No more of a file's end is looked through for its last lines.
+const TAIL_BYTES: u64 = 1 << 16;
+
+const PREFIX: &str = "run-";
+const ENDING: &str = ".log";
+
+/// The file, open for the program.
+pub(super) struct Log {
+    file: File,
+    path: PathBuf,
+    /// Nobody asked for it, so it goes if it stays empty.
+    own: bool,
+}
+
+impl Log {
+    /// The file of that name, or a new one of this program's.
+    pub(super) fn create(named: Option<&Path>, program: &OsStr) -> Result<Self> {
+        let (path, own) = match named {
+            // The program may change its folder, and the message should not.
+            Some(path) => (std::path::absolute(path)?, false),
+            None => (own_path(program)?, true),
+        };
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .create_new(own)
+            .truncate(!own)
+            .mode(if own { 0o600 } else { 0o666 })
+            .open(&path)
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+        Ok(Self { file, path, own })
+    }
+
+    pub(super) fn file(&self) -> Result<File> {
+        Ok(self.file.try_clone()?)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The last lines, without what a terminal could take for commands.
+    pub(super) fn tail(&self, lines: usize) -> Result<Vec<String>> {
+        let mut file = File::open(&self.path)?;
+        let start = file.metadata()?.len().saturating_sub(TAIL_BYTES);
+        file.seek(SeekFrom::Start(start))?;
+        let mut last = VecDeque::new();
+        for line in BufReader::new(file.take(TAIL_BYTES)).split(b'\n') {
+            let line = String::from_utf8_lossy(&line?).into_owned();
+            last.push_back(crate::text::clean(&line).into_owned());
+            if last.len() > lines {
+                last.pop_front();
+            }
+        }
+        Ok(last.into())
+    }
+
+    /// Removes the file if nothing was printed; else tells where it is.
+    pub(super) fn tidy(self) -> Option<PathBuf> {
+        let is_empty = self.file.metadata().is_ok_and(|meta| meta.len() == 0);
+        if is_empty && self.own {
+            // Left behind, it would only be one more empty file.
+            let _ = fs::remove_file(&self.path);
+        }
+        (!is_empty).then_some(self.path)
+    }
+}
+
+fn own_path(program: &OsStr) -> Result<PathBuf> {
+    let folder = state_folder();
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
+        .with_context(|| format!("{} cannot be made: give --log FILE", folder.display()))?;
+    prune(&folder);
+    let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
+    let plain = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let name: String = name.chars().take(40).map(plain).collect();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let time = crate::local_time::file_stamp(now.map_or(0, |now| now.as_nanos() as u64));
+    let pid = std::process::id();
+    Ok(folder.join(format!("{PREFIX}{name}-{time}-{pid}{ENDING}")))
+}
+
+/// Where programs keep what is neither settings nor cache.
+fn state_folder() -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    set("XDG_STATE_HOME")
+        .or_else(|| set("HOME").map(|home| home.join(".local/state")))
+        .unwrap_or_else(std::env::temp_dir)
+        .join("pfp")
+}
+
+/// Removes the oldest files but for the last few.
+fn prune(folder: &Path) {
+    let Ok(files) = fs::read_dir(folder) else { return };
+    let is_ours = |name: &OsStr| {
+        name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(ENDING))
+    };
+    let mut logs: Vec<_> = files
+        .flatten()
+        .filter(|file| is_ours(&file.file_name()))
+        .filter_map(|file| Some((file.metadata().ok()?.modified().ok()?, file.path())))
+        .collect();
+    logs.sort();
+    for (_, path) in logs.iter().rev().skip(KEPT - 1) {
+        // One that cannot be removed is in nobody's way.
+        let _ = fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn the_end_of_a_long_output_is_shown_without_commands_to_the_terminal() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let log = Log::create(Some(&path), OsStr::new("x")).unwrap();
+        let mut file = log.file().unwrap();
+        for line in 0..20_000 {
+            writeln!(file, "line {line}").unwrap();
+        }
+        writeln!(file, "\x1b]0;owned\x07").unwrap();
+        let tail = log.tail(3).unwrap();
+        assert_eq!(tail[..2], ["line 19998", "line 19999"]);
+        assert!(!tail[2].contains('\x1b'), "{tail:?}");
+        assert_eq!(log.tidy(), Some(path));
+    }
+
+    #[test]
+    fn only_the_last_logs_are_kept_and_nothing_else_is_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("mine.txt"), "").unwrap();
+        for n in 0..KEPT + 5 {
+            fs::write(folder.path().join(format!("run-x-{n:02}.log")), "").unwrap();
+        }
+        prune(folder.path());
+        let left = fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, KEPT - 1 + 1, "room for the next one, and the other file");
+        assert!(folder.path().join("mine.txt").exists());
+    }
+}

@@ -1,0 +1,289 @@
+//! The program that was started: which processes are its, and how it ends.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::source::Candidate;
+
+/// How long it may take to end once it was asked to.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long Ctrl-C, which the terminal has sent to it as well, may take.
+const BY_ITSELF: Duration = Duration::from_secs(1);
+/// No family is as deep as this; a chain that is longer runs in a circle.
+const DEPTH: usize = 256;
+
+/// Where its output goes, and which signals of the terminal it gets.
+pub(super) struct Output {
+    /// Where it prints; none: where this process does.
+    pub(super) log: Option<File>,
+    /// Whether it is apart from the terminal, which the screen has.
+    pub(super) own_group: bool,
+}
+
+/// A program that was started. Dropping it ends it.
+pub(super) struct Program {
+    child: Child,
+    name: String,
+    own_group: bool,
+    started_unix_ns: u64,
+    status: Option<ExitStatus>,
+    /// Segments that were its processes' when they were seen first: of a process
+    /// that is gone, nobody knows any more who its parent was.
+    known: HashSet<String>,
+}
+
+impl Program {
+    /// Starts it. An error comes with the exit status that shells have for it.
+    pub(super) fn start(command: &[OsString], output: Output) -> Result<Self, (u8, anyhow::Error)> {
+        let name = Path::new(&command[0]).display().to_string();
+        let started = SystemTime::now().duration_since(UNIX_EPOCH);
+        let failed = |status: u8| {
+            let name = name.clone();
+            move |error: io::Error| (status, anyhow!(error).context(name))
+        };
+        let mut process = Command::new(&command[0]);
+        process.args(&command[1..]);
+        if let Some(log) = output.log {
+            process.stdout(log.try_clone().map_err(failed(126))?).stderr(log);
+        }
+        if output.own_group {
+            process.process_group(0);
+            // The keys are the viewer's; what comes through a pipe is not.
+            if io::stdin().is_terminal() {
+                process.stdin(Stdio::null());
+            }
+        }
+        let child = process.spawn().map_err(|error| {
+            let status = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+            failed(status)(error)
+        })?;
+        Ok(Self {
+            child,
+            name,
+            own_group: output.own_group,
+            started_unix_ns: started.map_or(0, |t| t.as_nanos() as u64),
+            status: None,
+            known: HashSet::new(),
+        })
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How it ended; none while it runs.
+    pub(super) fn status(&mut self) -> Option<ExitStatus> {
+        if self.status.is_none() {
+            // It is this process's child, so there is nothing to fail.
+            self.status = self.child.try_wait().ok().flatten();
+        }
+        self.status
+    }
+
+    /// Whether this is the program itself or a process that descends from it.
+    pub(super) fn owns(&mut self, candidate: &Candidate) -> bool {
+        if self.known.contains(&candidate.segment_id) {
+            return true;
+        }
+        let owned = candidate.started_unix_ns >= self.started_unix_ns
+            && self.is_of_the_family(candidate.pid);
+        if owned {
+            self.known.insert(candidate.segment_id.clone());
+        }
+        owned
+    }
+
+    fn is_of_the_family(&self, pid: u32) -> bool {
+        let mut ancestor = Some(pid);
+        for _ in 0..DEPTH {
+            match ancestor {
+                Some(found) if found == self.id() => return true,
+                Some(found @ 2..) => {
+                    let stat = Stat::of(found);
+                    // A child whose parent has ended is nobody's, but stays in
+                    // the group.
+                    if self.own_group && stat.as_ref().is_some_and(|s| s.group == self.id()) {
+                        return true;
+                    }
+                    ancestor = stat.map(|stat| stat.parent);
+                }
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// Ends it if it still runs: asks first, and insists after a while.
+    pub(super) fn end(&mut self) -> Result<ExitStatus> {
+        if !self.own_group {
+            self.wait(BY_ITSELF);
+        }
+        if self.status().is_none() {
+            self.signal(libc::SIGTERM);
+            self.wait(GRACE);
+        }
+        if self.status().is_none() {
+            self.signal(libc::SIGKILL);
+        }
+        match self.status() {
+            Some(status) => Ok(status),
+            None => {
+                let status = self.child.wait().context("the program cannot be waited for")?;
+                Ok(*self.status.insert(status))
+            }
+        }
+    }
+
+    fn wait(&mut self, patience: Duration) {
+        let start = Instant::now();
+        while self.status().is_none() && start.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// To all of its group, where it has one: a shell does not pass it on.
+    fn signal(&self, signal: libc::c_int) {
+        let pid = self.id() as libc::pid_t;
+        let to = if self.own_group { -pid } else { pid };
+        // SAFETY: kill has no preconditions. The child was not waited for, so
+        // its id is nobody else's.
+        unsafe { libc::kill(to, signal) };
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Nobody is left to be told.
+        let _ = self.end();
+    }
+}
+
+/// What the kernel says of a process.
+struct Stat {
+    parent: u32,
+    group: u32,
+}
+
+impl Stat {
+    fn of(pid: u32) -> Option<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name before may hold anything, also brackets and blanks.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1);
+        Some(Self { parent: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()? })
+    }
+}
+
+/// The exit status that passes this one on, as shells do.
+pub(super) fn exit_code(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) => 128u8.saturating_add(signal as u8),
+        (None, None) => 1,
+    }
+}
+
+/// How a program ended: `status 3`, `signal 11`.
+pub(super) fn in_words(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("status {code}"),
+        (None, Some(signal)) => format!("signal {signal}{}", signal_name(signal)),
+        (None, None) => status.to_string(),
+    }
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGHUP => " (SIGHUP)",
+        libc::SIGINT => " (SIGINT)",
+        libc::SIGILL => " (SIGILL)",
+        libc::SIGABRT => " (SIGABRT)",
+        libc::SIGBUS => " (SIGBUS)",
+        libc::SIGFPE => " (SIGFPE)",
+        libc::SIGKILL => " (SIGKILL)",
+        libc::SIGSEGV => " (SIGSEGV)",
+        libc::SIGPIPE => " (SIGPIPE)",
+        libc::SIGTERM => " (SIGTERM)",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(script: &str) -> Program {
+        let command = ["sh", "-c", script].map(OsString::from);
+        let output = Output { log: Some(tempfile::tempfile().unwrap()), own_group: true };
+        Program::start(&command, output).map_err(|(_, why)| why).unwrap()
+    }
+
+    fn candidate(pid: u32) -> Candidate {
+        Candidate {
+            pid,
+            segment_id: format!("{pid:032x}"),
+            started_unix_ns: u64::MAX,
+            ..Candidate::default()
+        }
+    }
+
+    #[test]
+    fn the_status_is_passed_on_as_shells_do() {
+        for (script, code, words) in [
+            ("exit 0", 0, "status 0"),
+            ("exit 3", 3, "status 3"),
+            ("kill -SEGV $$", 139, "signal 11 (SIGSEGV)"),
+        ] {
+            let mut program = start(script);
+            program.wait(Duration::from_secs(60));
+            let status = program.end().unwrap();
+            assert_eq!((exit_code(status), in_words(status).as_str()), (code, words));
+        }
+    }
+
+    #[test]
+    fn a_program_that_still_runs_is_asked_to_end_with_all_its_children() {
+        let mut program = start("sleep 1000 & echo; wait");
+        let family = || {
+            let all = std::fs::read_dir("/proc").unwrap().flatten();
+            all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect::<Vec<u32>>()
+        };
+        let id = program.id();
+        let child = loop {
+            let of_it = |pid: &u32| Stat::of(*pid).is_some_and(|stat| stat.parent == id);
+            if let Some(child) = family().into_iter().find(of_it) {
+                break child;
+            }
+        };
+        assert!(program.owns(&candidate(child)) && program.owns(&candidate(id)));
+        assert!(!program.owns(&candidate(1)) && !program.owns(&candidate(std::process::id())));
+        let older = Candidate { started_unix_ns: 1, segment_id: "old".into(), ..candidate(id) };
+        assert!(!program.owns(&older), "a process of the same id that ran before");
+        assert_eq!(exit_code(program.end().unwrap()), 128 + 15);
+        while Stat::of(child).is_some_and(|stat| stat.group == id) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(program.owns(&candidate(child)), "what was known stays so");
+    }
+
+    #[test]
+    fn what_cannot_be_started_has_the_status_that_shells_give_it() {
+        let status = |command: &str| {
+            let output = Output { log: None, own_group: true };
+            Program::start(&[command.into()], output).err().map(|(status, _)| status)
+        };
+        assert_eq!(status("/no/such/program"), Some(127));
+        assert_eq!(status("/"), Some(126));
+    }
+}

@@ -1,0 +1,567 @@
+//! Several processes as one source: their points side by side, each with its
+//! process, or summed by name.
+//!
+//! ```text
+//!  worker[7]  parse 64, lane 0 \            parse 0 of worker[7], lane 0
+//!  worker[9]  parse 64, lane 0  -> group -> parse 1 of worker[9], lane 1
+//!                                 or, summed: parse 0, lanes 0 and 1
+//! ```
+//!
+//! Ids are given anew, and stay. A process that ends keeps its last figures and
+//! its place; one that fits and appears joins.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, anyhow, bail};
+
+use super::{Candidate, Change, Discovery, Finder, Refusal, Source};
+use crate::snapshot::{
+    Cell, ClockKind, Lane, LaneKind, Losses, Point, PointState, Process, ProcessState, Snapshot,
+};
+
+/// Which processes are shown as one, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Together {
+    /// Which.
+    pub members: Members,
+    /// Points of one name become one.
+    pub sum: bool,
+}
+
+/// Which processes are shown as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Members {
+    /// All that run, now or later, and whose name contains this.
+    All(String),
+    /// Those with these ids.
+    Pids(Vec<u32>),
+    /// Those with these segments.
+    Segments(Vec<String>),
+}
+
+impl Together {
+    /// Whether this process is one of them.
+    pub fn admits(&self, candidate: &Candidate) -> bool {
+        match &self.members {
+            Members::All(name) => candidate.runs() && candidate.name.contains(name.as_str()),
+            Members::Pids(pids) => pids.contains(&candidate.pid),
+            Members::Segments(ids) => ids.contains(&candidate.segment_id),
+        }
+    }
+
+    /// Whether there may always be another one.
+    fn is_open(&self) -> bool {
+        matches!(self.members, Members::All(_))
+    }
+}
+
+/// Several processes.
+pub(super) struct Group {
+    together: Together,
+    finder: Box<dyn Finder>,
+    members: Vec<Member>,
+    ids: HashMap<Key, u32>,
+    lanes: u32,
+    /// Where changes of a point go: the member's place, and the point's id there.
+    routes: HashMap<u32, Vec<(usize, u32)>>,
+    id: String,
+    /// When the first picture was taken, and what its age was then.
+    start: Option<(Instant, u64)>,
+    elapsed_ticks: u64,
+}
+
+/// What makes points one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    /// Nothing: it is this point of this member.
+    Own(usize, u32),
+    /// Its name and file, and which it is where a process has it several times.
+    Named(String, String, usize),
+    /// The number of one that has no name.
+    Numbered(u32),
+}
+
+struct Member {
+    segment_id: String,
+    source: Box<dyn Source>,
+    last: Snapshot,
+    points: HashMap<u32, u32>,
+    names: HashMap<(String, String), usize>,
+    lanes: HashMap<u32, u32>,
+    /// Each cell as it came and as it was passed on: what has not changed is
+    /// passed on as it was.
+    cells: HashMap<(u32, u32), [Arc<Cell>; 2]>,
+}
+
+impl Group {
+    /// Those that there are now.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub(super) fn new(together: Together, finder: Box<dyn Finder>) -> Result<Self> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut group = Self {
+            together,
+            finder,
+            members: Vec::new(),
+            ids: HashMap::new(),
+            lanes: 0,
+            routes: HashMap::new(),
+            id: format!("{:032x}", now.as_nanos()),
+            start: None,
+            elapsed_ticks: 0,
+        };
+        let discovery = group.join()?;
+        if group.members.is_empty() {
+            bail!(Refusal::NoTarget(discovery.nothing_found()));
+        }
+        Ok(group)
+    }
+
+    /// Takes in those that have come.
+    fn join(&mut self) -> Result<Discovery> {
+        let discovery = self.finder.discover()?;
+        let known = |c: &Candidate| self.members.iter().any(|m| m.segment_id == c.segment_id);
+        let mut new: Vec<Candidate> = discovery
+            .candidates
+            .iter()
+            .filter(|c| self.together.admits(c) && !known(c))
+            .cloned()
+            .collect();
+        new.sort_by_key(|candidate| (candidate.started_unix_ns, candidate.pid));
+        for candidate in new {
+            // One that has ended meanwhile is no reason to lose the others.
+            let Ok(mut source) = self.finder.attach(&candidate) else { continue };
+            let Ok(last) = source.poll() else { continue };
+            self.members.push(Member {
+                segment_id: candidate.segment_id,
+                source,
+                last,
+                points: HashMap::new(),
+                names: HashMap::new(),
+                lanes: HashMap::new(),
+                cells: HashMap::new(),
+            });
+        }
+        Ok(discovery)
+    }
+
+    fn merge(&mut self) -> Snapshot {
+        let first = &self.members[0].last;
+        let mut whole = Snapshot {
+            elapsed_ticks: 0,
+            process: Process { segment_id: self.id.clone(), ..first.process.clone() },
+            points: Vec::new(),
+            lanes: Vec::new(),
+            cells: Vec::new(),
+            records: Vec::new(),
+            losses: Losses::default(),
+            ..first.clone()
+        };
+        self.routes.clear();
+        // A point's place among those of the whole, by its id.
+        let mut places: HashMap<u32, usize> = HashMap::new();
+        for (place, member) in self.members.iter_mut().enumerate() {
+            let last = &member.last;
+            let process = &last.process;
+            let running = process.state == ProcessState::Running;
+            for point in &last.points {
+                let id = *member.points.entry(point.id).or_insert_with(|| {
+                    let key = if self.together.sum {
+                        shared_key(point, &mut member.names)
+                    } else {
+                        Key::Own(place, point.id)
+                    };
+                    let next = self.ids.len() as u32;
+                    *self.ids.entry(key).or_insert(next)
+                });
+                self.routes.entry(id).or_default().push((place, point.id));
+                match places.get(&id) {
+                    None => {
+                        places.insert(id, whole.points.len());
+                        whole.points.push(Point {
+                            id,
+                            number: Some(point.number.unwrap_or(point.id)),
+                            process: (!self.together.sum).then_some(place as u32),
+                            ..point.clone()
+                        });
+                    }
+                    Some(at) => add_point(&mut whole.points[*at], point, running),
+                }
+            }
+            for lane in &last.lanes {
+                let id = *member.lanes.entry(lane.id).or_insert_with(|| {
+                    self.lanes += 1;
+                    self.lanes - 1
+                });
+                let name = format!("{}[{}] {}", process.name, process.pid, lane.name);
+                // No thread outlives its process, whatever its lane says last.
+                let kind = match lane.kind {
+                    LaneKind::Live if !running => LaneKind::Ended,
+                    kind => kind,
+                };
+                whole.lanes.push(Lane { id, name, kind, ..lane.clone() });
+            }
+            for cell in &last.cells {
+                let ours = (member.points.get(&cell.point), member.lanes.get(&cell.lane));
+                let (Some(&point), Some(&lane)) = ours else { continue };
+                let kept = member.cells.entry((point, lane)).or_default();
+                if !Arc::ptr_eq(&kept[0], cell) {
+                    let passed = Cell { point, lane, ..Cell::clone(cell) };
+                    *kept = [Arc::clone(cell), Arc::new(passed)];
+                }
+                whole.cells.push(Arc::clone(&kept[1]));
+            }
+            add_losses(&mut whole.losses, &last.losses);
+            // The weakest clock decides how far the figures can be trusted.
+            let rank = |kind: ClockKind| kind as u8;
+            if rank(last.clock.kind) > rank(whole.clock.kind) {
+                whole.clock.kind = last.clock.kind;
+            }
+            whole.taken_unix_ns = whole.taken_unix_ns.max(last.taken_unix_ns);
+            whole.process.started_unix_ns =
+                whole.process.started_unix_ns.min(process.started_unix_ns);
+            whole.process.members.push(process.clone());
+        }
+        whole.points.sort_by_key(|point| point.id);
+        whole.lanes.sort_by_key(|lane| lane.id);
+        whole.cells.sort_by_key(|cell| (cell.point, cell.lane));
+        self.name(&mut whole.process);
+        self.age(&mut whole);
+        whole
+    }
+
+    fn name(&self, whole: &mut Process) {
+        let n = whole.members.len();
+        let plural = if n == 1 { "" } else { "es" };
+        let sum = if self.together.sum { "sum of " } else { "" };
+        whole.name = format!("{sum}{n} process{plural}");
+        whole.pid = 0;
+        let ended = |state: ProcessState| whole.members.iter().any(|m| m.state == state);
+        whole.state = if self.together.is_open() || ended(ProcessState::Running) {
+            ProcessState::Running
+        } else if ended(ProcessState::Crashed) {
+            ProcessState::Crashed
+        } else {
+            ProcessState::Exited
+        };
+    }
+
+    /// The age of the whole runs on by one clock, whichever of them end.
+    fn age(&mut self, whole: &mut Snapshot) {
+        let oldest = self.members.iter().map(|member| member.last.elapsed_ticks).max();
+        let (start, age) = *self.start.get_or_insert((Instant::now(), oldest.unwrap_or(0)));
+        if whole.process.state == ProcessState::Running || self.elapsed_ticks == 0 {
+            let ticks = start.elapsed().as_secs_f64() * whole.clock.ticks_per_second;
+            self.elapsed_ticks = age.saturating_add(ticks as u64);
+        }
+        whole.elapsed_ticks = self.elapsed_ticks;
+    }
+}
+
+impl Source for Group {
+    fn poll(&mut self) -> Result<Snapshot> {
+        for member in &mut self.members {
+            // What cannot be read now keeps its figures, as one that has ended.
+            if let Ok(snapshot) = member.source.poll() {
+                member.last = snapshot;
+            }
+        }
+        // Those that come now were polled as they came.
+        self.join()?;
+        Ok(self.merge())
+    }
+
+    fn add_records(&mut self, snapshot: &mut Snapshot) {
+        for member in &mut self.members {
+            let mut own = member.last.clone();
+            member.source.add_records(&mut own);
+            let later = snapshot.elapsed_ticks.saturating_sub(own.elapsed_ticks);
+            snapshot.records.extend(own.records.into_iter().filter_map(|mut record| {
+                record.point = *member.points.get(&record.point)?;
+                record.lane = *member.lanes.get(&record.lane)?;
+                record.start = record.start.saturating_add(later);
+                Some(record)
+            }));
+        }
+    }
+
+    fn act(&mut self, change: Change) -> Result<()> {
+        let routes = self.routes.get(&point_of(change)).cloned().unwrap_or_default();
+        let mut refused = None;
+        let mut done = false;
+        for (place, id) in routes {
+            match self.members[place].source.act(change_of(change, id)) {
+                Ok(()) => done = true,
+                Err(error) => refused = Some(error),
+            }
+        }
+        // Of a sum, those that have ended cannot follow any more.
+        match refused {
+            _ if done => Ok(()),
+            Some(error) => Err(error),
+            None => Err(anyhow!("no process has that point")),
+        }
+    }
+
+    fn is_process(&self) -> bool {
+        true
+    }
+}
+
+fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> Key {
+    if point.name.is_empty() {
+        return Key::Numbered(point.id);
+    }
+    let seen = names.entry((point.name.clone(), point.file.clone())).or_default();
+    *seen += 1;
+    Key::Named(point.name.clone(), point.file.clone(), *seen)
+}
+
+/// Adds another process's point of the same name. One more process is as a reset
+/// to the sum: nobody knows what of it is new.
+fn add_point(sum: &mut Point, point: &Point, running: bool) {
+    sum.resets = sum.resets.wrapping_add(point.resets).wrapping_add(1);
+    // One that measures is enough for the sum to move; of those that have ended
+    // the state tells nothing.
+    match (sum.state, point.state) {
+        (_, state) if !running && state != PointState::InvalidBeginBegin => {}
+        (PointState::InvalidBeginBegin, _) | (_, PointState::InvalidBeginBegin) => {
+            sum.state = PointState::InvalidBeginBegin;
+        }
+        (PointState::On, _) | (_, PointState::On) => sum.state = PointState::On,
+        (PointState::Off, PointState::Off) => {}
+    }
+    if sum.alpha != point.alpha {
+        sum.alpha = None;
+    }
+}
+
+fn add_losses(sum: &mut Losses, more: &Losses) {
+    let Losses {
+        points_refused,
+        space_refused,
+        lanes_overflowed,
+        mismatched_ends,
+        begins_refused,
+        clock_anomalies,
+        records_lost,
+        cells_busy,
+    } = more;
+    for (sum, more) in [
+        (&mut sum.points_refused, points_refused),
+        (&mut sum.space_refused, space_refused),
+        (&mut sum.lanes_overflowed, lanes_overflowed),
+        (&mut sum.mismatched_ends, mismatched_ends),
+        (&mut sum.begins_refused, begins_refused),
+        (&mut sum.clock_anomalies, clock_anomalies),
+        (&mut sum.records_lost, records_lost),
+        (&mut sum.cells_busy, cells_busy),
+    ] {
+        *sum = sum.saturating_add(*more);
+    }
+}
+
+fn point_of(change: Change) -> u32 {
+    match change {
+        Change::Enable(id) | Change::Disable(id) | Change::Reset(id) => id,
+        Change::SetAlpha(id, _) => id,
+    }
+}
+
+/// The same change of another point.
+fn change_of(change: Change, id: u32) -> Change {
+    match change {
+        Change::Enable(_) => Change::Enable(id),
+        Change::Disable(_) => Change::Disable(id),
+        Change::Reset(_) => Change::Reset(id),
+        Change::SetAlpha(_, alpha) => Change::SetAlpha(id, alpha),
+    }
+}
+
+/// Finds the processes of this machine, but looks into their segments only when
+/// another has announced itself: a group looks as often as it is polled.
+#[derive(Default)]
+pub(super) struct Newcomers {
+    seen: BTreeSet<PathBuf>,
+    /// Looks to go: a process announces itself a moment before it can be watched.
+    looks: u32,
+}
+
+impl Finder for Newcomers {
+    fn discover(&mut self) -> Result<Discovery> {
+        const LOOKS: u32 = 3;
+        let now = super::announced();
+        if !now.is_subset(&self.seen) {
+            self.looks = LOOKS;
+        }
+        self.seen = now;
+        if self.looks == 0 {
+            return Ok(Discovery::default());
+        }
+        self.looks -= 1;
+        super::discover()
+    }
+
+    fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
+        super::attach(candidate)
+    }
+
+    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
+        super::attach_together(together)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::model::Model;
+    use crate::source::synthetic::Synthetic;
+
+    /// Made-up processes by their ids, which the test can change.
+    #[derive(Clone, Default)]
+    struct Machines(Rc<RefCell<Vec<(u32, Shared)>>>);
+
+    type Shared = Rc<RefCell<Synthetic>>;
+
+    struct Made(Shared);
+
+    impl Source for Made {
+        fn poll(&mut self) -> Result<Snapshot> {
+            self.0.borrow_mut().poll()
+        }
+
+        fn act(&mut self, change: Change) -> Result<()> {
+            self.0.borrow_mut().act(change)
+        }
+
+        fn is_process(&self) -> bool {
+            true
+        }
+    }
+
+    impl Machines {
+        fn start(&self, pid: u32) -> Shared {
+            let made = Rc::new(RefCell::new(Synthetic::new()));
+            made.borrow_mut().snapshot_mut().process.pid = pid;
+            self.0.borrow_mut().push((pid, Rc::clone(&made)));
+            made
+        }
+
+        fn group(&self, sum: bool) -> Group {
+            let together = Together { members: Members::All(String::new()), sum };
+            Group::new(together, Box::new(self.clone())).unwrap()
+        }
+    }
+
+    impl Finder for Machines {
+        fn discover(&mut self) -> Result<Discovery> {
+            let candidate = |(pid, _): &(u32, _)| Candidate {
+                pid: *pid,
+                segment_id: pid.to_string(),
+                started_unix_ns: u64::from(*pid),
+                ..Candidate::default()
+            };
+            let candidates = self.0.borrow().iter().map(candidate).collect();
+            Ok(Discovery { candidates, ..Discovery::default() })
+        }
+
+        fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
+            let all = self.0.borrow();
+            let (_, made) = all.iter().find(|(pid, _)| *pid == candidate.pid).unwrap();
+            Ok(Box::new(Made(Rc::clone(made))))
+        }
+
+        fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
+            Ok(Box::new(Group::new(together.clone(), Box::new(self.clone()))?))
+        }
+    }
+
+    fn counts(snapshot: &Snapshot, name: &str) -> Vec<u64> {
+        let points = snapshot.points.iter().filter(|point| point.name == name);
+        points
+            .map(|point| {
+                let cells = snapshot.cells.iter().filter(|cell| cell.point == point.id);
+                cells.map(|cell| cell.stats.count + cell.retired.count).sum()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn points_stand_side_by_side_or_add_up() {
+        let machines = Machines::default();
+        let (a, b) = (machines.start(7), machines.start(9));
+        a.borrow_mut().poll().unwrap();
+        let name = b.borrow_mut().snapshot_mut().points[1].name.clone();
+        let apart = machines.group(false).poll().unwrap();
+        let each = counts(&apart, &name);
+        assert_eq!(each.len(), 2);
+        assert_ne!(each[0], each[1], "they have not run as long");
+        let process = |place: usize| apart.points.iter().find(|p| p.process == Some(place as u32));
+        assert!(process(0).is_some() && process(1).is_some());
+        assert_eq!(apart.process.members.iter().map(|m| m.pid).collect::<Vec<_>>(), [7, 9]);
+
+        // The snapshots go on with each poll, so the sum is compared with what
+        // its own members said.
+        let mut group = machines.group(true);
+        let sum = group.poll().unwrap();
+        let parts = group.members.iter().map(|member| counts(&member.last, &name)[0]);
+        assert_eq!(counts(&sum, &name), [parts.sum::<u64>()]);
+        let lanes: usize = group.members.iter().map(|member| member.last.lanes.len()).sum();
+        assert_eq!(sum.lanes.len(), lanes, "each thread keeps its own");
+        assert!(sum.cells.is_sorted_by(|a, b| (a.point, a.lane) < (b.point, b.lane)));
+    }
+
+    #[test]
+    fn changes_reach_the_right_process() {
+        let machines = Machines::default();
+        let (a, b) = (machines.start(7), machines.start(9));
+        let state = |made: &Shared| made.borrow_mut().snapshot_mut().points[1].state;
+        let own = a.borrow_mut().snapshot_mut().points[1].id;
+        let mut group = machines.group(false);
+        let snapshot = group.poll().unwrap();
+        let of_b = snapshot.points.iter().find(|p| (p.process, p.number) == (Some(1), Some(own)));
+        group.act(Change::Disable(of_b.unwrap().id)).unwrap();
+        assert_eq!((state(&a), state(&b)), (PointState::On, PointState::Off));
+
+        let mut group = machines.group(true);
+        let snapshot = group.poll().unwrap();
+        let both = snapshot.points.iter().find(|p| p.number == Some(own)).unwrap();
+        assert_eq!(both.state, PointState::On, "one of them measures");
+        group.act(Change::Disable(both.id)).unwrap();
+        assert_eq!((state(&a), state(&b)), (PointState::Off, PointState::Off));
+    }
+
+    #[test]
+    fn one_that_joins_brings_its_past_and_no_leap_and_one_that_ends_stays() {
+        let machines = Machines::default();
+        let a = machines.start(7);
+        for sum in [false, true] {
+            let (mut group, mut model) = (machines.group(sum), Model::default());
+            for _ in 0..2 {
+                model.fold(group.poll().unwrap());
+            }
+            let ids: Vec<u32> = model.points().iter().map(|figures| figures.id()).collect();
+            machines.start(9);
+            model.fold(group.poll().unwrap());
+            let of_new = |id: u32| sum || model.point(id).unwrap().point().process == Some(1);
+            for figures in model.points().iter().filter(|figures| of_new(figures.id())) {
+                assert_eq!(figures.rate(), None, "sum {sum}: {}", figures.name());
+            }
+            assert!(ids.iter().all(|id| model.point(*id).is_some()), "ids stay");
+            a.borrow_mut().snapshot_mut().process.state = ProcessState::Exited;
+            let ended = group.poll().unwrap();
+            assert_eq!(ended.process.state, ProcessState::Running, "others may come");
+            assert_eq!(ended.process.members[0].state, ProcessState::Exited);
+            a.borrow_mut().snapshot_mut().process.state = ProcessState::Running;
+            machines.0.borrow_mut().pop();
+        }
+    }
+}
