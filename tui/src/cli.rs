@@ -35,7 +35,10 @@ pub fn parse() -> anyhow::Result<Cli> {
     let cli = parse_from(config, std::env::args_os()).unwrap_or_else(|error| error.exit());
     match (error, &cli.command) {
         // Settings are of how to show; who shows nothing does not need them.
-        (Some(error), None | Some(Command::Demo { .. } | Command::Open { .. } | Command::Run { .. })) => Err(error),
+        (
+            Some(error),
+            None | Some(Command::Demo { .. } | Command::Open { .. } | Command::Run { .. }),
+        ) => Err(error),
         _ => Ok(cli),
     }
 }
