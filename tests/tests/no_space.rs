@@ -114,3 +114,26 @@ fn a_small_pool_measures_what_fits() {
     figure(&format!("no_space: {measured} of 80000 calls measured in 1 MiB"));
     target.end_well();
 }
+
+/// Space that was refused is not lost: as soon as there is some, all is measured.
+#[test]
+fn measuring_goes_on_when_there_is_memory_again() {
+    let place = Place::new();
+    let mut command = place.command(TARGET);
+    command.arg("full-for-a-while").stdin(std::process::Stdio::null());
+    let options = CString::new("size=600k").expect("no zero in it");
+    // SAFETY: only system calls between fork and exec.
+    unsafe { command.pre_exec(move || own_shm(0, &options)) };
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => return skipped("a /dev/shm that is full for a while", &error.to_string()),
+    };
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let number = |word: &str| -> Option<u64> {
+        let line = said.lines().find(|line| line.starts_with(word))?;
+        line.split_whitespace().nth(1)?.parse().ok()
+    };
+    assert!(number("refused").is_some_and(|refused| refused > 20_000), "{output:?}");
+    assert_eq!(number("meanwhile"), Some(1_000), "{output:?}");
+    assert_eq!(number("later"), Some(1_000), "{output:?}");
+}

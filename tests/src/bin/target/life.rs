@@ -154,3 +154,44 @@ pub(crate) fn many_points() {
     say("stats", &[&POINTS.iter().filter(|point| point.stats().is_some()).count()]);
     pause("done");
 }
+
+/// Memory runs out, many regions find none, and then there is some again: how many
+/// of a thousand regions are measured by a thread that was there meanwhile, and by
+/// one that comes later.
+pub(crate) fn full_for_a_while() {
+    static POINT: pfp::Point = pfp::Point::new("while it is full");
+    const REGIONS: u64 = 1_000;
+    // More than there are blocks in the pool.
+    const REFUSED: u64 = 50_000;
+    let region = || drop(POINT.measure());
+    let count = || POINT.stats().map_or(0, |stats| stats.count);
+    region();
+    let filler = "/dev/shm/filler";
+    let mut file = std::fs::File::create(filler).expect("there is room for a name");
+    while std::io::Write::write(&mut file, &[1; 4096]).is_ok_and(|written| written > 0) {}
+    // Its first region waits for memory; so do all that come after it.
+    let before = count();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..REFUSED).for_each(|_| region());
+            say("refused", &[&(REFUSED - (count() - before))]);
+            drop(file);
+            std::fs::remove_file(filler).expect("it is ours");
+            // Nobody asks for a while after there was none.
+            let start = count();
+            pfp_tests::target::wait_for("measuring to go on", || {
+                region();
+                (count() > start).then_some(())
+            });
+            let start = count();
+            (0..REGIONS).for_each(|_| region());
+            say("meanwhile", &[&(count() - start)]);
+        });
+    });
+    let start = count();
+    thread::scope(|scope| {
+        scope.spawn(|| (0..REGIONS).for_each(|_| region()));
+    });
+    say("later", &[&(count() - start)]);
+    pause("done");
+}

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         "life" => life::run(),
         "steered" => life::steered(),
         "many-points" => life::many_points(),
+        "full-for-a-while" => life::full_for_a_while(),
         "host" => manners::host(),
         "host-without-descriptors" => manners::host_without_descriptors(),
         "manners" => return manners::run(),
