@@ -607,7 +607,7 @@ impl Cell {
             && self.version.load(Ordering::Relaxed) == restarts;
         let live = self.live_sums();
         let last = Some(self.last.load(Ordering::Relaxed)).filter(|&last| last != NO_LAST);
-        // Meets `cell-open` and `cell-part`, as in `read`.
+        // Meets `cell-open`, as in `read`. No part was read yet.
         fence_at!("cell-recheck", Acquire);
         let after = self.seq.load(Ordering::Relaxed);
         (same && before == after && before & 1 == 0).then_some((live, last))
