@@ -42,8 +42,10 @@ const COMPILER: &str = "rustc 1.95.";
 /// What a recorded number may be off by, in percent.
 const TOLERANCE: f64 = 3.0;
 
-/// What two counts of the same may differ by: where the pages of the ring begin.
-const SAME: f64 = 0.5;
+/// What two counts of the same may differ by, in percent. Which calls go the long
+/// way depends on the clock, which does not stand still under callgrind: the
+/// longest so far, a lap that is shorter than what laps are known to cost.
+const SAME: f64 = 1.0;
 
 const TIMES: u64 = 100_000;
 /// Long enough to be watched.
@@ -65,10 +67,10 @@ fn a_region_takes_as_many_instructions_as_recorded() {
         let found = per_call(case, TIMES, count) - empty;
         figure(&format!("instructions, {case}: {found:.2}"));
         let again = per_call(case, TIMES, count) - empty;
-        assert!((found - again).abs() < SAME, "{case}: two runs, {found} and {again}");
+        assert!(is_same(found, again), "{case}: two runs, {found} and {again}");
         if case == "enabled" {
             let watched = per_call(case, TIMES_WATCHED, count_watched) - empty;
-            assert!((found - watched).abs() < SAME, "{case}: {watched} with a viewer, not {found}");
+            assert!(is_same(found, watched), "{case}: {watched} with a viewer, not {found}");
         }
         if is_recorded_compiler() {
             let off = (found - recorded).abs() * 100.0;
@@ -77,6 +79,10 @@ fn a_region_takes_as_many_instructions_as_recorded() {
             skipped(&format!("{case}: {found}"), &format!("{recorded} is of {COMPILER}"));
         }
     }
+}
+
+fn is_same(one: f64, other: f64) -> bool {
+    (one - other).abs() * 100.0 <= SAME * one
 }
 
 fn is_recorded_compiler() -> bool {
