@@ -214,11 +214,30 @@ fn a_point_in_full_and_the_help_open_and_close() {
     let (_target, screen) = watching(&stage, "");
     select(&screen, "work");
     screen.keys(&["Enter"]);
-    for said in
-        ["work  id ", "tests/src/bin/steady.rs:", "log scale", "p50", "█", "Load, last", "worker"]
-    {
+    for said in [
+        "work  id ",
+        "tests/src/bin/steady.rs:",
+        "Exclusive, all",
+        "p50",
+        "█",
+        "Load, last",
+        "worker",
+    ] {
         screen.wait_for(said, |text| text.contains(said));
     }
+    // Out of the rings: what is inside.
+    screen.wait_for("its children", |text| text.contains("Children") && text.contains(" inner "));
+    // The histogram since it was opened, of the last seconds, and from a moment on.
+    screen.keys(&["H"]);
+    screen.wait_for("the histogram since it was opened", |text| text.contains("since the mark"));
+    screen.keys(&["H"]);
+    screen.wait_for("that of the last seconds", |text| {
+        text.contains("Exclusive, last ") && !text.contains("since the mark")
+    });
+    screen.keys(&["m"]);
+    screen.wait_for("that since the mark", |text| {
+        text.contains("since the mark") && text.contains(" calls, average ")
+    });
     screen.keys(&["Escape"]);
     screen.wait_for("the table", |text| row(text, "work").is_some());
     screen.keys(&["?"]);
