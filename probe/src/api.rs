@@ -115,9 +115,13 @@ impl Context {
         self.shared.number()
     }
 
+    pub(crate) fn shared(&self) -> &Arc<context::Shared> {
+        &self.shared
+    }
+
     /// Makes this the calling thread's context until [`Entered`] is dropped, as
     /// an interrupt handler does: what was current is put aside and then resumed.
-    /// None if it is current on another thread.
+    /// None if it is current already, on this thread or another one.
     pub fn enter(&self) -> Option<Entered> {
         context::enter(&self.shared)
             .then(|| Entered { context: self.clone(), thread_bound: PhantomData })

@@ -97,6 +97,14 @@ impl Point {
     pub const fn new(_name: &'static str) -> Self {
         Self(())
     }
+    #[must_use]
+    pub const fn at(_name: &'static str, _file: &'static str, _line: u32) -> Self {
+        Self(())
+    }
+    #[must_use]
+    pub const fn starts_off(self) -> Self {
+        self
+    }
     #[doc(hidden)]
     #[must_use]
     pub const fn in_function(_name: fn() -> &'static str) -> Self {
@@ -134,6 +142,11 @@ impl Point {
     }
     #[inline(always)]
     pub fn clear_alpha(&'static self) {}
+    #[inline(always)]
+    #[must_use]
+    pub fn alpha(&'static self) -> Option<f64> {
+        None
+    }
     #[inline(always)]
     #[must_use]
     pub fn stats(&'static self) -> Option<Stats> {

@@ -7,11 +7,13 @@
 //! ending:  regions begun by hand, and the long way
 //! regions: what a context keeps
 //! context: tasks of the program's own
+//! names:   which points the environment switches on
 //! ```
 
 pub(crate) mod context;
 pub(crate) mod ending;
 pub(crate) mod measure;
+mod names;
 #[cfg(test)]
 mod oracle;
 pub(crate) mod process;

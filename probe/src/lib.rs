@@ -81,6 +81,7 @@
 //! | variable | meaning | default |
 //! |---|---|---|
 //! | `PFP_DEFAULT=off` | points start switched off | on |
+//! | `PFP_ENABLE` | points that start switched on all the same, by name: `parse*,io_?` | none |
 //! | `PFP_CLOCK` | `rseq`, `perf`, `cputime` or `wall`: the highest rung of the clock to use | rseq |
 //! | `PFP_DIR` | directory for the beacons by which viewers find the program | `$XDG_RUNTIME_DIR/pfp`, else `/tmp/pfp-UID` |
 //! | `PFP_POINTS`, `PFP_LANES` | most points, most threads with a lane of their own | 10240, 128 |
@@ -103,6 +104,10 @@ pub use pfp_macros::{function, lap, laps, measure};
 
 #[cfg(feature = "enabled")]
 mod api;
+/// For the C library; not part of the interface.
+#[cfg(feature = "enabled")]
+#[doc(hidden)]
+pub mod c;
 #[cfg(feature = "enabled")]
 mod clock;
 #[cfg(feature = "enabled")]

@@ -22,7 +22,7 @@ pub(crate) static POINTS: [Point; NUMERIC as usize] = {
 };
 
 #[inline]
-fn point(id: u32) -> Option<&'static Point> {
+pub(crate) fn point(id: u32) -> Option<&'static Point> {
     let point = POINTS.get(id as usize);
     if point.is_none() {
         refuse();

@@ -24,7 +24,7 @@ pub(crate) const FIRST_NAMED: usize = NUMERIC as usize;
 /// The word of a point that no process knows yet. It reads as "on", so that the
 /// first begin goes on to look for its cell and finds none: not being
 /// registered needs no test of its own.
-static UNREGISTERED: AtomicU64 = AtomicU64::new(u64::MAX);
+static UNREGISTERED: AtomicU64 = AtomicU64::new(crate::c::UNREGISTERED);
 
 const NEW: u32 = 0;
 const DONE: u32 = u32::MAX;
@@ -42,11 +42,13 @@ const DONE: u32 = u32::MAX;
 /// ```
 ///
 /// A point must be a `static`: the viewer steers it for as long as the program
-/// runs. It measures from the start, unless the environment has
-/// `PFP_DEFAULT=off`.
+/// runs. It measures from the start, unless it [starts off](Self::starts_off) or
+/// the environment has `PFP_DEFAULT=off`, and `PFP_ENABLE` does not name it.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Point {
-    /// The word that steers it, in the segment.
+    /// The word that steers it, in the segment. First, as C's inline functions
+    /// expect it.
     control: AtomicPtr<AtomicU64>,
     /// Its number in the point table.
     index: AtomicU32,
@@ -54,7 +56,10 @@ pub struct Point {
     registering: AtomicU32,
     pub(crate) next: AtomicPtr<Point>,
     name: Name,
-    location: &'static Location<'static>,
+    file: &'static str,
+    line: u32,
+    /// Whether it measures without being switched on.
+    starts_on: bool,
 }
 
 /// Where a point's name comes from.
@@ -71,7 +76,33 @@ impl Point {
     #[must_use]
     #[track_caller]
     pub const fn new(name: &'static str) -> Self {
-        Self::named(Name::Literal(name), 0)
+        let here = Location::caller();
+        Self::named(Name::Literal(name), 0, here.file(), here.line())
+    }
+
+    /// A point of this name at a place of the source that is not this one: for
+    /// generated code, and for bindings of other languages. An empty `file` says
+    /// that the place is not known.
+    ///
+    /// ```
+    /// static LEXER: pfp::Point = pfp::Point::at("lexer", "grammar.y", 12);
+    /// let _guard = LEXER.measure();
+    /// ```
+    #[must_use]
+    pub const fn at(name: &'static str, file: &'static str, line: u32) -> Self {
+        Self::named(Name::Literal(name), 0, file, line)
+    }
+
+    /// The point, switched off from the start: it measures once it is enabled
+    /// here, in the viewer, or by `PFP_ENABLE` in the environment.
+    ///
+    /// ```
+    /// static DETAIL: pfp::Point = pfp::Point::new("detail").starts_off();
+    /// assert!(!DETAIL.is_enabled());
+    /// ```
+    #[must_use]
+    pub const fn starts_off(self) -> Self {
+        Self { starts_on: false, ..self }
     }
 
     /// For [`crate::function_scope!`].
@@ -79,23 +110,25 @@ impl Point {
     #[must_use]
     #[track_caller]
     pub const fn in_function(name: fn() -> &'static str) -> Self {
-        Self::named(Name::Function(name), 0)
+        let here = Location::caller();
+        Self::named(Name::Function(name), 0, here.file(), here.line())
     }
 
     /// The point of a number.
     pub(crate) const fn numeric(number: u32) -> Self {
-        Self::named(Name::Number, number)
+        Self::named(Name::Number, number, "", 0)
     }
 
-    #[track_caller]
-    const fn named(name: Name, number: u32) -> Self {
+    const fn named(name: Name, number: u32, file: &'static str, line: u32) -> Self {
         Self {
             control: AtomicPtr::new((&raw const UNREGISTERED).cast_mut()),
             index: AtomicU32::new(number),
             registering: AtomicU32::new(NEW),
             next: AtomicPtr::new(ptr::null_mut()),
             name,
-            location: Location::caller(),
+            file,
+            line,
+            starts_on: !matches!(name, Name::Number) || number == 0,
         }
     }
 
@@ -179,6 +212,13 @@ impl Point {
         self.change(Change::Alpha(Alpha::OFF));
     }
 
+    /// The weight of a new value in the exponential average, in (0, 1]; none while
+    /// averaging is off.
+    #[must_use]
+    pub fn alpha(&'static self) -> Option<f64> {
+        Control(self.word()?.load(Relaxed)).alpha()
+    }
+
     /// The point's statistics since its last reset, over all threads; none if
     /// it has not measured yet.
     #[must_use]
@@ -217,7 +257,7 @@ impl Point {
             Name::Number if self.index.load(Relaxed) == 0 => return ("overhead", "", 0),
             Name::Number => return ("", "", 0),
         };
-        (name, self.location.file(), self.location.line())
+        (name, self.file, self.line)
     }
 
     fn is_numeric(&self) -> bool {
@@ -226,7 +266,7 @@ impl Point {
 
     /// Whether it measures without being switched on.
     pub(crate) fn starts_on(&self) -> bool {
-        !self.is_numeric() || self.index.load(Relaxed) == 0
+        self.starts_on
     }
 
     pub(crate) fn change(&'static self, change: Change) {

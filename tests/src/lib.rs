@@ -12,9 +12,12 @@
 //!   +---- watch <--- segment <------+                watch:  the segment, and its figures
 //! ```
 //!
+//! Programs in C are built by `c`, and are targets like any other.
+//!
 //! No test waits for a time to pass: it waits for a line or for a condition, with
 //! a deadline so far away that only a hang reaches it.
 
+pub mod c;
 pub mod cells;
 pub mod os;
 pub mod own;

@@ -20,7 +20,7 @@ use crate::clock::ticks;
 /// A context that the program names.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    number: u32,
+    number: AtomicU32,
     pub(super) regions: Regions,
     /// Kernel id of the thread on which it is current, 0 for none.
     current_on: AtomicU32,
@@ -34,7 +34,7 @@ static CONTEXTS: AtomicU32 = AtomicU32::new(0);
 impl Shared {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            number: CONTEXTS.fetch_add(1, Relaxed).wrapping_add(1).max(1),
+            number: AtomicU32::new(next_number()),
             regions: Regions::new(),
             current_on: AtomicU32::new(0),
             interrupted: AtomicPtr::default(),
@@ -42,8 +42,41 @@ impl Shared {
     }
 
     pub(crate) fn number(&self) -> u32 {
-        self.number
+        self.number.load(Relaxed)
     }
+
+    /// Whether it is current on the calling thread.
+    pub(crate) fn is_current(&self) -> bool {
+        thread::current()
+            .is_some_and(|thread| thread.is_alive() && ptr::eq(thread.current.load(Relaxed), self))
+    }
+
+    /// Makes it the context of another execution object: nothing is open in it.
+    /// False if it is current.
+    pub(crate) fn renew(&self) -> bool {
+        // Meets `Release` in `put_aside`, and taken so that no thread makes it
+        // current meanwhile.
+        if self.current_on.compare_exchange(0, u32::MAX, Acquire, Relaxed).is_err() {
+            return false;
+        }
+        self.number.store(next_number(), Relaxed);
+        self.regions.clear();
+        for word in [
+            &self.regions.paused.clock,
+            &self.regions.paused.switches,
+            &self.regions.paused.child,
+            &self.regions.paused.place,
+        ] {
+            word.store(0, Relaxed);
+        }
+        // Meets the exchange in `switch`.
+        self.current_on.store(0, Release);
+        true
+    }
+}
+
+fn next_number() -> u32 {
+    CONTEXTS.fetch_add(1, Relaxed).wrapping_add(1).max(1)
 }
 
 /// Puts the thread's current context aside and makes another one current; false
@@ -69,7 +102,7 @@ pub(crate) fn switch(to: Option<&Arc<Shared>>) -> bool {
     thread.current.store(to.cast_mut(), Relaxed);
     // SAFETY: null, or just made from an `Arc` that stays counted while it is
     // current.
-    let number = unsafe { to.as_ref() }.map_or(0, |context| context.number);
+    let number = unsafe { to.as_ref() }.map_or(0, |context| context.number());
     thread.context.store(u64::from(number) << 32, Relaxed);
     let regions = thread.regions();
     thread.clock.set_off(now.wrapping_sub(regions.paused.clock.load(Relaxed)));
@@ -101,6 +134,11 @@ fn put_aside(thread: &Thread, now: u64) {
 pub(crate) fn enter(to: &Arc<Shared>) -> bool {
     let Some(thread) = thread::get() else { return false };
     let from = thread.current.load(Relaxed);
+    // An interrupt inside itself would forget what the outer one interrupted.
+    if ptr::eq(from, Arc::as_ptr(to)) {
+        thread.count(|tally| &tally.mismatched);
+        return false;
+    }
     if !from.is_null() {
         // SAFETY: it is current, so it is alive; the count taken here is given
         // back by `leave`.
@@ -116,15 +154,22 @@ pub(crate) fn enter(to: &Arc<Shared>) -> bool {
     entered
 }
 
-/// Resumes what [`enter`] put aside.
-pub(crate) fn leave(from: &Arc<Shared>) {
+/// Resumes what [`enter`] put aside; false if the context is not current here.
+pub(crate) fn leave(from: &Arc<Shared>) -> bool {
     let interrupted = from.interrupted.swap(ptr::null_mut(), Relaxed);
-    if interrupted.is_null() {
-        switch(None);
-    } else {
-        // SAFETY: `enter` took a count for this pointer.
-        let interrupted = unsafe { Arc::from_raw(interrupted) };
-        switch(Some(&interrupted));
+    // SAFETY: `enter` took a count for this pointer.
+    let interrupted = (!interrupted.is_null()).then(|| unsafe { Arc::from_raw(interrupted) });
+    if !from.is_current() {
+        count_mismatch();
+        return false;
+    }
+    switch(interrupted.as_ref())
+}
+
+/// Counts a hook that does not fit what is current on the calling thread.
+pub(crate) fn count_mismatch() {
+    if let Some(thread) = thread::get() {
+        thread.count(|tally| &tally.mismatched);
     }
 }
 

@@ -93,6 +93,7 @@ static CALIBRATING: AtomicBool = AtomicBool::new(false);
 
 /// What `begin` notes of a region, for `end`.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(crate) struct Begun {
     /// The context's clock.
     pub(crate) start: u64,
@@ -114,9 +115,10 @@ pub(crate) struct Begun {
 /// has room for all that is noted: a region that is off has no register to save.
 #[must_use = "a guard that is not bound to a name ends its region at once"]
 #[derive(Debug)]
+#[repr(C)]
 pub struct Guard {
     /// See [`thread::tag`]; 0 if the region is not measured, [`LONG_WAY`] if
-    /// the context keeps it.
+    /// the context keeps it. First, as C's inline functions expect it.
     tag: u64,
     /// Defined unless the tag is 0: a region that is off shall not even clear it.
     point: MaybeUninit<&'static Point>,
@@ -136,10 +138,21 @@ impl Guard {
         if control.enabled() { Self::begin_on(point, control) } else { Self::none() }
     }
 
-    /// Each of the ways fills the guard where it will stay: a copy of what was
-    /// just written would wait for the counter.
+    /// For C, which has read the word of the point, and found it on.
+    #[inline(always)]
+    pub(crate) fn begin_into(point: &'static Point, word: u64, guard: &mut MaybeUninit<Self>) {
+        guard.write(Self::begin_here(point, Control(word)));
+    }
+
     #[inline(never)]
     fn begin_on(point: &'static Point, control: Control) -> Self {
+        Self::begin_here(point, control)
+    }
+
+    /// Each of the ways fills the guard where it will stay: a copy of what was
+    /// just written would wait for the counter.
+    #[inline(always)]
+    fn begin_here(point: &'static Point, control: Control) -> Self {
         let Some((thread, cell)) = ready(point, control) else { return Self::begin_slow(point) };
         let tag = thread::tag(control, thread.place.load(Relaxed));
         let begun = note(thread, cell);

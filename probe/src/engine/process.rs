@@ -20,6 +20,7 @@ use pfp_shm_layout::header::{Facts, ProcessState};
 use pfp_shm_layout::object::Name;
 use pfp_shm_layout::segment::{Config, Segment};
 
+use super::names::Names;
 use super::thread::{self, Thread};
 use crate::clock::{self, calibrate};
 use crate::point::{FIRST_NAMED, Point};
@@ -49,6 +50,8 @@ pub(crate) struct Process {
     spare_block: AtomicU64,
     /// Whether points named in the source measure from the start.
     on_by_default: bool,
+    /// Which do in any case, by name.
+    enabled_names: Names,
 }
 
 /// Points to the process through a page that reads zero in a forked child, also
@@ -180,6 +183,7 @@ fn publish(
         no_space_until: AtomicU64::new(0),
         spare_block: AtomicU64::new(0),
         on_by_default: std::env::var_os("PFP_DEFAULT").is_none_or(|value| value != "off"),
+        enabled_names: Names::new(&std::env::var("PFP_ENABLE").unwrap_or_default()),
     }));
     if let Some(rate) = calibrate::first_rate(origin) {
         process.set_rate(rate);
@@ -377,7 +381,10 @@ impl Process {
         let calibration = wanted == Some(0);
         let initial = if let Some(before) = inherited {
             before
-        } else if calibration || (point.starts_on() && self.on_by_default) {
+        } else if calibration
+            || (point.starts_on() && self.on_by_default)
+            || self.enabled_names.have(name)
+        {
             Control::default().with(Change::Enable)
         } else {
             Control::default()

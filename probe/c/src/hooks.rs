@@ -1,0 +1,273 @@
+//! Execution objects of the program's own, by handle.
+//!
+//! A handle is whatever pointer the program names an object by. The way from it to
+//! its context is a table that hooks may read in signal handlers, at any moment:
+//!
+//! ```text
+//! hash of the handle --> slot | handle | kind | context |
+//!                        next | ...                     |   until one is empty
+//! ```
+//!
+//! Creating and deleting take a lock; a slot's context is made once and renewed
+//! for the next object, so that the table takes no more memory than its fullest
+//! moment.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use probe::Context;
+
+use crate::lock::lock;
+use crate::original::created;
+use crate::status::Status;
+
+/// Objects that there can be at a time: `PFP_OBJECTS` of `pfp.h`.
+const OBJECTS: usize = 1024;
+/// Twice as many, so that ways stay short.
+const SLOTS: usize = 2 * OBJECTS;
+
+/// The handle of a slot whose object was deleted: ways lead on over it.
+const DELETED: *mut c_void = ptr::without_provenance_mut(1);
+
+/// What kind of object a handle names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+enum Kind {
+    Task = 1,
+    Swi = 2,
+    Hwi = 3,
+}
+
+struct Slot {
+    handle: AtomicPtr<c_void>,
+    kind: AtomicU32,
+    /// Never freed, since a signal handler may just have read it.
+    context: AtomicPtr<Context>,
+}
+
+static SLOTS_OF_OBJECTS: [Slot; SLOTS] = [const {
+    Slot {
+        handle: AtomicPtr::new(ptr::null_mut()),
+        kind: AtomicU32::new(0),
+        context: AtomicPtr::new(ptr::null_mut()),
+    }
+}; SLOTS];
+
+/// Number of objects; held while one is made or deleted.
+static COUNT: Mutex<usize> = Mutex::new(0);
+
+/// The slots in which a handle can be, in order.
+fn way(handle: *mut c_void) -> impl Iterator<Item = &'static Slot> {
+    // Fibonacci hashing: the low bits of addresses are alike.
+    let hash = (handle.addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let first = (hash >> 32) as usize;
+    (0..SLOTS).map(move |step| &SLOTS_OF_OBJECTS[(first + step) % SLOTS])
+}
+
+fn slot(handle: *mut c_void) -> Option<&'static Slot> {
+    // Meets `Release` in `create`: kind and context are there.
+    way(handle)
+        .map(|slot| (slot, slot.handle.load(Acquire)))
+        .take_while(|(_, found)| !found.is_null())
+        .find(|&(_, found)| found == handle)
+        .map(|(slot, _)| slot)
+}
+
+impl Slot {
+    fn context(&self) -> Option<&'static Context> {
+        // SAFETY: null, or made from a box that is never freed.
+        unsafe { self.context.load(Acquire).as_ref() }
+    }
+}
+
+/// The context of an object of a kind.
+fn object(handle: *mut c_void, kind: Kind) -> Result<&'static Context, Status> {
+    created()?;
+    if handle.is_null() {
+        return Err(Status::Null);
+    }
+    slot(handle)
+        .filter(|slot| slot.kind.load(Relaxed) == kind as u32)
+        .and_then(Slot::context)
+        .ok_or_else(refused)
+}
+
+/// The status of a hook that does not fit, which is counted too.
+fn refused() -> Status {
+    probe::c::count_mismatch();
+    Status::Handle
+}
+
+/// Whether a handle names the object that the calling thread runs.
+pub(crate) fn is_current(handle: *mut c_void) -> bool {
+    slot(handle).and_then(Slot::context).is_some_and(probe::c::is_current)
+}
+
+fn create(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
+    created()?;
+    if handle.is_null() {
+        return Err(Status::Null);
+    }
+    if handle == DELETED {
+        return Err(refused());
+    }
+    let mut count = lock(&COUNT).ok_or(Status::Busy)?;
+    if let Some(known) = slot(handle) {
+        // Hooks may come late: an object that is known stays as it is.
+        let same = known.kind.load(Relaxed) == kind as u32;
+        return if same { Ok(()) } else { Err(refused()) };
+    }
+    if *count == OBJECTS {
+        return Err(Status::Full);
+    }
+    let free = |slot: &&Slot| {
+        let handle = slot.handle.load(Relaxed);
+        handle.is_null() || handle == DELETED
+    };
+    let slot = way(handle).find(free).ok_or(Status::Full)?;
+    match slot.context() {
+        Some(context) if probe::c::renew(context) => {}
+        Some(_) => return Err(refused()),
+        None => slot.context.store(Box::into_raw(Box::new(Context::new())), Release),
+    }
+    slot.kind.store(kind as u32, Relaxed);
+    // Meets `Acquire` in `slot`.
+    slot.handle.store(handle, Release);
+    *count += 1;
+    Ok(())
+}
+
+/// The object ends; what it left open is not measured.
+fn delete(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
+    let context = object(handle, kind)?;
+    let mut count = lock(&COUNT).ok_or(Status::Busy)?;
+    // It must not run, and nobody else have deleted it just now.
+    if !probe::c::renew(context) {
+        return Err(refused());
+    }
+    let slot = slot(handle).ok_or(Status::Handle)?;
+    slot.handle.store(DELETED, Release);
+    *count -= 1;
+    Ok(())
+}
+
+/// The status of something that a context was asked to do.
+fn done(fits: bool) -> Result<(), Status> {
+    // What did not fit was counted there.
+    if fits { Ok(()) } else { Err(Status::Handle) }
+}
+
+fn code(result: Result<(), Status>) -> c_int {
+    Status::from(result).code()
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpTaskRegister(_hookset: c_int) -> c_int {
+    code(created())
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpTaskCreate(task: *mut c_void) -> c_int {
+    code(create(task, Kind::Task))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpTaskDelete(task: *mut c_void) -> c_int {
+    code(delete(task, Kind::Task))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpTaskReady(task: *mut c_void) -> c_int {
+    code(object(task, Kind::Task).map(|_| ()))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpTaskSwitch(prev: *mut c_void, next: *mut c_void) -> c_int {
+    // Null is the thread's own: the scheduler's loop.
+    let context = |task: *mut c_void| {
+        if task.is_null() { created().map(|()| None) } else { object(task, Kind::Task).map(Some) }
+    };
+    code(context(prev).and_then(|prev| done(probe::c::switch(prev, context(next)?))))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpSwiRegister(_hookset: c_int) -> c_int {
+    code(created())
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpSwiCreate(swi: *mut c_void) -> c_int {
+    code(create(swi, Kind::Swi))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpSwiDelete(swi: *mut c_void) -> c_int {
+    code(delete(swi, Kind::Swi))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpSwiReady(swi: *mut c_void) -> c_int {
+    code(object(swi, Kind::Swi).map(|_| ()))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpSwiBegin(swi: *mut c_void) -> c_int {
+    code(object(swi, Kind::Swi).and_then(|swi| done(probe::c::enter(swi))))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpSwiEnd(swi: *mut c_void) -> c_int {
+    code(object(swi, Kind::Swi).and_then(|swi| done(probe::c::leave(swi))))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpHwiRegister(_hookset: c_int) -> c_int {
+    code(created())
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpHwiCreate(hwi: *mut c_void) -> c_int {
+    code(create(hwi, Kind::Hwi))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpHwiDelete(hwi: *mut c_void) -> c_int {
+    code(delete(hwi, Kind::Hwi))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpHwiReady(hwi: *mut c_void) -> c_int {
+    code(object(hwi, Kind::Hwi).map(|_| ()))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpHwiBegin(hwi: *mut c_void) -> c_int {
+    code(object(hwi, Kind::Hwi).and_then(|hwi| done(probe::c::enter(hwi))))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpHwiEnd(hwi: *mut c_void) -> c_int {
+    code(object(hwi, Kind::Hwi).and_then(|hwi| done(probe::c::leave(hwi))))
+}

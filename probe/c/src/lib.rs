@@ -1,0 +1,21 @@
+//! libpfp: the C interface. `include/pfp.h` is its documentation; what stands here
+//! is how.
+//!
+//! ```text
+//! original:  points by number, in the manner of the original component
+//! hooks:     tasks and interrupts of a user-level scheduler, by handle
+//! named:     points by name: scopes, begin and end by hand
+//! program:   the program, its threads, the clock
+//! ```
+//!
+//! Nothing here trusts its caller more than C makes it: numbers, weights and null
+//! pointers are checked, and what is refused is returned as a [`Status`].
+
+mod hooks;
+mod lock;
+mod named;
+mod original;
+mod program;
+mod stats;
+mod status;
+mod text;

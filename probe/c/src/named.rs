@@ -1,0 +1,242 @@
+//! Points by name.
+//!
+//! A site is a static of the caller's, in whatever program or plugin has it; the
+//! point behind it is ours, and stays when a plugin is unloaded. Sites of the same
+//! name and place, as an inline function of a header leaves in every object that
+//! includes it, share one point.
+
+use std::collections::HashMap;
+use std::ffi::{c_char, c_int, c_uint};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{LazyLock, Mutex};
+
+use probe::{Guard, Point};
+
+use crate::lock::lock;
+use crate::original::weigh;
+use crate::stats::{self, Stats};
+use crate::status::Status;
+use crate::text;
+
+/// `pfp_site_t` of `pfp.h`.
+#[repr(C)]
+pub(crate) struct Site {
+    /// A word that reads as "not registered" stands behind what this points to at
+    /// first.
+    point: AtomicPtr<Point>,
+    name: *const c_char,
+    file: *const c_char,
+    line: c_uint,
+}
+
+// `pfp_scope_t` is what a guard is kept in.
+const _: () = assert!(size_of::<Guard>() == 7 * size_of::<u64>());
+
+type Place = (Box<str>, Box<str>, c_uint);
+
+/// All points by name and place.
+static POINTS: LazyLock<Mutex<HashMap<Place, &'static Point>>> = LazyLock::new(Mutex::default);
+
+/// Names that are kept; far more than a segment has points.
+const MOST: usize = 1 << 17;
+
+/// The point of a name and place; none if it cannot be asked for now, or there are
+/// too many.
+fn point_at(name: String, file: String, line: c_uint) -> Option<&'static Point> {
+    let mut points = lock(&POINTS)?;
+    let place = (name.into(), file.into(), line);
+    if let Some(&known) = points.get(&place) {
+        return Some(known);
+    }
+    if points.len() == MOST {
+        return None;
+    }
+    let leak = |text: &str| -> &'static str { Box::leak(Box::from(text)) };
+    let point = Box::leak(Box::new(Point::at(leak(&place.0), leak(&place.1), line)));
+    points.insert(place, point);
+    Some(point)
+}
+
+impl Site {
+    /// The point of the site, looked up or made.
+    #[cold]
+    #[inline(never)]
+    fn settle(&self) -> Option<&'static Point> {
+        // SAFETY: the macros of `pfp.h` put string literals here.
+        let (name, file) = unsafe { (text::of(self.name), text::of(self.file)) };
+        let point = point_at(name.ok()?, file.unwrap_or_default(), self.line)?;
+        // Meets `Acquire` in `pfp_scope_begin_site`.
+        self.point.store(ptr::from_ref(point).cast_mut(), Release);
+        Some(point)
+    }
+}
+
+/// What a pointer to a point has first.
+///
+/// # Safety
+///
+/// `point` is a point, or what an unregistered site points to.
+#[inline(always)]
+unsafe fn word(point: *const Point) -> u64 {
+    // SAFETY: as the caller says; the pointer comes first in both.
+    unsafe { (*(*point.cast::<AtomicPtr<AtomicU64>>()).load(Relaxed)).load(Relaxed) }
+}
+
+/// See `pfp.h`, which calls this for a site whose point is on or not registered.
+///
+/// # Safety
+///
+/// `scope` is valid for writes, and `site` is a site of the header's macros.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pfp_scope_begin_site(scope: &mut MaybeUninit<Guard>, site: &Site) {
+    let point = site.point.load(Acquire);
+    // SAFETY: as the caller says.
+    let word = unsafe { word(point) };
+    if word == probe::c::UNREGISTERED {
+        begin_settled(scope, site);
+    } else {
+        // SAFETY: any other word is that of a point of ours, which is never freed.
+        probe::c::begin_into(unsafe { &*point }, word, scope);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn begin_settled(scope: &mut MaybeUninit<Guard>, site: &Site) {
+    scope.write(site.settle().map_or_else(Guard::empty, Point::measure));
+}
+
+/// See `pfp.h`, which calls this for a point that is on or not registered.
+///
+/// # Safety
+///
+/// `scope` is valid for writes, and `point` came from [`pfp_point`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pfp_scope_begin_point(
+    scope: &mut MaybeUninit<Guard>,
+    point: &'static Point,
+) {
+    // SAFETY: as the caller says.
+    let word = unsafe { word(point) };
+    if word & 1 == 0 {
+        // Switched off just now.
+        scope.write(Guard::empty());
+    } else {
+        probe::c::begin_into(point, word, scope);
+    }
+}
+
+/// See `pfp.h`, which calls this for a scope that measures.
+///
+/// # Safety
+///
+/// `scope` was filled by one of the two above, on this thread, and was not ended.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pfp_scope_end_on(scope: *mut Guard) {
+    // SAFETY: as the caller says.
+    unsafe { ptr::drop_in_place(scope) };
+}
+
+/// See `pfp.h`.
+///
+/// # Safety
+///
+/// `name` and `file` are null or end with a zero byte.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pfp_point(
+    name: *const c_char,
+    file: *const c_char,
+    line: c_uint,
+) -> Option<&'static Point> {
+    // SAFETY: as the caller says.
+    let (name, file) = unsafe { (text::of(name), text::of(file)) };
+    point_at(name.ok()?, file.unwrap_or_default(), line)
+}
+
+fn with(point: Option<&'static Point>, act: impl FnOnce(&'static Point) -> Status) -> c_int {
+    point.map_or(Status::Null, act).code()
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfp_begin(point: Option<&'static Point>) -> c_int {
+    with(point, |point| {
+        point.begin();
+        Status::Ok
+    })
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfp_end(point: Option<&'static Point>, latch: c_int) -> c_int {
+    with(point, |point| {
+        if latch == 0 {
+            point.end();
+        } else {
+            point.end_latched();
+        }
+        Status::Ok
+    })
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfp_enable(point: Option<&'static Point>) -> c_int {
+    with(point, |point| {
+        point.enable();
+        Status::Ok
+    })
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfp_disable(point: Option<&'static Point>) -> c_int {
+    with(point, |point| {
+        point.disable();
+        Status::Ok
+    })
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfp_reset(point: Option<&'static Point>) -> c_int {
+    with(point, |point| {
+        point.reset();
+        Status::Ok
+    })
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfp_set_alpha(point: Option<&'static Point>, alpha: f64) -> c_int {
+    with(point, |point| weigh(point.set_alpha(alpha)))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfp_clear_alpha(point: Option<&'static Point>) -> c_int {
+    with(point, |point| {
+        point.clear_alpha();
+        Status::Ok
+    })
+}
+
+/// See `pfp.h`.
+///
+/// # Safety
+///
+/// `to` is null or valid for writes.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pfp_get_stats(
+    point: Option<&'static Point>,
+    to: *mut MaybeUninit<Stats>,
+) -> c_int {
+    // SAFETY: as the caller says.
+    let to = unsafe { to.as_mut() };
+    with(point, |point| stats::fill(point, to))
+}

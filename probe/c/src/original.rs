@@ -1,0 +1,176 @@
+//! Points by number, in the manner of the original component.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use probe::{NUMERIC, Point};
+
+use crate::status::Status;
+use crate::{hooks, stats, text};
+
+/// Whether `pfpCreate` was called. Orders nothing: a thread that uses points
+/// before it knows of their creation is told that they are not created.
+static CREATED: AtomicBool = AtomicBool::new(false);
+
+#[inline(always)]
+pub(crate) fn created() -> Result<(), Status> {
+    if CREATED.load(Relaxed) { Ok(()) } else { Err(Status::NotCreated) }
+}
+
+/// The point of a number of the caller's.
+#[inline(always)]
+fn point(id: c_int) -> Result<&'static Point, Status> {
+    created()?;
+    // A negative number becomes one that is out of range.
+    probe::c::numbered(id as u32).ok_or(Status::NoSuchPoint)
+}
+
+fn with(id: c_int, act: impl FnOnce(&'static Point) -> Status) -> c_int {
+    point(id).map_or_else(|refused| refused, act).code()
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpCreate() -> c_int {
+    if !probe::init() {
+        return Status::NoSpace.code();
+    }
+    CREATED.store(true, Relaxed);
+    Status::Ok.code()
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpCalibrate(loopcnt: c_int, reset: c_int) -> c_int {
+    with(0, |overhead| {
+        if reset != 0 {
+            overhead.reset();
+        }
+        let pairs = u32::try_from(loopcnt).unwrap_or(0).max(1);
+        if probe::calibrate(pairs).is_some() { Status::Ok } else { Status::NoSpace }
+    })
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpBegin(id: c_int, exhandle: *mut c_void) -> c_int {
+    if id as u32 >= NUMERIC || !exhandle.is_null() || created().is_err() {
+        return begin_slow(id, exhandle);
+    }
+    probe::begin(id as u32);
+    Status::Ok.code()
+}
+
+#[cold]
+#[inline(never)]
+fn begin_slow(id: c_int, exhandle: *mut c_void) -> c_int {
+    with(id, |_| {
+        if !exhandle.is_null() && !hooks::is_current(exhandle) {
+            probe::c::count_mismatch();
+            return Status::Handle;
+        }
+        probe::begin(id as u32);
+        Status::Ok
+    })
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpEnd(id: c_int, latch: c_int) -> c_int {
+    if id as u32 >= NUMERIC || created().is_err() {
+        return with(id, |_| Status::Ok);
+    }
+    probe::end(id as u32, latch != 0);
+    Status::Ok.code()
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpEnable(id: c_int) -> c_int {
+    with(id, |point| {
+        point.enable();
+        Status::Ok
+    })
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpDisable(id: c_int) -> c_int {
+    with(id, |point| {
+        point.disable();
+        Status::Ok
+    })
+}
+
+/// See `pfp.h`.
+///
+/// # Safety
+///
+/// `to` is null or valid for writes.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pfpGetStats(
+    id: c_int,
+    to: *mut MaybeUninit<stats::Stats>,
+) -> c_int {
+    // SAFETY: as the caller says.
+    let to = unsafe { to.as_mut() };
+    with(id, |point| stats::fill(point, to))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpResetStats(id: c_int) -> c_int {
+    with(id, |point| {
+        point.reset();
+        Status::Ok
+    })
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpSetAlpha(id: c_int, alpha: f32) -> c_int {
+    with(id, |point| weigh(point.set_alpha(f64::from(alpha))))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpSetAverage(id: c_int, period_ms: f64, tau_ms: f64) -> c_int {
+    with(id, |point| {
+        // Negative, infinite or no number: not a duration, and so not a weight.
+        let ms = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default();
+        weigh(point.set_average(ms(period_ms), ms(tau_ms)))
+    })
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpClearAlpha(id: c_int) -> c_int {
+    with(id, |point| {
+        point.clear_alpha();
+        Status::Ok
+    })
+}
+
+/// See `pfp.h`.
+///
+/// # Safety
+///
+/// `name` is null or ends with a zero byte.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pfpSetName(id: c_int, name: *const c_char) -> c_int {
+    // SAFETY: as the caller says.
+    let name = unsafe { text::of(name) };
+    with(id, |_| match name {
+        Ok(name) => {
+            probe::set_name(id as u32, &name);
+            Status::Ok
+        }
+        Err(refused) => refused,
+    })
+}
+
+pub(crate) fn weigh(result: Result<(), probe::AlphaError>) -> Status {
+    if result.is_ok() { Status::Ok } else { Status::Alpha }
+}

@@ -1,0 +1,501 @@
+/*
+ * pfp: profile points for C and C++.
+ *
+ * Mark a region with begin and end, and learn how many CPU cycles it takes itself,
+ * live, with nested regions, pre-emption and blocking taken out. Run `pfp-top`
+ * beside the program to watch its points, to switch them on and off, and to save
+ * their figures.
+ *
+ *     #include <pfp.h>
+ *
+ *     int parse(const char *line)
+ *     {
+ *         PFP_SCOPE("parse");
+ *         ...
+ *     }
+ *
+ * Link with `pkg-config --cflags --libs pfp`, or in CMake with
+ * `find_package(pfp)` and `target_link_libraries(app pfp::pfp)`.
+ *
+ * What is measured. All figures are ticks of the processor's time-stamp counter;
+ * pfp_ticks_per_second() converts. Of each region, per point and thread:
+ *   - exclusive: ticks on a CPU between begin and end, minus the regions nested in
+ *     it, minus the calibrated cost of measuring;
+ *   - inclusive: the same with the nested regions; recursion counted once;
+ *   - off-CPU: the ticks in which the thread was blocked or pre-empted, or its task
+ *     put aside;
+ *   - count, switches, least, most, last, an exponential average where asked for,
+ *     and a histogram.
+ *
+ * Manners. The library starts no thread, installs no signal handler, prints
+ * nothing and never aborts. Functions return PFP_OK or one of the negative values
+ * below; what is refused is also counted, where the viewer shows it. Functions may
+ * be called from any thread. In signal handlers: begin and end, scopes, the hooks
+ * for Begin, End, Ready and Switch, enable, disable and reset, once the thread has
+ * measured something outside one. A forked child gets a segment of its own.
+ *
+ * Environment: PFP_DEFAULT=off lets points of PFP_SCOPE and pfp_point() start
+ * switched off; PFP_ENABLE='parse*,io_?' switches on by name in any case.
+ *
+ * Compiled out. With PFP_DISABLE defined before this header is included, all of it
+ * compiles to nothing, and the program need not be linked with pfp. Objects with
+ * and without it can be linked together.
+ *
+ * C99 with what GCC and Clang share (inline atomics, the cleanup attribute), and
+ * C++11. Linux.
+ */
+#ifndef PFP_H
+#define PFP_H
+
+#include <stdint.h>
+
+/* ---- what a call comes to -------------------------------------------------- */
+
+/* Done. A point that is switched off is no error. */
+#define PFP_OK 0
+/* pfpCreate() was not called before. */
+#define PFP_ENOTCREATED (-1)
+/* A point number that is not in 0 .. PFP_ID_COUNT - 1. */
+#define PFP_EID (-2)
+/* NULL where a pointer was expected. */
+#define PFP_ENULL (-3)
+/* A weight that is not in (0, 1]. */
+#define PFP_EALPHA (-4)
+/* A handle that was not created, is of another kind, or does not fit: it runs
+ * already, here or on another thread, or it does not run and was to end. */
+#define PFP_EHANDLE (-5)
+/* PFP_OBJECTS handles are in use. */
+#define PFP_EFULL (-6)
+/* No shared memory to measure in: /dev/shm is full or missing. */
+#define PFP_ENOSPACE (-7)
+/* A lock could not be had in time. */
+#define PFP_EBUSY (-8)
+
+/* Points that are named by a number: 0 .. PFP_ID_COUNT - 1. Number 0 is the
+ * calibration's own, and shows the overhead of measuring. */
+#define PFP_ID_COUNT 64
+
+/* Tasks, software and hardware interrupts that can be known at a time. */
+#define PFP_OBJECTS 1024
+
+/* Statistics of a point since its last reset, over all threads. Ticks of the
+ * time-stamp counter where not said otherwise; all 0 before the first measurement. */
+typedef struct pfpStats {
+    /* Exclusive ticks of all measurements. */
+    uint64_t c_total;
+    /* Finished measurements. */
+    uint64_t n_count;
+    /* Least and most exclusive ticks of a measurement. */
+    uint64_t c_min;
+    uint64_t c_max;
+    /* Weight of a new value in c_average, in (0, 1]; 0 while averaging is off. */
+    float alpha;
+    /* Not 0 if the point is switched on. */
+    int32_t enabled;
+    /* Exponential average of exclusive ticks, c_average += alpha * (c - c_average)
+     * at each measurement; 0 while averaging is off. */
+    double c_average;
+    /* Mean and sample standard deviation of exclusive ticks. */
+    double c_mean;
+    double c_deviation;
+    /* Exclusive ticks of the last measurement; of several threads, of any. */
+    uint64_t c_last;
+    /* Ticks with nested regions; recursion counted once. */
+    uint64_t c_inclusive;
+    /* Ticks between begin and end in which the thread or task did not run. */
+    uint64_t c_off_cpu;
+    /* Switches noticed between begin and end. */
+    uint64_t n_switches;
+    /* 0, for what is to come. */
+    uint64_t reserved[4];
+} pfpStats_t;
+
+/* A point that has a name; see pfp_point(). Only its library knows the rest. */
+typedef struct pfp_point_of_a_name {
+    const uint64_t *word;
+} pfp_point_t;
+
+#ifndef PFP_DISABLE
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The text of a status: what was expected, what was found, what to do. Never NULL,
+ * and not to be freed. */
+const char *pfp_error(int status);
+
+/* ---- points by number: the original interface ------------------------------ */
+
+/* Makes the points. To be called before all others of this section and the next,
+ * which return PFP_ENOTCREATED before that. All points but the calibration's are
+ * switched off then, and averaging is off. Calling it again does nothing.
+ * PFP_ENOSPACE. */
+int pfpCreate(void);
+
+/* Measures what measuring costs, over `loopcnt` begins and ends of point 0, and
+ * takes it out of all figures from then on. With `reset` the statistics of point 0
+ * start afresh. Optional: done once at the start, so this is only for doing it
+ * again, on a machine that was busy then. PFP_ENOTCREATED, PFP_ENOSPACE (also while
+ * another thread calibrates, or point 0 is switched off). */
+int pfpCalibrate(int loopcnt, int reset);
+
+/* Begins the region of a point. `exhandle` is the task or interrupt in which it
+ * is, as one of the hooks below has named it, or NULL: whichever runs. Naming one
+ * that does not run on this thread measures nothing.
+ *
+ * A begin after a begin without an end switches the point off as invalid; the
+ * viewer says so, and pfpEnable() makes it valid. Regions of different points may
+ * be nested, 32 deep. PFP_ENOTCREATED, PFP_EID, PFP_EHANDLE. */
+int pfpBegin(int id, void *exhandle);
+
+/* Ends the region of a point. Without a begin it does nothing, so that a loop may
+ * start with an end. With `latch` what was measured is kept and added to the
+ * point's next measurement: the end that does not latch records the sum as one.
+ * Regions that were begun inside and not ended are given up, which is counted as a
+ * mismatch. PFP_ENOTCREATED, PFP_EID. */
+int pfpEnd(int id, int latch);
+
+/* Switch a point on and off, at any moment; both take effect at the next begin.
+ * PFP_ENOTCREATED, PFP_EID. */
+int pfpEnable(int id);
+int pfpDisable(int id);
+
+/* Fills `stats` with a point's statistics. PFP_ENOTCREATED, PFP_EID, PFP_ENULL. */
+int pfpGetStats(int id, pfpStats_t *stats);
+
+/* Starts a point's statistics afresh, at any moment; takes effect at the next
+ * begin. PFP_ENOTCREATED, PFP_EID. */
+int pfpResetStats(int id);
+
+/* Averages exponentially with this weight of a new value, in (0, 1]. It is the
+ * period at which the region runs over the time constant: 100 ms over 500 ms is
+ * 0.2. PFP_ENOTCREATED, PFP_EID, PFP_EALPHA. */
+int pfpSetAlpha(int id, float alpha);
+
+/* The same from the two, in milliseconds or any other unit that both have.
+ * PFP_ENOTCREATED, PFP_EID, PFP_EALPHA. */
+int pfpSetAverage(int id, double period, double tau);
+
+/* Averages no longer. PFP_ENOTCREATED, PFP_EID. */
+int pfpClearAlpha(int id);
+
+/* Names a point as the viewer shows it. PFP_ENOTCREATED, PFP_EID, PFP_ENULL. */
+int pfpSetName(int id, const char *name);
+
+/* ---- hooks for user-level schedulers --------------------------------------- */
+
+/*
+ * A program that runs tasks of its own on its threads (fibres, coroutines, an
+ * emulated RTOS) tells pfp which one runs. The open regions of a task stop when it
+ * is put aside and go on when it runs again, also on another thread; meanwhile its
+ * time counts as off-CPU. A thread that runs no task has a context of its own,
+ * which NULL names.
+ *
+ * Handles are whatever pointers the program has for its objects; pfp never looks
+ * behind them. All hooks: PFP_ENOTCREATED, PFP_ENULL, PFP_EHANDLE.
+ */
+
+/* For hook tables that have an entry for it; `hookset` is not used. */
+int pfpTaskRegister(int hookset);
+int pfpSwiRegister(int hookset);
+int pfpHwiRegister(int hookset);
+
+/* A task, software interrupt or hardware interrupt (a signal handler, here) comes
+ * to be. One that is known stays as it is. Not in signal handlers. PFP_EFULL,
+ * PFP_EBUSY. */
+int pfpTaskCreate(void *task);
+int pfpSwiCreate(void *swi);
+int pfpHwiCreate(void *hwi);
+
+/* It is no more: what it had open is not measured, and its handle can be used for
+ * another one. It must not be running. Not in signal handlers. PFP_EBUSY. */
+int pfpTaskDelete(void *task);
+int pfpSwiDelete(void *swi);
+int pfpHwiDelete(void *hwi);
+
+/* It is ready to run. Checks the handle; no figure depends on it. */
+int pfpTaskReady(void *task);
+int pfpSwiReady(void *swi);
+int pfpHwiReady(void *hwi);
+
+/* The calling thread's scheduler switches from one task to another; NULL is the
+ * scheduler itself. If another one than `prev` ran, that is counted as a mismatch,
+ * and `next` runs all the same. To be called just before or after the stacks are
+ * switched, on the thread that does it. */
+int pfpTaskSwitch(void *prev, void *next);
+
+/* An interrupt's handler begins: whatever runs is put aside for it until its end.
+ * Interrupts nest, each in another one. */
+int pfpSwiBegin(void *swi);
+int pfpSwiEnd(void *swi);
+int pfpHwiBegin(void *hwi);
+int pfpHwiEnd(void *hwi);
+
+/* ---- points by name -------------------------------------------------------- */
+
+/*
+ *     PFP_SCOPE("name");
+ *
+ * measures from here to the end of the block; in C++ by a destructor, in C by the
+ * cleanup attribute. The name is a string literal. Leaving the block by return,
+ * break, goto or a C++ exception ends the region; longjmp() does not, and the next
+ * end outside it gives the region up.
+ *
+ *     PFP_FUNCTION();
+ *
+ * is the same under the name of the function.
+ *
+ *     PFP_SCOPE_OF(point);
+ *
+ * measures under a point that pfp_point() has given.
+ *
+ * Each of the three can stand once in a line.
+ */
+
+/* The point of a name that is not known when compiling. Points of the same name
+ * and place are one. `file` may be NULL if the place is not known. The point stays
+ * for as long as the process runs; ask once, and keep it: asking takes a lock. NULL
+ * if `name` is NULL, or at about 100,000 names. */
+pfp_point_t *pfp_point(const char *name, const char *file, unsigned line);
+
+/* As those by number do it, except that a point may be begun again inside itself,
+ * and that points are switched on from the start. PFP_ENULL. */
+int pfp_begin(pfp_point_t *point);
+int pfp_end(pfp_point_t *point, int latch);
+int pfp_enable(pfp_point_t *point);
+int pfp_disable(pfp_point_t *point);
+int pfp_get_stats(pfp_point_t *point, pfpStats_t *stats);
+int pfp_reset(pfp_point_t *point);
+/* PFP_EALPHA as well. */
+int pfp_set_alpha(pfp_point_t *point, double alpha);
+int pfp_clear_alpha(pfp_point_t *point);
+
+/* ---- the program ----------------------------------------------------------- */
+
+/* Makes the segment now instead of at the first region: for a program whose first
+ * region might be in a signal handler. PFP_ENOSPACE. */
+int pfp_init(void);
+
+/* Names the program as the viewer shows it; the executable's name otherwise.
+ * PFP_ENULL. */
+int pfp_set_program_name(const char *name);
+
+/* Names the calling thread as the viewer shows it, up to 32 bytes; the thread's
+ * name in the kernel otherwise. PFP_ENULL. */
+int pfp_register_thread(const char *name);
+
+/* The time-stamp counter. */
+uint64_t pfp_ticks(void);
+
+/* Its ticks in a second: more exactly the longer the program runs. */
+double pfp_ticks_per_second(void);
+
+/* The calling thread's or task's on-CPU clock: ticks that it has run. Only
+ * differences mean anything. 0 where there is none. */
+uint64_t pfp_on_cpu_ticks(void);
+
+/* The library's version, "0.1.0". */
+const char *pfp_version(void);
+
+/* ---- what the macros are made of; not to be used by themselves --------------- */
+
+/* A place in the source. */
+typedef struct pfp_site {
+    const pfp_point_t *point;
+    const char *name;
+    const char *file;
+    unsigned line;
+} pfp_site_t;
+
+/* A region that is open. */
+typedef struct pfp_scope {
+    uint64_t tag;
+    uint64_t noted[6];
+} pfp_scope_t;
+
+void pfp_scope_begin_site(pfp_scope_t *scope, pfp_site_t *site);
+void pfp_scope_begin_point(pfp_scope_t *scope, pfp_point_t *point);
+void pfp_scope_end_on(pfp_scope_t *scope);
+
+#ifdef __cplusplus
+}
+#endif
+
+#define PFP_INLINE_ static inline __attribute__((always_inline, unused))
+
+/* What a site points to before it is registered: a word that reads as "on", so
+ * that this needs no test of its own. */
+static const uint64_t pfp_unregistered_word_ __attribute__((unused)) = UINT64_MAX;
+static const pfp_point_t pfp_unregistered_ __attribute__((unused)) = {
+    &pfp_unregistered_word_};
+
+PFP_INLINE_ int pfp_is_on_(const pfp_point_t *point)
+{
+    const uint64_t *word = __atomic_load_n(&point->word, __ATOMIC_RELAXED);
+    return (int)(__atomic_load_n(word, __ATOMIC_RELAXED) & 1);
+}
+
+PFP_INLINE_ void pfp_scope_begin_(pfp_scope_t *scope, pfp_site_t *site)
+{
+    if (pfp_is_on_(__atomic_load_n(&site->point, __ATOMIC_RELAXED)))
+        pfp_scope_begin_site(scope, site);
+    else
+        scope->tag = 0;
+}
+
+PFP_INLINE_ void pfp_scope_begin_of_(pfp_scope_t *scope, pfp_point_t *point)
+{
+    if (point && pfp_is_on_(point))
+        pfp_scope_begin_point(scope, point);
+    else
+        scope->tag = 0;
+}
+
+PFP_INLINE_ void pfp_scope_end_(pfp_scope_t *scope)
+{
+    if (scope->tag)
+        pfp_scope_end_on(scope);
+}
+
+#define PFP_JOIN_(a, b) PFP_JOIN_NOW_(a, b)
+#define PFP_JOIN_NOW_(a, b) a##b
+#define PFP_SITE_(var, name)                                                         \
+    static pfp_site_t var = {&pfp_unregistered_, name, __FILE__, __LINE__}
+
+#ifdef __cplusplus
+
+namespace pfp {
+/* A region from here to the end of the block. */
+class scope {
+public:
+    explicit inline __attribute__((always_inline)) scope(pfp_site_t &site)
+    {
+        pfp_scope_begin_(&scope_, &site);
+    }
+    explicit inline __attribute__((always_inline)) scope(pfp_point_t *point)
+    {
+        pfp_scope_begin_of_(&scope_, point);
+    }
+    inline __attribute__((always_inline)) ~scope() { pfp_scope_end_(&scope_); }
+
+private:
+    scope(const scope &);
+    scope &operator=(const scope &);
+    pfp_scope_t scope_;
+};
+} // namespace pfp
+
+#define PFP_SCOPE_AT_(site, var, name)                                             \
+    PFP_SITE_(site, name);                                                           \
+    pfp::scope var(site)
+#define PFP_SCOPE_OF_AT_(var, point) pfp::scope var(point)
+
+#else
+
+#define PFP_SCOPE_AT_(site, var, name)                                             \
+    PFP_SITE_(site, name);                                                           \
+    pfp_scope_t var __attribute__((cleanup(pfp_scope_end_)));                        \
+    pfp_scope_begin_(&var, &site)
+#define PFP_SCOPE_OF_AT_(var, point)                                               \
+    pfp_scope_t var __attribute__((cleanup(pfp_scope_end_)));                        \
+    pfp_scope_begin_of_(&var, point)
+
+#endif
+
+#define PFP_HERE_(prefix) PFP_JOIN_(prefix, __LINE__)
+#define PFP_SCOPE(name)                                                              \
+    PFP_SCOPE_AT_(PFP_HERE_(pfp_site_), PFP_HERE_(pfp_scope_), "" name)
+#define PFP_SCOPE_OF(point) PFP_SCOPE_OF_AT_(PFP_HERE_(pfp_scope_of_), point)
+#define PFP_FUNCTION()                                                               \
+    PFP_SCOPE_AT_(PFP_HERE_(pfp_site_of_), PFP_HERE_(pfp_function_), __func__)
+
+#else /* PFP_DISABLE */
+
+#define PFP_NOTHING_ static inline __attribute__((always_inline, unused))
+
+PFP_NOTHING_ const char *pfp_error(int status) { return (void)status, ""; }
+
+PFP_NOTHING_ int pfpCreate(void) { return PFP_OK; }
+PFP_NOTHING_ int pfpCalibrate(int loopcnt, int reset)
+{
+    return (void)loopcnt, (void)reset, PFP_OK;
+}
+PFP_NOTHING_ int pfpBegin(int id, void *exhandle) { return (void)id, (void)exhandle, PFP_OK; }
+PFP_NOTHING_ int pfpEnd(int id, int latch) { return (void)id, (void)latch, PFP_OK; }
+PFP_NOTHING_ int pfpEnable(int id) { return (void)id, PFP_OK; }
+PFP_NOTHING_ int pfpDisable(int id) { return (void)id, PFP_OK; }
+PFP_NOTHING_ int pfpGetStats(int id, pfpStats_t *stats)
+{
+    static const pfpStats_t none = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0, 0, 0}};
+    if (stats)
+        *stats = none;
+    return (void)id, stats ? PFP_OK : PFP_ENULL;
+}
+PFP_NOTHING_ int pfpResetStats(int id) { return (void)id, PFP_OK; }
+PFP_NOTHING_ int pfpSetAlpha(int id, float alpha) { return (void)id, (void)alpha, PFP_OK; }
+PFP_NOTHING_ int pfpSetAverage(int id, double period, double tau)
+{
+    return (void)id, (void)period, (void)tau, PFP_OK;
+}
+PFP_NOTHING_ int pfpClearAlpha(int id) { return (void)id, PFP_OK; }
+PFP_NOTHING_ int pfpSetName(int id, const char *name) { return (void)id, (void)name, PFP_OK; }
+
+PFP_NOTHING_ int pfpTaskRegister(int hookset) { return (void)hookset, PFP_OK; }
+PFP_NOTHING_ int pfpTaskCreate(void *task) { return (void)task, PFP_OK; }
+PFP_NOTHING_ int pfpTaskDelete(void *task) { return (void)task, PFP_OK; }
+PFP_NOTHING_ int pfpTaskReady(void *task) { return (void)task, PFP_OK; }
+PFP_NOTHING_ int pfpTaskSwitch(void *prev, void *next)
+{
+    return (void)prev, (void)next, PFP_OK;
+}
+PFP_NOTHING_ int pfpSwiRegister(int hookset) { return (void)hookset, PFP_OK; }
+PFP_NOTHING_ int pfpSwiCreate(void *swi) { return (void)swi, PFP_OK; }
+PFP_NOTHING_ int pfpSwiDelete(void *swi) { return (void)swi, PFP_OK; }
+PFP_NOTHING_ int pfpSwiReady(void *swi) { return (void)swi, PFP_OK; }
+PFP_NOTHING_ int pfpSwiBegin(void *swi) { return (void)swi, PFP_OK; }
+PFP_NOTHING_ int pfpSwiEnd(void *swi) { return (void)swi, PFP_OK; }
+PFP_NOTHING_ int pfpHwiRegister(int hookset) { return (void)hookset, PFP_OK; }
+PFP_NOTHING_ int pfpHwiCreate(void *hwi) { return (void)hwi, PFP_OK; }
+PFP_NOTHING_ int pfpHwiDelete(void *hwi) { return (void)hwi, PFP_OK; }
+PFP_NOTHING_ int pfpHwiReady(void *hwi) { return (void)hwi, PFP_OK; }
+PFP_NOTHING_ int pfpHwiBegin(void *hwi) { return (void)hwi, PFP_OK; }
+PFP_NOTHING_ int pfpHwiEnd(void *hwi) { return (void)hwi, PFP_OK; }
+
+PFP_NOTHING_ pfp_point_t *pfp_point(const char *name, const char *file, unsigned line)
+{
+    return (void)name, (void)file, (void)line, (pfp_point_t *)0;
+}
+PFP_NOTHING_ int pfp_begin(pfp_point_t *point) { return (void)point, PFP_OK; }
+PFP_NOTHING_ int pfp_enable(pfp_point_t *point) { return (void)point, PFP_OK; }
+PFP_NOTHING_ int pfp_disable(pfp_point_t *point) { return (void)point, PFP_OK; }
+PFP_NOTHING_ int pfp_reset(pfp_point_t *point) { return (void)point, PFP_OK; }
+PFP_NOTHING_ int pfp_clear_alpha(pfp_point_t *point) { return (void)point, PFP_OK; }
+PFP_NOTHING_ int pfp_end(pfp_point_t *point, int latch)
+{
+    return (void)point, (void)latch, PFP_OK;
+}
+PFP_NOTHING_ int pfp_get_stats(pfp_point_t *point, pfpStats_t *stats)
+{
+    return (void)point, pfpGetStats(0, stats);
+}
+PFP_NOTHING_ int pfp_set_alpha(pfp_point_t *point, double alpha)
+{
+    return (void)point, (void)alpha, PFP_OK;
+}
+
+PFP_NOTHING_ int pfp_init(void) { return PFP_OK; }
+PFP_NOTHING_ int pfp_set_program_name(const char *name) { return (void)name, PFP_OK; }
+PFP_NOTHING_ int pfp_register_thread(const char *name) { return (void)name, PFP_OK; }
+PFP_NOTHING_ uint64_t pfp_ticks(void) { return 0; }
+PFP_NOTHING_ double pfp_ticks_per_second(void) { return 1e9; }
+PFP_NOTHING_ uint64_t pfp_on_cpu_ticks(void) { return 0; }
+PFP_NOTHING_ const char *pfp_version(void) { return ""; }
+
+#define PFP_SCOPE(name) ((void)0)
+#define PFP_SCOPE_OF(point) ((void)(point))
+#define PFP_FUNCTION() ((void)0)
+
+#endif /* PFP_DISABLE */
+
+#endif /* PFP_H */

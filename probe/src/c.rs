@@ -1,0 +1,65 @@
+//! What the C library needs besides the public interface.
+//!
+//! C has neither guards nor counted references, so the library keeps both where
+//! C says, and these are the parts that Rust makes of them by itself.
+
+use std::mem::MaybeUninit;
+
+use crate::engine::context;
+use crate::numeric;
+use crate::{Context, Guard, Point};
+
+/// Begins a region of a point into the caller's memory. The point's word was read
+/// by the caller, and said that the point is on.
+#[inline(always)]
+pub fn begin_into(point: &'static Point, word: u64, guard: &mut MaybeUninit<Guard>) {
+    Guard::begin_into(point, word, guard);
+}
+
+/// The word of a point that is not registered yet; of no other one.
+pub const UNREGISTERED: u64 = u64::MAX;
+
+/// Counts a hook or handle that does not fit what is current on the calling
+/// thread.
+pub fn count_mismatch() {
+    context::count_mismatch();
+}
+
+/// The point of a number; none beyond the range, which counts as a refusal.
+#[must_use]
+pub fn numbered(id: u32) -> Option<&'static Point> {
+    numeric::point(id)
+}
+
+/// Whether a context is current on the calling thread.
+#[must_use]
+pub fn is_current(context: &Context) -> bool {
+    context.shared().is_current()
+}
+
+/// Makes a context, or the thread's own, current on the calling thread, in place
+/// of `prev`; that another one was current is counted as a mismatch. False if
+/// `next` is current on another thread.
+pub fn switch(prev: Option<&Context>, next: Option<&Context>) -> bool {
+    if prev.is_some_and(|prev| !is_current(prev)) {
+        context::count_mismatch();
+    }
+    context::switch(next.map(Context::shared))
+}
+
+/// Puts what is current aside for an interrupt's context; false if that is
+/// current already, here or elsewhere.
+pub fn enter(to: &Context) -> bool {
+    context::enter(to.shared())
+}
+
+/// Resumes what [`enter`] put aside; false if `from` is not current here.
+pub fn leave(from: &Context) -> bool {
+    context::leave(from.shared())
+}
+
+/// Makes a context that of another execution object, with nothing open; false if
+/// it is current.
+pub fn renew(context: &Context) -> bool {
+    context.shared().renew()
+}

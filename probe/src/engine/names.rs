@@ -1,0 +1,73 @@
+//! Patterns of point names, as `PFP_ENABLE` has them.
+
+/// Names with wild cards: `parse*,io_?`.
+#[derive(Debug)]
+pub(crate) struct Names {
+    patterns: Box<[Box<[u8]>]>,
+}
+
+impl Names {
+    /// Patterns with commas between them, in which `*` stands for any text and `?`
+    /// for one byte.
+    pub(crate) fn new(list: &str) -> Self {
+        let patterns = list.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
+        Self { patterns: patterns.map(|pattern| pattern.as_bytes().into()).collect() }
+    }
+
+    /// Whether a name is among them; a point without one is not.
+    pub(crate) fn have(&self, name: &str) -> bool {
+        !name.is_empty() && self.patterns.iter().any(|pattern| matches(pattern, name.as_bytes()))
+    }
+}
+
+/// Only the last `*` is ever gone back to, so that no pattern takes longer than
+/// its length times the name's.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut in_name) = (0, 0);
+    let mut star = None;
+    while in_name < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, in_name));
+                at += 1;
+            }
+            Some(&byte) if byte == b'?' || byte == name[in_name] => {
+                at += 1;
+                in_name += 1;
+            }
+            _ => {
+                let Some((after, taken)) = star else { return false };
+                star = Some((after, taken + 1));
+                at = after + 1;
+                in_name = taken + 1;
+            }
+        }
+    }
+    pattern[at..].iter().all(|&byte| byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_wild_cards() {
+        let names = Names::new("parse*, io_?,*tail*end,,exact");
+        for name in ["parse", "parse_line", "io_r", "tailend", "a tail and an end end", "exact"] {
+            assert!(names.have(name), "{name}");
+        }
+        for name in ["", "pars", "reparse", "io_", "io_rw", "tail", "exactly", "inexact"] {
+            assert!(!names.have(name), "{name}");
+        }
+        assert!(Names::new("*").have("anything"));
+        assert!(!Names::new("*").have(""), "a numbered point without a name");
+        assert!(!Names::new("").have("anything"));
+    }
+
+    #[test]
+    fn no_pattern_takes_long() {
+        let name = "a".repeat(10_000);
+        let pattern = format!("{}b", "a*".repeat(50));
+        assert!(!Names::new(&pattern).have(&name));
+    }
+}
