@@ -10,6 +10,9 @@ use pfp_bench::{Case, case};
 
 pub(crate) const FLOOR: &str = "two bare rdtsc";
 pub(crate) const SCOPE: &str = "enabled: scope!";
+pub(crate) const BY_HAND: &str = "enabled: Point::begin, end";
+pub(crate) const BY_NUMBER: &str = "enabled: begin(id), end(id)";
+pub(crate) const BY_NUMBER_OFF: &str = "disabled: begin(id), end(id)";
 pub(crate) const OFF: &str = "disabled: Point::measure";
 pub(crate) const EMPTY_LOOP: &str = "an empty loop";
 pub(crate) const WORK: &str = "work";
@@ -24,7 +27,7 @@ pub(crate) struct Row {
 }
 
 static OFF_POINT: pfp::Point = pfp::Point::new("off");
-static BY_HAND: pfp::Point = pfp::Point::new("by hand");
+static HAND: pfp::Point = pfp::Point::new("by hand");
 static POLLED: pfp::Point = pfp::Point::new("polled");
 static IN_TURN: [pfp::Point; 1000] = [const { pfp::Point::new("in turn") }; 1000];
 const NUMBER: u32 = 5;
@@ -62,9 +65,9 @@ fn measure() {
 }
 
 fn by_hand() {
-    BY_HAND.begin();
+    HAND.begin();
     nothing();
-    BY_HAND.end();
+    HAND.end();
 }
 
 fn by_number() {
@@ -186,8 +189,8 @@ pub(crate) fn rows() -> Vec<Row> {
         ),
         row(1.35, case!("enabled: #[pfp::function]", 1, attribute())),
         row(1.35, case!("enabled: Point::measure", 1, measure())),
-        row(1.6, case!("enabled: Point::begin, end", 1, by_hand())),
-        row(1.6, case!("enabled: begin(id), end(id)", 1, enable, by_number())),
+        row(1.6, case!(BY_HAND, 1, by_hand())),
+        row(1.6, case!(BY_NUMBER, 1, enable, by_number())),
         row(0.8, Case { name: "enabled: lap!", regions: 2, prepare: || (), batch: laps }),
         row(1.4, case!("64 points in turn", 64, in_turn(&IN_TURN[..64]))),
         row(2.0, case!("1,000 points in turn", 1000, in_turn(&IN_TURN))),
@@ -213,6 +216,7 @@ pub(crate) fn rows() -> Vec<Row> {
 pub(crate) fn all() -> Vec<Case> {
     let rows = rows().into_iter().map(|row| row.case);
     rows.chain([
+        case!(BY_NUMBER_OFF, 1, by_number()),
         Case { name: WORK, regions: 1, prepare: || (), batch: works },
         Case { name: WORK_IN_RDTSC, regions: 1, prepare: || (), batch: works_in_rdtsc },
         Case { name: WORK_IN_REGION, regions: 1, prepare: || (), batch: works_in_regions },

@@ -14,6 +14,7 @@ use std::time::Instant;
 use criterion::{BenchmarkId, Criterion};
 use pfp_bench::{Worker, interleave, median};
 
+mod c;
 mod cases;
 mod starts;
 mod watched;
@@ -128,6 +129,8 @@ fn table(plan: &Plan) -> io::Result<()> {
         let bar = row.bar.map_or(String::from("-"), |bar| bar.to_string());
         println!("| {} | {ns:.2} | {:.2} | {bar} |", row.case.name, ns / floor);
     }
+
+    c::table(plan.rounds, plan.regions)?;
 
     println!("\n| what else | found | bar |");
     println!("|---|---:|---:|");

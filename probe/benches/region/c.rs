@@ -1,0 +1,101 @@
+//! The same in C, beside Rust in one run: a worker that is a C program, linked
+//! with either library.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pfp_bench::{Worker, interleave, median};
+
+use crate::cases;
+
+/// What is measured in C, beside what costs as much in Rust.
+const ROWS: [(&str, &str); 5] = [
+    ("PFP_SCOPE", cases::SCOPE),
+    ("pfp_begin, pfp_end", cases::BY_HAND),
+    ("pfpBegin, pfpEnd", cases::BY_NUMBER),
+    ("disabled: PFP_SCOPE_OF", cases::OFF),
+    ("disabled: pfpBegin, pfpEnd", cases::BY_NUMBER_OFF),
+];
+
+/// How the library is linked, with its file.
+const LINKS: [&str; 2] = ["libpfp.a", "libpfp.so"];
+
+/// Prints the table. Says why there is none where there is no compiler.
+pub(crate) fn table(rounds: usize, calls: u64) -> io::Result<()> {
+    let programs = match LINKS.map(build) {
+        [Ok(with_static), Ok(with_shared)] => [with_static, with_shared],
+        [Err(error), _] | [_, Err(error)] => {
+            println!("\nC is not measured: {error}");
+            return Ok(());
+        }
+    };
+    let mut workers = vec![Worker::spawn(cases::FLOOR)?];
+    for (c, rust) in ROWS {
+        workers.push(Worker::spawn(rust)?);
+        for program in &programs {
+            workers.push(Worker::spawn_from(program, c)?);
+        }
+    }
+    let samples = interleave(&mut workers, rounds, |worker| Ok(worker.run(calls, 1)?.ns))?;
+    let medians: Vec<f64> = samples.into_iter().map(|mut ns| median(&mut ns)).collect();
+    let (floor, rows) = (medians[0], medians[1..].chunks_exact(1 + LINKS.len()));
+
+    println!(
+        "\n| in C, beside the same in Rust | ns, Rust | `libpfp.a` | `libpfp.so` | x two rdtsc |"
+    );
+    println!("|---|---:|---:|---:|---:|");
+    for ((name, _), row) in ROWS.iter().zip(rows) {
+        let [rust, with_static, with_shared] = [row[0], row[1], row[2]];
+        let times = |ns: f64| ns / floor;
+        println!(
+            "| {name} | {rust:.2} | {with_static:.2} | {with_shared:.2} | {:.2}, {:.2}, {:.2} |",
+            times(rust),
+            times(with_static),
+            times(with_shared)
+        );
+    }
+    Ok(())
+}
+
+/// Builds the library and the worker, which is linked with the library's file.
+fn build(library: &str) -> io::Result<PathBuf> {
+    let probe = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libpfp");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(probe).args([
+        "build",
+        "--quiet",
+        "--locked",
+        "--profile",
+        "c",
+        "-p",
+        "pfp-c",
+    ]);
+    run(cargo.arg("--target-dir").arg(&target))?;
+
+    let built = target.join("c");
+    let program = built.join(format!("region-{library}"));
+    // Without the folder and the name that users would have it under.
+    run(Command::new("cc")
+        .args(["-std=c99", "-D_GNU_SOURCE", "-O2"])
+        .arg(format!("-I{}", probe.join("include").display()))
+        .arg(probe.join("benches/c/region.c"))
+        .arg("-o")
+        .arg(&program)
+        .arg(built.join(library))
+        .args(["-lpthread", "-ldl", "-lm"])
+        .arg(format!("-Wl,-rpath,{}", built.display())))?;
+    if library.ends_with(".so") {
+        let _ = std::os::unix::fs::symlink(library, built.join("libpfp.so.0"));
+    }
+    Ok(program)
+}
+
+fn run(command: &mut Command) -> io::Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command
+        .status()
+        .map_err(|error| io::Error::other(format!("{name} cannot be started: {error}")))?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("{name}: {status}"))) }
+}
