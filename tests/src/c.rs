@@ -107,7 +107,7 @@ pub enum Link {
     Without,
 }
 
-/// Builds a program of sources in [`SOURCES`], or of a path, and returns where it
+/// Builds a program of sources in [`SOURCES`], or of absolute paths, and returns where it
 /// is. `program` must be a name of its own.
 pub fn compile(
     compiler: Compiler,

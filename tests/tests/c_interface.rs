@@ -1,5 +1,8 @@
 //! The C interface: programs in C and C++, judged by their segments.
 
+use std::path::Path;
+use std::process::Command;
+
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::target::Place;
 use pfp_tests::watch::{self, Watch};
@@ -21,6 +24,42 @@ fn a_program_in_either_language_linked_either_way_shows_its_points() {
             let inner = watch::named(picture, "work");
             assert_eq!(inner.count, 1000, "{compiler:?} {link:?}");
             target.end_well();
+        }
+    }
+}
+
+/// The blocks of a language in the README.
+fn readme(language: &str) -> Vec<&'static str> {
+    const README: &str = include_str!("../../README.md");
+    let open = format!("```{language}\n");
+    README.split(&open).skip(1).filter_map(|rest| rest.split("```\n").next()).collect()
+}
+
+#[test]
+fn the_readme_s_programs_in_c_do_what_they_say() {
+    let blocks = readme("c");
+    assert!(!blocks.is_empty(), "the README has a program in C");
+    for (number, block) in blocks.into_iter().enumerate() {
+        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("readme-{number}.c"));
+        std::fs::write(&source, block).expect("there is room");
+        let source = source.to_str().expect("it is plain text");
+        for compiler in Compiler::all() {
+            let name = format!("readme-{number}");
+            let program = c::compile(compiler, &name, &[source], Link::Shared, [""; 0]);
+            let place = Place::new();
+            let said = c::run(&mut place.command(program.to_str().expect("it is plain text")));
+            assert!(said.ends_with(": 1000 calls\n"), "{compiler:?}: {said}");
+
+            // And without pfp.
+            let program = c::compile(
+                compiler,
+                &format!("{name}-without"),
+                &[source],
+                Link::Without,
+                ["-DPFP_DISABLE"],
+            );
+            let said = c::run(&mut Command::new(program));
+            assert!(said.ends_with(": 0 calls\n"), "{compiler:?}: {said}");
         }
     }
 }
