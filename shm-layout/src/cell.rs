@@ -406,9 +406,16 @@ impl Cell {
         unsafe { self.parts.get_unchecked(part) }.load(Ordering::Relaxed)
     }
 
+    /// The same for a reader, which goes on to read the chunk.
+    pub(crate) fn part_to_read(&self, part: usize) -> u32 {
+        debug_assert!(part < PARTS);
+        // Meets `cell-part`: the zeros that the chunk began with.
+        self.parts.get(part).map_or(0, |part| part.load(Ordering::Acquire))
+    }
+
     /// Gives a histogram part its chunk of zeros.
     pub fn set_part(&self, part: usize, chunk: u32) {
-        // Meets `cell-recheck`.
+        // Meets `cell-recheck`, and the load in `part_to_read`.
         self.parts[part].store(chunk, ord!("cell-part", Release));
     }
 

@@ -200,7 +200,7 @@ impl ReadParts {
             if self.counted >= wanted {
                 break;
             }
-            let Some(now) = counts(segment, cell.part(part)) else { continue };
+            let Some(now) = counts(segment, cell.part_to_read(part)) else { continue };
             let before = total(&known.parts.counts[known.parts.place(part)]);
             // In which the last one was counted already.
             let before = before.wrapping_sub(u64::from(Some(part) == first));
