@@ -11,6 +11,7 @@ mod diff;
 mod event_loop;
 mod filter;
 pub mod keys;
+mod load_view;
 pub mod mouse;
 mod noticed;
 mod prompt;
@@ -30,6 +31,7 @@ pub use action::Action;
 pub use diff::Diff;
 pub use event_loop::run;
 pub use filter::Filter;
+pub use load_view::LoadView;
 pub use prompt::{Prompt, default_file_name};
 pub use session::Session;
 pub use steer::Question;
@@ -149,6 +151,8 @@ pub struct Room {
     pub rows: usize,
     /// Lines that the text on the screen has altogether; 0 for a list.
     pub lines: usize,
+    /// Which of them the load of a point in full has: the first, and behind the last.
+    pub load: Option<(usize, usize)>,
 }
 
 /// How the user wants to watch.
@@ -215,6 +219,8 @@ pub struct App {
     pub offset: usize,
     /// Lines scrolled out at the top of the detail, or of an opened thread.
     pub detail_offset: usize,
+    /// Which part of its load history the detail shows.
+    pub load: LoadView,
     /// Which measurements the histogram of the detail is of.
     pub since: Since,
     /// What the rings held when a screen that shows it last looked.
@@ -288,6 +294,7 @@ impl App {
             selected: None,
             offset: 0,
             detail_offset: 0,
+            load: LoadView::default(),
             since: Since::default(),
             records: Vec::new(),
             threads: ThreadList::default(),
@@ -335,6 +342,7 @@ impl App {
         self.offset = 0;
         self.threads = ThreadList::default();
         self.timeline = TimeView::default();
+        self.load = LoadView::default();
         self.paused = false;
         self.ended_unseen = None;
         self.screen = Screen::Points;
@@ -553,6 +561,10 @@ impl App {
         }
         self.rows = room.rows.max(1);
         let last = room.lines.saturating_sub(self.rows);
+        if let Some((first, behind)) = room.load.filter(|_| std::mem::take(&mut self.load.wanted)) {
+            let least = behind.saturating_sub(self.rows).min(first);
+            self.detail_offset = self.detail_offset.clamp(least, first);
+        }
         match &mut self.overlay {
             Some(Overlay::Help(offset)) => *offset = last.min(*offset),
             _ => self.detail_offset = last.min(self.detail_offset),

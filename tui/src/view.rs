@@ -16,6 +16,7 @@ mod footer;
 mod header;
 mod help;
 mod hit;
+mod load;
 mod log;
 mod palette;
 mod picker;
@@ -72,13 +73,18 @@ pub fn room(app: &App, look: &Look, area: Rect) -> Room {
         // The first line of the body is a heading.
         _ => body.height.saturating_sub(1),
     };
+    let mut load = None;
     let lines = match (&app.overlay, app.screen) {
         (Some(Overlay::Help(_)), _) => help::lines(look, usize::from(body.width)).len(),
-        (_, Screen::Detail) => detail::lines(app, look, usize::from(body.width)).len(),
+        (_, Screen::Detail) => {
+            let text = detail::Text::of(app, look, usize::from(body.width));
+            load = Some(text.load);
+            text.lines.len()
+        }
         (_, Screen::Threads) => threads::lines(app, body),
         _ => 0,
     };
-    Room { rows: rows.into(), lines }
+    Room { rows: rows.into(), lines, load }
 }
 
 /// Where each part of the screen goes.

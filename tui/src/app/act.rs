@@ -83,6 +83,12 @@ impl App {
                 self.offset = 0;
                 self.poll(now);
             }
+            Action::Earlier if self.screen == Screen::Detail => self.pan_load(false, now),
+            Action::Later if self.screen == Screen::Detail => self.pan_load(true, now),
+            Action::Oldest if self.screen == Screen::Detail => self.oldest_load(now),
+            Action::Newest if self.screen == Screen::Detail => self.newest_load(),
+            Action::ZoomIn if self.screen == Screen::Detail => self.zoom_load(true, now),
+            Action::ZoomOut if self.screen == Screen::Detail => self.zoom_load(false, now),
             Action::Earlier => self.timeline.step(false),
             Action::Later => self.timeline.step(true),
             Action::MuchEarlier => self.timeline.pan(false),

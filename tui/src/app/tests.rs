@@ -12,7 +12,7 @@ use crate::snapshot::{PointState, Process, Snapshot};
 use crate::source::synthetic::Synthetic;
 use crate::source::{Change, Members};
 
-const ROOM: Room = Room { rows: 5, lines: 0 };
+const ROOM: Room = Room { rows: 5, lines: 0, load: None };
 
 /// A made-up process that the test can look into while the app has it.
 #[derive(Clone, Default)]
@@ -758,4 +758,5 @@ fn marked_processes_are_opened_as_one() {
     assert_eq!(ids, [candidate(4).segment_id]);
 }
 
+mod load;
 pub(crate) mod timeline;

@@ -491,4 +491,5 @@ fn the_log_and_what_measuring_costs() {
     assert!(screen(&mut desk, true, (120, 30)).is_ascii());
 }
 
+mod load;
 mod timeline;
