@@ -635,6 +635,15 @@ impl App {
         self.model.point(self.selected?)
     }
 
+    /// The point that the keys mean: on the timeline that of the region under the
+    /// cursor.
+    pub fn meant(&self) -> Option<&Figures> {
+        match self.screen {
+            Screen::Timeline => self.model.point(self.timeline.region()?.1.point),
+            _ => self.selected(),
+        }
+    }
+
     /// Whether the mouse is taken from the terminal.
     pub fn takes_mouse(&self) -> bool {
         self.options.mouse

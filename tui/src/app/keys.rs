@@ -122,7 +122,7 @@ const LISTS: &[Mode] = &[Points, Threads, Diff, Log, Picker, Help, Columns];
 /// Where there are rows to go up and down.
 const ROWS: &[Mode] = &[Points, Detail, Threads, Timeline, Diff, Log, Picker, Help, Columns];
 /// Where there is a point that the keys mean.
-const FIGURES: &[Mode] = &[Points, Detail, Diff];
+const FIGURES: &[Mode] = &[Points, Detail, Timeline, Diff];
 /// Where a process is looked at.
 const TABS: &[Mode] = &[Points, Detail, Threads, Timeline, Diff, Log];
 /// Those where no keys zoom.
@@ -234,9 +234,15 @@ pub const BINDINGS: &[Binding] = &[
         &[Char('e')],
         FIGURES,
         "on/off",
-        "switch the point on or off in the program",
+        "switch the point on or off in the program; timeline: that of the region",
     ),
-    bind(Action::Reset, &[Char('r')], FIGURES, "reset", "start the point's figures afresh"),
+    bind(
+        Action::Reset,
+        &[Char('r')],
+        FIGURES,
+        "reset",
+        "start the point's figures afresh; timeline: that of the region",
+    ),
     bind(
         Action::ToggleAll,
         &[Char('E')],

@@ -188,9 +188,9 @@ impl<'a> Picture<'a> {
 /// The length of a part of the time in words: `30 s`, `2 min`, `6 h`.
 fn words(seconds: u64) -> String {
     match seconds {
-        ..60 => format!("{seconds} s"),
-        ..3600 => format!("{} min", seconds / 60),
-        ..86_400 => format!("{} h", seconds / 3600),
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h", seconds / 3600),
         _ => format!("{} d", seconds / 86_400),
     }
 }
@@ -198,9 +198,9 @@ fn words(seconds: u64) -> String {
 /// A moment before now, in the unit of the step between such.
 fn before(seconds: u64, step: u64) -> String {
     match step {
-        ..60 => format!("{seconds}s"),
-        ..3600 => format!("{}m", seconds / 60),
-        ..86_400 => format!("{}h", seconds / 3600),
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
         _ => format!("{}d", seconds / 86_400),
     }
 }
