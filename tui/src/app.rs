@@ -149,7 +149,8 @@ pub struct Toast {
 pub struct Room {
     /// Rows of the list, or lines of the text, that are seen at once.
     pub rows: usize,
-    /// Lines that the text on the screen has altogether; 0 for a list.
+    /// Lines that the text on the screen has altogether; of a log, its entries that
+    /// can be scrolled through; 0 for a list.
     pub lines: usize,
     /// Which of them the load of a point in full has: the first, and behind the last.
     pub load: Option<(usize, usize)>,
@@ -570,8 +571,7 @@ impl App {
             _ => self.detail_offset = last.min(self.detail_offset),
         }
         if self.screen == Screen::Log && self.overlay.is_none() {
-            let most = self.log.entries().len().saturating_sub(self.rows);
-            self.log_back = self.log_back.min(most);
+            self.log_back = self.log_back.min(last);
         }
         let (place, len) = self.cursor();
         let offset = self

@@ -68,7 +68,7 @@ pub fn room(app: &App, look: &Look, area: Rect) -> Room {
         (None, Screen::Timeline) => timeline::rows(body),
         (None, Screen::Threads) => threads::rows(app, body),
         (None, Screen::Diff) => body.height.saturating_sub(diff::HEAD),
-        (None, Screen::Log) => log::rows(body) as u16,
+        (None, Screen::Log) => log::rows(app, body, look).0 as u16,
         (_, Screen::Points) => body.height.saturating_sub(1 + table::totals(app, body)),
         // The first line of the body is a heading.
         _ => body.height.saturating_sub(1),
@@ -82,6 +82,7 @@ pub fn room(app: &App, look: &Look, area: Rect) -> Room {
             text.lines.len()
         }
         (_, Screen::Threads) => threads::lines(app, body),
+        (None, Screen::Log) => usize::from(rows) + log::rows(app, body, look).1,
         _ => 0,
     };
     Room { rows: rows.into(), lines, load }

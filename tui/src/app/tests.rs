@@ -98,8 +98,13 @@ impl Desk {
             if self.app.next_poll().is_some_and(|due| due <= self.now) {
                 self.app.poll(self.now);
             }
-            self.app.settle(ROOM, self.now);
+            self.app.settle(self.room(), self.now);
         }
+    }
+
+    fn room(&self) -> Room {
+        let is_log = self.app.screen == Screen::Log;
+        Room { lines: if is_log { self.app.log.entries().len() } else { 0 }, ..ROOM }
     }
 
     pub(crate) fn press(&mut self, keys: &str) {
@@ -110,7 +115,7 @@ impl Desk {
 
     pub(crate) fn code(&mut self, code: KeyCode) {
         self.app.key(KeyEvent::from(code), self.now);
-        self.app.settle(ROOM, self.now);
+        self.app.settle(self.room(), self.now);
     }
 }
 
