@@ -395,9 +395,12 @@ impl App {
                 self.observe(&snapshot, now);
                 let was_life = self.model.basis() == Basis::Life;
                 let news = self.model.fold(snapshot);
-                // The first order was one of whole lives. A cursor that has
-                // not been moved stays at the top of the real one.
-                if was_life && self.model.basis() == Basis::Interval && self.frozen_until.is_none()
+                // The first order was one of whole lives. A cursor that has not
+                // been moved stays at the top of the real one; what is open stays.
+                if was_life
+                    && self.model.basis() == Basis::Interval
+                    && self.frozen_until.is_none()
+                    && self.screen != Screen::Detail
                 {
                     self.selected = None;
                 }

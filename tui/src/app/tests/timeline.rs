@@ -207,6 +207,22 @@ fn without_a_region_there_is_nothing_to_switch() {
 }
 
 #[test]
+fn what_is_opened_before_the_first_rates_stays_open() {
+    let (process, now) = (Shared::default(), Instant::now());
+    let mut app = App::new(Options::default(), Box::new(Stage::default()), now);
+    app.watch(Box::new(process.clone()), now);
+    let mut desk = Desk { app, process, now };
+    assert_eq!(desk.app.model.basis(), Basis::Life);
+    records(&mut desk);
+    desk.press("4j");
+    let (_, point) = under_cursor(&desk);
+    desk.code(KeyCode::Enter);
+    desk.wait(2);
+    assert_eq!((desk.app.screen, desk.app.selected), (Screen::Detail, Some(point)));
+    assert_ne!(desk.app.order.first(), Some(&point));
+}
+
+#[test]
 fn records_are_only_looked_into_where_they_are_shown() {
     let mut desk = desk();
     records(&mut desk);
