@@ -1,5 +1,6 @@
 //! Pictures of the real screen: the viewer watches the demo for a while, or reads
-//! a snapshot file, and three of its screens are written as SVG.
+//! a snapshot file, and its screens are written as SVG. For something to compare,
+//! a point is then switched off, so that its time falls to the one around it.
 //!
 //! ```text
 //! cargo run --release -p pfp-top --example screen_picture -- assets
@@ -30,6 +31,10 @@ const POLLS: u32 = 45;
 const SIZE: (u16, u16) = (122, 29);
 /// The point that is shown in full.
 const DETAIL: &str = "deflate";
+/// Polls from the baseline to the comparison.
+const SINCE: u32 = 25;
+/// The point that is switched off in between.
+const OFF: &str = "inflate";
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -49,24 +54,48 @@ fn main() -> Result<()> {
 fn take(folder: &Path, source: Box<dyn Source>, polls: u32) -> Result<()> {
     let mut app = App::new(Options::default(), Box::new(Machine), Instant::now());
     app.watch(source, Instant::now());
+    watch(&mut app, polls);
+    write(&folder.join("screen-points.svg"), &mut app)?;
+    select(&mut app, DETAIL);
+    app.act(Action::Open, Instant::now());
+    write(&folder.join("screen-detail.svg"), &mut app)?;
+    app.act(Action::ShowThreads, Instant::now());
+    write(&folder.join("screen-threads.svg"), &mut app)?;
+    app.act(Action::ShowTimeline, Instant::now());
+    write(&folder.join("screen-timeline.svg"), &mut app)?;
+    app.act(Action::ShowPoints, Instant::now());
+    app.act(Action::Baseline, Instant::now());
+    select(&mut app, OFF);
+    app.act(Action::Toggle, Instant::now());
+    watch(&mut app, polls.min(SINCE));
+    app.act(Action::ShowDiff, Instant::now());
+    // The cursor where it is in no way.
+    app.act(Action::Bottom, Instant::now());
+    write(&folder.join("screen-diff.svg"), &mut app)?;
+    app.act(Action::ShowLog, Instant::now());
+    write(&folder.join("screen-log.svg"), &mut app)
+}
+
+/// Lets polls happen when they are due.
+fn watch(app: &mut App, polls: u32) {
     for _ in 0..polls {
         let Some(due) = app.next_poll() else { break };
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         app.poll(Instant::now());
     }
     app.toast = None;
-    write(&folder.join("screen-points.svg"), &mut app)?;
-    let shown = app.model.points().iter().find(|point| point.name() == DETAIL);
-    app.selected = shown.map(|point| point.id()).or(app.selected);
-    app.act(Action::Open, Instant::now());
-    write(&folder.join("screen-detail.svg"), &mut app)?;
-    app.act(Action::ShowTimeline, Instant::now());
-    write(&folder.join("screen-timeline.svg"), &mut app)
+}
+
+/// Puts the cursor on a point, if there is one of this name.
+fn select(app: &mut App, name: &str) {
+    let found = app.model.points().iter().find(|point| point.name() == name);
+    app.selected = found.map(|point| point.id()).or(app.selected);
 }
 
 fn write(path: &Path, app: &mut App) -> Result<()> {
     let look = Look::new(true, false);
     let area = Rect::new(0, 0, SIZE.0, SIZE.1);
+    app.toast = None;
     app.settle(view::room(app, &look, area), Instant::now());
     let mut terminal = Terminal::new(TestBackend::new(SIZE.0, SIZE.1))?;
     terminal.draw(|frame| view::draw(frame, app, &look))?;

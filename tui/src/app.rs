@@ -11,6 +11,7 @@ mod diff;
 mod event_loop;
 mod filter;
 pub mod keys;
+mod load_view;
 pub mod mouse;
 mod noticed;
 mod prompt;
@@ -30,6 +31,7 @@ pub use action::Action;
 pub use diff::Diff;
 pub use event_loop::run;
 pub use filter::Filter;
+pub use load_view::LoadView;
 pub use prompt::{Prompt, default_file_name};
 pub use session::Session;
 pub use steer::Question;
@@ -147,8 +149,11 @@ pub struct Toast {
 pub struct Room {
     /// Rows of the list, or lines of the text, that are seen at once.
     pub rows: usize,
-    /// Lines that the text on the screen has altogether; 0 for a list.
+    /// Lines that the text on the screen has altogether; of a log, its entries that
+    /// can be scrolled through; 0 for a list.
     pub lines: usize,
+    /// Which of them the load of a point in full has: the first, and behind the last.
+    pub load: Option<(usize, usize)>,
 }
 
 /// How the user wants to watch.
@@ -215,6 +220,8 @@ pub struct App {
     pub offset: usize,
     /// Lines scrolled out at the top of the detail, or of an opened thread.
     pub detail_offset: usize,
+    /// Which part of its load history the detail shows.
+    pub load: LoadView,
     /// Which measurements the histogram of the detail is of.
     pub since: Since,
     /// What the rings held when a screen that shows it last looked.
@@ -288,6 +295,7 @@ impl App {
             selected: None,
             offset: 0,
             detail_offset: 0,
+            load: LoadView::default(),
             since: Since::default(),
             records: Vec::new(),
             threads: ThreadList::default(),
@@ -335,6 +343,7 @@ impl App {
         self.offset = 0;
         self.threads = ThreadList::default();
         self.timeline = TimeView::default();
+        self.load = LoadView::default();
         self.paused = false;
         self.ended_unseen = None;
         self.screen = Screen::Points;
@@ -386,9 +395,12 @@ impl App {
                 self.observe(&snapshot, now);
                 let was_life = self.model.basis() == Basis::Life;
                 let news = self.model.fold(snapshot);
-                // The first order was one of whole lives. A cursor that has
-                // not been moved stays at the top of the real one.
-                if was_life && self.model.basis() == Basis::Interval && self.frozen_until.is_none()
+                // The first order was one of whole lives. A cursor that has not
+                // been moved stays at the top of the real one; what is open stays.
+                if was_life
+                    && self.model.basis() == Basis::Interval
+                    && self.frozen_until.is_none()
+                    && self.screen != Screen::Detail
                 {
                     self.selected = None;
                 }
@@ -553,13 +565,16 @@ impl App {
         }
         self.rows = room.rows.max(1);
         let last = room.lines.saturating_sub(self.rows);
+        if let Some((first, behind)) = room.load.filter(|_| std::mem::take(&mut self.load.wanted)) {
+            let least = behind.saturating_sub(self.rows).min(first);
+            self.detail_offset = self.detail_offset.clamp(least, first);
+        }
         match &mut self.overlay {
             Some(Overlay::Help(offset)) => *offset = last.min(*offset),
             _ => self.detail_offset = last.min(self.detail_offset),
         }
         if self.screen == Screen::Log && self.overlay.is_none() {
-            let most = self.log.entries().len().saturating_sub(self.rows);
-            self.log_back = self.log_back.min(most);
+            self.log_back = self.log_back.min(last);
         }
         let (place, len) = self.cursor();
         let offset = self
@@ -621,6 +636,15 @@ impl App {
     /// The point under the cursor.
     pub fn selected(&self) -> Option<&Figures> {
         self.model.point(self.selected?)
+    }
+
+    /// The point that the keys mean: on the timeline that of the region under the
+    /// cursor.
+    pub fn meant(&self) -> Option<&Figures> {
+        match self.screen {
+            Screen::Timeline => self.model.point(self.timeline.region()?.1.point),
+            _ => self.selected(),
+        }
     }
 
     /// Whether the mouse is taken from the terminal.

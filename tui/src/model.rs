@@ -33,7 +33,7 @@ use std::sync::Arc;
 pub use calls::{Calls, Related};
 pub use figures::{Figures, LaneFigures, mean, off_share, total, variance};
 pub use histogram::Quantiles;
-pub use history::{History, Sample};
+pub use history::{History, Sample, Slice};
 pub use past::{Lately, Past, Since};
 pub use trouble::Trouble;
 pub use window::{Length, Window};

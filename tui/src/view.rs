@@ -16,6 +16,7 @@ mod footer;
 mod header;
 mod help;
 mod hit;
+mod load;
 mod log;
 mod palette;
 mod picker;
@@ -67,18 +68,24 @@ pub fn room(app: &App, look: &Look, area: Rect) -> Room {
         (None, Screen::Timeline) => timeline::rows(body),
         (None, Screen::Threads) => threads::rows(app, body),
         (None, Screen::Diff) => body.height.saturating_sub(diff::HEAD),
-        (None, Screen::Log) => log::rows(body) as u16,
+        (None, Screen::Log) => log::rows(app, body, look).0 as u16,
         (_, Screen::Points) => body.height.saturating_sub(1 + table::totals(app, body)),
         // The first line of the body is a heading.
         _ => body.height.saturating_sub(1),
     };
+    let mut load = None;
     let lines = match (&app.overlay, app.screen) {
         (Some(Overlay::Help(_)), _) => help::lines(look, usize::from(body.width)).len(),
-        (_, Screen::Detail) => detail::lines(app, look, usize::from(body.width)).len(),
+        (_, Screen::Detail) => {
+            let text = detail::Text::of(app, look, usize::from(body.width));
+            load = Some(text.load);
+            text.lines.len()
+        }
         (_, Screen::Threads) => threads::lines(app, body),
+        (None, Screen::Log) => usize::from(rows) + log::rows(app, body, look).1,
         _ => 0,
     };
-    Room { rows: rows.into(), lines }
+    Room { rows: rows.into(), lines, load }
 }
 
 /// Where each part of the screen goes.

@@ -83,6 +83,12 @@ impl App {
                 self.offset = 0;
                 self.poll(now);
             }
+            Action::Earlier if self.screen == Screen::Detail => self.pan_load(false, now),
+            Action::Later if self.screen == Screen::Detail => self.pan_load(true, now),
+            Action::Oldest if self.screen == Screen::Detail => self.oldest_load(now),
+            Action::Newest if self.screen == Screen::Detail => self.newest_load(),
+            Action::ZoomIn if self.screen == Screen::Detail => self.zoom_load(true, now),
+            Action::ZoomOut if self.screen == Screen::Detail => self.zoom_load(false, now),
             Action::Earlier => self.timeline.step(false),
             Action::Later => self.timeline.step(true),
             Action::MuchEarlier => self.timeline.pan(false),
@@ -299,9 +305,14 @@ impl App {
     }
 
     fn toggle(&mut self, now: Instant) {
-        let Some((id, found, name)) = self.selected_point() else {
+        let Some((id, found, name)) = self.point_meant(now) else {
             return;
         };
+        // Of a point that is off no newer regions come; the same key is to switch
+        // the same point on again.
+        if self.screen == Screen::Timeline {
+            self.timeline.hold();
+        }
         match self.session.as_mut().map(|session| session.toggle(id, found)) {
             Some(Ok(state)) => {
                 self.model.expect_state(id, state);
@@ -315,7 +326,7 @@ impl App {
     }
 
     fn reset(&mut self, now: Instant) {
-        let Some((id, _, name)) = self.selected_point() else {
+        let Some((id, _, name)) = self.point_meant(now) else {
             return;
         };
         match self.session.as_mut().map(|session| session.reset(id)) {
@@ -328,9 +339,13 @@ impl App {
         }
     }
 
-    fn selected_point(&self) -> Option<(u32, PointState, String)> {
-        let figures = self.selected()?;
-        Some((figures.id(), figures.state(), figures.name()))
+    /// What the keys mean, or a word that it is nothing.
+    fn point_meant(&mut self, now: Instant) -> Option<(u32, PointState, String)> {
+        let found = self.meant().map(|meant| (meant.id(), meant.state(), meant.name()));
+        if found.is_none() && self.screen == Screen::Timeline {
+            self.say(now, "there is no region under the cursor");
+        }
+        found
     }
 
     fn pause(&mut self, now: Instant) {

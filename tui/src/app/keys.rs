@@ -118,15 +118,15 @@ use Mode::{
     Timeline, Waiting,
 };
 
-const LISTS: &[Mode] = &[Points, Detail, Threads, Diff, Log, Picker, Help, Columns];
+const LISTS: &[Mode] = &[Points, Threads, Diff, Log, Picker, Help, Columns];
 /// Where there are rows to go up and down.
 const ROWS: &[Mode] = &[Points, Detail, Threads, Timeline, Diff, Log, Picker, Help, Columns];
 /// Where there is a point that the keys mean.
-const FIGURES: &[Mode] = &[Points, Detail, Diff];
+const FIGURES: &[Mode] = &[Points, Detail, Timeline, Diff];
 /// Where a process is looked at.
 const TABS: &[Mode] = &[Points, Detail, Threads, Timeline, Diff, Log];
 /// Those where no keys zoom.
-const POLLED: &[Mode] = &[Points, Detail, Threads, Diff, Log];
+const POLLED: &[Mode] = &[Points, Threads, Diff, Log];
 
 /// All keys, in the order of the last line and the help.
 pub const BINDINGS: &[Binding] = &[
@@ -234,9 +234,15 @@ pub const BINDINGS: &[Binding] = &[
         &[Char('e')],
         FIGURES,
         "on/off",
-        "switch the point on or off in the program",
+        "switch the point on or off in the program; timeline: that of the region",
     ),
-    bind(Action::Reset, &[Char('r')], FIGURES, "reset", "start the point's figures afresh"),
+    bind(
+        Action::Reset,
+        &[Char('r')],
+        FIGURES,
+        "reset",
+        "start the point's figures afresh; timeline: that of the region",
+    ),
     bind(
         Action::ToggleAll,
         &[Char('E')],
@@ -250,6 +256,48 @@ pub const BINDINGS: &[Binding] = &[
         &[Points],
         "",
         "start the figures of all points shown afresh; asks first",
+    ),
+    bind(
+        Action::ZoomIn,
+        &[Char('+'), Char('=')],
+        &[Detail],
+        "closer",
+        "a point's load: look closer, at half of the time or less",
+    ),
+    bind(
+        Action::ZoomOut,
+        &[Char('-')],
+        &[Detail],
+        "wider",
+        "a point's load: look wider, at twice the time or more",
+    ),
+    bind(
+        Action::Earlier,
+        &[Named(KeyCode::Left), Char('h')],
+        &[Detail],
+        "earlier",
+        "a point's load: a quarter back in time; it is held there until End",
+    ),
+    bind(
+        Action::Later,
+        &[Named(KeyCode::Right), Char('l')],
+        &[Detail],
+        "",
+        "a point's load: a quarter on in time",
+    ),
+    bind(
+        Action::Oldest,
+        &[Named(KeyCode::Home)],
+        &[Detail],
+        "",
+        "a point's load: the oldest that is known",
+    ),
+    bind(
+        Action::Newest,
+        &[Named(KeyCode::End)],
+        &[Detail],
+        "now",
+        "a point's load: what is now, and follow it",
     ),
     bind(
         Action::Weight,
@@ -333,8 +381,24 @@ pub const BINDINGS: &[Binding] = &[
         "",
         "one screen down; of an opened thread: among its points",
     ),
+    bind(
+        Action::PageUp,
+        &[Named(KeyCode::PageUp), Ctrl('b')],
+        &[Detail],
+        "",
+        "one screen up in a point's detail",
+    ),
+    bind(
+        Action::PageDown,
+        &[Named(KeyCode::PageDown), Ctrl('f')],
+        &[Detail],
+        "",
+        "one screen down in a point's detail",
+    ),
     bind(Action::Top, &[Named(KeyCode::Home), Twice('g')], LISTS, "", "to the first row"),
     bind(Action::Bottom, &[Named(KeyCode::End), Char('G')], LISTS, "", "to the last row"),
+    bind(Action::Top, &[Twice('g')], &[Detail], "", "to the first point"),
+    bind(Action::Bottom, &[Char('G')], &[Detail], "", "to the last point"),
     bind(Action::ShowPoints, &[Char('1')], TABS, "", "the table of points"),
     bind(Action::ShowDetail, &[Char('2')], TABS, "", "one point in full"),
     bind(Action::ShowThreads, &[Char('3')], TABS, "", "the threads"),

@@ -98,9 +98,9 @@ impl App {
         }
     }
 
-    /// Asks for the weight of the selected point's exponential average.
+    /// Asks for the weight of the point's exponential average.
     pub(super) fn ask_weight(&mut self) {
-        let Some(figures) = self.selected() else {
+        let Some(figures) = self.meant() else {
             return;
         };
         let text = figures.point().alpha.map_or(String::new(), weight::written);
@@ -133,10 +133,10 @@ impl App {
         }
     }
 
-    /// Hands the selected row to the terminal's clipboard, with the titles of its
+    /// Hands the point's row to the terminal's clipboard, with the titles of its
     /// figures.
     pub(super) fn copy_row(&mut self, now: Instant) {
-        let (Some(figures), Some(snapshot)) = (self.selected(), self.model.snapshot()) else {
+        let (Some(figures), Some(snapshot)) = (self.meant(), self.model.snapshot()) else {
             return;
         };
         let scale = Scale { ticks_per_second: snapshot.clock.ticks_per_second, unit: self.unit };

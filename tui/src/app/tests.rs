@@ -12,7 +12,7 @@ use crate::snapshot::{PointState, Process, Snapshot};
 use crate::source::synthetic::Synthetic;
 use crate::source::{Change, Members};
 
-const ROOM: Room = Room { rows: 5, lines: 0 };
+const ROOM: Room = Room { rows: 5, lines: 0, load: None };
 
 /// A made-up process that the test can look into while the app has it.
 #[derive(Clone, Default)]
@@ -98,8 +98,13 @@ impl Desk {
             if self.app.next_poll().is_some_and(|due| due <= self.now) {
                 self.app.poll(self.now);
             }
-            self.app.settle(ROOM, self.now);
+            self.app.settle(self.room(), self.now);
         }
+    }
+
+    fn room(&self) -> Room {
+        let is_log = self.app.screen == Screen::Log;
+        Room { lines: if is_log { self.app.log.entries().len() } else { 0 }, ..ROOM }
     }
 
     pub(crate) fn press(&mut self, keys: &str) {
@@ -110,7 +115,7 @@ impl Desk {
 
     pub(crate) fn code(&mut self, code: KeyCode) {
         self.app.key(KeyEvent::from(code), self.now);
-        self.app.settle(ROOM, self.now);
+        self.app.settle(self.room(), self.now);
     }
 }
 
@@ -758,4 +763,5 @@ fn marked_processes_are_opened_as_one() {
     assert_eq!(ids, [candidate(4).segment_id]);
 }
 
+mod load;
 pub(crate) mod timeline;

@@ -113,6 +113,13 @@ impl TimeView {
         }
     }
 
+    /// Holds the picture with the cursor where it is.
+    pub(super) fn hold(&mut self) {
+        if let Some(start) = self.region().map(|(_, region)| region.start) {
+            self.look_at(start);
+        }
+    }
+
     /// Follows the newest again.
     pub(super) fn follow(&mut self) {
         self.right = None;

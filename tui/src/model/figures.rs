@@ -105,7 +105,8 @@ impl Figures {
             }
             self.history = old.history;
         }
-        self.history.push(Sample { at_ticks: self.snapshot.elapsed_ticks, load });
+        let at_ticks = self.snapshot.elapsed_ticks;
+        self.history.push(at_ticks.saturating_sub(ticks), Sample { at_ticks, load });
     }
 
     /// Takes over what `old` showed: nothing happened in between.
@@ -120,7 +121,8 @@ impl Figures {
 
     /// Notes that the next sample does not follow on the last.
     pub(super) fn mark_gap(&mut self) {
-        self.history.push(Sample { at_ticks: self.snapshot.elapsed_ticks, load: None });
+        let at_ticks = self.snapshot.elapsed_ticks;
+        self.history.push(at_ticks, Sample { at_ticks, load: None });
         self.settled = false;
     }
 

@@ -1,9 +1,23 @@
-//! A bounded memory of a point's load.
+//! A bounded memory of a point's load: every poll of the last minutes, and what
+//! was before them the more coarsely the longer it is ago.
+//!
+//! ```text
+//! oldest  [ 4 polls ][ 4 polls ] ... [ 2 ][ 2 ][ 2 ] ... [1][1][1][1]  newest
+//!         |------- tier 2 ------|    |--- tier 1 ---|    |- tier 0 -|
+//! ```
+//!
+//! When a tier is full, its two oldest buckets become one of the next, with their
+//! mean and the greatest poll among them. So nine tiers of 160 buckets reach back
+//! over more than 80,000 polls, most of a day of them a second apart, and whatever
+//! part of that is looked at has a hundred buckets or more.
 
 use std::collections::VecDeque;
 
-/// How many samples a history keeps.
-const KEPT: usize = 600;
+/// How many buckets a tier keeps.
+const KEPT: usize = 160;
+/// How many tiers there are; a bucket of each holds twice what one of the tier
+/// before does.
+const TIERS: usize = 9;
 
 /// The load over one interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,34 +29,162 @@ pub struct Sample {
     pub load: Option<f64>,
 }
 
-/// The last loads of one point, oldest first.
+/// The load over a part of the time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slice {
+    /// The mean of what is known of it.
+    pub mean: f64,
+    /// The greatest load between two polls.
+    pub peak: f64,
+}
+
+/// One or more intervals that follow on one another.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    /// When the last one ended; it began where the bucket before ended.
+    until: u64,
+    /// Not a number where the load is not known. What is known and what is not
+    /// never share a bucket.
+    mean: f32,
+    peak: f32,
+}
+
+/// The loads of one point.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    samples: VecDeque<Sample>,
+    /// When the oldest bucket began.
+    from: u64,
+    /// The finest first. No tier but the first is ever empty.
+    tiers: Vec<VecDeque<Bucket>>,
 }
 
 impl History {
-    /// Adds the newest sample, forgetting the oldest when full.
-    pub(super) fn push(&mut self, sample: Sample) {
-        if self.samples.len() == KEPT {
-            self.samples.pop_front();
+    /// Adds the newest sample, of the interval that began at `from`.
+    pub(super) fn push(&mut self, from: u64, sample: Sample) {
+        if self.is_empty() {
+            self.from = from;
         }
-        self.samples.push_back(sample);
+        let load = sample.load.map_or(f32::NAN, |load| load as f32);
+        let mut bucket = Bucket { until: sample.at_ticks, mean: load, peak: load };
+        for tier in 0..TIERS {
+            if tier == self.tiers.len() {
+                self.tiers.push(VecDeque::new());
+            }
+            let buckets = &mut self.tiers[tier];
+            buckets.push_back(bucket);
+            if buckets.len() <= KEPT {
+                return;
+            }
+            match self.oldest_of(tier) {
+                Some(oldest) => bucket = oldest,
+                None => return,
+            }
+        }
+        // What the last tier has no room for is forgotten.
+        self.from = bucket.until;
     }
 
-    /// The last `n` samples, oldest first.
-    pub fn last(&self, n: usize) -> impl Iterator<Item = &Sample> {
-        self.samples.range(self.samples.len().saturating_sub(n)..)
+    /// Takes the oldest bucket out of a tier, and with it the next if they can be
+    /// one. None if there was nothing in it: a mark between two intervals.
+    fn oldest_of(&mut self, tier: usize) -> Option<Bucket> {
+        let coarser = self.tiers.get(tier + 1).and_then(|coarser| coarser.back());
+        let from = coarser.map_or(self.from, |coarser| coarser.until);
+        let buckets = &mut self.tiers[tier];
+        let oldest = buckets.pop_front()?;
+        if !oldest.is_known() && oldest.until <= from {
+            return None;
+        }
+        let is_last = tier + 1 == TIERS;
+        let joins = |next: &&Bucket| !is_last && next.is_known() == oldest.is_known();
+        let Some(next) = buckets.front().filter(joins).copied() else {
+            return Some(oldest);
+        };
+        buckets.pop_front();
+        let (first, second) =
+            (oldest.until.saturating_sub(from), next.until.saturating_sub(oldest.until));
+        let share = match first as f64 + second as f64 {
+            0.0 => 1.0,
+            both => second as f64 / both,
+        };
+        let mean = f64::from(oldest.mean) * (1.0 - share) + f64::from(next.mean) * share;
+        let peak = oldest.peak.max(next.peak);
+        Some(Bucket { until: next.until, mean: mean as f32, peak })
     }
 
-    /// How many samples there are.
+    /// The last `n` samples, oldest first; of those that are kept one by one.
+    pub fn last(&self, n: usize) -> impl Iterator<Item = Sample> {
+        let finest = self.tiers.first().into_iter();
+        let samples = finest.flat_map(move |t| t.range(t.len().saturating_sub(n)..));
+        samples.map(|bucket| Sample {
+            at_ticks: bucket.until,
+            load: bucket.is_known().then_some(f64::from(bucket.mean)),
+        })
+    }
+
+    /// When what is known begins, ticks since the segment was created; none if
+    /// there is nothing yet.
+    pub fn from(&self) -> Option<u64> {
+        (!self.is_empty()).then_some(self.from)
+    }
+
+    /// The load in each of `columns` parts of the time, each so many ticks long,
+    /// from a moment on that may lie before the segment's creation; none where
+    /// nothing is known.
+    pub fn columns(&self, from: i128, ticks: u64, columns: usize) -> Vec<Option<Slice>> {
+        let mut slices = vec![Sum::default(); columns];
+        let ticks = i128::from(ticks.max(1));
+        let end = from + ticks * columns as i128;
+        let mut begin = i128::from(self.from);
+        for bucket in self.tiers.iter().rev().flatten() {
+            let (start, until) = (begin.max(from), i128::from(bucket.until).min(end));
+            begin = begin.max(i128::from(bucket.until));
+            if start >= until || !bucket.is_known() {
+                continue;
+            }
+            let (first, last) = ((start - from) / ticks, (until - 1 - from) / ticks);
+            for place in first..=last {
+                let column = from + place * ticks;
+                let known = until.min(column + ticks) - start.max(column);
+                slices[place as usize].add(bucket, known as f64);
+            }
+        }
+        slices.into_iter().map(Sum::slice).collect()
+    }
+
+    /// How many buckets there are.
     pub fn len(&self) -> usize {
-        self.samples.len()
+        self.tiers.iter().map(VecDeque::len).sum()
     }
 
     /// Whether there is no sample yet.
     pub fn is_empty(&self) -> bool {
-        self.samples.is_empty()
+        self.tiers.iter().all(VecDeque::is_empty)
+    }
+}
+
+impl Bucket {
+    fn is_known(&self) -> bool {
+        !self.mean.is_nan()
+    }
+}
+
+/// What buckets have in a column.
+#[derive(Clone, Default)]
+struct Sum {
+    known: f64,
+    load: f64,
+    peak: f64,
+}
+
+impl Sum {
+    fn add(&mut self, bucket: &Bucket, known: f64) {
+        self.known += known;
+        self.load += f64::from(bucket.mean) * known;
+        self.peak = self.peak.max(f64::from(bucket.peak));
+    }
+
+    fn slice(self) -> Option<Slice> {
+        (self.known > 0.0).then(|| Slice { mean: self.load / self.known, peak: self.peak })
     }
 }
 
@@ -50,16 +192,85 @@ impl History {
 mod tests {
     use super::*;
 
-    #[test]
-    fn it_forgets_the_oldest_and_stays_bounded() {
+    /// Polls ten ticks apart, with these loads.
+    fn history(loads: impl IntoIterator<Item = Option<f64>>) -> History {
         let mut history = History::default();
-        assert!(history.is_empty());
-        for at_ticks in 0..10_000 {
-            history.push(Sample { at_ticks, load: None });
+        for (poll, load) in (0..).zip(loads) {
+            history.push(poll * 10, Sample { at_ticks: (poll + 1) * 10, load });
         }
-        assert_eq!(history.len(), KEPT);
-        let last: Vec<_> = history.last(2).map(|sample| sample.at_ticks).collect();
-        assert_eq!(last, [9998, 9999]);
-        assert_eq!(history.last(usize::MAX).count(), KEPT);
+        history
+    }
+
+    #[test]
+    fn the_last_samples_are_kept_one_by_one() {
+        assert!(History::default().is_empty());
+        let history = history((0..1000).map(|poll| Some(f64::from(poll))));
+        let last: Vec<_> = history.last(2).map(|s| (s.at_ticks, s.load)).collect();
+        assert_eq!(last, [(9990, Some(998.0)), (10_000, Some(999.0))]);
+        assert_eq!(history.last(100).count(), 100);
+    }
+
+    #[test]
+    fn it_reaches_back_far_and_stays_bounded() {
+        let polls = 300_000;
+        let history = history((0..polls).map(|_| Some(0.5)));
+        assert!(history.len() <= TIERS * KEPT);
+        let reach = polls * 10 - history.from().unwrap();
+        assert!((75_000 * 10..85_000 * 10).contains(&reach), "{reach}");
+        // Also when nothing fits into a bucket with its neighbour.
+        let unlike = (0..polls).map(|poll| (poll % 2 == 0).then_some(0.5));
+        assert!(super::tests::history(unlike).len() <= TIERS * KEPT);
+    }
+
+    #[test]
+    fn what_is_long_ago_keeps_its_sum_and_its_greatest() {
+        // One poll in a thousand is a hundred times the others.
+        let load = |poll: u64| if poll % 1000 == 500 { 1.0 } else { 0.01 };
+        let polls = 20_000;
+        let history = history((0..polls).map(|poll| Some(load(poll))));
+        assert_eq!(history.from(), Some(0));
+        let columns = history.columns(0, 10 * 1000, 20);
+        for column in columns {
+            let column = column.expect("all of it is known");
+            assert_eq!(column.peak, 1.0);
+            assert!((column.mean - (0.01 + 0.99 / 1000.0)).abs() < 0.001, "{column:?}");
+        }
+        let all = history.columns(0, 10 * polls, 1)[0].unwrap();
+        assert!((all.mean - (0.01 + 0.99 / 1000.0)).abs() < 1e-6, "{all:?}");
+    }
+
+    #[test]
+    fn columns_are_means_over_time_and_gaps_stay_gaps() {
+        let history = history([Some(0.2), Some(0.4), None, Some(0.8)]);
+        let mean = |slice: &Option<Slice>| slice.map(|s| (s.mean * 100.0).round() as u32);
+        let means = |from, ticks, columns| -> Vec<Option<u32>> {
+            history.columns(from, ticks, columns).iter().map(mean).collect()
+        };
+        assert_eq!(means(0, 10, 5), [Some(20), Some(40), None, Some(80), None]);
+        assert_eq!(means(-20, 20, 3), [None, Some(30), Some(80)]);
+        // Finer than the polls, and across their ends.
+        assert_eq!(means(5, 5, 4), [Some(20), Some(40), Some(40), None]);
+        assert_eq!(means(5, 10, 1), [Some(30)]);
+        let wide = history.columns(-100, 1000, 1)[0].unwrap();
+        assert_eq!((mean(&Some(wide)), (wide.peak * 100.0).round()), (Some(47), 80.0));
+    }
+
+    #[test]
+    fn old_gaps_are_kept_as_long_as_they_were() {
+        let mut history = History::default();
+        let mut at = 0;
+        let mut push = |ticks: u64, load: Option<f64>| {
+            history.push(at, Sample { at_ticks: at + ticks, load });
+            at += ticks;
+        };
+        push(10, Some(0.5));
+        push(0, None);
+        push(1000, None);
+        for _ in 0..1000 {
+            push(10, Some(0.5));
+        }
+        let columns = history.columns(0, 10, 102);
+        assert!(columns[0].is_some() && columns[101].is_some());
+        assert!(columns[1..101].iter().all(Option::is_none));
     }
 }

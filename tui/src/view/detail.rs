@@ -4,7 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::{Look, chart, draw_scrolled, help};
+use super::{Look, chart, draw_scrolled, help, load};
 use crate::app::App;
 use crate::columns::state_word;
 use crate::model::histogram::{self, Bar};
@@ -23,16 +23,14 @@ const SUMS: usize = 60;
 const BARS: usize = 13;
 /// The quantiles told of a point.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
-/// Lines of the load history.
-const HISTORY: usize = 4;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let heading = match app.selected() {
         Some(figures) => heading(figures, look),
         None => Line::styled(" no point", look.theme.faint),
     };
-    let lines = lines(app, look, area.width.into());
-    draw_scrolled(frame, area, heading, lines, app.detail_offset);
+    let text = Text::of(app, look, area.width.into());
+    draw_scrolled(frame, area, heading, text.lines, app.detail_offset);
 }
 
 /// How ticks of the watched process are shown.
@@ -65,42 +63,58 @@ fn heading(figures: &Figures, look: &Look) -> Line<'static> {
     ])
 }
 
-pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> {
-    let Some(figures) = app.selected() else {
-        return Vec::new();
-    };
-    let pane = Pane {
-        figures,
-        look,
-        scale: scale(app),
-        quantiles: figures.quantiles_at(QUANTILES.map(|(_, quantile)| quantile)),
-        since: app.since,
-        lately: app.lately(),
-    };
-    let mut lines = Vec::new();
-    for trouble in figures.remarks() {
-        let text = help::wrapped(trouble.explanation(), width.saturating_sub(2).max(1));
-        lines.extend(text.into_iter().map(|l| Line::styled(format!(" {l}"), look.theme.warn)));
-    }
-    if width >= WIDE {
-        let left = pane.figures();
-        let right = pane.histogram(width - FIGURES - 1);
-        for row in 0..left.len().max(right.len()) {
-            let left = left.get(row).cloned().unwrap_or_default();
-            let mut spans = left.spans;
-            let used = spans.iter().map(Span::width).sum();
-            spans.push(Span::raw(" ".repeat(FIGURES.saturating_sub(used))));
-            spans.extend(right.get(row).cloned().unwrap_or_default().spans);
-            lines.push(Line::from(spans));
+/// What stands below the heading.
+#[derive(Default)]
+pub(super) struct Text {
+    pub(super) lines: Vec<Line<'static>>,
+    /// Which of them the load history has: the first, and behind the last.
+    pub(super) load: (usize, usize),
+}
+
+impl Text {
+    pub(super) fn of(app: &App, look: &Look, width: usize) -> Self {
+        let mut text = Self::default();
+        if let Some(figures) = app.selected() {
+            text.fill(app, figures, look, width);
         }
-    } else {
-        lines.extend(pane.figures());
-        lines.extend(pane.histogram(width));
+        text
     }
-    lines.extend(pane.history(width));
-    lines.extend(pane.lanes(width));
-    lines.extend(pane.calls(app, width));
-    lines
+
+    fn fill(&mut self, app: &App, figures: &Figures, look: &Look, width: usize) {
+        let lines = &mut self.lines;
+        let pane = Pane {
+            figures,
+            look,
+            scale: scale(app),
+            quantiles: figures.quantiles_at(QUANTILES.map(|(_, quantile)| quantile)),
+            since: app.since,
+            lately: app.lately(),
+        };
+        for trouble in figures.remarks() {
+            let text = help::wrapped(trouble.explanation(), width.saturating_sub(2).max(1));
+            lines.extend(text.into_iter().map(|l| Line::styled(format!(" {l}"), look.theme.warn)));
+        }
+        if width >= WIDE {
+            let left = pane.figures();
+            let right = pane.histogram(width - FIGURES - 1);
+            for row in 0..left.len().max(right.len()) {
+                let left = left.get(row).cloned().unwrap_or_default();
+                let mut spans = left.spans;
+                let used = spans.iter().map(Span::width).sum();
+                spans.push(Span::raw(" ".repeat(FIGURES.saturating_sub(used))));
+                spans.extend(right.get(row).cloned().unwrap_or_default().spans);
+                lines.push(Line::from(spans));
+            }
+        } else {
+            lines.extend(pane.figures());
+            lines.extend(pane.histogram(width));
+        }
+        self.load.0 = lines.len();
+        lines.extend(load::lines(app, figures, look, width));
+        self.load.1 = lines.len();
+        lines.extend(pane.lanes(width));
+        lines.extend(pane.calls(app, width));
+    }
 }
 
 struct Pane<'a> {
@@ -149,10 +163,10 @@ impl Pane<'_> {
         };
         let inside = (total.inclusive > 0).then(|| total.exclusive as f64 / total.inclusive as f64);
         let rate = figures.rate().map_or(NONE.into(), units::si);
+        let rate = format!("  {rate}/s");
         let load = figures.load().map_or(NONE.into(), |load| format!("{}%", units::percent(load)));
         let rows = [
-            ("count", units::count(total.count), String::new()),
-            ("per second", rate, String::new()),
+            ("count", units::count(total.count), rate),
             ("load", load, " of one CPU".into()),
             ("exclusive", used(total.exclusive), share(inside, "incl")),
             ("inclusive", used(total.inclusive), String::new()),
@@ -266,33 +280,6 @@ impl Pane<'_> {
         if let Some(lately) = &self.lately {
             lines.push(self.summary(lately, quantiles));
         }
-        lines
-    }
-
-    fn history(&self, width: usize) -> Vec<Line<'static>> {
-        let room = width.saturating_sub(9);
-        let history = self.figures.history();
-        let samples: Vec<_> = history.last(room).collect();
-        let loads: Vec<_> = samples.iter().map(|sample| sample.load).collect();
-        let span = match (samples.first(), samples.last()) {
-            (Some(first), Some(last)) => last.at_ticks.saturating_sub(first.at_ticks),
-            _ => 0,
-        };
-        let span = units::duration(span as f64 / self.scale.ticks_per_second);
-        let mut lines = vec![self.title(&format!("Load, last {span}, a column per poll"))];
-        let top = chart::top(loads.iter().copied());
-        let drawn = chart::columns(&loads, HISTORY, &self.look.glyphs);
-        lines.extend(drawn.into_iter().enumerate().map(|(row, columns)| {
-            let label = match row {
-                0 => format!("{:>6}%", units::percent(top)),
-                _ if row + 1 == HISTORY => format!("{:>6}%", "0"),
-                _ => String::new(),
-            };
-            Line::from(vec![
-                Span::styled(format!("{label:>7} "), self.look.theme.faint),
-                Span::styled(columns, self.look.theme.bar),
-            ])
-        }));
         lines
     }
 

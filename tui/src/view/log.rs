@@ -8,11 +8,14 @@ use super::{Look, detail};
 use crate::app::App;
 use crate::local_time::time_of_day;
 use crate::model::cost::{Cost, Costs};
+use crate::model::log::Entry;
 use crate::text;
 use crate::units;
 
 /// Points whose cost is told, at most.
 const POINTS: u16 = 6;
+/// From this width on the lines of an entry are below one another.
+const WIDE: usize = 60;
 /// Room for the name of a point among the costs.
 const NAME: usize = 32;
 
@@ -39,9 +42,61 @@ impl Parts {
     }
 }
 
-/// How many entries a body of this size shows.
-pub(super) fn rows(area: Rect) -> usize {
-    Parts::of(area).entries.height.into()
+/// How many entries a body of this size shows, and how many may be left out below
+/// until the oldest is seen.
+pub(super) fn rows(app: &App, area: Rect, look: &Look) -> (usize, usize) {
+    let area = Parts::of(area).entries;
+    let fits = |entries: &mut dyn Iterator<Item = &Entry>| {
+        let mut left = usize::from(area.height);
+        let lines = entries.map(|entry| wrapped(entry, area.width.into(), look).len());
+        let fit = lines.take_while(|lines| {
+            let fits = *lines <= left;
+            left = left.saturating_sub(*lines);
+            fits
+        });
+        // One that is longer than the screen is seen as far as there is room.
+        fit.count().max(1)
+    };
+    let entries = app.log.entries();
+    let end = entries.len().saturating_sub(app.log_back);
+    let seen = fits(&mut entries.range(..end).rev()).min(end);
+    (seen, entries.len().saturating_sub(fits(&mut entries.iter())))
+}
+
+/// An entry in lines, so that the end of what it says is seen as well.
+fn wrapped(entry: &Entry, width: usize, look: &Look) -> Vec<String> {
+    let mark = if entry.is_problem { look.glyphs.invalid } else { ' ' };
+    let head = format!(" {} {mark} ", time_of_day(entry.unix_ns));
+    let indent = if width >= WIDE { text::width(&head) } else { 2 };
+    let mut lines = vec![head];
+    for word in entry.text.split(' ') {
+        let mut word = word;
+        loop {
+            let last = lines.len() - 1;
+            let line = &mut lines[last];
+            let is_begun = !line.ends_with(' ');
+            let room = width.saturating_sub(text::width(line) + usize::from(is_begun));
+            if text::width(word) <= room {
+                line.push_str(if is_begun { " " } else { "" });
+                line.push_str(word);
+                break;
+            }
+            if is_begun {
+                lines.push(" ".repeat(indent));
+                continue;
+            }
+            // A path, say, that is longer than a line.
+            let cut = word.char_indices().map(|(at, c)| at + c.len_utf8());
+            let Some(at) = cut.take_while(|at| text::width(&word[..*at]) <= room).last() else {
+                line.push_str(&text::cut(word, room, look.glyphs.ellipsis));
+                break;
+            };
+            line.push_str(&word[..at]);
+            word = &word[at..];
+            lines.push(" ".repeat(indent));
+        }
+    }
+    lines
 }
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
@@ -59,25 +114,24 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     frame.render_widget(Line::styled(total, theme.process), parts.cost);
     draw_costs(frame, parts.points, &costs.points, look);
 
-    let (len, rows) = (app.log.entries().len(), usize::from(parts.entries.height));
+    let len = app.log.entries().len();
     let end = len.saturating_sub(app.log_back);
-    let first = end.saturating_sub(rows);
+    let first = end.saturating_sub(rows(app, area, look).0);
     let heading = format!(" Time     {:<1} {}", "", "What was noticed, newest last");
     let heading = text::fit(&heading, width, look.glyphs.ellipsis);
     frame.render_widget(Line::styled(heading, theme.heading), parts.heading);
-    if len > rows {
+    if end - first < len {
         let follows = if app.log_back == 0 { "" } else { "  G follows" };
         let place = format!("{}-{end}/{len}{follows} ", first + 1);
         let place = Line::from(Span::styled(place, theme.heading)).right_aligned();
         frame.render_widget(place, parts.heading);
     }
-    let entries = app.log.entries().range(first..end);
-    for (area, entry) in parts.entries.rows().zip(entries) {
-        let (mark, style) =
-            if entry.is_problem { (look.glyphs.invalid, theme.warn) } else { (' ', theme.header) };
-        let line = format!(" {} {mark} {}", time_of_day(entry.unix_ns), entry.text);
-        let line = text::cut(&line, width, look.glyphs.ellipsis);
-        frame.render_widget(Line::styled(line, style), area);
+    let lines = app.log.entries().range(first..end).flat_map(|entry| {
+        let style = if entry.is_problem { theme.warn } else { theme.header };
+        wrapped(entry, width, look).into_iter().map(move |line| Line::styled(line, style))
+    });
+    for (area, line) in parts.entries.rows().zip(lines) {
+        frame.render_widget(line, area);
     }
 }
 

@@ -147,6 +147,8 @@ pub struct Glyphs {
     pub plus_minus: &'static str,
     /// The rest of a bar that is a share of something.
     pub rest: char,
+    /// From a mean up to the greatest.
+    pub peak: char,
     /// A bar of what ran nearly always, some of the time, hardly.
     pub ran: [char; 3],
     /// Where a bar begins.
@@ -174,6 +176,7 @@ impl Glyphs {
         to: "–",
         plus_minus: "±",
         rest: '░',
+        peak: '░',
         ran: ['█', '▒', '░'],
         edge: '▏',
         many: '≡',
@@ -195,6 +198,7 @@ impl Glyphs {
         to: "-",
         plus_minus: "+-",
         rest: '.',
+        peak: '|',
         ran: ['#', '=', '.'],
         edge: '[',
         many: '*',

@@ -20,7 +20,9 @@ use ratatui::text::{Line, Span};
 use super::Look;
 use super::detail::scale;
 use crate::app::{App, step_above};
+use crate::model::Figures;
 use crate::model::timeline::{Column, Level, Run, Timeline, Track, Window, columns, runs};
+use crate::snapshot::PointState;
 use crate::text;
 use crate::units;
 
@@ -304,10 +306,21 @@ impl Picture<'_> {
             let ago = units::duration(ago as f64 / self.timeline.ticks_per_second);
             let track = self.timeline.track(line.lane).map_or(String::new(), name_of);
             let own = scale.single(region.exclusive as f64);
+            // No part of time is longer than the whole: the rest was before it.
+            let latched = match region.exclusive > region.span() {
+                true => " (latched, with earlier parts)",
+                false => "",
+            };
+            let state = match self.app.meant().map(Figures::state) {
+                Some(PointState::On) | None => "",
+                Some(PointState::Off) => " (off now)",
+                Some(PointState::InvalidBeginBegin) => " (invalid now)",
+            };
             lines[0] = Line::from(vec![
                 Span::styled(format!(" {}", self.name(region.point)), theme.process),
+                Span::styled(state, theme.warn),
                 Span::raw(format!("  {} long", scale.single(region.span() as f64))),
-                Span::raw(format!(", {own} exclusive, began {ago} ago on {track}")),
+                Span::raw(format!(", {own} exclusive{latched}, began {ago} ago on {track}")),
             ]);
             let away = match region.away {
                 Some(away) => scale.ticks(away as f64),

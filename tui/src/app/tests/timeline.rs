@@ -161,6 +161,68 @@ fn half_screens_lead_back_in_time_and_to_now_again() {
 }
 
 #[test]
+fn the_point_of_the_region_is_switched_reset_and_averaged() {
+    let mut desk = timeline();
+    desk.app.selected = Some(4);
+    desk.press("jh");
+    assert_eq!(under_cursor(&desk), (100, 2));
+    desk.press("e");
+    assert_eq!((desk.process.state(2), desk.process.state(4)), (PointState::Off, PointState::On));
+    desk.press("l");
+    desk.press("r");
+    let resets =
+        |desk: &Desk, id: usize| desk.process.0.borrow_mut().snapshot_mut().points[id].resets;
+    assert_eq!([2, 3, 4].map(|id| resets(&desk, id)), [0, 1, 0]);
+    desk.press("y");
+    assert!(desk.app.take_clipboard().is_some_and(|row| row.starts_with("io.crc")));
+    desk.press("a0.5");
+    desk.code(KeyCode::Enter);
+    let alpha = |id: usize| desk.process.0.borrow_mut().snapshot_mut().points[id].alpha;
+    assert_eq!([2, 3, 4].map(alpha), [None, Some(0.5), None]);
+    // What the table has under its cursor is none of this screen's business.
+    assert_eq!(desk.app.selected, Some(4));
+}
+
+#[test]
+fn the_same_key_switches_the_same_point_on_again() {
+    let mut desk = timeline();
+    assert_eq!(under_cursor(&desk), (100, 1));
+    desk.press("e");
+    assert_eq!(desk.process.state(1), PointState::Off);
+    // Only others measure from then on.
+    desk.process.0.borrow_mut().snapshot_mut().records.retain(|record| record.point != 1);
+    desk.wait(2);
+    assert!(!desk.app.timeline.follows());
+    desk.press("e");
+    assert_eq!(desk.process.state(1), PointState::On);
+}
+
+#[test]
+fn without_a_region_there_is_nothing_to_switch() {
+    let mut desk = desk();
+    desk.press("4e");
+    let said = desk.app.toast.as_ref().map(|toast| toast.text.as_str());
+    assert_eq!(said, Some("there is no region under the cursor"));
+    assert!((1..8).all(|id| desk.process.state(id) == PointState::On));
+}
+
+#[test]
+fn what_is_opened_before_the_first_rates_stays_open() {
+    let (process, now) = (Shared::default(), Instant::now());
+    let mut app = App::new(Options::default(), Box::new(Stage::default()), now);
+    app.watch(Box::new(process.clone()), now);
+    let mut desk = Desk { app, process, now };
+    assert_eq!(desk.app.model.basis(), Basis::Life);
+    records(&mut desk);
+    desk.press("4j");
+    let (_, point) = under_cursor(&desk);
+    desk.code(KeyCode::Enter);
+    desk.wait(2);
+    assert_eq!((desk.app.screen, desk.app.selected), (Screen::Detail, Some(point)));
+    assert_ne!(desk.app.order.first(), Some(&point));
+}
+
+#[test]
 fn records_are_only_looked_into_where_they_are_shown() {
     let mut desk = desk();
     records(&mut desk);

@@ -26,6 +26,28 @@ fn the_timeline_held_in_ascii() {
 }
 
 #[test]
+fn a_latched_region_says_that_it_has_earlier_parts() {
+    let mut desk = with_records("");
+    desk.process.0.borrow_mut().snapshot_mut().records.last_mut().unwrap().exclusive *= 3;
+    desk.press("4jj");
+    for (key, latched) in [('l', true), ('h', false)] {
+        desk.press(&key.to_string());
+        let text = screen(&mut desk, false, (120, 30));
+        let about = text.lines().find(|line| line.contains(" exclusive")).unwrap();
+        assert_eq!(about.contains(" exclusive (latched, with earlier parts)"), latched, "{about}");
+    }
+}
+
+#[test]
+fn a_region_whose_point_is_off_says_so() {
+    let mut desk = with_records("4");
+    assert!(screen(&mut desk, false, (80, 24)).contains(" io.parse  50.0ms long"));
+    desk.press("e");
+    desk.app.toast = None;
+    assert!(screen(&mut desk, false, (80, 24)).contains(" io.parse (off now)  50.0ms long"));
+}
+
+#[test]
 fn the_threads() {
     check_all("threads", &mut with_records("3"));
     check_all("thread", &mut with_records("3j\n"));

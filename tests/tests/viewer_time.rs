@@ -1,0 +1,267 @@
+//! Time in a real terminal: the keys of the timeline one by one, and the load of a
+//! point closer, wider and back in time.
+
+use pfp_tests::screen::{Screen, Stage, row, why_no_screen};
+
+const STEADY: &str = env!("CARGO_BIN_EXE_steady");
+
+fn on_tab(text: &str, tab: &str) -> bool {
+    text.contains(&format!("[{tab}]"))
+}
+
+/// The line about the region under the cursor, once the screen is drawn whole.
+fn about(text: &str) -> Option<&str> {
+    let is_whole = text.lines().last().is_some_and(|line| line.contains("q quit"));
+    text.lines().find(|line| line.contains(" long, ")).filter(|_| is_whole)
+}
+
+/// The thread, counted from the top, whose line the cursor is on.
+fn cursor(text: &str) -> Option<usize> {
+    text.lines().position(|line| line.starts_with('>'))
+}
+
+/// How long ago the region under the cursor began, in nanoseconds.
+fn ago(text: &str) -> Option<u64> {
+    let began = about(text)?.split("began ").nth(1)?.split(" ago").next()?;
+    let digits = began.find(|c: char| c.is_ascii_alphabetic())?;
+    let unit = match &began[digits..] {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return None,
+    };
+    Some((began[..digits].parse::<f64>().ok()? * unit) as u64)
+}
+
+/// Presses a key, and waits until the region under the cursor is another one that
+/// fits.
+#[track_caller]
+fn to_region(screen: &Screen, key: &str, before: &str, fits: impl Fn(&str) -> bool) -> String {
+    screen.keys(&[key]);
+    screen.wait_for(key, |text| about(text).is_some() && about(text) != about(before) && fits(text))
+}
+
+#[test]
+fn every_key_of_the_timeline_leads_where_it_says() {
+    if let Some(why) = why_no_screen() {
+        return pfp_tests::skipped("the keys of the timeline in a terminal", why);
+    }
+    let stage = Stage::new();
+    let _target = stage.start(STEADY, &[]);
+    let screen = stage.screen(130, 34);
+    screen.pfp_top("-d 0.1");
+    // Enough rounds to walk over.
+    screen.wait_for("some time to look at", |text| {
+        row(text, "tick").and_then(|row| row.exact_count()).is_some_and(|count| count > 20)
+    });
+    screen.keys(&["4"]);
+    screen.wait_for("the timeline", |text| on_tab(text, "4 Timeline") && about(text).is_some());
+
+    // From line to line; a pause, so that nothing else changes.
+    let at = |line: usize| {
+        screen.wait_for("the cursor to move", |text| cursor(text) == Some(line));
+    };
+    screen.keys(&["Space"]);
+    screen.wait_for_status("PAUSED");
+    screen.keys(&["Up", "Up", "Up", "Up", "Up", "Up"]);
+    at(2);
+    screen.keys(&["Down"]);
+    at(3);
+    screen.keys(&["j"]);
+    at(4);
+    screen.keys(&["k"]);
+    at(3);
+    screen.keys(&["Up"]);
+    at(2);
+    let by_name = |text: &str, name: &str| {
+        text.lines().position(|l| l.trim_start_matches(['>', ' ']).starts_with(name))
+    };
+    let text = screen.shown();
+    let ticker = by_name(&text, "ticker").expect("a line of the ticker");
+    for _ in 2..ticker {
+        screen.keys(&["Down"]);
+    }
+    at(ticker);
+
+    // From region to region.
+    let newest = screen.wait_for("a region", |text| ago(text).is_some());
+    let one = to_region(&screen, "Left", &newest, |text| text.contains("held: End goes on"));
+    let two = to_region(&screen, "h", &one, |text| ago(text) > ago(&one));
+    assert!(ago(&one) > ago(&newest), "{one}\n{newest}");
+    let right = to_region(&screen, "Right", &two, |text| about(text) == about(&one));
+    let left = to_region(&screen, "Left", &right, |text| about(text) == about(&two));
+    to_region(&screen, "l", &left, |text| about(text) == about(&one));
+
+    // The oldest, by both of its keys; now, by both of its own.
+    let oldest = to_region(&screen, "Home", &one, |text| ago(text) > ago(&two));
+    screen.keys(&["Left"]);
+    screen.wait_for("no older one", |text| about(text) == about(&oldest));
+    let follows = |text: &str| !text.contains("held") && about(text) == about(&newest);
+    to_region(&screen, "End", &oldest, follows);
+    screen.text("g");
+    to_region(&screen, "g", &newest, |text| about(text) == about(&oldest));
+    to_region(&screen, "G", &oldest, follows);
+
+    // Half a screen back and on: of half a second, so that there is more of it.
+    let wide = |text: &str, width: &str| text.contains(&format!("{width} wide"));
+    for _ in 0..16 {
+        let text = screen.shown();
+        if wide(&text, "50.0ms") {
+            break;
+        }
+        let before = text.split(" wide").next().unwrap_or("").rsplit(' ').next().unwrap_or("");
+        let before = format!(" {before} wide");
+        screen.keys(&["+"]);
+        screen.wait_for("a closer look", |text| text.contains(" wide") && !text.contains(&before));
+    }
+    assert!(wide(&screen.shown(), "50.0ms"), "{}", screen.shown());
+    let now =
+        |text: &str| text.lines().nth(1).is_some_and(|axis| axis.trim_end().ends_with("now|"));
+    screen.wait_for("now at the right", now);
+    screen.keys(&["PPage"]);
+    screen.wait_for("half a screen back", |text| !now(text) && text.contains("held: End goes on"));
+    screen.keys(&["C-b"]);
+    let back = screen.wait_for("and another", |text| {
+        text.lines().nth(1).is_some_and(|axis| !axis.contains("now") && axis.contains("-90ms"))
+    });
+    assert!(back.contains("held"), "{back}");
+    screen.keys(&["NPage"]);
+    screen.wait_for("half a screen on", |text| {
+        !now(text) && text.lines().nth(1).is_some_and(|axis| !axis.contains("-90ms"))
+    });
+    screen.keys(&["C-f"]);
+    screen.wait_for("now again", |text| now(text) && !text.contains("held"));
+    screen.keys(&["-"]);
+    screen.wait_for("a wider look", |text| wide(text, "100ms"));
+    screen.keys(&["="]);
+    screen.wait_for("a closer one", |text| wide(text, "50.0ms"));
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+}
+
+#[test]
+fn the_point_of_a_region_is_switched_and_reset_from_the_timeline() {
+    if let Some(why) = why_no_screen() {
+        return pfp_tests::skipped("switching from the timeline in a terminal", why);
+    }
+    let stage = Stage::new();
+    let _target = stage.start(STEADY, &[]);
+    let screen = stage.screen(120, 30);
+    screen.pfp_top("-d 0.1");
+    screen.wait_for_status("LIVE");
+    screen.keys(&["4"]);
+    let shown = screen.wait_for("a region", |text| about(text).is_some());
+    assert!(shown.lines().last().unwrap_or_default().contains("e on/off"), "{shown}");
+    screen.keys(&["e"]);
+    let off = screen.wait_for("a point that is off", |text| {
+        text.contains(" is off") && text.contains(" (off now)") && text.contains("held")
+    });
+    let name = off.lines().last().unwrap_or_default().split(" is off").next().unwrap_or_default();
+    let name = name.trim().to_owned();
+    let about = off.lines().find(|line| line.contains("(off now)")).unwrap_or_default();
+    assert!(about.starts_with(&format!(" {name} (off now)")), "{off}");
+    screen.keys(&["e"]);
+    screen.wait_for("the same point on again", |text| {
+        text.contains(&format!(" {name} is on")) && !text.contains("(off now)")
+    });
+    screen.keys(&["r"]);
+    screen.wait_for("afresh", |text| text.contains(&format!(" {name} starts afresh")));
+    screen.keys(&["Enter"]);
+    screen.wait_for(&format!("the detail of {name}"), |text| {
+        on_tab(text, "2 Detail") && text.contains(&format!(" {name}  id ")) && text.contains("  on")
+    });
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+}
+
+/// The title of the load.
+fn title(text: &str) -> &str {
+    text.lines().find(|line| line.starts_with(" Load, ")).unwrap_or_default()
+}
+
+/// The picture of the load and the time below it, once it is drawn whole.
+fn picture(text: &str) -> Option<Vec<&str>> {
+    let is_whole = text.lines().last().is_some_and(|line| line.contains("q quit"));
+    let lines = text.lines().skip_while(|line| !line.starts_with(" Load, "));
+    let lines: Vec<_> = lines.skip(1).take(5).collect();
+    (is_whole && lines.len() == 5).then_some(lines)
+}
+
+#[test]
+fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
+    if let Some(why) = why_no_screen() {
+        return pfp_tests::skipped("the load of a point in a terminal", why);
+    }
+    let stage = Stage::new();
+    let _target = stage.start(STEADY, &[]);
+    let screen = stage.screen(120, 34);
+    screen.pfp_top("-d 0.1");
+    screen.wait_for("the busiest first", |text| text.contains("work"));
+    screen.keys(&["2"]);
+    let live = screen.wait_for("the load", |text| {
+        title(text).starts_with(" Load, last 1 min: peak ") && picture(text).is_some()
+    });
+    let axis = |text: &str| picture(text).map_or(String::new(), |lines| lines[4].to_owned());
+    assert!(axis(&live).contains("|-60s") && axis(&live).ends_with("now|"), "{live}");
+    assert!(title(&live).contains("watched for"), "{live}");
+
+    // All of it is in sight already.
+    screen.keys(&["-"]);
+    screen.wait_for("a word", |text| text.contains("all that is known of its load is in sight"));
+    screen.keys(&["Left"]);
+    screen.wait_for("another", |text| text.contains("nothing older is known of its load"));
+
+    for (key, span) in [("+", "30 s"), ("=", "10 s"), ("+", "5 s"), ("+", "2 s")] {
+        screen.keys(&[key]);
+        let said = format!(" Load, last {span}: peak ");
+        screen.wait_for(&said, |text| title(text).starts_with(&said));
+    }
+    // More than this is known by now, or soon.
+    screen.wait_for("more than is in sight", |text| {
+        title(text).starts_with(" Load, last 2 s: ") && !title(text).contains("watched for")
+    });
+    screen.keys(&["Left", "h"]);
+    let held = screen.wait_for("a part that is held", |text| {
+        title(text).contains(" ago, held: End goes on: peak ") && picture(text).is_some()
+    });
+    assert!(title(&held).starts_with(" Load, 2 s until "), "{held}");
+    assert!(!axis(&held).contains("now") && axis(&held).matches(':').count() >= 2, "{held}");
+    // Time goes on, and the picture stands still; so it does in a pause.
+    let later = screen.wait_for("time to pass", |text| {
+        title(text) != title(&held) && title(text).contains(" ago, held") && picture(text).is_some()
+    });
+    assert_eq!(picture(&later), picture(&held));
+    screen.keys(&["Space"]);
+    screen.wait_for_status("PAUSED");
+    let paused = screen.wait_for("the load", |text| picture(text) == picture(&held));
+    screen.keys(&["Right"]);
+    screen.wait_for("a step on", |text| {
+        title(text).contains("held") && title(text) != title(&paused) && picture(text).is_some()
+    });
+    screen.keys(&["Home"]);
+    let oldest = screen.wait_for("the oldest", |text| {
+        title(text).contains("held") && picture(text).is_some_and(|p| Some(p) != picture(&paused))
+    });
+    screen.keys(&["h"]);
+    screen.wait_for("no older", |text| text.contains("nothing older is known of its load"));
+    assert!(title(&oldest).starts_with(" Load, 2 s until "), "{oldest}");
+    screen.keys(&["-"]);
+    screen.wait_for("a wider look", |text| title(text).starts_with(" Load, 5 s until "));
+    screen.keys(&["End"]);
+    screen.wait_for("now", |text| {
+        title(text).starts_with(" Load, last 5 s: ") && axis(text).ends_with("now|")
+    });
+    screen.keys(&["Space"]);
+    screen.wait_for_status("LIVE");
+
+    // Where there is no room for it, the keys bring it into view.
+    screen.resize(60, 12);
+    screen.wait_for("the figures", |text| text.contains("Figures") && title(text).is_empty());
+    screen.keys(&["+"]);
+    screen.wait_for("the load", |text| {
+        title(text).starts_with(" Load, last 2 s: ") && axis(text).ends_with("now|")
+    });
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+}

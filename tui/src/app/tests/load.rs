@@ -1,0 +1,122 @@
+//! The load of a point over time, driven by keys.
+
+use super::*;
+use crate::source::synthetic::TICKS_PER_SECOND;
+
+/// The detail of a point that has been watched for so many polls, a second apart
+/// in its own life.
+fn detail(polls: usize) -> Desk {
+    let mut desk = desk();
+    desk.wait(polls);
+    desk.app.selected = Some(1);
+    desk.code(KeyCode::Enter);
+    assert_eq!(desk.app.screen, Screen::Detail);
+    desk
+}
+
+/// How many seconds before now the part that is looked at ends.
+fn ago(desk: &Desk) -> u64 {
+    let now = desk.app.model.snapshot().unwrap().elapsed_ticks;
+    (now - desk.app.load.until(now)) / TICKS_PER_SECOND
+}
+
+#[test]
+fn arrows_go_back_in_time_and_hold_it_there() {
+    let mut desk = detail(300);
+    assert_eq!((desk.app.load.span_seconds(), ago(&desk)), (60, 0));
+    desk.code(KeyCode::Left);
+    desk.press("h");
+    assert_eq!(ago(&desk), 30);
+    // Time goes on; what is looked at does not move.
+    desk.wait(10);
+    assert_eq!(ago(&desk), 40);
+    // Another point, the same part of the time.
+    desk.press("j");
+    assert_ne!(desk.app.selected, Some(1));
+    assert_eq!(ago(&desk), 40);
+    desk.code(KeyCode::Right);
+    assert_eq!(ago(&desk), 25);
+    desk.press("ll");
+    assert!(desk.app.load.follows());
+    desk.press("l");
+    assert_eq!(desk.app.toast, None);
+
+    desk.code(KeyCode::Home);
+    // 300 polls and some before: all that is known less the part looked at.
+    let most = ago(&desk);
+    assert!((245..=260).contains(&most), "{most}");
+    desk.press("h");
+    assert_eq!(ago(&desk), most);
+    let said = desk.app.toast.as_ref().map(|toast| toast.text.as_str());
+    assert_eq!(said, Some("nothing older is known of its load"));
+    desk.code(KeyCode::End);
+    assert!(desk.app.load.follows());
+    desk.wait(2);
+    assert_eq!(ago(&desk), 0);
+}
+
+#[test]
+fn zoom_keeps_now_or_the_middle() {
+    let mut desk = detail(1000);
+    desk.press("-");
+    assert_eq!((desk.app.load.span_seconds(), ago(&desk)), (120, 0));
+    let interval = desk.app.interval;
+    desk.press("hhhh");
+    assert_eq!(ago(&desk), 120);
+    // The middle is 180 s ago.
+    desk.press("+");
+    assert_eq!((desk.app.load.span_seconds(), ago(&desk)), (60, 150));
+    desk.press("=");
+    assert_eq!((desk.app.load.span_seconds(), ago(&desk)), (30, 165));
+    desk.press("---");
+    assert_eq!((desk.app.load.span_seconds(), ago(&desk)), (300, 30));
+    // No wider than what is known, no closer than is of use.
+    desk.press("--------");
+    assert_eq!(desk.app.load.span_seconds(), 1800);
+    assert!(desk.app.load.follows());
+    desk.press("++++++++++++");
+    assert_eq!(desk.app.load.span_seconds(), 2);
+    assert_eq!(desk.app.interval, interval);
+}
+
+#[test]
+fn a_pause_can_be_looked_around_in() {
+    let mut desk = detail(300);
+    desk.press(" ");
+    desk.press("hh");
+    assert_eq!((desk.app.status(), ago(&desk)), (Status::Paused, 30));
+    desk.wait(5);
+    assert_eq!(ago(&desk), 30);
+    desk.code(KeyCode::End);
+    assert_eq!(ago(&desk), 0);
+}
+
+#[test]
+fn without_a_history_the_keys_say_so() {
+    let mut desk = detail(0);
+    desk.app.model = Model::default();
+    desk.press("-");
+    let said = |desk: &Desk| desk.app.toast.as_ref().map(|toast| toast.text.clone());
+    assert_eq!(said(&desk).as_deref(), Some("nothing is known of its load yet"));
+    desk.code(KeyCode::Home);
+    assert_eq!(said(&desk).as_deref(), Some("nothing is known of its load yet"));
+}
+
+#[test]
+fn what_the_keys_change_comes_into_view() {
+    let mut desk = detail(300);
+    let room = Room { rows: 5, lines: 40, load: Some((15, 21)) };
+    desk.app.settle(room, desk.now);
+    assert_eq!(desk.app.detail_offset, 0);
+    desk.app.key(KeyEvent::from(KeyCode::Char('-')), desk.now);
+    desk.app.settle(room, desk.now);
+    assert_eq!(desk.app.detail_offset, 15);
+    // Once, and no further than it must.
+    desk.app.detail_offset = 0;
+    desk.app.settle(room, desk.now);
+    assert_eq!(desk.app.detail_offset, 0);
+    let room = Room { rows: 10, ..room };
+    desk.app.key(KeyEvent::from(KeyCode::Left), desk.now);
+    desk.app.settle(room, desk.now);
+    assert_eq!(desk.app.detail_offset, 11);
+}
