@@ -527,6 +527,13 @@ impl App {
             self.order = self.sorting.order(shown);
             self.threads.sort(self.model.thread_figures(), false);
         }
+        // The last figures of a process among several do not stay for ever.
+        if self.screen == Screen::Detail
+            && self.selected.is_some_and(|id| self.model.point(id).is_none())
+        {
+            self.screen = Screen::Points;
+            self.say(now, "the process of that point ended before and is shown no more");
+        }
         // A point that is shown in full stays, also when it has no row any more.
         let has_row = |id| match self.screen {
             Screen::Detail => self.model.point(id).is_some(),

@@ -47,6 +47,13 @@ pub struct Snapshot {
     pub losses: Losses,
 }
 
+impl Snapshot {
+    /// Whether this process was one of several in it.
+    pub(crate) fn knows(&self, member: &Process) -> bool {
+        self.process.members.iter().any(|known| known.segment_id == member.segment_id)
+    }
+}
+
 /// The watched process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Process {

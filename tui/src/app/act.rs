@@ -46,8 +46,8 @@ impl App {
                 self.frozen_until = None;
                 self.sort(now);
             }
-            Action::SortLeft => self.sort_by(self.sorting.moved(false, &self.columns), now),
-            Action::SortRight => self.sort_by(self.sorting.moved(true, &self.columns), now),
+            Action::SortLeft => self.move_sorting(false, now),
+            Action::SortRight => self.move_sorting(true, now),
             Action::Invert => self.sort_by(self.sorting.inverted(), now),
             Action::Toggle => self.toggle(now),
             Action::Reset => self.reset(now),
@@ -55,7 +55,7 @@ impl App {
             Action::ResetAll => self.reset_all(now),
             Action::Weight => self.ask_weight(),
             Action::Copy => self.copy_row(now),
-            Action::Columns => self.overlay = Some(Overlay::Columns(self.sorting.column)),
+            Action::Columns => self.choose_columns(),
             Action::Check => self.check_column(),
             Action::ColumnLeft => self.move_column(false),
             Action::ColumnRight => self.move_column(true),
@@ -292,6 +292,11 @@ impl App {
         self.sort_by(self.sorting, now);
     }
 
+    /// Sorts by the next column that is there to be seen.
+    fn move_sorting(&mut self, right: bool, now: Instant) {
+        self.sort_by(self.sorting.moved(right, &self.shown_columns()), now);
+    }
+
     pub(super) fn sort_by(&mut self, sorting: Sorting, now: Instant) {
         self.sorting = sorting;
         self.frozen_until = None;
@@ -330,7 +335,8 @@ impl App {
 
     fn selected_point(&self) -> Option<(u32, PointState, String)> {
         let figures = self.selected()?;
-        Some((figures.id(), figures.state(), figures.name()))
+        let of = figures.process().map_or(String::new(), |p| format!(" of {}[{}]", p.name, p.pid));
+        Some((figures.id(), figures.state(), figures.name() + &of))
     }
 
     fn pause(&mut self, now: Instant) {
