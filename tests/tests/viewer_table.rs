@@ -79,6 +79,19 @@ fn rows_are_filtered_while_the_text_is_typed() {
     });
     let said = format!("filter /^(tick|round)$ 2/{}", all.len());
     assert!(first_line(&found).contains(&said), "{found}");
+
+    // All terms hold; a wrong one of them takes nothing away, and says which it is.
+    screen.keys(&["/", "C-u"]);
+    screen.text("thread:ticker !tick file:/[/");
+    screen.wait_for("which is wrong", |text| {
+        names(text) == ["round", "#5"] && last_line(text).contains("file:/[/: unclosed")
+    });
+    screen.keys(&["Enter", "BSpace", "BSpace", "BSpace"]);
+    screen.text("steady.rs");
+    screen.keys(&["Enter"]);
+    screen.wait_for("what passes all three", |text| {
+        names(text) == ["round"] && last_line(text).contains("? help")
+    });
     screen.keys(&["Escape"]);
     screen
         .wait_for("all points", |text| names(text) == all && !first_line(text).contains("filter"));

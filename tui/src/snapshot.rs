@@ -183,6 +183,10 @@ pub struct Lane {
     pub records_written: u64,
     /// Times the clock noticed that the thread had been off the CPU.
     pub switches: u64,
+    /// The clock of its process, where there are several; else it is
+    /// [`Snapshot::clock`]. No thread has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockKind>,
 }
 
 /// What a lane is.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Action, App, FREEZE, Filter, Overlay, Prompt, Screen, Status, default_file_name};
 use crate::columns::Sorting;
 use crate::export::json::{self, Overwrite, WriteError};
+use crate::model::threads::find;
 use crate::snapshot::PointState;
 use crate::source::{Candidate, Discovery, Members, Together, Wanted};
 use crate::units::Unit;
@@ -27,6 +28,10 @@ impl App {
             Action::Top => self.walk(isize::MIN, now),
             Action::Bottom => self.walk(isize::MAX, now),
             Action::Open => self.open(now),
+            Action::Below => {
+                self.threads.opened = !self.threads.opened;
+                self.detail_offset = 0;
+            }
             Action::Back => self.back(now),
             Action::Filter => {
                 let prompt = Prompt::new("filter", self.filter.text());
@@ -183,11 +188,28 @@ impl App {
                 }
             }
             Screen::Waiting | Screen::Points | Screen::Detail | Screen::Diff | Screen::Log => {}
-            Screen::Threads => {
-                self.threads.opened = !self.threads.opened;
-                self.detail_offset = 0;
-            }
+            Screen::Threads => self.show_points_of_thread(now),
         }
+    }
+
+    /// The points that the thread under the cursor was in.
+    fn show_points_of_thread(&mut self, now: Instant) {
+        let threads = self.model.thread_figures();
+        let Some(thread) = self.threads.selected.and_then(|lane| find(threads, lane)) else {
+            return;
+        };
+        let lane = &thread.lane;
+        let named = threads.iter().filter(|other| other.lane.name == lane.name).count();
+        let filter = Filter::of_thread(&lane.name, lane.tid, named == 1);
+        let text = format!(
+            "points that {} was in, with what others did in them; Esc shows all",
+            filter.text()
+        );
+        self.selected = None;
+        self.offset = 0;
+        self.show(Screen::Points, now);
+        self.filter_by(filter, now);
+        self.say(now, text);
     }
 
     fn mark(&mut self) {

@@ -240,7 +240,8 @@ impl Group {
                     LaneKind::Live if !running => LaneKind::Ended,
                     kind => kind,
                 };
-                whole.lanes.push(Lane { id, name, kind, ..lane.clone() });
+                let clock = Some(last.clock.kind);
+                whole.lanes.push(Lane { id, name, kind, clock, ..lane.clone() });
             }
             for cell in &last.cells {
                 let ours = (member.points.get(&cell.point), member.lanes.get(&cell.lane));
