@@ -537,6 +537,8 @@ impl App {
         // A point that is shown in full stays, also when it has no row any more.
         let has_row = |id| match self.screen {
             Screen::Detail => self.model.point(id).is_some(),
+            // It lists points as well that only the baseline has.
+            Screen::Diff => self.order.contains(&id) || self.diff.order.contains(&id),
             _ => self.order.contains(&id),
         };
         if !self.selected.is_some_and(has_row) {

@@ -169,6 +169,9 @@ impl App {
 
     pub(super) fn open(&mut self, now: Instant) {
         match self.screen {
+            Screen::Diff if self.selected.is_some() && self.selected().is_none() => {
+                self.say(now, "only the baseline has that point: there is no more of it");
+            }
             Screen::Points | Screen::Diff if self.selected.is_some() => {
                 self.detail_offset = 0;
                 self.show(Screen::Detail, now);
@@ -239,6 +242,9 @@ impl App {
             self.came_from = self.screen;
         }
         self.screen = screen;
+        if screen != Screen::Diff && self.selected().is_none() {
+            self.selected = self.order.first().copied();
+        }
         // For a detail the next poll is soon enough, if there is one.
         if screen.wants_records() && (screen != Screen::Detail || self.status() != Status::Live) {
             self.look_at_records(now);

@@ -62,6 +62,7 @@ pub(super) fn lines(look: &Look, width: usize) -> Vec<Line<'static>> {
         ("slower faster", VERDICT),
         ("slower tail", "only the longest hundredth takes longer, or there are more of such"),
         ("too few", "a difference that matters could not be told from none yet"),
+        ("new gone", "the baseline does not have the point; only the baseline has it"),
         ("A", "how likely a measurement now takes longer than one of the baseline; 0.5: even"),
     ];
     lines.push(Line::default());
