@@ -66,6 +66,31 @@ fn row_count(table: &str, name: &str) -> u64 {
 }
 
 #[test]
+fn as_many_tables_as_asked_are_printed_and_then_the_program_ends() {
+    let stage = Stage::new();
+    // The program's id, and what would run for longer than any test.
+    let script = format!("echo $$ > pid; sleep 600 | {STEADY} mine");
+    let all = ["--once", "-n", "3", "-d", "0.2", "--", "sh", "-c", &script];
+    let (status, out, err) = run(&stage, &all);
+    assert_eq!(status, Some(128 + 15), "asked to end, as when the screen is left: {err}");
+    let counts: Vec<u64> = out.split("\n\n").map(|table| row_count(table, "tick")).collect();
+    assert!(counts.len() == 3 && counts.is_sorted_by(|a, b| a < b), "{counts:?}\n{out}");
+    assert!(!err.contains("ended with"), "{err}");
+    let pid = std::fs::read_to_string(stage.path("pid")).unwrap().trim().parse().unwrap();
+    wait_until("the program to be gone", || !runs(pid));
+
+    // One that ends before: its last table is the last.
+    let script = format!("sleep 0.7 | {STEADY} mine");
+    let (status, out, _) = run(&stage, &["-n", "1000", "-d", "0.2", "--", "sh", "-c", &script]);
+    assert_eq!(status, Some(0));
+    let tables: Vec<&str> = out.split("\n\n").collect();
+    assert!((2..1000).contains(&tables.len()), "{out}");
+    let ended = |table: &&&str| table.contains("EXITED");
+    assert!(tables.last().unwrap().contains("EXITED"), "{out}");
+    assert!(tables.iter().filter(ended).count() <= 2, "{out}");
+}
+
+#[test]
 fn what_ends_badly_or_measures_nothing_is_said_with_its_status() {
     let stage = Stage::new();
     let (status, _, err) = run(&stage, &["sh", "-c", "kill -ABRT $$"]);

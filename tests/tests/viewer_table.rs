@@ -79,6 +79,19 @@ fn rows_are_filtered_while_the_text_is_typed() {
     });
     let said = format!("filter /^(tick|round)$ 2/{}", all.len());
     assert!(first_line(&found).contains(&said), "{found}");
+
+    // All terms hold; a wrong one of them takes nothing away, and says which it is.
+    screen.keys(&["/", "C-u"]);
+    screen.text("thread:ticker !tick file:/[/");
+    screen.wait_for("which is wrong", |text| {
+        names(text) == ["round", "#5"] && last_line(text).contains("file:/[/: unclosed")
+    });
+    screen.keys(&["Enter", "BSpace", "BSpace", "BSpace"]);
+    screen.text("steady.rs");
+    screen.keys(&["Enter"]);
+    screen.wait_for("what passes all three", |text| {
+        names(text) == ["round"] && last_line(text).contains("? help")
+    });
     screen.keys(&["Escape"]);
     screen
         .wait_for("all points", |text| names(text) == all && !first_line(text).contains("filter"));
@@ -259,6 +272,15 @@ fn settings_come_from_the_file_the_environment_and_the_command_line() {
     screen.wait_for("the command line's order", |text| heading(text).contains("Countv"));
     screen.keys(&["q"]);
     screen.wait_for_shell();
+    // What is set to nothing says nothing.
+    let empty =
+        ["THEME", "INTERVAL", "TAU", "SORT", "COLUMNS", "UNIT", "KEEP", "ASCII", "NO_MOUSE"];
+    let mut command = stage.command(pfp_top());
+    command.arg("--once").envs(empty.map(|name| (format!("PFP_TOP_{name}"), "")));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    command.env("PFP_TOP_THEME", "pink");
+    assert_eq!(command.output().unwrap().status.code(), Some(2));
     std::fs::write(&file, "sort = \"name\"\nmouse = maybe\n").unwrap();
     let run = |command: &str| {
         let mut command_line = stage.command(pfp_top());

@@ -91,12 +91,22 @@ fn threads_tell_what_they_burn() {
     screen.keys(&["<"]);
     screen.wait_for("another column", |text| text.contains("Tid▲"));
     select(&screen, "ticker");
-    screen.keys(&["Enter"]);
+    screen.keys(&["d"]);
     screen.wait_for("the points of the thread", |text| {
         text.contains("ticker [") && ["round", "tick", "#5"].iter().all(|name| text.contains(name))
     });
     screen.keys(&["Escape"]);
     screen.wait_for("the list alone", |text| on_tab(text, "3 Threads") && !text.contains("Excl%"));
+    screen.keys(&["Enter"]);
+    screen.wait_for("the table with the points it was in", |text| {
+        on_tab(text, "1 Points")
+            && text.lines().next().is_some_and(|line| line.contains("filter thread:\"ticker\" 3/"))
+            && text.contains("Esc shows all")
+            && text.contains("round")
+            && !text.contains("inner")
+    });
+    screen.keys(&["Escape"]);
+    screen.wait_for("all points", |text| text.contains("inner") && !text.contains("filter thread"));
     screen.keys(&["q"]);
     screen.wait_for_shell();
 }

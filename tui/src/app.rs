@@ -539,9 +539,18 @@ impl App {
             self.order = self.sorting.order(shown);
             self.threads.sort(self.model.thread_figures(), false);
         }
+        // The last figures of a process among several do not stay for ever.
+        if self.screen == Screen::Detail
+            && self.selected.is_some_and(|id| self.model.point(id).is_none())
+        {
+            self.screen = Screen::Points;
+            self.say(now, "the process of that point ended before and is shown no more");
+        }
         // A point that is shown in full stays, also when it has no row any more.
         let has_row = |id| match self.screen {
             Screen::Detail => self.model.point(id).is_some(),
+            // It lists points as well that only the baseline has.
+            Screen::Diff => self.order.contains(&id) || self.diff.order.contains(&id),
             _ => self.order.contains(&id),
         };
         if !self.selected.is_some_and(has_row) {

@@ -11,7 +11,7 @@ mod run;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::BoolishValueParser;
+use clap::builder::{BoolishValueParser, Resettable};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use commands::{exit_status, run};
@@ -47,8 +47,23 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(
     config: Config,
     arguments: impl IntoIterator<Item = T>,
 ) -> Result<Cli, clap::Error> {
-    let matches = config.into_defaults_of(Cli::command()).try_get_matches_from(arguments)?;
+    let command = without_empty_variables(config.into_defaults_of(Cli::command()));
+    let matches = command.try_get_matches_from(arguments)?;
     Cli::from_arg_matches(&matches)
+}
+
+/// A variable that is set to nothing says nothing, as NO_COLOR and XDG have it.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    fn without(command: clap::Command) -> clap::Command {
+        command.mut_args(|arg| {
+            let value = arg.get_env().and_then(std::env::var_os);
+            match value.is_some_and(|value| value.is_empty()) {
+                true => arg.env(Resettable::Reset),
+                false => arg,
+            }
+        })
+    }
+    without(command).mut_subcommands(without)
 }
 
 /// Shows the profile points of a running program, live.
@@ -188,7 +203,8 @@ pub struct Show {
     /// Time constant of the smoothed load, seconds.
     #[arg(long, env = "PFP_TOP_TAU", value_name = "SECS", default_value = "5", value_parser = seconds)]
     tau: Duration,
-    /// Leave after this many updates.
+    /// Leave after this many updates, or tables where there is no screen; the program
+    /// of `run` ends with that.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     updates: Option<u64>,
     /// Leave toggled points as they are instead of putting them back.

@@ -17,7 +17,7 @@ pub enum Column {
     On,
     /// Its id.
     Id,
-    /// Its process, where there are several.
+    /// Its process; shown only where there are several.
     Process,
     /// Its name.
     Name,
@@ -72,9 +72,10 @@ const TREND_MORE: usize = 52;
 
 impl Column {
     /// All there are.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::On,
         Self::Id,
+        Self::Process,
         Self::Name,
         Self::Count,
         Self::Rate,
@@ -96,9 +97,10 @@ impl Column {
     ];
 
     /// Those of the table unless the user chooses others, from left to right.
-    pub const DEFAULT: [Self; 14] = [
+    pub const DEFAULT: [Self; 15] = [
         Self::On,
         Self::Id,
+        Self::Process,
         Self::Name,
         Self::Count,
         Self::Rate,
@@ -145,7 +147,7 @@ impl Column {
         match self {
             Self::On => "whether it measures",
             Self::Id => "its number",
-            Self::Process => "its process, of several",
+            Self::Process => "its process, where there are several",
             Self::Name => "its name",
             Self::Count => "measurements",
             Self::Rate => "measurements per second",
@@ -192,12 +194,21 @@ impl Column {
         if !table.contains(&Self::Name) {
             table.insert(1, Self::Name);
         }
+        if !table.contains(&Self::Process) {
+            let name = table.iter().position(|column| *column == Self::Name);
+            table.insert(name.unwrap_or(1), Self::Process);
+        }
         table
+    }
+
+    /// Those of a table's columns that it shows of one process, or of several.
+    pub fn shown(columns: &[Self], several: bool) -> Vec<Self> {
+        columns.iter().copied().filter(|column| several || *column != Self::Process).collect()
     }
 
     /// Whether the table always has it.
     pub fn stays(self) -> bool {
-        matches!(self, Self::On | Self::Name)
+        matches!(self, Self::On | Self::Process | Self::Name)
     }
 
     /// Its width on the screen, with room for the sorting mark behind the
@@ -350,12 +361,12 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// What of these columns fits into `width`, one blank between them. Of the
-    /// default ones the least needed give way first; of others, which somebody
-    /// has put in their order, the last.
-    pub fn new(columns: &[Column], width: usize) -> Self {
+    /// What of these columns fits into `width`, one blank between them, for the
+    /// points of one process or of several. Of the default ones the least needed
+    /// give way first; of others, which somebody has put in their order, the last.
+    pub fn new(columns: &[Column], width: usize, several: bool) -> Self {
         let by_rank = columns == Column::DEFAULT;
-        let mut columns = columns.to_vec();
+        let mut columns = Column::shown(columns, several && width >= PROCESS_MIN);
         loop {
             let fixed: usize = columns.iter().filter_map(|column| column.width()).sum();
             let used = fixed + columns.len().saturating_sub(1);
@@ -370,19 +381,6 @@ impl Fit {
                 _ => return Self::with_room(columns, room),
             }
         }
-    }
-
-    /// The same with the processes of several before the names, if there is room
-    /// for both.
-    pub fn with_processes(columns: &[Column], width: usize, several: bool) -> Self {
-        let several = several && width >= PROCESS_MIN;
-        let process = if several { Column::Process.width().unwrap_or(0) + 1 } else { 0 };
-        let mut fit = Self::new(columns, width.saturating_sub(process));
-        if several {
-            let place = fit.columns.iter().position(|column| *column == Column::Name).unwrap_or(0);
-            fit.columns.insert(place, Column::Process);
-        }
-        fit
     }
 
     /// What few names need is better spent on a longer trend.
@@ -404,9 +402,13 @@ impl Fit {
 }
 
 /// A process in its column: the id whole, the name as far as there is room, and
-/// whether it has ended.
+/// what has become of it.
 fn process_text(process: &Process) -> String {
-    let ended = if process.state == ProcessState::Running { "" } else { " ended" };
+    let ended = match process.state {
+        ProcessState::Running => "",
+        ProcessState::Exited => " ended",
+        ProcessState::Crashed => " died",
+    };
     let rest = format!("[{}]{ended}", process.pid);
     let room = Column::Process.width().unwrap_or(0).saturating_sub(rest.len());
     format!("{}{rest}", crate::text::cut(&process.name, room, '~'))
@@ -462,12 +464,17 @@ impl Sorting {
         Self { descending: !self.descending, ..self }
     }
 
-    /// The ids of these points in order. Equals keep the order of their ids.
+    /// The ids of these points in order. Equals keep the order of their ids, but
+    /// those of one process are told apart by what they burn.
     pub fn order<'a>(self, points: impl IntoIterator<Item = &'a Figures>) -> Vec<u32> {
         let mut sorted: Vec<&Figures> = points.into_iter().collect();
         sorted.sort_by(|a, b| {
             let order = self.column.compare(a, b);
-            if self.descending { order.reverse() } else { order }
+            let order = if self.descending { order.reverse() } else { order };
+            match self.column {
+                Column::Process => order.then_with(|| Column::Load.compare(b, a)),
+                _ => order,
+            }
         });
         sorted.into_iter().map(Figures::id).collect()
     }
@@ -492,20 +499,23 @@ mod tests {
     fn columns_always_fit_and_the_most_needed_stay() {
         for width in 24..200 {
             for all in [&Column::DEFAULT[..], &Column::ALL] {
-                let fit = Fit::new(all, width);
-                let used: usize = fit.columns.iter().map(|column| fit.width(*column)).sum();
-                assert!(used + fit.columns.len() - 1 <= width, "{width}");
-                assert!([Column::On, Column::Name].iter().all(|c| fit.columns.contains(c)));
+                for several in [false, true] {
+                    let fit = Fit::new(all, width, several);
+                    assert_eq!(fit.columns.contains(&Column::Process), several && width >= 60);
+                    let used: usize = fit.columns.iter().map(|column| fit.width(*column)).sum();
+                    assert!(used + fit.columns.len() - 1 <= width, "{width}");
+                    assert!([Column::On, Column::Name].iter().all(|c| fit.columns.contains(c)));
+                }
             }
         }
-        let narrow = Fit::new(&Column::DEFAULT, 38);
+        let narrow = Fit::new(&Column::DEFAULT, 38, false);
         assert!(narrow.columns.contains(&Column::Load));
-        assert_eq!(Fit::new(&Column::DEFAULT, 120).columns.len(), 14);
+        assert_eq!(Fit::new(&Column::DEFAULT, 120, false).columns.len(), 14);
         // The user's own order is kept, and gives way from its end.
         let own = [Column::On, Column::P99, Column::Name, Column::Dev, Column::Load];
-        assert_eq!(Fit::new(&own, 60).columns, own);
-        assert_eq!(Fit::new(&own, 32).columns, own[..4]);
-        assert!(Fit::new(&Column::DEFAULT, 300).width(Column::Trend) > 40);
+        assert_eq!(Fit::new(&own, 60, false).columns, own);
+        assert_eq!(Fit::new(&own, 32, false).columns, own[..4]);
+        assert!(Fit::new(&Column::DEFAULT, 300, false).width(Column::Trend) > 40);
     }
 
     #[test]
@@ -550,8 +560,8 @@ mod tests {
     fn walking_through_the_columns_visits_each_and_returns() {
         let start = Sorting::by(Column::Load);
         let mut sorting = start;
+        let all = &Column::shown(&Column::DEFAULT, false);
         for _ in 0..13 {
-            let all = &Column::DEFAULT;
             assert_eq!(sorting.moved(true, all).moved(false, all), sorting);
             sorting = sorting.moved(true, all);
         }

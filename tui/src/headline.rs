@@ -44,7 +44,7 @@ impl Headline {
 }
 
 /// `my_app[4711]`, or `3 processes, 1 ended`.
-fn process(process: &Process) -> String {
+pub(crate) fn process(process: &Process) -> String {
     if process.members.is_empty() {
         return format!("{}[{}]", process.name, process.pid);
     }

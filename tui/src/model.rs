@@ -131,9 +131,7 @@ impl Model {
             while old.next_if(|old| old.id() < figures.id()).is_some() {}
             let old = old.next_if(|old| old.id() == figures.id());
             // What a process did before it joined did not happen in this interval.
-            let joined = figures.point().process.is_some_and(|place| {
-                old.is_none() && place as usize >= before.process.members.len()
-            });
+            let joined = old.is_none() && figures.process().is_some_and(|p| !before.knows(p));
             match interval {
                 Some(_) if joined => {}
                 Some(ticks) => {

@@ -47,6 +47,13 @@ pub struct Snapshot {
     pub losses: Losses,
 }
 
+impl Snapshot {
+    /// Whether this process was one of several in it.
+    pub(crate) fn knows(&self, member: &Process) -> bool {
+        self.process.members.iter().any(|known| known.segment_id == member.segment_id)
+    }
+}
+
 /// The watched process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Process {
@@ -176,6 +183,10 @@ pub struct Lane {
     pub records_written: u64,
     /// Times the clock noticed that the thread had been off the CPU.
     pub switches: u64,
+    /// The clock of its process, where there are several; else it is
+    /// [`Snapshot::clock`]. No thread has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockKind>,
 }
 
 /// What a lane is.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Action, App, FREEZE, Filter, Overlay, Prompt, Screen, Status, default_file_name};
 use crate::columns::Sorting;
 use crate::export::json::{self, Overwrite, WriteError};
+use crate::model::threads::find;
 use crate::snapshot::PointState;
 use crate::source::{Candidate, Discovery, Members, Together, Wanted};
 use crate::units::Unit;
@@ -27,6 +28,10 @@ impl App {
             Action::Top => self.walk(isize::MIN, now),
             Action::Bottom => self.walk(isize::MAX, now),
             Action::Open => self.open(now),
+            Action::Below => {
+                self.threads.opened = !self.threads.opened;
+                self.detail_offset = 0;
+            }
             Action::Back => self.back(now),
             Action::Filter => {
                 let prompt = Prompt::new("filter", self.filter.text());
@@ -46,8 +51,8 @@ impl App {
                 self.frozen_until = None;
                 self.sort(now);
             }
-            Action::SortLeft => self.sort_by(self.sorting.moved(false, &self.columns), now),
-            Action::SortRight => self.sort_by(self.sorting.moved(true, &self.columns), now),
+            Action::SortLeft => self.move_sorting(false, now),
+            Action::SortRight => self.move_sorting(true, now),
             Action::Invert => self.sort_by(self.sorting.inverted(), now),
             Action::Toggle => self.toggle(now),
             Action::Reset => self.reset(now),
@@ -55,7 +60,7 @@ impl App {
             Action::ResetAll => self.reset_all(now),
             Action::Weight => self.ask_weight(),
             Action::Copy => self.copy_row(now),
-            Action::Columns => self.overlay = Some(Overlay::Columns(self.sorting.column)),
+            Action::Columns => self.choose_columns(),
             Action::Check => self.check_column(),
             Action::ColumnLeft => self.move_column(false),
             Action::ColumnRight => self.move_column(true),
@@ -170,6 +175,9 @@ impl App {
 
     pub(super) fn open(&mut self, now: Instant) {
         match self.screen {
+            Screen::Diff if self.selected.is_some() && self.selected().is_none() => {
+                self.say(now, "only the baseline has that point: there is no more of it");
+            }
             Screen::Points | Screen::Diff if self.selected.is_some() => {
                 self.detail_offset = 0;
                 self.show(Screen::Detail, now);
@@ -189,11 +197,28 @@ impl App {
                 }
             }
             Screen::Waiting | Screen::Points | Screen::Detail | Screen::Diff | Screen::Log => {}
-            Screen::Threads => {
-                self.threads.opened = !self.threads.opened;
-                self.detail_offset = 0;
-            }
+            Screen::Threads => self.show_points_of_thread(now),
         }
+    }
+
+    /// The points that the thread under the cursor was in.
+    fn show_points_of_thread(&mut self, now: Instant) {
+        let threads = self.model.thread_figures();
+        let Some(thread) = self.threads.selected.and_then(|lane| find(threads, lane)) else {
+            return;
+        };
+        let lane = &thread.lane;
+        let named = threads.iter().filter(|other| other.lane.name == lane.name).count();
+        let filter = Filter::of_thread(&lane.name, lane.tid, named == 1);
+        let text = format!(
+            "points that {} was in, with what others did in them; Esc shows all",
+            filter.text()
+        );
+        self.selected = None;
+        self.offset = 0;
+        self.show(Screen::Points, now);
+        self.filter_by(filter, now);
+        self.say(now, text);
     }
 
     fn mark(&mut self) {
@@ -223,6 +248,9 @@ impl App {
             self.came_from = self.screen;
         }
         self.screen = screen;
+        if screen != Screen::Diff && self.selected().is_none() {
+            self.selected = self.order.first().copied();
+        }
         // For a detail the next poll is soon enough, if there is one.
         if screen.wants_records() && (screen != Screen::Detail || self.status() != Status::Live) {
             self.look_at_records(now);
@@ -298,6 +326,11 @@ impl App {
         self.sort_by(self.sorting, now);
     }
 
+    /// Sorts by the next column that is there to be seen.
+    fn move_sorting(&mut self, right: bool, now: Instant) {
+        self.sort_by(self.sorting.moved(right, &self.shown_columns()), now);
+    }
+
     pub(super) fn sort_by(&mut self, sorting: Sorting, now: Instant) {
         self.sorting = sorting;
         self.frozen_until = None;
@@ -341,7 +374,11 @@ impl App {
 
     /// What the keys mean, or a word that it is nothing.
     fn point_meant(&mut self, now: Instant) -> Option<(u32, PointState, String)> {
-        let found = self.meant().map(|meant| (meant.id(), meant.state(), meant.name()));
+        let found = self.meant().map(|meant| {
+            let of =
+                meant.process().map_or(String::new(), |p| format!(" of {}[{}]", p.name, p.pid));
+            (meant.id(), meant.state(), meant.name() + &of)
+        });
         if found.is_none() && self.screen == Screen::Timeline {
             self.say(now, "there is no region under the cursor");
         }

@@ -38,6 +38,8 @@ actions! {
     Bottom,
     /// Open what is under the cursor.
     Open,
+    /// Show the points of a thread below the list, or no more.
+    Below,
     /// Close it again.
     Back,
     /// Type what the points shown must have.

@@ -10,17 +10,31 @@ pub(super) fn choices(columns: &[Column]) -> Vec<Column> {
 }
 
 impl App {
-    /// All columns to choose from, those of the table in its order.
-    pub fn column_choices(&self) -> &[Column] {
-        &self.choices
+    /// All columns to choose from, those of the table in its order. That of the
+    /// process is none where there is but one.
+    pub fn column_choices(&self) -> Vec<Column> {
+        Column::shown(&self.choices, self.model.has_processes())
     }
 
-    /// The column under the chooser's cursor, and its place.
+    /// The columns of the table, those that are shown only of several processes
+    /// where there are several.
+    pub(super) fn shown_columns(&self) -> Vec<Column> {
+        Column::shown(&self.columns, self.model.has_processes())
+    }
+
+    /// Opens the chooser on the column that the table is sorted by.
+    pub(super) fn choose_columns(&mut self) {
+        let by = self.sorting.column;
+        let found = self.column_choices().contains(&by);
+        self.overlay = Some(Overlay::Columns(if found { by } else { Column::Name }));
+    }
+
+    /// The column under the chooser's cursor, and its place among the choices.
     fn chosen(&self) -> Option<(Column, usize)> {
         let Some(Overlay::Columns(cursor)) = self.overlay else {
             return None;
         };
-        Some((cursor, self.choices.iter().position(|column| *column == cursor)?))
+        Some((cursor, self.column_choices().iter().position(|column| *column == cursor)?))
     }
 
     /// Moves the chooser's cursor; returns whether there is one.
@@ -28,8 +42,9 @@ impl App {
         let Some((_, place)) = self.chosen() else {
             return false;
         };
-        let place = place.saturating_add_signed(rows).min(self.choices.len() - 1);
-        self.overlay = Some(Overlay::Columns(self.choices[place]));
+        let choices = self.column_choices();
+        let place = place.saturating_add_signed(rows).min(choices.len() - 1);
+        self.overlay = Some(Overlay::Columns(choices[place]));
         true
     }
 
@@ -50,12 +65,20 @@ impl App {
     /// Moves the column under the cursor to the left or the right. The first
     /// stays where it is: the cursor of the table is drawn in it.
     pub(super) fn move_column(&mut self, right: bool) {
-        let Some((_, place)) = self.chosen() else {
+        let Some((column, place)) = self.chosen() else {
             return;
         };
         let with = if right { place + 1 } else { place.saturating_sub(1) };
-        if place >= 1 && with >= 1 && with < self.choices.len() {
-            self.choices.swap(place, with);
+        let other = self.column_choices().get(with).copied();
+        if let Some(other) = other.filter(|_| place >= 1 && with >= 1) {
+            // They may not be neighbours among all.
+            for choice in &mut self.choices {
+                *choice = match *choice {
+                    found if found == column => other,
+                    found if found == other => column,
+                    found => found,
+                };
+            }
             self.take_columns(&self.columns.clone());
         }
     }

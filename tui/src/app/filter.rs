@@ -5,9 +5,13 @@
 //! parse          the name contains it, upper and lower case alike
 //! Parse          with a capital in it, case counts
 //! ^io\.|crc$     what can be a regular expression is one
-//! /parse/        this is one in any case
+//! /parse a/      this is one in any case, and may have blanks
+//! "parse a"      this is the whole name, to the letter
 //! thread:pack    the same, of the names of the threads that were in the point
+//! tid:4711       a thread by its id
 //! file:io.rs     the same, of its source file
+//! !json          without these
+//! io !thread:ui  all terms have to hold
 //! ```
 
 use regex::{Regex, RegexBuilder};
@@ -23,41 +27,64 @@ const MOST_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     text: String,
+    /// All of them have to hold.
+    terms: Vec<Term>,
+}
+
+/// One thing that has to hold.
+#[derive(Clone, Debug)]
+struct Term {
+    /// It must not.
+    excludes: bool,
     of: Field,
     pattern: Pattern,
 }
 
 /// What of a point is looked at.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
-    #[default]
     Name,
     Thread,
+    Tid,
     File,
 }
 
-#[derive(Clone, Debug, Default)]
+const FIELDS: [(&str, Field); 3] =
+    [("thread:", Field::Thread), ("tid:", Field::Tid), ("file:", Field::File)];
+
+#[derive(Clone, Debug)]
 enum Pattern {
-    #[default]
     Anything,
-    Part {
-        text: String,
-        case_counts: bool,
-    },
+    Whole(String),
+    Part { text: String, case_counts: bool },
     Regex(Regex),
 }
 
 impl Filter {
     /// Reads what the user typed. An error says what is wrong with it.
     pub fn new(text: &str) -> Result<Self, String> {
-        let (of, rest) = if let Some(rest) = text.strip_prefix("thread:") {
-            (Field::Thread, rest)
-        } else if let Some(rest) = text.strip_prefix("file:") {
-            (Field::File, rest)
-        } else {
-            (Field::Name, text)
+        let words = words(text);
+        let several = words.len() > 1;
+        let term = |word: &str| {
+            // Of one term among others it is told which.
+            Term::new(word).map_err(|why| if several { format!("{word}: {why}") } else { why })
         };
-        Ok(Self { text: text.to_owned(), of, pattern: Pattern::new(rest)? })
+        let terms = words.into_iter().map(term).collect::<Result<Vec<_>, _>>()?;
+        let says_something = |term: &Term| !matches!(term.pattern, Pattern::Anything);
+        let terms = terms.into_iter().filter(says_something).collect();
+        Ok(Self { text: text.to_owned(), terms })
+    }
+
+    /// The points that a thread was in: by its name, or where that does not tell it
+    /// from others by its id.
+    pub fn of_thread(name: &str, tid: u32, is_only_one: bool) -> Self {
+        let by_name = !name.is_empty() && !name.contains('"') && (is_only_one || tid == 0);
+        let (text, of, whole) = match by_name {
+            true => (format!("thread:\"{name}\""), Field::Thread, name.to_owned()),
+            false => (format!("tid:{tid}"), Field::Tid, tid.to_string()),
+        };
+        let term = Term { excludes: false, of, pattern: Pattern::Whole(whole) };
+        Self { text, terms: vec![term] }
     }
 
     /// As it was typed.
@@ -67,20 +94,67 @@ impl Filter {
 
     /// Whether it may hide anything.
     pub fn is_on(&self) -> bool {
-        !matches!(self.pattern, Pattern::Anything)
+        !self.terms.is_empty()
     }
 
     /// Whether a point passes.
     pub fn admits(&self, figures: &Figures) -> bool {
+        self.terms.iter().all(|term| term.finds(figures) != term.excludes)
+    }
+}
+
+/// The terms of a text. Blanks part them, but not within quotes or slashes.
+fn words(text: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let value = rest.trim_start_matches('!');
+        let value = FIELDS.iter().find_map(|(name, _)| value.strip_prefix(name)).unwrap_or(value);
+        let start = rest.len() - value.len();
+        let end = start + closed(value).unwrap_or_else(|| to_blank(value));
+        words.push(&rest[..end]);
+        rest = rest[end..].trim_start();
+    }
+    words
+}
+
+/// Where what begins with a quote or a slash is closed by another one with nothing
+/// behind it.
+fn closed(value: &str) -> Option<usize> {
+    let mark = value.chars().next().filter(|c| matches!(c, '"' | '/'))?;
+    let marks = value.char_indices().skip(1).filter(|(_, c)| *c == mark);
+    let ends = |end: &usize| value[*end..].chars().next().is_none_or(char::is_whitespace);
+    marks.map(|(place, _)| place + 1).find(ends)
+}
+
+fn to_blank(value: &str) -> usize {
+    value.find(char::is_whitespace).unwrap_or(value.len())
+}
+
+impl Term {
+    fn new(word: &str) -> Result<Self, String> {
+        let (excludes, value) = match word.strip_prefix('!') {
+            Some(rest) => (true, rest),
+            None => (false, word),
+        };
+        let field = |(name, field): &(&str, Field)| Some((*field, value.strip_prefix(name)?));
+        let (of, value) = FIELDS.iter().find_map(field).unwrap_or((Field::Name, value));
+        let pattern = match of {
+            Field::Tid if !value.is_empty() => Pattern::Whole(value.to_owned()),
+            _ => Pattern::new(value)?,
+        };
+        Ok(Self { excludes, of, pattern })
+    }
+
+    fn finds(&self, figures: &Figures) -> bool {
         let pattern = &self.pattern;
-        match (pattern, self.of) {
-            (Pattern::Anything, _) => true,
-            (_, Field::Name) if figures.point().name.is_empty() => pattern.finds(&figures.name()),
-            (_, Field::Name) => pattern.finds(&figures.point().name),
-            (_, Field::File) => pattern.finds(&figures.point().file),
-            (_, Field::Thread) => {
-                figures.lanes().any(|lane| lane.lane.is_some_and(|lane| pattern.finds(&lane.name)))
-            }
+        let mut lanes = figures.lanes().filter_map(|lane| lane.lane);
+        match self.of {
+            Field::Name if figures.point().name.is_empty() => pattern.finds(&figures.name()),
+            Field::Name => pattern.finds(&figures.point().name),
+            Field::File => pattern.finds(&figures.point().file),
+            Field::Thread => lanes.any(|lane| pattern.finds(&lane.name)),
+            Field::Tid => lanes.any(|lane| pattern.finds(&lane.tid.to_string())),
         }
     }
 }
@@ -89,6 +163,14 @@ impl Pattern {
     fn new(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Ok(Self::Anything);
+        }
+        if let Some(inner) = text.strip_prefix('"') {
+            return Ok(match inner.strip_suffix('"') {
+                Some(whole) if !whole.is_empty() => Self::Whole(whole.to_owned()),
+                _ if inner.is_empty() || inner == "\"" => Self::Anything,
+                // Not closed yet.
+                _ => Self::Part { text: inner.to_owned(), case_counts: true },
+            });
         }
         if let Some(inner) = text.strip_prefix('/') {
             let inner = inner.strip_suffix('/').unwrap_or(inner);
@@ -108,6 +190,7 @@ impl Pattern {
     fn finds(&self, text: &str) -> bool {
         match self {
             Self::Anything => true,
+            Self::Whole(whole) => text == whole,
             Self::Part { text: part, case_counts: true } => text.contains(part),
             Self::Part { text: part, case_counts: false } => text.to_lowercase().contains(part),
             Self::Regex(regex) => regex.is_match(text),
@@ -177,6 +260,25 @@ mod tests {
             ("file:wait", vec![7]),
             ("file:/WAIT/", vec![]),
             ("file:work", vec![1, 2, 3, 4, 5, 6, 8]),
+            // All terms hold, or those with a mark do not.
+            ("io thread:main", vec![1, 3]),
+            ("  io   !crc ", vec![1, 2]),
+            ("!io !/^(lz|sort)/ !overhead", vec![7, 8]),
+            ("io !thread:main", vec![2]),
+            ("file:work /^io/ !/r[ce]/", vec![1]),
+            ("!file:work", vec![0, 7]),
+            // What says nothing yet hides nothing.
+            ("!", vec![0, 1, 2, 3, 4, 5, 6, 7, 8]),
+            ("io !thread:", vec![1, 2, 3]),
+            ("!/", vec![0, 1, 2, 3, 4, 5, 6, 7, 8]),
+            // To the letter, and with blanks.
+            ("\"io.read\"", vec![2]),
+            ("\"io.rea", vec![2]),
+            ("\"io.rea\"", vec![]),
+            ("thread:\"reader\"", vec![1, 2, 3, 6]),
+            ("/io read|io.read/ !crc", vec![2]),
+            ("tid:4712", vec![1, 2, 3, 6]),
+            ("tid:47", vec![]),
         ] {
             assert_eq!(admitted(text), expected, "{text}");
         }
@@ -188,5 +290,7 @@ mod tests {
             let error = Filter::new(text).unwrap_err();
             assert!(error.contains(part) && !error.contains('\n'), "{error}");
         }
+        let error = Filter::new("io !file:/a(/ crc").unwrap_err();
+        assert!(error.starts_with("!file:/a(/: unclosed group"), "{error}");
     }
 }

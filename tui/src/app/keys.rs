@@ -142,7 +142,14 @@ pub const BINDINGS: &[Binding] = &[
         &[Named(KeyCode::Enter)],
         &[Points, Threads, Timeline, Diff, Picker],
         "open",
-        "open what is under the cursor; of a thread: its points",
+        "open what is under the cursor; of a thread: the points it was in",
+    ),
+    bind(
+        Action::Below,
+        &[Char('d')],
+        &[Threads],
+        "its points below",
+        "below the threads, what this one alone measured of each point; or no more",
     ),
     bind(
         Action::Earlier,
@@ -319,8 +326,9 @@ pub const BINDINGS: &[Binding] = &[
         &[Char('/'), Char('\\'), Named(KeyCode::F(4))],
         &[Points],
         "filter",
-        "show only points of a name: a part of it or a regular expression, also /in slashes/; \
-         thread:NAME and file:NAME look at those; a capital makes case count",
+        "show only points of a name: a part of it or a regular expression, also /in slashes/, \
+         or all of it \"in quotes\"; thread:NAME, tid:NUMBER and file:NAME look at those; a \
+         capital makes case count; of several terms all hold; !TERM excludes",
     ),
     bind(Action::Unfilter, &[Named(KeyCode::Esc)], &[Points], "", "show all points again"),
     bind(Action::SortLeft, &[Char('<')], &[Points, Threads], "", "sort by the column to the left"),

@@ -14,7 +14,14 @@ impl App {
     /// Tells the log of a snapshot.
     pub(super) fn observe(&mut self, snapshot: &Snapshot, now: Instant) {
         let before = self.log.pushed();
-        self.log.observe(self.unix_ns(now), snapshot);
+        let turns = self.log.observe(self.unix_ns(now), snapshot);
+        if !turns.is_empty() {
+            let texts: Vec<&str> = turns.iter().map(|turn| turn.text.as_str()).collect();
+            self.say(now, texts.join("; "));
+            if let Some(toast) = &mut self.toast {
+                toast.is_error = turns.iter().any(|turn| turn.is_problem);
+            }
+        }
         // Whoever reads what is further up goes on seeing it.
         if self.log_back > 0 {
             self.log_back += (self.log.pushed() - before) as usize;

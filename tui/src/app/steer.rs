@@ -145,8 +145,8 @@ impl App {
         if !point.file.is_empty() {
             parts.push(format!("{}:{}", point.file, point.line));
         }
-        let figures_of =
-            self.columns.iter().copied().filter(|c| !matches!(c, Column::Name | Column::Trend));
+        let columns = self.shown_columns().into_iter();
+        let figures_of = columns.filter(|c| !matches!(c, Column::Name | Column::Trend));
         parts.extend(figures_of.map(|c| format!("{} {}", c.title(), c.text(figures, &scale))));
         let name = figures.name();
         self.clipboard = Some(parts.join("  "));

@@ -542,7 +542,8 @@ fn columns_are_taken_left_and_moved() {
     }
     assert_eq!(desk.app.columns[..2], [Column::On, Column::Load]);
     desk.press(">J<");
-    assert_eq!(desk.app.columns[..4], [Column::On, Column::Id, Column::Load, Column::Name]);
+    let shown = Column::shown(&desk.app.columns, false);
+    assert_eq!(shown[..4], [Column::On, Column::Id, Column::Load, Column::Name]);
     desk.press("j ");
     assert!(desk.app.columns.contains(&Column::Name), "the name stays");
     desk.code(KeyCode::Enter);
@@ -552,6 +553,32 @@ fn columns_are_taken_left_and_moved() {
     assert_eq!(desk.app.sorting.column, Column::Id);
     desk.press(">>");
     assert_eq!(desk.app.sorting.column, Column::Name);
+}
+
+#[test]
+fn points_that_only_the_baseline_has_can_be_walked_over() {
+    use crate::model::compare::{Baseline, Verdict};
+    let mut base = Synthetic::new();
+    base.snapshot_mut().points[3].name = "io.old".into();
+    base.snapshot_mut().process.segment_id = "f".repeat(32);
+    let mut desk = desk();
+    desk.app.compare_with(Baseline::of(base.poll().unwrap(), None));
+    desk.press("5");
+    let verdicts = |verdict: Verdict| -> Vec<u32> {
+        let rows = &desk.app.diff.comparison.as_ref().unwrap().rows;
+        rows.iter().filter(|row| row.verdict == verdict).map(|row| row.id).collect()
+    };
+    assert_eq!(verdicts(Verdict::New), [3]);
+    let gone = verdicts(Verdict::Gone);
+    assert_eq!(gone.len(), 1);
+    desk.app.selected = Some(gone[0]);
+    desk.wait(2);
+    assert_eq!(desk.app.selected, Some(gone[0]), "the cursor stays on it");
+    desk.code(KeyCode::Enter);
+    assert_eq!(desk.app.screen, Screen::Diff);
+    assert!(desk.app.toast.clone().unwrap().text.contains("only the baseline has that point"));
+    desk.press("p1");
+    assert!(desk.app.selected().is_some(), "the table has a cursor of its own at once");
 }
 
 fn row(desk: &Desk, id: u32) -> crate::model::compare::Row {
@@ -764,4 +791,5 @@ fn marked_processes_are_opened_as_one() {
 }
 
 mod load;
+mod several;
 pub(crate) mod timeline;

@@ -177,7 +177,7 @@ mod tests {
             assert_eq!(found.interval, Duration::from_millis(500));
             assert_eq!(found.tau, Duration::from_secs(2));
             let own = [Column::On, Column::Name, Column::Load, Column::Trend, Column::Threads];
-            assert_eq!(found.columns, own);
+            assert_eq!(Column::shown(&found.columns, false), own);
             assert_eq!((found.sorting.column, found.unit), (Column::P99, Unit::Cycles));
             assert!(!found.mouse && ascii && found.keep);
             assert_eq!(theme, ThemeName::Sixteen);
@@ -185,7 +185,7 @@ mod tests {
         let (found, _, _) = options(&["-d", "3", "--sort", "avg", "--columns", "name,avg"]);
         assert_eq!(found.interval, Duration::from_secs(3));
         assert_eq!(found.sorting.column, Column::Avg);
-        assert_eq!(found.columns, [Column::On, Column::Name, Column::Avg]);
+        assert_eq!(found.columns, [Column::On, Column::Process, Column::Name, Column::Avg]);
     }
 
     #[test]
@@ -194,7 +194,10 @@ mod tests {
             ("intervall = 1", "c.toml:1: unknown field `intervall`, expected one of `interval`"),
             ("\ninterval = 0", "c.toml:2: expected seconds between 0.05 and 3600"),
             ("tau = 5\ntheme = \"pink\"", "c.toml:2: expected one of auto, dark, light, 16, mono"),
-            ("columns = [\"name\", \"lod\"]", "c.toml:1: expected columns among on, id, name"),
+            (
+                "columns = [\"name\", \"lod\"]",
+                "c.toml:1: expected columns among on, id, process, name",
+            ),
             ("mouse = \"no\"", "c.toml:1: invalid type: string \"no\", expected a boolean"),
             ("tau = 5\n\nmouse", "c.toml:3:"),
         ] {

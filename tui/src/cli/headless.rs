@@ -8,7 +8,7 @@ use crate::columns::Sorting;
 use crate::export::{diff, table};
 use crate::interrupt::Interrupt;
 use crate::model::Model;
-use crate::model::compare::Comparison;
+use crate::model::compare::{Baseline, Comparison};
 use crate::snapshot::ProcessState;
 use crate::source::Source;
 
@@ -36,15 +36,18 @@ pub(super) fn print(
             break;
         }
         let blank = if round > 0 { "\n" } else { "" };
-        let compared = baseline.as_ref().zip(model.snapshot());
-        let text = match compared {
-            None => table::render(&model, Sorting::by(show.sort), show.unit, show.interval),
-            Some((baseline, snapshot)) => match Comparison::new(baseline, snapshot) {
-                Some(comparison) => diff::render(baseline, &comparison),
-                None => bail!("the baseline is of the same process, and not earlier"),
-            },
-        };
-        say(&format!("{blank}{text}"))?;
+        say(&format!("{blank}{}", text(&model, baseline.as_ref(), show)?))?;
     }
     Ok(true)
+}
+
+/// The table, or the points beside a baseline.
+pub(super) fn text(model: &Model, baseline: Option<&Baseline>, show: &Show) -> Result<String> {
+    let Some((baseline, snapshot)) = baseline.zip(model.snapshot()) else {
+        return Ok(table::render(model, Sorting::by(show.sort), show.unit, show.interval));
+    };
+    match Comparison::new(baseline, snapshot) {
+        Some(comparison) => Ok(diff::render(baseline, &comparison)),
+        None => bail!("the baseline is of the same process, and not earlier"),
+    }
 }

@@ -19,16 +19,14 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::commands::{is_headless, say};
-use super::{Show, commands};
+use super::{Show, commands, headless};
 use crate::app::{self, App};
-use crate::columns::Sorting;
 use crate::export::json::{self, Overwrite};
-use crate::export::table;
 use crate::interrupt::Interrupt;
 use crate::model::Model;
+use crate::model::compare::Baseline;
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{self, Candidate, Discovery, Finder, Members, Source, Together, Wanted};
-use crate::units::Unit;
 
 use log::Log;
 use program::{Output, Program};
@@ -96,12 +94,10 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     if run.inherit && !headless {
         bail!("--inherit would let the program write across the screen: add --once");
     }
-    if headless && run.show.updates.is_some() {
-        bail!("-n counts updates of the screen; here one table is printed when the program ends");
-    }
     if let Some(path) = run.output.as_ref().filter(|path| !run.force && path.exists()) {
         bail!("{} exists already: give another name, or --force", path.display());
     }
+    let baseline = run.show.baseline.as_deref().map(commands::baseline).transpose()?;
     // Taken over first: once the program runs, no signal may leave it behind.
     let interrupt = Interrupt::install()?;
     let log = match run.inherit {
@@ -121,8 +117,10 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     };
     let family = Family { program: Rc::new(RefCell::new(program)), seen, log: path_of(&log) };
     let program = Rc::clone(&family.program);
-    let watched =
-        if headless { print(run, family, &interrupt) } else { on_screen(run, family, &interrupt) };
+    let watched = match headless {
+        true => print(run, family, baseline.as_ref(), &interrupt),
+        false => on_screen(run, family, baseline, &interrupt),
+    };
     let asked = program.borrow_mut().status().is_none();
     let status = program.borrow_mut().end()?;
     let snapshot = watched?.last();
@@ -154,7 +152,12 @@ impl Watched {
     }
 }
 
-fn on_screen(run: &Run, mut family: Family, interrupt: &Interrupt) -> Result<Watched> {
+fn on_screen(
+    run: &Run,
+    mut family: Family,
+    baseline: Option<Baseline>,
+    interrupt: &Interrupt,
+) -> Result<Watched> {
     let log = family.log.clone();
     let first = family.wait(Some(FIRST_LOOK), interrupt)?;
     let mut options = run.show.options(Wanted::default());
@@ -163,6 +166,9 @@ fn on_screen(run: &Run, mut family: Family, interrupt: &Interrupt) -> Result<Wat
     let first = first.map(|candidate| run.attach(&mut family, &candidate)).transpose()?;
     let now = Instant::now();
     let mut app = Box::new(App::new(options, Box::new(family), now));
+    if let Some(baseline) = baseline {
+        app.compare_with(baseline);
+    }
     if let Some(source) = first {
         app.watch(source, now);
     }
@@ -173,12 +179,25 @@ fn on_screen(run: &Run, mut family: Family, interrupt: &Interrupt) -> Result<Wat
     Ok(Watched::App(app))
 }
 
-/// Waits for the program to end, and prints its table.
-fn print(run: &Run, mut family: Family, interrupt: &Interrupt) -> Result<Watched> {
+/// Waits for the program to end, and prints its table; or as many tables as asked,
+/// an interval apart, and leaves, if it has not ended before that.
+fn print(
+    run: &Run,
+    mut family: Family,
+    baseline: Option<&Baseline>,
+    interrupt: &Interrupt,
+) -> Result<Watched> {
     let Some(candidate) = family.wait(None, interrupt)? else {
         return Ok(Watched::Nothing);
     };
     let mut source = run.attach(&mut family, &candidate)?;
+    let mut model = Model::new(run.show.tau.as_secs_f64());
+    if run.show.updates.is_some() {
+        // Rates are those between two looks.
+        model.fold(source.poll()?);
+    }
+    let mut tables = 0;
+    let mut table_due = Instant::now() + run.show.interval;
     let pause = if run.together().is_some() { JOIN } else { run.show.interval };
     let mut due = Instant::now();
     while family.program.borrow_mut().status().is_none() {
@@ -192,6 +211,16 @@ fn print(run: &Run, mut family: Family, interrupt: &Interrupt) -> Result<Watched
                 source = source::attach(&next)?;
             }
         }
+        if run.show.updates.is_some() && Instant::now() >= table_due {
+            table_due += run.show.interval;
+            model.fold(source.poll()?);
+            let blank = if tables > 0 { "\n" } else { "" };
+            say(&format!("{blank}{}", headless::text(&model, baseline, &run.show)?))?;
+            tables += 1;
+            if run.show.updates == Some(tables) {
+                return Ok(Watched::Source(source));
+            }
+        }
         if !interrupt.sleep(LOOK * 5) {
             break;
         }
@@ -201,9 +230,9 @@ fn print(run: &Run, mut family: Family, interrupt: &Interrupt) -> Result<Watched
         // process alone meant both.
         family.program.borrow_mut().end()?;
     }
-    let mut model = Model::new(run.show.tau.as_secs_f64());
     model.fold(source.poll()?);
-    say(&table::render(&model, Sorting::by(run.show.sort), Unit::Time, run.show.interval))?;
+    let blank = if tables > 0 { "\n" } else { "" };
+    say(&format!("{blank}{}", headless::text(&model, baseline, &run.show)?))?;
     Ok(Watched::Source(source))
 }
 

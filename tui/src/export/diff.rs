@@ -50,7 +50,8 @@ struct Report<'a> {
 #[derive(Serialize)]
 struct Point<'a> {
     name: &'a str,
-    id: u32,
+    /// Null for one that only the baseline has.
+    id: Option<u32>,
     verdict: &'static str,
     superiority: Option<f64>,
     before: Figures,
@@ -82,7 +83,7 @@ pub fn json(baseline: &Baseline, comparison: &Comparison) -> serde_json::Result<
     };
     let points = comparison.rows.iter().map(|row| Point {
         name: &row.name,
-        id: row.id,
+        id: (row.verdict != Verdict::Gone).then_some(row.id),
         verdict: row.verdict.words(),
         superiority: row.superiority,
         before: figures(&row.before),
@@ -160,6 +161,34 @@ mod tests {
         assert_eq!(parse["verdict"], "slower");
         let mean = |window: &str| parse[window]["mean_ns"].as_f64().unwrap();
         assert!((mean("now") / mean("before") - 2.0).abs() < 0.1, "{parse}");
+    }
+
+    #[test]
+    fn what_only_one_of_them_has_is_listed() {
+        let mut source = Synthetic::new();
+        source.poll().unwrap();
+        let mut base = source.poll().unwrap();
+        let mut other = base.clone();
+        other.process.segment_id = "f".repeat(32);
+        other.points.retain(|point| point.name != "io.read");
+        base.points.retain(|point| point.name != "io.crc");
+        let baseline = Baseline::of(base, None);
+        let comparison = Comparison::new(&baseline, &other).unwrap();
+        let text = render(&baseline, &comparison);
+        let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
+        assert!(line("io.read").contains(" gone ") && line("io.crc").contains(" new "), "{text}");
+        let json: serde_json::Value =
+            serde_json::from_str(&json(&baseline, &comparison).unwrap()).unwrap();
+        let points = json["points"].as_array().unwrap();
+        let point = |name: &str| points.iter().find(|point| point["name"] == name).unwrap();
+        assert_eq!(
+            (&point("io.read")["verdict"], point("io.read")["id"].is_null()),
+            (&"gone".into(), true)
+        );
+        assert_eq!(
+            (&point("io.crc")["verdict"], &point("io.crc")["id"]),
+            (&"new".into(), &3.into())
+        );
     }
 
     #[test]

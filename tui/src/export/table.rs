@@ -36,12 +36,8 @@ pub fn render(model: &Model, sorting: Sorting, unit: Unit, interval: Duration) -
         let _ = writeln!(out, "lost: {count} {what}");
     }
 
-    let mut columns: Vec<Column> =
-        Column::DEFAULT.into_iter().filter(|c| *c != Column::Trend).collect();
-    if model.has_processes() {
-        let place = columns.iter().position(|column| *column == Column::Name).unwrap_or(0);
-        columns.insert(place, Column::Process);
-    }
+    let mut columns = Column::shown(&Column::DEFAULT, model.has_processes());
+    columns.retain(|column| *column != Column::Trend);
     let rows: Vec<&Figures> =
         sorting.order(model.points()).iter().filter_map(|id| model.point(*id)).collect();
     let name_width = rows

@@ -81,6 +81,10 @@ pub enum Verdict {
     NoDifference,
     /// Not enough measurements to say anything.
     TooFew,
+    /// The baseline does not know the point.
+    New,
+    /// Only the baseline knows the point.
+    Gone,
 }
 
 impl Verdict {
@@ -93,6 +97,8 @@ impl Verdict {
             Self::FasterTail => "faster tail",
             Self::NoDifference => "no difference",
             Self::TooFew => "too few",
+            Self::New => "new",
+            Self::Gone => "gone",
         }
     }
 }
@@ -145,7 +151,8 @@ impl Baseline {
 /// A point in both windows.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its id in what is compared with the baseline.
+    /// Its id in what is compared with the baseline. One that is gone has none; it
+    /// has a number that no point has, from the greatest down.
     pub id: u32,
     /// Its name.
     pub name: String,
@@ -219,19 +226,34 @@ impl Comparison {
         let ratio = rate / base.clock.ticks_per_second;
         let is_one_clock = !ratio.is_finite() || ratio <= 0.0 || (ratio - 1.0).abs() < SAME_RATE;
         let since_snapshot = is_same.then_some(base);
+        let in_ticks_of_now = |window: Window| match is_one_clock {
+            true => window,
+            false => window.in_other_ticks(ratio),
+        };
+        let from = baseline.from.as_deref();
         let mut twins = Twins::of(base, is_same);
         let mut rows = Vec::new();
         for point in &now.points {
-            let before = twins
-                .take(point)
-                .and_then(|id| Window::between(baseline.from.as_deref(), base, id))
-                .unwrap_or_default();
-            let before = if is_one_clock { before } else { before.in_other_ticks(ratio) };
+            let twin = twins.take(point);
+            let verdict = if twin.is_some() { Verdict::TooFew } else { Verdict::New };
+            let before = in_ticks_of_now(match twin {
+                Some(id) => Window::between(from, base, id).unwrap_or_default(),
+                None => Window::empty(from, base),
+            });
             let since = Window::between(since_snapshot, now, point.id).unwrap_or_default();
             if before.count > 0 || since.count > 0 {
                 let name = name_of(point);
-                let verdict = Verdict::TooFew;
                 rows.push(Row { id: point.id, name, before, since, superiority: None, verdict });
+            }
+        }
+        let left = twins.left();
+        for (place, point) in (0..).zip(&left) {
+            let before = in_ticks_of_now(Window::between(from, base, point.id).unwrap_or_default());
+            if before.count > 0 {
+                let (id, name) = (u32::MAX - place, name_of(point));
+                let since = Window::empty(since_snapshot, now);
+                let verdict = Verdict::Gone;
+                rows.push(Row { id, name, before, since, superiority: None, verdict });
             }
         }
         judge(&mut rows);
@@ -241,7 +263,7 @@ impl Comparison {
         let seconds = now.elapsed_ticks.saturating_sub(before) as f64 / rate;
         let process = &now.process;
         let other = (!is_same).then(|| format!("{}[{}]", process.name, process.pid));
-        Some(Self { rows, seconds, ticks_per_second: rate, gone: twins.left(), other })
+        Some(Self { rows, seconds, ticks_per_second: rate, gone: left.len(), other })
     }
 
     /// The row of a point.
@@ -284,8 +306,11 @@ impl<'a> Twins<'a> {
         (place < named.len()).then(|| named.remove(place).id)
     }
 
-    fn left(&self) -> usize {
-        self.points.values().map(Vec::len).sum()
+    /// Those that were not found, in the order of their ids.
+    fn left(self) -> Vec<&'a Point> {
+        let mut left: Vec<&Point> = self.points.into_values().flatten().collect();
+        left.sort_by_key(|point| point.id);
+        left
     }
 }
 

@@ -5,10 +5,16 @@
 //! viewer does itself it is told as it happens; a change that nobody announced was
 //! made by another viewer or by the program.
 
+mod members;
+
 use std::collections::VecDeque;
 
+pub use members::Turn;
+
+use members::Member;
+
 use super::in_words;
-use crate::headline::clock_word;
+use crate::headline::{self, clock_word};
 use crate::snapshot::{ClockKind, Losses, Point, PointState, ProcessState, Snapshot};
 use crate::units;
 
@@ -55,6 +61,7 @@ struct Known {
     losses: Vec<(u64, &'static str)>,
     /// In the order of their ids.
     points: Vec<KnownPoint>,
+    members: Vec<Member>,
 }
 
 #[derive(Debug)]
@@ -80,6 +87,7 @@ impl Known {
             ticks_per_second: snapshot.clock.ticks_per_second,
             losses: lasting(snapshot),
             points: snapshot.points.iter().map(point).collect(),
+            members: snapshot.process.members.iter().map(Member::of).collect(),
         }
     }
 
@@ -136,40 +144,49 @@ impl Log {
         self.note(unix_ns, format!("{name} reset by this viewer"));
     }
 
-    /// Compares a snapshot with the one before.
-    pub fn observe(&mut self, unix_ns: u64, snapshot: &Snapshot) {
+    /// Compares a snapshot with the one before. Returns which of several processes
+    /// came or went.
+    pub fn observe(&mut self, unix_ns: u64, snapshot: &Snapshot) -> Vec<Turn> {
         let same = |known: &Known| known.segment_id == snapshot.process.segment_id;
-        match self.known.take().filter(same) {
+        let turns = match self.known.take().filter(same) {
             Some(known) => self.compare(unix_ns, &known, snapshot),
             None => self.greet(unix_ns, snapshot),
-        }
+        };
         self.known = Some(Known::of(snapshot));
+        turns
     }
 
-    fn greet(&mut self, unix_ns: u64, snapshot: &Snapshot) {
-        let process = &snapshot.process;
-        let (name, points) = (&process.name, snapshot.points.len());
+    fn greet(&mut self, unix_ns: u64, snapshot: &Snapshot) -> Vec<Turn> {
+        let process = headline::process(&snapshot.process);
+        let points = snapshot.points.len();
         let clock = clock_word(snapshot.clock.kind);
-        let text = format!("watching {name}[{}]: {points} points, clock {clock}", process.pid);
+        let text = format!("watching {process}: {points} points, clock {clock}");
         self.note(unix_ns, text);
         if snapshot.clock.kind == ClockKind::Wall {
             self.problem(unix_ns, "time off the CPU is not taken out: the clock is the wall's");
         }
         for point in snapshot.points.iter().filter(|p| p.state == PointState::InvalidBeginBegin) {
-            self.problem(unix_ns, invalid(point));
+            self.problem(unix_ns, invalid(snapshot, point));
         }
         for (count, what) in lasting(snapshot) {
             self.lose(unix_ns, what, count, count);
         }
         self.tell_state(unix_ns, snapshot);
+        // Who watches them from the first on knows that they are there.
+        let found: Vec<Member> = snapshot.process.members.iter().map(Member::of).collect();
+        let found: Vec<Member> = found.into_iter().map(Member::running).collect();
+        self.turn(unix_ns, members::turns(&found, snapshot))
     }
 
-    fn compare(&mut self, unix_ns: u64, known: &Known, snapshot: &Snapshot) {
+    fn compare(&mut self, unix_ns: u64, known: &Known, snapshot: &Snapshot) -> Vec<Turn> {
+        let turns = members::turns(&known.members, snapshot);
         let clock = &snapshot.clock;
         if clock.kind != known.clock {
             let (from, to) = (clock_word(known.clock), clock_word(clock.kind));
             self.problem(unix_ns, format!("the clock went from {from} to {to}"));
-        } else if (clock.ticks_per_second / known.ticks_per_second - 1.0).abs() > RATE_CHANGE {
+        } else if turns.is_empty()
+            && (clock.ticks_per_second / known.ticks_per_second - 1.0).abs() > RATE_CHANGE
+        {
             let rate = units::hertz(clock.ticks_per_second);
             self.note(unix_ns, format!("the clock was calibrated anew: {rate}"));
         }
@@ -178,17 +195,22 @@ impl Log {
         for point in &snapshot.points {
             while old.next_if(|old| old.id < point.id).is_some() {}
             match old.next_if(|old| old.id == point.id) {
-                Some(old) => self.compare_point(unix_ns, old, point),
+                // Of a sum, whose state and resets these are changes with its parts.
+                Some(_) if !turns.is_empty() && point.process.is_none() => {}
+                Some(old) => self.compare_point(unix_ns, old, snapshot, point),
+                // That another process brings its own goes without saying.
+                None if members::joined(&known.members, snapshot, point) => {}
                 None => new.push(point),
             }
         }
         if let [first, ..] = new[..] {
-            let names: Vec<_> = new.iter().take(NAMES).map(|point| name_of(point)).collect();
+            let names: Vec<_> =
+                new.iter().take(NAMES).map(|point| name_of(snapshot, point)).collect();
             let more = if new.len() > NAMES { ", ..." } else { "" };
             self.note(
                 unix_ns,
                 match new.len() {
-                    1 => format!("a new point: {}", name_of(first)),
+                    1 => format!("a new point: {}", name_of(snapshot, first)),
                     n => format!("{n} new points: {}{more}", names.join(", ")),
                 },
             );
@@ -202,14 +224,29 @@ impl Log {
         if known.state != snapshot.process.state {
             self.tell_state(unix_ns, snapshot);
         }
+        self.turn(unix_ns, turns)
     }
 
-    fn compare_point(&mut self, unix_ns: u64, old: &KnownPoint, point: &Point) {
+    /// Notes who came or went.
+    fn turn(&mut self, unix_ns: u64, turns: Vec<Turn>) -> Vec<Turn> {
+        for turn in &turns {
+            self.say(unix_ns, turn.is_problem, turn.text.clone());
+        }
+        turns
+    }
+
+    fn compare_point(
+        &mut self,
+        unix_ns: u64,
+        old: &KnownPoint,
+        snapshot: &Snapshot,
+        point: &Point,
+    ) {
         const OTHERS: &str = "by another viewer or the program";
-        let name = name_of(point);
+        let name = name_of(snapshot, point);
         if old.state != point.state {
             match point.state {
-                PointState::InvalidBeginBegin => self.problem(unix_ns, invalid(point)),
+                PointState::InvalidBeginBegin => self.problem(unix_ns, invalid(snapshot, point)),
                 state => self.note(unix_ns, format!("{name} switched {} {OTHERS}", word(state))),
             }
         }
@@ -224,6 +261,10 @@ impl Log {
 
     fn tell_state(&mut self, unix_ns: u64, snapshot: &Snapshot) {
         let (name, pid) = (&snapshot.process.name, snapshot.process.pid);
+        if !snapshot.process.members.is_empty() {
+            // Each of them is told by itself.
+            return;
+        }
         match snapshot.process.state {
             ProcessState::Running => {}
             ProcessState::Exited => self.note(unix_ns, format!("{name}[{pid}] ended in order")),
@@ -290,12 +331,18 @@ fn word(state: PointState) -> &'static str {
     if state == PointState::On { "on" } else { "off" }
 }
 
-fn name_of(point: &Point) -> String {
-    if point.name.is_empty() { format!("#{}", point.id) } else { point.name.clone() }
+fn name_of(snapshot: &Snapshot, point: &Point) -> String {
+    let number = point.number.unwrap_or(point.id);
+    let name = if point.name.is_empty() { format!("#{number}") } else { point.name.clone() };
+    let members = &snapshot.process.members;
+    match point.process.and_then(|place| members.get(place as usize)) {
+        Some(process) => format!("{name} of {}[{}]", process.name, process.pid),
+        None => name,
+    }
 }
 
-fn invalid(point: &Point) -> String {
-    format!("{} is invalid: begun twice without an end", name_of(point))
+fn invalid(snapshot: &Snapshot, point: &Point) -> String {
+    format!("{} is invalid: begun twice without an end", name_of(snapshot, point))
 }
 
 #[cfg(test)]
@@ -415,6 +462,46 @@ mod tests {
                 "!lost: 2 threads share the overflow lane"
             ]
         );
+    }
+
+    #[test]
+    fn of_several_it_tells_who_came_and_what_became_of_whom() {
+        use crate::snapshot::Process;
+        let mut watch = Watch::new();
+        let process = |pid: u32| Process {
+            name: "worker".into(),
+            pid,
+            segment_id: pid.to_string(),
+            ..Process::default()
+        };
+        let members = |watch: &mut Watch, change: &dyn Fn(&mut Vec<Process>)| {
+            change(&mut watch.source.snapshot_mut().process.members);
+            watch.poll()
+        };
+        assert_eq!(members(&mut watch, &|all| all.push(process(7))), ["worker[7] joined"]);
+        // Its points are no news of their own.
+        let point =
+            Point { id: 9, process: Some(1), ..watch.source.snapshot_mut().points[1].clone() };
+        watch.source.snapshot_mut().points.push(point);
+        let joined = members(&mut watch, &|all| all.extend([process(8), process(9)]));
+        assert_eq!(joined, ["2 processes joined: worker[8], worker[9]"]);
+        watch.source.act(Change::Disable(9)).unwrap();
+        assert_eq!(
+            watch.poll(),
+            ["io.parse of worker[8] switched off by another viewer or the program"]
+        );
+        let ended = members(&mut watch, &|all| {
+            all[0].state = ProcessState::Exited;
+            all[2].state = ProcessState::Crashed;
+        });
+        assert_eq!(ended, ["worker[7] ended in order", "!worker[9] died without ending in order"]);
+        assert_eq!(watch.poll(), [""; 0]);
+        let gone = members(&mut watch, &|all| drop(all.remove(2)));
+        assert_eq!(gone, ["worker[9] ended before and is shown no more"]);
+        // One that came and died between two looks is told with both.
+        let died = Process { state: ProcessState::Crashed, ..process(10) };
+        let both = members(&mut watch, &|all| all.push(died.clone()));
+        assert_eq!(both, ["worker[10] joined", "!worker[10] died without ending in order"]);
     }
 
     #[test]

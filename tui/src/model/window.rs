@@ -40,6 +40,14 @@ pub struct Length {
     pub seconds: f64,
 }
 
+impl Length {
+    fn between(before: u64, to: &Snapshot) -> Option<Self> {
+        let ticks = to.elapsed_ticks.saturating_sub(before) as f64;
+        let seconds = ticks / to.clock.ticks_per_second;
+        (ticks > 0.0).then_some(Self { ticks, seconds })
+    }
+}
+
 impl Window {
     /// What the point measured after `from` and up to `to`, which are pictures of
     /// one process; without a `from`, in all its life. None where it is not known
@@ -58,10 +66,14 @@ impl Window {
             // Not yet there at the beginning of the window.
             _ => {}
         }
-        let ticks = to.elapsed_ticks.saturating_sub(before) as f64;
-        let seconds = ticks / to.clock.ticks_per_second;
-        window.length = (ticks > 0.0).then_some(Length { ticks, seconds });
+        window.length = Length::between(before, to);
         Some(window)
+    }
+
+    /// The window of a point that is not there: nothing in all that time.
+    pub fn empty(from: Option<&Snapshot>, to: &Snapshot) -> Self {
+        let before = from.map_or(0, |from| from.elapsed_ticks);
+        Self { length: Length::between(before, to), ..Self::default() }
     }
 
     /// Everything since the point's last reset.

@@ -7,13 +7,16 @@
 //!                                 or, summed: parse 0, lanes 0 and 1
 //! ```
 //!
-//! Ids are given anew, and stay. A process that ends keeps its last figures and
-//! its place; one that fits and appears joins.
+//! Ids are given anew, and stay. One that fits and appears joins. A process that
+//! ends keeps its last figures. Where others go on coming, as with `--all`, its rows
+//! make room after a while: a minute for one that ended in order, while of those
+//! that died the last three stay, as of their segments. They all stay where the
+//! user named the processes, where nothing runs any more, and in a sum.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow, bail};
 
@@ -21,6 +24,11 @@ use super::{Candidate, Change, Discovery, Finder, Refusal, Source};
 use crate::snapshot::{
     Cell, ClockKind, Lane, LaneKind, Losses, Point, PointState, Process, ProcessState, Snapshot,
 };
+
+/// How long the rows of a process that ended in order stay.
+const STAYS: Duration = Duration::from_secs(60);
+/// Of those that died, the rows of so many stay.
+const DEAD: usize = 3;
 
 /// Which processes are shown as one, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +71,8 @@ pub(super) struct Group {
     together: Together,
     finder: Box<dyn Finder>,
     members: Vec<Member>,
+    /// Ids that were given to points so far, and those that several share.
+    points: u32,
     ids: HashMap<Key, u32>,
     lanes: u32,
     /// Where changes of a point go: the member's place, and the point's id there.
@@ -76,8 +86,6 @@ pub(super) struct Group {
 /// What makes points one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    /// Nothing: it is this point of this member.
-    Own(usize, u32),
     /// Its name and file, and which it is where a process has it several times.
     Named(String, String, usize),
     /// The number of one that has no name.
@@ -88,6 +96,8 @@ struct Member {
     segment_id: String,
     source: Box<dyn Source>,
     last: Snapshot,
+    /// When it was found to have ended.
+    ended: Option<Instant>,
     points: HashMap<u32, u32>,
     names: HashMap<(String, String), usize>,
     lanes: HashMap<u32, u32>,
@@ -108,6 +118,7 @@ impl Group {
             together,
             finder,
             members: Vec::new(),
+            points: 0,
             ids: HashMap::new(),
             lanes: 0,
             routes: HashMap::new(),
@@ -141,6 +152,7 @@ impl Group {
                 segment_id: candidate.segment_id,
                 source,
                 last,
+                ended: None,
                 points: HashMap::new(),
                 names: HashMap::new(),
                 lanes: HashMap::new(),
@@ -148,6 +160,27 @@ impl Group {
             });
         }
         Ok(discovery)
+    }
+
+    /// Lets those go that ended some time ago.
+    fn leave(&mut self, now: Instant) {
+        let state = |member: &Member| member.last.process.state;
+        for member in self.members.iter_mut().filter(|m| state(m) != ProcessState::Running) {
+            member.ended.get_or_insert(now);
+        }
+        let some_run = self.members.iter().any(|m| state(m) == ProcessState::Running);
+        if !self.together.is_open() || self.together.sum || !some_run {
+            return;
+        }
+        let died = |m: &Member| (state(m) == ProcessState::Crashed).then_some(m.ended).flatten();
+        let mut deaths: Vec<Instant> = self.members.iter().filter_map(died).collect();
+        deaths.sort();
+        let since = deaths.len().checked_sub(DEAD).map(|place| deaths[place]);
+        self.members.retain(|member| match (state(member), member.ended) {
+            (ProcessState::Running, _) | (_, None) => true,
+            (ProcessState::Exited, Some(ended)) => now.duration_since(ended) < STAYS,
+            (ProcessState::Crashed, Some(ended)) => since.is_none_or(|since| ended >= since),
+        });
     }
 
     fn merge(&mut self) -> Snapshot {
@@ -171,13 +204,16 @@ impl Group {
             let running = process.state == ProcessState::Running;
             for point in &last.points {
                 let id = *member.points.entry(point.id).or_insert_with(|| {
-                    let key = if self.together.sum {
-                        shared_key(point, &mut member.names)
-                    } else {
-                        Key::Own(place, point.id)
+                    let next = self.points;
+                    let id = match self.together.sum {
+                        true => {
+                            let key = shared_key(point, &mut member.names);
+                            *self.ids.entry(key).or_insert(next)
+                        }
+                        false => next,
                     };
-                    let next = self.ids.len() as u32;
-                    *self.ids.entry(key).or_insert(next)
+                    self.points += u32::from(id == next);
+                    id
                 });
                 self.routes.entry(id).or_default().push((place, point.id));
                 match places.get(&id) {
@@ -204,7 +240,8 @@ impl Group {
                     LaneKind::Live if !running => LaneKind::Ended,
                     kind => kind,
                 };
-                whole.lanes.push(Lane { id, name, kind, ..lane.clone() });
+                let clock = Some(last.clock.kind);
+                whole.lanes.push(Lane { id, name, kind, clock, ..lane.clone() });
             }
             for cell in &last.cells {
                 let ours = (member.points.get(&cell.point), member.lanes.get(&cell.lane));
@@ -271,6 +308,7 @@ impl Source for Group {
                 member.last = snapshot;
             }
         }
+        self.leave(Instant::now());
         // Those that come now were polled as they came.
         self.join()?;
         Ok(self.merge())
@@ -451,6 +489,7 @@ mod tests {
         fn start(&self, pid: u32) -> Shared {
             let made = Rc::new(RefCell::new(Synthetic::new()));
             made.borrow_mut().snapshot_mut().process.pid = pid;
+            made.borrow_mut().snapshot_mut().process.segment_id = pid.to_string();
             self.0.borrow_mut().push((pid, Rc::clone(&made)));
             made
         }
@@ -463,8 +502,9 @@ mod tests {
 
     impl Finder for Machines {
         fn discover(&mut self) -> Result<Discovery> {
-            let candidate = |(pid, _): &(u32, _)| Candidate {
+            let candidate = |(pid, made): &(u32, Shared)| Candidate {
                 pid: *pid,
+                state: made.borrow_mut().snapshot_mut().process.state,
                 segment_id: pid.to_string(),
                 started_unix_ns: u64::from(*pid),
                 ..Candidate::default()
@@ -563,5 +603,48 @@ mod tests {
             a.borrow_mut().snapshot_mut().process.state = ProcessState::Running;
             machines.0.borrow_mut().pop();
         }
+    }
+
+    #[test]
+    fn rows_of_the_ended_make_room_but_not_those_of_the_last_that_died() {
+        let machines = Machines::default();
+        let all: Vec<Shared> = (1..=7).map(|pid| machines.start(pid)).collect();
+        let end = |place: usize, state| {
+            all[place].borrow_mut().snapshot_mut().process.state = state;
+        };
+        let pids =
+            |group: &mut Group, after: Instant| {
+                group.leave(after);
+                let whole = group.merge();
+                assert!(whole.points.iter().all(|point| {
+                    (point.process.unwrap() as usize) < whole.process.members.len()
+                }));
+                whole.process.members.iter().map(|member| member.pid).collect::<Vec<_>>()
+            };
+        let mut group = machines.group(false);
+        let before = group.poll().unwrap();
+        let id_of_last = before.points.last().unwrap().id;
+        end(0, ProcessState::Exited);
+        // One dies after the other.
+        for place in 1..=4 {
+            end(place, ProcessState::Crashed);
+            group.poll().unwrap();
+        }
+        let now = Instant::now();
+        assert_eq!(pids(&mut group, now), [1, 3, 4, 5, 6, 7]);
+        assert_eq!(pids(&mut group, now + STAYS), [3, 4, 5, 6, 7]);
+        let after = group.merge();
+        let last = after.points.last().unwrap();
+        assert_eq!((last.id, last.process), (id_of_last, Some(4)), "ids stay, places move up");
+        group.act(Change::Disable(id_of_last)).unwrap();
+        let changed = all[6].borrow_mut().snapshot_mut().points.last().unwrap().state;
+        assert_eq!(changed, PointState::Off);
+
+        // Once nothing runs, all that is left is there to be read.
+        for place in 5..=6 {
+            end(place, ProcessState::Exited);
+        }
+        group.poll().unwrap();
+        assert_eq!(pids(&mut group, now + STAYS * 100), [3, 4, 5, 6, 7]);
     }
 }

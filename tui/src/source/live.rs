@@ -373,6 +373,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
                 },
                 records_written: lane.written,
                 switches: lane.switches,
+                clock: None,
             })
             .collect(),
         cells,

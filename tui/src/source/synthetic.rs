@@ -69,6 +69,7 @@ impl Synthetic {
             name: (*name).into(),
             records_written: 0,
             switches: 0,
+            clock: None,
         });
         Self {
             polls: 0,

@@ -16,7 +16,7 @@ const WIDTH: u16 = 58;
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, cursor: Column, look: &Look) {
     let width = area.width.min(WIDTH);
     let panel = Rect { x: area.right() - width, width, ..area };
-    let fit = Fit::new(&app.columns, area.width.into());
+    let fit = Fit::new(&app.columns, area.width.into(), app.model.has_processes());
     let choices = app.column_choices();
     let place = choices.iter().position(|column| *column == cursor).unwrap_or(0);
     let lines = choices.iter().map(|column| {

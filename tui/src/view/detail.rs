@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::columns::state_word;
 use crate::model::histogram::{self, Bar};
 use crate::model::{Calls, Figures, Lately, Related, Since, mean, off_share};
-use crate::snapshot::{LaneKind, PointState};
+use crate::snapshot::{LaneKind, PointState, ProcessState};
 use crate::text;
 use crate::units::{self, NONE, Scale};
 
@@ -45,7 +45,12 @@ fn heading(figures: &Figures, look: &Look) -> Line<'static> {
     let point = figures.point();
     let mut rest = format!("  id {}", figures.number());
     if let Some(process) = figures.process() {
-        rest += &format!("  of {}[{}]", process.name, process.pid);
+        let ended = match process.state {
+            ProcessState::Running => "",
+            ProcessState::Exited => ", which has ended",
+            ProcessState::Crashed => ", which died",
+        };
+        rest += &format!("  of {}[{}]{ended}", process.name, process.pid);
     }
     if !point.file.is_empty() {
         rest += &format!("  {}:{}", point.file, point.line);

@@ -97,7 +97,8 @@ fn line(
         if is_selected { glyphs.cursor } else { ' ' },
         match state {
             Some(PointState::On) => glyphs.on,
-            Some(PointState::Off) | None => glyphs.off,
+            Some(PointState::Off) => glyphs.off,
+            None => ' ',
             Some(PointState::InvalidBeginBegin) => glyphs.invalid,
         },
         ' ',
@@ -106,9 +107,14 @@ fn line(
         Verdict::Slower | Verdict::SlowerTail => theme.error,
         Verdict::Faster | Verdict::FasterTail => theme.live,
         Verdict::NoDifference => theme.header,
+        Verdict::New | Verdict::Gone => theme.warn,
         Verdict::TooFew => theme.faint,
     };
-    let plain = if row.verdict == Verdict::TooFew { theme.faint } else { theme.header };
+    let plain = if matches!(row.verdict, Verdict::TooFew | Verdict::Gone) {
+        theme.faint
+    } else {
+        theme.header
+    };
     let mut spans = vec![
         Span::styled(String::from_iter(mark), style(theme.header)),
         Span::styled(text::fit(&row.name, name_width, glyphs.ellipsis), style(plain)),

@@ -19,6 +19,8 @@ const LOAD: &str = "exclusive time as a share of one CPU, smoothed: a weight of 
 const TREND: &str = "load of the last polls, a column each, not smoothed; full height is the row's own greatest \
                      of the last 60, at least 5 % of a CPU";
 
+const CLOCK: &str = "of a thread: how its process learns of switches, for all its threads alike: rseq, perf, \
+                     cputime, or wall, which leaves time off the CPU in";
 const VERDICT: &str = "most measurements are, by 5 % or more, beyond chance: Mann-Whitney test, 1 % of \
                        what is found may be none (Benjamini-Hochberg)";
 const TIMELINE_RAN: &str = "timeline: its thread ran nearly always, at times, hardly; the rest it \
@@ -53,12 +55,14 @@ pub(super) fn lines(look: &Look, width: usize) -> Vec<Line<'static>> {
         ("Trend", TREND),
         ("<1ns", "nothing is left once the cost of measuring is taken out"),
         ("#5", "a point that the program gave a number and no name"),
+        ("Clock", CLOCK),
     ];
     let diff = [
         ("dLoad dMean dp99", "what changed: of a load in points, else in per cent of the baseline"),
         ("slower faster", VERDICT),
         ("slower tail", "only the longest hundredth takes longer, or there are more of such"),
         ("too few", "a difference that matters could not be told from none yet"),
+        ("new gone", "the baseline does not have the point; only the baseline has it"),
         ("A", "how likely a measurement now takes longer than one of the baseline; 0.5: even"),
     ];
     lines.push(Line::default());

@@ -28,7 +28,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         Constraint::Length(totals(app, area)),
     ])
     .areas(area);
-    let fit = Fit::with_processes(&app.columns, area.width.into(), app.model.has_processes());
+    let fit = fit(app, area.width.into());
     let table = Table { app, look, fit };
     frame.render_widget(table.heading(usize::from(area.width)), head);
     let seen = app.order.iter().skip(app.offset).filter_map(|id| app.model.point(*id));
@@ -55,13 +55,17 @@ pub(super) fn totals(app: &App, area: Rect) -> u16 {
 
 /// The column that is drawn at this place, counted from the left.
 pub(super) fn column_at(app: &App, width: usize, place: usize) -> Option<Column> {
-    let fit = Fit::new(&app.columns, width);
+    let fit = fit(app, width);
     let mut right = 0;
     fit.columns.iter().copied().find(|column| {
         // With the blank behind it.
         right += fit.width(*column) + 1;
         place < right
     })
+}
+
+fn fit(app: &App, width: usize) -> Fit {
+    Fit::new(&app.columns, width, app.model.has_processes())
 }
 
 struct Table<'a> {

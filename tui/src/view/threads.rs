@@ -7,6 +7,7 @@ use ratatui::text::{Line, Span};
 use super::detail::scale;
 use super::{Look, draw_scrolled};
 use crate::app::{App, ThreadColumn};
+use crate::headline::clock_word;
 use crate::model::mean;
 use crate::model::threads::{Part, Thread, find, parts};
 use crate::snapshot::LaneKind;
@@ -144,6 +145,17 @@ const COLUMNS: &[Column] = &[
             None => NONE.into(),
             Some(0) => "own".into(),
             Some(context) => context.to_string(),
+        },
+    },
+    // The process's: it has one rung for all its threads, and tells no other.
+    Column {
+        title: "Clock",
+        width: 7,
+        from: 130,
+        sorts: None,
+        text: |app, thread| {
+            let of_all = app.model.snapshot().map(|snapshot| snapshot.clock.kind);
+            thread.lane.clock.or(of_all).map_or(NONE, clock_word).into()
         },
     },
 ];

@@ -120,6 +120,35 @@ fn lines_are_walked_through_and_regions_opened() {
 }
 
 #[test]
+fn enter_on_a_thread_shows_the_points_it_was_in() {
+    let mut desk = desk();
+    desk.press("3");
+    desk.app.threads.selected = Some(1);
+    desk.code(KeyCode::Enter);
+    assert_eq!(desk.app.screen, Screen::Points);
+    assert_eq!(desk.app.filter.text(), "thread:\"reader\"");
+    let mut shown = desk.app.order.clone();
+    shown.sort();
+    assert_eq!(shown, [1, 2, 3, 6]);
+    assert_eq!(desk.app.cursor().0, 0);
+    assert!(desk.app.toast.is_some());
+    desk.code(KeyCode::Esc);
+    assert!(!desk.app.filter.is_on());
+    assert_eq!(desk.app.order.len(), 9);
+    // Of several of one name, its id tells it from the others.
+    for lane in &mut desk.process.0.borrow_mut().snapshot_mut().lanes {
+        lane.name = "worker".into();
+    }
+    desk.wait(1);
+    desk.press("3");
+    desk.code(KeyCode::Enter);
+    assert_eq!(desk.app.filter.text(), "tid:4712");
+    let mut shown = desk.app.order.clone();
+    shown.sort();
+    assert_eq!(shown, [1, 2, 3, 6]);
+}
+
+#[test]
 fn the_cursor_stays_in_view_however_one_looks() {
     let mut desk = timeline();
     // In steps of 1, 2 and 5, and no further than is of use.
@@ -254,7 +283,7 @@ fn threads_are_sorted_selected_and_opened() {
     assert_eq!(desk.app.sorting, Sorting::by(Column::Load));
     desk.press("jj");
     assert_eq!(desk.app.threads.selected, Some(2));
-    desk.code(KeyCode::Enter);
+    desk.press("d");
     assert!(desk.app.threads.opened);
     desk.code(KeyCode::Esc);
     assert_eq!((desk.app.threads.opened, desk.app.screen), (false, Screen::Threads));

@@ -112,7 +112,7 @@ impl Chance {
 }
 
 fn differs(verdict: Verdict) -> bool {
-    !matches!(verdict, Verdict::NoDifference | Verdict::TooFew)
+    matches!(verdict, Verdict::Slower | Verdict::Faster | Verdict::SlowerTail | Verdict::FasterTail)
 }
 
 #[test]
@@ -259,11 +259,29 @@ fn another_process_is_compared_as_a_whole_and_by_names() {
     let baseline = Baseline::of(s[3].clone(), Some("a.json".into()));
     let comparison = Comparison::new(&baseline, &other).unwrap();
     assert_eq!(comparison.gone, 1);
-    for row in &comparison.rows {
+    let (gone, rest): (Vec<&Row>, Vec<&Row>) =
+        comparison.rows.iter().partition(|row| row.verdict == Verdict::Gone);
+    let [gone] = gone[..] else { panic!("{gone:?}") };
+    assert_eq!((gone.name.as_str(), gone.since.count), ("io.crc", 0));
+    assert!(gone.load_change().unwrap() < 0.0 && other.points.iter().all(|p| p.id != gone.id));
+    for row in rest {
         assert_eq!(row.before.spread, row.since.spread, "{}", row.name);
         assert_eq!(row.load_change(), Some(0.0));
         assert!(!differs(row.verdict));
     }
+}
+
+#[test]
+fn a_point_that_the_baseline_does_not_know_is_new() {
+    let (mut source, s) = polls(4);
+    let mut base = s[3].clone();
+    base.points.retain(|point| point.name != "io.read");
+    let now = source.poll().unwrap();
+    let comparison = Comparison::new(&Baseline::of(base, None), &now).unwrap();
+    let new: Vec<&Row> = comparison.rows.iter().filter(|r| r.verdict == Verdict::New).collect();
+    let [new] = new[..] else { panic!("{new:?}") };
+    assert_eq!((new.name.as_str(), new.before.count, comparison.gone), ("io.read", 0, 0));
+    assert!(new.load_change().unwrap() > 0.0, "it comes by its load among the others");
 }
 
 #[test]

@@ -50,7 +50,8 @@ fn a_region_whose_point_is_off_says_so() {
 #[test]
 fn the_threads() {
     check_all("threads", &mut with_records("3"));
-    check_all("thread", &mut with_records("3j\n"));
+    check_all("thread", &mut with_records("3jd"));
+    check("thread-points", &screen(&mut with_records("3j\n"), false, (80, 24)), (80, 24));
 }
 
 #[test]
@@ -99,12 +100,9 @@ fn hostile_records_and_any_size_can_be_drawn() {
         snapshot.lanes[2].records_written = u64::MAX;
     }
     for keys in
-        ["3", "\n", "4", "jjj", "hhh", "++++++++++++++++++++", "----------------------------"]
+        ["3", "d", "4", "jjj", "hhh", "++++++++++++++++++++", "----------------------------"]
     {
-        match keys {
-            "\n" => desk.code(KeyCode::Enter),
-            keys => desk.press(keys),
-        }
+        desk.press(keys);
         for width in [1, 2, 3, 8, 9, 24, 40, 79, 80, 200] {
             for height in [1, 2, 3, 4, 8, 30] {
                 let text = screen(&mut desk, false, (width, height));

@@ -1,0 +1,97 @@
+//! Several processes on a real screen: sorted by process, and who comes and goes told
+//! as it happens.
+
+use pfp_tests::screen::{Screen, Stage, Target, why_no_screen};
+
+const STEADY: &str = env!("CARGO_BIN_EXE_steady");
+
+/// Leaves a test for which there is no terminal, and says so.
+macro_rules! needs_a_screen {
+    () => {
+        if let Some(why) = why_no_screen() {
+            pfp_tests::skipped("the viewer in a terminal", &why.to_string());
+            return;
+        }
+    };
+}
+
+/// Waits until every process has rows.
+fn wait_for_rows(screen: &Screen, targets: &[(&str, &Target)]) {
+    screen.wait_for("rows of each", |text| {
+        targets.iter().all(|(name, target)| {
+            let process = format!("{name}[{}]", target.pid());
+            text.lines().filter(|line| line.contains(&process)).count() >= 6
+        })
+    });
+}
+
+/// The names of the processes of the rows, from the top.
+fn processes(text: &str) -> Vec<&str> {
+    let of = |line: &'_ str| {
+        let start = ["alpha[", "omega["].iter().find_map(|name| line.find(name))?;
+        Some(start..start + 5)
+    };
+    let rows = text.lines().filter(|line| line.contains(['●', '○']));
+    rows.filter_map(|line| Some(&line[of(line)?])).collect()
+}
+
+#[test]
+fn rows_are_sorted_by_process_with_keys_and_mouse() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let (alpha, omega) = (stage.start(STEADY, &["alpha"]), stage.start(STEADY, &["omega"]));
+    let screen = stage.screen(140, 34);
+    screen.pfp_top("--all -d 0.1 --sort name");
+    wait_for_rows(&screen, &[("alpha", &alpha), ("omega", &omega)]);
+    // From the name to the column before it.
+    screen.keys(&["<"]);
+    let heading =
+        |text: &str, sorted: &str| text.lines().nth(1).is_some_and(|l| l.contains(sorted));
+    screen.wait_for("alpha above omega", |text| {
+        let found = processes(text);
+        heading(text, "Process▲") && found.len() >= 12 && found.is_sorted()
+    });
+    screen.keys(&["I"]);
+    screen.wait_for("omega above alpha", |text| {
+        let found = processes(text);
+        heading(text, "Process▼") && found.len() >= 12 && found.iter().rev().is_sorted()
+    });
+    // A click on the heading, by the codes of the terminal's mouse.
+    let place = screen.shown().lines().nth(1).unwrap().find("Process").unwrap() + 2;
+    screen.text(&format!("\x1b[<0;{place};2M\x1b[<0;{place};2m"));
+    screen.wait_for("turned again", |text| heading(text, "Process▲"));
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+}
+
+#[test]
+fn who_joins_who_ends_and_who_dies_is_told_and_noted() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let (mut alpha, mut omega) = (stage.start(STEADY, &["alpha"]), stage.start(STEADY, &["omega"]));
+    let screen = stage.screen(140, 34);
+    screen.pfp_top("--all -d 0.1 --sort name");
+    wait_for_rows(&screen, &[("alpha", &alpha), ("omega", &omega)]);
+    let last = |text: &str| text.trim_end().lines().next_back().unwrap_or("").to_owned();
+    let late = stage.start(STEADY, &["late"]);
+    let joined = format!("late[{}] joined", late.pid());
+    screen.wait_for("who joined", |text| last(text).contains(&joined));
+    alpha.end();
+    let ended = format!("alpha[{}] ended in order", alpha.pid());
+    screen.wait_for("who ended", |text| last(text).contains(&ended));
+    omega.kill();
+    let died = format!("omega[{}] died without ending in order", omega.pid());
+    let marked = format!("omega[{}] died ", omega.pid());
+    screen.wait_for("who died", |text| {
+        last(text).contains(&died)
+            && text.contains(&marked)
+            && text.contains("1 new problem: 6 tells")
+            && text.contains("3 processes, 2 ended")
+    });
+    screen.keys(&["6"]);
+    screen.wait_for("all of it in the log", |text| {
+        [&joined, &ended, &died].iter().all(|said| text.contains(said.as_str()))
+    });
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+}

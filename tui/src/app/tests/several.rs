@@ -1,0 +1,86 @@
+//! Several processes on the screen: their column, who comes and who goes.
+
+use super::*;
+
+/// Two processes; the second has the points from 5 on.
+fn desk_of_two() -> Desk {
+    let desk = desk();
+    {
+        let mut made = desk.process.0.borrow_mut();
+        let snapshot = made.snapshot_mut();
+        for point in &mut snapshot.points {
+            point.process = Some(u32::from(point.id >= 5));
+        }
+        let process = |name: &str, pid: u32| Process {
+            name: name.into(),
+            pid,
+            segment_id: name.into(),
+            ..Process::default()
+        };
+        snapshot.process.members = vec![process("second", 9), process("first", 7)];
+    }
+    desk
+}
+
+fn members(desk: &Desk, change: impl Fn(&mut Vec<Process>)) {
+    change(&mut desk.process.0.borrow_mut().snapshot_mut().process.members);
+}
+
+#[test]
+fn rows_are_sorted_by_process_where_there_are_several() {
+    let mut desk = desk();
+    desk.app.sorting = Sorting::by(Column::Id);
+    desk.press(">");
+    assert_eq!(desk.app.sorting.column, Column::Name, "of one process it is passed over");
+    let mut desk = desk_of_two();
+    desk.wait(2);
+    desk.app.sorting = Sorting::by(Column::Id);
+    desk.press(">");
+    assert_eq!(desk.app.sorting.column, Column::Process);
+    let places = |desk: &Desk| -> Vec<u32> {
+        let of = |id: &u32| desk.app.model.point(*id).unwrap().point().process.unwrap();
+        desk.app.order.iter().map(of).collect()
+    };
+    assert_eq!(places(&desk), [1, 1, 1, 1, 0, 0, 0, 0, 0], "by name");
+    let loads = |desk: &Desk| -> Vec<Option<f64>> {
+        desk.app.order.iter().map(|id| desk.app.model.point(*id).unwrap().load()).collect()
+    };
+    let of_first = &loads(&desk)[..4];
+    assert!(of_first.is_sorted_by(|a, b| a >= b), "{of_first:?}");
+    desk.press("I");
+    assert_eq!(places(&desk), [0, 0, 0, 0, 0, 1, 1, 1, 1]);
+    assert!(loads(&desk)[..5].is_sorted_by(|a, b| a >= b), "what burns stays on top");
+    desk.press("<");
+    assert_eq!(desk.app.sorting.column, Column::Id);
+}
+
+#[test]
+fn who_comes_and_goes_is_told_at_once() {
+    let mut desk = desk_of_two();
+    desk.wait(1);
+    let toast = |desk: &Desk| desk.app.toast.clone().map(|toast| (toast.text, toast.is_error));
+    desk.app.toast = None;
+    members(&desk, |all| all[1].state = ProcessState::Exited);
+    desk.wait(1);
+    assert_eq!(toast(&desk), Some(("first[7] ended in order".into(), false)));
+    assert_eq!(desk.app.log.unread(), 0);
+    // Also while the figures stand still.
+    desk.press("p");
+    members(&desk, |all| all[0].state = ProcessState::Crashed);
+    desk.wait(1);
+    assert_eq!(toast(&desk), Some(("second[9] died without ending in order".into(), true)));
+    assert_eq!(desk.app.log.unread(), 1);
+}
+
+#[test]
+fn the_detail_of_a_point_that_is_gone_closes() {
+    let mut desk = desk_of_two();
+    desk.wait(1);
+    desk.app.selected = Some(8);
+    desk.press("2");
+    desk.process.0.borrow_mut().snapshot_mut().points.pop();
+    desk.wait(1);
+    assert_eq!(desk.app.screen, Screen::Points);
+    assert!(desk.app.toast.clone().unwrap().text.contains("shown no more"));
+    assert!(desk.app.selected.is_some_and(|id| desk.app.order.contains(&id)));
+}

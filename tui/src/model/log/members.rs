@@ -1,0 +1,87 @@
+//! Of several processes: which came, which ended and how, whose rows have gone.
+
+use crate::snapshot::{Point, Process, ProcessState, Snapshot};
+
+/// So many processes are named in one entry.
+const NAMES: usize = 4;
+
+/// Processes that came or went between two snapshots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// In words.
+    pub text: String,
+    /// Whether somebody should look into it: they died.
+    pub is_problem: bool,
+}
+
+/// What the last snapshot said of one of several processes.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    segment_id: String,
+    state: ProcessState,
+    /// `worker[9]`
+    name: String,
+}
+
+impl Member {
+    pub(super) fn of(process: &Process) -> Self {
+        Self {
+            segment_id: process.segment_id.clone(),
+            state: process.state,
+            name: format!("{}[{}]", process.name, process.pid),
+        }
+    }
+
+    /// The same before it ended.
+    pub(super) fn running(self) -> Self {
+        Self { state: ProcessState::Running, ..self }
+    }
+}
+
+/// What became of the processes since these were known.
+pub(super) fn turns(known: &[Member], snapshot: &Snapshot) -> Vec<Turn> {
+    let before = |process: &Process| known.iter().find(|k| k.segment_id == process.segment_id);
+    let members = &snapshot.process.members;
+    let named = |is: &dyn Fn(&Process) -> bool| {
+        let found = members.iter().filter(|process| is(process));
+        found.map(|process| Member::of(process).name).collect::<Vec<_>>()
+    };
+    let became = |state: ProcessState| {
+        named(&|process| {
+            let ran = before(process).is_none_or(|old| old.state == ProcessState::Running);
+            ran && process.state == state
+        })
+    };
+    let gone = known.iter().filter(|old| !members.iter().any(|p| p.segment_id == old.segment_id));
+    let turn = |names: Vec<String>, is_problem: bool, what: [&str; 2]| {
+        let text = match names.as_slice() {
+            [] => return None,
+            [one] => format!("{one} {}", what[0]),
+            several => {
+                let more = if several.len() > NAMES { ", ..." } else { "" };
+                let first = several[..several.len().min(NAMES)].join(", ");
+                format!("{} processes {}: {first}{more}", several.len(), what[1])
+            }
+        };
+        Some(Turn { text, is_problem })
+    };
+    [
+        turn(named(&|process| before(process).is_none()), false, ["joined"; 2]),
+        turn(became(ProcessState::Exited), false, ["ended in order"; 2]),
+        turn(became(ProcessState::Crashed), true, ["died without ending in order"; 2]),
+        turn(
+            gone.map(|old| old.name.clone()).collect(),
+            false,
+            ["ended before and is shown no more", "ended before and are shown no more"],
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Whether a point is of a process that was not among these.
+pub(super) fn joined(known: &[Member], snapshot: &Snapshot, point: &Point) -> bool {
+    let process = point.process.and_then(|place| snapshot.process.members.get(place as usize));
+    process.is_some_and(|p| known.iter().all(|k| k.segment_id != p.segment_id))
+}
