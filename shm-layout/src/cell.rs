@@ -628,6 +628,13 @@ impl Cell {
         self.seq.load(Ordering::Relaxed)
     }
 
+    /// Looks at a word of each line of the live figures, so that they are near when
+    /// they are read.
+    #[must_use]
+    pub(crate) fn fetch(&self) -> u64 {
+        self.count.load(Ordering::Relaxed) ^ self.average.load(Ordering::Relaxed)
+    }
+
     /// Whether the cell was restarted since a picture with this number of
     /// restarts. A reader asks after it has read the histogram.
     #[must_use]

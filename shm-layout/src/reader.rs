@@ -23,7 +23,7 @@ use crate::segment::{RING_BLOCKS, RING_SLOTS, Segment};
 use crate::sync::{AtomicU64, Ordering};
 
 pub use cells::{BucketCount, CellReading, Histogram};
-use cells::{CellReader, Mark, Owner};
+use cells::{CellReader, Mark, Owner, Stale};
 
 /// Tries to copy what its thread writes meanwhile, before it is left for the next
 /// poll.
@@ -342,19 +342,32 @@ impl Reader {
                 cache.marks.iter_mut().for_each(Mark::forget);
             }
             let cells = LaneCells::new(&self.segment, entry.cells_block, &mut blocks_left);
+            let mut cells = cells.enumerate();
             let mut seen = 0;
-            for (index, cell) in cells.enumerate() {
-                seen = index + 1;
-                if cache.marks.len() == index {
-                    cache.marks.push(Mark::default());
+            loop {
+                // What waits for memory is done for many at a time.
+                let mut stale = Stale::default();
+                while !stale.is_full()
+                    && let Some((index, cell)) = cells.next()
+                {
+                    seen = index + 1;
+                    if cache.marks.len() == index {
+                        cache.marks.push(Mark::default());
+                    }
+                    if !cache.marks[index].is_fresh(&self.segment, cell) {
+                        stale.add(index, cell);
+                    }
                 }
-                let mark = &mut cache.marks[index];
-                if mark.is_fresh(&self.segment, cell) {
-                    continue;
+                stale.fetch(&self.segment, &cache.marks, &self.picture);
+                for (index, cell) in stale.iter() {
+                    let from = cells::From { lane: id as u32, owner, dead };
+                    let mark = &mut cache.marks[index];
+                    if !self.cells.read(&self.segment, cell, &from, mark, &mut self.picture) {
+                        self.picture.losses.cells_busy += 1;
+                    }
                 }
-                let from = cells::From { lane: id as u32, owner, dead };
-                if !self.cells.read(&self.segment, cell, &from, mark, &mut self.picture) {
-                    self.picture.losses.cells_busy += 1;
+                if !stale.is_full() {
+                    break;
                 }
             }
             // Only a damaged chain is shorter than it was.

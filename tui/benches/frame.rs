@@ -1,18 +1,21 @@
-//! What a poll costs behind the reader: the fold of 1,000 points on 8 lanes into
-//! figures, their order by a percentile, and the drawing of a screen.
+//! What a frame costs behind the reader, on every screen: a thousand points and
+//! sixty-four threads, all of which have measured since the poll before, in a
+//! terminal of 130 x 40. A snapshot is folded into figures, the rows are put in
+//! order, the screen is drawn. The bar is ten milliseconds.
 //!
-//! `cargo bench -p pfp-top`
+//! `cargo bench -p pfp-top --bench frame`
+//!
+//! Times are this thread's on a CPU: what else runs on the machine is not in them,
+//! but for the caches that it empties.
 
-use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use pfp_top::app::{App, Options};
+use crossterm::event::{KeyCode, KeyEvent};
+use pfp_top::app::{App, Options, Screen};
 use pfp_top::columns::{Column, Sorting};
-use pfp_top::model::Model;
-use pfp_top::snapshot::{Cell, Point, PointState, Snapshot, Stats};
+use pfp_top::snapshot::{Bucket, Cell, Lane, LaneKind, Point, PointState, Record, Snapshot, Stats};
 use pfp_top::source::synthetic::{Synthetic, bucket_of};
 use pfp_top::source::{Change, Machine, Source};
 use pfp_top::view::{self, Look};
@@ -20,9 +23,17 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 const POINTS: u32 = 1_000;
-const LANES: u32 = 8;
+const LANES: u32 = 64;
+/// Lanes that each point has measured on: some do their work on one thread, some
+/// on all; on the average it is this many.
+const LANES_OF_A_POINT: u32 = 8;
+/// Records that the ring of a lane holds.
+const RECORDS: u64 = 1_000;
+const TICKS_BETWEEN_POLLS: u64 = 100_000_000;
+const FRAMES: usize = 60;
+const BAR: Duration = Duration::from_millis(10);
 
-/// A process in which every point measures once on every lane between two polls.
+/// A process in which every point measures on its lanes between two polls.
 struct Busy {
     /// The cells of each are written anew when nobody looks at them any more, as
     /// those of a live process are.
@@ -31,7 +42,7 @@ struct Busy {
 }
 
 impl Busy {
-    fn new() -> Self {
+    fn new(lanes_of_a_point: u32) -> Self {
         let mut snapshot = Synthetic::new().poll().expect("it always can");
         let point = |id| Point {
             id,
@@ -45,6 +56,16 @@ impl Busy {
             number: None,
         };
         snapshot.points = (0..POINTS).map(point).collect();
+        let lane = |id| Lane {
+            id,
+            kind: LaneKind::Live,
+            tid: 5000 + id,
+            name: format!("worker {id}"),
+            records_written: 0,
+            switches: 0,
+            clock: None,
+        };
+        snapshot.lanes = (0..LANES).map(lane).collect();
         let cell = |point, lane| {
             // Four octaves, every bucket in use.
             let mut histogram = Vec::new();
@@ -52,7 +73,7 @@ impl Busy {
             while histogram.len() < 128 {
                 let bucket = bucket_of(low);
                 low = bucket.low + bucket.width;
-                histogram.push(pfp_top::snapshot::Bucket { count: 7, ..bucket });
+                histogram.push(Bucket { count: 7, ..bucket });
             }
             let (min, max) = (histogram[0].low, low);
             let stats = Stats { count: 900, exclusive: 900_000, min, max, ..Stats::default() };
@@ -60,7 +81,14 @@ impl Busy {
             Arc::new(Cell { point, lane, stats, retired, in_flight: false, histogram })
         };
         let cells = || {
-            (0..POINTS).flat_map(|point| (0..LANES).map(move |lane| cell(point, lane))).collect()
+            let of_point = |point: u32| {
+                let mut lanes: Vec<u32> = (0..lanes_of_a_point)
+                    .map(|place| (point * 7 + place * LANES / lanes_of_a_point) % LANES)
+                    .collect();
+                lanes.sort_unstable();
+                lanes.into_iter().map(move |lane| cell(point, lane))
+            };
+            (0..POINTS).flat_map(of_point).collect()
         };
         let with = |cells| Snapshot { cells, ..snapshot.clone() };
         Self { next: [with(cells()), with(cells())], polls: 0 }
@@ -72,13 +100,40 @@ impl Source for Busy {
         self.polls += 1;
         self.next.swap(0, 1);
         let snapshot = &mut self.next[0];
-        snapshot.elapsed_ticks = self.polls * 100_000_000;
+        snapshot.elapsed_ticks = self.polls * TICKS_BETWEEN_POLLS;
+        for lane in &mut snapshot.lanes {
+            lane.records_written = RECORDS * (self.polls + 1);
+            lane.switches = 20 * self.polls;
+        }
         for cell in &mut snapshot.cells {
             let stats = &mut Arc::make_mut(cell).stats;
-            stats.count = 900 + self.polls;
-            stats.exclusive = 1_000 * stats.count;
+            // No two alike, and another order each time.
+            let share = (u64::from(chance(key_of(stats), self.polls)) % 100) + 1;
+            stats.count += share;
+            stats.exclusive += 1_000 * share;
         }
         Ok(snapshot.clone())
+    }
+
+    fn add_records(&mut self, snapshot: &mut Snapshot) {
+        let length = TICKS_BETWEEN_POLLS / RECORDS;
+        let first = snapshot.elapsed_ticks.saturating_sub(TICKS_BETWEEN_POLLS);
+        for lane in 0..LANES {
+            // Ten in one, as regions are nested.
+            snapshot.records.extend((0..RECORDS).map(|place| {
+                let is_outer = place % 10 == 9;
+                let start = first + (if is_outer { place - 9 } else { place }) * length;
+                Record {
+                    lane,
+                    point: (lane * 15 + place as u32 % 100) % POINTS,
+                    start,
+                    span: if is_outer { 10 * length } else { length - 100 },
+                    exclusive: length / 2,
+                    depth: u32::from(!is_outer),
+                    context: 0,
+                }
+            }));
+        }
     }
 
     fn act(&mut self, _: Change) -> Result<()> {
@@ -90,48 +145,133 @@ impl Source for Busy {
     }
 }
 
-fn fold(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("1,000 points x 8 lanes, all changed");
-    for (name, column) in [("fold", None), ("fold and order by p99", Some(Column::P99))] {
-        let (mut source, mut model) = (Busy::new(), Model::default());
-        group.bench_function(name, |bencher| {
-            bencher.iter_batched(
-                || source.poll().expect("it always can"),
-                |snapshot| {
-                    model.fold(snapshot);
-                    column.map(|column| black_box(Sorting::by(column).order(model.points())))
-                },
-                BatchSize::PerIteration,
-            );
-        });
-    }
-    group.finish();
+fn key_of(stats: &Stats) -> u64 {
+    stats.count.wrapping_mul(31).wrapping_add(stats.min)
 }
 
-fn draw(criterion: &mut Criterion) {
-    let now = Instant::now();
-    let mut app = App::new(Options::default(), Box::new(Machine), now);
-    app.watch(Box::new(Busy::new()), now);
+/// A number that looks like chance and is always the same.
+fn chance(key: u64, poll: u64) -> u32 {
+    (key.wrapping_add(poll).wrapping_mul(6_364_136_223_846_793_005) >> 33) as u32
+}
+
+/// The time that this thread has run.
+fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the structure that we own.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The source, less the time that making its snapshots takes: that is the bench's
+/// own doing, and a live process's reader is measured elsewhere.
+struct Prepared(Busy, std::rc::Rc<std::cell::Cell<Duration>>);
+
+impl Prepared {
+    fn timed<T>(&mut self, work: impl FnOnce(&mut Busy) -> T) -> T {
+        let start = thread_time();
+        let done = work(&mut self.0);
+        self.1.set(self.1.get() + (thread_time() - start));
+        done
+    }
+}
+
+impl Source for Prepared {
+    fn poll(&mut self) -> Result<Snapshot> {
+        self.timed(Source::poll)
+    }
+
+    fn add_records(&mut self, snapshot: &mut Snapshot) {
+        self.timed(|busy| busy.add_records(snapshot));
+    }
+
+    fn act(&mut self, change: Change) -> Result<()> {
+        self.0.act(change)
+    }
+
+    fn is_process(&self) -> bool {
+        true
+    }
+}
+
+fn main() {
+    println!(
+        "{POINTS} points, {LANES} threads, all changed; 130 x 40; CPU time, median of {FRAMES}"
+    );
+    println!("{:<34} {:>9} {:>9} {:>9} {:>9}", "screen", "fold", "draw", "frame", "worst");
+    let cases: [(&str, &str, Column); 9] = [
+        ("Points by load", "1", Column::Load),
+        ("Points by p99", "1", Column::P99),
+        ("Points by name", "1", Column::Name),
+        ("Detail", "2", Column::Load),
+        ("Threads", "3", Column::Load),
+        ("Threads, one opened", "3\n", Column::Load),
+        ("Timeline", "4", Column::Load),
+        ("Diff", "b5", Column::Load),
+        ("Log", "6", Column::Load),
+    ];
+    for lanes in [LANES_OF_A_POINT, LANES] {
+        for (name, keys, column) in cases {
+            let frames = measure(keys, column, lanes);
+            print(&format!("{name}, {lanes} lanes each"), frames);
+        }
+    }
+}
+
+/// The fold and the draw of each frame.
+fn measure(keys: &str, column: Column, lanes: u32) -> Vec<[Duration; 2]> {
+    let mut now = Instant::now();
+    let options = Options { sorting: Sorting::by(column), ..Options::default() };
+    let mut app = App::new(options, Box::new(Machine), now);
+    let aside = std::rc::Rc::<std::cell::Cell<Duration>>::default();
+    app.watch(Box::new(Prepared(Busy::new(lanes), aside.clone())), now);
     let look = Look::new(true, false);
-    let mut terminal = Terminal::new(TestBackend::new(120, 40)).expect("it is only memory");
+    let mut terminal = Terminal::new(TestBackend::new(130, 40)).expect("it is only memory");
     let area = terminal.get_frame().area();
     app.settle(view::room(&app, &look, area), now);
-    criterion.bench_function("draw of a table of 120 x 40, all changed", |bencher| {
-        let mut draw = |app: &App| {
-            terminal.draw(|frame| view::draw(frame, app, &look)).expect("it is only memory");
-        };
-        bencher.iter_custom(|frames| {
-            let mut time = std::time::Duration::ZERO;
-            for _ in 0..frames {
-                app.poll(now);
-                let start = Instant::now();
-                draw(&app);
-                time += start.elapsed();
-            }
-            time
-        });
-    });
+    app.poll(now);
+    for key in keys.chars() {
+        let code = if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) };
+        app.key(KeyEvent::from(code), now);
+    }
+    // What was typed has let the rows stand still for a while.
+    now += Duration::from_secs(5);
+    let mut frame = || {
+        now += Duration::from_millis(100);
+        let (start, before) = (thread_time(), aside.get());
+        app.poll(now);
+        app.settle(view::room(&app, &look, area), now);
+        let folded = thread_time();
+        terminal.draw(|frame| view::draw(frame, &app, &look)).expect("it is only memory");
+        let drawn = thread_time();
+        [folded - start - (aside.get() - before), drawn - folded]
+    };
+    for _ in 0..10 {
+        frame();
+    }
+    let frames = (0..FRAMES).map(|_| frame()).collect();
+    let screen = match keys.trim_end().chars().last() {
+        Some('2') => Screen::Detail,
+        Some('3') => Screen::Threads,
+        Some('4') => Screen::Timeline,
+        Some('5') => Screen::Diff,
+        Some('6') => Screen::Log,
+        _ => Screen::Points,
+    };
+    assert_eq!(app.screen, screen, "the keys lead elsewhere now");
+    frames
 }
 
-criterion_group!(benches, fold, draw);
-criterion_main!(benches);
+fn print(name: &str, mut frames: Vec<[Duration; 2]>) {
+    let median = |of: &dyn Fn(&[Duration; 2]) -> Duration, frames: &mut Vec<[Duration; 2]>| {
+        frames.sort_by_key(of);
+        of(&frames[frames.len() / 2])
+    };
+    let ms = |time: Duration| format!("{:.2}ms", time.as_secs_f64() * 1e3);
+    let fold = median(&|f| f[0], &mut frames);
+    let draw = median(&|f| f[1], &mut frames);
+    let both = median(&|f| f[0] + f[1], &mut frames);
+    let worst = frames.last().map_or(both, |f| f[0] + f[1]);
+    let verdict = if both > BAR { "  over the bar" } else { "" };
+    let [fold, draw, both, worst] = [fold, draw, both, worst].map(ms);
+    println!("{name:<34} {fold:>9} {draw:>9} {both:>9} {worst:>9}{verdict}");
+}

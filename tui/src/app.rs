@@ -390,7 +390,7 @@ impl App {
             Ok(mut snapshot) => {
                 if self.screen.wants_records() {
                     session.add_records(&mut snapshot);
-                    self.take_records(&snapshot);
+                    self.take_shown_records(&snapshot);
                 }
                 self.observe(&snapshot, now);
                 let was_life = self.model.basis() == Basis::Life;
@@ -421,7 +421,17 @@ impl App {
         self.follow();
     }
 
-    /// Takes over what a snapshot has of the rings, for the screens that show it.
+    /// Takes over what the screen shows of the rings. The others look for
+    /// themselves when they are turned to: a picture of all is not made for each.
+    fn take_shown_records(&mut self, snapshot: &Snapshot) {
+        match self.screen {
+            Screen::Timeline => self.timeline.take(snapshot),
+            Screen::Threads => self.threads.rings = rings(snapshot),
+            _ => self.records.clone_from(&snapshot.records),
+        }
+    }
+
+    /// Takes over what a snapshot has of the rings, for all screens that show it.
     fn take_records(&mut self, snapshot: &Snapshot) {
         self.timeline.take(snapshot);
         self.threads.rings = rings(snapshot);
@@ -536,7 +546,7 @@ impl App {
         } else {
             self.frozen_until = None;
             let shown = self.model.points().iter().filter(|figures| self.filter.admits(figures));
-            self.order = self.sorting.order(shown);
+            self.order = self.sorting.order_at_once(shown);
             self.threads.sort(self.model.thread_figures(), false);
         }
         // The last figures of a process among several do not stay for ever.

@@ -2,11 +2,11 @@
 //! soon they give way on a narrow screen. The screen and the text export both
 //! draw from here.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use clap::ValueEnum;
 
-use crate::model::Figures;
+use crate::model::{BUCKETS_AT_ONCE, Figures, Quantiles};
 use crate::snapshot::{PointState, Process, ProcessState};
 use crate::units::{self, NONE, Scale};
 
@@ -315,6 +315,15 @@ impl Column {
     /// Compares two points by this column, the natural way up. What has no
     /// figure counts as less than every figure.
     pub fn compare(self, a: &Figures, b: &Figures) -> Ordering {
+        self.compare_by(a, b, Figures::quantiles)
+    }
+
+    fn compare_by(
+        self,
+        a: &Figures,
+        b: &Figures,
+        quantiles: fn(&Figures) -> Option<Quantiles>,
+    ) -> Ordering {
         let by = |key: fn(&Figures) -> Option<f64>| {
             let key = |figures| key(figures).unwrap_or(f64::NEG_INFINITY);
             key(a).total_cmp(&key(b))
@@ -338,8 +347,8 @@ impl Column {
             Self::Avg => by(Figures::mean),
             Self::Min => by(|f| f.is_used().then_some(f.total().min as f64)),
             Self::Max => a.total().max.cmp(&b.total().max),
-            Self::P50 => by(|f| f.quantiles().map(|q| q.p50 as f64)),
-            Self::P99 => by(|f| f.quantiles().map(|q| q.p99 as f64)),
+            Self::P50 => quantiles(a).map(|q| q.p50).cmp(&quantiles(b).map(|q| q.p50)),
+            Self::P99 => quantiles(a).map(|q| q.p99).cmp(&quantiles(b).map(|q| q.p99)),
             Self::Off => by(Figures::off_share),
             Self::Incl => a.total().inclusive.cmp(&b.total().inclusive),
             Self::Dev => by(Figures::deviation),
@@ -467,12 +476,42 @@ impl Sorting {
     /// The ids of these points in order. Equals keep the order of their ids, but
     /// those of one process are told apart by what they burn.
     pub fn order<'a>(self, points: impl IntoIterator<Item = &'a Figures>) -> Vec<u32> {
-        let mut sorted: Vec<&Figures> = points.into_iter().collect();
+        self.order_by(points.into_iter().collect(), Figures::quantiles)
+    }
+
+    /// The same within the time of a frame, however many threads have measured
+    /// these points: where there is too much to work all quantiles out anew, those
+    /// that are oldest are, and the others are the last known ones.
+    pub fn order_at_once<'a>(self, points: impl IntoIterator<Item = &'a Figures>) -> Vec<u32> {
+        self.order_within(BUCKETS_AT_ONCE, points.into_iter().collect())
+    }
+
+    fn order_within(self, mut buckets: usize, points: Vec<&Figures>) -> Vec<u32> {
+        if matches!(self.column, Column::P50 | Column::P99) {
+            let mut old: Vec<(u32, &Figures)> =
+                points.iter().filter_map(|f| Some((f.quantiles_ago()?, *f))).collect();
+            old.sort_by_key(|(ago, _)| Reverse(*ago));
+            for (_, figures) in old {
+                if buckets == 0 {
+                    break;
+                }
+                buckets = buckets.saturating_sub(figures.bucket_count());
+                figures.quantiles();
+            }
+        }
+        self.order_by(points, Figures::quantiles_lately)
+    }
+
+    fn order_by(
+        self,
+        mut sorted: Vec<&Figures>,
+        quantiles: fn(&Figures) -> Option<Quantiles>,
+    ) -> Vec<u32> {
         sorted.sort_by(|a, b| {
-            let order = self.column.compare(a, b);
+            let order = self.column.compare_by(a, b, quantiles);
             let order = if self.descending { order.reverse() } else { order };
             match self.column {
-                Column::Process => order.then_with(|| Column::Load.compare(b, a)),
+                Column::Process => order.then_with(|| Column::Load.compare_by(b, a, quantiles)),
                 _ => order,
             }
         });
@@ -482,8 +521,11 @@ impl Sorting {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::model::Model;
+    use crate::snapshot::{Cell, Stats};
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 
@@ -532,6 +574,37 @@ mod tests {
             });
             assert!(sorted, "{column:?}");
         }
+    }
+
+    #[test]
+    fn quantiles_of_too_many_threads_are_worked_out_in_turn() {
+        let snapshot = |poll: u64, middles: [u64; 3]| {
+            let mut snapshot = Synthetic::new().poll().unwrap();
+            snapshot.elapsed_ticks += poll * 1000;
+            snapshot.points.truncate(3);
+            let cell = |(point, low): (usize, u64)| {
+                let (count, max) = (poll + 1, u64::MAX);
+                let stats = Stats { count, min: 0, max, ..Stats::default() };
+                let histogram = vec![crate::snapshot::Bucket { low, width: 1, count }];
+                Arc::new(Cell { point: point as u32, stats, histogram, ..Cell::default() })
+            };
+            snapshot.cells = middles.into_iter().enumerate().map(cell).collect();
+            snapshot
+        };
+        let sorting = Sorting::by(Column::P99);
+        let mut model = Model::default();
+        let order = |model: &Model| sorting.order_within(1, model.points().iter().collect());
+        model.fold(snapshot(0, [30, 20, 10]));
+        assert_eq!(order(&model), [0, 1, 2], "the first are all exact");
+        let mut orders = Vec::new();
+        for poll in 1..4 {
+            model.fold(snapshot(poll, [10, 20, 30]));
+            orders.push(order(&model));
+        }
+        assert_eq!(orders, [[1, 0, 2], [1, 0, 2], [2, 1, 0]], "one in each");
+        // What has to be exact is.
+        model.fold(snapshot(4, [30, 20, 10]));
+        assert_eq!(sorting.order(model.points()), [0, 1, 2]);
     }
 
     #[test]

@@ -43,6 +43,10 @@ use crate::snapshot::{LaneKind, Losses, PointState, ProcessState, Snapshot};
 /// Time constant of the smoothed load unless told otherwise, seconds.
 pub const TAU_SECONDS: f64 = 5.0;
 
+/// Buckets of histograms that are added up between two drawings, at most, by what
+/// can do with an older sum: some milliseconds' worth.
+pub(crate) const BUCKETS_AT_ONCE: usize = 1 << 20;
+
 /// What rates and loads are taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {

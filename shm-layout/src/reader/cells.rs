@@ -73,12 +73,13 @@ impl Histogram {
     /// The buckets that are not empty, by value.
     pub fn iter(&self) -> impl Iterator<Item = BucketCount> + '_ {
         self.parts.iter().flat_map(|(part, counts)| {
-            counts.iter().enumerate().filter(|(_, count)| **count != 0).map(
-                move |(bucket, &count)| {
-                    let (low, width) = histogram::bounds(part, bucket);
-                    BucketCount { low, width, count }
-                },
-            )
+            // Which are empty is as good as chance: all are asked at once, and no
+            // branch is taken on it.
+            let full = (0..BUCKETS).fold(0, |full, at| full | u64::from(counts[at] != 0) << at);
+            ones(full).map(move |bucket| {
+                let (low, width) = histogram::bounds(part, bucket);
+                BucketCount { low, width, count: counts[bucket] }
+            })
         })
     }
 
@@ -119,12 +120,7 @@ impl Parts {
     }
 
     fn numbers(&self) -> impl Iterator<Item = usize> + use<> {
-        let mut left = self.present;
-        std::iter::from_fn(move || {
-            let part = (left != 0).then(|| left.trailing_zeros() as usize)?;
-            left &= left - 1;
-            Some(part)
-        })
+        ones(self.present)
     }
 
     fn iter(&self) -> impl Iterator<Item = (usize, &Counts)> {
@@ -151,6 +147,15 @@ impl Parts {
         self.counts.insert(self.place(part), counts);
         self.present |= 1 << part;
     }
+}
+
+/// The places of the bits that are set, from the lowest on.
+fn ones(mut left: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = (left != 0).then(|| left.trailing_zeros() as usize)?;
+        left &= left - 1;
+        Some(place)
+    })
 }
 
 /// The parts of a histogram that were read just now.
@@ -289,6 +294,71 @@ impl Mark {
         sequence == self.sequence
             && sequence & 1 == 0
             && is_current(segment, self.point, self.epoch) == Some(self.current)
+    }
+}
+
+/// So many cells are read together: their lines fit the first cache.
+const STALE: usize = 32;
+
+/// Cells of a lane that are to be read again.
+///
+/// Between two polls their memory is in no cache, and what another one waits for
+/// depends on nothing here. So before they are read one by one, each of their lines
+/// is asked for, one after the other: the processor has many such requests under
+/// way at once, but only as many as it finds among the next few hundred
+/// instructions.
+pub(super) struct Stale<'a> {
+    cells: [Option<(usize, &'a Cell)>; STALE],
+    len: usize,
+}
+
+impl Default for Stale<'_> {
+    fn default() -> Self {
+        Self { cells: [None; STALE], len: 0 }
+    }
+}
+
+impl<'a> Stale<'a> {
+    pub(super) const fn is_full(&self) -> bool {
+        self.len == STALE
+    }
+
+    pub(super) const fn add(&mut self, mark: usize, cell: &'a Cell) {
+        self.cells[self.len] = Some((mark, cell));
+        self.len += 1;
+    }
+
+    /// The cells with the places of their marks.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &'a Cell)> {
+        self.cells[..self.len].iter().filter_map(|cell| *cell)
+    }
+
+    /// Asks for the memory that [`CellReader::read`] is going to look at, most
+    /// likely.
+    pub(super) fn fetch(&self, segment: &Segment, marks: &[Mark], picture: &Picture) {
+        let mut asked = 0_u64;
+        let known = |mark: usize| {
+            let reading = &picture.cells[marks[mark].place? as usize];
+            Some((reading, reading.histogram.last?.0))
+        };
+        let mut parts = [None; STALE];
+        for ((mark, cell), part) in self.iter().zip(&mut parts) {
+            asked ^= cell.fetch();
+            *part = known(mark).map(|(reading, part)| (reading, part, cell));
+        }
+        let mut chunks = [None; STALE];
+        for (part, chunk) in parts.iter().take(self.len).zip(&mut chunks) {
+            let Some((reading, part, cell)) = part else { continue };
+            asked ^= reading.live.count ^ reading.histogram.parts.present;
+            *chunk = segment.chunk(cell.part(*part)).map(|chunk| (chunk, &reading.histogram.parts));
+        }
+        const LINE: usize = 64 / size_of::<u64>();
+        for (chunk, parts) in chunks.iter().take(self.len).flatten() {
+            asked = chunk.0.iter().step_by(LINE).fold(asked, |x, n| x ^ n.load(Ordering::Relaxed));
+            let counts = parts.counts.iter().flat_map(|counts| counts.iter().step_by(LINE));
+            asked = counts.fold(asked, |x, n| x ^ n);
+        }
+        std::hint::black_box(asked);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The comparison with a baseline: which one, and in which order its rows stand.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use super::{App, Screen};
@@ -20,6 +21,7 @@ impl App {
     /// Compares with this baseline from now on.
     pub fn compare_with(&mut self, baseline: Baseline) {
         self.diff.baseline = Some(baseline);
+        self.diff.comparison = None;
         self.compare();
         self.arrange();
     }
@@ -55,8 +57,9 @@ impl App {
     pub(super) fn compare(&mut self) {
         let seen = self.screen == Screen::Diff;
         let snapshots = self.diff.baseline.as_ref().zip(self.model.snapshot()).filter(|_| seen);
-        self.diff.comparison =
-            snapshots.and_then(|(baseline, snapshot)| Comparison::new(baseline, snapshot));
+        let known = self.diff.comparison.take();
+        self.diff.comparison = snapshots
+            .and_then(|(baseline, snapshot)| Comparison::new_after(baseline, snapshot, known));
     }
 
     /// Puts the rows in order, or keeps them where they are while the cursor moves.
@@ -64,12 +67,11 @@ impl App {
         let rows = self.diff.comparison.as_ref().map_or(&[][..], |comparison| &comparison.rows);
         if self.frozen_until.is_some() {
             let order = &mut self.diff.order;
-            order.retain(|id| rows.iter().any(|row| row.id == *id));
-            let kept = order.len();
-            if kept < rows.len() {
-                let new = rows.iter().map(|row| row.id).filter(|id| !order[..kept].contains(id));
-                let new: Vec<u32> = new.collect();
-                order.extend(new);
+            let there: HashSet<u32> = rows.iter().map(|row| row.id).collect();
+            order.retain(|id| there.contains(id));
+            if order.len() < rows.len() {
+                let placed: HashSet<u32> = order.iter().copied().collect();
+                order.extend(rows.iter().map(|row| row.id).filter(|id| !placed.contains(id)));
             }
         } else {
             self.diff.order = rows.iter().map(|row| row.id).collect();

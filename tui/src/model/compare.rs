@@ -37,10 +37,11 @@
 //! neighbours, which makes chance look too small; the sizes asked for are what
 //! keeps verdicts honest then.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::Window;
+use super::{BUCKETS_AT_ONCE, Window};
 use crate::snapshot::{Point, Snapshot};
 
 /// The test, for the screen.
@@ -106,15 +107,50 @@ impl Verdict {
 /// What windows are compared with: everything up to a moment, or between two.
 #[derive(Clone, Debug)]
 pub struct Baseline {
-    from: Option<Arc<Snapshot>>,
+    /// When it begins, ticks since the segment was created.
+    from_ticks: u64,
     until: Arc<Snapshot>,
     file: Option<String>,
+    /// What each point of `until` had measured, in the order of its points. It does
+    /// not change any more, and every poll is compared with it.
+    measured: Arc<[Measured]>,
+}
+
+/// What a point had measured when a baseline was taken.
+#[derive(Debug)]
+struct Measured {
+    id: u32,
+    /// Within the baseline.
+    within: Window,
+    /// In all its life until then.
+    life: Window,
 }
 
 impl Baseline {
     /// All that this snapshot holds; `file` is the name of the file it is from.
     pub fn of(snapshot: Snapshot, file: Option<String>) -> Self {
-        Self { from: None, until: Arc::new(snapshot), file }
+        Self::between(None, snapshot, file)
+    }
+
+    fn between(from: Option<&Snapshot>, until: Snapshot, file: Option<String>) -> Self {
+        let measured = until.points.iter().map(|point| Measured {
+            id: point.id,
+            within: Window::between(from, &until, point.id).unwrap_or_default(),
+            life: Window::life(&until, point.id),
+        });
+        let measured = measured.collect();
+        let from_ticks = from.map_or(0, |from| from.elapsed_ticks);
+        Self { from_ticks, until: Arc::new(until), file, measured }
+    }
+
+    /// What a point measured in it.
+    fn within(&self, id: u32) -> Window {
+        self.measured(id).map_or_else(Window::default, |known| known.within.clone())
+    }
+
+    fn measured(&self, id: u32) -> Option<&Measured> {
+        let place = self.measured.binary_search_by_key(&id, |known| known.id).ok()?;
+        Some(&self.measured[place])
     }
 
     /// What was measured since this baseline, up to a later snapshot of the same
@@ -123,11 +159,8 @@ impl Baseline {
         if self.until.process.segment_id != now.process.segment_id {
             return Some(Self::of(now.clone(), None));
         }
-        (self.until.elapsed_ticks < now.elapsed_ticks).then(|| Self {
-            from: Some(Arc::clone(&self.until)),
-            until: Arc::new(now.clone()),
-            file: None,
-        })
+        (self.until.elapsed_ticks < now.elapsed_ticks)
+            .then(|| Self::between(Some(&self.until), now.clone(), None))
     }
 
     /// The moment up to which it goes.
@@ -142,8 +175,7 @@ impl Baseline {
 
     /// How long it is, seconds.
     pub fn seconds(&self) -> f64 {
-        let from = self.from.as_ref().map_or(0, |from| from.elapsed_ticks);
-        let ticks = self.until.elapsed_ticks.saturating_sub(from);
+        let ticks = self.until.elapsed_ticks.saturating_sub(self.from_ticks);
         ticks as f64 / self.until.clock.ticks_per_second
     }
 }
@@ -164,6 +196,8 @@ pub struct Row {
     pub superiority: Option<f64>,
     /// What can be said.
     pub verdict: Verdict,
+    /// How many comparisons ago `since` was looked up.
+    ago: u32,
 }
 
 impl Row {
@@ -210,6 +244,8 @@ pub struct Comparison {
     pub gone: usize,
     /// The process, where it is not the baseline's own: `my_app[4711]`.
     pub other: Option<String>,
+    /// Segment id of the process that is compared with the baseline.
+    segment_id: String,
 }
 
 impl Comparison {
@@ -217,6 +253,23 @@ impl Comparison {
     /// later snapshot has more, of another one all it has. None for a snapshot of
     /// the same process that is not later.
     pub fn new(baseline: &Baseline, now: &Snapshot) -> Option<Self> {
+        Self::new_after(baseline, now, None)
+    }
+
+    /// The same within the time of a frame, however many threads have measured
+    /// these points: where there is too much to look up anew, those rows are that
+    /// are oldest, and the windows of the others end some polls earlier, as
+    /// `known` has them. That one is to be of the same baseline.
+    pub fn new_after(baseline: &Baseline, now: &Snapshot, known: Option<Self>) -> Option<Self> {
+        Self::new_within(BUCKETS_AT_ONCE, baseline, now, known)
+    }
+
+    fn new_within(
+        buckets: usize,
+        baseline: &Baseline,
+        now: &Snapshot,
+        known: Option<Self>,
+    ) -> Option<Self> {
         let base = baseline.until();
         let is_same = base.process.segment_id == now.process.segment_id;
         if is_same && base.elapsed_ticks >= now.elapsed_ticks {
@@ -230,30 +283,38 @@ impl Comparison {
             true => window,
             false => window.in_other_ticks(ratio),
         };
-        let from = baseline.from.as_deref();
+        let nothing = Window::default();
+        let known = known.filter(|known| known.segment_id == now.process.segment_id);
+        let mut kept = kept(buckets, known, now);
         let mut twins = Twins::of(base, is_same);
         let mut rows = Vec::new();
         for point in &now.points {
             let twin = twins.take(point);
+            if let Some(row) = kept.remove(&point.id) {
+                rows.push(Row { ago: row.ago + 1, ..row });
+                continue;
+            }
             let verdict = if twin.is_some() { Verdict::TooFew } else { Verdict::New };
             let before = in_ticks_of_now(match twin {
-                Some(id) => Window::between(from, base, id).unwrap_or_default(),
-                None => Window::empty(from, base),
+                Some(id) => baseline.within(id),
+                None => Window::empty(baseline.from_ticks, base),
             });
-            let since = Window::between(since_snapshot, now, point.id).unwrap_or_default();
+            let life = baseline.measured(point.id).map_or(&nothing, |known| &known.life);
+            let from = since_snapshot.map(|base| (base, life));
+            let since = Window::since(from, now, point.id).unwrap_or_default();
             if before.count > 0 || since.count > 0 {
-                let name = name_of(point);
-                rows.push(Row { id: point.id, name, before, since, superiority: None, verdict });
+                let (id, name) = (point.id, name_of(point));
+                rows.push(Row { id, name, before, since, superiority: None, verdict, ago: 0 });
             }
         }
-        let left = twins.left();
+        let left = twins.left(base);
         for (place, point) in (0..).zip(&left) {
-            let before = in_ticks_of_now(Window::between(from, base, point.id).unwrap_or_default());
+            let before = in_ticks_of_now(baseline.within(point.id));
             if before.count > 0 {
                 let (id, name) = (u32::MAX - place, name_of(point));
-                let since = Window::empty(since_snapshot, now);
+                let since = Window::empty(since_snapshot.map_or(0, |base| base.elapsed_ticks), now);
                 let verdict = Verdict::Gone;
-                rows.push(Row { id, name, before, since, superiority: None, verdict });
+                rows.push(Row { id, name, before, since, superiority: None, verdict, ago: 0 });
             }
         }
         judge(&mut rows);
@@ -263,7 +324,8 @@ impl Comparison {
         let seconds = now.elapsed_ticks.saturating_sub(before) as f64 / rate;
         let process = &now.process;
         let other = (!is_same).then(|| format!("{}[{}]", process.name, process.pid));
-        Some(Self { rows, seconds, ticks_per_second: rate, gone: left.len(), other })
+        let (gone, segment_id) = (left.len(), process.segment_id.clone());
+        Some(Self { rows, seconds, ticks_per_second: rate, gone, other, segment_id })
     }
 
     /// The row of a point.
@@ -272,45 +334,64 @@ impl Comparison {
     }
 }
 
+/// The rows that there is no time to make anew, by the ids of their points.
+fn kept(mut buckets: usize, known: Option<Comparison>, now: &Snapshot) -> HashMap<u32, Row> {
+    let mut rows = known.map_or_else(Vec::new, |known| known.rows);
+    rows.sort_by_key(|row| Reverse(row.ago));
+    let is_too_much = |row: &Row| {
+        let is_too_much = buckets == 0;
+        buckets = buckets.saturating_sub(Window::buckets(now, row.id));
+        is_too_much
+    };
+    let first = rows.iter().position(is_too_much).unwrap_or(rows.len());
+    rows.drain(first..).map(|row| (row.id, row)).collect()
+}
+
 fn name_of(point: &Point) -> String {
     if point.name.is_empty() { format!("#{}", point.id) } else { point.name.clone() }
 }
 
 /// Finds the point of the baseline that is the same: in one process by its id, in
 /// another by its name and, where several have that, its place in the source.
-struct Twins<'a> {
-    is_same_process: bool,
-    points: HashMap<String, Vec<&'a Point>>,
+enum Twins<'a> {
+    ById(HashSet<u32>),
+    ByName(HashMap<String, Vec<&'a Point>>),
 }
 
 impl<'a> Twins<'a> {
     fn of(base: &'a Snapshot, is_same_process: bool) -> Self {
+        if is_same_process {
+            return Self::ById(base.points.iter().map(|point| point.id).collect());
+        }
         let mut points: HashMap<String, Vec<&Point>> = HashMap::new();
         for point in &base.points {
             points.entry(name_of(point)).or_default().push(point);
         }
-        Self { is_same_process, points }
+        Self::ByName(points)
     }
 
     fn take(&mut self, point: &Point) -> Option<u32> {
-        let named = self.points.get_mut(&name_of(point))?;
-        let unlike = |other: &Point| match self.is_same_process {
-            true => other.id != point.id,
-            false => (&other.file, other.line) != (&point.file, point.line),
+        let points = match self {
+            Self::ById(ids) => return ids.take(&point.id),
+            Self::ByName(points) => points,
         };
-        let place = match named.iter().position(|other| !unlike(other)) {
-            None if self.is_same_process => return None,
-            // Lines move from one build to the next.
-            place => place.unwrap_or(0),
-        };
+        let named = points.get_mut(&name_of(point))?;
+        let is_there = |other: &&Point| (&other.file, other.line) == (&point.file, point.line);
+        // Lines move from one build to the next.
+        let place = named.iter().position(is_there).unwrap_or(0);
         (place < named.len()).then(|| named.remove(place).id)
     }
 
-    /// Those that were not found, in the order of their ids.
-    fn left(self) -> Vec<&'a Point> {
-        let mut left: Vec<&Point> = self.points.into_values().flatten().collect();
-        left.sort_by_key(|point| point.id);
-        left
+    /// Those of `base` that were not found, in the order of their ids.
+    fn left(self, base: &'a Snapshot) -> Vec<&'a Point> {
+        match self {
+            Self::ById(ids) => base.points.iter().filter(|point| ids.contains(&point.id)).collect(),
+            Self::ByName(points) => {
+                let mut left: Vec<&Point> = points.into_values().flatten().collect();
+                left.sort_by_key(|point| point.id);
+                left
+            }
+        }
     }
 }
 
@@ -337,6 +418,11 @@ fn judge(rows: &mut [Row]) {
     for (row, (rank, tail)) in rows.iter_mut().zip(tested) {
         let rank_counts = is_beyond_chance(rank.is_some());
         let tail_counts = is_beyond_chance(tail.is_some());
+        // Of a row that was kept these are of the comparison before.
+        row.superiority = None;
+        if !matches!(row.verdict, Verdict::New | Verdict::Gone) {
+            row.verdict = Verdict::TooFew;
+        }
         let Some(rank) = rank else { continue };
         row.superiority = Some(rank.superiority);
         row.verdict = if let Some(verdict) = shifted(row, &rank).filter(|_| rank_counts) {

@@ -21,6 +21,9 @@ pub struct Figures {
     settled: bool,
     history: History,
     quantiles: OnceCell<Option<Quantiles>>,
+    /// Those of the last snapshot that they were worked out of, and how many ago
+    /// that was.
+    earlier: Option<(Option<Quantiles>, u32)>,
 }
 
 /// One point on one lane.
@@ -41,8 +44,12 @@ impl Figures {
         let cells = &snapshot.cells;
         let of_point = |(index, point): (usize, &Point)| {
             // Points and cells come in the same order.
-            first += cells[first..].partition_point(|cell| cell.point < point.id);
-            let end = first + cells[first..].partition_point(|cell| cell.point == point.id);
+            // One after the other: a search would look at cells far away.
+            let behind = |cells: &[Arc<Cell>], is_passed: &dyn Fn(u32) -> bool| {
+                cells.iter().position(|cell| !is_passed(cell.point)).unwrap_or(cells.len())
+            };
+            first += behind(&cells[first..], &|id| id < point.id);
+            let end = first + behind(&cells[first..], &|id| id == point.id);
             let range = first..end;
             first = end;
             Self {
@@ -56,6 +63,7 @@ impl Figures {
                 settled: false,
                 history: History::default(),
                 quantiles: OnceCell::new(),
+                earlier: None,
             }
         };
         snapshot.points.iter().enumerate().map(of_point).collect()
@@ -102,6 +110,11 @@ impl Figures {
         if let Some(old) = old {
             if old.total == self.total {
                 self.quantiles = old.quantiles;
+            } else if old.point().resets == self.point().resets {
+                self.earlier = match old.quantiles.get() {
+                    Some(quantiles) => Some((*quantiles, 1)),
+                    None => old.earlier.map(|(quantiles, ago)| (quantiles, ago + 1)),
+                };
             }
             self.history = old.history;
         }
@@ -204,6 +217,26 @@ impl Figures {
             let [p50, p99] = self.quantiles_at([0.5, 0.99])?;
             Some(Quantiles { p50, p99 })
         })
+    }
+
+    /// The same, but of an earlier snapshot where they have not been worked out of
+    /// this one.
+    pub(crate) fn quantiles_lately(&self) -> Option<Quantiles> {
+        match (self.quantiles.get(), self.earlier) {
+            (None, Some((earlier, _))) => earlier,
+            _ => self.quantiles(),
+        }
+    }
+
+    /// How many snapshots ago the quantiles were worked out; none where they are
+    /// those of this one, or of none.
+    pub(crate) fn quantiles_ago(&self) -> Option<u32> {
+        self.earlier.filter(|_| self.quantiles.get().is_none()).map(|(_, ago)| ago)
+    }
+
+    /// Buckets that its quantiles are worked out of.
+    pub(crate) fn bucket_count(&self) -> usize {
+        self.cells().iter().map(|cell| cell.histogram.len()).sum()
     }
 
     /// Any quantiles of exclusive ticks, computed anew at every call.

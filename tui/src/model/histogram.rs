@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use hdrhistogram::Histogram;
 
@@ -89,6 +90,18 @@ pub fn quantiles<'a, const N: usize>(
     SCRATCH.with_borrow_mut(|scratch| scratch.as_mut()?.quantiles(buckets, extremes, wanted))
 }
 
+/// How many measurements these buckets hold together, by the number of the bucket,
+/// in rising order.
+pub(super) fn spread<'a>(buckets: impl Iterator<Item = &'a Bucket>) -> Vec<(u64, f64)> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let Some(scratch) = scratch else { return Vec::new() };
+        let Some(numbers) = scratch.add(buckets) else { return Vec::new() };
+        let counts = (*numbers.start() as u64..).zip(&mut scratch.counts[numbers]);
+        let full = counts.filter(|(_, count)| **count > 0);
+        full.map(|(number, count)| (number, std::mem::take(count) as f64)).collect()
+    })
+}
+
 thread_local! {
     static SCRATCH: RefCell<Option<Scratch>> = RefCell::new(Scratch::new());
 }
@@ -105,12 +118,11 @@ impl Scratch {
         Some(Self { counts: vec![0; NUMBERS as usize].into(), numbers })
     }
 
-    fn quantiles<'a, const N: usize>(
+    /// Adds buckets up; the numbers of the first and the last that are not empty.
+    fn add<'a>(
         &mut self,
         buckets: impl Iterator<Item = &'a Bucket>,
-        (min, max): (u64, u64),
-        wanted: [f64; N],
-    ) -> Option<[u64; N]> {
+    ) -> Option<RangeInclusive<usize>> {
         let (mut first, mut last) = (NUMBERS, 0);
         // From within: asking several lists for the next one costs as much again.
         buckets.filter(|bucket| bucket.count > 0).for_each(|bucket| {
@@ -119,11 +131,19 @@ impl Scratch {
             let count = &mut self.counts[number as usize];
             *count = count.saturating_add(bucket.count);
         });
-        if first > last {
-            return None;
-        }
+        (first <= last).then_some(first as usize..=last as usize)
+    }
+
+    fn quantiles<'a, const N: usize>(
+        &mut self,
+        buckets: impl Iterator<Item = &'a Bucket>,
+        (min, max): (u64, u64),
+        wanted: [f64; N],
+    ) -> Option<[u64; N]> {
+        let places = self.add(buckets)?;
+        let first = *places.start() as u64;
         self.numbers.reset();
-        let counts = &mut self.counts[first as usize..=last as usize];
+        let counts = &mut self.counts[places];
         for (number, count) in (0..).zip(counts).filter(|(_, count)| **count > 0) {
             self.numbers.saturating_record_n(number, std::mem::take(count));
         }

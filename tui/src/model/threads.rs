@@ -82,8 +82,8 @@ struct Grown {
 /// The threads of a first snapshot: shares are those of the process's life.
 pub(super) fn life(snapshot: &Snapshot, seconds: f64) -> Vec<Thread> {
     let ticks = snapshot.elapsed_ticks;
-    let mut threads = bare(snapshot);
-    for (thread, grown) in threads.iter_mut().zip(grown(snapshot, None, &[])) {
+    let (mut threads, grown) = sums(snapshot, None, &[]);
+    for (thread, grown) in threads.iter_mut().zip(grown) {
         thread.load = (ticks > 0).then(|| grown.exclusive as f64 / ticks as f64);
         thread.switch_rate = (ticks > 0).then(|| thread.lane.switches as f64 / seconds);
         thread.top = top(&grown, None);
@@ -101,8 +101,7 @@ pub(super) fn interval(
     seconds: f64,
     alpha: f64,
 ) -> Vec<Thread> {
-    let mut threads = bare(snapshot);
-    let grown = grown(snapshot, Some(before), old);
+    let (mut threads, grown) = sums(snapshot, Some(before), old);
     for (thread, grown) in threads.iter_mut().zip(grown) {
         let old = find(old, thread.lane.id).filter(|old| old.lane.tid == thread.lane.tid);
         let now = grown.exclusive as f64 / ticks as f64;
@@ -122,7 +121,7 @@ pub(super) fn interval(
 
 /// The threads of a snapshot between which and the one before nothing happened.
 pub(super) fn keep(snapshot: &Snapshot, old: &[Thread]) -> Vec<Thread> {
-    let mut threads = bare(snapshot);
+    let (mut threads, _) = sums(snapshot, None, &[]);
     for thread in &mut threads {
         if let Some(old) = find(old, thread.lane.id) {
             thread.load = old.load;
@@ -169,8 +168,14 @@ pub fn rings(snapshot: &Snapshot) -> Vec<Ring> {
     rings
 }
 
-/// The threads without what an interval tells.
-fn bare(snapshot: &Snapshot) -> Vec<Thread> {
+/// The threads without what an interval tells, and, by lane, what was added since
+/// the snapshot before, or ever. Both have their cells in the same order. In one
+/// go: of many cells, each look is a line of memory that is in no cache.
+fn sums(
+    snapshot: &Snapshot,
+    before: Option<&Snapshot>,
+    old: &[Thread],
+) -> (Vec<Thread>, Vec<Grown>) {
     let thread = |lane: &Lane| Thread {
         lane: lane.clone(),
         points: 0,
@@ -181,18 +186,6 @@ fn bare(snapshot: &Snapshot) -> Vec<Thread> {
         settled: false,
     };
     let mut threads: Vec<Thread> = snapshot.lanes.iter().map(thread).collect();
-    for cell in &snapshot.cells {
-        let Some(place) = place(snapshot, cell.lane) else { continue };
-        let thread = &mut threads[place];
-        thread.points += usize::from(cell.stats.count > 0 || cell.retired.count > 0);
-        thread.exclusive = thread.exclusive.saturating_add(exclusive(cell));
-    }
-    threads
-}
-
-/// By lane, what was added since the snapshot before, or ever. Both have their
-/// cells in the same order.
-fn grown(snapshot: &Snapshot, before: Option<&Snapshot>, old: &[Thread]) -> Vec<Grown> {
     let mut grown = vec![Grown::default(); snapshot.lanes.len()];
     let tops: Vec<Option<u32>> = snapshot
         .lanes
@@ -202,14 +195,23 @@ fn grown(snapshot: &Snapshot, before: Option<&Snapshot>, old: &[Thread]) -> Vec<
     let key = |cell: &Cell| (cell.point, cell.lane);
     let mut cells = before.map_or(&[][..], |before| &before.cells).iter().peekable();
     for cell in &snapshot.cells {
+        let now = exclusive(cell);
+        let place = place(snapshot, cell.lane);
+        if let Some(place) = place {
+            let thread = &mut threads[place];
+            thread.points += usize::from(cell.stats.count > 0 || cell.retired.count > 0);
+            thread.exclusive = thread.exclusive.saturating_add(now);
+        }
+        // Most cells have not changed, and then they are one in both.
+        if cells.next_if(|old| Arc::ptr_eq(old, cell)).is_some() {
+            continue;
+        }
         while cells.next_if(|old| key(old) < key(cell)).is_some() {}
         let same = cells.next_if(|old| key(old) == key(cell));
-        // Most cells have not changed, and then they are one in both.
         if same.is_some_and(|same| Arc::ptr_eq(same, cell)) {
             continue;
         }
-        let Some(place) = place(snapshot, cell.lane) else { continue };
-        let now = exclusive(cell);
+        let Some(place) = place else { continue };
         // Less than before: it was reset, and this is what came since.
         let added = now.checked_sub(same.map_or(0, |same| exclusive(same))).unwrap_or(now);
         let grown = &mut grown[place];
@@ -221,7 +223,7 @@ fn grown(snapshot: &Snapshot, before: Option<&Snapshot>, old: &[Thread]) -> Vec<
             grown.most = Some((cell.point, added));
         }
     }
-    grown
+    (threads, grown)
 }
 
 fn top(grown: &Grown, old: Option<Top>) -> Option<Top> {

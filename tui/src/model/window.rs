@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use super::histogram::{edges_of, middle, number_of};
+use super::histogram::{edges_of, number_of, spread};
 use super::total;
 use crate::snapshot::{Cell, Point, Snapshot, Stats};
 
@@ -53,13 +53,19 @@ impl Window {
     /// one process; without a `from`, in all its life. None where it is not known
     /// in `to`.
     pub fn between(from: Option<&Snapshot>, to: &Snapshot, id: u32) -> Option<Self> {
+        let life = from.map(|from| Self::life(from, id)).unwrap_or_default();
+        Self::since(from.map(|from| (from, &life)), to, id)
+    }
+
+    /// The same, with all that the point had measured up to `from` known.
+    pub(super) fn since(from: Option<(&Snapshot, &Self)>, to: &Snapshot, id: u32) -> Option<Self> {
         let point = find(to, id)?;
         let mut window = Self::life(to, id);
-        let old = from.and_then(|from| find(from, id));
-        let before = from.map_or(0, |from| from.elapsed_ticks);
+        let old = from.and_then(|(from, _)| find(from, id));
+        let before = from.map_or(0, |(from, _)| from.elapsed_ticks);
         match (from, old) {
-            (Some(from), Some(old)) if old.resets == point.resets => {
-                window.subtract(&Self::life(from, id));
+            (Some((_, life)), Some(old)) if old.resets == point.resets => {
+                window.subtract(life);
             }
             // Nobody knows when it began afresh.
             _ if point.resets > 0 => return Some(window),
@@ -71,28 +77,22 @@ impl Window {
     }
 
     /// The window of a point that is not there: nothing in all that time.
-    pub fn empty(from: Option<&Snapshot>, to: &Snapshot) -> Self {
-        let before = from.map_or(0, |from| from.elapsed_ticks);
+    /// `before` is when it begins, ticks since the segment was created.
+    pub fn empty(before: u64, to: &Snapshot) -> Self {
         Self { length: Length::between(before, to), ..Self::default() }
     }
 
     /// Everything since the point's last reset.
-    fn life(snapshot: &Snapshot, id: u32) -> Self {
+    pub(super) fn life(snapshot: &Snapshot, id: u32) -> Self {
         let cells = cells_of(snapshot, id);
         let Stats { count, exclusive, .. } = total(cells.iter().map(Arc::as_ref));
-        let buckets = cells.iter().flat_map(|cell| &cell.histogram);
-        let mut counts: Vec<(u64, f64)> =
-            buckets.map(|bucket| (number_of(middle(bucket)), bucket.count as f64)).collect();
-        counts.sort_unstable_by_key(|(number, _)| *number);
-        counts.dedup_by(|next, kept| {
-            let same = next.0 == kept.0;
-            if same {
-                kept.1 += next.1;
-            }
-            same
-        });
-        counts.retain(|(_, count)| *count > 0.0);
-        Self { count, exclusive: exclusive as f64, length: None, spread: counts }
+        let spread = spread(cells.iter().flat_map(|cell| &cell.histogram));
+        Self { count, exclusive: exclusive as f64, length: None, spread }
+    }
+
+    /// Buckets that have to be looked at to know what a point measured.
+    pub(super) fn buckets(snapshot: &Snapshot, id: u32) -> usize {
+        cells_of(snapshot, id).iter().map(|cell| cell.histogram.len()).sum()
     }
 
     fn subtract(&mut self, earlier: &Self) {

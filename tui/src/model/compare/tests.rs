@@ -26,7 +26,7 @@ fn window_of(values: impl Iterator<Item = u64>) -> Window {
 
 fn row(before: Window, since: Window) -> Row {
     let verdict = Verdict::TooFew;
-    Row { id: 1, name: String::new(), before, since, superiority: None, verdict }
+    Row { id: 1, name: String::new(), before, since, superiority: None, verdict, ago: 0 }
 }
 
 #[track_caller]
@@ -299,4 +299,36 @@ fn a_clock_of_another_rate_makes_no_difference() {
     close(1.0 + parse.mean_change().unwrap(), 0.5);
     assert!((parse.quantile_change(0.5).unwrap() + 0.5).abs() < 0.02);
     close(parse.rate_change().unwrap() + 1.0, 1.0);
+}
+
+#[test]
+fn what_there_is_no_time_for_is_looked_up_in_turn() {
+    let (_, s) = polls(6);
+    let baseline = Baseline::of(s[0].clone(), None);
+    let first = Comparison::new_within(1, &baseline, &s[1], None).unwrap();
+    assert!(first.rows.iter().all(|row| row.ago == 0), "the first are all looked up");
+    let n = first.rows.len();
+    let ids = |comparison: &Comparison| {
+        let mut ids: Vec<u32> = comparison.rows.iter().map(|row| row.id).collect();
+        ids.sort_unstable();
+        ids
+    };
+    let mut known = first.clone();
+    for snapshot in &s[2..5] {
+        known = Comparison::new_within(1, &baseline, snapshot, Some(known)).unwrap();
+        assert_eq!(ids(&known), ids(&first));
+    }
+    let of_age = |age| known.rows.iter().filter(|row| row.ago == age).count();
+    assert_eq!([0, 1, 2, 3].map(of_age), [1, 1, 1, n - 3], "one in each, the oldest first");
+    for row in &known.rows {
+        // Each tells the truth about the window that it has.
+        let then = &s[4 - row.ago as usize];
+        let since = Window::between(Some(&s[0]), then, row.id).unwrap();
+        assert_eq!(row.since, since);
+    }
+    // Of another process, nothing known before counts.
+    let mut other = s[5].clone();
+    other.process.segment_id = "f".repeat(32);
+    let other = Comparison::new_within(1, &baseline, &other, Some(known)).unwrap();
+    assert!(other.rows.iter().all(|row| row.ago == 0));
 }
