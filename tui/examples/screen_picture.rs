@@ -29,6 +29,8 @@ use ratatui::style::{Color, Modifier};
 const POLLS: u32 = 45;
 /// The size of the screen: every column of the table, every point of the demo.
 const SIZE: (u16, u16) = (122, 29);
+/// Lines of the screens that have less to show.
+const LOW: u16 = 16;
 /// The point that is shown in full.
 const DETAIL: &str = "deflate";
 /// Polls from the baseline to the comparison.
@@ -55,14 +57,14 @@ fn take(folder: &Path, source: Box<dyn Source>, polls: u32) -> Result<()> {
     let mut app = App::new(Options::default(), Box::new(Machine), Instant::now());
     app.watch(source, Instant::now());
     watch(&mut app, polls);
-    write(&folder.join("screen-points.svg"), &mut app)?;
+    write(&folder.join("screen-points.svg"), &mut app, SIZE.1)?;
     select(&mut app, DETAIL);
     app.act(Action::Open, Instant::now());
-    write(&folder.join("screen-detail.svg"), &mut app)?;
+    write(&folder.join("screen-detail.svg"), &mut app, SIZE.1)?;
     app.act(Action::ShowThreads, Instant::now());
-    write(&folder.join("screen-threads.svg"), &mut app)?;
+    write(&folder.join("screen-threads.svg"), &mut app, LOW)?;
     app.act(Action::ShowTimeline, Instant::now());
-    write(&folder.join("screen-timeline.svg"), &mut app)?;
+    write(&folder.join("screen-timeline.svg"), &mut app, SIZE.1)?;
     app.act(Action::ShowPoints, Instant::now());
     app.act(Action::Baseline, Instant::now());
     select(&mut app, OFF);
@@ -71,9 +73,9 @@ fn take(folder: &Path, source: Box<dyn Source>, polls: u32) -> Result<()> {
     app.act(Action::ShowDiff, Instant::now());
     // The cursor where it is in no way.
     app.act(Action::Bottom, Instant::now());
-    write(&folder.join("screen-diff.svg"), &mut app)?;
+    write(&folder.join("screen-diff.svg"), &mut app, SIZE.1)?;
     app.act(Action::ShowLog, Instant::now());
-    write(&folder.join("screen-log.svg"), &mut app)
+    write(&folder.join("screen-log.svg"), &mut app, LOW)
 }
 
 /// Lets polls happen when they are due.
@@ -92,12 +94,12 @@ fn select(app: &mut App, name: &str) {
     app.selected = found.map(|point| point.id()).or(app.selected);
 }
 
-fn write(path: &Path, app: &mut App) -> Result<()> {
+fn write(path: &Path, app: &mut App, height: u16) -> Result<()> {
     let look = Look::new(true, false);
-    let area = Rect::new(0, 0, SIZE.0, SIZE.1);
+    let area = Rect::new(0, 0, SIZE.0, height);
     app.toast = None;
     app.settle(view::room(app, &look, area), Instant::now());
-    let mut terminal = Terminal::new(TestBackend::new(SIZE.0, SIZE.1))?;
+    let mut terminal = Terminal::new(TestBackend::new(SIZE.0, height))?;
     terminal.draw(|frame| view::draw(frame, app, &look))?;
     let svg = svg(terminal.backend().buffer());
     std::fs::write(path, svg).with_context(|| path.display().to_string())
