@@ -100,6 +100,30 @@ pub struct LaneReading {
     pub written: u64,
     /// Times its thread was found to have been off the CPU.
     pub switches: u64,
+    /// What went wrong on it, of the counts that a lane has.
+    pub amiss: Amiss,
+}
+
+/// What a lane's threads counted that should not be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amiss {
+    /// Ends that matched no open region, or not the innermost one.
+    pub mismatched_ends: u64,
+    /// Begins refused because too many regions were open.
+    pub begins_refused: u64,
+    /// Stamps at which the clock ran backwards.
+    pub clock_anomalies: u64,
+}
+
+impl Amiss {
+    fn of(tally: &Tally) -> Self {
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        Self {
+            mismatched_ends: get(&tally.mismatched),
+            begins_refused: get(&tally.refused),
+            clock_anomalies: get(&tally.anomalies),
+        }
+    }
 }
 
 /// What was refused, repaired or lost since the process began.
@@ -125,13 +149,13 @@ pub struct Losses {
 
 impl Losses {
     /// Adds what a lane's threads have counted, whatever stands there.
-    fn add(&mut self, tally: &Tally) {
-        for (sum, word) in [
-            (&mut self.mismatched_ends, &tally.mismatched),
-            (&mut self.begins_refused, &tally.refused),
-            (&mut self.clock_anomalies, &tally.anomalies),
+    fn add(&mut self, amiss: &Amiss) {
+        for (sum, more) in [
+            (&mut self.mismatched_ends, amiss.mismatched_ends),
+            (&mut self.begins_refused, amiss.begins_refused),
+            (&mut self.clock_anomalies, amiss.clock_anomalies),
         ] {
-            *sum = sum.saturating_add(word.load(Ordering::Relaxed));
+            *sum = sum.saturating_add(more);
         }
     }
 }
@@ -330,7 +354,8 @@ impl Reader {
             reading.written = tally.written.load(Ordering::Relaxed);
             reading.switches = tally.switches.load(Ordering::Relaxed);
             let losses = &mut self.picture.losses;
-            losses.add(tally);
+            reading.amiss = Amiss::of(tally);
+            losses.add(&reading.amiss);
             if entry.ring_block != 0 {
                 let lost = reading.written.saturating_sub(RING_SLOTS as u64 - 1);
                 losses.records_lost = losses.records_lost.saturating_add(lost);
@@ -401,7 +426,8 @@ impl Reader {
             lanes.push(LaneReading { id: id as u32, overflow: true, ..LaneReading::default() });
         }
         if let Some(reading) = lanes.last_mut().filter(|_| entered) {
-            self.picture.losses.add(&lane.tally);
+            reading.amiss = Amiss::of(&lane.tally);
+            self.picture.losses.add(&reading.amiss);
             reading.switches = lane.tally.switches.load(Ordering::Relaxed);
         }
     }

@@ -1,7 +1,7 @@
 //! Several processes on a real screen: sorted by process, and who comes and goes told
-//! as it happens.
+//! as it happens; a program that has no room, and one that is started again.
 
-use pfp_tests::screen::{Screen, Stage, Target, why_no_screen};
+use pfp_tests::screen::{Screen, Stage, Target, pfp_top, row, why_no_screen};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
@@ -60,6 +60,64 @@ fn rows_are_sorted_by_process_with_keys_and_mouse() {
     let place = screen.shown().lines().nth(1).unwrap().find("Process").unwrap() + 2;
     screen.text(&format!("\x1b[<0;{place};2M\x1b[<0;{place};2m"));
     screen.wait_for("turned again", |text| heading(text, "Process▲"));
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+}
+
+#[test]
+fn what_is_lost_for_want_of_room_is_said_and_explained() {
+    needs_a_screen!();
+    for (setting, lost, explained) in [
+        ("PFP_LANES=1", "share the overflow lane", "more threads ran than there are lanes"),
+        ("PFP_POINTS=4", "points without a place", "the table of points was full"),
+    ] {
+        let stage = Stage::new();
+        let screen = stage.screen(140, 34);
+        let run = format!("run -d 0.1 -- sh -c 'sleep 600 | {STEADY} small'");
+        screen.line(&format!("{setting} {} {run}", pfp_top().display()));
+        screen.wait_for("that something is lost", |text| {
+            let notice = text.lines().nth(1).unwrap_or_default();
+            notice.contains("lost: ")
+                && notice.contains(lost)
+                && notice.ends_with(": Enter explains")
+        });
+        screen.keys(&["Enter"]);
+        screen.wait_for("what that means", |text| {
+            text.contains("[2 Detail]") && text.contains(" Lost: ") && text.contains(explained)
+        });
+        screen.keys(&["q"]);
+        screen.wait_for_shell();
+    }
+}
+
+#[test]
+fn a_program_that_is_started_again_is_a_key_away() {
+    needs_a_screen!();
+    let stage = Stage::new();
+    let mut first = stage.start(STEADY, &["again"]);
+    let screen = stage.screen(130, 30);
+    screen.pfp_top("-d 0.1 --sort name");
+    let of = |target: &Target| format!("again[{}]", target.pid());
+    let head = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    screen.wait_for("the first", |text| {
+        head(text).contains(&of(&first))
+            && head(text).ends_with("LIVE")
+            && row(text, "tick").is_some()
+    });
+    first.kill();
+    let last = screen.wait_for_status("CRASHED");
+    let second = stage.start(STEADY, &["again"]);
+    // What it showed last stays until somebody asks for another.
+    screen.keys(&["P"]);
+    let pids = [first.pid(), second.pid()].map(|pid| pid.to_string());
+    screen.wait_for("both to choose from", |text| pids.iter().all(|pid| text.contains(pid)));
+    screen.keys(&["g", "g", "Enter"]);
+    let text = screen.wait_for("the second", |text| {
+        head(text).contains(&of(&second))
+            && head(text).ends_with("LIVE")
+            && row(text, "tick").is_some()
+    });
+    assert!(row(&last, "tick").is_some() && !text.contains("CRASHED"), "{last}");
     screen.keys(&["q"]);
     screen.wait_for_shell();
 }

@@ -22,6 +22,7 @@ mod figures;
 pub mod histogram;
 mod history;
 pub mod log;
+pub mod lost;
 mod past;
 pub mod threads;
 pub mod timeline;
@@ -231,14 +232,21 @@ pub fn losses(snapshot: &Snapshot) -> Vec<(u64, &'static str)> {
     in_words(&snapshot.losses)
 }
 
+const NO_PLACE: &str = "points without a place";
+const NO_SPACE: &str = "cells not recorded: no space";
+const SHARED: &str = "threads share the overflow lane";
+const MISMATCHED: &str = "ends not of the innermost region";
+const TOO_DEEP: &str = "begins nested too deep";
+const BACKWARDS: &str = "times the clock ran backwards";
+
 fn in_words(l: &Losses) -> Vec<(u64, &'static str)> {
     [
-        (l.points_refused, "points without a place"),
-        (l.space_refused, "cells not recorded: no space"),
-        (l.lanes_overflowed, "threads share the overflow lane"),
-        (l.mismatched_ends, "ends not of the innermost region"),
-        (l.begins_refused, "begins nested too deep"),
-        (l.clock_anomalies, "times the clock ran backwards"),
+        (l.points_refused, NO_PLACE),
+        (l.space_refused, NO_SPACE),
+        (l.lanes_overflowed, SHARED),
+        (l.mismatched_ends, MISMATCHED),
+        (l.begins_refused, TOO_DEEP),
+        (l.clock_anomalies, BACKWARDS),
         // Not the records: a ring keeps the last of them, and overwriting the
         // rest is what it is for.
         (l.cells_busy, "cells not read whole just now"),

@@ -187,6 +187,30 @@ pub struct Lane {
     /// [`Snapshot::clock`]. No thread has one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockKind>,
+    /// What its threads counted that should not be.
+    #[serde(default, skip_serializing_if = "Amiss::is_nothing")]
+    pub amiss: Amiss,
+}
+
+/// What went wrong on one lane: its part of the [`Losses`] of the same names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amiss {
+    /// Ends that matched no open region, or not the innermost one.
+    #[serde(default)]
+    pub mismatched_ends: u64,
+    /// Begins refused because too many regions were open.
+    #[serde(default)]
+    pub begins_refused: u64,
+    /// Stamps at which the clock ran backwards.
+    #[serde(default)]
+    pub clock_anomalies: u64,
+}
+
+impl Amiss {
+    /// Whether all went well.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What a lane is.

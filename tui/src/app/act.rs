@@ -210,10 +210,8 @@ impl App {
         let lane = &thread.lane;
         let named = threads.iter().filter(|other| other.lane.name == lane.name).count();
         let filter = Filter::of_thread(&lane.name, lane.tid, named == 1);
-        let text = format!(
-            "points that {} was in, with what others did in them; Esc shows all",
-            filter.text()
-        );
+        let name = if lane.name.is_empty() { filter.text() } else { &lane.name };
+        let text = format!("points that {name} was in, with what others did; Esc shows all");
         self.selected = None;
         self.offset = 0;
         self.show(Screen::Points, now);

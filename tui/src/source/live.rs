@@ -20,8 +20,8 @@ use pfp_shm_layout::segment::{OpenError, Segment};
 
 use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
 use crate::snapshot::{
-    Bucket, Cell, Clock, ClockKind, FORMAT, Lane, LaneKind, Losses, Point, PointState, Process,
-    ProcessState, Record, Snapshot, Stats, VERSION,
+    Amiss, Bucket, Cell, Clock, ClockKind, FORMAT, Lane, LaneKind, Losses, Point, PointState,
+    Process, ProcessState, Record, Snapshot, Stats, VERSION,
 };
 
 /// Looks for segments.
@@ -379,6 +379,11 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
                 records_written: lane.written,
                 switches: lane.switches,
                 clock: None,
+                amiss: Amiss {
+                    mismatched_ends: lane.amiss.mismatched_ends,
+                    begins_refused: lane.amiss.begins_refused,
+                    clock_anomalies: lane.amiss.clock_anomalies,
+                },
             })
             .collect(),
         cells,

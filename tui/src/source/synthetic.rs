@@ -10,8 +10,8 @@ use anyhow::{Result, bail};
 
 use super::{Change, Source};
 use crate::snapshot::{
-    Bucket, Cell, Clock, ClockKind, FORMAT, Lane, LaneKind, Losses, Point, PointState, Process,
-    ProcessState, Snapshot, Stats, VERSION,
+    Amiss, Bucket, Cell, Clock, ClockKind, FORMAT, Lane, LaneKind, Losses, Point, PointState,
+    Process, ProcessState, Snapshot, Stats, VERSION,
 };
 
 /// Ticks per second of the made-up clock.
@@ -70,6 +70,7 @@ impl Synthetic {
             records_written: 0,
             switches: 0,
             clock: None,
+            amiss: Amiss::default(),
         });
         Self {
             polls: 0,

@@ -8,6 +8,7 @@ use super::{Look, chart, draw_scrolled, help, load};
 use crate::app::App;
 use crate::columns::state_word;
 use crate::model::histogram::{self, Bar};
+use crate::model::lost;
 use crate::model::{Calls, Figures, Lately, Related, Since, mean, off_share};
 use crate::snapshot::{LaneKind, PointState, ProcessState};
 use crate::text;
@@ -96,9 +97,9 @@ impl Text {
             lately: app.lately(),
         };
         for trouble in figures.remarks() {
-            let text = help::wrapped(trouble.explanation(), width.saturating_sub(2).max(1));
-            lines.extend(text.into_iter().map(|l| Line::styled(format!(" {l}"), look.theme.warn)));
+            lines.extend(warning(trouble.explanation(), width, look));
         }
+        lines.extend(losses(app, width, look));
         if width >= WIDE {
             let left = pane.figures();
             let right = pane.histogram(width - FIGURES - 1);
@@ -120,6 +121,18 @@ impl Text {
         lines.extend(pane.lanes(width));
         lines.extend(pane.calls(app, width));
     }
+}
+
+fn warning(text: &str, width: usize, look: &Look) -> Vec<Line<'static>> {
+    let text = help::wrapped(text, width.saturating_sub(2).max(1));
+    text.into_iter().map(|line| Line::styled(format!(" {line}"), look.theme.warn)).collect()
+}
+
+/// What was lost in the process, explained.
+pub(super) fn losses(app: &App, width: usize, look: &Look) -> Vec<Line<'static>> {
+    let explained = app.model.snapshot().map(lost::explained).unwrap_or_default();
+    let lost = |text: &String| warning(&format!("Lost: {text}"), width, look);
+    explained.iter().flat_map(lost).collect()
 }
 
 struct Pane<'a> {

@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 use super::Look;
 use crate::app::{App, Screen, Status};
 use crate::headline::{Headline, ended_word, rhythm};
-use crate::model::losses;
+use crate::model::{losses, lost};
 use crate::text;
 
 /// A part of the line, and how soon it gives way: the greatest rank first.
@@ -18,6 +18,11 @@ struct Part {
     style: Style,
     rank: u8,
 }
+
+/// Behind what was lost, where it is so.
+const EXPLAINS: &str = ": Enter explains";
+/// Columns from which on there is room for that.
+const EXPLAINS_FROM: usize = 50;
 
 /// Columns that the text of the filter gets at most.
 const FILTER: usize = 24;
@@ -116,9 +121,18 @@ pub(super) fn notice(app: &App) -> Option<String> {
     (!said.is_empty()).then(|| format!(" {}", said.join("; ")))
 }
 
+/// Whether Enter opens what explains a part of the notice.
+fn explains(app: &App) -> bool {
+    let lost = || app.model.snapshot().is_some_and(lost::is_any);
+    app.screen == Screen::Points && app.selected().is_some() && lost()
+}
+
 pub(super) fn draw_notice(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     if let Some(notice) = notice(app) {
-        let notice = text::cut(&notice, area.width.into(), look.glyphs.ellipsis);
+        let width = usize::from(area.width);
+        let explains = if explains(app) && width >= EXPLAINS_FROM { EXPLAINS } else { "" };
+        let room = width.saturating_sub(explains.len());
+        let notice = text::cut(&notice, room, look.glyphs.ellipsis) + explains;
         frame.render_widget(Line::styled(notice, look.theme.warn), area);
     }
 }

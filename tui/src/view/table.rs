@@ -5,6 +5,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Position, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
 
 use super::{Look, chart};
 use crate::app::{App, Screen};
@@ -38,7 +39,9 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
             true => " no point passes the filter; Esc shows all",
             false => " no point yet: the program has not reached any",
         };
-        frame.render_widget(Line::styled(text, look.theme.faint), body);
+        let mut lines = vec![Line::styled(text, look.theme.faint)];
+        lines.extend(super::detail::losses(app, area.width.into(), look));
+        frame.render_widget(Paragraph::new(lines), body);
     }
     for (row, figures) in rows {
         table.draw_row(frame.buffer_mut(), row, figures);

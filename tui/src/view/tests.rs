@@ -284,6 +284,50 @@ fn what_is_wrong_with_a_point_is_explained_in_its_detail() {
 }
 
 #[test]
+fn what_was_lost_is_said_on_the_table_and_explained_by_enter() {
+    let mut desk = desk();
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let snapshot = process.snapshot_mut();
+        snapshot.losses.space_refused = 12;
+        snapshot.losses.begins_refused = 3;
+        snapshot.lanes[1].amiss.begins_refused = 3;
+    }
+    desk.wait(1);
+    check_all("losses", &mut desk);
+    let text = screen(&mut desk, false, (120, 30));
+    let notice = text.lines().nth(1).unwrap();
+    assert!(notice.ends_with("3 begins nested too deep: Enter explains"), "{text}");
+    let narrow = screen(&mut desk, false, (60, 12));
+    assert!(narrow.lines().nth(1).unwrap().ends_with("…: Enter explains"), "{narrow}");
+    desk.code(KeyCode::Enter);
+    check("losses-detail", &screen(&mut desk, false, (80, 24)), (80, 24));
+    let text = screen(&mut desk, false, (120, 30));
+    for said in ["3 begins nested too deep (reader 3): more regions", "no memory left for them"] {
+        assert!(text.contains(said), "{said} in {text}");
+    }
+    desk.press("3");
+    check("losses-threads", &screen(&mut desk, false, (120, 30)), (120, 30));
+
+    // Where no point has a place there is no row to open: it stands there at once.
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let snapshot = process.snapshot_mut();
+        snapshot.process.state = ProcessState::Exited;
+        (snapshot.points, snapshot.cells) = (Vec::new(), Vec::new());
+        snapshot.losses.points_refused = 9;
+    }
+    desk.press("1");
+    desk.wait(1);
+    let text = screen(&mut desk, false, (80, 24));
+    assert!(
+        text.contains(" Lost: 9 points without a place: the table of points was full"),
+        "{text}"
+    );
+    assert!(!text.contains("Enter explains"), "{text}");
+}
+
+#[test]
 fn the_columns_to_choose_from() {
     let mut desk = desk();
     desk.press("cG ");

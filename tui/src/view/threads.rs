@@ -8,6 +8,7 @@ use super::detail::scale;
 use super::{Look, draw_scrolled};
 use crate::app::{App, ThreadColumn};
 use crate::headline::clock_word;
+use crate::model::lost;
 use crate::model::mean;
 use crate::model::threads::{Part, Thread, find, parts};
 use crate::snapshot::LaneKind;
@@ -208,10 +209,16 @@ fn draw_list(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
             let text = (column.text)(app, thread);
             line += &format!(" {text:>width$}", width = column.width);
         }
+        // What is seldom and matters comes first.
+        let amiss = amiss(thread);
+        if !amiss.is_empty() {
+            line += &format!("  ! {amiss}");
+        }
         line += &format!("  {}", top(app, thread));
         let line = text::fit(&line, width, look.glyphs.ellipsis);
         let style = match thread.lane.kind {
             _ if row == cursor => theme.selected,
+            _ if !amiss.is_empty() => theme.warn,
             LaneKind::Ended => theme.faint,
             LaneKind::Live | LaneKind::Overflow => theme.header,
         };
@@ -228,6 +235,13 @@ fn draw_list(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
 fn name_of(thread: &Thread) -> String {
     let lane = &thread.lane;
     if lane.name.is_empty() { format!("[{}]", lane.tid) } else { lane.name.clone() }
+}
+
+/// What went wrong on a thread; empty where nothing did.
+fn amiss(thread: &Thread) -> String {
+    let found = lost::on_lane(&thread.lane.amiss).into_iter();
+    let said = found.map(|(count, what)| format!("{} {what}", units::count(count)));
+    said.collect::<Vec<_>>().join(", ")
 }
 
 /// The point that takes most of a thread's time, and how much of it.
@@ -251,7 +265,12 @@ fn draw_parts(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         return;
     };
     let [title, table] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    let said = format!(" {} [{}], its points since their reset", name_of(thread), thread.lane.tid);
+    let mut said =
+        format!(" {} [{}], its points since their reset", name_of(thread), thread.lane.tid);
+    let amiss = amiss(thread);
+    if !amiss.is_empty() {
+        said += &format!("; {amiss}");
+    }
     let said = text::cut(&said, area.width.into(), look.glyphs.ellipsis);
     frame.render_widget(Line::styled(said, look.theme.process), title);
 

@@ -1,0 +1,119 @@
+//! What was lost or refused, explained: what it means for the figures, on which
+//! threads it happened, and what can be done.
+
+use crate::snapshot::{Amiss, Lane, Losses, Snapshot};
+use crate::units;
+
+use super::in_words;
+
+/// So many threads are named with each.
+const THREADS: usize = 3;
+
+/// What a loss means, by the words in which it is counted.
+const MEANINGS: [(&str, &str); 6] = [
+    (
+        super::NO_PLACE,
+        "the table of points was full, so they are not measured and have no row; PFP_POINTS=N \
+         gives the program's next start room for N",
+    ),
+    (
+        super::NO_SPACE,
+        "there was no memory left for them in /dev/shm or within PFP_MEMORY_MB; what was \
+         measured there is missing from the figures, or from their histograms",
+    ),
+    (
+        super::SHARED,
+        "more threads ran than there are lanes; what they measured is counted, but together; \
+         PFP_LANES=N gives the program's next start room for N",
+    ),
+    (
+        super::MISMATCHED,
+        "an end without its begin measures nothing; one that comes before the ends of the \
+         regions inside gives those up, so they are not counted",
+    ),
+    (
+        super::TOO_DEEP,
+        "more regions were open than a thread has room for, as in deep recursion or by begins \
+         without an end; those further in are not measured",
+    ),
+    (
+        super::BACKWARDS,
+        "the time-stamp counter was less than before, as on a machine whose cores disagree or \
+         that was moved; such a measurement counts as no time",
+    ),
+];
+
+/// Whether anything is to be explained.
+pub fn is_any(snapshot: &Snapshot) -> bool {
+    // Records are overwritten for good reason.
+    let Losses { records_lost, cells_busy, .. } = snapshot.losses;
+    snapshot.losses != Losses { records_lost, cells_busy, ..Losses::default() }
+}
+
+/// Each kind of loss in a sentence or two; what is read again at the next poll is none.
+pub fn explained(snapshot: &Snapshot) -> Vec<String> {
+    let lasting = Losses { cells_busy: 0, ..snapshot.losses.clone() };
+    let explain = |(count, what): (u64, &'static str)| {
+        let meaning = MEANINGS.iter().find(|(words, _)| *words == what).map_or("", |(_, m)| m);
+        let on = threads(&snapshot.lanes, what);
+        format!("{} {what}{on}: {meaning}.", units::count(count))
+    };
+    in_words(&lasting).into_iter().map(explain).collect()
+}
+
+/// What went wrong on a lane, each kind in words with its count.
+pub fn on_lane(amiss: &Amiss) -> Vec<(u64, &'static str)> {
+    let &Amiss { mismatched_ends, begins_refused, clock_anomalies } = amiss;
+    in_words(&Losses { mismatched_ends, begins_refused, clock_anomalies, ..Losses::default() })
+}
+
+/// ` (worker 10, main 2)`: where it is known, and the most first.
+fn threads(lanes: &[Lane], what: &str) -> String {
+    let of = |lane: &Lane| {
+        let found = on_lane(&lane.amiss).into_iter().find(|(_, words)| *words == what);
+        found.map(|(count, _)| (count, lane.name.clone()))
+    };
+    let mut found: Vec<(u64, String)> = lanes.iter().filter_map(of).collect();
+    found.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    let named = |(count, name): &(u64, String)| format!("{name} {}", units::count(*count));
+    let mut names: Vec<String> = found.iter().take(THREADS).map(named).collect();
+    if found.len() > THREADS {
+        names.push("...".into());
+    }
+    if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    #[test]
+    fn every_loss_is_explained_with_the_threads_it_happened_on() {
+        let mut snapshot = Synthetic::new().poll().unwrap();
+        (snapshot.losses.cells_busy, snapshot.losses.records_lost) = (1, 1);
+        assert!(explained(&snapshot).is_empty() && !is_any(&snapshot));
+        snapshot.losses = Losses {
+            points_refused: 1,
+            space_refused: 2,
+            lanes_overflowed: 3,
+            mismatched_ends: 4,
+            begins_refused: 1_000,
+            clock_anomalies: 6,
+            records_lost: 7,
+            cells_busy: 8,
+        };
+        for (lane, begins_refused) in snapshot.lanes.iter_mut().zip([200, 0, 800]) {
+            lane.amiss = Amiss { begins_refused, ..Amiss::default() };
+        }
+        assert!(is_any(&snapshot));
+        let said = explained(&snapshot);
+        assert_eq!(said.len(), MEANINGS.len(), "{said:?}");
+        for (said, (words, meaning)) in said.iter().zip(MEANINGS) {
+            assert!(said.contains(words) && said.contains(meaning), "{said}");
+        }
+        assert!(said[4].starts_with("1.00k begins nested too deep (packer 800, main 200): more"));
+        assert!(said[3].starts_with("4 ends not of the innermost region: an end"));
+    }
+}
