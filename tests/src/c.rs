@@ -25,7 +25,8 @@ pub fn run(command: &mut Command) -> String {
 }
 
 /// A folder for what tests build, beside what cargo builds.
-fn scratch() -> PathBuf {
+#[must_use]
+pub fn scratch() -> PathBuf {
     // TARGET/PROFILE/deps/TEST
     let test = std::env::current_exe().expect("a test knows its own path");
     test.ancestors().nth(3).expect("tests lie in PROFILE/deps").join("tmp")

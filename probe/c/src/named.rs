@@ -34,6 +34,9 @@ pub(crate) struct Site {
     line: c_uint,
 }
 
+// As C lays it out.
+const _: () = assert!(size_of::<Site>() == 32);
+
 // `pfp_scope_t` is what a guard is kept in.
 const _: () = assert!(size_of::<Guard>() == 7 * size_of::<u64>());
 
@@ -87,7 +90,8 @@ unsafe fn word(point: *const Point) -> u64 {
     unsafe { (*(*point.cast::<AtomicPtr<AtomicU64>>()).load(Relaxed)).load(Relaxed) }
 }
 
-/// See `pfp.h`, which calls this for a site whose point is on or not registered.
+/// See `pfp.h`, which calls this for a site whose point is on or not registered. One
+/// that is off takes the long way, and is not measured.
 ///
 /// # Safety
 ///

@@ -3,7 +3,6 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
 
 use probe::{NUMERIC, Point};
 
@@ -136,11 +135,12 @@ pub(crate) extern "C" fn pfpSetAlpha(id: c_int, alpha: f32) -> c_int {
 
 /// See `pfp.h`.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn pfpSetAverage(id: c_int, period_ms: f64, tau_ms: f64) -> c_int {
+pub(crate) extern "C" fn pfpSetAverage(id: c_int, period: f64, tau: f64) -> c_int {
     with(id, |point| {
-        // Negative, infinite or no number: not a duration, and so not a weight.
-        let ms = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default();
-        weigh(point.set_average(ms(period_ms), ms(tau_ms)))
+        // As numbers and not as durations, which have an end and a least step: the
+        // unit is the caller's.
+        let times = period > 0.0 && tau > 0.0;
+        weigh(point.set_alpha(if times { period / tau } else { 0.0 }))
     })
 }
 

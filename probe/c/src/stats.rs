@@ -26,6 +26,9 @@ pub(crate) struct Stats {
     reserved: [u64; 4],
 }
 
+// What C has reserved room for.
+const _: () = assert!(size_of::<Stats>() == 128);
+
 /// Fills the caller's `to` with a point's statistics; all zero without a
 /// measurement.
 pub(crate) fn fill(point: &'static Point, to: Option<&mut MaybeUninit<Stats>>) -> Status {

@@ -1,0 +1,67 @@
+//! The rules of the original interface, in C and C++: each program checks what it
+//! is told, and its segment must say the same.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use pfp_shm_layout::control::Control;
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::target::Place;
+use pfp_tests::watch::{self, Watch};
+
+/// The program by each compiler there is, linked both ways.
+fn programs() -> impl Iterator<Item = PathBuf> {
+    Compiler::all().enumerate().map(|(at, compiler)| {
+        let link = if at % 2 == 0 { Link::Static } else { Link::Shared };
+        c::compile(compiler, "rules", &["rules.c"], link, ["-lm", "-lpthread"])
+    })
+}
+
+/// Holds what a scenario said of its points and losses against the segment.
+fn holds(program: &str, scenario: &str) {
+    let place = Place::new();
+    let mut target = place.start(program, &[scenario]);
+    if scenario == "begin-after-begin" {
+        target.reach("invalid");
+        let mut watch = Watch::attach(&place, &target);
+        let picture = watch.poll();
+        let point = picture.points.iter().find(|point| point.id == 1).expect("it is there");
+        let control: Control = point.control;
+        assert!(control.invalid() && !control.enabled(), "{program}: {control:?}");
+        target.go();
+    }
+    let said = target.reach("done").clone();
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    for point in said.all::<u64>("point") {
+        let [id, count, exclusive, inclusive] = point[..] else { panic!("{point:?}") };
+        let total = watch::total(picture, u32::try_from(id).expect("it is a number of a point"));
+        assert_eq!(
+            (total.count, total.exclusive, total.inclusive),
+            (count, exclusive, inclusive),
+            "{program} {scenario}: point {id}"
+        );
+    }
+    let losses = picture.losses;
+    assert_eq!(
+        [vec![losses.points_refused, losses.begins_refused, losses.mismatched_ends]],
+        said.all::<u64>("losses")[..],
+        "{program} {scenario}"
+    );
+    target.end_well();
+}
+
+#[test]
+fn every_rule_holds_by_every_compiler() {
+    for (at, program) in programs().enumerate() {
+        let program = program.to_str().expect("it is plain text");
+        let scenarios = c::run(&mut Command::new(program));
+        assert!(scenarios.lines().count() >= 16, "{scenarios}");
+        for scenario in scenarios.lines() {
+            // It takes seconds, and the compiler is none of its matters.
+            if scenario != "longer-than-32-bits" || at == 0 {
+                holds(program, scenario);
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Programs in C and C++ under the sanitizers, which must have nothing to say: no
+//! suppressions, and the library as it is, of which they see no more than what it
+//! allocates and what its header's functions do.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::target::Place;
+use pfp_tests::watch::{self, Watch};
+
+/// The flags of what can run at the same time.
+const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fsanitize=thread"];
+
+/// Whether a compiler has its part of a sanitizer; says so if not.
+fn has(compiler: Compiler, sanitizer: &str) -> bool {
+    let folder = c::scratch().join("c");
+    std::fs::create_dir_all(&folder).expect("there is room");
+    let (source, program) = (folder.join("empty.c"), folder.join("empty"));
+    std::fs::write(&source, "int main(void) { return 0; }\n").expect("there is room");
+    let mut command = Command::new(compiler.name);
+    command.arg(sanitizer).arg("-o").arg(&program).arg(&source);
+    let works = command.output().is_ok_and(|output| output.status.success());
+    if !works {
+        eprintln!("SKIPPED: {} has no {sanitizer}", compiler.name);
+    }
+    works
+}
+
+fn programs(sources: &[&str], name: &str) -> Vec<PathBuf> {
+    let mut programs = Vec::new();
+    for (at, compiler) in Compiler::all().enumerate() {
+        for sanitizer in SANITIZERS.into_iter().filter(|sanitizer| has(compiler, sanitizer)) {
+            let name = format!("{name}{sanitizer}");
+            let link = if at % 2 == 0 { Link::Shared } else { Link::Static };
+            let flags = [sanitizer, "-fno-sanitize-recover=all", "-lm", "-lpthread"];
+            programs.push(c::compile(compiler, &name, sources, link, flags));
+        }
+    }
+    programs
+}
+
+fn text(program: &Path) -> &str {
+    program.to_str().expect("it is plain text")
+}
+
+#[test]
+fn they_have_nothing_to_say_of_any_rule() {
+    for program in programs(&["rules.c"], "rules") {
+        let scenarios = c::run(&mut Command::new(&program));
+        for scenario in scenarios.lines().filter(|&name| name != "longer-than-32-bits") {
+            let place = Place::new();
+            // Quiet on standard error, and no status of a finding.
+            place.start(text(&program), &[scenario]).end_well();
+        }
+    }
+}
+
+#[test]
+fn they_have_nothing_to_say_of_eight_threads_and_all_is_counted() {
+    let plain = Compiler::all().map(|compiler| {
+        c::compile(compiler, "threads", &["threads.c"], Link::Static, ["-lpthread"])
+    });
+    for program in plain.chain(programs(&["threads.c"], "threads")) {
+        let place = Place::new();
+        let mut target = place.start(text(&program), &[]);
+        let each: u64 = target.reach("done").one("each");
+        let mut watch = Watch::attach(&place, &target);
+        let picture = watch.poll();
+        for name in ["outer", "inner", "by hand"] {
+            assert_eq!(watch::named(picture, name).count, each, "{program:?} {name}");
+        }
+        assert_eq!(watch::total(picture, 5).count, each / 4, "{program:?}");
+        let workers = picture.lanes.iter().filter(|lane| lane.lane.name.starts_with(b"worker "));
+        assert!(workers.count() > 0, "{program:?}: threads have their names");
+        let losses = picture.losses;
+        assert_eq!((losses.mismatched_ends, losses.begins_refused), (0, 0), "{program:?}");
+        target.end_well();
+    }
+}
