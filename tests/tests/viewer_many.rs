@@ -40,7 +40,7 @@ fn wait_for_place(screen: &Screen, order: &[String], place: usize, many: usize) 
 #[test]
 fn five_thousand_points_are_walked_through_filtered_and_sorted() {
     if let Some(why) = why_no_screen() {
-        pfp_tests::skipped("many points in a terminal", &why);
+        pfp_tests::skipped("many points in a terminal", why);
         return;
     }
     let stage = Stage::new();

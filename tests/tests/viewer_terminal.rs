@@ -9,7 +9,7 @@ const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 macro_rules! needs_a_screen {
     () => {
         if let Some(why) = why_no_screen() {
-            pfp_tests::skipped("the viewer in a terminal", &why);
+            pfp_tests::skipped("the viewer in a terminal", why);
             return;
         }
     };
