@@ -133,7 +133,7 @@ impl Source for Restless {
             exclusive: 4_000,
             depth: (poll / 10 % 4) as u32,
             // Tasks that nobody sees again.
-            context: if place % 2 == 0 { 0 } else { (7 * poll + place) as u32 },
+            context: if place.is_multiple_of(2) { 0 } else { (7 * poll + place) as u32 },
         };
         snapshot.records = (0..40).map(record).collect();
     }
