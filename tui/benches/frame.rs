@@ -15,7 +15,9 @@ use anyhow::{Result, bail};
 use crossterm::event::{KeyCode, KeyEvent};
 use pfp_top::app::{App, Options, Screen};
 use pfp_top::columns::{Column, Sorting};
-use pfp_top::snapshot::{Bucket, Cell, Lane, LaneKind, Point, PointState, Record, Snapshot, Stats};
+use pfp_top::snapshot::{
+    Amiss, Bucket, Cell, Lane, LaneKind, Point, PointState, Record, Snapshot, Stats,
+};
 use pfp_top::source::synthetic::{Synthetic, bucket_of};
 use pfp_top::source::{Change, Machine, Source};
 use pfp_top::view::{self, Look};
@@ -64,6 +66,7 @@ impl Busy {
             records_written: 0,
             switches: 0,
             clock: None,
+            amiss: Amiss::default(),
         };
         snapshot.lanes = (0..LANES).map(lane).collect();
         let cell = |point, lane| {

@@ -94,7 +94,13 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        self.leave();
+        if std::thread::panicking() {
+            // The hook has left. To leave twice would put the cursor back to where
+            // it was before, and the shell would write over the message.
+            let _ = self.terminal.show_cursor();
+        } else {
+            self.leave();
+        }
     }
 }
 

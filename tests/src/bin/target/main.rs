@@ -7,6 +7,7 @@ mod life;
 mod manners;
 mod on_cpu;
 mod signals;
+mod thousands;
 mod threads;
 
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         "life" => life::run(),
         "steered" => life::steered(),
         "many-points" => life::many_points(),
+        "thousands" => thousands::run(number(1) as usize),
         "full-for-a-while" => life::full_for_a_while(),
         "host" => manners::host(),
         "host-without-descriptors" => manners::host_without_descriptors(),

@@ -1,0 +1,39 @@
+//! The viewer with a fault: it panics in the midst of a poll as soon as there is a
+//! file `now` in its folder. What that does to the terminal is tested.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pfp_top::app::{self, App, Options};
+use pfp_top::interrupt::Interrupt;
+use pfp_top::snapshot::Snapshot;
+use pfp_top::source::synthetic::Synthetic;
+use pfp_top::source::{Change, Machine, Source};
+use pfp_top::view::Look;
+
+struct Faulty(Synthetic);
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+impl Source for Faulty {
+    fn poll(&mut self) -> anyhow::Result<Snapshot> {
+        assert!(!Path::new("now").exists(), "a fault in the midst of a poll");
+        self.0.poll()
+    }
+
+    fn act(&mut self, change: Change) -> anyhow::Result<()> {
+        self.0.act(change)
+    }
+
+    fn is_process(&self) -> bool {
+        true
+    }
+}
+
+fn main() -> Result<()> {
+    let (now, interval) = (Instant::now(), Duration::from_millis(100));
+    let mut app = App::new(Options { interval, ..Options::default() }, Box::new(Machine), now);
+    app.watch(Box::new(Faulty(Synthetic::new())), now);
+    app::run(&mut app, &Look::new(true, false), &Interrupt::install()?)?;
+    Ok(())
+}
