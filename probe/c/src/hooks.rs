@@ -14,7 +14,6 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{
     AtomicPtr, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
@@ -22,7 +21,7 @@ use std::sync::atomic::{
 
 use probe::Context;
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::original::created;
 use crate::status::Status;
 
@@ -116,7 +115,7 @@ fn create(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
     if handle == DELETED {
         return Err(refused());
     }
-    let mut count = lock(&COUNT).ok_or(Status::Busy)?;
+    let mut count = COUNT.hold().ok_or(Status::Busy)?;
     if let Some(known) = slot(handle) {
         // Hooks may come late: an object that is known stays as it is.
         let same = known.kind.load(Relaxed) == kind as u32;
@@ -145,7 +144,7 @@ fn create(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
 /// The object ends; what it left open is not measured.
 fn delete(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
     let context = object(handle, kind)?;
-    let mut count = lock(&COUNT).ok_or(Status::Busy)?;
+    let mut count = COUNT.hold().ok_or(Status::Busy)?;
     // It must not run, and nobody else have deleted it just now.
     if !probe::c::renew(context) {
         return Err(refused());
