@@ -46,6 +46,7 @@ NOINLINE static void tries(unsigned price)
 
 __attribute__((no_instrument_function)) int main()
 {
+    reach("begun");
     for (unsigned i = 0; i < 1000; i++)
         tries(1 + i % 2);
     sink = sink + shop::most(1u, 2u);
