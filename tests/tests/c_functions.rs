@@ -277,9 +277,12 @@ fn the_viewer_starts_a_program_with_all_that_its_functions_need() {
     let run = |program: &Program, set: &dyn Fn(&mut Command), arguments: &[&str]| {
         let mut command = place.command(&viewer());
         command.args(["run", "--once", "--inherit", "--sort", "name"]).args(arguments);
-        command.arg("--").arg(&program.path).arg("plain").stdin(Stdio::null());
+        // So that the viewer comes before the end.
+        let mut later = Command::new("sleep").arg("1").stdout(Stdio::piped()).spawn().unwrap();
+        command.arg("--").arg(&program.path).arg("plain").stdin(later.stdout.take().unwrap());
         set(&mut command);
         let output = command.output().expect("the viewer starts");
+        let _ = later.wait();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         (text(&output.stdout), text(&output.stderr))

@@ -17,7 +17,7 @@ pub(super) fn own(sp: usize) -> Range {
         unsafe { (libc::pthread_self() as usize, libc::getpid(), libc::syscall(libc::SYS_gettid)) };
     // The thread's own data lie at the upper end of a stack that the C library
     // has made; the process's first thread has a stack that the kernel has made.
-    let first = i64::from(pid) == tid as i64;
+    let first = libc::c_long::from(pid) == tid;
     let mut labelled = Range::EMPTY;
     let mut last_end = 0;
     let mut found = Range::EMPTY;

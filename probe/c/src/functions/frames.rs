@@ -128,7 +128,7 @@ pub(super) fn prepare() {
     let mut key = 0;
     // SAFETY: makes a key with a destructor of the right type.
     if unsafe { libc::pthread_key_create(&raw mut key, Some(at_thread_exit)) } == 0
-        && KEY.compare_exchange(0, key as u32 + 1, Relaxed, Relaxed).is_err()
+        && KEY.compare_exchange(0, key + 1, Relaxed, Relaxed).is_err()
     {
         // SAFETY: made just now, and nobody's.
         unsafe { libc::pthread_key_delete(key) };
@@ -164,7 +164,7 @@ impl Frames {
                 if let Some(key) = KEY.load(Relaxed).checked_sub(1) {
                     // SAFETY: the key was made, and the value is what its destructor
                     // expects.
-                    unsafe { libc::pthread_setspecific(key as _, pages.cast()) };
+                    unsafe { libc::pthread_setspecific(key, pages.cast()) };
                 }
                 Self::current()?
             }

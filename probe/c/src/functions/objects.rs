@@ -83,22 +83,25 @@ impl Loaded {
     }
 
     fn path(&self) -> &CStr {
-        // SAFETY: null, or a string of the loader's; the object is loaded, since
-        // one of its functions just runs.
-        if self.path.is_null() { c"" } else { unsafe { CStr::from_ptr(self.path) } }
+        if self.path.is_null() {
+            return c"";
+        }
+        // SAFETY: a string of the loader's; the object is loaded, since one of its
+        // functions just runs.
+        unsafe { CStr::from_ptr(self.path) }
     }
 }
 
 unsafe extern "C" fn look_at(info: *mut dl_phdr_info, _size: size_t, found: *mut c_void) -> c_int {
     // SAFETY: as `dl_iterate_phdr` and `Loaded::around` promise.
     let (info, found) = unsafe { (&*info, &mut *found.cast::<Loaded>()) };
-    let within = (found.address as u64).wrapping_sub(info.dlpi_addr as u64);
+    let within = found.address.wrapping_sub(info.dlpi_addr as usize);
     for number in 0..usize::from(info.dlpi_phnum) {
         // SAFETY: there are that many.
         let part = unsafe { &*info.dlpi_phdr.add(number) };
         if part.p_type == libc::PT_LOAD
             && part.p_flags & libc::PF_X != 0
-            && within.wrapping_sub(part.p_vaddr as u64) < part.p_memsz as u64
+            && within.wrapping_sub(part.p_vaddr as usize) < part.p_memsz as usize
         {
             found.base = info.dlpi_addr as usize;
             found.path = info.dlpi_name;

@@ -46,15 +46,15 @@ fn of(file: &File) -> Option<Symbols> {
         return None;
     }
     let mut sections =
-        Copied::<Section>::read(file, header.e_shoff as u64, usize::from(header.e_shnum))?;
+        Copied::<Section>::read(file, header.e_shoff as usize, usize::from(header.e_shnum))?;
     let sections = sections.all();
     let table = [SYMBOLS, DYNAMIC_SYMBOLS]
         .into_iter()
         .find_map(|kind| sections.iter().find(|section| section.sh_type == kind))?;
     let names = sections.get(table.sh_link as usize)?;
     let length = table.sh_size as usize / size_of::<Symbol>();
-    let functions = Copied::<Symbol>::read(file, table.sh_offset as u64, length)?;
-    let names = Copied::<u8>::read(file, names.sh_offset as u64, names.sh_size as usize)?;
+    let functions = Copied::<Symbol>::read(file, table.sh_offset as usize, length)?;
+    let names = Copied::<u8>::read(file, names.sh_offset as usize, names.sh_size as usize)?;
     let functions = functions.leak();
     let count = partition(functions);
     let functions = &mut functions[..count];
@@ -117,7 +117,7 @@ unsafe impl Plain for Section {}
 unsafe impl Plain for Symbol {}
 
 impl<T: Plain> Copied<T> {
-    fn read(file: &File, offset: u64, count: usize) -> Option<Self> {
+    fn read(file: &File, offset: usize, count: usize) -> Option<Self> {
         let bytes = count.checked_mul(size_of::<T>()).filter(|bytes| (1..=MOST).contains(bytes))?;
         let copied = Self { pages: arena::map(bytes)?.cast(), count };
         // SAFETY: the pages just mapped.
@@ -157,7 +157,7 @@ impl File {
     }
 
     /// Fills `to` from an offset; none if there is less.
-    fn read(&self, offset: u64, mut to: &mut [u8]) -> Option<()> {
+    fn read(&self, offset: usize, mut to: &mut [u8]) -> Option<()> {
         let mut offset = libc::off_t::try_from(offset).ok()?;
         while !to.is_empty() {
             // SAFETY: fills at most that much.
