@@ -12,9 +12,10 @@ use pfp_tests::{figure, skipped};
 
 /// Functions with less of the whole are not compared.
 const LARGE: f64 = 0.05;
-/// By how much of the whole time and instructions may differ: not every instruction
-/// takes as long, and functions of a few nanoseconds are known to about as many.
-const ROOM: f64 = 0.06;
+/// By how much of the whole time and instructions may differ. On a machine that is
+/// left alone it is a few hundredths; with neighbours, whose caches are the same, not
+/// every function suffers alike.
+const ROOM: f64 = 0.15;
 
 /// The folder with SQLite's source, fetched if need be; none without a network.
 fn source() -> Option<PathBuf> {
