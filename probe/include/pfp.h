@@ -298,6 +298,20 @@ uint64_t pfp_on_cpu_ticks(void);
 /* The library's version, "0.1.0". */
 const char *pfp_version(void);
 
+/* ---- every function, without touching the source ----------------------------- */
+
+/* Compiled with -finstrument-functions, every function calls these two, and has a
+ * point of its name from its first call on. The points start off: switch them on in
+ * the viewer, or by PFP_ENABLE='parse*' in the environment. Programs that are not
+ * linked with the library get it by LD_PRELOAD; `pfp-top run` sees to that. Names of
+ * C++ are as the linker has them: PFP_ENABLE='*parse*' finds them.
+ *
+ * What was left by longjmp ends when its caller next begins or ends a function.
+ * Fibres should be announced by the hooks for tasks above, run on stacks that are
+ * not inside a thread's own, and stay on their thread. */
+void __cyg_profile_func_enter(void *function, void *call_site);
+void __cyg_profile_func_exit(void *function, void *call_site);
+
 /* ---- what the macros are made of; not to be used by themselves --------------- */
 
 /* A place in the source. */

@@ -5,7 +5,9 @@
 
 use std::mem::MaybeUninit;
 
-use crate::engine::context;
+use pfp_shm_layout::control::Control;
+
+use crate::engine::{context, measure, process, thread};
 use crate::numeric;
 use crate::{Context, Guard, Point};
 
@@ -14,6 +16,28 @@ use crate::{Context, Guard, Point};
 #[inline(always)]
 pub fn begin_into(point: &'static Point, word: u64, guard: &mut MaybeUninit<Guard>) {
     Guard::begin_into(point, word, guard);
+}
+
+/// Whether [`begin_into`] has all that it needs, so that it calls nothing of the
+/// program's: no allocator, say.
+#[inline(always)]
+#[must_use]
+pub fn is_ready(point: &'static Point, word: u64) -> bool {
+    measure::ready(point, Control(word)).is_some()
+}
+
+/// Maps memory of zeros, which reads as zeros again in a forked child.
+#[must_use]
+pub fn private_pages(bytes: usize) -> Option<*mut u8> {
+    process::private_pages(bytes)
+}
+
+/// Counts a region for which there was no room on the calling thread.
+#[cold]
+pub fn count_refusal() {
+    if let Some(thread) = thread::current().filter(|thread| thread.is_alive()) {
+        thread.count(|tally| &tally.refused);
+    }
 }
 
 /// The word of a point that is not registered yet; of no other one.

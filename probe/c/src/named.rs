@@ -84,7 +84,7 @@ impl Site {
 ///
 /// `point` is a point, or what an unregistered site points to.
 #[inline(always)]
-unsafe fn word(point: *const Point) -> u64 {
+pub(crate) unsafe fn word(point: *const Point) -> u64 {
     // SAFETY: as the caller says; the pointer comes first in both.
     unsafe { (*(*point.cast::<AtomicPtr<AtomicU64>>()).load(Relaxed)).load(Relaxed) }
 }
