@@ -209,7 +209,8 @@ int pfpSwiCreate(void *swi);
 int pfpHwiCreate(void *hwi);
 
 /* It is no more: what it had open is not measured, and its handle can be used for
- * another one. It must not be running. Not in signal handlers. PFP_EBUSY. */
+ * another one. It must not be running, nor interrupted. Not in signal handlers.
+ * PFP_EBUSY. */
 int pfpTaskDelete(void *task);
 int pfpSwiDelete(void *swi);
 int pfpHwiDelete(void *hwi);
@@ -222,7 +223,9 @@ int pfpHwiReady(void *hwi);
 /* The calling thread's scheduler switches from one task to another; NULL is the
  * scheduler itself. If another one than `prev` ran, that is counted as a mismatch,
  * and `next` runs all the same. To be called just before or after the stacks are
- * switched, on the thread that does it. */
+ * switched, on the thread that does it. In an interrupt it takes effect when the
+ * outermost one ends. A task that is switched away from in a signal handler must go
+ * on on the same thread: it may have been in the middle of a begin or end. */
 int pfpTaskSwitch(void *prev, void *next);
 
 /* An interrupt's handler begins: whatever runs is put aside for it until its end.

@@ -122,17 +122,17 @@ fn create(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
         return if same { Ok(()) } else { Err(refused()) };
     }
     if *count == OBJECTS {
+        probe::c::count_mismatch();
         return Err(Status::Full);
     }
     let free = |slot: &&Slot| {
         let handle = slot.handle.load(Relaxed);
-        handle.is_null() || handle == DELETED
+        // Whoever still had the handle of the object before may have made it run.
+        (handle.is_null() || handle == DELETED) && slot.context().is_none_or(probe::c::renew)
     };
     let slot = way(handle).find(free).ok_or(Status::Full)?;
-    match slot.context() {
-        Some(context) if probe::c::renew(context) => {}
-        Some(_) => return Err(refused()),
-        None => slot.context.store(Box::into_raw(Box::new(Context::new())), Release),
+    if slot.context().is_none() {
+        slot.context.store(Box::into_raw(Box::new(Context::new())), Release);
     }
     slot.kind.store(kind as u32, Relaxed);
     // Meets `Acquire` in `slot`.
@@ -143,9 +143,10 @@ fn create(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
 
 /// The object ends; what it left open is not measured.
 fn delete(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
-    let context = object(handle, kind)?;
     let mut count = COUNT.hold().ok_or(Status::Busy)?;
-    // It must not run, and nobody else have deleted it just now.
+    // Looked up under the lock: nobody else deletes it now.
+    let context = object(handle, kind)?;
+    // It must not run.
     if !probe::c::renew(context) {
         return Err(refused());
     }
