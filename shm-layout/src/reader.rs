@@ -18,7 +18,7 @@ use crate::control::{self, Change, Control};
 use crate::header::{ClockKind, Facts, ProcessState};
 use crate::lane::{LanePicture, LaneState, Tally};
 use crate::point::{EntryPicture, Text};
-use crate::ring::{self, Record};
+use crate::ring::{self, Drained, Record};
 use crate::segment::{RING_BLOCKS, RING_SLOTS, Segment};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -262,7 +262,19 @@ impl Reader {
     /// with the number of its lane.
     #[must_use]
     pub fn records(&self) -> Vec<(u32, Record)> {
-        let (mut records, mut of_lane) = (Vec::new(), Vec::new());
+        let mut records = Vec::new();
+        self.drain(
+            |_| 0,
+            |id, _, of_lane| records.extend(of_lane.iter().map(|record| (id, *record))),
+        );
+        records
+    }
+
+    /// Copies what the rings hold from a record on, lane by lane, oldest first.
+    /// `from` tells by a lane's number the record to begin with; `take` is given the
+    /// lane, what came of it, and the records that are whole.
+    pub fn drain(&self, from: impl Fn(u32) -> u64, mut take: impl FnMut(u32, Drained, &[Record])) {
+        let mut of_lane = Vec::new();
         // A ring is one lane's; a damaged directory may name one many times.
         let most = self.segment.geometry().blocks_present() / RING_BLOCKS as usize;
         let lanes = self.picture.lanes.iter().filter_map(|reading| {
@@ -271,10 +283,9 @@ impl Reader {
         });
         for (id, lane, slots) in lanes.take(most) {
             of_lane.clear();
-            ring::drain(&lane.tally.written, slots, 0, &mut of_lane);
-            records.extend(of_lane.iter().map(|record| (id, *record)));
+            let drained = ring::drain(&lane.tally.written, slots, from(id), &mut of_lane);
+            take(id, drained, &of_lane);
         }
-        records
     }
 
     fn poll_points(&mut self) {

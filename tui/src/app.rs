@@ -15,6 +15,7 @@ mod load_view;
 pub mod mouse;
 mod noticed;
 mod prompt;
+mod replay;
 mod session;
 mod steer;
 mod suspend;
@@ -33,6 +34,7 @@ pub use event_loop::run;
 pub use filter::Filter;
 pub use load_view::LoadView;
 pub use prompt::{Prompt, default_file_name};
+pub use replay::Replay;
 pub use session::Session;
 pub use steer::Question;
 pub use threads::{ThreadColumn, ThreadList};
@@ -111,6 +113,8 @@ pub enum Overlay {
     Columns(Column),
     /// Something that changes many points waits for a yes.
     Ask(Question),
+    /// The moment of the recording to go to is being typed.
+    Seek(Prompt),
     /// The path of the snapshot to write is being typed.
     Write(Prompt),
     /// The file of that path exists: may it be replaced?
@@ -132,6 +136,8 @@ pub enum Status {
     Crashed,
     /// They come from a file.
     File,
+    /// They are those of a moment of a recording.
+    Replay,
 }
 
 /// A message that goes away by itself.
@@ -256,6 +262,8 @@ pub struct App {
     pub picked: Option<String>,
     /// Segment ids of the processes that are marked in the picker.
     pub marked: HashSet<String>,
+    /// Where the user is in a recording; none where that is no recording.
+    pub replay: Option<Replay>,
     /// The user wants to leave.
     pub quit: bool,
     /// The moments of the point whose detail is open.
@@ -315,6 +323,7 @@ impl App {
             candidates: Vec::new(),
             picked: None,
             marked: HashSet::new(),
+            replay: None,
             quit: false,
             past: Past::default(),
             suspend: false,
@@ -349,6 +358,7 @@ impl App {
         self.screen = Screen::Points;
         self.marked.clear();
         self.next_poll = now;
+        self.begin_replay();
         self.poll(now);
     }
 
@@ -356,6 +366,9 @@ impl App {
     pub fn next_poll(&self) -> Option<Instant> {
         match self.status() {
             Status::Waiting | Status::Live => Some(self.next_poll),
+            Status::Replay if self.replay.as_ref().is_some_and(Replay::is_due) => {
+                Some(self.next_poll)
+            }
             // Nothing new is shown, but that it ended is.
             Status::Paused if self.ended_unseen.is_none() => Some(self.next_poll),
             // The list of processes goes on changing.
@@ -368,6 +381,8 @@ impl App {
     pub fn poll(&mut self, now: Instant) {
         if self.status() == Status::Paused {
             self.look_after_it(now);
+        } else if self.replay.is_some() {
+            self.play(now);
         } else {
             self.take_snapshot(now);
         }
@@ -376,6 +391,7 @@ impl App {
         }
         let wait = match &self.session {
             None => self.options.look_every.unwrap_or(self.interval),
+            Some(_) if self.replay.is_some() => self.until_next_frame(),
             Some(_) if self.model.basis() == Basis::Life => self.interval.min(FIRST_INTERVAL),
             Some(_) => self.interval,
         };
@@ -635,6 +651,9 @@ impl App {
         let Some(session) = &self.session else {
             return Status::Waiting;
         };
+        if self.replay.is_some() {
+            return Status::Replay;
+        }
         if !session.is_process() {
             return Status::File;
         }
@@ -683,7 +702,9 @@ impl App {
             (Some(Overlay::Filter(_)), _) => keys::Mode::Filter,
             (Some(Overlay::Columns(_)), _) => keys::Mode::Columns,
             (Some(Overlay::Ask(_)), _) => keys::Mode::Ask,
-            (Some(Overlay::Write(_) | Overlay::Weight(..)), _) => keys::Mode::Prompt,
+            (Some(Overlay::Write(_) | Overlay::Weight(..) | Overlay::Seek(_)), _) => {
+                keys::Mode::Prompt
+            }
             (Some(Overlay::Replace(_)), _) => keys::Mode::Confirm,
             (None, Screen::Waiting) => keys::Mode::Waiting,
             (None, Screen::Points) => keys::Mode::Points,
@@ -707,7 +728,10 @@ impl App {
             Some(action) => self.act(action, now),
             None => {
                 if let Some(
-                    Overlay::Write(prompt) | Overlay::Filter(prompt) | Overlay::Weight(_, prompt),
+                    Overlay::Write(prompt)
+                    | Overlay::Filter(prompt)
+                    | Overlay::Weight(_, prompt)
+                    | Overlay::Seek(prompt),
                 ) = &mut self.overlay
                 {
                     prompt.key(key);

@@ -6,6 +6,7 @@ mod demo;
 mod doctor;
 mod headless;
 mod manual;
+mod record;
 mod run;
 
 use std::path::PathBuf;
@@ -15,11 +16,12 @@ use clap::builder::{BoolishValueParser, Resettable};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use commands::{exit_status, run};
+pub use record::Record;
 pub use run::Run;
 
 use crate::app::Options;
 use crate::columns::{Column, Sorting};
-use crate::source::{Members, Together, Wanted};
+use crate::source::{Members, Moment, Together, Wanted};
 use crate::units::Unit;
 use crate::view::{Look, Terminal, Theme, ThemeName};
 
@@ -97,10 +99,14 @@ pub enum Command {
     },
     /// Start a program and watch it; it ends with the viewer.
     Run(Run),
-    /// Show a snapshot file on the same screen.
+    /// Show a snapshot file or a recording on the same screen.
     Open {
         /// The file.
         file: PathBuf,
+        /// The moment of a recording: 12:03:41, +34s behind its first snapshot, or #34.
+        /// Without it, the screen begins at the first one, and --once prints the last.
+        #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
+        at: Option<Moment>,
         /// How to show it.
         #[command(flatten)]
         show: Show,
@@ -117,12 +123,20 @@ pub enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Record a process: append a snapshot to a file again and again.
+    Record(Record),
     /// Compare two snapshot files: what became slower or faster, beyond chance.
     Diff {
         /// The baseline.
         before: PathBuf,
         /// What is compared with it; of the same process, what it has more.
         now: PathBuf,
+        /// The moment of the baseline, where that is a recording; else its last.
+        #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
+        from: Option<Moment>,
+        /// The moment of what is compared, where that is a recording; else its last.
+        #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
+        at: Option<Moment>,
         /// Print JSON instead of a table.
         #[arg(long)]
         json: bool,

@@ -3,4 +3,5 @@
 
 pub mod diff;
 pub mod json;
+pub mod recording;
 pub mod table;

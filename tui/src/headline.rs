@@ -64,7 +64,11 @@ pub fn rhythm(model: &Model, interval: Duration) -> [String; 2] {
         Basis::Life => ["rates over its whole life".into(), String::new()],
         Basis::Interval => {
             let (alpha, tau) = (model.load_alpha(seconds), model.tau_seconds());
-            [format!("T={seconds}s"), format!("a={alpha:.2} (tau {tau}s)")]
+            let smoothing = match tau {
+                0.0 => String::new(),
+                _ => format!("a={alpha:.2} (tau {tau}s)"),
+            };
+            [format!("T={seconds}s"), smoothing]
         }
     }
 }

@@ -12,6 +12,7 @@
 //! |---|---|---|
 //! | [`source`] | processes and files that snapshots come from | the screen |
 //! | [`snapshot`] | an immutable picture of one process, plain data | everything else |
+//! | [`recording`] | many snapshots as frames of one file | who records, who replays |
 //! | [`model`] | snapshots folded into the figures that are shown | terminals, shared memory |
 //! | [`columns`] | the columns of the table: what they show, how they sort | who draws them |
 //! | [`comparison`] | the columns of a comparison with a baseline | who draws them |
@@ -28,6 +29,7 @@ pub mod headline;
 pub mod interrupt;
 pub mod local_time;
 pub mod model;
+pub mod recording;
 pub mod snapshot;
 pub mod source;
 pub mod text;

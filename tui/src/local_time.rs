@@ -20,6 +20,14 @@ pub fn time_of_day(unix_ns: u64) -> String {
     format!("{:02}:{:02}:{:02}", t.tm_hour, t.tm_min, t.tm_sec)
 }
 
+/// Seconds since the last midnight.
+pub fn second_of_day(unix_ns: u64) -> u64 {
+    let t = parts(unix_ns);
+    [t.tm_hour, t.tm_min, t.tm_sec]
+        .iter()
+        .fold(0, |sum, part| sum * 60 + u64::from(part.unsigned_abs()))
+}
+
 fn parts(unix_ns: u64) -> libc::tm {
     let seconds = (unix_ns / 1_000_000_000) as libc::time_t;
     // SAFETY: an all-zero `tm` is a valid value of that plain struct.
@@ -42,6 +50,8 @@ mod tests {
             // Offsets from UTC are whole quarters of an hour.
             let seconds = format!("{:02}", unix_ns / 1_000_000_000 % 60);
             assert!(time.ends_with(&seconds), "{time}");
+            let s = second_of_day(unix_ns);
+            assert_eq!(time, format!("{:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60));
         }
     }
 }

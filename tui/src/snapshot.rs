@@ -332,6 +332,30 @@ pub struct Record {
     pub context: u32,
 }
 
+/// What the ring of one lane brought since it was looked at before. Records are
+/// numbered from 0 on as they are written; so many from `from` on were lost, and those
+/// that follow are here, up to the lane's `records_written` of the same moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drained {
+    /// Id of the lane.
+    pub lane: u32,
+    /// Number of the first record that had not been seen before.
+    pub from: u64,
+    /// Records that were overwritten before they could be read.
+    pub lost: u64,
+    /// The others, oldest first. In a file, rows of point, start, span, exclusive
+    /// ticks, depth and context, as [`Record`] has them.
+    #[serde(with = "rows")]
+    pub records: Vec<Record>,
+}
+
+impl Drained {
+    /// Number of the record that comes next.
+    pub fn next(&self) -> u64 {
+        self.from.saturating_add(self.lost).saturating_add(self.records.len() as u64)
+    }
+}
+
 /// What was lost, refused or repaired since the process began. All counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
@@ -353,6 +377,36 @@ pub struct Losses {
     /// Cells that could not be read whole this time; their figures are those
     /// of the reading before.
     pub cells_busy: u64,
+}
+
+/// Records of one lane as rows of numbers.
+mod rows {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Record;
+
+    pub(super) fn serialize<S: Serializer>(records: &[Record], out: S) -> Result<S::Ok, S::Error> {
+        out.collect_seq(records.iter().map(|r| {
+            [u64::from(r.point), r.start, r.span, r.exclusive, r.depth.into(), r.context.into()]
+        }))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        input: D,
+    ) -> Result<Vec<Record>, D::Error> {
+        let rows = Vec::<(u32, u64, u64, u64, u32, u32)>::deserialize(input)?;
+        let record = |(point, start, span, exclusive, depth, context)| Record {
+            // Whoever knows the lane says which it is.
+            lane: 0,
+            point,
+            start,
+            span,
+            exclusive,
+            depth,
+            context,
+        };
+        Ok(rows.into_iter().map(record).collect())
+    }
 }
 
 /// `u128` as a decimal string.

@@ -11,6 +11,7 @@ mod file;
 mod group;
 mod guard;
 mod live;
+mod recording;
 mod refusal;
 pub mod synthetic;
 
@@ -18,15 +19,16 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 
 pub use choice::{Choice, Wanted, choose};
 pub use file::FileSource;
 pub use group::{Members, Together};
 pub use guard::guarded;
+pub use recording::{Moment, Recording};
 pub use refusal::Refusal;
 
-use crate::snapshot::{ProcessState, Snapshot};
+use crate::snapshot::{Drained, ProcessState, Snapshot};
 
 /// A watched process, or what is left of one.
 pub trait Source {
@@ -39,6 +41,18 @@ pub trait Source {
     /// Puts the last finished measurements into a snapshot that this source has
     /// yielded, as they were then. They are many, and only files want them.
     fn add_records(&mut self, _snapshot: &mut Snapshot) {}
+
+    /// What the rings brought since a record of each lane, which `from` tells by the
+    /// lane's id, up to the moment of a snapshot that this source has just yielded.
+    /// Lanes that brought nothing are left out.
+    fn new_records(&mut self, _snapshot: &Snapshot, _from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
+        Vec::new()
+    }
+
+    /// The recording that this is; none of everything that has but one moment.
+    fn recording(&mut self) -> Option<&mut Recording> {
+        None
+    }
 
     /// Carries out a change in the process. An error says why not, in words
     /// for the user.
@@ -235,9 +249,35 @@ pub fn attach_together_by(finder: Box<dyn Finder>, together: &Together) -> Resul
     Ok(guarded(Box::new(group::Group::new(together.clone(), finder)?)))
 }
 
-/// Opens a snapshot file.
+/// Opens a snapshot file, or a recording at its last moment.
 pub fn open(path: &Path) -> Result<Box<dyn Source>> {
-    Ok(guarded(Box::new(FileSource::open(path)?)))
+    match Recording::recognise(path) {
+        Some(file) => Ok(guarded(Box::new(Recording::read(file, path)?))),
+        None => Ok(guarded(Box::new(FileSource::open(path)?))),
+    }
+}
+
+/// Opens a recording at a moment of it, or a snapshot file where none is asked for.
+///
+/// # Errors
+///
+/// Also if a moment is asked for that a recording does not have, or of a file that is
+/// none.
+pub fn open_at(path: &Path, moment: Option<&Moment>) -> Result<Box<dyn Source>> {
+    let mut source = open(path)?;
+    let Some(moment) = moment else { return Ok(source) };
+    let shown = path.display();
+    match source.recording() {
+        Some(recording) => {
+            let place = recording.find(moment).with_context(|| shown.to_string())?;
+            recording.seek(place);
+            Ok(source)
+        }
+        None => bail!(
+            "expected a recording to look for {moment} in, found that {shown} is a snapshot, of \
+             one moment only; leave the moment out"
+        ),
+    }
 }
 
 /// Removes what processes that have ended left behind; returns one line for

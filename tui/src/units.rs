@@ -3,6 +3,8 @@
 //! A column of these never changes its width while its figures run. ASCII
 //! only: `us` rather than `µs`, so that one column is one byte everywhere.
 
+use std::time::Duration;
+
 /// What ticks are shown as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Unit {
@@ -40,6 +42,53 @@ impl Scale {
             _ => self.ticks(ticks),
         }
     }
+}
+
+/// Reads a duration: a number and a unit, `250ms`, `1.5s`, `10m`, `2h`, or several of
+/// them, `1h30m`; a number alone is seconds.
+///
+/// # Errors
+///
+/// In words, if it is none.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "expected a duration such as 1s, 250ms, 10m or 1h30m".to_owned();
+    let mut rest = text.trim();
+    let mut seconds = 0.0;
+    if rest.is_empty() {
+        return Err(wrong());
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, behind) = rest.split_at(digits);
+        let letters = behind.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(behind.len());
+        let (unit, next) = behind.split_at(letters);
+        let unit = match unit {
+            "" if number.len() == text.trim().len() => 1.0,
+            "us" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" | "min" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return Err(wrong()),
+        };
+        seconds += number.parse::<f64>().map_err(|_| wrong())? * unit;
+        rest = next;
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
+}
+
+/// Bytes for people: `512 B`, `1.24 MiB`.
+pub fn bytes(value: u64) -> String {
+    let (mut scaled, mut units) = (value as f64, ["KiB", "MiB", "GiB", "TiB"].into_iter());
+    let mut unit = "B";
+    while scaled >= 1024.0
+        && let Some(next) = units.next()
+    {
+        (scaled, unit) = (scaled / 1024.0, next);
+    }
+    let digits = if unit == "B" || scaled >= 100.0 { 0 } else { 1 };
+    format!("{scaled:.digits$} {unit}")
 }
 
 /// What stands for a figure that there is none of.
@@ -192,6 +241,39 @@ fn push_digit(out: &mut String, digit: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_read_with_their_units() {
+        for (text, milliseconds) in [
+            ("1s", 1000),
+            ("250ms", 250),
+            ("10m", 600_000),
+            ("1h30m", 5_400_000),
+            ("1.5s", 1500),
+            ("2", 2000),
+            ("0s", 0),
+        ] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for wrong in ["", "s", "1x", "-1s", "1s2", "1..2s", "nan", "1e3s", "99999999999999999999d"]
+        {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn bytes_have_a_unit_that_fits() {
+        for (value, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1_300_000, "1.2 MiB"),
+            (700 << 20, "700 MiB"),
+            (u64::MAX, "16777216 TiB"),
+        ] {
+            assert_eq!(bytes(value), text);
+        }
+    }
 
     #[test]
     fn figures_read_well() {

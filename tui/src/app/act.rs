@@ -110,6 +110,15 @@ impl App {
             Action::ShowLog => self.show(Screen::Log, now),
             Action::NextScreen => self.turn(1, now),
             Action::PreviousScreen => self.turn(Screen::TABS.len() - 1, now),
+            Action::StepBack => self.step(-1, now),
+            Action::StepOn => self.step(1, now),
+            Action::MinuteBack => self.skip_minute(false, now),
+            Action::MinuteOn => self.skip_minute(true, now),
+            Action::RecordingBegin => self.step(isize::MIN, now),
+            Action::RecordingEnd => self.step(isize::MAX, now),
+            Action::Seek => self.ask_moment(now),
+            Action::PlaySlower => self.change_speed(false, now),
+            Action::PlayFaster => self.change_speed(true, now),
             Action::Mark => self.mark(),
             Action::OpenSummed => self.open_marked(true, now),
             Action::Accept => match self.overlay.take() {
@@ -122,6 +131,7 @@ impl App {
                 Some(Overlay::Filter(_)) => {}
                 Some(Overlay::Weight(id, prompt)) => self.set_weight(id, prompt, now),
                 Some(Overlay::Ask(question)) => self.carry_out(question, now),
+                Some(Overlay::Seek(prompt)) => self.seek(prompt, now),
                 other => self.overlay = other,
             },
             Action::Cancel => {
@@ -159,6 +169,7 @@ impl App {
             self.selected = self.listed().get(place).copied();
             self.detail_offset = 0;
             self.frozen_until = Some(now + FREEZE);
+            self.look_back();
             self.follow();
         }
     }
@@ -256,6 +267,7 @@ impl App {
         match screen {
             Screen::Diff => self.begin_diff(),
             Screen::Log => self.begin_log(),
+            Screen::Detail => self.look_back(),
             _ => {}
         }
         self.follow();
@@ -313,7 +325,9 @@ impl App {
                 // The rows stay as they are until it can be read again.
                 Err(why) => return prompt.trouble = Some(why),
             },
-            Some(Overlay::Weight(_, prompt)) => return prompt.trouble = None,
+            Some(Overlay::Weight(_, prompt) | Overlay::Seek(prompt)) => {
+                return prompt.trouble = None;
+            }
             _ => return,
         };
         self.filter_by(filter, now);
@@ -396,6 +410,7 @@ impl App {
                 self.ended_unseen = None;
                 self.next_poll = now;
             }
+            Status::Replay => self.play_or_stop(now),
             Status::Waiting | Status::Exited | Status::Crashed | Status::File => {
                 self.say(now, "these figures stand still already");
             }
@@ -403,6 +418,9 @@ impl App {
     }
 
     fn change_interval(&mut self, longer: bool, now: Instant) {
+        if self.replay.is_some() {
+            return self.say(now, "a recording is polled no more; ] plays it faster, [ slower");
+        }
         let mut steps = INTERVALS_MS.into_iter().map(Duration::from_millis);
         let step = if longer {
             steps.find(|step| *step > self.interval)

@@ -122,6 +122,24 @@ actions! {
     ZoomIn,
     /// Look at a longer part of the time.
     ZoomOut,
+    /// To the snapshot before in a recording.
+    StepBack,
+    /// To the next snapshot in a recording.
+    StepOn,
+    /// A minute back in a recording.
+    MinuteBack,
+    /// A minute on in a recording.
+    MinuteOn,
+    /// To the first snapshot of a recording.
+    RecordingBegin,
+    /// To the last snapshot of a recording.
+    RecordingEnd,
+    /// Type the moment of a recording to go to.
+    Seek,
+    /// Play a recording more slowly.
+    PlaySlower,
+    /// Play a recording faster.
+    PlayFaster,
     /// Mark a process, to watch several as one.
     Mark,
     /// Open the marked processes with points of the same name summed.

@@ -32,6 +32,12 @@ impl App {
         let Some(snapshot) = self.model.snapshot() else {
             return;
         };
+        if self.replay.is_some() {
+            // Of a recording any moment may be the baseline, whichever was before.
+            let time = crate::local_time::time_of_day(snapshot.taken_unix_ns);
+            self.compare_with(Baseline::of(snapshot.clone(), Some(time.clone())));
+            return self.say(now, format!("later moments are compared with {time}; 5 shows it"));
+        }
         let next = match &self.diff.baseline {
             Some(baseline) => baseline.next(snapshot),
             None => Some(Baseline::of(snapshot.clone(), None)),

@@ -68,6 +68,8 @@ pub enum Key {
     Twice(char),
     /// A key without a character.
     Named(KeyCode),
+    /// The same with Shift.
+    Shift(KeyCode),
 }
 
 impl Key {
@@ -83,16 +85,23 @@ impl Key {
             Self::Named(KeyCode::BackTab) => "Shift-Tab".into(),
             Self::Named(KeyCode::F(n)) => format!("F{n}"),
             Self::Named(code) => format!("{code:?}"),
+            Self::Shift(code) => format!("Shift-{}", Self::Named(code).name()),
         }
     }
 
     fn matches(self, event: &KeyEvent) -> bool {
         let ctrl = event.modifiers.contains(KeyModifiers::CONTROL);
+        let shift = event.modifiers.contains(KeyModifiers::SHIFT);
         match self {
             Self::Char(c) => event.code == KeyCode::Char(c) && !ctrl,
             Self::Ctrl(c) => event.code == KeyCode::Char(c) && ctrl,
             Self::Twice(_) => false,
+            // Others than these mean the same with Shift.
+            Self::Named(KeyCode::Left | KeyCode::Right | KeyCode::Home | KeyCode::End) if shift => {
+                false
+            }
             Self::Named(code) => event.code == code,
+            Self::Shift(code) => event.code == code && shift,
         }
     }
 }
@@ -112,7 +121,7 @@ pub struct Binding {
     pub help: &'static str,
 }
 
-use Key::{Char, Ctrl, Named, Twice};
+use Key::{Char, Ctrl, Named, Shift, Twice};
 use Mode::{
     Ask, Columns, Confirm, Detail, Diff, Filter, Help, Log, Picker, Points, Prompt, Threads,
     Timeline, Waiting,
@@ -135,7 +144,46 @@ pub const BINDINGS: &[Binding] = &[
         &[Char(' '), Char('Z'), Char('p')],
         TABS,
         "pause",
-        "let the figures stand still, or go on",
+        "let the figures stand still, or go on; plays a recording, or stops it",
+    ),
+    bind(
+        Action::StepBack,
+        &[Char(','), Shift(KeyCode::Left)],
+        TABS,
+        "back",
+        "recording: the snapshot before",
+    ),
+    bind(
+        Action::StepOn,
+        &[Char('.'), Shift(KeyCode::Right)],
+        TABS,
+        "on",
+        "recording: the next snapshot",
+    ),
+    bind(
+        Action::Seek,
+        &[Char('@')],
+        TABS,
+        "go to",
+        "recording: go to a moment: 12:03:41, +34s behind the first snapshot, or #34",
+    ),
+    bind(Action::PlayFaster, &[Char(']')], TABS, "faster", "recording: play faster"),
+    bind(Action::PlaySlower, &[Char('[')], TABS, "slower", "recording: play more slowly"),
+    bind(Action::MinuteBack, &[Char('{')], TABS, "", "recording: a minute back"),
+    bind(Action::MinuteOn, &[Char('}')], TABS, "", "recording: a minute on"),
+    bind(
+        Action::RecordingBegin,
+        &[Char('^'), Shift(KeyCode::Home)],
+        TABS,
+        "",
+        "recording: the first snapshot",
+    ),
+    bind(
+        Action::RecordingEnd,
+        &[Char('$'), Shift(KeyCode::End)],
+        TABS,
+        "",
+        "recording: the last snapshot; while it grows, play from there to follow it",
     ),
     bind(
         Action::Open,
@@ -502,6 +550,24 @@ const fn bind(
     help: &'static str,
 ) -> Binding {
     Binding { action, keys, modes, hint, help }
+}
+
+impl Binding {
+    /// Whether it is of use in a recording only.
+    pub fn is_of_recordings(&self) -> bool {
+        matches!(
+            self.action,
+            Action::StepBack
+                | Action::StepOn
+                | Action::MinuteBack
+                | Action::MinuteOn
+                | Action::RecordingBegin
+                | Action::RecordingEnd
+                | Action::Seek
+                | Action::PlaySlower
+                | Action::PlayFaster
+        )
+    }
 }
 
 /// The bindings of a mode.

@@ -37,8 +37,11 @@ impl App {
         self.log_back = self.log_back.saturating_add_signed(lines.saturating_neg());
     }
 
-    /// The time on the wall at a moment, nanoseconds since the Unix epoch.
+    /// The time on the wall at a moment, nanoseconds since the Unix epoch. In a recording it is the time of the moment that is shown.
     pub(super) fn unix_ns(&self, now: Instant) -> u64 {
+        if let Some(replay) = &self.replay {
+            return replay.unix_ns();
+        }
         let (moment, unix_ns) = self.began;
         unix_ns + now.saturating_duration_since(moment).as_nanos() as u64
     }

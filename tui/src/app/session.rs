@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use anyhow::{Result, bail};
 
 use crate::snapshot::{PointState, Snapshot};
-use crate::source::{Change, Source};
+use crate::source::{Change, Recording, Source};
 
 /// A source, with a memory of the points toggled through it. Dropping it puts
 /// them back, however the viewer comes to its end.
@@ -37,6 +37,11 @@ impl Session {
     /// Puts the last finished measurements into a snapshot.
     pub fn add_records(&mut self, snapshot: &mut Snapshot) {
         self.source.add_records(snapshot);
+    }
+
+    /// The recording that it is; none of all that has but one moment.
+    pub fn recording(&mut self) -> Option<&mut Recording> {
+        self.source.recording()
     }
 
     /// A snapshot as a file is to have it.

@@ -13,7 +13,7 @@ use crate::export::json::{self, Overwrite, WriteError};
 use crate::interrupt::Interrupt;
 use crate::model::compare::{Baseline, Comparison};
 use crate::snapshot::ProcessState;
-use crate::source::{self, Choice, Machine, Refusal, Source, Wanted, choose};
+use crate::source::{self, Choice, Machine, Moment, Refusal, Source, Wanted, choose};
 use crate::text;
 
 /// Exit status of a comparison that found more than it was to allow.
@@ -31,13 +31,14 @@ pub fn run(cli: Cli) -> Result<u8> {
         None => watch(&cli.show, &cli.target),
         Some(Command::Demo { show }) => demo::run(&show),
         Some(Command::Run(run)) => program::run(&run),
-        Some(Command::Open { file, show }) => show_source(&show, source::open(&file)?),
+        Some(Command::Open { file, at, show }) => open(&file, at.as_ref(), &show),
+        Some(Command::Record(record)) => super::record::run(&record),
         Some(Command::Snapshot { target, output, force }) => {
             let overwrite = if force { Overwrite::Yes } else { Overwrite::No };
             snapshot(&target, &output, overwrite)
         }
-        Some(Command::Diff { before, now, json, fail_over }) => {
-            diff(&before, &now, json, fail_over)
+        Some(Command::Diff { before, now, from, at, json, fail_over }) => {
+            diff((&before, from.as_ref()), (&now, at.as_ref()), json, fail_over)
         }
         Some(Command::List) => list(),
         Some(Command::Gc) => gc(),
@@ -82,6 +83,22 @@ pub(super) fn show_source(show: &Show, source: Box<dyn Source>) -> Result<u8> {
     interact(&mut app, show)
 }
 
+/// Shows a file: on the screen a recording begins with its first snapshot, as text it
+/// is the last one, where no moment is asked for.
+fn open(file: &Path, at: Option<&Moment>, show: &Show) -> Result<u8> {
+    let mut source = source::open_at(file, at)?;
+    if let Some(recording) = source.recording() {
+        if let Some(remark) = recording.remark().filter(|_| is_headless(show)) {
+            // Whether anybody reads it changes nothing.
+            let _ = writeln!(io::stderr(), "pfp-top: {}: {remark}", file.display());
+        }
+        if at.is_none() && !is_headless(show) {
+            recording.seek(0);
+        }
+    }
+    show_source(show, source)
+}
+
 fn interact(app: &mut App, show: &Show) -> Result<u8> {
     app::run(app, &show.look(), &Interrupt::install()?)?;
     Ok(0)
@@ -92,7 +109,7 @@ pub(super) fn is_headless(show: &Show) -> bool {
 }
 
 /// The one process that is wanted, or why there is none.
-fn resolve(target: &Target) -> Result<Box<dyn Source>> {
+pub(super) fn resolve(target: &Target) -> Result<Box<dyn Source>> {
     if let Some(together) = target.together() {
         return source::attach_together(&together);
     }
@@ -127,16 +144,29 @@ fn snapshot(target: &Target, path: &Path, overwrite: Overwrite) -> Result<u8> {
 
 /// A snapshot file as what is compared with.
 pub(super) fn baseline(file: &Path) -> Result<Baseline> {
-    let snapshot = source::open(file)?.poll()?;
+    baseline_at(file, None)
+}
+
+fn baseline_at(file: &Path, moment: Option<&Moment>) -> Result<Baseline> {
+    let snapshot = source::open_at(file, moment)?.poll()?;
     let name = file.file_name().map(|name| text::clean(&name.to_string_lossy()).into_owned());
     Ok(Baseline::of(snapshot, name))
 }
 
-fn diff(before: &Path, now: &Path, json: bool, fail_over: Option<f64>) -> Result<u8> {
-    let baseline = baseline(before)?;
-    let Some(comparison) = Comparison::new(&baseline, &source::open(now)?.poll()?) else {
-        let (before, now) = (before.display(), now.display());
-        bail!("{now} is of the same process as {before} and not later: swap them");
+fn diff(
+    before: (&Path, Option<&Moment>),
+    now: (&Path, Option<&Moment>),
+    json: bool,
+    fail_over: Option<f64>,
+) -> Result<u8> {
+    let baseline = baseline_at(before.0, before.1)?;
+    let Some(comparison) = Comparison::new(&baseline, &source::open_at(now.0, now.1)?.poll()?)
+    else {
+        let (before, now) = (before.0.display(), now.0.display());
+        bail!(
+            "expected a later moment than that of {before}, found {now}, of the same process and not \
+             later: swap them"
+        );
     };
     say(&match json {
         true => diff::json(&baseline, &comparison)?,

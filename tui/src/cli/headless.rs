@@ -24,6 +24,20 @@ pub(super) fn print(
 ) -> Result<bool> {
     let baseline = show.baseline.as_deref().map(baseline).transpose()?;
     let mut model = Model::new(show.tau.as_secs_f64());
+    let mut show = show.clone();
+    if let Some(recording) = source.recording() {
+        // Rates are those since the snapshot before.
+        model = Model::new(0.0);
+        let cursor = recording.cursor();
+        recording.seek(cursor.saturating_sub(1));
+        if cursor > 0 {
+            model.fold(source.poll()?);
+        }
+        if let Some(recording) = source.recording() {
+            recording.seek(cursor);
+            show.interval = recording.since_before(cursor);
+        }
+    }
     model.fold(source.poll()?);
     for round in 0..show.updates.unwrap_or(1) {
         let runs = model.snapshot().is_some_and(|s| s.process.state == ProcessState::Running);
@@ -36,7 +50,7 @@ pub(super) fn print(
             break;
         }
         let blank = if round > 0 { "\n" } else { "" };
-        say(&format!("{blank}{}", text(&model, baseline.as_ref(), show)?))?;
+        say(&format!("{blank}{}", text(&model, baseline.as_ref(), &show)?))?;
     }
     Ok(true)
 }

@@ -95,6 +95,11 @@ impl Past {
         }
     }
 
+    /// Forgets all but the mark: the next moment is an earlier one.
+    pub fn rewind(&mut self) {
+        self.moments.clear();
+    }
+
     /// From now on is what [`Since::Mark`] shows.
     pub fn mark(&mut self, now: &Figures, at_ticks: u64) {
         self.mark = Some(Moment::of(now, at_ticks));

@@ -22,7 +22,8 @@ use anyhow::{Result, anyhow, bail};
 
 use super::{Candidate, Change, Discovery, Finder, Refusal, Source};
 use crate::snapshot::{
-    Cell, ClockKind, Lane, LaneKind, Losses, Point, PointState, Process, ProcessState, Snapshot,
+    Cell, ClockKind, Drained, Lane, LaneKind, Losses, Point, PointState, Process, ProcessState,
+    Snapshot,
 };
 
 /// How long the rows of a process that ended in order stay.
@@ -326,6 +327,29 @@ impl Source for Group {
                 Some(record)
             }));
         }
+    }
+
+    fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
+        let mut all = Vec::new();
+        for member in &mut self.members {
+            let (points, lanes) = (&member.points, &member.lanes);
+            let from = |lane: u32| lanes.get(&lane).map_or(0, |ours| from(*ours));
+            let later = snapshot.elapsed_ticks.saturating_sub(member.last.elapsed_ticks);
+            for mut drained in member.source.new_records(&member.last, &from) {
+                let Some(&lane) = lanes.get(&drained.lane) else { continue };
+                drained.lane = lane;
+                for record in &mut drained.records {
+                    record.lane = lane;
+                    // Of a point that is not known, as of a damaged ring, the id stays
+                    // one that nobody has.
+                    record.point = points.get(&record.point).copied().unwrap_or(u32::MAX);
+                    record.start = record.start.saturating_add(later);
+                }
+                all.push(drained);
+            }
+        }
+        all.sort_by_key(|drained| drained.lane);
+        all
     }
 
     fn act(&mut self, change: Change) -> Result<()> {

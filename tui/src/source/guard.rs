@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use super::{Change, Discovery, Source};
-use crate::snapshot::{Cell, Process, Snapshot};
+use super::{Change, Discovery, Recording, Source};
+use crate::snapshot::{Cell, Drained, Process, Snapshot};
 use crate::text::clean_in_place;
 
 /// A source whose snapshots keep the promises of [`crate::snapshot`], whatever
@@ -26,6 +26,14 @@ impl Source for Guarded {
 
     fn add_records(&mut self, snapshot: &mut Snapshot) {
         self.0.add_records(snapshot);
+    }
+
+    fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
+        self.0.new_records(snapshot, from)
+    }
+
+    fn recording(&mut self) -> Option<&mut Recording> {
+        self.0.recording()
     }
 
     fn act(&mut self, change: Change) -> Result<()> {

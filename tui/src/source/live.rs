@@ -16,12 +16,13 @@ use pfp_shm_layout::header::{self, Facts, FormatError};
 use pfp_shm_layout::lane::LaneState;
 use pfp_shm_layout::liveness::{Liveness, Watch};
 use pfp_shm_layout::reader::{BucketCount, CellReading, Picture, Reader};
+use pfp_shm_layout::ring;
 use pfp_shm_layout::segment::{OpenError, Segment};
 
 use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
 use crate::snapshot::{
-    Amiss, Bucket, Cell, Clock, ClockKind, FORMAT, Lane, LaneKind, Losses, Point, PointState,
-    Process, ProcessState, Record, Snapshot, Stats, VERSION,
+    Amiss, Bucket, Cell, Clock, ClockKind, Drained, FORMAT, Lane, LaneKind, Losses, Point,
+    PointState, Process, ProcessState, Record, Snapshot, Stats, VERSION,
 };
 
 /// Looks for segments.
@@ -171,6 +172,32 @@ impl Source for LiveSource {
         snapshot.records = self.records().filter(|record| end(record) <= taken).collect();
     }
 
+    fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
+        let created = self.facts.created_ticks;
+        let mut all = Vec::new();
+        self.reader.drain(from, |lane, drained, records| {
+            let place = snapshot.lanes.binary_search_by_key(&lane, |lane| lane.id);
+            let Ok(place) = place else { return };
+            let from = from(lane);
+            // What was written after the snapshot is for the next one to bring.
+            let until = snapshot.lanes[place].records_written.min(drained.next);
+            if until <= from {
+                return;
+            }
+            let first = drained.next.saturating_sub(records.len() as u64).max(from);
+            let of_now = until.saturating_sub(first) as usize;
+            let records =
+                records.iter().take(of_now).map(|record| convert_record(lane, record, created));
+            all.push(Drained {
+                lane,
+                from,
+                lost: first.min(until) - from,
+                records: records.collect(),
+            });
+        });
+        all
+    }
+
     fn act(&mut self, change: Change) -> Result<()> {
         if self.dead {
             bail!("the process has ended; nothing can be changed in it");
@@ -202,15 +229,8 @@ impl LiveSource {
     /// What the rings hold, lane by lane.
     fn records(&self) -> impl Iterator<Item = Record> {
         let created = self.facts.created_ticks;
-        self.reader.records().into_iter().map(move |(lane, record)| Record {
-            lane,
-            point: record.point,
-            start: record.start.saturating_sub(created),
-            span: record.span,
-            exclusive: record.exclusive,
-            depth: u32::from(record.depth),
-            context: record.context,
-        })
+        let records = self.reader.records().into_iter();
+        records.map(move |(lane, record)| convert_record(lane, &record, created))
     }
 
     /// Ticks since the segment was created. Of a process that is dead, up to the
@@ -221,6 +241,19 @@ impl LiveSource {
         }
         let ns = monotonic_ns().saturating_sub(self.facts.created_monotonic_ns);
         (ns as f64 / 1e9 * snapshot.clock.ticks_per_second) as u64
+    }
+}
+
+/// A record of a ring, with the ticks at which the segment was created taken off.
+fn convert_record(lane: u32, record: &ring::Record, created: u64) -> Record {
+    Record {
+        lane,
+        point: record.point,
+        start: record.start.saturating_sub(created),
+        span: record.span,
+        exclusive: record.exclusive,
+        depth: u32::from(record.depth),
+        context: record.context,
     }
 }
 

@@ -35,6 +35,9 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let Some(comparison) = &app.diff.comparison else {
         let text = match &app.diff.baseline {
             None => " no baseline yet: b takes one, and what comes is compared with it",
+            Some(_) if app.replay.is_some() => {
+                " nothing was measured between the baseline and this moment; a later one is compared"
+            }
             Some(_) => " nothing was measured since the baseline",
         };
         return frame.render_widget(Line::styled(text, look.theme.faint), body);

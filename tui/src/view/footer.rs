@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 
 use super::Look;
 use crate::app::keys::{Binding, Mode, bindings};
-use crate::app::{Action, App, Overlay, Prompt, Toast};
+use crate::app::{Action, App, Overlay, Prompt, Replay, Toast};
 use crate::text;
 
 /// Columns that a complaint about what was typed gets at least.
@@ -15,7 +15,12 @@ const TROUBLE: usize = 20;
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     match (&app.overlay, &app.toast) {
         (
-            Some(Overlay::Write(prompt) | Overlay::Filter(prompt) | Overlay::Weight(_, prompt)),
+            Some(
+                Overlay::Write(prompt)
+                | Overlay::Filter(prompt)
+                | Overlay::Weight(_, prompt)
+                | Overlay::Seek(prompt),
+            ),
             _,
         ) => draw_prompt(frame, area, prompt, app.mode(), look),
         (Some(Overlay::Replace(prompt)), _) => {
@@ -28,7 +33,10 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         }
         (_, Some(toast)) => draw_toast(frame, area, toast, look),
         (_, None) => {
-            frame.render_widget(hints(app.mode(), area.width.into(), look), area);
+            frame.render_widget(
+                hints(app.mode(), area.width.into(), look, app.replay.as_ref()),
+                area,
+            );
             if let Some(half) = app.half_typed() {
                 let half = Line::from(Span::styled(format!(" {half}"), look.theme.key));
                 frame.render_widget(half.right_aligned(), area);
@@ -38,7 +46,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
 }
 
 fn draw_question(frame: &mut Frame, area: Rect, question: &str, mode: Mode, look: &Look) {
-    let hints = hints(mode, usize::from(area.width) / 2, look);
+    let hints = hints(mode, usize::from(area.width) / 2, look, None);
     let room = usize::from(area.width).saturating_sub(hints.width());
     let question = text::cut(question, room, look.glyphs.ellipsis);
     let mut line = Line::from(Span::styled(question, look.theme.warn));
@@ -81,7 +89,7 @@ fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, mode: Mode, look:
             frame.render_widget(Line::from(trouble).right_aligned(), area);
         }
         None => {
-            let hints = hints(mode, left, look);
+            let hints = hints(mode, left, look, None);
             let fit = hints.width() < left;
             frame.render_widget(line, area);
             if fit {
@@ -95,14 +103,24 @@ fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, mode: Mode, look:
 
 /// As many keys as fit; how to get help and how to leave are always among
 /// them.
-fn hints(mode: Mode, width: usize, look: &Look) -> Line<'static> {
+fn hints(mode: Mode, width: usize, look: &Look, replay: Option<&Replay>) -> Line<'static> {
     let hint = |binding: &Binding| {
         let key = binding.keys.first().map_or(String::new(), |key| key.name());
-        (key, binding.hint)
+        let word = match (binding.action, replay) {
+            (Action::Pause, Some(replay)) if !replay.is_playing() => "play",
+            (Action::Pause, Some(_)) => "stop",
+            _ => binding.hint,
+        };
+        (key, word)
+    };
+    // What cannot be done in a process, or in a recording.
+    let fits_in = |b: &&Binding| match replay {
+        None => !b.is_of_recordings(),
+        Some(_) => !matches!(b.action, Action::Toggle | Action::Reset | Action::Weight),
     };
     let last = |b: &&Binding| matches!(b.action, Action::Help | Action::Quit);
     let (must, may): (Vec<&Binding>, Vec<&Binding>) =
-        bindings(mode).filter(|b| !b.hint.is_empty()).partition(last);
+        bindings(mode).filter(|b| !b.hint.is_empty()).filter(fits_in).partition(last);
     let room = |binding: &Binding| {
         let (key, word) = hint(binding);
         key.len() + 1 + word.len() + 2

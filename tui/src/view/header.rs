@@ -36,6 +36,11 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         Status::Exited => ("EXITED", theme.warn),
         Status::Crashed => ("CRASHED", theme.error),
         Status::File => ("FILE", theme.warn),
+        Status::Replay => ("REPLAY", theme.warn),
+    };
+    let word = match &app.replay {
+        Some(replay) => replay.words(),
+        None => word.into(),
     };
     let mut words = vec![Span::styled(word, style)];
     // The table is what one expects; of the others one is told even where there

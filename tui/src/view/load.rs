@@ -33,8 +33,11 @@ const NS: f64 = 1e9;
 /// Title, picture and axis.
 pub(super) fn lines(app: &App, figures: &Figures, look: &Look, width: usize) -> Vec<Line<'static>> {
     let Some(snapshot) = app.model.snapshot() else { return Vec::new() };
-    if figures.history().is_empty() && app.status() == Status::File {
-        let text = " Load: a file has its figures at one moment, and no history";
+    if figures.history().is_empty() && matches!(app.status(), Status::File | Status::Replay) {
+        let text = match app.status() {
+            Status::Replay => " Load: nothing was recorded before this moment",
+            _ => " Load: a file has its figures at one moment, and no history",
+        };
         return vec![Line::styled(text, look.theme.faint)];
     }
     let columns = width.saturating_sub(LABEL + 1).max(1);
@@ -149,6 +152,7 @@ impl<'a> Picture<'a> {
         if self.app.load.follows() {
             let now = match self.app.status() {
                 Status::Exited | Status::Crashed => "end|",
+                Status::Replay => "here|",
                 _ => "now|",
             };
             for mark in 1..=span / step {

@@ -1,0 +1,287 @@
+//! Recordings of real processes, and what becomes of the file when the recorder, the
+//! process or the disk comes to an end.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use pfp_tests::os::signal;
+use pfp_tests::screen::{Stage, Target, pfp_top, wait_until};
+use pfp_top::export::json;
+use pfp_top::snapshot::{ProcessState, Record, Snapshot};
+use pfp_top::source::{Recording, Source};
+
+const STEADY: &str = env!("CARGO_BIN_EXE_steady");
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+
+/// Starts a recorder and waits until there is a file.
+fn record(stage: &Stage, target: &Target, file: &Path, more: &[&str]) -> Child {
+    let mut command = stage.command(pfp_top());
+    command.args(["record", "-p", &target.pid().to_string(), "-o"]).arg(file).args(more);
+    let child = command.stderr(Stdio::piped()).spawn().expect("pfp-top starts");
+    wait_until("the recording", || file.exists());
+    child
+}
+
+fn interrupted(recorder: Child) -> (bool, String) {
+    signal(recorder.id(), libc::SIGINT);
+    ended(recorder)
+}
+
+fn ended(recorder: Child) -> (bool, String) {
+    let output = recorder.wait_with_output().expect("the recorder is this test's child");
+    (output.status.success(), errors(&output))
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn read(file: &Path) -> Recording {
+    Recording::read(File::open(file).unwrap(), file).unwrap_or_else(|error| panic!("{error:#}"))
+}
+
+/// All its snapshots, which are in order and of growing figures.
+fn snapshots(recording: &mut Recording) -> Vec<Snapshot> {
+    let mut all: Vec<Snapshot> = Vec::new();
+    for place in 0..recording.len() {
+        recording.seek(place);
+        all.push(recording.poll().unwrap_or_else(|error| panic!("{place}: {error:#}")));
+    }
+    assert!(all.is_sorted_by_key(|snapshot| snapshot.elapsed_ticks));
+    assert!(all.is_sorted_by_key(|snapshot| count(snapshot, "work")));
+    all
+}
+
+fn count(snapshot: &Snapshot, name: &str) -> u64 {
+    let of = |id| snapshot.cells.iter().filter(move |cell| cell.point == id);
+    let points = snapshot.points.iter().filter(|point| point.name == name);
+    points.flat_map(|point| of(point.id)).map(|c| c.stats.count + c.retired.count).sum()
+}
+
+fn settled(file: &Path) -> impl Fn() -> bool {
+    let file = file.to_owned();
+    move || read(&file).len() >= 5
+}
+
+#[test]
+fn ctrl_c_ends_it_with_the_file_whole() {
+    let stage = Stage::new();
+    let target = stage.start(STEADY, &[]);
+    wait_until("a beacon", || !stage.lit().is_empty());
+    let file = stage.path("a.pfprec");
+    let recorder = record(&stage, &target, &file, &["-i", "20ms"]);
+    wait_until("snapshots", settled(&file));
+    assert!(read(&file).grows());
+    let (fine, said) = interrupted(recorder);
+    assert!(fine, "{said}");
+    let mut recording = read(&file);
+    assert_eq!((recording.remark(), recording.grows()), (None, false));
+    assert!(said.contains(&format!("{} snapshots", recording.len())), "{said}");
+    let all = snapshots(&mut recording);
+    assert!(count(&all[all.len() - 1], "work") > 0);
+
+    // No file is written over, and a recording of another process is not gone on with.
+    let before = std::fs::read(&file).unwrap();
+    let other = stage.start(STEADY, &[]);
+    wait_until("another beacon", || stage.lit().len() == 2);
+    for more in [None, Some("--append")] {
+        let pid = other.pid().to_string();
+        let mut arguments = vec!["record", "-p", &pid, "-o", file.to_str().unwrap()];
+        arguments.extend(more);
+        let refused = stage.pfp_top(&arguments);
+        assert_eq!(refused.status.code(), Some(2), "{}", errors(&refused));
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+}
+
+#[test]
+fn it_ends_after_its_time_or_with_the_process() {
+    let stage = Stage::new();
+    let mut target = stage.start(STEADY, &[]);
+    wait_until("a beacon", || !stage.lit().is_empty());
+    let file = stage.path("time.pfprec");
+    let (fine, said) = ended(record(&stage, &target, &file, &["-i", "50ms", "-d", "300ms"]));
+    assert!(fine && said.contains("the time is over"), "{said}");
+    assert!((2..=7).contains(&read(&file).len()), "{said}");
+
+    let file = stage.path("exit.pfprec");
+    let recorder = record(&stage, &target, &file, &["-i", "20ms"]);
+    wait_until("snapshots", settled(&file));
+    target.end();
+    let (fine, said) = ended(recorder);
+    assert!(fine && said.contains("the process has ended"), "{said}");
+    let all = snapshots(&mut read(&file));
+    assert_eq!(all[all.len() - 1].process.state, ProcessState::Exited);
+
+    let mut target = stage.start(STEADY, &[]);
+    wait_until("a beacon", || !stage.lit().is_empty());
+    let file = stage.path("crash.pfprec");
+    let recorder = record(&stage, &target, &file, &["-i", "20ms"]);
+    wait_until("snapshots", settled(&file));
+    target.tell("abort");
+    let (fine, said) = ended(recorder);
+    assert!(fine && said.contains("the process died"), "{said}");
+    let all = snapshots(&mut read(&file));
+    assert_eq!(all[all.len() - 1].process.state, ProcessState::Crashed);
+}
+
+/// Each record of each thread is delivered once or counted as lost, whatever was
+/// between two snapshots; the target says how many there were.
+#[test]
+fn delivered_and_lost_records_are_what_was_written() {
+    let stage = Stage::new();
+    let mut target = stage.start(TARGET, &["counts", "400000"]);
+    wait_until("a beacon", || !stage.lit().is_empty());
+    let (pid, file) = (target.pid().to_string(), stage.path("a.pfprec"));
+    let recorder = record(&stage, &target, &file, &["-i", "10ms", "--events"]);
+    target.tell("");
+    let oracle = stage.path("oracle.json");
+    // Eight threads of 10,000 rounds, and one round before.
+    wait_until("all rounds", || {
+        let path = oracle.to_str().unwrap();
+        let output = stage.pfp_top(&["snapshot", "-p", &pid, "-o", path, "--force"]);
+        output.status.success() && count(&json::read(&oracle).unwrap(), "outer") == 80_001
+    });
+    let len = read(&file).len();
+    wait_until("a snapshot after that", || read(&file).len() > len + 1);
+    let (fine, said) = interrupted(recorder);
+    assert!(fine, "{said}");
+    let recording = read(&file);
+    let mut of_lane: BTreeMap<u32, (u64, u64, Vec<Record>)> = BTreeMap::new();
+    for place in 0..recording.len() {
+        for drained in recording.events(place).unwrap() {
+            let (next, lost, records) = of_lane.entry(drained.lane).or_default();
+            assert_eq!(drained.from, *next, "lane {}", drained.lane);
+            *next = drained.next();
+            *lost += drained.lost;
+            records.extend(drained.records);
+        }
+    }
+    let oracle = json::read(&oracle).unwrap();
+    let mut delivered = 0;
+    for lane in &oracle.lanes {
+        let measured = |cell: &&std::sync::Arc<pfp_top::snapshot::Cell>| cell.lane == lane.id;
+        let measured = oracle.cells.iter().filter(measured);
+        let measured: u64 = measured.map(|cell| cell.stats.count + cell.retired.count).sum();
+        let Some((_, lost, records)) = of_lane.get(&lane.id) else {
+            assert_eq!(lane.records_written, 0);
+            continue;
+        };
+        assert_eq!(lost + records.len() as u64, lane.records_written, "lane {}", lane.id);
+        // The calibration measures without a record.
+        assert!(lane.records_written <= measured, "lane {}", lane.id);
+        // No record twice: regions of a thread end one after the other.
+        let ends = records.iter().map(|record| (record.start + record.span, record.start));
+        let ends: Vec<(u64, u64)> = ends.collect();
+        assert!(ends.windows(2).all(|two| two[0].0 <= two[1].0), "lane {}", lane.id);
+        delivered += records.len();
+    }
+    let written: u64 = oracle.lanes.iter().map(|lane| lane.records_written).sum();
+    // Seven regions a round.
+    assert!(written >= 7 * 80_001, "{written}");
+    assert!(delivered > 10_000, "{delivered}");
+}
+
+/// Killed again and again, always going on with the same file: what was whole stays.
+#[test]
+fn a_killed_recorder_leaves_whole_frames() {
+    let stage = Stage::new();
+    let target = stage.start(STEADY, &[]);
+    wait_until("a beacon", || !stage.lit().is_empty());
+    let file = stage.path("a.pfprec");
+    let (mut known, mut torn, mut seed) = (0, 0, 0x9e37_79b9_7f4a_7c15_u64);
+    for turn in 0..100 {
+        let mut recorder = record(&stage, &target, &file, &["-i", "10ms", "--events", "--append"]);
+        if turn > 0 {
+            wait_until("a snapshot", || read(&file).len() > known);
+        }
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        thread::sleep(Duration::from_micros((seed >> 33) % 40_000));
+        recorder.kill().unwrap();
+        recorder.wait().unwrap();
+        let recording = read(&file);
+        assert!(recording.len() > known, "{turn}");
+        assert!(!recording.is_damaged() && !recording.grows());
+        torn += usize::from(recording.remark().is_some());
+        known = recording.len();
+    }
+    let mut recording = read(&file);
+    snapshots(&mut recording);
+    // Every record once, over all of that.
+    let mut next: BTreeMap<u32, u64> = BTreeMap::new();
+    for place in 0..recording.len() {
+        for drained in recording.events(place).unwrap() {
+            let from = next.insert(drained.lane, drained.next()).unwrap_or(0);
+            assert_eq!(drained.from, from, "snapshot {place}");
+        }
+    }
+    pfp_tests::figure(&format!("100 kills: {known} snapshots, {torn} torn ends"));
+}
+
+/// The recorder stops with what it could write, and says so.
+fn stops_when_full(stage: &Stage, file: &Path, recorder: Child) {
+    let (fine, said) = ended(recorder);
+    assert!(!fine, "{said}");
+    let mut recording = read(file);
+    assert_eq!(recording.remark(), None);
+    let n = snapshots(&mut recording).len();
+    assert!(said.contains(&format!("whole up to its {n} snapshots")), "{said}");
+    let shown = stage.pfp_top(&["open", "--once", file.to_str().unwrap()]);
+    assert!(shown.status.success(), "{}", errors(&shown));
+}
+
+#[test]
+fn a_file_that_may_not_grow_is_whole_up_to_there() {
+    let stage = Stage::new();
+    let target = stage.start(STEADY, &[]);
+    wait_until("a beacon", || !stage.lit().is_empty());
+    let file = stage.path("a.pfprec");
+    let mut command = stage.command(pfp_top());
+    command.args(["record", "-i", "10ms", "-p", &target.pid().to_string(), "-o"]).arg(&file);
+    // SAFETY: setrlimit is safe to call after a fork.
+    unsafe {
+        command.pre_exec(|| {
+            let limit = libc::rlimit { rlim_cur: 40_000, rlim_max: 40_000 };
+            match libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        });
+    }
+    let recorder = command.stderr(Stdio::piped()).spawn().unwrap();
+    stops_when_full(&stage, &file, recorder);
+}
+
+#[test]
+fn a_full_disk_leaves_the_file_whole() {
+    let stage = Stage::new();
+    let disk = stage.path("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mounted = stage
+        .command("mount")
+        .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
+        .arg(&disk)
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !mounted {
+        return pfp_tests::skipped("a full disk", "a tmpfs cannot be mounted by this user");
+    }
+    let target = stage.start(STEADY, &[]);
+    wait_until("a beacon", || !stage.lit().is_empty());
+    let file = disk.join("a.pfprec");
+    let recorder = record(&stage, &target, &file, &["-i", "10ms"]);
+    let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        stops_when_full(&stage, &file, recorder);
+    }));
+    let freed = stage.command("umount").arg(&disk).status().unwrap();
+    assert!(freed.success());
+    if let Err(panic) = checked {
+        std::panic::resume_unwind(panic);
+    }
+}

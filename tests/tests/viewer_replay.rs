@@ -1,0 +1,211 @@
+//! A recording replayed in a real terminal.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use pfp_tests::os::signal;
+use pfp_tests::screen::{Screen, Stage, Target, pfp_top, row, wait_until, why_no_screen};
+use pfp_top::local_time::time_of_day;
+use pfp_top::source::{Recording, Source};
+
+const STEADY: &str = env!("CARGO_BIN_EXE_steady");
+
+fn record(stage: &Stage, target: &Target, file: &Path) -> Child {
+    let mut command = stage.command(pfp_top());
+    command.args(["record", "-i", "50ms", "--events", "-p", &target.pid().to_string(), "-o"]);
+    let child = command.arg(file).stderr(Stdio::null()).spawn().expect("pfp-top starts");
+    wait_until("the recording", || file.exists());
+    child
+}
+
+fn read(file: &Path) -> Recording {
+    Recording::read(File::open(file).unwrap(), file).unwrap()
+}
+
+/// Waits until the cursor is at this snapshot, counted from 1.
+#[track_caller]
+fn at(screen: &Screen, number: usize) -> String {
+    screen.wait_for(&format!("snapshot {number}"), |text| {
+        let first = text.lines().next().unwrap_or_default();
+        first.contains(&format!(" ({number} of ")) && row(text, "work").is_some()
+    })
+}
+
+#[test]
+fn a_recording_is_replayed_with_a_cursor_in_time() {
+    if let Some(why) = why_no_screen() {
+        return pfp_tests::skipped("a replay in a terminal", why);
+    }
+    let stage = Stage::new();
+    let mut target = stage.start(STEADY, &[]);
+    wait_until("a beacon", || !stage.lit().is_empty());
+    let file = stage.path("a.pfprec");
+    let mut recorder = record(&stage, &target, &file);
+    wait_until("snapshots", || read(&file).len() >= 30);
+    target.tell("slow");
+    wait_until("snapshots", || read(&file).len() >= 60);
+
+    // While it grows, the number of its snapshots does.
+    let screen = stage.screen(130, 34);
+    screen.pfp_top("open a.pfprec");
+    let first = at(&screen, 1);
+    assert!(first.contains("REPLAY ") && first.contains("+)"), "{first}");
+    let len = read(&file).len();
+    screen.wait_for("it to grow", |text| {
+        let of = text.lines().next().and_then(|line| line.split(" of ").nth(1)?.split('+').next());
+        of.is_some_and(|of| of.parse::<usize>().is_ok_and(|of| of > len + 5))
+    });
+    signal(recorder.id(), libc::SIGINT);
+    assert!(recorder.wait().unwrap().success());
+    drop(target);
+    let mut recording = read(&file);
+    let len = recording.len();
+    screen.wait_for("its end", |text| text.contains(&format!("(1 of {len})")));
+
+    // The figures are those of the file, wherever one comes from.
+    let mut count = |place: usize| {
+        recording.seek(place - 1);
+        let snapshot = recording.poll().unwrap();
+        let id = snapshot.points.iter().find(|point| point.name == "work").unwrap().id;
+        let cells = snapshot.cells.iter().filter(|cell| cell.point == id);
+        let count: u64 = cells.map(|cell| cell.stats.count).sum();
+        (count, time_of_day(snapshot.taken_unix_ns))
+    };
+    let mut check = |number: usize| -> String {
+        let text = at(&screen, number);
+        let (count, time) = count(number);
+        assert_eq!(row(&text, "work").unwrap().exact_count(), Some(count), "{text}");
+        let place = format!("{time} ({number} of {len})");
+        assert!(text.lines().next().unwrap().contains(&place), "{text}");
+        text
+    };
+    check(1);
+    screen.text(".");
+    check(2);
+    screen.keys(&["S-Right"]);
+    check(3);
+    screen.text(",");
+    check(2);
+    screen.text("$");
+    check(len);
+    screen.text("@#40");
+    screen.keys(&["Enter"]);
+    let table = |text: &str| text.lines().skip(3).take(8).collect::<Vec<_>>().join("\n");
+    let forty = check(40);
+    screen.text("}");
+    check(len);
+    screen.text("{");
+    check(1);
+    screen.text("@#39");
+    screen.keys(&["Enter"]);
+    check(39);
+    screen.text(".");
+    // Loads and rates too: they are those between two snapshots, not smoothed. What
+    // of them changes is only the picture of the load before.
+    let figures = |text: &str| table(text).replace(|c: char| !c.is_ascii(), "");
+    assert_eq!(figures(&check(40)), figures(&forty));
+
+    // A moment that there is not is refused, and can be mended.
+    screen.text("@#999");
+    screen.keys(&["Enter"]);
+    screen.wait_for("what there is", |text| text.contains("expected a moment from"));
+    screen.keys(&["C-u"]);
+    screen.text("+1s");
+    screen.keys(&["Enter"]);
+    screen.wait_for("a second behind the first", |text| {
+        let first = text.lines().next().unwrap_or_default();
+        ["(19 of", "(20 of", "(21 of", "(22 of"].iter().any(|place| first.contains(place))
+    });
+
+    // Compared with a moment: after it the program became slow.
+    screen.text("@#25");
+    screen.keys(&["Enter"]);
+    at(&screen, 25);
+    screen.text("b$5");
+    screen.wait_for("the difference", |text| {
+        text.contains(" since") && text.lines().any(|l| l.contains("work") && l.contains("slower"))
+    });
+    screen.text("^");
+    screen.wait_for("nothing to compare", |text| text.contains("between the baseline and this"));
+
+    // The other screens have the moment's threads, records and windows.
+    screen.text("4@#30");
+    screen.keys(&["Enter"]);
+    screen.wait_for("the timeline of that moment", |text| {
+        text.contains("(30 of") && text.contains("worker") && text.contains(" wide")
+    });
+    // A round takes a tenth of a second.
+    screen.keys(&["-", "-", "-", "-"]);
+    screen.wait_for("rounds", |text| text.contains("round") && text.contains("ticker"));
+    screen.text("3");
+    screen.wait_for("the threads", |text| text.contains("worker") && text.contains("(30 of"));
+    screen.text("1");
+    at(&screen, 30);
+    screen.keys(&["g", "g", "Enter"]);
+    screen.wait_for("the load up to there", |text| text.contains("Load") && text.contains("here|"));
+    // What is before its first snapshot is not known: the window is shorter than ten
+    // seconds, and has what was measured since that.
+    screen.text("HH");
+    let measured = count(30).0 - count(1).0;
+    screen.wait_for("a window", |text| {
+        text.contains("(30 of") && text.contains(&format!("{measured} calls"))
+    });
+    screen.text("6");
+    screen.wait_for("the log", |text| text.contains("(30 of") && text.contains("6 Log"));
+    screen.text("1");
+
+    // Nothing can be changed in what is over.
+    screen.text("e");
+    screen.wait_for("a refusal", |text| text.contains("a recording cannot be changed"));
+
+    // It plays to its end by itself, and from the beginning again.
+    screen.text("]]]");
+    screen.keys(&["Space"]);
+    screen.wait_for("the end", |text| text.contains(&format!("REPLAY {}", count_time(len, &file))));
+    screen.keys(&["Space"]);
+    screen.wait_for("it to play", |text| text.contains("PLAYING 10x"));
+    screen.text("q");
+    screen.wait_for_shell();
+}
+
+/// What the first line says at a snapshot.
+fn count_time(number: usize, file: &Path) -> String {
+    let recording = read(file);
+    format!(
+        "{} ({number} of {})",
+        time_of_day(recording.taken_unix_ns(number - 1)),
+        recording.len()
+    )
+}
+
+/// Without a screen: the last moment, or the one that is asked for.
+#[test]
+fn a_moment_of_a_recording_is_printed() {
+    let stage = Stage::new();
+    let target = stage.start(STEADY, &[]);
+    wait_until("a beacon", || !stage.lit().is_empty());
+    let file = stage.path("a.pfprec");
+    let mut recorder = record(&stage, &target, &file);
+    wait_until("snapshots", || read(&file).len() >= 30);
+    signal(recorder.id(), libc::SIGINT);
+    assert!(recorder.wait().unwrap().success());
+    let len = read(&file).len();
+    let out = |arguments: &[&str]| {
+        let output = stage.pfp_top(arguments);
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let last = out(&["open", "--once", "a.pfprec"]);
+    assert_eq!(last, out(&["open", "a.pfprec", "--at", &format!("#{len}")]));
+    let (status, early) = out(&["open", "a.pfprec", "--at", "#5"]);
+    assert_eq!(status, Some(0));
+    let count = |text: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.split_once(" work ")).unwrap().1;
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    assert!(count(&early) < count(&last.1), "{early}{}", last.1);
+    let (status, diff) = out(&["diff", "a.pfprec", "a.pfprec", "--from", "#5"]);
+    assert!(status == Some(0) && diff.contains("work"), "{diff}");
+    assert_eq!(out(&["open", "a.pfprec", "--at", "#9999"]).0, Some(2));
+    assert_eq!(out(&["diff", "a.pfprec", "a.pfprec"]).0, Some(2));
+}

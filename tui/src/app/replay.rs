@@ -1,0 +1,390 @@
+//! Replaying a recording: a cursor in its time, which all screens follow.
+//!
+//! Loads and rates are those between the snapshot at the cursor and the one before,
+//! not smoothed, so that they are the same however one came there. What a screen
+//! shows of the time before (the history of a load, the windows of a histogram, the
+//! log) is read anew after a jump, as far as that goes at once.
+
+use std::time::{Duration, Instant};
+
+use super::{App, Overlay, Prompt, Screen};
+use crate::local_time::time_of_day;
+use crate::model::log::Log;
+use crate::model::{Model, News};
+use crate::snapshot::Snapshot;
+use crate::source::Moment;
+
+/// How fast it can be played.
+const SPEEDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
+/// As it was.
+const NORMAL: usize = 3;
+/// Time between two moments on the screen while it plays, at least.
+const FRAME: Duration = Duration::from_millis(100);
+/// Time between two looks whether a recording has grown.
+const LOOK: Duration = Duration::from_millis(500);
+/// So many snapshots before the cursor are read after a jump, at most, and for so long.
+const BEFORE: usize = 120;
+const PATIENCE: Duration = Duration::from_millis(100);
+/// The same of the snapshots between two moments that follow on one another closely.
+const BETWEEN: usize = 60;
+const MINUTE_NS: u64 = 60_000_000_000;
+/// The windows of a histogram, the longest first.
+const WINDOWS_NS: [u64; 2] = [MINUTE_NS, 10_000_000_000];
+
+/// Where the user is in a recording.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// Place of the snapshot that is shown; none before the first.
+    at: Option<usize>,
+    len: usize,
+    /// When it was taken, and the next one, nanoseconds since the Unix epoch.
+    unix_ns: u64,
+    next_unix_ns: Option<u64>,
+    speed: usize,
+    playing: bool,
+    grows: bool,
+}
+
+impl Replay {
+    /// `REPLAY 12:03:41 (34 of 600)`.
+    pub fn words(&self) -> String {
+        let word = match (self.playing, self.speed) {
+            (false, _) => "REPLAY".into(),
+            (true, NORMAL) => "PLAYING".into(),
+            (true, speed) => format!("PLAYING {}x", SPEEDS[speed]),
+        };
+        let more = if self.grows { "+" } else { "" };
+        let number = self.at.map_or(0, |at| at + 1);
+        format!("{word} {} ({number} of {}{more})", time_of_day(self.unix_ns), self.len)
+    }
+
+    /// Whether the cursor moves by itself.
+    pub fn is_playing(&self) -> bool {
+        self.playing
+    }
+
+    /// When the snapshot that is shown was taken, nanoseconds since the Unix epoch.
+    pub(super) fn unix_ns(&self) -> u64 {
+        self.unix_ns
+    }
+
+    /// Whether something will change without a key.
+    pub(super) fn is_due(&self) -> bool {
+        self.playing || self.grows
+    }
+}
+
+impl App {
+    /// Looks whether what is watched from now on is a recording.
+    pub(super) fn begin_replay(&mut self) {
+        if self.replay.take().is_some() {
+            self.interval = self.options.interval;
+        }
+        let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) else {
+            return;
+        };
+        let place = recording.cursor();
+        self.replay = Some(Replay {
+            at: None,
+            len: recording.len(),
+            unix_ns: recording.taken_unix_ns(place),
+            next_unix_ns: None,
+            speed: NORMAL,
+            playing: false,
+            grows: recording.grows(),
+        });
+        if let Some(remark) = recording.remark() {
+            let now = Instant::now();
+            self.trouble(now, remark);
+        }
+    }
+
+    /// Shows what is due: the first moment, or, while it plays, the next.
+    pub(super) fn play(&mut self, now: Instant) {
+        let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) else {
+            return;
+        };
+        let Some(replay) = &mut self.replay else { return };
+        if replay.grows {
+            // Asked before: what came until then is seen by looking after that.
+            replay.grows = recording.grows();
+            if let Err(error) = recording.refresh() {
+                let error = format!("the recording cannot be read any more: {error}");
+                return self.complain(now, error);
+            }
+            replay.len = recording.len();
+        }
+        let last = replay.len - 1;
+        match replay.at {
+            None => {
+                let place = recording.cursor();
+                self.move_to(place, now);
+            }
+            Some(at) if replay.playing && at < last => {
+                // As many on as a frame of the screen has room for, at this speed.
+                let until = replay
+                    .unix_ns
+                    .saturating_add((FRAME.as_nanos() as f64 * SPEEDS[replay.speed]) as u64);
+                let mut to = at + 1;
+                while to < last && recording.taken_unix_ns(to) < until {
+                    to += 1;
+                }
+                self.move_to(to, now);
+            }
+            Some(at) => {
+                replay.next_unix_ns = (at < last).then(|| recording.taken_unix_ns(at + 1));
+                if replay.playing && !replay.grows && at >= last {
+                    replay.playing = false;
+                    self.say(now, "this is the end of the recording");
+                }
+            }
+        }
+    }
+
+    /// How long the moment that is shown stays.
+    pub(super) fn until_next_frame(&self) -> Duration {
+        let Some(replay) = &self.replay else { return LOOK };
+        match replay.next_unix_ns.filter(|_| replay.playing) {
+            Some(next) => {
+                let gap = next.saturating_sub(replay.unix_ns) as f64 / SPEEDS[replay.speed];
+                Duration::from_nanos(gap as u64).clamp(FRAME, Duration::from_secs(3600))
+            }
+            None => LOOK,
+        }
+    }
+
+    /// So many snapshots on, or back.
+    pub(super) fn step(&mut self, by: isize, now: Instant) {
+        let Some((at, last)) = self.place(now) else { return };
+        let to = at.saturating_add_signed(by).min(last);
+        if to == at {
+            let edge = if by < 0 { "first" } else { "last" };
+            return self.say(now, format!("this is the {edge} snapshot of the recording"));
+        }
+        self.stop_playing();
+        self.move_to(to, now);
+    }
+
+    /// A minute on, or back.
+    pub(super) fn skip_minute(&mut self, later: bool, now: Instant) {
+        let Some((at, last)) = self.place(now) else { return };
+        let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) else {
+            return;
+        };
+        let from = recording.taken_unix_ns(at);
+        let mut to = at;
+        if later {
+            while to < last && recording.taken_unix_ns(to) < from.saturating_add(MINUTE_NS) {
+                to += 1;
+            }
+        } else {
+            while to > 0 && recording.taken_unix_ns(to) > from.saturating_sub(MINUTE_NS) {
+                to -= 1;
+            }
+        }
+        self.step(to as isize - at as isize, now);
+    }
+
+    /// Plays from the cursor, from the beginning where that is at the end, or stops.
+    pub(super) fn play_or_stop(&mut self, now: Instant) {
+        let Some((at, last)) = self.place(now) else { return };
+        let Some(replay) = &mut self.replay else { return };
+        replay.playing = !replay.playing;
+        if replay.playing && at == last && !replay.grows {
+            self.move_to(0, now);
+        }
+        self.next_poll = now + self.until_next_frame();
+    }
+
+    /// Plays faster, or more slowly.
+    pub(super) fn change_speed(&mut self, faster: bool, now: Instant) {
+        if self.place(now).is_none() {
+            return;
+        }
+        let Some(replay) = &mut self.replay else { return };
+        replay.speed = match faster {
+            true => (replay.speed + 1).min(SPEEDS.len() - 1),
+            false => replay.speed.saturating_sub(1),
+        };
+        let speed = SPEEDS[replay.speed];
+        self.next_poll = now + self.until_next_frame();
+        self.say(now, format!("played {speed} times as fast as it was"));
+    }
+
+    /// Asks for a moment to go to.
+    pub(super) fn ask_moment(&mut self, now: Instant) {
+        if self.place(now).is_some() {
+            let prompt = Prompt::new("go to 12:03:41, +34s or #34", "");
+            self.overlay = Some(Overlay::Seek(prompt));
+        }
+    }
+
+    /// Goes to the moment that was typed, or says what is wrong with it.
+    pub(super) fn seek(&mut self, mut prompt: Prompt, now: Instant) {
+        let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) else {
+            return;
+        };
+        let found = Moment::parse(&prompt.text())
+            .and_then(|moment| recording.find(&moment).map_err(|error| format!("{error:#}")));
+        match found {
+            Ok(place) => {
+                self.stop_playing();
+                self.move_to(place, now);
+            }
+            Err(why) => {
+                prompt.trouble = Some(why);
+                self.overlay = Some(Overlay::Seek(prompt));
+            }
+        }
+    }
+
+    /// The cursor and the last place; says so where there is no recording.
+    fn place(&mut self, now: Instant) -> Option<(usize, usize)> {
+        let place = self.replay.as_ref().and_then(|replay| Some((replay.at?, replay.len - 1)));
+        if place.is_none() {
+            self.say(now, "this is no recording: its time cannot be gone back in");
+        }
+        place
+    }
+
+    fn stop_playing(&mut self) {
+        if let Some(replay) = &mut self.replay {
+            replay.playing = false;
+        }
+    }
+
+    /// Shows the snapshot of this place.
+    fn move_to(&mut self, to: usize, now: Instant) {
+        let at = self.replay.as_ref().and_then(|replay| replay.at);
+        let moved = match at {
+            Some(at) if to > at && to - at <= BETWEEN => self.go_on(at, to, now),
+            _ => self.jump(to, now),
+        };
+        if let Err(error) = moved {
+            self.stop_playing();
+            self.trouble(now, format!("{error:#}"));
+            // What is shown stays, and from there one goes on.
+            let shown = self.replay.as_mut().map_or(to, |replay| *replay.at.get_or_insert(to));
+            if let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) {
+                recording.seek(shown);
+            }
+        }
+        self.timeline.follow();
+        if self.screen.wants_records()
+            && let Some(snapshot) = self.model.snapshot()
+            && let Some(session) = &mut self.session
+        {
+            let whole = session.whole(snapshot);
+            self.take_records(&whole);
+        }
+        self.compare();
+        self.sort(now);
+        self.follow();
+        self.next_poll = now + self.until_next_frame();
+    }
+
+    /// To a moment that follows closely: what is between is seen as it would have
+    /// been, as far as that goes at once.
+    fn go_on(&mut self, at: usize, to: usize, now: Instant) -> anyhow::Result<()> {
+        let start = Instant::now();
+        for place in at + 1..=to {
+            if place + 1 < to && start.elapsed() > PATIENCE {
+                continue;
+            }
+            let snapshot = self.read(place)?;
+            self.arrive(place, &snapshot);
+            self.observe(&snapshot, now);
+            match self.model.fold(snapshot) {
+                News::Later => {}
+                News::Replaced => self.say(now, "another process took its place"),
+                News::Ended => self.say(now, "here the process ended"),
+            }
+            self.follow();
+        }
+        Ok(())
+    }
+
+    /// To any moment, with what can be known at once of the time before.
+    fn jump(&mut self, to: usize, now: Instant) -> anyhow::Result<()> {
+        let start = Instant::now();
+        let mut snapshots = vec![self.read(to)?];
+        for place in (0..to).rev().take(BEFORE) {
+            if snapshots.len() > 1 && start.elapsed() > PATIENCE {
+                break;
+            }
+            // A damaged one ends what can be known.
+            let Ok(snapshot) = self.read(place) else { break };
+            snapshots.push(snapshot);
+        }
+        self.read(to)?;
+        self.arrive(to, &snapshots[0]);
+        self.model = Model::new(0.0);
+        self.log = Log::default();
+        self.past.rewind();
+        for snapshot in snapshots.into_iter().rev() {
+            self.log.observe(snapshot.taken_unix_ns, &snapshot);
+            self.model.fold(snapshot);
+        }
+        self.look_back();
+        if self.screen == Screen::Log {
+            self.log_back = 0;
+        }
+        // What was noticed then is no news.
+        self.log.read();
+        self.next_poll = now;
+        Ok(())
+    }
+
+    /// Reads how the point whose detail is open was before, as far back as its windows
+    /// reach.
+    pub(super) fn look_back(&mut self) {
+        let Some(at) = self.replay.as_ref().and_then(|replay| replay.at) else { return };
+        let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) else {
+            return;
+        };
+        if self.screen != Screen::Detail {
+            return;
+        }
+        let now = recording.taken_unix_ns(at);
+        let places = WINDOWS_NS.map(|window| {
+            let begins = |place: &usize| recording.taken_unix_ns(*place) + window <= now;
+            (0..=at).rev().find(begins).unwrap_or(0)
+        });
+        self.past.rewind();
+        for place in places {
+            // A damaged one is as if it were not known.
+            let Ok(snapshot) = self.read(place) else { continue };
+            let (elapsed, rate) = (snapshot.elapsed_ticks, snapshot.clock.ticks_per_second);
+            let mut then = Model::new(0.0);
+            then.fold(snapshot);
+            if let Some(figures) = self.selected.and_then(|id| then.point(id)) {
+                self.past.follow(figures, elapsed, rate);
+            }
+        }
+        if let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) {
+            recording.seek(at);
+        }
+        self.follow();
+    }
+
+    fn read(&mut self, place: usize) -> anyhow::Result<Snapshot> {
+        let session = self.session.as_mut().ok_or_else(|| anyhow::anyhow!("nothing is open"))?;
+        if let Some(recording) = session.recording() {
+            recording.seek(place);
+        }
+        session.poll()
+    }
+
+    /// Notes where the cursor is now.
+    fn arrive(&mut self, place: usize, snapshot: &Snapshot) {
+        let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) else {
+            return;
+        };
+        let Some(replay) = &mut self.replay else { return };
+        let next = (place + 1 < recording.len()).then(|| recording.taken_unix_ns(place + 1));
+        (replay.at, replay.len, replay.unix_ns) =
+            (Some(place), recording.len(), snapshot.taken_unix_ns);
+        replay.next_unix_ns = next;
+        self.interval = recording.since_before(place);
+    }
+}

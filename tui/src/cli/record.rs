@@ -1,0 +1,228 @@
+//! Recording: a snapshot at every interval, until there is no more to come, the time
+//! is over, or the user ends it.
+
+use std::collections::HashMap;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use super::Target;
+use super::commands::resolve;
+use crate::export::json::Overwrite;
+use crate::export::recording::Writer;
+use crate::interrupt::Interrupt;
+use crate::snapshot::{Drained, ProcessState, Snapshot};
+use crate::source::Source;
+use crate::units;
+
+/// Shortest time between two snapshots.
+const SHORTEST: Duration = Duration::from_millis(10);
+/// Time between two looks at how far it has come.
+const PROGRESS: Duration = Duration::from_millis(500);
+
+/// What to record, and how.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "It ends with the process, after -d, or with Ctrl-C; the file is whole after each \
+                        snapshot, and `pfp-top open FILE` shows it while it grows."
+)]
+pub struct Record {
+    /// Which process.
+    #[command(flatten)]
+    target: Target,
+    /// Time between two snapshots: 1s, 250ms.
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+    /// How long to record: 90s, 10m, 1h30m; without it, until the process ends.
+    #[arg(short, long, value_name = "TIME", value_parser = units::parse_duration)]
+    duration: Option<Duration>,
+    /// The file to write.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Record the measurements themselves as well, as far as the rings still hold them:
+    /// what the timeline shows. They are many.
+    #[arg(long)]
+    events: bool,
+    /// Replace the file if it exists.
+    #[arg(long, conflicts_with = "append")]
+    force: bool,
+    /// Go on with the file if it is a recording of the same process.
+    #[arg(long)]
+    append: bool,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    match units::parse_duration(text)? {
+        time if time >= SHORTEST => Ok(time),
+        _ => Err("expected at least 10ms".into()),
+    }
+}
+
+/// Records. Ending it is no failure, by whichever way it comes.
+pub(super) fn run(record: &Record) -> Result<u8> {
+    ignore_file_size_signal();
+    let interrupt = Interrupt::install()?;
+    let start = Instant::now();
+    let mut source = resolve(&record.target)?;
+    let mut recorder = Recorder { events: record.events, next: HashMap::new() };
+    let mut snapshot = source.poll()?;
+    let mut writer = recorder.begin(record, source.as_mut(), &snapshot)?;
+    let mut progress = Progress::new(start);
+    let interval_ns = record.interval.as_nanos();
+    let mut why = ended(&snapshot);
+    while why.is_none() {
+        // The next moment of the grid; those that were missed are left out.
+        let round = start.elapsed().as_nanos() / interval_ns + 1;
+        let due = Duration::from_nanos(u64::try_from(round * interval_ns)?);
+        let end = record.duration.map_or(due, |end| end.min(due));
+        if !sleep_until(start + end, &interrupt, &mut progress, &writer) {
+            why = Some("asked to end");
+            break;
+        }
+        snapshot = source.poll()?;
+        let events = recorder.events(source.as_mut(), &snapshot);
+        if let Err(error) = writer.append(&snapshot, &events) {
+            progress.clear();
+            let (shown, n) = (record.output.display(), writer.frames());
+            return Err(error).with_context(|| {
+                format!("{shown}: the recording ended early and is whole up to its {n} snapshots")
+            });
+        }
+        why = ended(&snapshot).or(record
+            .duration
+            .is_some_and(|end| start.elapsed() >= end)
+            .then_some("the time is over"));
+    }
+    progress.clear();
+    let shown = record.output.display();
+    writer.finish().with_context(|| format!("{shown} was not brought to the disk"))?;
+    let (n, bytes) = (writer.frames(), units::bytes(writer.bytes()));
+    let why = why.unwrap_or_default();
+    // Whether anybody reads it changes nothing.
+    let _ = writeln!(io::stderr(), "{shown}: {n} snapshots, {bytes}; {why}");
+    Ok(0)
+}
+
+/// A file that may not grow is an error of the write, as a full disk is, and no
+/// reason to be killed.
+fn ignore_file_size_signal() {
+    // SAFETY: to ignore a signal runs nothing.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+fn ended(snapshot: &Snapshot) -> Option<&'static str> {
+    match snapshot.process.state {
+        ProcessState::Running => None,
+        ProcessState::Exited => Some("the process has ended"),
+        ProcessState::Crashed => Some("the process died"),
+    }
+}
+
+/// What is to come of the rings.
+struct Recorder {
+    events: bool,
+    /// By lane, the record to begin with.
+    next: HashMap<u32, u64>,
+}
+
+impl Recorder {
+    /// The file, with this snapshot in it.
+    fn begin(
+        &mut self,
+        record: &Record,
+        source: &mut dyn Source,
+        snapshot: &Snapshot,
+    ) -> Result<Writer> {
+        let shown = record.output.display();
+        if record.append && record.output.exists() {
+            let (mut writer, last, torn) = Writer::resume(&record.output)?;
+            if last.process.segment_id != snapshot.process.segment_id {
+                let name = |s: &Snapshot| format!("{}[{}]", s.process.name, s.process.pid);
+                bail!(
+                    "expected a recording of {}, found that {shown} is one of {}, or of another \
+                     run; record into another file",
+                    name(snapshot),
+                    name(&last)
+                );
+            }
+            if torn > 0 {
+                let _ = writeln!(
+                    io::stderr(),
+                    "pfp-top: {shown}: its last {torn} bytes were no whole snapshot and are gone"
+                );
+            }
+            // What the rings had brought by then is in the file, or is lost.
+            self.next = last.lanes.iter().map(|lane| (lane.id, lane.records_written)).collect();
+            let events = self.events(source, snapshot);
+            let appended = writer.append(snapshot, &events);
+            appended.with_context(|| format!("{shown} was not appended to"))?;
+            return Ok(writer);
+        }
+        let overwrite = if record.force { Overwrite::Yes } else { Overwrite::No };
+        let events = self.events(source, snapshot);
+        let interval_ns = u64::try_from(record.interval.as_nanos()).unwrap_or(u64::MAX);
+        Writer::create(&record.output, overwrite, interval_ns, snapshot, &events)
+    }
+
+    fn events(&mut self, source: &mut dyn Source, snapshot: &Snapshot) -> Vec<Drained> {
+        if !self.events {
+            return Vec::new();
+        }
+        let next = &self.next;
+        let events = source.new_records(snapshot, &|lane| next.get(&lane).copied().unwrap_or(0));
+        self.next.extend(events.iter().map(|drained| (drained.lane, drained.next())));
+        events
+    }
+}
+
+/// Sleeps; false if asked to end.
+fn sleep_until(
+    until: Instant,
+    interrupt: &Interrupt,
+    progress: &mut Progress,
+    writer: &Writer,
+) -> bool {
+    loop {
+        progress.show(writer);
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return !interrupt.raised();
+        }
+        let nap = if progress.shown { left.min(PROGRESS) } else { left };
+        if !interrupt.sleep(nap) {
+            return false;
+        }
+    }
+}
+
+/// How far it has come, where somebody sees it.
+struct Progress {
+    start: Instant,
+    last: Option<Instant>,
+    shown: bool,
+}
+
+impl Progress {
+    fn new(start: Instant) -> Self {
+        Self { start, last: None, shown: io::stderr().is_terminal() }
+    }
+
+    fn show(&mut self, writer: &Writer) {
+        if !self.shown || self.last.is_some_and(|last| last.elapsed() < PROGRESS) {
+            return;
+        }
+        self.last = Some(Instant::now());
+        let elapsed = units::uptime(self.start.elapsed().as_secs_f64());
+        let (n, bytes) = (writer.frames(), units::bytes(writer.bytes()));
+        let _ = write!(io::stderr(), "\r{elapsed}  {n} snapshots  {bytes}  Ctrl-C ends\x1b[K");
+    }
+
+    fn clear(&self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}

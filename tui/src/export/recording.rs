@@ -1,0 +1,185 @@
+//! Recordings: snapshots appended to a file, which is whole after each of them.
+//!
+//! A frame is one write at the end of the file. If the disk is full, what was
+//! written of it is taken back; if the recorder is killed, readers pass over it.
+//! The file is locked while it is written, which tells readers that it grows and
+//! keeps a second recorder away.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::json::Overwrite;
+use crate::recording::{Encoder, FileHeader};
+use crate::snapshot::{Drained, Snapshot};
+use crate::source::Recording;
+
+/// A key frame comes after so many others at the latest.
+const KEY_EVERY: u32 = 60;
+
+/// Appends to a recording.
+pub struct Writer {
+    file: File,
+    /// Bytes of the whole frames.
+    len: u64,
+    frames: u64,
+    encoder: Encoder,
+    key: Option<Key>,
+}
+
+/// The last key frame.
+struct Key {
+    number: u64,
+    snapshot: Snapshot,
+    bytes: usize,
+    /// What is different from it has become nearly as much as itself.
+    spent: bool,
+}
+
+impl Writer {
+    /// Begins a recording with a first snapshot: a file that is there is there with
+    /// that, or not at all.
+    ///
+    /// # Errors
+    ///
+    /// If there is a file of that name that is not to be replaced, or the system
+    /// refuses.
+    pub fn create(
+        path: &Path,
+        overwrite: Overwrite,
+        interval_ns: u64,
+        first: &Snapshot,
+        events: &[Drained],
+    ) -> Result<Self> {
+        let shown = path.display();
+        let exists = || format!("{shown} exists already: give another name, --append or --force");
+        ensure!(overwrite == Overwrite::Yes || fs::symlink_metadata(path).is_err(), exists());
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let failed = || format!("{shown} was not written");
+        let neighbour = tempfile::Builder::new()
+            .prefix(".pfp-recording-")
+            // As any new file: the user's umask decides who may read it.
+            .permissions(fs::Permissions::from_mode(0o666))
+            .tempfile_in(folder)
+            .with_context(failed)?;
+        let header = FileHeader::new(interval_ns).encode();
+        neighbour.as_file().write_all_at(&header, 0).with_context(failed)?;
+        let mut writer = Self {
+            file: neighbour.as_file().try_clone().with_context(failed)?,
+            len: header.len() as u64,
+            frames: 0,
+            encoder: Encoder::new().with_context(failed)?,
+            key: None,
+        };
+        ensure!(lock(&writer.file)?, "the new file is locked by another process");
+        writer.append(first, events).with_context(failed)?;
+        let named = match overwrite {
+            Overwrite::Yes => neighbour.persist(path),
+            Overwrite::No => neighbour.persist_noclobber(path),
+        };
+        match named {
+            Ok(_) => Ok(writer),
+            Err(refused) if refused.error.kind() == io::ErrorKind::AlreadyExists => bail!(exists()),
+            Err(refused) => Err(refused.error).with_context(failed),
+        }
+    }
+
+    /// Goes on with a recording of the same process. Returns as well its last snapshot
+    /// and how many bytes behind that were no whole frame and are gone now.
+    ///
+    /// # Errors
+    ///
+    /// If the file is no recording, is being written, or cannot be.
+    pub fn resume(path: &Path) -> Result<(Self, Snapshot, u64)> {
+        let shown = path.display();
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = file.with_context(|| format!("{shown} cannot be appended to"))?;
+        ensure!(
+            lock(&file)?,
+            "expected a recording that nobody writes, but another pfp-top records into {shown}; \
+             end that one first"
+        );
+        let mut known = Recording::read(file.try_clone()?, path)?;
+        let (len, frames) = (known.whole_bytes(), known.len() as u64);
+        let last = crate::source::Source::poll(&mut known)?;
+        let found = file.metadata()?.len();
+        ensure!(
+            !known.is_damaged(),
+            "expected a recording that is whole, found {shown} damaged after {frames} snapshots; \
+             record into another file"
+        );
+        file.set_len(len)?;
+        let encoder = Encoder::new()?;
+        Ok((Self { file, len, frames, encoder, key: None }, last, found.saturating_sub(len)))
+    }
+
+    /// Appends a snapshot, and what the rings brought since the one before.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses; the file is then as it was before.
+    pub fn append(&mut self, snapshot: &Snapshot, events: &[Drained]) -> io::Result<()> {
+        let number = self.frames;
+        let back = |key: &Key| (number - key.number) as u32;
+        let key = self.key.as_ref().filter(|key| !key.spent && back(key) < KEY_EVERY);
+        let against = key.map(|key| (back(key), &key.snapshot));
+        let is_key = against.is_none();
+        let (frame, bytes) = self.encoder.frame(number, snapshot, against, events)?;
+        let written = self.file.write_all_at(&frame, self.len);
+        if let Err(error) = written {
+            // Also if this fails, readers know where the whole frames end.
+            let _ = self.file.set_len(self.len);
+            return Err(error);
+        }
+        match &mut self.key {
+            Some(key) if !is_key => key.spent = bytes > key.bytes / 4 * 3,
+            key => {
+                let snapshot = Snapshot { records: Vec::new(), ..snapshot.clone() };
+                *key = Some(Key { number, snapshot, bytes, spent: false });
+                // What was before is safe from a loss of power from now on.
+                self.file.sync_data()?;
+            }
+        }
+        self.len += frame.len() as u64;
+        self.frames += 1;
+        Ok(())
+    }
+
+    /// Brings all of it to the disk.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    /// Bytes of the file.
+    pub fn bytes(&self) -> u64 {
+        self.len
+    }
+
+    /// Snapshots in it.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+}
+
+/// Locks the file for one who writes; false if somebody else does.
+fn lock(file: &File) -> io::Result<bool> {
+    // SAFETY: the descriptor is open.
+    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
+        0 => Ok(true),
+        _ => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            error => Err(error),
+        },
+    }
+}

@@ -1,0 +1,189 @@
+//! What is different in a snapshot from an earlier one of the same recording.
+//!
+//! Points, lanes and cells are lists in the order of their ids; a delta has those
+//! that are new or changed, and the ids of those that are gone. Of a cell whose
+//! histogram has only grown it has the buckets that did.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::snapshot::{Bucket, Cell, Clock, Lane, Losses, Point, Process, Snapshot};
+
+/// See the module's own description.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Delta {
+    taken_unix_ns: u64,
+    elapsed_ticks: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    process: Option<Process>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    clock: Option<Clock>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    losses: Option<Losses>,
+    #[serde(default, skip_serializing_if = "Changes::is_nothing")]
+    points: Changes<Point, u32>,
+    #[serde(default, skip_serializing_if = "Changes::is_nothing")]
+    lanes: Changes<Lane, u32>,
+    #[serde(default, skip_serializing_if = "Changes::is_nothing")]
+    cells: CellChanges,
+    /// Cells as they are now, their histograms without the buckets that are as before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    grown: Vec<Cell>,
+}
+
+/// Of the cells, by point and lane.
+type CellChanges = Changes<Arc<Cell>, (u32, u32)>;
+
+/// The changes of a list.
+#[derive(Debug, Serialize, Deserialize)]
+struct Changes<T, K> {
+    /// What is new or changed, as it is now.
+    now: Vec<T>,
+    /// What is there no more.
+    #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
+    gone: Vec<K>,
+}
+
+impl<T, K> Default for Changes<T, K> {
+    fn default() -> Self {
+        Self { now: Vec::new(), gone: Vec::new() }
+    }
+}
+
+impl<T: Clone + PartialEq, K: Ord + Hash + Copy> Changes<T, K> {
+    /// What is different; both lists are in the order of `key`.
+    fn between(old: &[T], new: &[T], key: impl Fn(&T) -> K) -> Self {
+        let mut changes = Self::default();
+        let mut old = old.iter().peekable();
+        for item in new {
+            while let Some(gone) = old.next_if(|old| key(old) < key(item)) {
+                changes.gone.push(key(gone));
+            }
+            if old.next_if(|old| key(old) == key(item)).is_none_or(|old| old != item) {
+                changes.now.push(item.clone());
+            }
+        }
+        changes.gone.extend(old.map(key));
+        changes
+    }
+
+    /// The list as it is with the changes, in the order of `key`.
+    fn apply(self, old: &[T], key: impl Fn(&T) -> K) -> Vec<T> {
+        let replaced = self.now.iter().map(&key);
+        let without: HashSet<K> = self.gone.into_iter().chain(replaced).collect();
+        let kept = old.iter().filter(|item| !without.contains(&key(item))).cloned();
+        let mut list: Vec<T> = kept.chain(self.now).collect();
+        list.sort_by_key(key);
+        list
+    }
+}
+
+impl<T, K> Changes<T, K> {
+    fn is_nothing(&self) -> bool {
+        self.now.is_empty() && self.gone.is_empty()
+    }
+}
+
+impl Delta {
+    /// What is different in `now` from `key`, but for the records.
+    pub(super) fn between(key: &Snapshot, now: &Snapshot) -> Self {
+        let other = |differs: bool| differs.then_some(());
+        let (cells, grown) = changed_cells(&key.cells, &now.cells);
+        Self {
+            taken_unix_ns: now.taken_unix_ns,
+            elapsed_ticks: now.elapsed_ticks,
+            process: other(key.process != now.process).map(|()| now.process.clone()),
+            clock: other(key.clock != now.clock).map(|()| now.clock.clone()),
+            losses: other(key.losses != now.losses).map(|()| now.losses.clone()),
+            points: Changes::between(&key.points, &now.points, |point| point.id),
+            lanes: Changes::between(&key.lanes, &now.lanes, |lane| lane.id),
+            cells,
+            grown,
+        }
+    }
+
+    /// The snapshot that it was made of.
+    pub(super) fn apply(self, key: &Snapshot) -> Snapshot {
+        let mut cells = self.cells;
+        for mut cell in self.grown {
+            let id = of(&cell);
+            if let Ok(place) = key.cells.binary_search_by_key(&id, |cell| of(cell)) {
+                cell.histogram = merged(&key.cells[place].histogram, &cell.histogram);
+            }
+            cells.now.push(Arc::new(cell));
+        }
+        Snapshot {
+            format: key.format.clone(),
+            version: key.version,
+            taken_unix_ns: self.taken_unix_ns,
+            elapsed_ticks: self.elapsed_ticks,
+            process: self.process.unwrap_or_else(|| key.process.clone()),
+            clock: self.clock.unwrap_or_else(|| key.clock.clone()),
+            points: self.points.apply(&key.points, |point| point.id),
+            lanes: self.lanes.apply(&key.lanes, |lane| lane.id),
+            cells: cells.apply(&key.cells, |cell| of(cell)),
+            records: Vec::new(),
+            losses: self.losses.unwrap_or_else(|| key.losses.clone()),
+        }
+    }
+}
+
+fn of(cell: &Cell) -> (u32, u32) {
+    (cell.point, cell.lane)
+}
+
+/// The cells that changed: those to be had whole, with the ids of those that are
+/// gone, and those that have only grown.
+fn changed_cells(old: &[Arc<Cell>], new: &[Arc<Cell>]) -> (CellChanges, Vec<Cell>) {
+    let mut changes = Changes::default();
+    let mut grown = Vec::new();
+    let mut old = old.iter().peekable();
+    for cell in new {
+        while let Some(gone) = old.next_if(|old| of(old) < of(cell)) {
+            changes.gone.push(of(gone));
+        }
+        let before = old.next_if(|old| of(old) == of(cell));
+        // Most cells have not changed, and then they are one in both.
+        let unchanged = |before: &Arc<Cell>| Arc::ptr_eq(before, cell) || before == cell;
+        if before.is_some_and(unchanged) {
+            continue;
+        }
+        match before.and_then(|before| grown_buckets(&before.histogram, &cell.histogram)) {
+            Some(histogram) => grown.push(Cell {
+                point: cell.point,
+                lane: cell.lane,
+                stats: cell.stats.clone(),
+                retired: cell.retired.clone(),
+                in_flight: cell.in_flight,
+                histogram,
+            }),
+            None => changes.now.push(Arc::clone(cell)),
+        }
+    }
+    changes.gone.extend(old.map(|cell| of(cell)));
+    (changes, grown)
+}
+
+/// The buckets that are new or counted on; none if one is gone, as after a reset.
+fn grown_buckets(old: &[Bucket], new: &[Bucket]) -> Option<Vec<Bucket>> {
+    let mut old = old.iter().peekable();
+    let mut grown = Vec::new();
+    for bucket in new {
+        match old.next_if(|old| old.low <= bucket.low) {
+            Some(before) if before.low < bucket.low => return None,
+            Some(before) if before == bucket => {}
+            _ => grown.push(*bucket),
+        }
+    }
+    old.peek().is_none().then_some(grown)
+}
+
+fn merged(old: &[Bucket], grown: &[Bucket]) -> Vec<Bucket> {
+    let replaced = |bucket: &&Bucket| grown.binary_search_by_key(&bucket.low, |b| b.low).is_err();
+    let mut all: Vec<Bucket> = old.iter().filter(replaced).chain(grown).copied().collect();
+    all.sort_by_key(|bucket| bucket.low);
+    all
+}
