@@ -4,7 +4,10 @@ use std::io::{self, Write};
 
 use clap::ValueEnum;
 
-use super::{Subject, chrome, csv, folded, hgrm, hlog, openmetrics, perfetto, speedscope};
+use super::{
+    Subject, chrome, csv, folded, hgrm, hlog, openmetrics, perfetto, speedscope, svg_histogram,
+    svg_trace,
+};
 
 /// A form in which a snapshot is written for others to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
@@ -26,6 +29,10 @@ pub enum Format {
     Chrome,
     /// The last moments of every thread as Perfetto's protocol buffers.
     Perfetto,
+    /// The last moments of every thread as a picture, for browsers.
+    SvgTrace,
+    /// The histograms of the points that took most time as a picture, for browsers.
+    SvgHistogram,
 }
 
 impl Format {
@@ -40,6 +47,8 @@ impl Format {
             Self::Speedscope => speedscope::write(subject, out),
             Self::Chrome => chrome::write(subject, out),
             Self::Perfetto => perfetto::write(subject, out),
+            Self::SvgTrace => svg_trace::write(subject, out),
+            Self::SvgHistogram => svg_histogram::write(subject, out),
         }
     }
 

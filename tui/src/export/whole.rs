@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Whether [`write`] may replace a file.
+/// Whether [`write()`] may replace a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overwrite {
     /// Only if the user said so.
@@ -56,8 +56,15 @@ pub fn write(
     };
     // Asked early so that a wrong name costs no work; asked again, without a
     // race, when the file gets its name.
-    if overwrite == Overwrite::No && fs::symlink_metadata(path).is_ok() {
-        return Err(WriteError::Exists);
+    match (overwrite, fs::symlink_metadata(path)) {
+        (Overwrite::No, Ok(_)) => return Err(WriteError::Exists),
+        // Put in the place of a device, a file would take it away from everybody.
+        (Overwrite::Yes, Ok(there)) if !there.is_file() && !there.is_symlink() => {
+            let why = "expected a file to replace, found something else, such as a device or a \
+                       folder: give the name of a file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
+        }
+        _ => {}
     }
     let file = tempfile::Builder::new()
         .prefix(".pfp-snapshot-")
@@ -81,4 +88,33 @@ pub fn write(
     // The name is on the disk only once its folder is.
     File::open(folder)?.sync_all()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_on_the_way_leaves_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "precious").unwrap();
+        let failed = write(&path, Overwrite::Yes, |out| {
+            out.write_all(&[b'x'; 100_000])?;
+            Err(io::Error::other("no more"))
+        });
+        assert!(matches!(failed, Err(WriteError::Io(_))));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing left behind");
+    }
+
+    #[test]
+    fn only_files_are_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let error = write(&path, Overwrite::Yes, |_| Ok(())).unwrap_err().to_string();
+        assert!(error.contains("give the name of a file"), "{error}");
+        assert!(!fs::symlink_metadata(&path).unwrap().is_file());
+    }
 }
