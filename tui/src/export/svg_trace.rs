@@ -24,6 +24,9 @@ const ROW: f64 = 15.0;
 const GAP: f64 = 7.0;
 /// Narrower bars are drawn together.
 const NARROWEST: f64 = 0.6;
+/// About as many bars as a browser shows without delay; where there are many rows,
+/// wider ones are drawn together too.
+const MOST_BARS: f64 = 60_000.0;
 /// Opacity of what was never on a CPU.
 const PALEST: f64 = 0.25;
 /// Between two strokes of a hatching.
@@ -35,6 +38,8 @@ const LEGEND_ROW: f64 = 18.0;
 struct Window {
     from: u64,
     to: u64,
+    /// Pixels; narrower bars are drawn together.
+    narrowest: f64,
 }
 
 impl Window {
@@ -51,7 +56,9 @@ impl Window {
             .collect();
         lost.sort_unstable();
         let from = lost.get(lost.len() / 2).copied().unwrap_or(first).max(first);
-        Self { from: from.min(to.saturating_sub(1)), to: to.max(1) }
+        let rows: usize = tracks.iter().map(levels).sum();
+        let narrowest = NARROWEST.max(rows as f64 * (WIDTH - LEFT - MARGIN) / MOST_BARS);
+        Self { from: from.min(to.saturating_sub(1)), to: to.max(1), narrowest }
     }
 
     fn ns(&self) -> f64 {
@@ -62,6 +69,11 @@ impl Window {
         let since = ns.clamp(self.from, self.to) - self.from;
         LEFT + since as f64 / self.ns() * (WIDTH - LEFT - MARGIN)
     }
+}
+
+/// Rows of a track; at least one.
+fn levels(track: &Track) -> usize {
+    track.slices.iter().map(|slice| slice.level + 1).max().unwrap_or(1)
 }
 
 /// Bars drawn as one, or a single one.
@@ -76,7 +88,6 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     let tracks = tracks(subject);
     let window = Window::of(subject, &tracks);
     let legend = legend(&tracks, &window);
-    let levels = |track: &Track| track.slices.iter().map(|s| s.level + 1).max().unwrap_or(1);
     let rows: f64 = tracks.iter().map(|track| levels(track) as f64 * ROW + GAP).sum();
     let names: Vec<String> = legend.iter().map(|(id, _)| label(subject, *id)).collect();
     let (places, legend_height) = places(&names);
@@ -165,7 +176,7 @@ fn axis(picture: &mut Picture<'_>, window: &Window, bottom: f64) -> io::Result<(
     let step = step(window.ns(), 7.0);
     let mut since = 0.0;
     while since <= window.ns() {
-        let x = window.x(window.from + since as u64);
+        let x = window.x(window.from.saturating_add(since as u64));
         picture.line((x, TOP - 6.0), (x, bottom), "#e3e6ea", None)?;
         let label = if since == 0.0 { "0".into() } else { units::duration(since / 1e9) };
         picture.text((x, TOP - 10.0), "middle", QUIET, &label)?;
@@ -207,10 +218,12 @@ fn bars<'a>(track: &'a Track, window: &Window, level: usize) -> Vec<Bar<'a>> {
     };
     for slice in track.slices.iter().filter(seen) {
         let (x, end) = (window.x(slice.start_ns), window.x(slice.end_ns));
-        let is_narrow = end - x < NARROWEST;
+        let is_narrow = |from: f64, to: f64| to - from < window.narrowest;
         match bars.last_mut() {
             // Until what they take together can be seen.
-            Some(last) if is_narrow && last.is_narrow() && x - last.x < NARROWEST => {
+            Some(last)
+                if is_narrow(x, end) && is_narrow(last.x, last.end) && is_narrow(last.x, x) =>
+            {
                 last.end = end;
                 last.slices.push(slice);
             }
@@ -221,15 +234,13 @@ fn bars<'a>(track: &'a Track, window: &Window, level: usize) -> Vec<Bar<'a>> {
 }
 
 impl Bar<'_> {
-    fn is_narrow(&self) -> bool {
-        self.end - self.x < NARROWEST
-    }
-
     /// The point that takes most of it.
     fn point(&self) -> u32 {
         let mut taken: HashMap<u32, u64> = HashMap::new();
         for slice in &self.slices {
-            *taken.entry(slice.region.point).or_default() += slice.end_ns - slice.start_ns + 1;
+            let of_point = taken.entry(slice.region.point).or_default();
+            // What took no time that can be told was there too.
+            *of_point = of_point.saturating_add((slice.end_ns - slice.start_ns).max(1));
         }
         let most = taken.into_iter().max_by_key(|(id, ns)| (*ns, std::cmp::Reverse(*id)));
         most.map_or(0, |(id, _)| id)
