@@ -30,3 +30,4 @@ pub mod ring;
 pub mod segment;
 mod shared_cell;
 pub(crate) mod sync;
+pub mod whole;
