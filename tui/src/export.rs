@@ -3,4 +3,5 @@
 
 pub mod diff;
 pub mod json;
+pub mod packed;
 pub mod table;
