@@ -17,6 +17,7 @@ pub mod beacon;
 pub mod cell;
 mod chain;
 pub mod control;
+pub mod copy;
 pub mod directory;
 pub mod find;
 pub mod header;

@@ -27,7 +27,7 @@ use cells::{CellReader, Mark, Owner};
 
 /// Tries to copy what its thread writes meanwhile, before it is left for the next
 /// poll.
-const TRIES: usize = 64;
+pub(crate) const TRIES: usize = 64;
 /// Longest name that is read, in bytes.
 const LONGEST_TEXT: u32 = 4096;
 
@@ -248,6 +248,8 @@ impl Reader {
         for (id, lane, slots) in lanes.take(most) {
             of_lane.clear();
             ring::drain(&lane.tally.written, slots, 0, &mut of_lane);
+            // A copy has zeros where the ring was written while it was made.
+            of_lane.retain(|record| *record != Record::default());
             records.extend(of_lane.iter().map(|record| (id, *record)));
         }
         records
@@ -395,7 +397,7 @@ impl Reader {
 }
 
 /// The cells of a lane, in the order in which they were taken.
-struct LaneCells<'a> {
+pub(crate) struct LaneCells<'a> {
     segment: &'a Segment,
     block: u64,
     cells: std::slice::Iter<'a, Cell>,
@@ -404,7 +406,7 @@ struct LaneCells<'a> {
 }
 
 impl<'a> LaneCells<'a> {
-    fn new(segment: &'a Segment, block: u64, left: &'a mut usize) -> Self {
+    pub(crate) fn new(segment: &'a Segment, block: u64, left: &'a mut usize) -> Self {
         Self { segment, block, cells: [].iter(), left }
     }
 }
