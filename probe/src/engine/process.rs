@@ -5,6 +5,7 @@
 //! handler that interrupts the making on its own thread measures nothing
 //! instead.
 
+use std::path::PathBuf;
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{
@@ -24,6 +25,7 @@ use super::names::Names;
 use super::thread::{self, Thread};
 use crate::clock::{self, calibrate};
 use crate::point::{FIRST_NAMED, Point};
+use crate::snapshot;
 
 const PAGE: usize = 4096;
 /// Pairs that the automatic calibration runs.
@@ -52,6 +54,8 @@ pub(crate) struct Process {
     on_by_default: bool,
     /// Which do in any case, by name.
     enabled_names: Names,
+    /// Where the last figures go when the process ends in order.
+    snapshot: Option<PathBuf>,
 }
 
 /// Points to the process through a page that reads zero in a forked child, also
@@ -184,6 +188,7 @@ fn publish(
         spare_block: AtomicU64::new(0),
         on_by_default: std::env::var_os("PFP_DEFAULT").is_none_or(|value| value != "off"),
         enabled_names: Names::new(&std::env::var("PFP_ENABLE").unwrap_or_default()),
+        snapshot: snapshot::path_at_exit(),
     }));
     if let Some(rate) = calibrate::first_rate(origin) {
         process.set_rate(rate);
@@ -274,6 +279,10 @@ extern "C" fn at_process_exit() {
         return;
     }
     process.segment.ledger().state.store(ProcessState::Exited as u64, Release);
+    if let Some(path) = &process.snapshot {
+        process.refine_rate();
+        snapshot::write_at_exit(process, path);
+    }
     process.segment.unlink();
     let beacon = process.beacon.try_lock().ok().and_then(|mut beacon| beacon.take());
     beacon.map(Beacon::extinguish);
