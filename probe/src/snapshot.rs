@@ -70,7 +70,6 @@ fn write(path: &Path, existing: Existing) -> io::Result<()> {
         let why = "expected a process that can be measured, found no shared memory to measure in";
         io::Error::new(io::ErrorKind::Unsupported, why)
     })?;
-    process.refine_rate();
     write_of(process, path, existing)
 }
 
@@ -112,6 +111,7 @@ pub(crate) fn write_at_exit(process: &Process, path: &Path) {
 
 fn write_of(process: &Process, path: &Path, existing: Existing) -> io::Result<()> {
     let mut file = WholeFile::create(path, existing)?;
+    process.refine_rate();
     let segment = &process.segment;
     let facts = segment.facts().map_err(|error| io::Error::other(error.to_string()))?;
     let mut reader = Reader::new(segment, facts.clone());

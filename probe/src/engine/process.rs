@@ -280,7 +280,6 @@ extern "C" fn at_process_exit() {
     }
     process.segment.ledger().state.store(ProcessState::Exited as u64, Release);
     if let Some(path) = &process.snapshot {
-        process.refine_rate();
         snapshot::write_at_exit(process, path);
     }
     process.segment.unlink();
