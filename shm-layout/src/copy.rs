@@ -243,7 +243,11 @@ impl Copy {
                 out.skip((page - done) as u64)?;
                 done = page;
             }
-            run.extend(words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()));
+            let start = run.len();
+            run.resize(start + words.len() * 8, 0);
+            for (to, word) in run[start..].as_chunks_mut().0.iter_mut().zip(words) {
+                *to = word.load(Ordering::Relaxed).to_ne_bytes();
+            }
         }
         out.put(&run)?;
         out.skip((len - done - run.len()) as u64)?;
