@@ -211,7 +211,7 @@ impl Copy {
             }
             None => {
                 copy_words(from, &segment, 0, len / 8);
-                Extents(vec![0..len])
+                Extents(Vec::from([Range { start: 0, end: len }]))
             }
         };
         // It may have grown meanwhile. Blocks that lanes have taken since are

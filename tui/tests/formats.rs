@@ -96,7 +96,10 @@ fn a_copy_of_a_segment_without_a_note_is_read() {
     assert_eq!((overflow.kind, overflow.name.as_str()), (LaneKind::Overflow, "(overflow)"));
     let last = snapshot.records.iter().map(|record| record.start + record.span).max();
     assert_eq!(Some(snapshot.elapsed_ticks), last);
-    assert!(snapshot.cells.iter().any(|cell| cell.in_flight));
+    // Of the first lane, of two owners of the second, and of threads without one.
+    let parse = [10 + 3 + 2 + 4, 1_450 + 1_200 + 2_000 + 4 * 90, 1_000];
+    assert_eq!(figures(&snapshot, "parse"), parse);
+    assert_eq!(figures(&snapshot, "wait"), [3, 1_125_899_906_843_824, 1_125_899_906_842_624]);
 }
 
 /// Of a program that ran: `pfp-test-target saved`, as it said of itself.
