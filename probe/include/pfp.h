@@ -36,6 +36,8 @@
  *
  * Environment: PFP_DEFAULT=off lets points of PFP_SCOPE and pfp_point() start
  * switched off; PFP_ENABLE='parse*,io_?' switches on by name in any case.
+ * PFP_SNAPSHOT=FILE writes a snapshot when the program ends in order, never over
+ * another file; %p in the name is the process's id.
  *
  * Compiled out. With PFP_DISABLE defined before this header is included, all of it
  * compiles to nothing, and the program need not be linked with pfp. Objects with
@@ -70,6 +72,8 @@
 #define PFP_ENOSPACE (-7)
 /* A lock could not be had in time. */
 #define PFP_EBUSY (-8)
+/* A file could not be written; errno says why. */
+#define PFP_EFILE (-9)
 
 /* Points that are named by a number: 0 .. PFP_ID_COUNT - 1. Number 0 is the
  * calibration's own, and shows the overhead of measuring. */
@@ -287,6 +291,13 @@ int pfp_set_program_name(const char *name);
 /* Names the calling thread as the viewer shows it, up to 32 bytes; the thread's
  * name in the kernel otherwise. PFP_ENULL. */
 int pfp_register_thread(const char *name);
+
+/* Writes the figures of this process to a file, which was not there, for
+ * `pfp-top open` and `pfp-top diff`: whole or not at all. The other one replaces a
+ * file that is there. Not in signal handlers. PFP_ENULL, PFP_ENOSPACE, PFP_EFILE
+ * with errno, which is EEXIST for a file that is there. */
+int pfp_snapshot_to(const char *path);
+int pfp_snapshot_over(const char *path);
 
 /* The time-stamp counter. */
 uint64_t pfp_ticks(void);
@@ -520,6 +531,11 @@ PFP_NOTHING_ int pfp_set_alpha(pfp_point_t *point, double alpha)
 PFP_NOTHING_ int pfp_init(void) { return PFP_OK; }
 PFP_NOTHING_ int pfp_set_program_name(const char *name) { return (void)name, PFP_OK; }
 PFP_NOTHING_ int pfp_register_thread(const char *name) { return (void)name, PFP_OK; }
+PFP_NOTHING_ int pfp_snapshot_to(const char *path)
+{
+    return path ? PFP_ENOSPACE : PFP_ENULL;
+}
+PFP_NOTHING_ int pfp_snapshot_over(const char *path) { return pfp_snapshot_to(path); }
 PFP_NOTHING_ uint64_t pfp_ticks(void) { return 0; }
 PFP_NOTHING_ double pfp_ticks_per_second(void) { return 1e9; }
 PFP_NOTHING_ uint64_t pfp_on_cpu_ticks(void) { return 0; }

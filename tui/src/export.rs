@@ -11,6 +11,7 @@ pub mod hgrm;
 pub mod hlog;
 pub mod json;
 pub mod openmetrics;
+pub mod packed;
 pub mod perfetto;
 pub mod speedscope;
 mod stacks;
