@@ -140,7 +140,12 @@ fn hostile(folder: &Path) -> PathBuf {
 fn exports_are_the_golden_files() {
     let mut differ = Vec::new();
     for (format, name, arguments) in GOLDEN {
-        let now = exported(format, arguments, &sample());
+        let mut now = exported(format, arguments, &sample());
+        if let Ok(text) = str::from_utf8(&now) {
+            // What wrote it is of the version that runs here.
+            let writer = concat!("pfp-top ", env!("CARGO_PKG_VERSION"));
+            now = text.replace(writer, "pfp-top 0.1.0").into_bytes();
+        }
         if now != fs::read(asset(name)).unwrap_or_default() {
             differ.push(format!("{format} {} -> {name}", arguments.join(" ")));
         }
