@@ -38,8 +38,6 @@ fn the_header_declares_what_the_library_has_and_nothing_else() {
     let exported: BTreeSet<String> = listed
         .lines()
         .filter_map(|line| line.split_whitespace().last())
-        // What compilers call in instrumented programs is declared by nobody.
-        .filter(|name| !name.starts_with("__cyg_profile_func_"))
         .map(str::to_owned)
         .collect();
     let declared = declared();
@@ -119,5 +117,19 @@ fn objects_with_and_without_it_are_one_program() {
         assert_eq!(watch::named(picture, "with").count, 100, "{compiler:?}");
         assert!(picture.points.iter().all(|point| point.name != "without"), "{compiler:?}");
         target.end_well();
+    }
+}
+
+#[test]
+fn programs_that_ask_for_more_warnings_get_none_of_the_header_s() {
+    const C: [&str; 4] = ["-Wconversion", "-Wsign-conversion", "-Wcast-qual", "-Wundef"];
+    const CXX: [&str; 2] = ["-Wold-style-cast", "-Wzero-as-null-pointer-constant"];
+    for compiler in Compiler::all() {
+        let (source, more) =
+            if compiler.is_cxx() { ("warned.cpp", &CXX[..]) } else { ("warned.c", &[][..]) };
+        for how in ["-UPFP_DISABLE", "-DPFP_DISABLE"] {
+            let flags = C.iter().chain(more).copied().chain([how]);
+            c::compile(compiler, "warned", &[source], Link::Shared, flags);
+        }
     }
 }
