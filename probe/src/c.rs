@@ -9,6 +9,7 @@ use pfp_shm_layout::control::Control;
 
 use crate::engine::context::{self, Switched};
 use crate::engine::{measure, process, thread};
+use crate::errno;
 use crate::numeric;
 use crate::{Context, Guard, Point};
 
@@ -25,6 +26,11 @@ pub fn begin_into(point: &'static Point, word: u64, guard: &mut MaybeUninit<Guar
 #[must_use]
 pub fn is_ready(point: &'static Point, word: u64) -> bool {
     measure::ready(point, Control(word)).is_some()
+}
+
+/// Leaves the caller's `errno` as it was.
+pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
+    errno::kept(work)
 }
 
 /// Maps memory of zeros, which reads as zeros again in a forked child.

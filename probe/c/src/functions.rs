@@ -14,7 +14,6 @@
 //! may be called for the first time in a signal handler, so nothing here takes a
 //! lock or allocates: memory is mapped, files are read, lists grow by one exchange.
 
-mod arena;
 mod bounds;
 mod entry;
 mod frames;
@@ -69,7 +68,7 @@ fn once_inside<R>(sp: usize, work: impl FnOnce() -> R) -> Option<R> {
     }
     INSIDE.set(sp);
     compiler_fence(SeqCst);
-    let result = work();
+    let result = probe::c::keeping_errno(work);
     compiler_fence(SeqCst);
     INSIDE.set(0);
     Some(result)

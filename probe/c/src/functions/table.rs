@@ -21,7 +21,8 @@ use std::sync::atomic::{
 
 use probe::Point;
 
-use super::{arena, objects};
+use super::objects;
+use crate::arena;
 
 /// Where compilers begin a function, unless asked to save space.
 const ALIGN: u32 = 4;
