@@ -20,6 +20,24 @@ pub fn begin_into(point: &'static Point, word: u64, guard: &mut MaybeUninit<Guar
     Guard::begin_into(point, word, guard);
 }
 
+/// The same for a function that a compiler's hooks begin.
+#[inline(always)]
+pub fn begin_function(point: &'static Point, word: u64, guard: &mut MaybeUninit<Guard>) {
+    Guard::begin_function(point, word, guard);
+}
+
+/// Measures what the hooks cost: `call` calls a function that is [`calibration`] and
+/// does nothing. False if nothing came of it.
+pub fn calibrate_hooks(call: fn()) -> bool {
+    measure::calibrate_hooks(call)
+}
+
+/// The point that is measured in calibrations.
+#[must_use]
+pub fn calibration() -> &'static Point {
+    &numeric::POINTS[0]
+}
+
 /// Whether [`begin_into`] has all that it needs, so that it calls nothing of the
 /// program's: no allocator, say.
 #[inline(always)]

@@ -382,6 +382,12 @@ impl Cell {
         self.last.load(Ordering::Relaxed)
     }
 
+    /// How many measurements the cell has, for its owner.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
     /// The last measurement is counted in the histogram now.
     pub fn forget_last(&self) {
         self.last.store(NO_LAST, Ordering::Relaxed);
