@@ -4,6 +4,7 @@ mod commands;
 mod config;
 mod demo;
 mod doctor;
+mod export;
 mod headless;
 mod manual;
 mod run;
@@ -15,6 +16,7 @@ use clap::builder::{BoolishValueParser, Resettable};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use commands::{exit_status, run};
+pub use export::Export;
 pub use run::Run;
 
 use crate::app::Options;
@@ -130,6 +132,9 @@ pub enum Command {
         #[arg(long, value_name = "PERCENT", value_parser = percent)]
         fail_over: Option<f64>,
     },
+    /// Write the figures of a snapshot file or a process in a form that other
+    /// programs read.
+    Export(Export),
     /// List the processes that can be watched.
     List,
     /// Remove what processes that have ended left behind.

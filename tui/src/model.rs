@@ -170,6 +170,11 @@ impl Model {
         self.snapshot.as_deref()
     }
 
+    /// The same, to be kept.
+    pub fn shared_snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.snapshot.clone()
+    }
+
     /// Time constant of the smoothed load, seconds.
     pub fn tau_seconds(&self) -> f64 {
         self.tau_seconds

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Cli, Command, Show, Target, demo, doctor, headless, manual, run as program};
+use super::{Cli, Command, Show, Target, demo, doctor, export, headless, manual, run as program};
 use crate::app::{self, App};
 use crate::export::diff;
 use crate::export::json::{self, Overwrite, WriteError};
@@ -23,7 +23,7 @@ const TROUBLE: u8 = 2;
 /// Exit status of what finds nothing to show, as of [`Refusal::NoTarget`].
 pub(super) const NO_TARGET: u8 = 3;
 /// Exit status of a program that a signal asked to end, as shells have it.
-const INTERRUPTED: u8 = 130;
+pub(super) const INTERRUPTED: u8 = 130;
 
 /// Does what the command line asks for; returns the exit status.
 pub fn run(cli: Cli) -> Result<u8> {
@@ -39,6 +39,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Diff { before, now, json, fail_over }) => {
             diff(&before, &now, json, fail_over)
         }
+        Some(Command::Export(export)) => export::run(&export),
         Some(Command::List) => list(),
         Some(Command::Gc) => gc(),
         Some(Command::Doctor { json }) => doctor::run(json),
@@ -92,7 +93,7 @@ pub(super) fn is_headless(show: &Show) -> bool {
 }
 
 /// The one process that is wanted, or why there is none.
-fn resolve(target: &Target) -> Result<Box<dyn Source>> {
+pub(super) fn resolve(target: &Target) -> Result<Box<dyn Source>> {
     if let Some(together) = target.together() {
         return source::attach_together(&together);
     }

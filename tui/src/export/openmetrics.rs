@@ -1,0 +1,481 @@
+//! OpenMetrics text 1.0, as Prometheus and others scrape it, of one or several
+//! processes.
+//!
+//! | family | type | of | what it is |
+//! |---|---|---|---|
+//! | `pfp_calls` | counter | point, thread | finished measurements |
+//! | `pfp_exclusive_seconds` | counter | point, thread | on a CPU, nested regions taken out |
+//! | `pfp_inclusive_seconds` | counter | point, thread | on a CPU, with nested regions |
+//! | `pfp_off_cpu_seconds` | counter | point, thread | between begin and end, not on a CPU |
+//! | `pfp_switches` | counter | point, thread | switches between begin and end |
+//! | `pfp_call_exclusive_seconds` | histogram | point, thread | exclusive time of single calls |
+//! | `pfp_load` | gauge | point | share of one CPU |
+//! | `pfp_enabled` | gauge | point | 1 while it measures, else 0 |
+//! | `pfp_elapsed_seconds` | gauge | process | since its segment was created |
+//! | `pfp_losses` | counter | process, kind | what was lost, refused or repaired |
+//! | `pfp_process` | info | process | what it is, and its clock |
+//!
+//! Labels: `process` and `pid`; `point`, made unique in its process; with threads,
+//! also `thread` and `lane`. A reset of a point is a reset of its counters.
+//!
+//! The buckets of the histograms end at 10 ns times powers of four, to 43 s. One
+//! counts only what surely was no longer: a bucket of the segment that lies across
+//! an end, and is never wider than a thirty-second of its value, counts beyond it.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabelSet, EncodeMetric, LabelSetEncoder, MetricEncoder, NoLabelSet,
+    text,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::Subject;
+use crate::model::total;
+use crate::snapshot::{Bucket, Cell, ClockKind, PointState, ProcessState, Snapshot, Stats};
+
+/// Where the first bucket ends, seconds.
+const FIRST: f64 = 1e-8;
+/// How much further each next one ends.
+const STEP: f64 = 4.0;
+/// Buckets that end somewhere.
+const BUCKETS: usize = 17;
+
+/// Writes what these processes show, to the end that the format asks for. No two of
+/// them may be the same process.
+pub fn write(subjects: &[&Subject<'_>], out: &mut dyn Write) -> io::Result<()> {
+    let mut registry = Registry::default();
+    let parts = subjects.iter().map(|subject| Part::of(subject)).collect();
+    registry.register_collector(Box::new(Exposition { parts }));
+    let mut out = Text { out, error: None };
+    text::encode(&mut out, &registry).map_err(|fmt::Error| {
+        out.error.take().unwrap_or_else(|| io::Error::other("the figures have no text"))
+    })
+}
+
+/// Text on its way to bytes: what the one calls an error says nothing about it.
+struct Text<'a> {
+    out: &'a mut dyn Write,
+    error: Option<io::Error>,
+}
+
+impl fmt::Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.out.write_all(text.as_bytes()).map_err(|error| {
+            self.error = Some(error);
+            fmt::Error
+        })
+    }
+}
+
+/// Everything that is written, family by family.
+#[derive(Debug)]
+struct Exposition {
+    parts: Vec<Part>,
+}
+
+/// One snapshot.
+#[derive(Debug)]
+struct Part {
+    snapshot: Arc<Snapshot>,
+    per_thread: bool,
+    ticks_per_second: f64,
+    points: Vec<Point>,
+}
+
+#[derive(Debug)]
+struct Point {
+    labels: Labels,
+    cells: std::ops::Range<usize>,
+    load: Option<f64>,
+    enabled: bool,
+}
+
+/// What a series is told from others by.
+#[derive(Clone, Debug)]
+struct Labels {
+    process: String,
+    pid: u32,
+    point: Option<String>,
+    thread: Option<(String, u32)>,
+    kind: Option<&'static str>,
+}
+
+impl EncodeLabelSet for Labels {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        [("process", self.process.as_str())].encode(encoder)?;
+        [("pid", self.pid)].encode(encoder)?;
+        if let Some(point) = &self.point {
+            [("point", point.as_str())].encode(encoder)?;
+        }
+        if let Some((thread, lane)) = &self.thread {
+            [("thread", thread.as_str())].encode(encoder)?;
+            [("lane", *lane)].encode(encoder)?;
+        }
+        if let Some(kind) = self.kind {
+            [("kind", kind)].encode(encoder)?;
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    fn of(subject: &Subject<'_>) -> Self {
+        let points = subject.points().iter().map(|shown| {
+            let process = subject.process(shown.figures);
+            let labels = Labels {
+                process: process.name.clone(),
+                pid: process.pid,
+                point: Some(shown.label.clone()),
+                thread: None,
+                kind: None,
+            };
+            Point {
+                labels,
+                cells: shown.cells.clone(),
+                load: shown.figures.load(),
+                enabled: shown.figures.state() == PointState::On,
+            }
+        });
+        Self {
+            points: points.collect(),
+            snapshot: Arc::clone(subject.snapshot()),
+            per_thread: subject.per_thread,
+            ticks_per_second: subject.ticks_per_second(),
+        }
+    }
+
+    fn seconds(&self, ticks: u64) -> f64 {
+        ticks as f64 / self.ticks_per_second
+    }
+
+    fn of_process(&self) -> Labels {
+        let process = &self.snapshot.process;
+        Labels {
+            process: process.name.clone(),
+            pid: process.pid,
+            point: None,
+            thread: None,
+            kind: None,
+        }
+    }
+
+    /// Shows every series of points, or of points and threads, with its cells.
+    fn each(&self, mut show: impl FnMut(&Labels, &[Arc<Cell>]) -> fmt::Result) -> fmt::Result {
+        let lanes = &self.snapshot.lanes;
+        for point in &self.points {
+            let cells = &self.snapshot.cells[point.cells.clone()];
+            if !self.per_thread {
+                show(&point.labels, cells)?;
+                continue;
+            }
+            for cell in cells {
+                let lane = lanes.binary_search_by_key(&cell.lane, |lane| lane.id);
+                let name = lane.map(|place| lanes[place].name.clone()).unwrap_or_default();
+                let thread = Some((name, cell.lane));
+                show(&Labels { thread, ..point.labels.clone() }, std::slice::from_ref(cell))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Measurements up to each bucket's end that were beyond the one before, those
+    /// beyond all, and how many there are in all.
+    fn buckets(&self, cells: &[Arc<Cell>]) -> ([(f64, u64); BUCKETS + 1], u64) {
+        let mut end = FIRST;
+        let mut buckets = [(f64::INFINITY, 0); BUCKETS + 1];
+        for bucket in &mut buckets[..BUCKETS] {
+            bucket.0 = end;
+            end *= STEP;
+        }
+        let mut all = 0_u64;
+        for Bucket { low, width, count } in cells.iter().flat_map(|cell| &cell.histogram) {
+            let longest = self.seconds(low.saturating_add(width.saturating_sub(1)));
+            let place = buckets[..BUCKETS].partition_point(|(end, _)| *end < longest);
+            // A damaged file may say anything; sums must not overflow on the way.
+            let count = (*count).min(u64::MAX - all);
+            buckets[place].1 += count;
+            all += count;
+        }
+        (buckets, all)
+    }
+}
+
+/// A family of the points.
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+}
+
+impl Exposition {
+    /// A counter of every point.
+    fn counter(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        family: &Family,
+        of: impl Fn(&Stats) -> u64,
+    ) -> fmt::Result {
+        let Family { name, help, unit } = family;
+        let mut metric =
+            encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
+        for part in &self.parts {
+            part.each(|labels, cells| {
+                let sum = of(&total(cells.iter().map(Arc::as_ref)));
+                let series = metric.encode_family(labels)?;
+                match unit {
+                    Some(_) => ConstCounter::new(part.seconds(sum)).encode(series),
+                    None => ConstCounter::new(sum).encode(series),
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn histograms(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut metric = encoder.encode_descriptor(
+            "pfp_call_exclusive",
+            "Time on a CPU of single calls, nested regions taken out.",
+            Some(&Unit::Seconds),
+            MetricType::Histogram,
+        )?;
+        for part in &self.parts {
+            part.each(|labels, cells| {
+                let (buckets, count) = part.buckets(cells);
+                let sum = part.seconds(total(cells.iter().map(Arc::as_ref)).exclusive);
+                let mut series = metric.encode_family(labels)?;
+                series.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn of_points(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let gauge = |metric: &mut MetricEncoder<'_>, labels: &Labels, value: f64| {
+            ConstGauge::new(value).encode(metric.encode_family(labels)?)
+        };
+        let mut metric = encoder.encode_descriptor(
+            "pfp_load",
+            "Share of one CPU that the point takes, nested regions taken out.",
+            None,
+            MetricType::Gauge,
+        )?;
+        for point in self.parts.iter().flat_map(|part| &part.points) {
+            if let Some(load) = point.load {
+                gauge(&mut metric, &point.labels, load)?;
+            }
+        }
+        let mut metric = encoder.encode_descriptor(
+            "pfp_enabled",
+            "Whether the point measures.",
+            None,
+            MetricType::Gauge,
+        )?;
+        for point in self.parts.iter().flat_map(|part| &part.points) {
+            gauge(&mut metric, &point.labels, f64::from(u8::from(point.enabled)))?;
+        }
+        Ok(())
+    }
+
+    fn of_processes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut metric = encoder.encode_descriptor(
+            "pfp_elapsed",
+            "Time since the process's segment was created.",
+            Some(&Unit::Seconds),
+            MetricType::Gauge,
+        )?;
+        for part in &self.parts {
+            let labels = part.of_process();
+            let elapsed = part.seconds(part.snapshot.elapsed_ticks);
+            ConstGauge::new(elapsed).encode(metric.encode_family(&labels)?)?;
+        }
+        let mut metric = encoder.encode_descriptor(
+            "pfp_losses",
+            "What was lost, refused or repaired.",
+            None,
+            MetricType::Counter,
+        )?;
+        for part in &self.parts {
+            for (kind, count) in losses(&part.snapshot) {
+                let labels = Labels { kind: Some(kind), ..part.of_process() };
+                ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        let mut metric = encoder.encode_descriptor(
+            "pfp_process",
+            "The process, and the clock that it measures with.",
+            None,
+            MetricType::Info,
+        )?;
+        for part in &self.parts {
+            let Snapshot { process, clock, .. } = part.snapshot.as_ref();
+            let told = vec![
+                ("process", process.name.clone()),
+                ("pid", process.pid.to_string()),
+                ("exe", process.exe.clone()),
+                ("host", process.host.clone()),
+                ("segment", process.segment_id.clone()),
+                ("state", state(process.state).to_owned()),
+                ("clock", self::clock(clock.kind).to_owned()),
+            ];
+            metric.encode_info(&told)?;
+        }
+        Ok(())
+    }
+}
+
+impl Collector for Exposition {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let family = |name, help| Family { name, help, unit: None };
+        let seconds = |name, help| Family { name, help, unit: Some(Unit::Seconds) };
+        let out = &mut encoder;
+        self.counter(out, &family("pfp_calls", "Finished measurements."), |s| s.count)?;
+        let exclusive = "Time on a CPU, nested regions taken out.";
+        self.counter(out, &seconds("pfp_exclusive", exclusive), |s| s.exclusive)?;
+        let inclusive = "Time on a CPU with nested regions; recursion counted once.";
+        self.counter(out, &seconds("pfp_inclusive", inclusive), |s| s.inclusive)?;
+        let off_cpu = "Time between begin and end that the thread was not on a CPU.";
+        self.counter(out, &seconds("pfp_off_cpu", off_cpu), |s| s.off_cpu)?;
+        let switches = "Switches of the thread noticed between begin and end.";
+        self.counter(out, &family("pfp_switches", switches), |s| s.switches)?;
+        self.histograms(out)?;
+        self.of_points(out)?;
+        self.of_processes(out)
+    }
+}
+
+fn losses(snapshot: &Snapshot) -> [(&'static str, u64); 8] {
+    let losses = &snapshot.losses;
+    [
+        ("points_refused", losses.points_refused),
+        ("space_refused", losses.space_refused),
+        ("lanes_overflowed", losses.lanes_overflowed),
+        ("mismatched_ends", losses.mismatched_ends),
+        ("begins_refused", losses.begins_refused),
+        ("clock_anomalies", losses.clock_anomalies),
+        ("records_lost", losses.records_lost),
+        ("cells_busy", losses.cells_busy),
+    ]
+}
+
+fn state(state: ProcessState) -> &'static str {
+    match state {
+        ProcessState::Running => "running",
+        ProcessState::Exited => "exited",
+        ProcessState::Crashed => "crashed",
+    }
+}
+
+fn clock(kind: ClockKind) -> &'static str {
+    match kind {
+        ClockKind::Rseq => "rseq",
+        ClockKind::Perf => "perf",
+        ClockKind::Cputime => "cputime",
+        ClockKind::Wall => "wall",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    fn exported(per_thread: bool, change: impl Fn(&mut Snapshot)) -> (Model, String) {
+        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        let mut snapshot = source.poll().unwrap();
+        change(&mut snapshot);
+        model.fold(snapshot);
+        let mut out = Vec::new();
+        write(&[&Subject::new(&model, |_| true, per_thread).unwrap()], &mut out).unwrap();
+        (model, String::from_utf8(out).unwrap())
+    }
+
+    fn value(text: &str, series: &str) -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{series} in {text}")).parse().unwrap()
+    }
+
+    #[test]
+    fn counters_are_the_sums_of_the_snapshot() {
+        let (model, text) = exported(false, |_| {});
+        assert!(text.ends_with("\n# EOF\n"), "{text}");
+        for figures in model.points() {
+            let labels =
+                format!("{{process=\"my_app\",pid=\"4711\",point=\"{}\"}}", figures.name());
+            let sums = figures.total();
+            let of = |name: &str| value(&text, &format!("{name}{labels}"));
+            assert_eq!(of("pfp_calls_total"), sums.count as f64);
+            assert_eq!(of("pfp_exclusive_seconds_total"), sums.exclusive as f64 / 2.6e9);
+            assert_eq!(of("pfp_inclusive_seconds_total"), sums.inclusive as f64 / 2.6e9);
+            assert_eq!(of("pfp_off_cpu_seconds_total"), sums.off_cpu as f64 / 2.6e9);
+            assert_eq!(of("pfp_call_exclusive_seconds_count"), sums.count as f64);
+        }
+    }
+
+    #[test]
+    fn what_a_bucket_counts_was_surely_no_longer() {
+        let (model, text) = exported(false, |_| {});
+        let parse = &model.points()[1];
+        let mut longer = 0;
+        let labels = "process=\"my_app\",pid=\"4711\",point=\"io.parse\"} ";
+        let ends: Vec<(f64, u64)> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("pfp_call_exclusive_seconds_bucket{le=\""))
+            .filter(|line| line.contains(labels))
+            .map(|line| {
+                let (end, counted) = (line.split('"').next(), line.rsplit(' ').next());
+                let end = end.unwrap().replace("+Inf", "inf").parse().unwrap();
+                (end, counted.unwrap().parse().unwrap())
+            })
+            .collect();
+        assert_eq!(ends.len(), BUCKETS + 1);
+        for (power, (end, counted)) in ends.into_iter().enumerate() {
+            let expected = FIRST * STEP.powi(power as i32);
+            assert_eq!(end, if power < BUCKETS { expected } else { f64::INFINITY });
+            let low = |b: &Bucket| b.low as f64 / 2.6e9 <= end;
+            let high = |b: &Bucket| (b.low + b.width) as f64 / 2.6e9 <= end;
+            let buckets = parse.buckets();
+            let most: u64 = buckets.iter().filter(|b| low(b)).map(|b| b.count).sum();
+            let surely: u64 = buckets.iter().filter(|b| high(b)).map(|b| b.count).sum();
+            assert!((surely..=most).contains(&counted), "{end}: {counted}");
+            longer += u64::from(counted < parse.total().count);
+        }
+        assert!((5..15).contains(&longer), "the scale fits a call of tens of microseconds");
+    }
+
+    #[test]
+    fn threads_add_up_and_have_no_twins() {
+        let (model, text) = exported(true, |snapshot| snapshot.lanes[1].name = "main".into());
+        let lines: Vec<_> = text.lines().filter(|l| l.starts_with("pfp_calls_total{")).collect();
+        let mut series: Vec<_> = lines.iter().map(|l| l.rsplit_once(' ').unwrap().0).collect();
+        series.sort_unstable();
+        series.dedup();
+        assert_eq!(series.len(), lines.len());
+        let sum = |point: &str| -> f64 {
+            let of = |line: &&&str| line.contains(&format!("point=\"{point}\""));
+            lines
+                .iter()
+                .filter(of)
+                .map(|l| l.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
+                .sum()
+        };
+        assert_eq!(sum("io.parse"), model.points()[1].total().count as f64);
+    }
+
+    #[test]
+    fn a_hostile_name_stays_in_its_label() {
+        let (_, text) = exported(false, |snapshot| {
+            snapshot.points[1].name = "a\"} 1\n# EOF\nb\\".into();
+        });
+        assert!(text.contains("point=\"a\\\"} 1\\n# EOF\\nb\\\\\"}"), "{text}");
+        assert_eq!(text.lines().filter(|line| *line == "# EOF").count(), 1);
+    }
+}
