@@ -15,6 +15,8 @@ pub struct Subject<'a> {
     points: Vec<Shown<'a>>,
     /// Whether figures are wanted thread by thread.
     pub per_thread: bool,
+    /// Then lanes from this one on are told as one, where their number matters.
+    pub lanes_apart: u32,
     ticks_per_second: f64,
 }
 
@@ -52,7 +54,8 @@ impl<'a> Subject<'a> {
         let rate = snapshot.clock.ticks_per_second;
         // As the timeline has it: nonsense of a damaged file divides nothing by zero.
         let ticks_per_second = if rate.is_finite() && rate > 0.0 { rate } else { 1e9 };
-        Some(Self { model, snapshot, points, per_thread, ticks_per_second })
+        let lanes_apart = u32::MAX;
+        Some(Self { model, snapshot, points, per_thread, lanes_apart, ticks_per_second })
     }
 
     /// The snapshot.
