@@ -1,16 +1,22 @@
 //! What the screen shows, for scripts, files and other programs: the same
 //! data in other clothes, one file per form.
 
+pub mod chrome;
 pub mod csv;
 pub mod diff;
+pub mod folded;
 mod format;
 mod hdr;
 pub mod hgrm;
 pub mod hlog;
 pub mod json;
 pub mod openmetrics;
+pub mod perfetto;
+pub mod speedscope;
+mod stacks;
 mod subject;
 pub mod table;
+mod tracks;
 pub mod whole;
 
 pub use format::Format;

@@ -90,6 +90,12 @@ impl<'a> Subject<'a> {
         lanes.binary_search_by_key(&id, |lane| lane.id).ok().map(|place| &lanes[place])
     }
 
+    /// The name of a thread; of one that has none, its lane.
+    pub fn thread(&self, id: u32) -> String {
+        let name = self.lane(id).map(|lane| lane.name.as_str()).filter(|name| !name.is_empty());
+        name.map_or_else(|| format!("lane {id}"), str::to_owned)
+    }
+
     /// The process of a point: the one of several that it is of, else the whole.
     pub fn process(&self, figures: &'a Figures) -> &Process {
         figures.process().unwrap_or(&self.snapshot.process)
