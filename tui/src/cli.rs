@@ -8,6 +8,7 @@ mod export;
 mod headless;
 mod manual;
 mod run;
+mod serve;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 pub use commands::{exit_status, run};
 pub use export::Export;
 pub use run::Run;
+pub use serve::Serve;
 
 use crate::app::Options;
 use crate::columns::{Column, Sorting};
@@ -147,6 +149,8 @@ pub enum Command {
     /// Write the figures of a snapshot file or a process in a form that other
     /// programs read.
     Export(Export),
+    /// Serve the figures of local processes over HTTP, as OpenMetrics, for Prometheus.
+    Serve(Serve),
     /// List the processes that can be watched.
     List,
     /// Remove what processes that have ended left behind.

@@ -235,9 +235,15 @@ pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
     Ok(guarded(live::attach(candidate)?))
 }
 
+/// A finder of this machine's processes for whoever looks again and again: it finds
+/// nothing as long as no new process has announced itself.
+pub fn newcomers() -> Box<dyn Finder> {
+    Box::new(group::Newcomers::default())
+}
+
 /// Attaches to several processes, as one.
 pub fn attach_together(together: &Together) -> Result<Box<dyn Source>> {
-    attach_together_by(Box::new(group::Newcomers::default()), together)
+    attach_together_by(newcomers(), together)
 }
 
 /// Attaches to several of the processes that this finder finds, as one.

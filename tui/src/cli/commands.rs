@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Cli, Command, Show, Target, demo, doctor, export, headless, manual, run as program};
+use super::{
+    Cli, Command, Show, Target, demo, doctor, export, headless, manual, run as program, serve,
+};
 use crate::app::{self, App};
 use crate::export::diff;
 use crate::export::json::{self, Overwrite, WriteError};
@@ -43,6 +45,7 @@ pub fn run(cli: Cli) -> Result<u8> {
             diff(&before, &now, json, fail_over)
         }
         Some(Command::Export(export)) => export::run(&export),
+        Some(Command::Serve(serve)) => serve::run(&serve),
         Some(Command::List) => list(),
         Some(Command::Gc) => gc(),
         Some(Command::Doctor { json }) => doctor::run(json),

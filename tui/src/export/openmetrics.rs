@@ -1,5 +1,5 @@
-//! OpenMetrics text 1.0, as Prometheus and others scrape it, of one or several
-//! processes.
+//! OpenMetrics text 1.0 and the other forms in which Prometheus and others scrape, of
+//! one or several processes.
 //!
 //! | family | type | of | what it is |
 //! |---|---|---|---|
@@ -12,24 +12,31 @@
 //! | `pfp_load` | gauge | point | share of one CPU |
 //! | `pfp_enabled` | gauge | point | 1 while it measures, else 0 |
 //! | `pfp_elapsed_seconds` | gauge | process | since its segment was created |
+//! | `pfp_overhead_seconds` | counter | process | what measuring took, by its calibrated cost |
 //! | `pfp_losses` | counter | process, kind | what was lost, refused or repaired |
+//! | `pfp_cells_busy` | gauge | process | cells whose figures are those of the reading before |
 //! | `pfp_process` | info | process | what it is, and its clock |
+//! | `pfp_build` | info | | the pfp-top that looked |
 //!
-//! Labels: `process` and `pid`; `point`, made unique in its process; with threads,
-//! also `thread` and `lane`. A reset of a point is a reset of its counters.
+//! Labels: `process`, made unique where two have the same name and id, and `pid`;
+//! `point`, made unique in its process; with threads, also `thread` and `lane`. A
+//! reset of a point is a reset of its counters.
 //!
-//! The buckets of the histograms end at 10 ns times powers of four, to 43 s. One
+//! The buckets of the histograms end at 10 ns times powers of two, to 86 s. One
 //! counts only what surely was no longer: a bucket of the segment that lies across
 //! an end, and is never wider than a thirty-second of its value, counts beyond it.
+//! In protobuf they are native as well: eight to an octave, so that a quantile is
+//! off by a twentieth at most.
 
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeLabelSet, EncodeMetric, LabelSetEncoder, MetricEncoder, NoLabelSet,
-    text,
+    DescriptorEncoder, EncodeLabelSet, EncodeMetric, LabelSetEncoder, MetricEncoder,
+    NativeHistogram, NativeHistogramBuckets, NoLabelSet, prometheus_protobuf, text,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
@@ -37,22 +44,109 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::Subject;
-use crate::model::total;
+use crate::model::{histogram, total};
 use crate::snapshot::{Bucket, Cell, ClockKind, PointState, ProcessState, Snapshot, Stats};
 
 /// Where the first bucket ends, seconds.
 const FIRST: f64 = 1e-8;
 /// How much further each next one ends.
-const STEP: f64 = 4.0;
+const STEP: f64 = 2.0;
 /// Buckets that end somewhere.
-const BUCKETS: usize = 17;
+const BUCKETS: usize = 34;
+/// A native bucket ends two to the power of an eighth further than the one before:
+/// schema 3.
+const SCHEMA: i32 = 3;
+const OCTAVE: f64 = (1 << SCHEMA) as f64;
+/// What is no longer than this is counted as nothing, seconds: far below a tick.
+const ZERO: f64 = 1e-12;
+
+/// How figures travel to whoever scrapes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// OpenMetrics text 1.0.
+    OpenMetrics,
+    /// Prometheus's older text, version 0.0.4.
+    Text,
+    /// Messages of the kind `io.prometheus.client.MetricFamily`, each with its length
+    /// before it. The only form with native histograms.
+    Protobuf,
+}
+
+impl Form {
+    /// The value of the header of that name.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; \
+                 encoding=delimited"
+            }
+        }
+    }
+
+    /// Writes what these processes show. No two of them may be the same process.
+    pub fn write(self, subjects: &[&Subject<'_>], out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::OpenMetrics => write(subjects, out),
+            Self::Text => {
+                let mut open = Vec::new();
+                write(subjects, &mut open)?;
+                plain(&String::from_utf8_lossy(&open), out)
+            }
+            Self::Protobuf => {
+                let bytes = prometheus_protobuf::encode_to_vec(&registry(subjects));
+                out.write_all(&bytes.map_err(io::Error::other)?)
+            }
+        }
+    }
+}
+
+/// OpenMetrics text as the older one. The samples are the same; a family is named as
+/// its samples are, and some of what is said of it was not known then.
+fn plain(open: &str, out: &mut dyn Write) -> io::Result<()> {
+    let mut help = "";
+    for line in open.lines() {
+        if let Some(told) = line.strip_prefix("# HELP ") {
+            help = told;
+        } else if let Some((name, kind)) =
+            line.strip_prefix("# TYPE ").and_then(|told| told.split_once(' '))
+        {
+            let (suffix, kind) = match kind {
+                "counter" => ("_total", "counter"),
+                "info" => ("_info", "gauge"),
+                other => ("", other),
+            };
+            let help = help.split_once(' ').map_or("", |(_, help)| help);
+            writeln!(out, "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}")?;
+        } else if !line.starts_with('#') {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(())
+}
+
+fn registry(subjects: &[&Subject<'_>]) -> Registry {
+    let mut known = HashSet::new();
+    let part = |subject: &&Subject<'_>| {
+        let mut part = Part::of(subject);
+        let process = &part.snapshot.process;
+        if !known.insert((part.process.clone(), process.pid)) {
+            let id = process.segment_id.get(..8).unwrap_or(&process.segment_id);
+            part.rename(&format!("{} ({id})", part.process));
+        }
+        part
+    };
+    let parts = subjects.iter().map(part).collect();
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Exposition { parts }));
+    registry
+}
 
 /// Writes what these processes show, to the end that the format asks for. No two of
 /// them may be the same process.
 pub fn write(subjects: &[&Subject<'_>], out: &mut dyn Write) -> io::Result<()> {
-    let mut registry = Registry::default();
-    let parts = subjects.iter().map(|subject| Part::of(subject)).collect();
-    registry.register_collector(Box::new(Exposition { parts }));
+    let registry = registry(subjects);
     let mut out = Text { out, error: None };
     text::encode(&mut out, &registry).map_err(|fmt::Error| {
         out.error.take().unwrap_or_else(|| io::Error::other("the figures have no text"))
@@ -84,7 +178,9 @@ struct Exposition {
 #[derive(Debug)]
 struct Part {
     snapshot: Arc<Snapshot>,
+    process: String,
     per_thread: bool,
+    lanes: u32,
     ticks_per_second: f64,
     points: Vec<Point>,
 }
@@ -103,7 +199,8 @@ struct Labels {
     process: String,
     pid: u32,
     point: Option<String>,
-    thread: Option<(String, u32)>,
+    /// A lane's last thread and the lane; several lanes together have no number.
+    thread: Option<(String, Option<u32>)>,
     kind: Option<&'static str>,
 }
 
@@ -116,7 +213,9 @@ impl EncodeLabelSet for Labels {
         }
         if let Some((thread, lane)) = &self.thread {
             [("thread", thread.as_str())].encode(encoder)?;
-            [("lane", *lane)].encode(encoder)?;
+            if let Some(lane) = lane {
+                [("lane", *lane)].encode(encoder)?;
+            }
         }
         if let Some(kind) = self.kind {
             [("kind", kind)].encode(encoder)?;
@@ -146,9 +245,19 @@ impl Part {
         Self {
             points: points.collect(),
             snapshot: Arc::clone(subject.snapshot()),
+            process: subject.snapshot().process.name.clone(),
             per_thread: subject.per_thread,
+            lanes: subject.lanes_apart,
             ticks_per_second: subject.ticks_per_second(),
         }
+    }
+
+    /// Gives the process another name, in all its series.
+    fn rename(&mut self, name: &str) {
+        for point in &mut self.points {
+            name.clone_into(&mut point.labels.process);
+        }
+        name.clone_into(&mut self.process);
     }
 
     fn seconds(&self, ticks: u64) -> f64 {
@@ -156,10 +265,9 @@ impl Part {
     }
 
     fn of_process(&self) -> Labels {
-        let process = &self.snapshot.process;
         Labels {
-            process: process.name.clone(),
-            pid: process.pid,
+            process: self.process.clone(),
+            pid: self.snapshot.process.pid,
             point: None,
             thread: None,
             kind: None,
@@ -175,11 +283,17 @@ impl Part {
                 show(&point.labels, cells)?;
                 continue;
             }
-            for cell in cells {
+            let (apart, others) =
+                cells.split_at(cells.partition_point(|cell| cell.lane < self.lanes));
+            for cell in apart {
                 let lane = lanes.binary_search_by_key(&cell.lane, |lane| lane.id);
                 let name = lane.map(|place| lanes[place].name.clone()).unwrap_or_default();
-                let thread = Some((name, cell.lane));
+                let thread = Some((name, Some(cell.lane)));
                 show(&Labels { thread, ..point.labels.clone() }, std::slice::from_ref(cell))?;
+            }
+            if !others.is_empty() {
+                let thread = Some(("(others)".to_owned(), None));
+                show(&Labels { thread, ..point.labels.clone() }, others)?;
             }
         }
         Ok(())
@@ -204,6 +318,53 @@ impl Part {
             all += count;
         }
         (buckets, all)
+    }
+}
+
+/// The buckets of a native histogram that are not empty.
+#[derive(Debug, Default)]
+struct Native {
+    zero: u64,
+    /// How many buckets are left out, and how many follow.
+    spans: Vec<(i32, u32)>,
+    /// What each has more than the one before.
+    deltas: Vec<i64>,
+}
+
+impl Native {
+    fn of(part: &Part, cells: &[Arc<Cell>]) -> Self {
+        let mut native = Self::default();
+        let mut counts: BTreeMap<i32, i64> = BTreeMap::new();
+        for bucket in cells.iter().flat_map(|cell| &cell.histogram) {
+            let middle = part.seconds(histogram::middle(bucket));
+            if middle <= ZERO {
+                native.zero = native.zero.saturating_add(bucket.count);
+                continue;
+            }
+            let count = counts.entry((middle.log2() * OCTAVE).ceil() as i32).or_default();
+            *count = count.saturating_add_unsigned(bucket.count);
+        }
+        let (mut next, mut last) = (0, 0);
+        for (number, count) in counts {
+            match native.spans.last_mut() {
+                Some((_, length)) if number == next => *length += 1,
+                _ => native.spans.push((number - next, 1)),
+            }
+            native.deltas.push(count.saturating_sub(last));
+            (next, last) = (number + 1, count);
+        }
+        native
+    }
+
+    fn encoded(&self) -> NativeHistogram<'_> {
+        NativeHistogram {
+            schema: SCHEMA,
+            zero_threshold: ZERO,
+            zero_count: self.zero,
+            negative: NativeHistogramBuckets { spans: &[], deltas: &[] },
+            positive: NativeHistogramBuckets { spans: &self.spans, deltas: &self.deltas },
+            created: None,
+        }
     }
 }
 
@@ -250,7 +411,10 @@ impl Exposition {
                 let (buckets, count) = part.buckets(cells);
                 let sum = part.seconds(total(cells.iter().map(Arc::as_ref)).exclusive);
                 let mut series = metric.encode_family(labels)?;
-                series.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+                let native = Native::of(part, cells);
+                let native = native.encoded();
+                series
+                    .encode_histogram_with_native::<NoLabelSet>(sum, count, &buckets, None, native)
             })?;
         }
         Ok(())
@@ -296,6 +460,29 @@ impl Exposition {
             ConstGauge::new(elapsed).encode(metric.encode_family(&labels)?)?;
         }
         let mut metric = encoder.encode_descriptor(
+            "pfp_overhead",
+            "Time that measuring took: calls by the calibrated time of a begin and end.",
+            Some(&Unit::Seconds),
+            MetricType::Counter,
+        )?;
+        for part in &self.parts {
+            let labels = part.of_process();
+            let pair = part.seconds(part.snapshot.clock.overhead_pair);
+            let calls = total(part.snapshot.cells.iter().map(Arc::as_ref)).count;
+            ConstCounter::new(calls as f64 * pair).encode(metric.encode_family(&labels)?)?;
+        }
+        let mut metric = encoder.encode_descriptor(
+            "pfp_cells_busy",
+            "Cells that could not be read whole; their figures are those of before.",
+            None,
+            MetricType::Gauge,
+        )?;
+        for part in &self.parts {
+            let labels = part.of_process();
+            let busy = part.snapshot.losses.cells_busy;
+            ConstGauge::new(busy as f64).encode(metric.encode_family(&labels)?)?;
+        }
+        let mut metric = encoder.encode_descriptor(
             "pfp_losses",
             "What was lost, refused or repaired.",
             None,
@@ -319,19 +506,27 @@ impl Exposition {
                 [] => std::slice::from_ref(process),
                 members => members,
             };
-            for process in members {
+            for member in members {
+                let is_all = std::ptr::eq(member, process);
+                let name = if is_all { &part.process } else { &member.name };
                 metric.encode_info(&vec![
-                    ("process", process.name.clone()),
-                    ("pid", process.pid.to_string()),
-                    ("exe", process.exe.clone()),
-                    ("host", process.host.clone()),
-                    ("segment", process.segment_id.clone()),
-                    ("state", state(process.state).to_owned()),
+                    ("process", name.clone()),
+                    ("pid", member.pid.to_string()),
+                    ("exe", member.exe.clone()),
+                    ("host", member.host.clone()),
+                    ("segment", member.segment_id.clone()),
+                    ("state", state(member.state).to_owned()),
                     ("clock", self::clock(clock.kind).to_owned()),
                 ])?;
             }
         }
-        Ok(())
+        let mut metric = encoder.encode_descriptor(
+            "pfp_build",
+            "The pfp-top that looked.",
+            None,
+            MetricType::Info,
+        )?;
+        metric.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
     }
 }
 
@@ -355,7 +550,7 @@ impl Collector for Exposition {
     }
 }
 
-fn losses(snapshot: &Snapshot) -> [(&'static str, u64); 8] {
+fn losses(snapshot: &Snapshot) -> [(&'static str, u64); 7] {
     let losses = &snapshot.losses;
     [
         ("points_refused", losses.points_refused),
@@ -365,7 +560,6 @@ fn losses(snapshot: &Snapshot) -> [(&'static str, u64); 8] {
         ("begins_refused", losses.begins_refused),
         ("clock_anomalies", losses.clock_anomalies),
         ("records_lost", losses.records_lost),
-        ("cells_busy", losses.cells_busy),
     ]
 }
 
@@ -453,7 +647,7 @@ mod tests {
             assert!((surely..=most).contains(&counted), "{end}: {counted}");
             longer += u64::from(counted < parse.total().count);
         }
-        assert!((5..15).contains(&longer), "the scale fits a call of tens of microseconds");
+        assert!((10..30).contains(&longer), "the scale fits a call of tens of microseconds");
     }
 
     #[test]

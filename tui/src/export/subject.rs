@@ -18,6 +18,8 @@ pub struct Subject<'a> {
     points: Vec<Shown<'a>>,
     /// Whether figures are wanted thread by thread.
     pub per_thread: bool,
+    /// Then lanes from this one on are told as one, where their number matters.
+    pub lanes_apart: u32,
     ticks_per_second: f64,
 }
 
@@ -55,7 +57,8 @@ impl<'a> Subject<'a> {
         let rate = snapshot.clock.ticks_per_second;
         // Nonsense of a damaged file must divide nothing by zero.
         let ticks_per_second = if PLAUSIBLE.contains(&rate) { rate } else { 1e9 };
-        Some(Self { model, snapshot, points, per_thread, ticks_per_second })
+        let lanes_apart = u32::MAX;
+        Some(Self { model, snapshot, points, per_thread, lanes_apart, ticks_per_second })
     }
 
     /// The snapshot.

@@ -6,6 +6,7 @@ mod forks;
 mod life;
 mod manners;
 mod on_cpu;
+mod served;
 mod signals;
 mod snapshots;
 mod thousands;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         "fork-and-live" => forks::and_live(),
         "life" => life::run(),
         "steered" => life::steered(),
+        "served" => served::run(),
         "many-points" => life::many_points(),
         "thousands" => thousands::run(number(1) as usize),
         "full-for-a-while" => life::full_for_a_while(),
