@@ -33,7 +33,7 @@ use crate::lane::Lane;
 use crate::reader::{LaneCells, TRIES};
 use crate::ring::Slot;
 use crate::segment::{BLOCK, CHUNK, Geometry, OpenError, PAGE, RING_SLOTS, Segment};
-use crate::sync::{Ordering, fence};
+use crate::sync::{Ordering, fence_at, ord};
 use crate::whole::WholeFile;
 
 const NOTE_MAGIC: u64 = u64::from_le_bytes(*b"pfp-copy");
@@ -309,14 +309,14 @@ impl Copy {
     fn take_ring(&self, from: &Segment, lane: &Lane, own: &Lane, slots: &[Slot]) {
         let offset = from.offset_of(slots);
         // Meets `ring-publish`.
-        let written = lane.tally.written.load(Ordering::Acquire);
+        let written = lane.tally.written.load(ord!("ring-enter", Acquire));
         for page in (offset..offset + size_of_val(slots)).step_by(PAGE) {
             if self.extents.have(page) {
                 copy_words(from, &self.segment, page, PAGE / 8);
             }
         }
         // Meets `ring-reuse`.
-        fence(Ordering::Acquire);
+        fence_at!("ring-recheck", Acquire);
         let now = lane.tally.written.load(Ordering::Relaxed);
         own.tally.written.store(written, Ordering::Relaxed);
         if now == written {
