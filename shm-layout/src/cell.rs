@@ -285,6 +285,11 @@ pub struct Away {
     pub switches: u64,
 }
 
+impl Cell {
+    /// Which of its words is the number of restarts.
+    pub(crate) const RESTARTS_WORD: usize = std::mem::offset_of!(Cell, commit) / 8;
+}
+
 impl Default for Cell {
     fn default() -> Self {
         Self::new()
@@ -611,22 +616,6 @@ impl Cell {
         fence_at!("cell-recheck", Acquire);
         let after = self.seq.load(Ordering::Relaxed);
         (same && before == after && before & 1 == 0).then_some((live, last))
-    }
-
-    /// Copies the words of the cell, as they lie in memory: `words` are the cell's
-    /// own. With a whole copy comes the number of restarts.
-    pub(crate) fn copy(&self, words: &[AtomicU64], to: &mut [u64]) -> (CellRead, u64) {
-        // Meets `cell-close`.
-        let before = self.seq.load(ord!("cell-enter", Acquire));
-        let commit = self.commit.load(Ordering::Relaxed);
-        for (to, word) in to.iter_mut().zip(words) {
-            *to = word.load(Ordering::Relaxed);
-        }
-        // Meets `cell-open` and `cell-part`, as in `read`.
-        fence_at!("cell-recheck", Acquire);
-        let after = self.seq.load(Ordering::Relaxed);
-        let whole = before == after && before & 1 == 0;
-        (if whole { CellRead::Whole } else { CellRead::Torn }, commit)
     }
 
     /// The sequence word: equal and even at two readings means that nothing was

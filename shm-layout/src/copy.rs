@@ -26,14 +26,14 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::slice;
 
-use crate::cell::{Cell, CellRead};
+use crate::cell::Cell;
 use crate::header::{Facts, FormatError};
 use crate::histogram::PARTS;
 use crate::lane::Lane;
 use crate::reader::{LaneCells, TRIES};
 use crate::ring::Slot;
 use crate::segment::{BLOCK, CHUNK, Geometry, OpenError, PAGE, RING_SLOTS, Segment};
-use crate::sync::{Ordering, fence_at, ord};
+use crate::sync::{Ordering, fence};
 use crate::whole::WholeFile;
 
 const NOTE_MAGIC: u64 = u64::from_le_bytes(*b"pfp-copy");
@@ -286,10 +286,16 @@ impl Copy {
             return;
         };
         for _ in 0..TRIES {
-            let (CellRead::Whole, restarts) = cell.copy(words, &mut copy) else {
+            // As `Cell::read` does it, whose sites the models know.
+            let before = cell.sequence();
+            fence(Ordering::Acquire);
+            copy.iter_mut().zip(words).for_each(|(to, word)| *to = word.load(Ordering::Relaxed));
+            fence(Ordering::Acquire);
+            if before & 1 != 0 || cell.sequence() != before {
                 std::hint::spin_loop();
                 continue;
-            };
+            }
+            let restarts = copy[Cell::RESTARTS_WORD];
             to.iter().zip(copy).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
             for part in 0..PARTS {
                 let number = cell.part(part) as usize;
@@ -309,14 +315,14 @@ impl Copy {
     fn take_ring(&self, from: &Segment, lane: &Lane, own: &Lane, slots: &[Slot]) {
         let offset = from.offset_of(slots);
         // Meets `ring-publish`.
-        let written = lane.tally.written.load(ord!("ring-enter", Acquire));
+        let written = lane.tally.written.load(Ordering::Acquire);
         for page in (offset..offset + size_of_val(slots)).step_by(PAGE) {
             if self.extents.have(page) {
                 copy_words(from, &self.segment, page, PAGE / 8);
             }
         }
         // Meets `ring-reuse`.
-        fence_at!("ring-recheck", Acquire);
+        fence(Ordering::Acquire);
         let now = lane.tally.written.load(Ordering::Relaxed);
         own.tally.written.store(written, Ordering::Relaxed);
         if now == written {
