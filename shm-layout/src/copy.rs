@@ -15,7 +15,7 @@
 //! process ran. A copy without one, such as `cp` makes, is read as well.
 //!
 //! Nothing is touched that has no memory, since that would take some: what there
-//! is, the system tells ([`Extents`]). A process that runs writes meanwhile, so
+//! is, the system tells. A process that runs writes meanwhile, so
 //! each cell is copied again with its histogram, as a reader copies it: whole. Of
 //! a ring, records that were written over meanwhile are zeros in the copy.
 

@@ -164,6 +164,16 @@ fn what_a_crash_leaves_is_copied_and_shown() {
     target.kill();
     let raw = folder.join("crashed.pfp");
     well(viewer(&place, &["save-raw", "-p", &pid, "-o", text(&raw)]));
+    // Not over another file unless told.
+    let copied = fs::read(&raw).expect("it is there");
+    let again = viewer(&place, &["save-raw", "-p", &pid, "-o", text(&raw)]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("--force"), "{again:?}");
+    assert!(fs::read(&raw).expect("it is there") == copied);
+    well(viewer(&place, &["save-raw", "-p", &pid, "-o", text(&raw), "--force"]));
+    let nobody = viewer(&place, &["save-raw", "-p", "4294967295", "-o", text(&raw)]);
+    assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
+
     let entry = place.entries().pop().expect("it is left");
     // A copy by other means, without a note, and with all that is not in use.
     let plain = folder.join("plain.pfp");

@@ -1,14 +1,14 @@
 //! A file as a source: one picture, always the same.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result, anyhow, bail};
-use pfp_shm_layout::copy;
-use pfp_shm_layout::header::FormatError;
-use pfp_shm_layout::segment::OpenError;
+use pfp_shm_layout::copy::{self, Note};
+use pfp_shm_layout::header::{Facts, FormatError};
+use pfp_shm_layout::segment::{OpenError, Segment};
 
 use super::{Change, Refusal, Source, live};
 use crate::export::{json, packed};
@@ -24,33 +24,41 @@ impl FileSource {
     /// Reads the file, whatever its form. An error says what was expected, what was
     /// found and what to do.
     pub fn open(path: &Path) -> Result<Self> {
-        let mut file = File::open(path).map_err(|error| json::unreadable(path, error))?;
-        let snapshot = read(&mut file)
-            .with_context(|| format!("{} is not a snapshot that can be shown", path.display()))?;
+        let unreadable = |error| json::unreadable(path, error);
+        let mut file = File::open(path).map_err(unreadable)?;
+        let about = file.metadata().map_err(unreadable)?;
+        let mut bytes = Vec::new();
+        (&mut file).take(8).read_to_end(&mut bytes).map_err(unreadable)?;
+        let snapshot = if copy::is_copy(&bytes) && about.is_file() {
+            // Only what there is of it.
+            copy::read(&file).map(|copy| of_copy(copy, &about)).map_err(explain)
+        } else {
+            file.read_to_end(&mut bytes).map_err(unreadable)?;
+            parse(bytes, &about)
+        };
+        let shown = path.display();
+        let snapshot =
+            snapshot.with_context(|| format!("{shown} is not a snapshot that can be shown"))?;
         Ok(Self { snapshot })
     }
 }
 
-fn read(file: &mut File) -> Result<Snapshot> {
-    let about = file.metadata()?;
-    let changed = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let changed = changed.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
-    let of_copy = |(segment, facts, note)| live::of_copy(segment, facts, note, changed);
-
-    let mut bytes = Vec::new();
-    file.take(8).read_to_end(&mut bytes)?;
-    if copy::is_copy(&bytes) && about.is_file() {
-        // Only what there is of it.
-        return copy::read(file).map(of_copy).map_err(explain);
-    }
-    file.read_to_end(&mut bytes)?;
+/// Reads what a file holds, whatever its form.
+fn parse(mut bytes: Vec<u8>, about: &Metadata) -> Result<Snapshot> {
     if packed::is_packed(&bytes) {
         bytes = packed::unpack(&bytes)?;
     }
     if copy::is_copy(&bytes) {
-        return copy::parse(&bytes).map(of_copy).map_err(|error| explain(error.into()));
+        let copy = copy::parse(&bytes).map_err(|error| explain(error.into()))?;
+        return Ok(of_copy(copy, about));
     }
     json::parse(&bytes)
+}
+
+fn of_copy((segment, facts, note): (Segment, Facts, Option<Note>), about: &Metadata) -> Snapshot {
+    let changed = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let changed = changed.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+    live::of_copy(segment, facts, note, changed)
 }
 
 /// Says of a copy of a segment that cannot be read what to do.

@@ -31,14 +31,16 @@ fn measure() {
     RESET.reset();
     work(50);
     thread::scope(|scope| {
-        // One that has ended by then, and one that its lane was given to.
+        // One after the other on one lane. Joined, so that they have ended: the scope
+        // waits for their work only.
         for _ in 0..2 {
             scope.spawn(|| work(1_000)).join().expect("the work is sound");
         }
-        scope.spawn(|| {
+        let last = scope.spawn(|| {
             pfp::register_thread("second");
             work(3_000);
         });
+        last.join().expect("the work is sound");
     });
     pfp::begin(3);
     pfp::end(3, false);
