@@ -20,7 +20,6 @@ pub mod svg_histogram;
 pub mod svg_trace;
 pub mod table;
 mod tracks;
-pub mod whole;
 
 pub use format::Format;
 pub use subject::Subject;

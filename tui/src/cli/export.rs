@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use super::Target;
 use super::commands::{INTERRUPTED, resolve};
 use crate::app::Filter;
-use crate::export::whole::{self, Overwrite, WriteError};
+use crate::export::json::{self, Overwrite, WriteError};
 use crate::export::{Format, Subject};
 use crate::interrupt::Interrupt;
 use crate::model::Model;
@@ -96,7 +96,12 @@ fn print(format: Format, subject: &Subject<'_>) -> Result<()> {
 fn write(export: &Export, subject: &Subject<'_>) -> Result<()> {
     let overwrite = if export.force { Overwrite::Yes } else { Overwrite::No };
     let path = &export.output;
-    match whole::write(path, overwrite, |out| export.format.write(subject, out)) {
+    let written = json::write_whole(path, overwrite, |file| {
+        let mut out = BufWriter::new(file);
+        export.format.write(subject, &mut out)?;
+        out.flush()
+    });
+    match written {
         Ok(()) => Ok(()),
         Err(WriteError::Exists) => Err(exists(path)),
         Err(WriteError::Io(error)) => {
