@@ -285,11 +285,6 @@ pub struct Away {
     pub switches: u64,
 }
 
-impl Cell {
-    /// Which of its words is the number of restarts.
-    pub(crate) const RESTARTS_WORD: usize = std::mem::offset_of!(Cell, commit) / 8;
-}
-
 impl Default for Cell {
     fn default() -> Self {
         Self::new()

@@ -21,9 +21,9 @@ use pfp_top::snapshot::Snapshot;
 use pfp_top::source::{self, Source};
 
 /// Runs on each side of a try.
-const RUNS: usize = 12;
+const RUNS: usize = 10;
 /// With how many of them it is judged.
-const JUDGED: [usize; 6] = [1, 2, 3, 5, 8, 12];
+const JUDGED: [usize; 6] = [1, 2, 3, 5, 7, 10];
 /// Regions of each point in a run.
 const ROUNDS: u32 = 6_000;
 /// Steps of a region, on average; one takes a nanosecond or two.

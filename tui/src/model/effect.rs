@@ -32,7 +32,7 @@ impl Row {
     /// Of the change of the mean, a share of what it was.
     pub fn mean_interval(&self) -> Option<Interval> {
         let change = self.mean_change()?;
-        self.interval(change, |window| mean_variance(window))
+        self.interval(change, mean_variance)
     }
 
     /// Of the change of a quantile, a share of what it was.
