@@ -36,6 +36,8 @@
  *
  * Environment: PFP_DEFAULT=off lets points of PFP_SCOPE and pfp_point() start
  * switched off; PFP_ENABLE='parse*,io_?' switches on by name in any case.
+ * PFP_SNAPSHOT=FILE writes a snapshot when the program ends in order, never over
+ * another file; %p in the name is the process's id.
  *
  * Compiled out. With PFP_DISABLE defined before this header is included, all of it
  * compiles to nothing, and the program need not be linked with pfp. Objects with
@@ -70,6 +72,8 @@
 #define PFP_ENOSPACE (-7)
 /* A lock could not be had in time. */
 #define PFP_EBUSY (-8)
+/* A file could not be written; errno says why. */
+#define PFP_EFILE (-9)
 
 /* Points that are named by a number: 0 .. PFP_ID_COUNT - 1. Number 0 is the
  * calibration's own, and shows the overhead of measuring. */
@@ -209,7 +213,8 @@ int pfpSwiCreate(void *swi);
 int pfpHwiCreate(void *hwi);
 
 /* It is no more: what it had open is not measured, and its handle can be used for
- * another one. It must not be running. Not in signal handlers. PFP_EBUSY. */
+ * another one. It must not be running, nor interrupted. Not in signal handlers.
+ * PFP_EBUSY. */
 int pfpTaskDelete(void *task);
 int pfpSwiDelete(void *swi);
 int pfpHwiDelete(void *hwi);
@@ -222,7 +227,9 @@ int pfpHwiReady(void *hwi);
 /* The calling thread's scheduler switches from one task to another; NULL is the
  * scheduler itself. If another one than `prev` ran, that is counted as a mismatch,
  * and `next` runs all the same. To be called just before or after the stacks are
- * switched, on the thread that does it. */
+ * switched, on the thread that does it. In an interrupt it takes effect when the
+ * outermost one ends. A task that is switched away from in a signal handler must go
+ * on on the same thread: it may have been in the middle of a begin or end. */
 int pfpTaskSwitch(void *prev, void *next);
 
 /* An interrupt's handler begins: whatever runs is put aside for it until its end.
@@ -285,6 +292,13 @@ int pfp_set_program_name(const char *name);
  * name in the kernel otherwise. PFP_ENULL. */
 int pfp_register_thread(const char *name);
 
+/* Writes the figures of this process to a file, which was not there, for
+ * `pfp-top open` and `pfp-top diff`: whole or not at all. The other one replaces a
+ * file that is there. Not in signal handlers. PFP_ENULL, PFP_ENOSPACE, PFP_EFILE
+ * with errno, which is EEXIST for a file that is there. */
+int pfp_snapshot_to(const char *path);
+int pfp_snapshot_over(const char *path);
+
 /* The time-stamp counter. */
 uint64_t pfp_ticks(void);
 
@@ -297,6 +311,20 @@ uint64_t pfp_on_cpu_ticks(void);
 
 /* The library's version, "0.1.0". */
 const char *pfp_version(void);
+
+/* ---- every function, without touching the source ----------------------------- */
+
+/* Compiled with -finstrument-functions, every function calls these two, and has a
+ * point of its name from its first call on. The points start off: switch them on in
+ * the viewer, or by PFP_ENABLE='parse*' in the environment. Programs that are not
+ * linked with the library get it by LD_PRELOAD; `pfp-top run` sees to that. Names of
+ * C++ are as the linker has them: PFP_ENABLE='*parse*' finds them.
+ *
+ * What was left by longjmp ends when its caller next begins or ends a function.
+ * Fibres should be announced by the hooks for tasks above, run on stacks that are
+ * not inside a thread's own, and stay on their thread. */
+void __cyg_profile_func_enter(void *function, void *call_site);
+void __cyg_profile_func_exit(void *function, void *call_site);
 
 /* ---- what the macros are made of; not to be used by themselves --------------- */
 
@@ -503,6 +531,11 @@ PFP_NOTHING_ int pfp_set_alpha(pfp_point_t *point, double alpha)
 PFP_NOTHING_ int pfp_init(void) { return PFP_OK; }
 PFP_NOTHING_ int pfp_set_program_name(const char *name) { return (void)name, PFP_OK; }
 PFP_NOTHING_ int pfp_register_thread(const char *name) { return (void)name, PFP_OK; }
+PFP_NOTHING_ int pfp_snapshot_to(const char *path)
+{
+    return path ? PFP_ENOSPACE : PFP_ENULL;
+}
+PFP_NOTHING_ int pfp_snapshot_over(const char *path) { return pfp_snapshot_to(path); }
 PFP_NOTHING_ uint64_t pfp_ticks(void) { return 0; }
 PFP_NOTHING_ double pfp_ticks_per_second(void) { return 1e9; }
 PFP_NOTHING_ uint64_t pfp_on_cpu_ticks(void) { return 0; }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::clock;
-use crate::engine::{context, measure, process, thread};
+use crate::engine::context::{self, Switched};
+use crate::engine::{measure, process, thread};
 
 /// Makes the segment now instead of at the first region; false if that is not
 /// possible, for want of space, say.
@@ -80,6 +81,13 @@ pub fn calibrate(pairs: u32) -> Option<Overhead> {
 /// when it is resumed, also on another thread; while it is aside, its time counts
 /// as off-CPU. A thread that names no context has one of its own.
 ///
+/// A context is at most one thread's at a time: the one on which it is current, or
+/// on which an interrupt has put it aside. Signals are blocked while contexts are
+/// switched, so that a handler finds the one or the other. A task that is switched
+/// away from in a signal handler may have been interrupted in the middle of a begin
+/// or end, and must go on on the same thread. In a forked child a context has
+/// nothing open: what was is its parent's.
+///
 /// ```
 /// static POINT: pfp::Point = pfp::Point::new("task work");
 ///
@@ -121,7 +129,7 @@ impl Context {
 
     /// Makes this the calling thread's context until [`Entered`] is dropped, as
     /// an interrupt handler does: what was current is put aside and then resumed.
-    /// None if it is current already, on this thread or another one.
+    /// None if it is a thread's already, current or interrupted.
     pub fn enter(&self) -> Option<Entered> {
         context::enter(&self.shared)
             .then(|| Entered { context: self.clone(), thread_bound: PhantomData })
@@ -145,10 +153,14 @@ impl Drop for Entered {
 }
 
 /// Tells pfp that the program's scheduler switches the calling thread from one
-/// task to another. Whatever context was current is put aside, which should be
-/// `prev`. False if `next` is current on another thread, which is counted as a
-/// mismatch; then nothing changes.
+/// task to another: `next` takes the place of `prev`, or of what runs instead of
+/// it. If `prev` was put aside by a context that was [entered](Context::enter), an
+/// interrupt, it takes effect when that is left. False if `next` is a thread's
+/// already, current or interrupted, which is counted as a mismatch; then nothing
+/// changes.
+///
+/// To be called just before or after the stacks are switched, on the thread that
+/// does it, also in a signal handler.
 pub fn task_switch(prev: &Context, next: &Context) -> bool {
-    let _ = prev;
-    context::switch(Some(&next.shared))
+    context::switch(Some(&prev.shared), Some(&next.shared)) != Switched::Refused
 }

@@ -5,7 +5,10 @@
 
 use std::mem::MaybeUninit;
 
-use crate::engine::context;
+use pfp_shm_layout::control::Control;
+
+use crate::engine::context::{self, Switched};
+use crate::engine::{measure, process, thread};
 use crate::numeric;
 use crate::{Context, Guard, Point};
 
@@ -14,6 +17,28 @@ use crate::{Context, Guard, Point};
 #[inline(always)]
 pub fn begin_into(point: &'static Point, word: u64, guard: &mut MaybeUninit<Guard>) {
     Guard::begin_into(point, word, guard);
+}
+
+/// Whether [`begin_into`] has all that it needs, so that it calls nothing of the
+/// program's: no allocator, say.
+#[inline(always)]
+#[must_use]
+pub fn is_ready(point: &'static Point, word: u64) -> bool {
+    measure::ready(point, Control(word)).is_some()
+}
+
+/// Maps memory of zeros, which reads as zeros again in a forked child.
+#[must_use]
+pub fn private_pages(bytes: usize) -> Option<*mut u8> {
+    process::private_pages(bytes)
+}
+
+/// Counts a region for which there was no room on the calling thread.
+#[cold]
+pub fn count_refusal() {
+    if let Some(thread) = thread::current().filter(|thread| thread.is_alive()) {
+        thread.count(|tally| &tally.refused);
+    }
 }
 
 /// The word of a point that is not registered yet; of no other one.
@@ -37,18 +62,19 @@ pub fn is_current(context: &Context) -> bool {
     context.shared().is_current()
 }
 
-/// Makes a context, or the thread's own, current on the calling thread, in place
-/// of `prev`; that another one was current is counted as a mismatch. False if
-/// `next` is current on another thread.
+/// Makes a context, or the thread's own, run on the calling thread in place of
+/// `prev`; that another one ran is counted as a mismatch. While an interrupt is
+/// current, it takes effect when that ends. False if `next` is a thread's already.
 pub fn switch(prev: Option<&Context>, next: Option<&Context>) -> bool {
-    if prev.is_some_and(|prev| !is_current(prev)) {
+    let switched = context::switch(prev.map(Context::shared), next.map(Context::shared));
+    if switched == Switched::InPlaceOfAnother {
         context::count_mismatch();
     }
-    context::switch(next.map(Context::shared))
+    switched != Switched::Refused
 }
 
-/// Puts what is current aside for an interrupt's context; false if that is
-/// current already, here or elsewhere.
+/// Puts what is current aside for an interrupt's context; false if that is a
+/// thread's already.
 pub fn enter(to: &Context) -> bool {
     context::enter(to.shared())
 }
@@ -59,7 +85,7 @@ pub fn leave(from: &Context) -> bool {
 }
 
 /// Makes a context that of another execution object, with nothing open; false if
-/// it is current.
+/// it is a thread's: current, or interrupted.
 pub fn renew(context: &Context) -> bool {
     context.shared().renew()
 }

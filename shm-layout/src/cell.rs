@@ -620,6 +620,22 @@ impl Cell {
         (same && before == after && before & 1 == 0).then_some((live, last))
     }
 
+    /// Copies the words of the cell, as they lie in memory: `words` are the cell's
+    /// own. With a whole copy comes the number of restarts.
+    pub(crate) fn copy(&self, words: &[AtomicU64], to: &mut [u64]) -> (CellRead, u64) {
+        // Meets `cell-close`.
+        let before = self.seq.load(ord!("cell-enter", Acquire));
+        let commit = self.commit.load(Ordering::Relaxed);
+        for (to, word) in to.iter_mut().zip(words) {
+            *to = word.load(Ordering::Relaxed);
+        }
+        // Meets `cell-open` and `cell-part`, as in `read`.
+        fence_at!("cell-recheck", Acquire);
+        let after = self.seq.load(Ordering::Relaxed);
+        let whole = before == after && before & 1 == 0;
+        (if whole { CellRead::Whole } else { CellRead::Torn }, commit)
+    }
+
     /// The sequence word: equal and even at two readings means that nothing was
     /// written in between. Relaxed: it only tells whether to call
     /// [`Self::read`], which asks again; that a word never goes back is enough.

@@ -161,7 +161,9 @@ fn a_package_is_made_in_a_folder_of_its_own() {
     {
         assert_eq!(std::fs::read_link(lib.join(link)).expect("it is a link"), Path::new(to));
     }
-    assert!(stage.join("usr/include/pfp.h").is_file());
+    for header in ["pfp.h", "pfp.hpp"] {
+        assert!(stage.join("usr/include").join(header).is_file(), "{header}");
+    }
 }
 
 #[test]

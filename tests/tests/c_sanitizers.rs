@@ -27,13 +27,14 @@ fn has(compiler: Compiler, sanitizer: &str) -> bool {
     works
 }
 
-fn programs(sources: &[&str], name: &str) -> Vec<PathBuf> {
+/// A program by each compiler that fits, under each sanitizer that it has.
+fn programs(sources: &[&str], name: &str, fits: fn(Compiler) -> bool) -> Vec<PathBuf> {
     let mut programs = Vec::new();
-    for (at, compiler) in Compiler::all().enumerate() {
+    for (at, compiler) in Compiler::all().filter(|&compiler| fits(compiler)).enumerate() {
         for sanitizer in SANITIZERS.into_iter().filter(|sanitizer| has(compiler, sanitizer)) {
             let name = format!("{name}{sanitizer}");
             let link = if at % 2 == 0 { Link::Shared } else { Link::Static };
-            let flags = [sanitizer, "-fno-sanitize-recover=all", "-lm", "-lpthread"];
+            let flags = [sanitizer, "-fno-sanitize-recover=all", "-lm", "-lpthread", "-ldl"];
             programs.push(c::compile(compiler, &name, sources, link, flags));
         }
     }
@@ -46,7 +47,7 @@ fn text(program: &Path) -> &str {
 
 #[test]
 fn they_have_nothing_to_say_of_any_rule() {
-    for program in programs(&["rules.c"], "rules") {
+    for program in programs(&["rules.c"], "rules", |_| true) {
         let scenarios = c::run(&mut Command::new(&program));
         for scenario in scenarios.lines().filter(|&name| name != "longer-than-32-bits") {
             let place = Place::new();
@@ -57,11 +58,24 @@ fn they_have_nothing_to_say_of_any_rule() {
 }
 
 #[test]
+fn they_have_nothing_to_say_of_cxx_nor_of_a_child() {
+    let sources = ["scopes.cpp", "scopes_other.cpp", "scopes_without.cpp"];
+    for program in programs(&sources, "scopes", Compiler::is_cxx) {
+        Place::new().start(text(&program), &[]).end_well();
+    }
+    let flags = ["-shared", "-fPIC"];
+    let plugin = c::compile(Compiler::C, "plugin-of-any.so", &["plugin.c"], Link::Shared, flags);
+    for program in programs(&["host.c"], "host", |compiler| !compiler.is_cxx()) {
+        Place::new().start(text(&program), &[text(&plugin), "forks"]).end_well();
+    }
+}
+
+#[test]
 fn they_have_nothing_to_say_of_eight_threads_and_all_is_counted() {
     let plain = Compiler::all().map(|compiler| {
         c::compile(compiler, "threads", &["threads.c"], Link::Static, ["-lpthread"])
     });
-    for program in plain.chain(programs(&["threads.c"], "threads")) {
+    for program in plain.chain(programs(&["threads.c"], "threads", |_| true)) {
         let place = Place::new();
         let mut target = place.start(text(&program), &[]);
         let each: u64 = target.reach("done").one("each");

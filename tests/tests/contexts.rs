@@ -209,3 +209,28 @@ fn an_interrupt_is_not_part_of_what_it_interrupts() {
     assert_eq!(work.inclusive, work.exclusive);
     assert!(work.off_cpu as f64 >= ticks(handled) * (1.0 - NEAR));
 }
+
+/// Two tasks of one thread in regions of the same point: what the one adds to it
+/// stays when the other's region ends, however often they have taken turns.
+#[test]
+fn tasks_that_share_a_point_keep_each_others_time() {
+    static SHARED: pfp::Point = pfp::Point::new("shared by tasks");
+    let (one, other) = (pfp::Context::new(), pfp::Context::new());
+    let mut count = 0;
+    for turns in 1..=32 {
+        assert!(pfp::task_switch(&other, &one));
+        let region = SHARED.measure();
+        for _ in 0..turns {
+            assert!(pfp::task_switch(&one, &other));
+            let inside = SHARED.measure();
+            burn(Duration::from_micros(20));
+            drop(inside);
+            assert!(pfp::task_switch(&other, &one));
+        }
+        drop(region);
+        count += turns + 1;
+        // Nothing is nested.
+        let shared = own::figures("shared by tasks");
+        assert_eq!((shared.count, shared.inclusive), (count, shared.exclusive), "{turns} turns");
+    }
+}

@@ -1,14 +1,19 @@
-//! The seed example: two periodic tasks that pre-empt one another on one CPU. The
-//! table it prints shows their loads, and the flight recorder's account of the
-//! same run adds up to the same totals.
+//! The seed example: two periodic tasks that pre-empt one another on one CPU, in
+//! Rust and in C, and in C as fibres of one thread. The table it prints shows their
+//! loads, and the flight recorder's account of the same run adds up to the same
+//! totals.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::figure;
-use pfp_tests::target::{Place, wait_for};
+use pfp_tests::target::{Place, Target, wait_for};
 use pfp_tests::watch::{self, Watch};
 
 const EXAMPLE: &str = env!("CARGO_BIN_EXE_two_tasks");
+const C_EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe/examples/c");
 
 const PERIODS: u64 = 100;
 /// Points by number, with their loads: the outer region, the inner one, and the
@@ -18,6 +23,8 @@ const LOADS: [(u32, Duration); 3] = [
     (3, Duration::from_millis(4)),
     (4, Duration::from_micros(1300)),
 ];
+/// What the fibres' interrupt computes.
+const INTERRUPT: (u32, Duration) = (5, Duration::from_micros(500));
 
 /// One line of the table.
 #[derive(Debug)]
@@ -51,32 +58,35 @@ impl Row {
     }
 }
 
-#[test]
-fn the_table_shows_the_loads_and_the_ring_agrees() {
+/// Runs an example and judges its table and its segment. A load may be off by this
+/// share.
+fn judge(program: &Path, loads: &[(u32, Duration)], near: f64) -> Watch {
+    let name = program.file_name().and_then(|name| name.to_str()).expect("it has a name");
     let place = Place::new();
-    let mut target = pfp_tests::target::Target::start(place.command(EXAMPLE).args([
-        &PERIODS.to_string(),
-        // It stays until its standard input ends.
-        "--hold",
-    ]));
+    let mut target =
+        Target::start(place.command(program.to_str().expect("it is plain text")).args([
+            &PERIODS.to_string(),
+            // It stays until its standard input ends.
+            "--hold",
+        ]));
     let mut watch = Watch::attach(&place, &target);
     let rows: Vec<Row> = wait_for("the table", || {
         let rows: Vec<Row> =
             target.lines_so_far().iter().filter_map(|line| Row::parse(line)).collect();
-        (rows.len() == 5).then_some(rows)
+        (rows.len() == 2 + loads.len()).then_some(rows)
     });
     let ids: Vec<u32> = rows.iter().map(|row| row.id).collect();
-    assert_eq!(ids, [0, 1, 2, 3, 4]);
+    assert!(ids.iter().copied().eq(0..2 + loads.len() as u32), "{ids:?}");
 
     watch.poll();
     let records = watch.reader().records();
     let picture = watch.poll();
-    for (id, load) in LOADS {
+    for &(id, load) in loads {
         let row = &rows[id as usize];
         assert_eq!(row.count, PERIODS, "{row:?}");
         let off = row.average_ms / (load.as_secs_f64() * 1e3) - 1.0;
-        figure(&format!("seed example, point {id}: {:.6} ms, {off:+.5}", row.average_ms));
-        assert!(off.abs() < 0.01, "point {id}: {off:+.5} from {load:?}: {row:?}");
+        figure(&format!("{name}, point {id}: {:.6} ms, {off:+.5}", row.average_ms));
+        assert!(off.abs() < near, "{name}, point {id}: {off:+.5} from {load:?}: {row:?}");
         assert!(row.min <= row.max && row.cycles >= row.count * row.min);
 
         let cells = watch::total(picture, id);
@@ -97,5 +107,59 @@ fn the_table_shows_the_loads_and_the_ring_agrees() {
     let (outer, inner) = (watch::total(picture, 2), watch::total(picture, 3));
     assert!(outer.inclusive > outer.exclusive + inner.exclusive - inner.exclusive / 100);
     assert!(outer.off_cpu > 0, "task 1 never pre-empted task 0");
+    assert_eq!(picture.losses.mismatched_ends, 0);
+    assert_eq!(picture.losses.clock_anomalies, 0);
     target.end_well();
+    watch
+}
+
+/// An example in C, by whatever the system calls its compiler; it must compile with
+/// the others as well.
+fn in_c(name: &str) -> PathBuf {
+    let source = format!("{C_EXAMPLES}/{name}.c");
+    for compiler in Compiler::all().filter(|compiler| !compiler.is_cxx()) {
+        c::compile(compiler, name, &[&source], Link::Static, ["-pthread"]);
+    }
+    c::compile(Compiler::C, name, &[&source], Link::Static, ["-pthread"])
+}
+
+#[test]
+fn the_table_shows_the_loads_and_the_ring_agrees() {
+    judge(Path::new(EXAMPLE), &LOADS, 0.01);
+}
+
+#[test]
+fn the_table_is_the_same_from_c() {
+    judge(&in_c("two_tasks"), &LOADS, 0.01);
+}
+
+/// Tasks of the program's own scheduler, and an interrupt. The regions of a task
+/// that was put aside take in what the scheduler needs for that.
+#[test]
+fn the_table_is_the_same_from_fibres() {
+    let loads: Vec<_> = LOADS.into_iter().chain([INTERRUPT]).collect();
+    let mut watch = judge(&in_c("fibres"), &loads, 0.02);
+    let records = watch.reader().records();
+    let picture = watch.poll_dead();
+    let total = |id| watch::total(picture, id);
+    // Put aside is off the CPU: the other task's time, and the interrupt's, which
+    // is nested in nobody's.
+    let aside = total(4).inclusive + total(5).inclusive;
+    for id in [2, 3] {
+        assert!(total(id).off_cpu >= aside - aside / 100, "point {id}: {:?}", total(id));
+    }
+    let span = total(2).inclusive as f64 / (total(2).exclusive + total(3).exclusive) as f64 - 1.0;
+    assert!(span.abs() < 0.001, "{span:+.5}");
+    assert_eq!(total(4).inclusive, total(4).exclusive);
+    // Each has a context of its own, and the records say whose they are.
+    let contexts = |id: u32| -> BTreeSet<u32> {
+        let its = records.iter().filter(|(_, record)| record.point == id);
+        its.map(|(_, record)| record.context).collect()
+    };
+    let [outer, inner, task_1, interrupt] = [2, 3, 4, 5].map(contexts);
+    assert_eq!(outer, inner);
+    for its in [&outer, &task_1, &interrupt] {
+        assert!(its.len() == 1 && !its.contains(&0), "{its:?}");
+    }
+    assert!(outer != task_1 && outer != interrupt && task_1 != interrupt);
 }

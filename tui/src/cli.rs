@@ -101,9 +101,9 @@ pub enum Command {
     },
     /// Start a program and watch it; it ends with the viewer.
     Run(Run),
-    /// Show a snapshot file on the same screen.
+    /// Show a snapshot file, or a copy of a segment, on the same screen.
     Open {
-        /// The file.
+        /// The file, compressed or not.
         file: PathBuf,
         /// How to show it.
         #[command(flatten)]
@@ -114,7 +114,19 @@ pub enum Command {
         /// Which process.
         #[command(flatten)]
         target: Target,
-        /// The file to write.
+        /// The file to write; compressed if its name ends in .zst.
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+        /// Replace the file if it exists.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Copy the segment of a process itself to a file, also of one that has crashed.
+    SaveRaw {
+        /// Which process.
+        #[command(flatten)]
+        target: Target,
+        /// The file to write; compressed if its name ends in .zst.
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
         /// Replace the file if it exists.

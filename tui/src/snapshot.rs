@@ -357,15 +357,30 @@ pub struct Losses {
 
 /// `u128` as a decimal string.
 mod decimal {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use std::fmt;
+
+    use serde::de::{Deserializer, Error, Visitor};
+    use serde::ser::Serializer;
 
     pub(super) fn serialize<S: Serializer>(value: &u128, out: S) -> Result<S::Ok, S::Error> {
         out.collect_str(value)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<u128, D::Error> {
-        String::deserialize(input)?
-            .parse()
-            .map_err(|_| D::Error::custom("expected a decimal number in a string"))
+        input.deserialize_str(Decimal)
+    }
+
+    struct Decimal;
+
+    impl Visitor<'_> for Decimal {
+        type Value = u128;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("a decimal number in a string")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<u128, E> {
+            text.parse().map_err(|_| E::custom("expected a decimal number in a string"))
+        }
     }
 }

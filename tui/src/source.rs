@@ -15,6 +15,7 @@ mod refusal;
 pub mod synthetic;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,7 @@ pub use group::{Members, Together};
 pub use guard::guarded;
 pub use refusal::Refusal;
 
+use crate::export::json::{Overwrite, WriteError};
 use crate::snapshot::{ProcessState, Snapshot};
 
 /// A watched process, or what is left of one.
@@ -39,6 +41,14 @@ pub trait Source {
     /// Puts the last finished measurements into a snapshot that this source has
     /// yielded, as they were then. They are many, and only files want them.
     fn add_records(&mut self, _snapshot: &mut Snapshot) {}
+
+    /// Copies the process's segment itself to a file, whole or not at all; with a
+    /// name that ends in `.zst`, compressed.
+    fn save_raw(&mut self, _path: &Path, _overwrite: Overwrite) -> Result<(), WriteError> {
+        let why = "expected one process, which has a segment to copy; found a file, or several \
+                   processes: choose one with -p PID";
+        Err(WriteError::Io(io::Error::new(io::ErrorKind::Unsupported, why)))
+    }
 
     /// Carries out a change in the process. An error says why not, in words
     /// for the user.
@@ -241,7 +251,8 @@ pub fn attach_together_by(finder: Box<dyn Finder>, together: &Together) -> Resul
     Ok(guarded(Box::new(group::Group::new(together.clone(), finder)?)))
 }
 
-/// Opens a snapshot file.
+/// Opens a snapshot file, or a copy of a segment, compressed or not: what it is
+/// its content tells, not its name.
 pub fn open(path: &Path) -> Result<Box<dyn Source>> {
     Ok(guarded(Box::new(FileSource::open(path)?)))
 }

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use crossterm::event::{KeyCode, KeyEvent};
 use pfp_top::app::{App, Options};
-use pfp_top::snapshot::{Bucket, Cell, Lane, LaneKind, Point, PointState, Record, Snapshot, Stats};
+use pfp_top::snapshot::{
+    Amiss, Bucket, Cell, Lane, LaneKind, Point, PointState, Record, Snapshot, Stats,
+};
 use pfp_top::source::synthetic::{Synthetic, bucket_of};
 use pfp_top::source::{Change, Machine, Source};
 use pfp_top::view::{self, Look};
@@ -94,6 +96,8 @@ impl Source for Restless {
                 name: format!("thread {}", life % 1000),
                 records_written: 100 * poll,
                 switches: poll,
+                clock: None,
+                amiss: Amiss::default(),
             }
         };
         snapshot.lanes = (0..LANES).map(lane).collect();

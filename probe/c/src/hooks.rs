@@ -14,7 +14,6 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{
     AtomicPtr, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
@@ -22,7 +21,7 @@ use std::sync::atomic::{
 
 use probe::Context;
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::original::created;
 use crate::status::Status;
 
@@ -116,24 +115,24 @@ fn create(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
     if handle == DELETED {
         return Err(refused());
     }
-    let mut count = lock(&COUNT).ok_or(Status::Busy)?;
+    let mut count = COUNT.hold().ok_or(Status::Busy)?;
     if let Some(known) = slot(handle) {
         // Hooks may come late: an object that is known stays as it is.
         let same = known.kind.load(Relaxed) == kind as u32;
         return if same { Ok(()) } else { Err(refused()) };
     }
     if *count == OBJECTS {
+        probe::c::count_mismatch();
         return Err(Status::Full);
     }
     let free = |slot: &&Slot| {
         let handle = slot.handle.load(Relaxed);
-        handle.is_null() || handle == DELETED
+        // Whoever still had the handle of the object before may have made it run.
+        (handle.is_null() || handle == DELETED) && slot.context().is_none_or(probe::c::renew)
     };
     let slot = way(handle).find(free).ok_or(Status::Full)?;
-    match slot.context() {
-        Some(context) if probe::c::renew(context) => {}
-        Some(_) => return Err(refused()),
-        None => slot.context.store(Box::into_raw(Box::new(Context::new())), Release),
+    if slot.context().is_none() {
+        slot.context.store(Box::into_raw(Box::new(Context::new())), Release);
     }
     slot.kind.store(kind as u32, Relaxed);
     // Meets `Acquire` in `slot`.
@@ -144,9 +143,10 @@ fn create(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
 
 /// The object ends; what it left open is not measured.
 fn delete(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
+    let mut count = COUNT.hold().ok_or(Status::Busy)?;
+    // Looked up under the lock: nobody else deletes it now.
     let context = object(handle, kind)?;
-    let mut count = lock(&COUNT).ok_or(Status::Busy)?;
-    // It must not run, and nobody else have deleted it just now.
+    // It must not run.
     if !probe::c::renew(context) {
         return Err(refused());
     }

@@ -6,11 +6,13 @@
 //! hooks:     tasks and interrupts of a user-level scheduler, by handle
 //! named:     points by name: scopes, begin and end by hand
 //! program:   the program, its threads, the clock
+//! functions: every function of a program that was built for it
 //! ```
 //!
 //! Nothing here trusts its caller more than C makes it: numbers, weights and null
 //! pointers are checked, and what is refused is returned as a [`Status`].
 
+mod functions;
 mod hooks;
 mod lock;
 mod named;

@@ -5,7 +5,7 @@
 //! name and place, as an inline function of a header leaves in every object that
 //! includes it, share one point.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_uint};
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -13,11 +13,10 @@ use std::sync::atomic::{
     AtomicPtr, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{LazyLock, Mutex};
 
 use probe::{Guard, Point};
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::original::weigh;
 use crate::stats::{self, Stats};
 use crate::status::Status;
@@ -43,7 +42,7 @@ const _: () = assert!(size_of::<Guard>() == 7 * size_of::<u64>());
 type Place = (Box<str>, Box<str>, c_uint);
 
 /// All points by name and place.
-static POINTS: LazyLock<Mutex<HashMap<Place, &'static Point>>> = LazyLock::new(Mutex::default);
+static POINTS: Mutex<BTreeMap<Place, &'static Point>> = Mutex::new(BTreeMap::new());
 
 /// Names that are kept; far more than a segment has points.
 const MOST: usize = 1 << 17;
@@ -51,7 +50,7 @@ const MOST: usize = 1 << 17;
 /// The point of a name and place; none if it cannot be asked for now, or there are
 /// too many.
 fn point_at(name: String, file: String, line: c_uint) -> Option<&'static Point> {
-    let mut points = lock(&POINTS)?;
+    let mut points = POINTS.hold()?;
     let place = (name.into(), file.into(), line);
     if let Some(&known) = points.get(&place) {
         return Some(known);
@@ -85,7 +84,7 @@ impl Site {
 ///
 /// `point` is a point, or what an unregistered site points to.
 #[inline(always)]
-unsafe fn word(point: *const Point) -> u64 {
+pub(crate) unsafe fn word(point: *const Point) -> u64 {
     // SAFETY: as the caller says; the pointer comes first in both.
     unsafe { (*(*point.cast::<AtomicPtr<AtomicU64>>()).load(Relaxed)).load(Relaxed) }
 }

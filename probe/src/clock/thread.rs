@@ -25,6 +25,9 @@ static LEAST_WIDTH: AtomicU64 = AtomicU64::new(u64::MAX);
 const LEAST_MISSED_NS: u128 = 1_000_000;
 const MISSED_SHARE: u128 = 20;
 
+/// Bits of the count of switches that count; those above have the stretch.
+const COUNTING: u32 = 40;
+
 /// A thread's clock. All words are private to the thread; they are atomics
 /// because a signal handler of the same thread may come in between.
 #[repr(C)]
@@ -37,7 +40,9 @@ pub(crate) struct ThreadClock {
     /// Ticks to subtract from the counter: time off the CPU, and whatever
     /// shifts the current context's clock.
     off: AtomicU64,
-    /// Switches that the current context has seen.
+    /// Switches that the current context has seen, and above [`COUNTING`] bits the
+    /// stretch in which it runs: a number that is another one each time that a
+    /// context is resumed.
     switches: AtomicU64,
     /// Switches of the thread.
     all_switches: AtomicU64,
@@ -84,10 +89,21 @@ impl ThreadClock {
         self.off.load(Relaxed)
     }
 
-    /// Switches that the current context has seen so far.
+    /// Switches that the current context has seen so far, with the stretch.
     #[inline(always)]
     pub(crate) fn switches(&self) -> u64 {
         self.switches.load(Relaxed)
+    }
+
+    /// Switches that the current context has seen since [`Self::switches`] was
+    /// noted, on whatever thread.
+    pub(crate) fn switches_since(&self, noted: u64) -> u64 {
+        self.switches().wrapping_sub(noted) & ((1 << COUNTING) - 1)
+    }
+
+    /// Whether the current context was resumed since [`Self::switches`] was noted.
+    pub(crate) fn was_resumed(&self, noted: u64) -> bool {
+        (self.switches() ^ noted) >> COUNTING != 0
     }
 
     /// Switches of the thread so far.
@@ -95,9 +111,11 @@ impl ThreadClock {
         self.all_switches.load(Relaxed)
     }
 
-    /// Sets the switches that the context which becomes current has seen.
-    pub(crate) fn set_switches(&self, switches: u64) {
-        self.switches.store(switches, Relaxed);
+    /// Sets the switches that the context which becomes current has seen, and the
+    /// stretch that it begins.
+    pub(crate) fn set_switches(&self, switches: u64, stretch: u64) {
+        let counted = switches & ((1 << COUNTING) - 1);
+        self.switches.store(counted | stretch << COUNTING, Relaxed);
     }
 
     /// Shifts the clock, so that a context that was put aside reads on from
@@ -164,7 +182,8 @@ impl ThreadClock {
         let whole = (off >> 32).clamp(0, i128::from(i64::MAX)) as u64;
         let rest = (off - (i128::from(whole) << 32)).clamp(i64::MIN.into(), i64::MAX.into());
         self.residue.store(rest as i64 as u64, Relaxed);
-        self.off.store(self.off().wrapping_add(whole), Relaxed);
+        // In one instruction: the hooks of a signal handler shift it too.
+        self.off.fetch_add(whole, Relaxed);
         if (u128::from(whole) << 32) > u128::from(LEAST_SWITCH_NS) * u128::from(rate) {
             self.switches.store(self.switches().wrapping_add(1), Relaxed);
             self.all_switches.store(self.all_switches().wrapping_add(1), Relaxed);

@@ -5,14 +5,25 @@
 //! whatever thread, the clock's offset is set so that it reads on from where it
 //! stopped. So a switch by the kernel and a switch by the program's own scheduler
 //! are one mechanism.
+//!
+//! An interrupt keeps what it has put aside, which may be an interrupt too:
+//!
+//! ```text
+//! thread --current--> interrupt --interrupted--> interrupt --interrupted--> task
+//! ```
+//!
+//! All of that chain is the thread's, and nobody else's. A switch of tasks takes
+//! effect where the task stands in it: at once, or when the interrupts end.
 
+use std::mem;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicPtr, AtomicU32,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
+use super::process::{self, Process};
 use super::regions::Regions;
 use super::thread::{self, LEVELS, SALT, SALTS, Thread};
 use crate::clock::ticks;
@@ -22,22 +33,35 @@ use crate::clock::ticks;
 pub(crate) struct Shared {
     number: AtomicU32,
     pub(super) regions: Regions,
-    /// Kernel id of the thread on which it is current, 0 for none.
-    current_on: AtomicU32,
-    /// The context that an interrupt put aside, for [`leave`].
+    /// Kernel id of the thread whose it is, 0 for none, or [`RENEWING`].
+    held_by: AtomicU32,
+    /// Whether it has put something aside, as an interrupt does.
+    entered: AtomicBool,
+    /// That: null for the thread's own context.
     interrupted: AtomicPtr<Shared>,
+    /// The process that it last ran in: a forked child has copies.
+    process: AtomicPtr<Process>,
 }
+
+/// In [`Shared::held_by`]: it becomes that of another execution object.
+const RENEWING: u32 = u32::MAX;
 
 /// Contexts made so far; 0 stands for a thread's own.
 static CONTEXTS: AtomicU32 = AtomicU32::new(0);
+
+/// Times that a context was resumed, by any thread. A thread's clock notes it, so
+/// that a region knows whether its context has run without a break.
+static STRETCHES: AtomicU64 = AtomicU64::new(0);
 
 impl Shared {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             number: AtomicU32::new(next_number()),
             regions: Regions::new(),
-            current_on: AtomicU32::new(0),
+            held_by: AtomicU32::new(0),
+            entered: AtomicBool::new(false),
             interrupted: AtomicPtr::default(),
+            process: AtomicPtr::default(),
         })
     }
 
@@ -47,31 +71,62 @@ impl Shared {
 
     /// Whether it is current on the calling thread.
     pub(crate) fn is_current(&self) -> bool {
-        thread::current()
-            .is_some_and(|thread| thread.is_alive() && ptr::eq(thread.current.load(Relaxed), self))
+        alive().is_some_and(|thread| ptr::eq(thread.current.load(Relaxed), self))
     }
 
     /// Makes it the context of another execution object: nothing is open in it.
-    /// False if it is current.
+    /// False if it is current somewhere, or interrupted there.
     pub(crate) fn renew(&self) -> bool {
-        // Meets `Release` in `put_aside`, and taken so that no thread makes it
-        // current meanwhile.
-        if self.current_on.compare_exchange(0, u32::MAX, Acquire, Relaxed).is_err() {
+        if !self.hold(RENEWING) {
             return false;
         }
         self.number.store(next_number(), Relaxed);
+        self.forget();
+        // Meets the exchange in `hold`.
+        self.held_by.store(0, Release);
+        true
+    }
+
+    /// Makes it the calling thread's; false if it is some thread's already.
+    fn take(&self, thread: &Thread) -> bool {
+        if !self.hold(thread.tid.load(Relaxed) as u32) {
+            return false;
+        }
+        // What was open in the parent is the parent's.
+        let here = process::current().map_or(ptr::null(), ptr::from_ref).cast_mut();
+        let before = self.process.swap(here, Relaxed);
+        if !before.is_null() && before != here {
+            self.forget();
+        }
+        true
+    }
+
+    fn hold(&self, by: u32) -> bool {
+        // Meets `Release` in `release` and `renew`: what another thread left in it.
+        let Err(holder) = self.held_by.compare_exchange(0, by, AcqRel, Acquire) else {
+            return true;
+        };
+        // A thread of the parent's that this process was forked from holds nothing
+        // here.
+        holder != RENEWING
+            && !thread::exists(holder)
+            && self.held_by.compare_exchange(holder, by, AcqRel, Acquire).is_ok()
+            && {
+                self.forget();
+                true
+            }
+    }
+
+    /// Nothing is open in it any more.
+    fn forget(&self) {
         self.regions.clear();
-        for word in [
-            &self.regions.paused.clock,
-            &self.regions.paused.switches,
-            &self.regions.paused.child,
-            &self.regions.paused.place,
-        ] {
+        let paused = &self.regions.paused;
+        for word in [&paused.clock, &paused.switches, &paused.child, &paused.place] {
             word.store(0, Relaxed);
         }
-        // Meets the exchange in `switch`.
-        self.current_on.store(0, Release);
-        true
+        self.entered.store(false, Relaxed);
+        // What it had interrupted, if anything, is as lost as its thread.
+        self.interrupted.store(ptr::null_mut(), Relaxed);
     }
 }
 
@@ -79,91 +134,178 @@ fn next_number() -> u32 {
     CONTEXTS.fetch_add(1, Relaxed).wrapping_add(1).max(1)
 }
 
-/// Puts the thread's current context aside and makes another one current; false
-/// if that one is current somewhere else.
-pub(crate) fn switch(to: Option<&Arc<Shared>>) -> bool {
-    let Some(thread) = thread::get() else { return false };
-    let from = thread.current.load(Relaxed);
-    if let Some(to) = to {
-        if ptr::eq(from, Arc::as_ptr(to)) {
-            return true;
+/// The calling thread's state, if it has any in this process.
+fn alive() -> Option<&'static Thread> {
+    thread::current().filter(|thread| thread.is_alive())
+}
+
+/// Does something while no signal handler of this thread can come in between:
+/// what it would find is neither the one context nor the other, and a hook in it
+/// would put that aside.
+fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: a set of signals is plain bits, for which zero is a value.
+    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { mem::zeroed() };
+    // SAFETY: the sets are valid for reads and writes.
+    unsafe {
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+    }
+    let result = work();
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
+    result
+}
+
+/// Where in the thread's chain a context stands, null for the thread's own. If it
+/// does not, where the task does that no interrupt has put aside.
+fn link(thread: &'static Thread, context: *const Shared) -> &'static AtomicPtr<Shared> {
+    let mut link = &thread.current;
+    loop {
+        let at = link.load(Relaxed);
+        // SAFETY: null, or a context that its place in the chain keeps alive.
+        match unsafe { at.as_ref() } {
+            Some(interrupt) if !ptr::eq(at, context) && interrupt.entered.load(Relaxed) => {
+                link = &interrupt.interrupted;
+            }
+            _ => return link,
         }
-        // Meets `Release` in `put_aside`: what another thread left in it.
-        if to.current_on.compare_exchange(0, thread::tid(), AcqRel, Acquire).is_err() {
+    }
+}
+
+fn pointer(context: Option<&Arc<Shared>>) -> *const Shared {
+    context.map_or(ptr::null(), Arc::as_ptr)
+}
+
+/// What a switch came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Switched {
+    Done,
+    /// Done, although another context than the one named ran.
+    InPlaceOfAnother,
+    /// The next one is some thread's already, which was counted; or there is no
+    /// memory.
+    Refused,
+}
+
+/// Puts `next` in the place of `prev`, or of what runs instead of it; none is the
+/// thread's own context.
+pub(crate) fn switch(prev: Option<&Arc<Shared>>, next: Option<&Arc<Shared>>) -> Switched {
+    let Some(thread) = thread::get() else { return Switched::Refused };
+    undisturbed(|| {
+        let link = link(thread, pointer(prev));
+        let from = link.load(Relaxed);
+        let fits = ptr::eq(from, pointer(prev));
+        let done = if fits { Switched::Done } else { Switched::InPlaceOfAnother };
+        if ptr::eq(from, pointer(next)) {
+            return done;
+        }
+        if next.is_some_and(|next| !next.take(thread)) {
+            thread.count(|tally| &tally.mismatched);
+            return Switched::Refused;
+        }
+        let next = next.map_or(ptr::null(), |next| Arc::into_raw(Arc::clone(next))).cast_mut();
+        if ptr::eq(link, &raw const thread.current) {
+            let now = put_aside(thread);
+            link.store(next, Relaxed);
+            resume(thread, now);
+        } else {
+            // An interrupt runs, and has put it aside already.
+            link.store(next, Relaxed);
+        }
+        release(from);
+        done
+    })
+}
+
+/// Keeps what the thread holds of its current context; the moment at which that
+/// stopped.
+fn put_aside(thread: &Thread) -> u64 {
+    let now = thread.stamp();
+    keep(thread, now);
+    now
+}
+
+fn keep(thread: &Thread, now: u64) {
+    let paused = &thread.regions().paused;
+    paused.clock.store(now.wrapping_sub(thread.clock.off()), Relaxed);
+    paused.switches.store(thread.clock.switches(), Relaxed);
+    paused.child.store(thread.child.load(Relaxed), Relaxed);
+    paused.place.store(thread.place.load(Relaxed) & LEVELS, Relaxed);
+}
+
+/// Goes on with the context that has become current, from the moment `now`.
+fn resume(thread: &Thread, now: u64) {
+    let current = thread.current.load(Relaxed);
+    // SAFETY: null, or a context that being current keeps alive.
+    let number = unsafe { current.as_ref() }.map_or(0, Shared::number);
+    thread.context.store(u64::from(number) << 32, Relaxed);
+    let regions = thread.regions();
+    let paused = &regions.paused;
+    thread.clock.set_off(now.wrapping_sub(paused.clock.load(Relaxed)));
+    let stretch = STRETCHES.fetch_add(1, Relaxed).wrapping_add(1);
+    thread.clock.set_switches(paused.switches.load(Relaxed), stretch);
+    thread.child.store(paused.child.load(Relaxed), Relaxed);
+    let salt = thread.place.load(Relaxed).wrapping_add(SALT) & SALTS;
+    thread.place.store(salt, Relaxed);
+    thread.set_level(paused.place.load(Relaxed));
+    thread.set_waiting(regions.detour());
+}
+
+/// Gives up a context that has left a chain; null is nobody's.
+fn release(context: *const Shared) {
+    if !context.is_null() {
+        // SAFETY: whoever put it into the chain made the pointer from an `Arc` and
+        // left it counted.
+        let context = unsafe { Arc::from_raw(context) };
+        // Meets the exchange in `hold`.
+        context.held_by.store(0, Release);
+    }
+}
+
+/// Puts the current context aside for an interrupt's; [`leave`] resumes it. False
+/// if the interrupt is some thread's already.
+pub(crate) fn enter(to: &Arc<Shared>) -> bool {
+    let Some(thread) = thread::get() else { return false };
+    undisturbed(|| {
+        // One that was entered and then put aside by a switch still keeps what it
+        // has interrupted.
+        if to.entered.load(Relaxed) || !to.take(thread) {
             thread.count(|tally| &tally.mismatched);
             return false;
         }
-    } else if from.is_null() {
-        return true;
-    }
-    let now = thread.stamp();
-    let to = to.map_or(ptr::null(), |to| Arc::into_raw(Arc::clone(to)));
-    put_aside(thread, now);
-    thread.current.store(to.cast_mut(), Relaxed);
-    // SAFETY: null, or just made from an `Arc` that stays counted while it is
-    // current.
-    let number = unsafe { to.as_ref() }.map_or(0, |context| context.number());
-    thread.context.store(u64::from(number) << 32, Relaxed);
-    let regions = thread.regions();
-    thread.clock.set_off(now.wrapping_sub(regions.paused.clock.load(Relaxed)));
-    thread.clock.set_switches(regions.paused.switches.load(Relaxed));
-    thread.child.store(regions.paused.child.load(Relaxed), Relaxed);
-    let salt = thread.place.load(Relaxed).wrapping_add(SALT) & SALTS;
-    thread.place.store(salt, Relaxed);
-    thread.set_level(regions.paused.place.load(Relaxed));
-    thread.set_waiting(regions.detour());
-    true
+        let now = put_aside(thread);
+        let entered = Arc::into_raw(Arc::clone(to)).cast_mut();
+        to.interrupted.store(thread.current.swap(entered, Relaxed), Relaxed);
+        to.entered.store(true, Relaxed);
+        resume(thread, now);
+        true
+    })
 }
 
-fn put_aside(thread: &Thread, now: u64) {
-    let regions = thread.regions();
-    regions.paused.clock.store(now.wrapping_sub(thread.clock.off()), Relaxed);
-    regions.paused.switches.store(thread.clock.switches(), Relaxed);
-    regions.paused.child.store(thread.child.load(Relaxed), Relaxed);
-    regions.paused.place.store(thread.place.load(Relaxed) & LEVELS, Relaxed);
-    let from = thread.current.swap(ptr::null_mut(), Relaxed);
-    if !from.is_null() {
-        // SAFETY: `switch` has made the pointer from an `Arc` and left it
-        // counted.
-        let from = unsafe { Arc::from_raw(from) };
-        from.current_on.store(0, Release);
-    }
-}
-
-/// Puts the current context aside for an interrupt's; [`leave`] resumes it.
-pub(crate) fn enter(to: &Arc<Shared>) -> bool {
-    let Some(thread) = thread::get() else { return false };
-    let from = thread.current.load(Relaxed);
-    // An interrupt inside itself would forget what the outer one interrupted.
-    if ptr::eq(from, Arc::as_ptr(to)) {
-        thread.count(|tally| &tally.mismatched);
-        return false;
-    }
-    if !from.is_null() {
-        // SAFETY: it is current, so it is alive; the count taken here is given
-        // back by `leave`.
-        unsafe { Arc::increment_strong_count(from) };
-    }
-    let entered = switch(Some(to));
-    if entered {
-        to.interrupted.store(from, Relaxed);
-    } else if !from.is_null() {
-        // SAFETY: taken just above.
-        unsafe { Arc::decrement_strong_count(from) };
-    }
-    entered
-}
-
-/// Resumes what [`enter`] put aside; false if the context is not current here.
+/// Resumes what [`enter`] put aside, or what a switch has put in its place; false
+/// if the context is not current here, or was not entered.
 pub(crate) fn leave(from: &Arc<Shared>) -> bool {
-    let interrupted = from.interrupted.swap(ptr::null_mut(), Relaxed);
-    // SAFETY: `enter` took a count for this pointer.
-    let interrupted = (!interrupted.is_null()).then(|| unsafe { Arc::from_raw(interrupted) });
-    if !from.is_current() {
+    let left = alive().is_some_and(|thread| {
+        undisturbed(|| {
+            if !from.is_current() || !from.entered.swap(false, Relaxed) {
+                return false;
+            }
+            let now = put_aside(thread);
+            let interrupted = from.interrupted.swap(ptr::null_mut(), Relaxed);
+            // SAFETY: null, or a context that its place in the chain keeps alive.
+            if let Some(interrupted) = unsafe { interrupted.as_ref() } {
+                // Another thread may have entered `from`, if it was switched since.
+                interrupted.held_by.store(thread.tid.load(Relaxed) as u32, Relaxed);
+            }
+            release(thread.current.swap(interrupted, Relaxed));
+            resume(thread, now);
+            true
+        })
+    });
+    if !left {
         count_mismatch();
-        return false;
     }
-    switch(interrupted.as_ref())
+    left
 }
 
 /// Counts a hook that does not fit what is current on the calling thread.
@@ -173,9 +315,20 @@ pub(crate) fn count_mismatch() {
     }
 }
 
-/// The thread ends: a context that is current on it can go on elsewhere.
+/// The thread ends: the contexts that are its own can go on elsewhere.
 pub(crate) fn leave_all(thread: &Thread) {
-    if !thread.current.load(Relaxed).is_null() {
-        put_aside(thread, ticks());
-    }
+    undisturbed(|| {
+        if !thread.current.load(Relaxed).is_null() {
+            // Its clock was stopped.
+            keep(thread, ticks());
+        }
+        let mut at = thread.current.swap(ptr::null_mut(), Relaxed);
+        // SAFETY: null, or a context that its place in the chain keeps alive.
+        while let Some(context) = unsafe { at.as_ref() } {
+            let around = context.interrupted.swap(ptr::null_mut(), Relaxed);
+            context.entered.store(false, Relaxed);
+            release(at);
+            at = around;
+        }
+    });
 }

@@ -68,7 +68,7 @@ impl Thread {
             span: raw.saturating_sub(measure::OVERHEAD.inside()),
             child,
             off: off.wrapping_sub(begun.off),
-            switches: self.clock.switches().wrapping_sub(begun.switches),
+            switches: self.clock.switches_since(begun.switches),
         }
     }
 
@@ -261,11 +261,12 @@ pub(crate) fn end_guard(point: &'static Point, guard: &Guard, now: u64) {
         child = child.wrapping_add(regions.give_up(from));
         thread.set_level(place.wrapping_add(LEVEL));
     }
-    // What was noted at begin holds unless the cell was restarted or contexts
-    // were switched since.
-    let noted = thread
-        .cell(point.index())
-        .is_some_and(|cell| thread::tag(cell.control(), thread.inner_place()) == guard.tag());
+    // What was noted at begin holds unless the cell was restarted or contexts were
+    // switched since. Of switches the tag has too few bits to tell for sure.
+    let noted = !thread.clock.was_resumed(begun.switches)
+        && thread
+            .cell(point.index())
+            .is_some_and(|cell| thread::tag(cell.control(), thread.inner_place()) == guard.tag());
     let inclusive = if noted { Inclusive::Since(begun.inclusive) } else { Inclusive::Add };
     finish(thread, point, Ending { begun, child, now, inclusive, latch: false });
 }

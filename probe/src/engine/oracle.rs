@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
 
-use super::context::{self, Shared};
+use super::context::{self, Shared, Switched};
 use super::measure::{Costs, OVERHEAD};
 use crate::clock::mock;
 use crate::{Point, Stats};
@@ -253,12 +253,13 @@ fn by_hand(random: &mut Random, reference: &mut Reference) {
             }
             _ => {
                 let to = random.below(contexts.len() as u64 + 1) as usize;
-                assert!(context::switch(to.checked_sub(1).map(|to| &contexts[to])));
+                let next = to.checked_sub(1).map(|to| &contexts[to]);
+                assert_ne!(context::switch(None, next), Switched::Refused);
                 reference.current = to;
             }
         }
     }
-    context::switch(None);
+    context::switch(None, None);
 }
 
 /// A random program with guards: nested as blocks are, recursive.

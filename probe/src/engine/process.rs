@@ -5,6 +5,7 @@
 //! handler that interrupts the making on its own thread measures nothing
 //! instead.
 
+use std::path::PathBuf;
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{
@@ -24,6 +25,7 @@ use super::names::Names;
 use super::thread::{self, Thread};
 use crate::clock::{self, calibrate};
 use crate::point::{FIRST_NAMED, Point};
+use crate::snapshot;
 
 const PAGE: usize = 4096;
 /// Pairs that the automatic calibration runs.
@@ -54,6 +56,8 @@ pub(crate) struct Process {
     enabled_names: Names,
     /// That of the parent that this process was forked from, if it had one.
     _inherited: AtomicPtr<Process>,
+    /// Where the last figures go when the process ends in order.
+    snapshot: Option<PathBuf>,
 }
 
 /// Keeps what is never freed within reach of a leak checker, which does not look
@@ -191,6 +195,7 @@ fn publish(
         on_by_default: std::env::var_os("PFP_DEFAULT").is_none_or(|value| value != "off"),
         enabled_names: Names::new(&std::env::var("PFP_ENABLE").unwrap_or_default()),
         _inherited: AtomicPtr::new(NEWEST.load(Relaxed)),
+        snapshot: snapshot::path_at_exit(),
     }));
     NEWEST.store(ptr::from_mut(process), Relaxed);
     if let Some(rate) = calibrate::first_rate(origin) {
@@ -282,6 +287,9 @@ extern "C" fn at_process_exit() {
         return;
     }
     process.segment.ledger().state.store(ProcessState::Exited as u64, Release);
+    if let Some(path) = &process.snapshot {
+        snapshot::write_at_exit(process, path);
+    }
     process.segment.unlink();
     let beacon = process.beacon.try_lock().ok().and_then(|mut beacon| beacon.take());
     beacon.map(Beacon::extinguish);

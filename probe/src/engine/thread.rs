@@ -69,6 +69,8 @@ pub(crate) struct Thread {
 
     // What only the cold paths touch.
     alive: AtomicU64,
+    /// Kernel id of the thread.
+    pub(super) tid: AtomicU64,
     lane: AtomicU64,
     generation: AtomicU64,
     /// A bit for each page of the ring that is backed.
@@ -534,6 +536,7 @@ impl Thread {
         self.segment.store(segment.base().cast_mut(), Relaxed);
         self.first_chunk.store(u64::from(first), Relaxed);
         self.chunk_count.store(u64::from(count), Relaxed);
+        self.tid.store(u64::from(tid()), Relaxed);
         self.lane.store(lane as u64, Relaxed);
         self.generation.store(u64::from(generation), Relaxed);
         self.child.store(0, Relaxed);

@@ -35,8 +35,11 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Run(run)) => program::run(&run),
         Some(Command::Open { file, show }) => show_source(&show, source::open(&file)?),
         Some(Command::Snapshot { target, output, force }) => {
-            let overwrite = if force { Overwrite::Yes } else { Overwrite::No };
-            snapshot(&target, &output, overwrite)
+            snapshot(&target, &output, overwrite(force))
+        }
+        Some(Command::SaveRaw { target, output, force }) => {
+            let saved = resolve(&target)?.save_raw(&output, overwrite(force));
+            written(saved, &output)
         }
         Some(Command::Diff { before, now, json, fail_over }) => {
             diff(&before, &now, json, fail_over)
@@ -119,8 +122,17 @@ fn snapshot(target: &Target, path: &Path, overwrite: Overwrite) -> Result<u8> {
     if interrupt.raised() {
         return Ok(INTERRUPTED);
     }
+    written(json::write(&snapshot, path, overwrite), path)
+}
+
+fn overwrite(force: bool) -> Overwrite {
+    if force { Overwrite::Yes } else { Overwrite::No }
+}
+
+/// The exit status of writing a file.
+fn written(result: Result<(), WriteError>, path: &Path) -> Result<u8> {
     let shown = path.display();
-    match json::write(&snapshot, path, overwrite) {
+    match result {
         Ok(()) => Ok(0),
         Err(WriteError::Exists) => bail!("{shown} exists already: give another name, or --force"),
         Err(WriteError::Io(error)) => {

@@ -5,6 +5,7 @@
 //! write to is of use to neither. The viewer's exit status is the program's.
 
 mod log;
+mod preload;
 mod program;
 
 use std::cell::RefCell;
@@ -69,6 +70,13 @@ pub struct Run {
     /// parallel job.
     #[arg(long)]
     sum: bool,
+    /// Switch points on from the start, by name: 'parse*,io_?'.
+    #[arg(long, value_name = "NAMES")]
+    enable: Option<OsString>,
+    /// Preload this libpfp.so, also if the program itself is not built with
+    /// -finstrument-functions: its libraries may be.
+    #[arg(long, value_name = "FILE")]
+    preload: Option<PathBuf>,
     /// The program and its arguments.
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -105,8 +113,10 @@ pub(super) fn run(run: &Run) -> Result<u8> {
         false => Some(Log::create(run.log.as_deref(), &run.command[0])?),
     };
     let seen = source::announced();
+    let mut environment = preload::environment(&run.command[0], run.preload.as_deref(), complain)?;
+    environment.extend(run.enable.clone().map(|names| ("PFP_ENABLE", names)));
     let output = Output { log: log.as_ref().map(Log::file).transpose()?, own_group: !headless };
-    let program = match Program::start(&run.command, output) {
+    let program = match Program::start(&run.command, &environment, output) {
         Ok(program) => program,
         Err((status, why)) => {
             drop(log.map(Log::tidy));

@@ -104,6 +104,14 @@ const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
 /// Writes the titles and the rows.
 pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
+    rows(subject, out).map_err(|error| match error.into_kind() {
+        // As it was: whoever wrote into a pipe wants to know that nobody reads.
+        ::csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    })
+}
+
+fn rows(subject: &Subject<'_>, out: &mut dyn Write) -> ::csv::Result<()> {
     // The titles are there even if no row is.
     let mut writer = ::csv::WriterBuilder::new()
         .terminator(::csv::Terminator::CRLF)
@@ -133,7 +141,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
             writer.serialize(row)?;
         }
     }
-    writer.flush()
+    Ok(writer.flush()?)
 }
 
 /// Calls per second and load of a thread, over the whole life of the process; none

@@ -13,7 +13,9 @@ use std::io::{self, Write};
 use std::time::{Duration, UNIX_EPOCH};
 
 use hdrhistogram::serialization::V2DeflateSerializer;
-use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+use hdrhistogram::serialization::interval_log::{
+    IntervalLogWriterBuilder, IntervalLogWriterError, Tag,
+};
 
 use super::{Subject, hdr};
 
@@ -43,8 +45,12 @@ pub fn write(subject: &Subject<'_>, mut out: &mut dyn Write) -> io::Result<()> {
             None => shown.label.clone(),
         };
         let name = escape(&name);
-        log.write_histogram(&histogram, Duration::ZERO, elapsed, Tag::new(&name))
-            .map_err(|error| io::Error::other(error.to_string()))?;
+        log.write_histogram(&histogram, Duration::ZERO, elapsed, Tag::new(&name)).map_err(
+            |error| match error {
+                IntervalLogWriterError::IoError(error) => error,
+                other => io::Error::other(other.to_string()),
+            },
+        )?;
     }
     Ok(())
 }

@@ -142,10 +142,13 @@ impl Stacks {
         // Where no record took any time, one path is as good as another.
         let share = |ticks: u64| if recorded > 0 { u128::from(ticks) } else { 1 };
         let all = if recorded > 0 { recorded } else { paths.len() as u128 };
+        // The records of a damaged file may add up to more than can be multiplied.
+        let too_long = u64::BITS.saturating_sub(all.leading_zeros());
         let (mut so_far, mut given) = (0, 0);
         for (node, ticks) in paths {
             so_far += share(*ticks);
-            let up_to = (u128::from(exclusive_ns) * so_far / all) as u64;
+            let up_to = u128::from(exclusive_ns) * (so_far >> too_long) / (all >> too_long);
+            let up_to = up_to as u64;
             self.add(*node, up_to - given);
             given = up_to;
         }

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use crate::model::{Figures, Model};
 use crate::snapshot::{Cell, Lane, Process, Snapshot};
 
+/// Rates that a clock may have, ticks per second.
+const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.0..=1e12;
+
 /// A snapshot as the exports see it.
 #[derive(Debug)]
 pub struct Subject<'a> {
@@ -52,8 +55,8 @@ impl<'a> Subject<'a> {
             .map(|(figures, label)| Shown { figures, label, cells: cells(figures.id()) })
             .collect();
         let rate = snapshot.clock.ticks_per_second;
-        // As the timeline has it: nonsense of a damaged file divides nothing by zero.
-        let ticks_per_second = if rate.is_finite() && rate > 0.0 { rate } else { 1e9 };
+        // Nonsense of a damaged file must divide nothing by zero.
+        let ticks_per_second = if PLAUSIBLE.contains(&rate) { rate } else { 1e9 };
         let lanes_apart = u32::MAX;
         Some(Self { model, snapshot, points, per_thread, lanes_apart, ticks_per_second })
     }

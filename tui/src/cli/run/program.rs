@@ -42,7 +42,11 @@ pub(super) struct Program {
 
 impl Program {
     /// Starts it. An error comes with the exit status that shells have for it.
-    pub(super) fn start(command: &[OsString], output: Output) -> Result<Self, (u8, anyhow::Error)> {
+    pub(super) fn start(
+        command: &[OsString],
+        environment: &[(&str, OsString)],
+        output: Output,
+    ) -> Result<Self, (u8, anyhow::Error)> {
         let name = Path::new(&command[0]).display().to_string();
         let started = SystemTime::now().duration_since(UNIX_EPOCH);
         let failed = |status: u8| {
@@ -50,7 +54,7 @@ impl Program {
             move |error: io::Error| (status, anyhow!(error).context(name))
         };
         let mut process = Command::new(&command[0]);
-        process.args(&command[1..]);
+        process.args(&command[1..]).envs(environment.iter().map(|(name, value)| (name, value)));
         if let Some(log) = output.log {
             process.stdout(log.try_clone().map_err(failed(126))?).stderr(log);
         }
@@ -226,7 +230,7 @@ mod tests {
     fn start(script: &str) -> Program {
         let command = ["sh", "-c", script].map(OsString::from);
         let output = Output { log: Some(tempfile::tempfile().unwrap()), own_group: true };
-        Program::start(&command, output).map_err(|(_, why)| why).unwrap()
+        Program::start(&command, &[], output).map_err(|(_, why)| why).unwrap()
     }
 
     fn candidate(pid: u32) -> Candidate {
@@ -281,7 +285,7 @@ mod tests {
     fn what_cannot_be_started_has_the_status_that_shells_give_it() {
         let status = |command: &str| {
             let output = Output { log: None, own_group: true };
-            Program::start(&[command.into()], output).err().map(|(status, _)| status)
+            Program::start(&[command.into()], &[], output).err().map(|(status, _)| status)
         };
         assert_eq!(status("/no/such/program"), Some(127));
         assert_eq!(status("/"), Some(126));

@@ -1,0 +1,165 @@
+//! Functions of programs that were built with `-finstrument-functions`.
+//!
+//! The compiler calls two hooks, at the start and at the end of every function.
+//! From the function's address to its point:
+//!
+//! ```text
+//! address --> table ----------------------------> point --> its word: off, return
+//!               | not there: its first call         | on
+//!               +--> symbols of its object --> name +--> frames: the guard, until
+//!                                                        the function's end
+//! ```
+//!
+//! All points start off, so nothing is measured until somebody asks. A function
+//! may be called for the first time in a signal handler, so nothing here takes a
+//! lock or allocates: memory is mapped, files are read, lists grow by one exchange.
+
+mod arena;
+mod bounds;
+mod entry;
+mod frames;
+mod objects;
+mod symbols;
+mod table;
+
+use std::cell::Cell;
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Relaxed, SeqCst},
+    compiler_fence,
+};
+
+use probe::Point;
+
+use crate::named::word;
+use frames::Frames;
+
+/// Where a hook was called from.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    function: usize,
+    /// Where the function was called, which is what it returns to.
+    site: usize,
+    /// The stack pointer when the hook began.
+    sp: usize,
+    /// What the hook returns to.
+    to: usize,
+    /// The frame pointer, which may be anything.
+    fp: usize,
+}
+
+/// Whether any function was ever on. Until then, an end looks no further. Orders
+/// nothing: a thread that began a region has seen its own store.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// The stack pointer of the hook that does something in which this thread must
+    /// not come by another hook: what it calls may be instrumented too, if the
+    /// program has an allocator of its own. 0 if there is none.
+    static INSIDE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Does something that may call functions of the program; nothing if this was
+/// called from such.
+fn once_inside<R>(sp: usize, work: impl FnOnce() -> R) -> Option<R> {
+    let outer = INSIDE.get();
+    // One whose frame lies deeper was left by a jump.
+    if outer != 0 && sp <= outer {
+        return None;
+    }
+    INSIDE.set(sp);
+    compiler_fence(SeqCst);
+    let result = work();
+    compiler_fence(SeqCst);
+    INSIDE.set(0);
+    Some(result)
+}
+
+/// The beginning of a function. All that is passed on stays in registers, so that
+/// a function that is off pays for no more than the tests.
+///
+/// # Safety
+///
+/// The hook's own arguments, and what [`entry`] adds to them.
+unsafe extern "C" fn enter(function: usize, site: usize, sp: usize, to: usize, fp: usize) {
+    match table::first(function) {
+        Some(point) if is_on(point) => enter_on(function, site, sp, to, fp, point),
+        Some(_) => {}
+        None => enter_further(function, site, sp, to, fp),
+    }
+}
+
+#[inline(always)]
+fn is_on(point: &'static Point) -> bool {
+    // SAFETY: a point.
+    unsafe { word(point) & 1 != 0 }
+}
+
+/// The function is not in the first place of the table where it could be.
+#[inline(never)]
+fn enter_further(function: usize, site: usize, sp: usize, to: usize, fp: usize) {
+    if let Some(point) = table::known(function).or_else(|| enter_new(function, sp))
+        && is_on(point)
+    {
+        enter_on(function, site, sp, to, fp, point);
+    }
+}
+
+/// Makes the point of a function that is called for the first time.
+#[cold]
+#[inline(never)]
+fn enter_new(function: usize, sp: usize) -> Option<&'static Point> {
+    let point = once_inside(sp, || {
+        frames::prepare();
+        let point = table::look_up(function)?;
+        // Registers it, so that it can be seen and switched on.
+        point.is_enabled().then_some(point)
+    });
+    point.flatten()
+}
+
+#[inline(never)]
+fn enter_on(function: usize, site: usize, sp: usize, to: usize, fp: usize, point: &'static Point) {
+    let call = Call { function, site, sp, to, fp };
+    // SAFETY: a point.
+    let word = unsafe { word(point) };
+    match Frames::current() {
+        Some(frames) if probe::c::is_ready(point, word) => frames.begin(&call, point, word),
+        _ => enter_unready(&call, point),
+    }
+}
+
+/// The same with something missing: a stack of frames, a lane, a cell.
+#[cold]
+#[inline(never)]
+fn enter_unready(call: &Call, point: &'static Point) {
+    once_inside(call.sp, || {
+        // SAFETY: a point.
+        let word = unsafe { word(point) };
+        // It may have been switched off just now.
+        if word & 1 != 0
+            && let Some(frames) = Frames::get(call.sp)
+        {
+            ANY.store(true, Relaxed);
+            frames.begin(call, point, word);
+        }
+    });
+}
+
+/// The end of a function.
+///
+/// # Safety
+///
+/// As for [`enter`].
+unsafe extern "C" fn exit(function: usize, site: usize, sp: usize, to: usize, fp: usize) {
+    if ANY.load(Relaxed) {
+        exit_any(function, site, sp, to, fp);
+    }
+}
+
+#[inline(never)]
+fn exit_any(function: usize, site: usize, sp: usize, to: usize, fp: usize) {
+    if let Some(frames) = Frames::current() {
+        frames.end(&Call { function, site, sp, to, fp });
+    }
+}

@@ -1,0 +1,157 @@
+/* What the examples compute, and the table that shows what it took. */
+#ifndef LOADS_H
+#define LOADS_H
+
+#include <inttypes.h>
+#include <pfp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* Points by number. */
+enum { OVERHEAD, TUNING, OUTER, INNER, TASK_1, INTERRUPT };
+
+#define US INT64_C(1000)
+#define MS (1000 * US)
+/* What the outer region computes before the inner one, and again after it. */
+#define OUTER_HALF (1 * MS)
+#define INNER_LOAD (4 * MS)
+#define TASK_1_LOAD (1300 * US)
+
+#define DEFAULT_PERIODS 100
+#define CALIBRATION_LOOPS 10000
+#define TUNING_ROUNDS 101
+/* Weight of one tuning round. Those follow no period, so it is given as it is. */
+#define TUNING_ALPHA 0.05f
+/* A period of 10 ms over a time constant of 50 ms. */
+#define ALPHA (10.0f / 50.0f)
+
+/* How far apart the looks at the clock are towards the end of a load; a load is
+ * half of it too long. */
+#define STEP (2 * US)
+
+/* Loops that take 1 ms. */
+static uint64_t loops_per_ms;
+
+static int64_t now_ns(clockid_t clock)
+{
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return time.tv_sec * 1000 * MS + time.tv_nsec;
+}
+
+static int64_t cpu_ns(void)
+{
+    return now_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+/* A chain of dependent operations (Marsaglia's xorshift): no memory, little that a
+ * neighbour on the same core could slow down, and nothing that the compiler knows
+ * how to shorten. */
+static void spin(uint64_t loops)
+{
+    volatile uint64_t seed = 1;
+    uint64_t chain = seed;
+    for (uint64_t i = 0; i < loops; i++) {
+        chain ^= chain << 13;
+        chain ^= chain >> 7;
+        chain ^= chain << 17;
+    }
+    seed = chain;
+}
+
+static int64_t time_to_spin(uint64_t loops)
+{
+    int64_t before = cpu_ns();
+    spin(loops);
+    return cpu_ns() - before;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* Finds out how many loops take 1 ms on the CPU. */
+static void tune(void)
+{
+    uint64_t rates[TUNING_ROUNDS], loops = 1000;
+
+    /* Doubling until it takes long enough also gives the CPU time to reach its
+     * working frequency. */
+    while (time_to_spin(loops) < 20 * MS)
+        loops *= 2;
+    loops /= 20;
+    for (int i = 0; i < TUNING_ROUNDS; i++) {
+        int64_t took;
+        pfpBegin(TUNING, NULL);
+        took = time_to_spin(loops);
+        pfpEnd(TUNING, 0);
+        loops = (uint64_t)((double)loops * (double)MS / (double)took);
+        rates[i] = loops;
+    }
+    /* The median: a round that an interrupt or a hypervisor stretched does not move
+     * it. */
+    qsort(rates, TUNING_ROUNDS, sizeof rates[0], ascending);
+    loops_per_ms = rates[TUNING_ROUNDS / 2];
+}
+
+static uint64_t loops_in(int64_t length_ns)
+{
+    return loops_per_ms * (uint64_t)length_ns / (uint64_t)MS;
+}
+
+/* Computes for a while, by a clock that runs while the caller does. The tuned loops
+ * make up most of it; the rest is told by the clock, as a core's speed changes from
+ * one millisecond to the next by more than the figures are to be off. */
+static void compute(int64_t length_ns, int64_t (*clock_ns)(void))
+{
+    int64_t end = clock_ns() + length_ns;
+    spin(loops_in(length_ns * 3 / 4));
+    while (clock_ns() < end)
+        spin(loops_in(STEP));
+}
+
+/* Creates and enables the points up to `last`. */
+static void set_up_points(int last)
+{
+    pfpCreate();
+    for (int id = OVERHEAD; id <= last; id++)
+        pfpEnable(id);
+    pfpSetAlpha(TUNING, TUNING_ALPHA);
+    for (int id = OUTER; id <= last; id++)
+        pfpSetAlpha(id, ALPHA);
+    pfpCalibrate(CALIBRATION_LOOPS, 1);
+    tune();
+}
+
+/* One line for each point. C stands for cycles of the point's own, T for time. */
+static void print_table(int last)
+{
+    double ticks_per_ms = pfp_ticks_per_second() / 1e3;
+    for (int id = OVERHEAD; id <= last; id++) {
+        pfpStats_t stats;
+        if (pfpGetStats(id, &stats) != PFP_OK || stats.n_count == 0) {
+            printf("ID: %02d, not measured\n", id);
+            continue;
+        }
+        printf("ID: %02d, n=%" PRIu64 ", C=%" PRIu64 ", Cmin=%" PRIu64 ", Cmax=%" PRIu64
+               ", C-avg=%.0f, Avg-T=%.6fms\n",
+               id, stats.n_count, stats.c_total, stats.c_min, stats.c_max,
+               /* Without a weight there is no moving average, and the plain one
+                * stands in. */
+               id == OVERHEAD ? stats.c_mean : stats.c_average, stats.c_mean / ticks_per_ms);
+    }
+    fflush(stdout);
+}
+
+/* Stays until the standard input ends, so that a viewer can look at it. */
+static void hold(void)
+{
+    while (getchar() != EOF)
+        ;
+}
+
+#endif

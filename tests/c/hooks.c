@@ -1,0 +1,341 @@
+/* The hooks for user-level schedulers, used well and badly. Each call that does not
+ * fit is answered with an error and counted. */
+#include <pfp.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "script.h"
+
+/* Handles. */
+static char a, b, moved, interrupt, swi, elsewhere, unknown, many[PFP_OBJECTS];
+
+/* Calls that pfp must have counted. */
+static unsigned mismatched;
+
+#define REFUSED(call)                                                                \
+    do {                                                                             \
+        EXPECT((call) == PFP_EHANDLE);                                               \
+        mismatched++;                                                                \
+    } while (0)
+
+static uint64_t count(int id)
+{
+    pfpStats_t stats;
+    EXPECT(pfpGetStats(id, &stats) == PFP_OK);
+    return stats.n_count;
+}
+
+static long long cpu_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return time.tv_sec * 1000000000LL + time.tv_nsec;
+}
+
+/* Computes for some time of the thread's; what it really took. */
+static long long burn(long long ns)
+{
+    long long start = cpu_ns(), now;
+    while ((now = cpu_ns()) - start < ns)
+        ;
+    return now - start;
+}
+
+static void before_creation(void)
+{
+    EXPECT(pfpTaskRegister(0) == PFP_ENOTCREATED);
+    EXPECT(pfpTaskCreate(&a) == PFP_ENOTCREATED);
+    EXPECT(pfpTaskDelete(&a) == PFP_ENOTCREATED);
+    EXPECT(pfpTaskReady(&a) == PFP_ENOTCREATED);
+    EXPECT(pfpTaskSwitch(NULL, NULL) == PFP_ENOTCREATED);
+    EXPECT(pfpHwiBegin(&interrupt) == PFP_ENOTCREATED);
+    EXPECT(pfpSwiEnd(&swi) == PFP_ENOTCREATED);
+}
+
+static void handles(void)
+{
+    EXPECT(pfpTaskCreate(NULL) == PFP_ENULL);
+    EXPECT(pfpTaskDelete(NULL) == PFP_ENULL);
+    EXPECT(pfpHwiReady(NULL) == PFP_ENULL);
+    EXPECT(pfpSwiBegin(NULL) == PFP_ENULL);
+    EXPECT(pfpHwiEnd(NULL) == PFP_ENULL);
+    REFUSED(pfpTaskReady(&unknown));
+    REFUSED(pfpTaskSwitch(NULL, &unknown));
+    REFUSED(pfpTaskSwitch(&unknown, NULL));
+    REFUSED(pfpHwiBegin(&unknown));
+    REFUSED(pfpHwiDelete(&unknown));
+    REFUSED(pfpBegin(1, &unknown));
+
+    EXPECT(pfpTaskCreate(&a) == PFP_OK);
+    EXPECT(pfpTaskCreate(&b) == PFP_OK);
+    EXPECT(pfpHwiCreate(&interrupt) == PFP_OK);
+    EXPECT(pfpSwiCreate(&swi) == PFP_OK);
+    /* Known already: as it was. */
+    EXPECT(pfpTaskCreate(&a) == PFP_OK);
+    /* Of another kind. */
+    REFUSED(pfpHwiCreate(&a));
+    REFUSED(pfpHwiBegin(&a));
+    REFUSED(pfpTaskSwitch(NULL, &interrupt));
+    EXPECT(pfpTaskReady(&a) == PFP_OK && pfpHwiReady(&interrupt) == PFP_OK);
+}
+
+static void interrupts(void)
+{
+    REFUSED(pfpHwiEnd(&interrupt));
+    EXPECT(pfpHwiBegin(&interrupt) == PFP_OK);
+    REFUSED(pfpHwiBegin(&interrupt));
+    EXPECT(pfpSwiBegin(&swi) == PFP_OK);
+    /* Not the innermost. */
+    REFUSED(pfpHwiEnd(&interrupt));
+    EXPECT(pfpBegin(1, &swi) == PFP_OK);
+    REFUSED(pfpBegin(1, &interrupt));
+    EXPECT(pfpEnd(1, 0) == PFP_OK);
+    EXPECT(pfpSwiEnd(&swi) == PFP_OK);
+    EXPECT(pfpHwiEnd(&interrupt) == PFP_OK);
+    REFUSED(pfpHwiEnd(&interrupt));
+    EXPECT(count(1) == 1);
+}
+
+static void tasks(void)
+{
+    /* Another one ran than was said; counted, and done. */
+    EXPECT(pfpTaskSwitch(&b, &a) == PFP_OK);
+    mismatched++;
+    EXPECT(pfpBegin(1, &a) == PFP_OK);
+    EXPECT(pfpEnd(1, 0) == PFP_OK);
+    EXPECT(pfpTaskSwitch(NULL, &b) == PFP_OK);
+    mismatched++;
+    EXPECT(pfpTaskSwitch(&b, &a) == PFP_OK);
+    REFUSED(pfpTaskDelete(&a));
+    EXPECT(pfpBegin(2, &a) == PFP_OK);
+    EXPECT(pfpTaskSwitch(&a, NULL) == PFP_OK);
+    /* What it had open is gone with it. */
+    EXPECT(pfpTaskDelete(&a) == PFP_OK);
+    REFUSED(pfpTaskDelete(&a));
+    REFUSED(pfpTaskSwitch(NULL, &a));
+    REFUSED(pfpBegin(1, &a));
+    EXPECT(pfpTaskCreate(&a) == PFP_OK);
+    EXPECT(pfpTaskSwitch(NULL, &a) == PFP_OK);
+    EXPECT(pfpEnd(2, 0) == PFP_OK);
+    EXPECT(count(2) == 0);
+    EXPECT(pfpTaskSwitch(&a, NULL) == PFP_OK);
+}
+
+/* A switch in an interrupt takes effect when the outermost one ends. */
+static void switched_in_an_interrupt(void)
+{
+    pfpStats_t stats;
+    long long ran = 0;
+
+    EXPECT(pfpTaskSwitch(NULL, &a) == PFP_OK);
+    EXPECT(pfpBegin(3, &a) == PFP_OK);
+    ran += burn(5000000);
+    EXPECT(pfpHwiBegin(&interrupt) == PFP_OK);
+    EXPECT(pfpSwiBegin(&swi) == PFP_OK);
+    EXPECT(pfpTaskSwitch(&a, &b) == PFP_OK);
+    EXPECT(pfpBegin(4, &swi) == PFP_OK);
+    burn(5000000);
+    EXPECT(pfpEnd(4, 0) == PFP_OK);
+    EXPECT(pfpSwiEnd(&swi) == PFP_OK);
+    REFUSED(pfpBegin(5, &b));
+    /* It is this thread's, though it does not run yet. */
+    REFUSED(pfpTaskDelete(&b));
+    EXPECT(pfpHwiEnd(&interrupt) == PFP_OK);
+    EXPECT(pfpBegin(5, &b) == PFP_OK);
+    burn(3000000);
+    EXPECT(pfpEnd(5, 0) == PFP_OK);
+    /* And to the scheduler itself, and back. */
+    EXPECT(pfpHwiBegin(&interrupt) == PFP_OK);
+    EXPECT(pfpTaskSwitch(&b, NULL) == PFP_OK);
+    EXPECT(pfpTaskSwitch(NULL, &a) == PFP_OK);
+    EXPECT(pfpHwiEnd(&interrupt) == PFP_OK);
+    ran += burn(5000000);
+    EXPECT(pfpEnd(3, 0) == PFP_OK);
+    EXPECT(pfpTaskSwitch(&a, NULL) == PFP_OK);
+    EXPECT(count(3) == 1 && count(4) == 1 && count(5) == 1);
+    EXPECT(pfpGetStats(3, &stats) == PFP_OK);
+    say("put-aside %llu %.0f", (unsigned long long)stats.c_total,
+        (double)ran * pfp_ticks_per_second() / 1e9);
+    EXPECT((double)stats.c_off_cpu > 0.008 * pfp_ticks_per_second());
+    EXPECT(stats.c_inclusive == stats.c_total);
+}
+
+static int step;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+static void reach_step(int number)
+{
+    pthread_mutex_lock(&lock);
+    step = number;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void wait_for_step(int number)
+{
+    pthread_mutex_lock(&lock);
+    while (step < number)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static void *holds_it(void *nothing)
+{
+    EXPECT(pfpTaskSwitch(NULL, &a) == PFP_OK);
+    EXPECT(pfpHwiBegin(&elsewhere) == PFP_OK);
+    reach_step(1);
+    wait_for_step(2);
+    /* It ends with both. */
+    return nothing;
+}
+
+static void running_elsewhere(void)
+{
+    pthread_t thread;
+    EXPECT(pfpHwiCreate(&elsewhere) == PFP_OK);
+    EXPECT(pthread_create(&thread, NULL, holds_it, NULL) == 0);
+    wait_for_step(1);
+    /* Interrupted there, so not to be had here. */
+    REFUSED(pfpTaskSwitch(NULL, &a));
+    REFUSED(pfpTaskDelete(&a));
+    REFUSED(pfpHwiBegin(&elsewhere));
+    REFUSED(pfpHwiEnd(&elsewhere));
+    REFUSED(pfpHwiDelete(&elsewhere));
+    reach_step(2);
+    pthread_join(thread, NULL);
+    EXPECT(pfpTaskSwitch(NULL, &a) == PFP_OK);
+    EXPECT(pfpHwiBegin(&elsewhere) == PFP_OK);
+    EXPECT(pfpHwiEnd(&elsewhere) == PFP_OK);
+    EXPECT(pfpTaskSwitch(&a, NULL) == PFP_OK);
+    EXPECT(pfpHwiDelete(&elsewhere) == PFP_OK);
+}
+
+static pfp_point_t *by_name;
+static long long moved_ran;
+
+static void *begins_it(void *nothing)
+{
+    EXPECT(pfpTaskSwitch(NULL, &moved) == PFP_OK);
+    EXPECT(pfpBegin(6, &moved) == PFP_OK);
+    moved_ran += burn(20000000);
+    /* Latched here, ended there. */
+    EXPECT(pfp_begin(by_name) == PFP_OK);
+    EXPECT(pfp_end(by_name, 1) == PFP_OK);
+    EXPECT(pfpTaskSwitch(&moved, NULL) == PFP_OK);
+    return nothing;
+}
+
+static void *ends_it(void *nothing)
+{
+    EXPECT(pfpTaskSwitch(NULL, &moved) == PFP_OK);
+    moved_ran += burn(20000000);
+    EXPECT(pfp_begin(by_name) == PFP_OK);
+    EXPECT(pfp_end(by_name, 0) == PFP_OK);
+    EXPECT(pfpEnd(6, 0) == PFP_OK);
+    EXPECT(pfpTaskSwitch(&moved, NULL) == PFP_OK);
+    return nothing;
+}
+
+static void moved_to_another_thread(void)
+{
+    pthread_t thread;
+    pfpStats_t stats;
+    by_name = pfp_point("latched", NULL, 0);
+    EXPECT(pfpTaskCreate(&moved) == PFP_OK);
+    EXPECT(pthread_create(&thread, NULL, begins_it, NULL) == 0);
+    pthread_join(thread, NULL);
+    EXPECT(count(6) == 0);
+    burn(3000000);
+    EXPECT(pthread_create(&thread, NULL, ends_it, NULL) == 0);
+    pthread_join(thread, NULL);
+    EXPECT(pfpGetStats(6, &stats) == PFP_OK);
+    EXPECT(stats.n_count == 1);
+    say("moved %llu %.0f", (unsigned long long)stats.c_inclusive,
+        (double)moved_ran * pfp_ticks_per_second() / 1e9);
+    EXPECT((double)stats.c_off_cpu >= 0.003 * pfp_ticks_per_second());
+    EXPECT(pfp_get_stats(by_name, &stats) == PFP_OK);
+    EXPECT(stats.n_count == 1);
+    EXPECT(pfpTaskDelete(&moved) == PFP_OK);
+}
+
+static void as_many_as_there_can_be(void)
+{
+    int known = 4, i;
+    for (i = 0; i < PFP_OBJECTS - known; i++)
+        EXPECT(pfpSwiCreate(&many[i]) == PFP_OK);
+    EXPECT(pfpTaskCreate(&many[i]) == PFP_EFULL);
+    mismatched++;
+    EXPECT(pfpSwiDelete(&many[7]) == PFP_OK);
+    EXPECT(pfpTaskCreate(&many[i]) == PFP_OK);
+    EXPECT(pfpTaskDelete(&many[i]) == PFP_OK);
+    EXPECT(pfpSwiCreate(&many[7]) == PFP_OK);
+    for (i = 0; i < PFP_OBJECTS - known; i++)
+        EXPECT(pfpSwiDelete(&many[i]) == PFP_OK);
+    /* Those that came and went leave no less room. */
+    for (int round = 0; round < 10000; round++) {
+        void *handle = &many[round % PFP_OBJECTS];
+        EXPECT(pfpTaskCreate(handle) == PFP_OK);
+        EXPECT(pfpTaskSwitch(NULL, handle) == PFP_OK);
+        EXPECT(pfpTaskSwitch(handle, NULL) == PFP_OK);
+        EXPECT(pfpTaskDelete(handle) == PFP_OK);
+    }
+    EXPECT(pfpTaskReady(&a) == PFP_OK && pfpSwiReady(&swi) == PFP_OK);
+}
+
+/* A child has the tasks, and nothing of what was open in its parent. */
+static void forked(void)
+{
+    int status;
+    pid_t child;
+    EXPECT(pfpTaskSwitch(NULL, &a) == PFP_OK);
+    EXPECT(pfpBegin(7, &a) == PFP_OK);
+    EXPECT(pfpTaskSwitch(&a, &b) == PFP_OK);
+    EXPECT(pfpBegin(7, &b) == PFP_OK);
+    child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        EXPECT(pfpTaskSwitch(&b, &a) == PFP_OK);
+        EXPECT(pfpEnd(7, 0) == PFP_OK);
+        EXPECT(count(7) == 0);
+        EXPECT(pfpTaskSwitch(&a, &b) == PFP_OK);
+        EXPECT(pfpEnd(7, 0) == PFP_OK);
+        EXPECT(count(7) == 0);
+        EXPECT(pfpBegin(7, &b) == PFP_OK);
+        EXPECT(pfpEnd(7, 0) == PFP_OK);
+        EXPECT(count(7) == 1);
+        EXPECT(pfpTaskSwitch(&b, NULL) == PFP_OK);
+        EXPECT(pfpTaskDelete(&b) == PFP_OK);
+        exit(0);
+    }
+    EXPECT(waitpid(child, &status, 0) == child);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    EXPECT(pfpEnd(7, 0) == PFP_OK);
+    EXPECT(pfpTaskSwitch(&b, &a) == PFP_OK);
+    EXPECT(pfpEnd(7, 0) == PFP_OK);
+    EXPECT(count(7) == 2);
+    EXPECT(pfpTaskSwitch(&a, NULL) == PFP_OK);
+}
+
+int main(void)
+{
+    before_creation();
+    EXPECT(pfpCreate() == PFP_OK);
+    EXPECT(pfpTaskRegister(0) == PFP_OK && pfpSwiRegister(1) == PFP_OK);
+    EXPECT(pfpHwiRegister(-1) == PFP_OK);
+    for (int id = 1; id < 8; id++)
+        EXPECT(pfpEnable(id) == PFP_OK);
+    handles();
+    interrupts();
+    tasks();
+    switched_in_an_interrupt();
+    running_elsewhere();
+    moved_to_another_thread();
+    as_many_as_there_can_be();
+    forked();
+    say("mismatched %u", mismatched);
+    reach("done");
+    return 0;
+}

@@ -1,0 +1,186 @@
+/* Fibres under a storm: a timer's signal interrupts them at random moments, in the
+ * middle of pfp's own functions too, and every other time it makes the next one run.
+ * All on one thread. The program counts by itself what it measures. */
+#include <pfp.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+#include <ucontext.h>
+
+#include "script.h"
+
+#define TASKS 4
+#define STACK (256 * 1024)
+/* Rounds of a task between two scheduling points of its own. */
+#define ROUNDS 16
+#define EVERY_US 300
+
+struct task {
+    ucontext_t context;
+    uint64_t rounds;
+    int has_ended;
+    char stack[STACK];
+};
+
+static struct task tasks[TASKS];
+/* NULL: the scheduler's loop. */
+static struct task *running;
+static ucontext_t scheduler;
+/* Whether the scheduler is at work, so that nobody is pre-empted. */
+static volatile sig_atomic_t is_scheduling = 1;
+static volatile sig_atomic_t is_over;
+static char timer;
+/* How often tasks are to be pre-empted; and what happened. */
+static uint64_t wanted, switches, preempted, interrupts;
+
+static int64_t cpu_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+}
+
+static void spin(unsigned loops)
+{
+    volatile unsigned i;
+    for (i = 0; i < loops; i++)
+        ;
+}
+
+/* Who comes after the one that runs; the scheduler when all have ended. */
+static struct task *next_of(const struct task *task)
+{
+    int at = task ? (int)(task - tasks) : TASKS - 1;
+    for (int i = 1; i <= TASKS; i++)
+        if (!tasks[(at + i) % TASKS].has_ended)
+            return &tasks[(at + i) % TASKS];
+    return NULL;
+}
+
+static void swap(struct task *prev, struct task *next)
+{
+    switches++;
+    swapcontext(prev ? &prev->context : &scheduler, next ? &next->context : &scheduler);
+}
+
+static void yield(void)
+{
+    struct task *prev = running, *next;
+    is_scheduling = 1;
+    next = next_of(prev);
+    if (next != prev) {
+        running = next;
+        pfpTaskSwitch(prev, next);
+        swap(prev, next);
+    }
+    is_scheduling = 0;
+}
+
+static void on_timer(int signal)
+{
+    struct task *prev = running, *next = prev;
+    (void)signal;
+    pfpHwiBegin(&timer);
+    {
+        PFP_SCOPE("interrupt");
+        pfpBegin(2, &timer);
+        spin(200);
+        pfpEnd(2, 0);
+    }
+    interrupts++;
+    if (!is_scheduling && interrupts % 2)
+        next = next_of(prev);
+    if (next != prev) {
+        is_scheduling = 1;
+        running = next;
+        /* Takes effect when the interrupt ends. */
+        pfpTaskSwitch(prev, next);
+    }
+    pfpHwiEnd(&timer);
+    if (next != prev) {
+        if (++preempted == wanted)
+            is_over = 1;
+        swap(prev, next);
+        is_scheduling = 0;
+    }
+}
+
+static void round_of(struct task *self)
+{
+    PFP_SCOPE("round");
+    pfpBegin(1, self);
+    spin(4000);
+    {
+        PFP_SCOPE("inner");
+        spin(4000);
+    }
+    pfpEnd(1, 0);
+    self->rounds++;
+}
+
+static void body(void)
+{
+    struct task *self = running;
+    is_scheduling = 0;
+    {
+        PFP_SCOPE("task");
+        while (!is_over) {
+            round_of(self);
+            if (self->rounds % ROUNDS == 0)
+                yield();
+        }
+    }
+    is_scheduling = 1;
+    self->has_ended = 1;
+    yield();
+}
+
+static void set_timer(long every_us)
+{
+    struct itimerval timing;
+    timing.it_interval.tv_sec = timing.it_value.tv_sec = 0;
+    timing.it_interval.tv_usec = timing.it_value.tv_usec = every_us;
+    setitimer(ITIMER_REAL, &timing, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    struct sigaction action;
+    uint64_t rounds = 0;
+    int64_t began;
+
+    wanted = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000;
+    EXPECT(pfpCreate() == PFP_OK);
+    EXPECT(pfpEnable(1) == PFP_OK && pfpEnable(2) == PFP_OK);
+    EXPECT(pfpHwiCreate(&timer) == PFP_OK);
+    for (int i = 0; i < TASKS; i++) {
+        getcontext(&tasks[i].context);
+        tasks[i].context.uc_stack.ss_sp = tasks[i].stack;
+        tasks[i].context.uc_stack.ss_size = STACK;
+        makecontext(&tasks[i].context, body, 0);
+        EXPECT(pfpTaskCreate(&tasks[i]) == PFP_OK);
+    }
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_timer;
+    action.sa_flags = SA_RESTART;
+    EXPECT(sigaction(SIGALRM, &action, NULL) == 0);
+    /* A thread's first region must not be in a handler. */
+    raise(SIGALRM);
+    began = cpu_ns();
+    {
+        PFP_SCOPE("scheduler");
+        set_timer(EVERY_US);
+        yield();
+        set_timer(0);
+    }
+    say("cpu %.0f", (double)(cpu_ns() - began) * pfp_ticks_per_second() / 1e9);
+    for (int i = 0; i < TASKS; i++)
+        rounds += tasks[i].rounds;
+    say("rounds %llu", (unsigned long long)rounds);
+    say("interrupts %llu", (unsigned long long)interrupts);
+    say("switches %llu", (unsigned long long)switches);
+    say("preempted %llu", (unsigned long long)preempted);
+    reach("done");
+    return 0;
+}

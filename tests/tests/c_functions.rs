@@ -1,0 +1,329 @@
+//! Programs built with `-finstrument-functions`: every function a point, without a
+//! change of the source.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use pfp_shm_layout::control::Change;
+use pfp_shm_layout::reader::Picture;
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::target::{Place, Target};
+use pfp_tests::watch::{self, Watch};
+
+const FLAG: &str = "-finstrument-functions";
+
+/// How the hooks come into a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hooked {
+    Linked(Link),
+    Preloaded,
+}
+
+const WAYS: [Hooked; 3] =
+    [Hooked::Linked(Link::Static), Hooked::Linked(Link::Shared), Hooked::Preloaded];
+
+/// A program that was built, and how it is started.
+struct Program {
+    path: PathBuf,
+    way: Hooked,
+}
+
+fn build(compiler: Compiler, source: &str, way: Hooked, name: &str, flags: &[&str]) -> Program {
+    let link = match way {
+        Hooked::Linked(link) => link,
+        Hooked::Preloaded => Link::Without,
+    };
+    let mut all = vec![FLAG];
+    all.extend(flags);
+    if way != Hooked::Linked(Link::Static) {
+        all.push("-pthread");
+    }
+    let stem = source.split('.').next().expect("it has a name");
+    let program = format!("{stem}-{name}-{way:?}").replace(['(', ')'], "-");
+    Program { path: c::compile(compiler, &program, &[source], link, all), way }
+}
+
+impl Program {
+    fn start(&self, place: &Place, scenario: &str, enable: &str) -> Target {
+        let mut command = place.command(self.path.to_str().expect("it is plain text"));
+        command.arg(scenario).env("PFP_ENABLE", enable);
+        if self.way == Hooked::Preloaded {
+            command.env("LD_PRELOAD", c::library().join("libpfp.so"));
+        }
+        Target::start(&mut command)
+    }
+
+    /// Runs a scenario with what is named switched on, and judges the points.
+    fn judge(&self, scenario: &str, enable: &str, judge: impl FnOnce(&Picture, &mut Target)) {
+        let place = Place::new();
+        let mut target = self.start(&place, scenario, enable);
+        target.reach("begun");
+        target.go();
+        target.reach("done");
+        let mut watch = Watch::attach(&place, &target);
+        judge(watch.poll(), &mut target);
+        target.end_well();
+    }
+
+    fn counts(&self, scenario: &str, expected: &[(&str, u64)]) {
+        self.judge(scenario, "*", |picture, _| {
+            for &(name, count) in expected {
+                let found = watch::named(picture, name).count;
+                assert_eq!(found, count, "{scenario}: {name} in {:?}", self.path);
+            }
+            let lost = (picture.losses.mismatched_ends, picture.losses.begins_refused);
+            assert_eq!(lost, (0, 0), "{scenario} in {:?}", self.path);
+        });
+    }
+}
+
+/// C compilers, without a name that comes twice.
+fn c_compilers() -> impl Iterator<Item = Compiler> {
+    Compiler::all().filter(|compiler| !compiler.is_cxx())
+}
+
+#[test]
+fn every_call_is_counted_however_the_hooks_come_into_the_program() {
+    for compiler in c_compilers() {
+        for way in WAYS {
+            let program = build(compiler, "functions.c", way, "ways", &[]);
+            program.counts(
+                "plain",
+                &[("recursive", 5500), ("twice", 1000), ("leaf", 2001), ("early", 1)],
+            );
+        }
+    }
+}
+
+#[test]
+fn every_way_out_of_a_function_is_seen() {
+    for compiler in c_compilers() {
+        for optimised in ["-O0", "-O1", "-O2", "-O3", "-Os"] {
+            let way = Hooked::Linked(Link::Shared);
+            let program = build(compiler, "functions.c", way, optimised, &[optimised]);
+            let check = |scenario: &str, expected: &[(&str, u64)]| {
+                program.counts(scenario, expected);
+            };
+            check("tail", &[("tail_even", 5000), ("tail_odd", 5000)]);
+            // The depths are 0 to 4.
+            check(
+                "longjmp",
+                &[("catches", 1000), ("jumps", 203_000), ("leaf", 1002), ("catches_often", 1)],
+            );
+            check("grows", &[("grows", 1000), ("leaf", 1001)]);
+            check(
+                "signals",
+                &[
+                    ("raises", 100),
+                    ("handler", 1000),
+                    ("in_handler", 2000),
+                    ("jumping_handler", 1000),
+                    ("raises_and_comes_back", 1000),
+                    ("leaf", 2000 + 1000 + 2),
+                ],
+            );
+            check("threads", &[("thread", 4), ("twice", 4000), ("leaf", 8001)]);
+            check("deep", &[("recursive", 1001)]);
+        }
+    }
+}
+
+#[test]
+fn what_is_switched_in_the_middle_of_recursion_ends_where_it_began() {
+    for compiler in c_compilers() {
+        for optimised in ["-O0", "-O2"] {
+            let way = Hooked::Linked(Link::Static);
+            let program = build(compiler, "functions.c", way, optimised, &[optimised]);
+            let place = Place::new();
+            let mut target = program.start(&place, "toggled", "");
+            target.reach("begun");
+            let mut watch = Watch::attach(&place, &target);
+            target.go();
+            // Five calls are under way, and five follow.
+            for change in [Change::Enable, Change::Disable] {
+                target.reach("middle");
+                let picture = watch.poll();
+                assert!(picture.points.iter().all(|point| point.name != "twice"), "not called");
+                let toggled = watch::id(picture, "toggled");
+                assert_eq!(watch::named(picture, "leaf").count, 0, "off until asked for");
+                watch.change(toggled, change);
+                target.go();
+            }
+            target.reach("done");
+            let picture = watch.poll();
+            let toggled = watch::named(picture, "toggled");
+            assert_eq!(toggled.count, 10, "{compiler:?} {optimised}");
+            // The longest wait was that of the second round, which all five had.
+            assert!(toggled.inclusive >= toggled.exclusive, "{compiler:?} {optimised}");
+            assert_eq!(picture.losses.mismatched_ends, 0, "{compiler:?} {optimised}");
+            target.end_well();
+        }
+    }
+}
+
+#[test]
+fn a_forked_child_has_the_functions_that_it_calls_itself() {
+    let program = build(Compiler::C, "functions.c", Hooked::Preloaded, "fork", &[]);
+    let place = Place::new();
+    let mut target = program.start(&place, "fork", "leaf,twi?e");
+    target.reach("begun");
+    target.go();
+    let child = target.reach("forked").one::<u32>("child");
+    let mut watch = Watch::attach_to(&place, child);
+    let picture = watch.poll();
+    let count = |picture: &Picture, name| watch::named(picture, name).count;
+    assert_eq!((count(picture, "twice"), count(picture, "leaf")), (10, 20));
+    target.go();
+    target.reach("done");
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    assert_eq!(count(picture, "leaf"), 2, "before main, and once");
+    assert!(picture.points.iter().all(|point| point.name != "twice"), "the child's alone");
+    let off = picture.points.iter().find(|point| point.name == "early").expect("it was called");
+    assert!(!off.control.enabled(), "not named by PFP_ENABLE");
+    target.end_well();
+}
+
+#[test]
+fn functions_have_names_wherever_they_are_loaded_from() {
+    let way = Hooked::Linked(Link::Shared);
+    for (name, flags) in [("fixed", "-no-pie"), ("moved", "-pie"), ("exported", "-rdynamic")] {
+        let mut all = vec![flags];
+        if name == "exported" {
+            all.push("-s");
+        }
+        let program = build(Compiler::C, "functions.c", way, name, &all);
+        let file = program.path.file_name().unwrap().to_str().unwrap().to_owned();
+        program.judge("plain", "*", |picture, _| {
+            let id = watch::id(picture, "recursive");
+            let point = picture.points.iter().find(|point| point.id == id).unwrap();
+            assert_eq!((point.file.as_str(), point.line), (file.as_str(), 0));
+        });
+    }
+    // Without names, the place in the file tells functions apart.
+    let program = build(Compiler::C, "functions.c", way, "stripped", &["-s", "-no-pie"]);
+    let file = program.path.file_name().unwrap().to_str().unwrap().to_owned();
+    program.judge("plain", "*", |picture, _| {
+        let mut counts: Vec<u64> = picture
+            .points
+            .iter()
+            .filter(|point| point.name.starts_with(&format!("{file}+0x")))
+            .map(|point| watch::total(picture, point.id).count)
+            .filter(|&count| count >= 1000)
+            .collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [1000, 2001, 5500]);
+    });
+}
+
+#[test]
+fn what_leaves_by_an_exception_has_ended() {
+    for compiler in Compiler::all().filter(|compiler| compiler.is_cxx()) {
+        for optimised in ["-O0", "-O2", "-O3"] {
+            let way = Hooked::Linked(Link::Shared);
+            let program = build(compiler, "throws.cpp", way, optimised, &[optimised]);
+            program.judge("", "*", |picture, target| {
+                assert_eq!(target.said().one::<u64>("caught"), 500);
+                for name in ["_ZN4shop4paysEj", "_ZN4shop6Basket3buyEj", "_ZL5triesj"] {
+                    let sums = watch::named(picture, name);
+                    assert_eq!(sums.count, 1000, "{name} {compiler:?} {optimised}");
+                }
+                assert_eq!(watch::named(picture, "_ZN4shop4mostIjEET_S1_S1_").count, 1);
+                assert_eq!(picture.losses.mismatched_ends, 0, "{compiler:?} {optimised}");
+            });
+        }
+    }
+}
+
+#[test]
+fn functions_beyond_the_room_for_points_are_counted_and_left_alone() {
+    const FUNCTIONS: u64 = 11_000;
+    let place = Place::new();
+    let source = place.path().join("many.c");
+    let mut text =
+        String::from("#include <stdio.h>\n#include \"script.h\"\nstatic volatile unsigned sink;\n");
+    for number in 0..FUNCTIONS {
+        text.push_str(&format!("static void f{number}(void) {{ sink = sink + 1; }}\n"));
+    }
+    text.push_str("__attribute__((no_instrument_function)) int main(void)\n{\n");
+    text.push_str("    reach(\"begun\");\n    for (unsigned i = 0; i < 3; i++) {\n");
+    for number in 0..FUNCTIONS {
+        text.push_str(&format!("        f{number}();\n"));
+    }
+    text.push_str("    }\n    reach(\"done\");\n    return 0;\n}\n");
+    std::fs::write(&source, text).expect("there is room");
+    let include = format!("-I{}", c::SOURCES);
+    let path = source.to_str().expect("it is plain text");
+    let all = [FLAG, "-O0", &include];
+    let path = c::compile(Compiler::C, "many", &[path], Link::Shared, all);
+    let program = Program { path, way: Hooked::Linked(Link::Shared) };
+    program.judge("", "f1*", |picture, _| {
+        let functions = picture.points.iter().filter(|point| point.name.starts_with('f'));
+        let entered = functions.filter(|point| point.file == "many").count() as u64;
+        assert_eq!(entered + picture.losses.points_refused, FUNCTIONS);
+        assert!(entered > 10_000, "{entered}");
+        for (name, count) in [("f1", 3), ("f1999", 3), ("f9999", 0)] {
+            assert_eq!(watch::named(picture, name).count, count, "{name}");
+        }
+    });
+}
+
+#[test]
+fn the_viewer_starts_a_program_with_all_that_its_functions_need() {
+    let program = build(Compiler::C, "functions.c", Hooked::Preloaded, "run", &[]);
+    let linked = build(Compiler::C, "functions.c", Hooked::Linked(Link::Shared), "run", &[]);
+    let library = c::library().join("libpfp.so");
+    let place = Place::new();
+    let run = |program: &Program, set: &dyn Fn(&mut Command), arguments: &[&str]| {
+        let mut command = place.command(&viewer());
+        command.args(["run", "--once", "--inherit", "--sort", "name"]).args(arguments);
+        // So that the viewer comes before the end.
+        let mut later = Command::new("sleep").arg("1").stdout(Stdio::piped()).spawn().unwrap();
+        command.arg("--").arg(&program.path).arg("plain").stdin(later.stdout.take().unwrap());
+        set(&mut command);
+        let output = command.output().expect("the viewer starts");
+        let _ = later.wait();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let found = |command: &mut Command| {
+        command.env("PFP_LIBRARY", &library);
+    };
+    let (table, said) = run(&program, &found, &["--enable", "rec*"]);
+    let loads = format!("is instrumented for functions; preloading {}", library.display());
+    assert!(said.contains(&loads), "{said}");
+    let row = |name: &str| {
+        let line = table.lines().find(|line| line.split_whitespace().any(|word| word == name));
+        line.unwrap_or_else(|| panic!("no {name} in\n{table}")).to_owned()
+    };
+    assert!(row("recursive").contains(" 5.50k "), "{table}");
+    assert!(row("twice").starts_with("off"), "there to be switched on:\n{table}");
+
+    let (table, said) = run(&linked, &found, &["--enable", "rec*"]);
+    assert!(!said.contains("preloading") && table.contains(" 5.50k "), "{said}\n{table}");
+
+    let preload = ["--enable", "*", "--preload", library.to_str().expect("it is plain text")];
+    let (table, said) = run(&program, &|_| (), &preload);
+    assert!(said.contains("preloading") && table.contains(" 1.00k "), "{said}\n{table}");
+}
+
+#[test]
+fn without_the_library_the_program_runs_and_its_status_is_passed_on() {
+    let program = build(Compiler::C, "functions.c", Hooked::Preloaded, "alone", &[]);
+    let place = Place::new();
+    let mut command = place.command(&viewer());
+    command.args(["run", "--once", "--inherit", "--"]).arg(&program.path).arg("status");
+    let output = command
+        .env("PFP_LIBRARY", "/no/such/libpfp.so")
+        .stdin(Stdio::null())
+        .output()
+        .expect("the viewer starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(said.contains("/no/such/libpfp.so") && said.contains("PFP_LIBRARY"), "{said}");
+}
+
+fn viewer() -> String {
+    pfp_tests::screen::pfp_top().to_str().expect("it is plain text").to_owned()
+}

@@ -1,0 +1,121 @@
+//! `pfp.h` and the library agree: the same functions, the same layout, the same
+//! constants; and with `PFP_DISABLE` nothing is left of either.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::target::Place;
+use pfp_tests::watch::{self, Watch};
+
+/// The functions that a header declares, as the compiler has understood it.
+fn declared() -> BTreeSet<String> {
+    let folder = c::scratch().join("c");
+    std::fs::create_dir_all(&folder).expect("there is room");
+    let listed = folder.join("declared");
+    let mut command = Command::new("gcc");
+    command.args(["-fsyntax-only", "-x", "c", "-aux-info"]).arg(&listed);
+    c::run(command.arg(Path::new(c::INCLUDE).join("pfp.h")));
+    let listed = std::fs::read_to_string(listed).expect("the compiler has written it");
+    // "/* pfp.h:134:NC */ extern int pfpCreate (void);"
+    let of_ours = listed.lines().filter(|line| line.contains("/pfp.h:"));
+    let external = of_ours.filter_map(|line| line.split_once("*/ extern "));
+    let names = external.filter_map(|(_, declaration)| {
+        declaration.split_once(" (")?.0.rsplit([' ', '*']).next().map(str::to_owned)
+    });
+    names.collect()
+}
+
+#[test]
+fn the_header_declares_what_the_library_has_and_nothing_else() {
+    if !c::is_there("gcc") {
+        return eprintln!("SKIPPED: no gcc");
+    }
+    let listed = c::run(
+        Command::new("nm").args(["-D", "--defined-only"]).arg(c::library().join("libpfp.so")),
+    );
+    let exported: BTreeSet<String> = listed
+        .lines()
+        .filter_map(|line| line.split_whitespace().last())
+        .map(str::to_owned)
+        .collect();
+    let declared = declared();
+    assert!(declared.len() > 40, "{declared:?}");
+    assert_eq!(declared, exported);
+}
+
+#[test]
+fn each_field_is_where_both_look_for_it() {
+    for compiler in Compiler::all() {
+        let program = c::compile(compiler, "layout", &["layout.c"], Link::Static, ["-lm"]);
+        let place = Place::new();
+        let mut target = place.start(program.to_str().expect("it is plain text"), &[]);
+        let said = target.reach("done").clone();
+        let mut watch = Watch::attach(&place, &target);
+        // The cell of its only thread: a sum has no last value.
+        let cell = watch::cells(watch.poll(), 1).next().expect("it has measured");
+        let total = cell.live.clone();
+        for (field, value) in [
+            ("c_total", total.exclusive),
+            ("n_count", total.count),
+            ("c_min", total.min),
+            ("c_max", total.max),
+            ("c_last", total.last),
+            ("c_inclusive", total.inclusive),
+            ("c_off_cpu", total.off_cpu),
+            ("n_switches", total.switches),
+            ("ids", u64::from(pfp::NUMERIC)),
+        ] {
+            assert_eq!(said.one::<u64>(field), value, "{compiler:?} {field}");
+        }
+        assert!(total.off_cpu > 0 && total.inclusive > total.exclusive, "{total:?}");
+        for (field, value) in [
+            ("alpha", 0.25),
+            ("c_average", total.average()),
+            ("c_mean", total.mean().expect("it has measured")),
+            ("c_deviation", total.variance().expect("more than once").sqrt()),
+        ] {
+            let said: f64 = said.one(field);
+            assert!((said - value).abs() <= 1.0, "{compiler:?} {field}: {said}, not {value}");
+        }
+        target.end_well();
+    }
+}
+
+#[test]
+fn compiled_out_nothing_is_left() {
+    for compiler in Compiler::all() {
+        // All of the interface is in them; they are not run, as nothing measures.
+        for (name, source, flags) in [
+            ("hello-without", "hello.c", ["-DPFP_DISABLE", "-O2"]),
+            ("rules-without", "rules.c", ["-DPFP_DISABLE", "-lm"]),
+            ("threads-without", "threads.c", ["-DPFP_DISABLE", "-lpthread"]),
+        ] {
+            let program = c::compile(compiler, name, &[source], Link::Without, flags);
+            let symbols = c::run(Command::new("nm").arg("--undefined-only").arg(&program));
+            assert!(!symbols.contains("pfp"), "{compiler:?} {name}: {symbols}");
+            if source == "hello.c" {
+                let symbols = c::run(Command::new("nm").arg(&program));
+                assert!(!symbols.contains("pfp"), "{compiler:?} {name}: {symbols}");
+            }
+        }
+    }
+}
+
+#[test]
+fn objects_with_and_without_it_are_one_program() {
+    for compiler in Compiler::all() {
+        let sources = ["mixed.c", "mixed_without.c"];
+        let program = c::compile(compiler, "mixed", &sources, Link::Static, [""; 0]);
+        let place = Place::new();
+        let mut target = place.start(program.to_str().expect("it is plain text"), &[]);
+        assert_eq!(target.reach("done").one::<u64>("sum"), 10_000);
+        let mut watch = Watch::attach(&place, &target);
+        let picture = watch.poll();
+        assert_eq!(watch::total(picture, 1).count, 100, "{compiler:?}");
+        assert_eq!(watch::named(picture, "with").count, 100, "{compiler:?}");
+        assert!(picture.points.iter().all(|point| point.name != "without"), "{compiler:?}");
+        target.end_well();
+    }
+}

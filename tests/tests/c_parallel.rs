@@ -1,0 +1,141 @@
+//! Parallel programs in C: OpenMP's threads, each of which is a lane, and a job of
+//! processes, each of which has a segment.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use pfp_shm_layout::liveness::Liveness;
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::screen::pfp_top;
+use pfp_tests::target::Place;
+use pfp_tests::watch::{self, Watch};
+use pfp_tests::{figure, skipped};
+use pfp_top::export::json;
+use pfp_top::snapshot::Snapshot;
+
+/// Whether a compiler has OpenMP and what runs it.
+fn has_openmp(compiler: Compiler) -> bool {
+    let place = Place::new();
+    let source = place.path().join("empty.c");
+    std::fs::write(&source, "int main(void) { return 0; }\n").expect("there is room");
+    let mut command = std::process::Command::new(compiler.name);
+    command.arg("-fopenmp").arg(source).arg("-o").arg(place.path().join("empty"));
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn each_thread_of_openmp_is_a_lane() {
+    for compiler in Compiler::all().filter(|compiler| !compiler.is_cxx()) {
+        if !has_openmp(compiler) {
+            skipped("OpenMP", &format!("{} has no -fopenmp here", compiler.name));
+            continue;
+        }
+        let program = c::compile(compiler, "openmp", &["openmp.c"], Link::Static, ["-fopenmp"]);
+        let place = Place::new();
+        let program = program.to_str().expect("it is plain text");
+        // A team inside of another one is one thread otherwise.
+        let mut target = place.start_with(program, &[], "OMP_MAX_ACTIVE_LEVELS", "2");
+        let threads = target.reach("loops").all::<u64>("thread");
+        assert_eq!(threads.len(), 4);
+        let mut watch = Watch::attach(&place, &target);
+        let picture = watch.poll();
+        for point in ["iteration", "inner"].map(|name| watch::id(picture, name)) {
+            for thread in &threads {
+                let lane = watch::lane(picture, thread[0] as u32);
+                let its = watch::cells(picture, point).filter(|cell| cell.lane == lane);
+                let counts: Vec<u64> = its.map(|cell| cell.live.count).collect();
+                assert_eq!(counts, [thread[1]], "{compiler:?}");
+            }
+        }
+        assert_eq!(watch::named(picture, "iteration").count, 40_000);
+
+        target.go();
+        let said = target.reach("done");
+        let (members, calls): (u64, u64) = (said.one("members"), said.one("calls"));
+        let picture = watch.poll();
+        assert_eq!(watch::named(picture, "team").count, 100, "{compiler:?}");
+        assert_eq!((watch::named(picture, "member").count, members), (300, 300), "{compiler:?}");
+        assert_eq!(watch::named(picture, "fibonacci").count, calls, "{compiler:?}");
+        assert_eq!(picture.losses.mismatched_ends, 0, "{compiler:?}");
+        figure(&format!("OpenMP, {}: {} lanes", compiler.name, picture.lanes.len()));
+        target.end_well();
+    }
+}
+
+fn viewer(place: &Place, arguments: &[&str]) -> String {
+    let mut command = place.command(pfp_top().to_str().expect("it is plain text"));
+    c::run(command.args(arguments).env("PFP_TOP_CONFIG", ""))
+}
+
+fn snapshot(place: &Place, how: &[&str]) -> Snapshot {
+    let file = place.path().with_extension("json");
+    let path = file.to_str().expect("it is plain text");
+    viewer(place, &[&["snapshot", "-o", path, "--force"], how].concat());
+    let read = json::read(&file);
+    let _ = std::fs::remove_file(&file);
+    read.expect("what was written can be read")
+}
+
+/// What a snapshot has of the points of a name.
+fn count(snapshot: &Snapshot, name: &str) -> u64 {
+    let its = |point: u32| snapshot.points.iter().any(|p| p.id == point && p.name == name);
+    let cells = snapshot.cells.iter().filter(|cell| its(cell.point));
+    cells.map(|cell| cell.stats.count + cell.retired.count).sum()
+}
+
+#[test]
+fn a_job_of_processes_adds_up_and_leaves_its_launcher_alone() {
+    const RANKS: u64 = 6;
+    let program = c::compile(Compiler::C, "ranks", &["ranks.c"], Link::Static, [""; 0]);
+    let place = Place::new();
+    let mut target = place.start(Path::to_str(&program).expect("it is plain text"), &["6"]);
+    let said = target.reach("measured");
+    let steps: BTreeMap<u32, u64> =
+        said.all::<u64>("rank").iter().map(|rank| (rank[1] as u32, rank[2])).collect();
+    assert_eq!(steps.len() as u64, RANKS);
+    let all: u64 = steps.values().sum();
+
+    // Each has its own, and the launcher what it measured itself.
+    for (&pid, &steps) in &steps {
+        let mut watch = Watch::attach_to(&place, pid);
+        let picture = watch.poll();
+        assert_eq!(watch::named(picture, "step").count, steps);
+        assert_eq!(watch::total(picture, 1).count, steps);
+    }
+    let mut launcher = Watch::attach(&place, &target);
+    let check_launcher = |launcher: &mut Watch| {
+        let picture = launcher.poll();
+        assert_eq!(watch::named(picture, "step").count, 7);
+        assert_eq!(watch::total(picture, 1).count, 7);
+        assert_eq!(watch::named(picture, "launch").count, RANKS);
+        assert_eq!(picture.losses.mismatched_ends, 0);
+    };
+    check_launcher(&mut launcher);
+
+    // The viewer has them side by side, or as one.
+    let sum = snapshot(&place, &["--all", "--sum"]);
+    assert_eq!(count(&sum, "step"), all + 7);
+    assert_eq!(count(&sum, "launch"), RANKS);
+    assert_eq!(sum.points.iter().filter(|point| point.name == "step").count(), 1);
+    let apart = snapshot(&place, &["--all"]);
+    assert_eq!(count(&apart, "step"), all + 7);
+    let rows = |text: String| text.lines().filter(|line| line.contains("step")).count() as u64;
+    assert_eq!(rows(viewer(&place, &["--once", "--all", "--sum"])), 1);
+    assert_eq!(rows(viewer(&place, &["--once", "--all"])), RANKS + 1);
+
+    // Of those that did not end in order the last figures stay.
+    target.go();
+    assert_eq!(target.reach("ended").one::<u64>("crashed"), 2);
+    check_launcher(&mut launcher);
+    let mut left = 0;
+    for entry in place.entries() {
+        let Some(&steps) = steps.get(&entry.info.process.pid) else { continue };
+        assert_eq!(entry.state, Liveness::Dead);
+        let mut watch = Watch::open(&entry);
+        assert_eq!(watch::named(watch.poll_dead(), "step").count, steps);
+        left += 1;
+    }
+    // Two by _exit, one each by abort and SIGKILL.
+    assert_eq!(left, 4);
+    target.end_well();
+}

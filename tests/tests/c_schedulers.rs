@@ -1,0 +1,82 @@
+//! User-level schedulers in C: the hooks used well, used badly, and at moments that
+//! nobody has chosen.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::figure;
+use pfp_tests::target::Place;
+use pfp_tests::watch::{self, Watch};
+
+/// A share by which figures may be off that two clocks tell.
+const NEAR: f64 = 0.02;
+
+fn assert_near(what: &str, found: f64, expected: f64, near: f64) {
+    let off = found / expected - 1.0;
+    figure(&format!("{what}: {off:+.5}"));
+    assert!(off.abs() < near, "{what}: {found} is {off:+.5} from {expected}");
+}
+
+#[test]
+fn hooks_that_do_not_fit_are_refused_and_counted() {
+    for compiler in Compiler::all().filter(|compiler| !compiler.is_cxx()) {
+        let program = c::compile(compiler, "hooks", &["hooks.c"], Link::Static, ["-pthread"]);
+        let place = Place::new();
+        let mut target = place.start(program.to_str().expect("it is plain text"), &[]);
+        let said = target.reach("done");
+        for what in ["put-aside", "moved"] {
+            let both = &said.all::<f64>(what)[0];
+            assert_near(what, both[0], both[1], NEAR);
+        }
+        let mismatched: u64 = said.one("mismatched");
+        let mut watch = Watch::attach(&place, &target);
+        let losses = watch.poll().losses;
+        assert_eq!(losses.mismatched_ends, mismatched, "{losses:?}");
+        assert_eq!((losses.clock_anomalies, losses.begins_refused), (0, 0));
+        target.end_well();
+    }
+}
+
+#[test]
+fn nothing_is_lost_when_tasks_are_interrupted_and_pre_empted_anywhere() {
+    const PREEMPTED: u64 = 1500;
+    let program = c::compile(Compiler::C, "storm", &["storm.c"], Link::Static, [""; 0]);
+    let place = Place::new();
+    let program = program.to_str().expect("it is plain text");
+    let mut target = place.start(program, &[&PREEMPTED.to_string()]);
+    let said = target.reach("done").clone();
+    let [rounds, interrupts, switches] =
+        ["rounds", "interrupts", "switches"].map(|what| said.one::<u64>(what));
+    assert!(said.one::<u64>("preempted") >= PREEMPTED && switches > PREEMPTED);
+
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    for (name, count) in [
+        ("round", rounds),
+        ("inner", rounds),
+        ("task", 4),
+        ("scheduler", 1),
+        ("interrupt", interrupts),
+    ] {
+        assert_eq!(watch::named(picture, name).count, count, "{name}");
+    }
+    assert_eq!(watch::total(picture, 1).count, rounds);
+    assert_eq!(watch::total(picture, 2).count, interrupts);
+    let losses = picture.losses;
+    assert_eq!((losses.mismatched_ends, losses.begins_refused), (0, 0), "{losses:?}");
+    assert_eq!((losses.clock_anomalies, losses.points_refused), (0, 0), "{losses:?}");
+
+    figure(&format!("storm: {rounds} rounds, {interrupts} interrupts, {switches} switches"));
+
+    // All that the thread has run is somebody's, and once, but for what measuring
+    // takes, which is taken out, and some of the hooks, which is nobody's.
+    let (mut all, mut measured) = (0, 0);
+    for cell in picture.cells.iter().filter(|cell| cell.point != 0) {
+        all += cell.live.exclusive + cell.retired.exclusive;
+        measured += cell.live.count + cell.retired.count;
+    }
+    let pair = watch.reader().segment().ledger().overhead_pair.load(Relaxed);
+    let cpu = said.one::<f64>("cpu");
+    assert_near("all exclusive time", (all + measured * pair) as f64, cpu, NEAR);
+    target.end_well();
+}

@@ -1,0 +1,214 @@
+//! Programs that were built with `-finstrument-functions`: they call hooks that
+//! libpfp has, so it is loaded with them.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+/// What such a program looks for.
+const HOOK: &[u8] = b"__cyg_profile_func_enter";
+/// The library, as it is found where programs are built, and where they run.
+const NAMES: [&str; 2] = ["libpfp.so", "libpfp.so.0"];
+/// Where it is, if it is neither named nor near.
+const VARIABLE: &str = "PFP_LIBRARY";
+
+/// What to add to a program's environment. Says what is done and why, if it is
+/// anything.
+pub(super) fn environment(
+    program: &OsStr,
+    given: Option<&Path>,
+    mut say: impl FnMut(&str),
+) -> Result<Vec<(&'static str, OsString)>> {
+    let name = Path::new(program).display();
+    let library = match given {
+        Some(library) => {
+            if !library.is_file() {
+                bail!("--preload {}: there is no such file", library.display());
+            }
+            say(&format!("preloading {}", library.display()));
+            library.to_owned()
+        }
+        None if !calls_hooks(program) => return Ok(Vec::new()),
+        None => {
+            let places = places();
+            let Some(library) = places.iter().find(|place| place.is_file()) else {
+                let list: Vec<_> = places.iter().map(|it| it.display().to_string()).collect();
+                say(&format!(
+                    "{name} is instrumented for functions, and goes on without: libpfp.so is \
+                     none of {}; name it with --preload or {VARIABLE}",
+                    list.join(", ")
+                ));
+                return Ok(Vec::new());
+            };
+            say(&format!("{name} is instrumented for functions; preloading {}", library.display()));
+            library.clone()
+        }
+    };
+    // The program may have another working directory, and its loader looks
+    // elsewhere for what has no folder.
+    let library = fs::canonicalize(&library).unwrap_or(library);
+    let mut value = env::var_os("LD_PRELOAD").unwrap_or_default();
+    if !value.is_empty() {
+        value.push(":");
+    }
+    value.push(library);
+    Ok(vec![("LD_PRELOAD", value)])
+}
+
+/// Where the library may be.
+fn places() -> Vec<PathBuf> {
+    if let Some(named) = env::var_os(VARIABLE) {
+        return vec![named.into()];
+    }
+    let mut folders = Vec::new();
+    if let Some(own) = env::current_exe().ok().as_deref().and_then(Path::parent) {
+        folders.push(own.to_owned());
+        folders.extend(own.parent().map(|above| above.join("lib")));
+    }
+    let architecture = format!("/usr/lib/{}-linux-gnu", env::consts::ARCH);
+    folders.extend(["/usr/local/lib", "/usr/lib64", "/usr/lib", &architecture].map(PathBuf::from));
+    folders.iter().flat_map(|folder| NAMES.map(|name| folder.join(name))).collect()
+}
+
+/// Whether a program, or what interprets it, calls the hooks and is not linked
+/// with libpfp.
+fn calls_hooks(program: &OsStr) -> bool {
+    let mut program = find(program);
+    // An interpreter of an interpreter is nobody's.
+    for _ in 0..2 {
+        let Some(bytes) = program.and_then(|path| fs::read(path).ok()) else { return false };
+        let Some(line) = bytes.strip_prefix(b"#!") else {
+            return Object::of(&bytes).is_some_and(|object| object.lacks(HOOK));
+        };
+        let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|it| !it.is_empty());
+        let first = words.next().unwrap_or_default();
+        let interpreter = if first.ends_with(b"/env") { words.next() } else { Some(first) };
+        program = interpreter.and_then(|it| find(OsStr::from_bytes(it)));
+    }
+    false
+}
+
+/// The file that is started by a name.
+fn find(program: &OsStr) -> Option<PathBuf> {
+    let path = Path::new(program);
+    if program.as_bytes().contains(&b'/') {
+        return Some(path.to_owned());
+    }
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders).map(|folder| folder.join(path)).find(|path| path.is_file())
+}
+
+/// What there is to know of an object file of this machine's kind. Whatever is
+/// wrong in it is not there.
+struct Object<'a> {
+    bytes: &'a [u8],
+    /// Kind, place, length and related section of each.
+    sections: Vec<Section>,
+}
+
+#[derive(Clone, Copy)]
+struct Section {
+    kind: u32,
+    offset: u64,
+    size: u64,
+    link: u32,
+}
+
+const DYNAMIC: u32 = 6;
+const DYNAMIC_SYMBOLS: u32 = 11;
+const NEEDED: u64 = 1;
+
+impl<'a> Object<'a> {
+    fn of(bytes: &'a [u8]) -> Option<Self> {
+        // Of 64 bits, in this machine's order.
+        let order = if cfg!(target_endian = "little") { 1 } else { 2 };
+        if !bytes.starts_with(&[0x7f, b'E', b'L', b'F', 2, order]) {
+            return None;
+        }
+        let first = u64::from_ne_bytes(at(bytes, 0x28)?);
+        let length = u64::from(u16::from_ne_bytes(at(bytes, 0x3a)?));
+        let count = u64::from(u16::from_ne_bytes(at(bytes, 0x3c)?));
+        let section = |number: u64| {
+            let start = first.checked_add(number * length)?;
+            Some(Section {
+                kind: u32::from_ne_bytes(at(bytes, start.checked_add(4)?)?),
+                offset: u64::from_ne_bytes(at(bytes, start.checked_add(24)?)?),
+                size: u64::from_ne_bytes(at(bytes, start.checked_add(32)?)?),
+                link: u32::from_ne_bytes(at(bytes, start.checked_add(40)?)?),
+            })
+        };
+        Some(Self { bytes, sections: (0..count).map_while(section).collect() })
+    }
+
+    /// Whether a symbol must come from elsewhere, and libpfp is not linked.
+    fn lacks(&self, symbol: &[u8]) -> bool {
+        let undefined = self.entries(DYNAMIC_SYMBOLS, 24).any(|(entry, names)| {
+            let section = at(entry, 6).map(u16::from_ne_bytes);
+            let name = at(entry, 0).map(u32::from_ne_bytes);
+            section == Some(0) && name.is_some_and(|name| text(names, name.into()) == symbol)
+        });
+        undefined
+            && !self.entries(DYNAMIC, 16).any(|(entry, names)| {
+                let value = at(entry, 8).map(u64::from_ne_bytes);
+                at(entry, 0).map(u64::from_ne_bytes) == Some(NEEDED)
+                    && value.is_some_and(|name| text(names, name).starts_with(b"libpfp.so"))
+            })
+    }
+
+    /// Entries of the sections of a kind, with the strings that they refer to.
+    fn entries(&self, kind: u32, length: usize) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        self.sections.iter().filter(move |section| section.kind == kind).flat_map(move |section| {
+            let names = self.sections.get(section.link as usize).map(|names| self.content(*names));
+            let names = names.unwrap_or_default();
+            self.content(*section).chunks_exact(length).map(move |entry| (entry, names))
+        })
+    }
+
+    fn content(&self, section: Section) -> &'a [u8] {
+        let start = usize::try_from(section.offset).ok();
+        let end = section.offset.checked_add(section.size).and_then(|it| it.try_into().ok());
+        start.zip(end).and_then(|(start, end)| self.bytes.get(start..end)).unwrap_or_default()
+    }
+}
+
+/// Bytes at a place; none beyond the end.
+fn at<const N: usize>(bytes: &[u8], place: u64) -> Option<[u8; N]> {
+    bytes.get(usize::try_from(place).ok()?..)?.first_chunk().copied()
+}
+
+/// The string at a place among others.
+fn text(strings: &[u8], place: u64) -> &[u8] {
+    let from = usize::try_from(place).ok().and_then(|place| strings.get(place..));
+    from.and_then(|from| from.split(|&byte| byte == 0).next()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_as_it_should_be_calls_no_hooks() {
+        let own = fs::read(env::current_exe().unwrap()).unwrap();
+        assert!(Object::of(&own).is_some_and(|object| object.lacks(b"malloc")));
+        assert!(Object::of(&own).is_some_and(|object| !object.lacks(HOOK)));
+        assert!(!calls_hooks(OsStr::new("/no/such/program")) && !calls_hooks(OsStr::new("/")));
+        // Cut anywhere, and with any word of the header changed.
+        for end in (0..own.len()).step_by(own.len() / 64) {
+            if let Some(object) = Object::of(&own[..end]) {
+                assert!(!object.lacks(HOOK));
+            }
+        }
+        for word in (0x18..0x40).step_by(2) {
+            let mut changed = own.clone();
+            changed[word..word + 2].copy_from_slice(&[0xff; 2]);
+            if let Some(object) = Object::of(&changed) {
+                assert!(!object.lacks(HOOK));
+            }
+        }
+    }
+}
