@@ -30,9 +30,10 @@
  * Manners. The library starts no thread, installs no signal handler, prints
  * nothing and never aborts. Functions return PFP_OK or one of the negative values
  * below; what is refused is also counted, where the viewer shows it. Functions may
- * be called from any thread. In signal handlers: begin and end, scopes, the hooks
- * for Begin, End, Ready and Switch, enable, disable and reset, once the thread has
- * measured something outside one. A forked child gets a segment of its own.
+ * be called from any thread, and leave errno as it is. In signal handlers: begin and
+ * end, scopes, pfp_point(), the hooks for Begin, End, Ready and Switch, enable,
+ * disable and reset, once the thread has measured something outside one. A forked
+ * child gets a segment of its own.
  *
  * Environment: PFP_DEFAULT=off lets points of PFP_SCOPE and pfp_point() start
  * switched off; PFP_ENABLE='parse*,io_?' switches on by name in any case.
@@ -262,8 +263,8 @@ int pfpHwiEnd(void *hwi);
 
 /* The point of a name that is not known when compiling. Points of the same name
  * and place are one. `file` may be NULL if the place is not known. The point stays
- * for as long as the process runs; ask once, and keep it: asking takes a lock. NULL
- * if `name` is NULL, or at about 100,000 names. */
+ * for as long as the process runs; ask once, and keep it: asking takes a search. NULL
+ * if `name` is NULL, at about 100,000 names, or without memory. */
 pfp_point_t *pfp_point(const char *name, const char *file, unsigned line);
 
 /* As those by number do it, except that a point may be begun again inside itself,
@@ -376,7 +377,7 @@ PFP_INLINE_ int pfp_is_on_(const pfp_point_t *point)
     return 1;
 #else
     const uint64_t *word = __atomic_load_n(&point->word, __ATOMIC_RELAXED);
-    return (int)(__atomic_load_n(word, __ATOMIC_RELAXED) & 1);
+    return (__atomic_load_n(word, __ATOMIC_RELAXED) & 1) != 0;
 #endif
 }
 
@@ -508,7 +509,9 @@ PFP_NOTHING_ int pfpHwiEnd(void *hwi) { return (void)hwi, PFP_OK; }
 
 PFP_NOTHING_ pfp_point_t *pfp_point(const char *name, const char *file, unsigned line)
 {
-    return (void)name, (void)file, (void)line, (pfp_point_t *)0;
+    /* NULL, in words that neither language's compilers warn of. */
+    static pfp_point_t *none;
+    return (void)name, (void)file, (void)line, none;
 }
 PFP_NOTHING_ int pfp_begin(pfp_point_t *point) { return (void)point, PFP_OK; }
 PFP_NOTHING_ int pfp_enable(pfp_point_t *point) { return (void)point, PFP_OK; }

@@ -114,6 +114,8 @@ mod clock;
 #[cfg(feature = "enabled")]
 mod engine;
 #[cfg(feature = "enabled")]
+mod errno;
+#[cfg(feature = "enabled")]
 mod future;
 #[cfg(feature = "enabled")]
 mod numeric;

@@ -26,7 +26,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::slice;
 
-use crate::cell::{Cell, CellRead};
+use crate::cell::Cell;
 use crate::header::{Facts, FormatError};
 use crate::histogram::PARTS;
 use crate::lane::Lane;
@@ -286,7 +286,7 @@ impl Copy {
             return;
         };
         for _ in 0..TRIES {
-            let (CellRead::Whole, restarts) = cell.copy(words, &mut copy) else {
+            let Some(restarts) = cell.copy(words, &mut copy) else {
                 std::hint::spin_loop();
                 continue;
             };

@@ -18,7 +18,9 @@
 mod calls;
 pub mod compare;
 pub mod cost;
+pub mod effect;
 mod figures;
+pub mod gate;
 pub mod histogram;
 mod history;
 mod lifetime;

@@ -24,6 +24,7 @@ use pfp_shm_layout::segment::{Config, Segment};
 use super::names::Names;
 use super::thread::{self, Thread};
 use crate::clock::{self, calibrate};
+use crate::errno;
 use crate::point::{FIRST_NAMED, Point};
 use crate::snapshot;
 
@@ -101,6 +102,11 @@ pub(crate) fn get() -> Option<&'static Process> {
     if MAKING.load(Acquire) == FAILED {
         return None;
     }
+    errno::kept(make_or_wait)
+}
+
+#[cold]
+fn make_or_wait() -> Option<&'static Process> {
     let me = thread::tid() as i32;
     // Bounded, so that nothing can hang the host: a second or so.
     for _ in 0..100_000 {
@@ -217,6 +223,10 @@ fn gate() -> Option<*mut AtomicPtr<Process>> {
 
 /// Maps private memory that reads zero in a forked child.
 pub(crate) fn private_pages(bytes: usize) -> Option<*mut u8> {
+    errno::kept(|| map_private(bytes))
+}
+
+fn map_private(bytes: usize) -> Option<*mut u8> {
     // SAFETY: a new mapping, at a place of the kernel's choice.
     let pages = unsafe {
         libc::mmap(
@@ -352,7 +362,7 @@ impl Process {
         if now < self.no_space_until.load(Relaxed) {
             return None;
         }
-        let found = ask(&self.segment);
+        let found = errno::kept(|| ask(&self.segment));
         if found.is_none() {
             let per_second = self.segment.ledger().ticks_per_1000_s.load(Relaxed) / 1000;
             self.no_space_until.store(now.saturating_add(per_second / 10), Relaxed);

@@ -6,12 +6,14 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+use super::control::{self, Deed};
 use super::{
-    Cli, Command, Show, Target, demo, doctor, export, headless, manual, run as program, serve,
+    Cli, Command, Show, Target, demo, doctor, export, gate, headless, manual, run as program, serve,
 };
 use crate::app::{self, App};
 use crate::export::diff;
 use crate::export::json::{self, Overwrite, WriteError};
+use crate::export::list;
 use crate::interrupt::Interrupt;
 use crate::model::compare::{Baseline, Comparison};
 use crate::snapshot::ProcessState;
@@ -41,12 +43,22 @@ pub fn run(cli: Cli) -> Result<u8> {
             let saved = resolve(&target)?.save_raw(&output, overwrite(force));
             written(saved, &output)
         }
-        Some(Command::Diff { before, now, json, fail_over }) => {
-            diff(&before, &now, json, fail_over)
+        Some(Command::Diff { before, now, json, markdown, fail_over }) => {
+            let form = match (json, markdown) {
+                (true, _) => diff_json,
+                (_, true) => diff_markdown,
+                _ => diff_table,
+            };
+            diff(&before, &now, form, fail_over)
         }
         Some(Command::Export(export)) => export::run(&export),
         Some(Command::Serve(serve)) => serve::run(&serve),
-        Some(Command::List) => list(),
+        Some(Command::Gate(asked)) => gate::run(&asked),
+        Some(Command::Enable(points)) => control::run(&points, Deed::Enable),
+        Some(Command::Disable(points)) => control::run(&points, Deed::Disable),
+        Some(Command::Reset(points)) => control::run(&points, Deed::Reset),
+        Some(Command::Alpha { weight, points }) => control::run(&points, weight),
+        Some(Command::List { json }) => list_processes(json),
         Some(Command::Gc) => gc(),
         Some(Command::Doctor { json }) => doctor::run(json),
         Some(Command::Completions { shell }) => manual::completions(shell),
@@ -95,7 +107,8 @@ fn interact(app: &mut App, show: &Show) -> Result<u8> {
 }
 
 pub(super) fn is_headless(show: &Show) -> bool {
-    show.once || !io::stdout().is_terminal()
+    let is_asked = show.once || show.batch || show.json || show.csv || show.table;
+    is_asked || !io::stdout().is_terminal()
 }
 
 /// The one process that is wanted, or why there is none.
@@ -148,25 +161,45 @@ pub(super) fn baseline(file: &Path) -> Result<Baseline> {
     Ok(Baseline::of(snapshot, name))
 }
 
-fn diff(before: &Path, now: &Path, json: bool, fail_over: Option<f64>) -> Result<u8> {
+fn diff_table(baseline: &Baseline, comparison: &Comparison) -> Result<String> {
+    Ok(diff::render(baseline, comparison))
+}
+
+fn diff_json(baseline: &Baseline, comparison: &Comparison) -> Result<String> {
+    Ok(diff::json(baseline, comparison)?)
+}
+
+fn diff_markdown(baseline: &Baseline, comparison: &Comparison) -> Result<String> {
+    Ok(diff::markdown(baseline, comparison))
+}
+
+fn diff(
+    before: &Path,
+    now: &Path,
+    form: fn(&Baseline, &Comparison) -> Result<String>,
+    fail_over: Option<f64>,
+) -> Result<u8> {
     let baseline = baseline(before)?;
     let Some(comparison) = Comparison::new(&baseline, &source::open(now)?.poll()?) else {
         let (before, now) = (before.display(), now.display());
         bail!("{now} is of the same process as {before} and not later: swap them");
     };
-    say(&match json {
-        true => diff::json(&baseline, &comparison)?,
-        false => diff::render(&baseline, &comparison),
-    })?;
+    say(&form(&baseline, &comparison)?)?;
     let fails = fail_over
         .is_some_and(|percent| diff::slower_than(&comparison, percent / 100.0).next().is_some());
     Ok(if fails { SLOWER } else { 0 })
 }
 
-fn list() -> Result<u8> {
+fn list_processes(json: bool) -> Result<u8> {
     let discovery = source::discover()?;
+    if json {
+        say(&list::json(&discovery.candidates)?)?;
+    }
     if discovery.candidates.is_empty() {
         return Err(Refusal::NoTarget(discovery.nothing_found()).into());
+    }
+    if json {
+        return Ok(0);
     }
     let mut text = format!("{:<8} {:<8} {:>6}  {}\n", "PID", "State", "Points", "Name");
     for c in &discovery.candidates {

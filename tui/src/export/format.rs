@@ -14,7 +14,7 @@ use super::{
 pub enum Format {
     /// Every figure of every point, a row each, for spreadsheets (RFC 4180).
     Csv,
-    /// Counters, loads and histograms as OpenMetrics text, as Prometheus reads it.
+    /// Counters, loads and histograms as OpenMetrics text, for Prometheus.
     #[value(name = "openmetrics")]
     OpenMetrics,
     /// HdrHistogram's percentile distribution of every point, as text.
@@ -31,7 +31,7 @@ pub enum Format {
     Perfetto,
     /// The last moments of every thread as a picture, for browsers.
     SvgTrace,
-    /// The histograms of the points that took most time as a picture, for browsers.
+    /// The histograms of the busiest points as a picture, for browsers.
     SvgHistogram,
 }
 

@@ -507,16 +507,23 @@ impl Exposition {
         )?;
         for part in &self.parts {
             let Snapshot { process, clock, .. } = part.snapshot.as_ref();
-            let told = vec![
-                ("process", part.process.clone()),
-                ("pid", process.pid.to_string()),
-                ("exe", process.exe.clone()),
-                ("host", process.host.clone()),
-                ("segment", process.segment_id.clone()),
-                ("state", state(process.state).to_owned()),
-                ("clock", self::clock(clock.kind).to_owned()),
-            ];
-            metric.encode_info(&told)?;
+            let members = match process.members.as_slice() {
+                [] => std::slice::from_ref(process),
+                members => members,
+            };
+            for member in members {
+                let is_all = std::ptr::eq(member, process);
+                let name = if is_all { &part.process } else { &member.name };
+                metric.encode_info(&vec![
+                    ("process", name.clone()),
+                    ("pid", member.pid.to_string()),
+                    ("exe", member.exe.clone()),
+                    ("host", member.host.clone()),
+                    ("segment", member.segment_id.clone()),
+                    ("state", state(member.state).to_owned()),
+                    ("clock", self::clock(clock.kind).to_owned()),
+                ])?;
+            }
         }
         if !self.tells_build {
             return Ok(());
@@ -668,6 +675,22 @@ mod tests {
                 .sum()
         };
         assert_eq!(sum("io.parse"), model.points()[1].total().count as f64);
+    }
+
+    #[test]
+    fn of_several_processes_each_is_told() {
+        let (_, text) = exported(false, |snapshot| {
+            let member = |pid| crate::snapshot::Process {
+                pid,
+                segment_id: format!("{pid:032x}"),
+                ..snapshot.process.clone()
+            };
+            snapshot.process.members = vec![member(7), member(9)];
+            snapshot.points[1].process = Some(1);
+        });
+        let told = |pid: u32| format!("pfp_process_info{{process=\"my_app\",pid=\"{pid}\",");
+        assert!(text.contains(&told(7)) && text.contains(&told(9)) && !text.contains(&told(4711)));
+        value(&text, "pfp_calls_total{process=\"my_app\",pid=\"9\",point=\"io.parse\"}");
     }
 
     #[test]

@@ -261,16 +261,31 @@ impl<'a> Trace<'a> {
 
     fn add_process(&mut self) -> io::Result<u64> {
         let Process { name, pid, .. } = &self.subject.snapshot().process;
-        let process =
-            ProcessDescriptor { pid: Some(*pid as i32), process_name: Some(name.clone()) };
-        self.add_descriptor(TrackDescriptor { process: Some(process), ..Default::default() })
+        let track = match self.is_one() {
+            true => TrackDescriptor {
+                process: Some(ProcessDescriptor {
+                    pid: Some(*pid as i32),
+                    process_name: Some(name.clone()),
+                }),
+                ..Default::default()
+            },
+            false => TrackDescriptor { name: Some(name.clone()), ..Default::default() },
+        };
+        self.add_descriptor(track)
+    }
+
+    /// Whether it is one process, and not several that are shown as one: their
+    /// threads have names that say whose they are, and ids that may be the same.
+    fn is_one(&self) -> bool {
+        self.subject.snapshot().process.members.is_empty()
     }
 
     fn add_track(&mut self, track: &Track, process: u64, thread: u64) -> io::Result<u64> {
         let pid = self.subject.snapshot().process.pid;
         let tid = track.lane.tid;
         // What is no thread, or one that has a track, is a track below.
-        let descriptor = match track.strand == 0 && tid > 0 && self.threads.insert(tid) {
+        let is_thread = self.is_one() && track.strand == 0 && tid > 0;
+        let descriptor = match is_thread && self.threads.insert(tid) {
             true => TrackDescriptor {
                 thread: Some(ThreadDescriptor {
                     pid: Some(pid as i32),
@@ -406,8 +421,10 @@ mod tests {
         packet: Vec<TracePacket>,
     }
 
-    fn exported() -> Vec<TracePacket> {
-        let model = model(snapshot());
+    fn exported(change: impl Fn(&mut crate::snapshot::Snapshot)) -> Vec<TracePacket> {
+        let mut snapshot = snapshot();
+        change(&mut snapshot);
+        let model = model(snapshot);
         let mut out = Vec::new();
         write(&Subject::new(&model, |_| true, false).unwrap(), &mut out).unwrap();
         Packets::decode(out.as_slice()).unwrap().packet
@@ -415,7 +432,7 @@ mod tests {
 
     #[test]
     fn every_slice_begins_and_ends_on_its_track() {
-        let packets = exported();
+        let packets = exported(|_| {});
         let mut open: HashMap<u64, Vec<u64>> = HashMap::new();
         let mut slices = 0;
         for packet in &packets {
@@ -438,7 +455,7 @@ mod tests {
     #[test]
     fn whatever_has_a_number_was_named_before() {
         let mut known = (Vec::new(), Vec::new());
-        for packet in exported() {
+        for packet in exported(|_| {}) {
             if let Some(new) = packet.interned_data {
                 known.0.extend(new.event_names);
                 known.1.extend(new.source_locations);
@@ -463,5 +480,19 @@ mod tests {
                 "lz.match_longest_in_the_whole_window"
             ]
         );
+    }
+
+    #[test]
+    fn threads_are_known_by_their_ids_unless_there_are_several_processes() {
+        let threads = |packets: Vec<TracePacket>| {
+            let descriptors = packets.into_iter().filter_map(|packet| packet.track_descriptor);
+            descriptors.filter_map(|track| track.thread?.tid).collect::<Vec<_>>()
+        };
+        // One that has another's id has a track all the same, with a name.
+        let twins = exported(|snapshot| snapshot.lanes[2].tid = 4711);
+        assert_eq!(twins.iter().filter(|packet| packet.track_descriptor.is_some()).count(), 5);
+        assert_eq!(threads(twins), [4711, 4712]);
+        let several = exported(|s| s.process.members = vec![s.process.clone(), s.process.clone()]);
+        assert_eq!(threads(several), [0; 0]);
     }
 }
