@@ -1,5 +1,5 @@
 //! Figures of the processes of this machine for whoever asks for them over HTTP, as
-//! Prometheus does; or pushed, as OpenTelemetry has it.
+//! Prometheus does.
 //!
 //! ```text
 //! sources -> lifetime -> model -> export::openmetrics -> http -> scraper

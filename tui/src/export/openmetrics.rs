@@ -16,7 +16,7 @@
 //! | `pfp_losses` | counter | process, kind | what was lost, refused or repaired |
 //! | `pfp_cells_busy` | gauge | process | cells whose figures are those of the reading before |
 //! | `pfp_process` | info | process | what it is, and its clock |
-//! | `pfp_build` | info | | the pfp-top that looked |
+//! | `pfp_build` | info | | the pfp-top that looked; not in files |
 //!
 //! Labels: `process`, made unique where two have the same name and id, and `pid`;
 //! `point`, made unique in its process; with threads, also `thread` and `lane`. A
@@ -88,14 +88,14 @@ impl Form {
     /// Writes what these processes show. No two of them may be the same process.
     pub fn write(self, subjects: &[&Subject<'_>], out: &mut dyn Write) -> io::Result<()> {
         match self {
-            Self::OpenMetrics => write(subjects, out),
+            Self::OpenMetrics => write_text(&registry(subjects, true), out),
             Self::Text => {
                 let mut open = Vec::new();
-                write(subjects, &mut open)?;
+                write_text(&registry(subjects, true), &mut open)?;
                 plain(&String::from_utf8_lossy(&open), out)
             }
             Self::Protobuf => {
-                let bytes = prometheus_protobuf::encode_to_vec(&registry(subjects));
+                let bytes = prometheus_protobuf::encode_to_vec(&registry(subjects, true));
                 out.write_all(&bytes.map_err(io::Error::other)?)
             }
         }
@@ -126,7 +126,8 @@ fn plain(open: &str, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn registry(subjects: &[&Subject<'_>]) -> Registry {
+/// `tells_build`: also what pfp-top this is, which a file does not need.
+fn registry(subjects: &[&Subject<'_>], tells_build: bool) -> Registry {
     let mut known = HashSet::new();
     let part = |subject: &&Subject<'_>| {
         let mut part = Part::of(subject);
@@ -139,16 +140,19 @@ fn registry(subjects: &[&Subject<'_>]) -> Registry {
     };
     let parts = subjects.iter().map(part).collect();
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Exposition { parts }));
+    registry.register_collector(Box::new(Exposition { parts, tells_build }));
     registry
 }
 
 /// Writes what these processes show, to the end that the format asks for. No two of
 /// them may be the same process.
 pub fn write(subjects: &[&Subject<'_>], out: &mut dyn Write) -> io::Result<()> {
-    let registry = registry(subjects);
+    write_text(&registry(subjects, false), out)
+}
+
+fn write_text(registry: &Registry, out: &mut dyn Write) -> io::Result<()> {
     let mut out = Text { out, error: None };
-    text::encode(&mut out, &registry).map_err(|fmt::Error| {
+    text::encode(&mut out, registry).map_err(|fmt::Error| {
         out.error.take().unwrap_or_else(|| io::Error::other("the figures have no text"))
     })
 }
@@ -172,6 +176,7 @@ impl fmt::Write for Text<'_> {
 #[derive(Debug)]
 struct Exposition {
     parts: Vec<Part>,
+    tells_build: bool,
 }
 
 /// One snapshot.
@@ -519,6 +524,9 @@ impl Exposition {
                     ("clock", self::clock(clock.kind).to_owned()),
                 ])?;
             }
+        }
+        if !self.tells_build {
+            return Ok(());
         }
         let mut metric = encoder.encode_descriptor(
             "pfp_build",
