@@ -12,6 +12,7 @@ mod group;
 mod guard;
 mod live;
 mod refusal;
+mod symbol;
 pub mod synthetic;
 
 use std::collections::BTreeSet;

@@ -19,6 +19,7 @@ use pfp_shm_layout::liveness::{Liveness, Watch};
 use pfp_shm_layout::reader::{BucketCount, CellReading, Picture, Reader};
 use pfp_shm_layout::segment::{OpenError, Segment};
 
+use super::symbol::readable;
 use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
 use crate::export::packed;
 use crate::export::whole::{self, Overwrite, WriteError};
@@ -113,6 +114,7 @@ pub(super) fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
         watch,
         dead: false,
         cells: Cells::default(),
+        names: Vec::new(),
         last: None,
         elapsed_ticks: 0,
     }))
@@ -145,6 +147,8 @@ struct LiveSource {
     /// The process was found dead; nothing will change any more.
     dead: bool,
     cells: Cells,
+    /// Of each point, what it is called and, if that is another, what it is shown as.
+    names: Vec<(String, Option<String>)>,
     /// The last picture of a process that is dead.
     last: Option<Snapshot>,
     elapsed_ticks: u64,
@@ -161,6 +165,7 @@ impl Source for LiveSource {
         let picture = self.reader.poll(self.dead);
         let cells = self.cells.convert(picture);
         let mut snapshot = convert(picture, cells, &self.facts, self.dead);
+        show_names(&mut self.names, &mut snapshot.points);
         self.elapsed_ticks = self.ticks_until_now(&snapshot);
         snapshot.elapsed_ticks = self.elapsed_ticks;
         if self.dead {
@@ -277,6 +282,20 @@ fn elapsed(monotonic_ns: u64, facts: &Facts, snapshot: &Snapshot) -> u64 {
 /// When a measurement ended.
 fn end(record: &Record) -> u64 {
     record.start.saturating_add(record.span)
+}
+
+/// Gives points the names that people know them by. A name is read once.
+fn show_names(known: &mut Vec<(String, Option<String>)>, points: &mut [Point]) {
+    known.resize_with(points.len(), Default::default);
+    for (point, (name, shown)) in points.iter_mut().zip(known) {
+        if point.name != *name {
+            *shown = readable(&point.name);
+            name.clone_from(&point.name);
+        }
+        if let Some(shown) = shown {
+            point.name.clone_from(shown);
+        }
+    }
 }
 
 /// The cells as a snapshot has them. One that has not changed is that of the
