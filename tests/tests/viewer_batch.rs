@@ -50,7 +50,7 @@ fn snapshot(stage: &Stage, target: &Target, name: &str) -> Option<(String, Value
 fn point<'a>(snapshot: &'a Value, name: &str) -> Option<&'a Value> {
     let points = snapshot["points"].as_array().expect("there are points");
     points.iter().find(|point| match name.strip_prefix('#') {
-        Some(number) => point["name"] == "" && point["id"].to_string() == number,
+        Some(number) => point["name"] == "" && point["id"].as_u64() == number.parse().ok(),
         None => point["name"] == name,
     })
 }
