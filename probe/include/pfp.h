@@ -30,12 +30,15 @@
  * Manners. The library starts no thread, installs no signal handler, prints
  * nothing and never aborts. Functions return PFP_OK or one of the negative values
  * below; what is refused is also counted, where the viewer shows it. Functions may
- * be called from any thread. In signal handlers: begin and end, scopes, the hooks
- * for Begin, End, Ready and Switch, enable, disable and reset, once the thread has
- * measured something outside one. A forked child gets a segment of its own.
+ * be called from any thread, and leave errno as it is. In signal handlers: begin and
+ * end, scopes, pfp_point(), the hooks for Begin, End, Ready and Switch, enable,
+ * disable and reset, once the thread has measured something outside one. A forked
+ * child gets a segment of its own.
  *
  * Environment: PFP_DEFAULT=off lets points of PFP_SCOPE and pfp_point() start
  * switched off; PFP_ENABLE='parse*,io_?' switches on by name in any case.
+ * PFP_SNAPSHOT=FILE writes a snapshot when the program ends in order, never over
+ * another file; %p in the name is the process's id.
  *
  * Compiled out. With PFP_DISABLE defined before this header is included, all of it
  * compiles to nothing, and the program need not be linked with pfp. Objects with
@@ -70,6 +73,8 @@
 #define PFP_ENOSPACE (-7)
 /* A lock could not be had in time. */
 #define PFP_EBUSY (-8)
+/* A file could not be written; errno says why. */
+#define PFP_EFILE (-9)
 
 /* Points that are named by a number: 0 .. PFP_ID_COUNT - 1. Number 0 is the
  * calibration's own, and shows the overhead of measuring. */
@@ -258,8 +263,8 @@ int pfpHwiEnd(void *hwi);
 
 /* The point of a name that is not known when compiling. Points of the same name
  * and place are one. `file` may be NULL if the place is not known. The point stays
- * for as long as the process runs; ask once, and keep it: asking takes a lock. NULL
- * if `name` is NULL, or at about 100,000 names. */
+ * for as long as the process runs; ask once, and keep it: asking takes a search. NULL
+ * if `name` is NULL, at about 100,000 names, or without memory. */
 pfp_point_t *pfp_point(const char *name, const char *file, unsigned line);
 
 /* As those by number do it, except that a point may be begun again inside itself,
@@ -287,6 +292,13 @@ int pfp_set_program_name(const char *name);
 /* Names the calling thread as the viewer shows it, up to 32 bytes; the thread's
  * name in the kernel otherwise. PFP_ENULL. */
 int pfp_register_thread(const char *name);
+
+/* Writes the figures of this process to a file, which was not there, for
+ * `pfp-top open` and `pfp-top diff`: whole or not at all. The other one replaces a
+ * file that is there. Not in signal handlers. PFP_ENULL, PFP_ENOSPACE, PFP_EFILE
+ * with errno, which is EEXIST for a file that is there. */
+int pfp_snapshot_to(const char *path);
+int pfp_snapshot_over(const char *path);
 
 /* The time-stamp counter. */
 uint64_t pfp_ticks(void);
@@ -365,7 +377,7 @@ PFP_INLINE_ int pfp_is_on_(const pfp_point_t *point)
     return 1;
 #else
     const uint64_t *word = __atomic_load_n(&point->word, __ATOMIC_RELAXED);
-    return (int)(__atomic_load_n(word, __ATOMIC_RELAXED) & 1);
+    return (__atomic_load_n(word, __ATOMIC_RELAXED) & 1) != 0;
 #endif
 }
 
@@ -497,7 +509,9 @@ PFP_NOTHING_ int pfpHwiEnd(void *hwi) { return (void)hwi, PFP_OK; }
 
 PFP_NOTHING_ pfp_point_t *pfp_point(const char *name, const char *file, unsigned line)
 {
-    return (void)name, (void)file, (void)line, (pfp_point_t *)0;
+    /* NULL, in words that neither language's compilers warn of. */
+    static pfp_point_t *none;
+    return (void)name, (void)file, (void)line, none;
 }
 PFP_NOTHING_ int pfp_begin(pfp_point_t *point) { return (void)point, PFP_OK; }
 PFP_NOTHING_ int pfp_enable(pfp_point_t *point) { return (void)point, PFP_OK; }
@@ -520,6 +534,11 @@ PFP_NOTHING_ int pfp_set_alpha(pfp_point_t *point, double alpha)
 PFP_NOTHING_ int pfp_init(void) { return PFP_OK; }
 PFP_NOTHING_ int pfp_set_program_name(const char *name) { return (void)name, PFP_OK; }
 PFP_NOTHING_ int pfp_register_thread(const char *name) { return (void)name, PFP_OK; }
+PFP_NOTHING_ int pfp_snapshot_to(const char *path)
+{
+    return path ? PFP_ENOSPACE : PFP_ENULL;
+}
+PFP_NOTHING_ int pfp_snapshot_over(const char *path) { return pfp_snapshot_to(path); }
 PFP_NOTHING_ uint64_t pfp_ticks(void) { return 0; }
 PFP_NOTHING_ double pfp_ticks_per_second(void) { return 1e9; }
 PFP_NOTHING_ uint64_t pfp_on_cpu_ticks(void) { return 0; }

@@ -9,6 +9,7 @@ use pfp_shm_layout::control::Control;
 
 use crate::engine::context::{self, Switched};
 use crate::engine::{measure, process, thread};
+use crate::errno;
 use crate::numeric;
 use crate::{Context, Guard, Point};
 
@@ -19,12 +20,35 @@ pub fn begin_into(point: &'static Point, word: u64, guard: &mut MaybeUninit<Guar
     Guard::begin_into(point, word, guard);
 }
 
+/// The same for a function that a compiler's hooks begin.
+#[inline(always)]
+pub fn begin_function(point: &'static Point, word: u64, guard: &mut MaybeUninit<Guard>) {
+    Guard::begin_function(point, word, guard);
+}
+
+/// Measures what the hooks cost: `call` calls a function that is [`calibration`] and
+/// does nothing. False if nothing came of it.
+pub fn calibrate_hooks(call: fn()) -> bool {
+    measure::calibrate_hooks(call)
+}
+
+/// The point that is measured in calibrations.
+#[must_use]
+pub fn calibration() -> &'static Point {
+    &numeric::POINTS[0]
+}
+
 /// Whether [`begin_into`] has all that it needs, so that it calls nothing of the
 /// program's: no allocator, say.
 #[inline(always)]
 #[must_use]
 pub fn is_ready(point: &'static Point, word: u64) -> bool {
     measure::ready(point, Control(word)).is_some()
+}
+
+/// Leaves the caller's `errno` as it was.
+pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
+    errno::kept(work)
 }
 
 /// Maps memory of zeros, which reads as zeros again in a forked child.

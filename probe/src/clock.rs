@@ -31,6 +31,8 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use pfp_shm_layout::header::ClockKind;
 
+use crate::errno;
+
 /// The rung in force in this process, a [`ClockKind`].
 static KIND: AtomicU8 = AtomicU8::new(ClockKind::Wall as u8);
 
@@ -64,7 +66,7 @@ pub(crate) fn choose(wanted: Option<&str>) -> ClockKind {
 /// rung when they next refresh.
 pub(crate) fn demote(from: ClockKind) {
     let to = match from {
-        ClockKind::Rseq if perf::works() => ClockKind::Perf,
+        ClockKind::Rseq if errno::kept(perf::works) => ClockKind::Perf,
         ClockKind::Rseq | ClockKind::Perf => ClockKind::Cputime,
         _ => return,
     };

@@ -85,6 +85,7 @@
 //! | `PFP_CLOCK` | `rseq`, `perf`, `cputime` or `wall`: the highest rung of the clock to use | rseq |
 //! | `PFP_DIR` | directory for the beacons by which viewers find the program | `$XDG_RUNTIME_DIR/pfp`, else `/tmp/pfp-UID` |
 //! | `PFP_POINTS`, `PFP_LANES` | most points, most threads with a lane of their own | 10240, 128 |
+//! | `PFP_SNAPSHOT` | file for a snapshot when the program ends in order, as of [`snapshot_to`]; `%p` in it is the process's id. Never over another file | none |
 //! | `PFP_MEMORY_MB` | most shared memory, in MiB; taken only as needed | 250 |
 //!
 //! # Compiled out
@@ -113,11 +114,15 @@ mod clock;
 #[cfg(feature = "enabled")]
 mod engine;
 #[cfg(feature = "enabled")]
+mod errno;
+#[cfg(feature = "enabled")]
 mod future;
 #[cfg(feature = "enabled")]
 mod numeric;
 #[cfg(feature = "enabled")]
 mod point;
+#[cfg(feature = "enabled")]
+mod snapshot;
 #[cfg(feature = "enabled")]
 mod stats;
 
@@ -131,6 +136,7 @@ pub use self::{
     future::Measured,
     numeric::{begin, disable, enable, end, reset, set_alpha, set_average, set_name, stats},
     point::{NUMERIC, Point},
+    snapshot::{snapshot_over, snapshot_to},
     stats::Stats,
 };
 

@@ -298,7 +298,7 @@ impl Point {
         for _ in 0..100_000 {
             match self.registering.compare_exchange(NEW, me, Acquire, Acquire) {
                 Ok(_) => {
-                    self.enter(process, None);
+                    crate::errno::kept(|| self.enter(process, None));
                     self.publish();
                     self.registering.store(DONE, Release);
                     return true;

@@ -29,7 +29,7 @@ const FIRST_NAMED: usize = 64;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os().nth(1).ok_or("expected the file to write")?;
-    std::fs::write(path, fill().ok_or("the segment is too small")?.to_copy())?;
+    std::fs::write(path, fill().ok_or("the segment is too small")?.to_copy()?)?;
     Ok(())
 }
 

@@ -382,6 +382,12 @@ impl Cell {
         self.last.load(Ordering::Relaxed)
     }
 
+    /// How many measurements the cell has, for its owner.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
     /// The last measurement is counted in the histogram now.
     pub fn forget_last(&self) {
         self.last.store(NO_LAST, Ordering::Relaxed);
@@ -608,16 +614,39 @@ impl Cell {
     /// None if the cell was written to meanwhile, or has restarted since a
     /// picture with this number of restarts.
     pub fn read_live(&self, restarts: u64) -> Option<(Sums, Option<u64>)> {
+        let looked = self.look(|| {
+            let same = self.commit.load(Ordering::Relaxed) == restarts
+                && self.version.load(Ordering::Relaxed) == restarts;
+            let live = self.live_sums();
+            let last = Some(self.last.load(Ordering::Relaxed)).filter(|&last| last != NO_LAST);
+            same.then_some((live, last))
+        });
+        looked.flatten()
+    }
+
+    /// Copies the words of the cell, as they lie in memory: `words` are the cell's
+    /// own. With a whole copy comes the number of restarts.
+    pub(crate) fn copy(&self, words: &[AtomicU64], to: &mut [u64]) -> Option<u64> {
+        self.look(|| {
+            let restarts = self.commit.load(Ordering::Relaxed);
+            for (to, word) in to.iter_mut().zip(words) {
+                *to = word.load(Ordering::Relaxed);
+            }
+            restarts
+        })
+    }
+
+    /// What `read` reads while nothing is written; none if something was. It must
+    /// look into no chunk.
+    fn look<R>(&self, read: impl FnOnce() -> R) -> Option<R> {
         // Meets `cell-close`.
         let before = self.seq.load(ord!("cell-enter", Acquire));
-        let same = self.commit.load(Ordering::Relaxed) == restarts
-            && self.version.load(Ordering::Relaxed) == restarts;
-        let live = self.live_sums();
-        let last = Some(self.last.load(Ordering::Relaxed)).filter(|&last| last != NO_LAST);
-        // Meets `cell-open`, as in `read`. No part was read yet.
+        let found = read();
+        // Meets `cell-open`, as in `read`, and `cell-part`, for what looks into
+        // chunks after this.
         fence_at!("cell-recheck", Acquire);
         let after = self.seq.load(Ordering::Relaxed);
-        (same && before == after && before & 1 == 0).then_some((live, last))
+        (before == after && before & 1 == 0).then_some(found)
     }
 
     /// The sequence word: equal and even at two readings means that nothing was

@@ -17,6 +17,7 @@
 
 use std::ffi::CStr;
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -298,6 +299,39 @@ impl Object {
                 Ok(now.len)
             }
         }
+    }
+
+    /// The object as a file to read. Where it has no pages, reading it gives zeros
+    /// and takes no memory, as touching the mapping would.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if its name is gone, `InvalidData` if that leads elsewhere now;
+    /// else what the system answered.
+    pub(crate) fn to_file(&self) -> io::Result<File> {
+        // What a viewer holds leads there even when the name is gone.
+        if let Hold::Viewer { file, .. } = &self.hold
+            && let Ok(file) = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+        {
+            return Ok(file);
+        }
+        let path = self.name.path();
+        // SAFETY: the path is a NUL-terminated array that outlives the call.
+        let file = unsafe {
+            libc::open(
+                path.as_ptr().cast(),
+                libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK,
+            )
+        };
+        if file < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a descriptor that was just opened and that nobody else owns.
+        let file = unsafe { OwnedFd::from_raw_fd(file) };
+        if !FileId::of(file.as_raw_fd())?.is_same_file(&self.file) {
+            return Err(bad(&self.name, "was replaced"));
+        }
+        Ok(file.into())
     }
 
     /// The object's name.

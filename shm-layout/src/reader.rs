@@ -13,6 +13,8 @@
 
 mod cells;
 
+use std::borrow::Borrow;
+
 use crate::cell::Cell;
 use crate::control::{self, Change, Control};
 use crate::header::{ClockKind, Facts, ProcessState};
@@ -27,7 +29,7 @@ use cells::{CellReader, Mark, Owner, Stale};
 
 /// Tries to copy what its thread writes meanwhile, before it is left for the next
 /// poll.
-const TRIES: usize = 64;
+pub(crate) const TRIES: usize = 64;
 /// Longest name that is read, in bytes.
 const LONGEST_TEXT: u32 = 4096;
 
@@ -160,10 +162,10 @@ impl Losses {
     }
 }
 
-/// Polls one segment.
+/// Polls one segment, its own or one that is lent to it.
 #[derive(Debug)]
-pub struct Reader {
-    segment: Segment,
+pub struct Reader<S = Segment> {
+    segment: S,
     facts: Facts,
     picture: Picture,
     /// What the table said of `picture.points`.
@@ -185,11 +187,11 @@ struct LaneCache {
     marks: Vec<Mark>,
 }
 
-impl Reader {
+impl<S: Borrow<Segment>> Reader<S> {
     /// Reads a segment that was opened.
     #[must_use]
-    pub fn new(segment: Segment, facts: Facts) -> Self {
-        let geometry = segment.geometry();
+    pub fn new(segment: S, facts: Facts) -> Self {
+        let geometry = segment.borrow().geometry();
         Self {
             // No text is entered twice, so there are no more bytes than these.
             // A damaged table may name the same ones again and again.
@@ -213,22 +215,30 @@ impl Reader {
 
     /// The segment.
     #[must_use]
-    pub const fn segment(&self) -> &Segment {
-        &self.segment
+    pub fn segment(&self) -> &Segment {
+        self.segment.borrow()
     }
 
     /// Changes a point's control word; it takes effect at the point's next
     /// begin. None if there is no such point.
     pub fn change(&self, point: u32, change: Change) -> Option<Control> {
-        let used = self.segment.ledger().points_used.load(Ordering::Relaxed);
-        let word = self.segment.control(point as usize).filter(|_| u64::from(point) < used)?;
+        let segment: &Segment = self.segment.borrow();
+        let used = segment.ledger().points_used.load(Ordering::Relaxed);
+        let word = segment.control(point as usize).filter(|_| u64::from(point) < used)?;
         Some(control::apply(word, change))
+    }
+
+    /// The last picture.
+    #[must_use]
+    pub const fn picture(&self) -> &Picture {
+        &self.picture
     }
 
     /// Takes a picture. `dead` says that the process is known to run no more,
     /// so that a cell in the middle of a change will stay so.
     pub fn poll(&mut self, dead: bool) -> &Picture {
-        let ledger = self.segment.ledger();
+        let segment: &Segment = self.segment.borrow();
+        let ledger = segment.ledger();
         let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let rate = |word: &AtomicU64| get(word) as f64 / 1000.0;
         let some = |value: f64| (value > 0.0).then_some(value);
@@ -263,9 +273,13 @@ impl Reader {
     #[must_use]
     pub fn records(&self) -> Vec<(u32, Record)> {
         let mut records = Vec::new();
+        // A copy has zeros where the ring was written while it was made.
+        let is_there = |record: &&Record| **record != Record::default();
         self.drain(
             |_| 0,
-            |id, _, of_lane| records.extend(of_lane.iter().map(|record| (id, *record))),
+            |id, _, of_lane| {
+                records.extend(of_lane.iter().filter(is_there).map(|record| (id, *record)));
+            },
         );
         records
     }
@@ -274,12 +288,13 @@ impl Reader {
     /// `from` tells by a lane's number the record to begin with; `take` is given the
     /// lane, what came of it, and the records that are whole.
     pub fn drain(&self, from: impl Fn(u32) -> u64, mut take: impl FnMut(u32, Drained, &[Record])) {
+        let segment: &Segment = self.segment.borrow();
         let mut of_lane = Vec::new();
         // A ring is one lane's; a damaged directory may name one many times.
-        let most = self.segment.geometry().blocks_present() / RING_BLOCKS as usize;
+        let most = segment.geometry().blocks_present() / RING_BLOCKS as usize;
         let lanes = self.picture.lanes.iter().filter_map(|reading| {
-            let slots = self.segment.ring(reading.lane.ring_block)?;
-            Some((reading.id, self.segment.lane(reading.id as usize)?, slots))
+            let slots = segment.ring(reading.lane.ring_block)?;
+            Some((reading.id, segment.lane(reading.id as usize)?, slots))
         });
         for (id, lane, slots) in lanes.take(most) {
             of_lane.clear();
@@ -289,21 +304,22 @@ impl Reader {
     }
 
     fn poll_points(&mut self) {
-        let used = self.segment.ledger().points_used.load(Ordering::Relaxed);
+        let segment: &Segment = self.segment.borrow();
+        let used = segment.ledger().points_used.load(Ordering::Relaxed);
         let used = usize::try_from(used).map_or(usize::MAX, |used| used);
-        let used = used.min(self.segment.geometry().points());
+        let used = used.min(segment.geometry().points());
         let points = &mut self.picture.points;
         // Ids grow from one to the next, and no point ever goes.
         let mut place = 0;
         for id in 0..used {
             let is_known = points.get(place).is_some_and(|point| point.id as usize == id);
             let (Some(entry), Some(word)) =
-                (self.segment.entry(id).and_then(|entry| entry.read()), self.segment.control(id))
+                (segment.entry(id).and_then(|entry| entry.read()), segment.control(id))
             else {
                 place += usize::from(is_known);
                 continue;
             };
-            let mut text = |text| read_text(&self.segment, text, &mut self.text_left);
+            let mut text = |text| read_text(segment, text, &mut self.text_left);
             let control = Control(word.load(Ordering::Relaxed));
             // Texts do not change in place, so the same offsets mean the same
             // texts.
@@ -331,18 +347,19 @@ impl Reader {
     }
 
     fn poll_lanes(&mut self, dead: bool) {
-        let used = self.segment.ledger().lanes_used.load(Ordering::Acquire);
-        let lanes = self.segment.geometry().lanes();
+        let segment: &Segment = self.segment.borrow();
+        let used = segment.ledger().lanes_used.load(Ordering::Acquire);
+        let lanes = segment.geometry().lanes();
         let used = usize::try_from(used).map_or(lanes, |used| used.min(lanes));
         self.lanes.resize_with(used.max(self.lanes.len()), LaneCache::default);
         // A block is in one chain, so all chains together are no longer than the
         // pool. A damaged chain may be a ring, and many lanes may lead into it.
-        let mut blocks_left = self.segment.geometry().blocks_present();
+        let mut blocks_left = segment.geometry().blocks_present();
         let mut place = 0;
         for (id, cache) in self.lanes.iter_mut().enumerate().take(used) {
             let readings = &mut self.picture.lanes;
             let is_known = readings.get(place).is_some_and(|lane| lane.id as usize == id);
-            let Some(lane) = self.segment.lane(id) else { continue };
+            let Some(lane) = segment.lane(id) else { continue };
             // An entry that changes under our eyes has a new owner; the next
             // poll will know it.
             let entry = &mut self.entry;
@@ -377,7 +394,7 @@ impl Reader {
                 cache.owner = owner;
                 cache.marks.iter_mut().for_each(Mark::forget);
             }
-            let cells = LaneCells::new(&self.segment, entry.cells_block, &mut blocks_left);
+            let cells = LaneCells::new(segment, entry.cells_block, &mut blocks_left);
             let mut cells = cells.enumerate();
             let mut seen = 0;
             loop {
@@ -390,15 +407,15 @@ impl Reader {
                     if cache.marks.len() == index {
                         cache.marks.push(Mark::default());
                     }
-                    if !cache.marks[index].is_fresh(&self.segment, cell) {
+                    if !cache.marks[index].is_fresh(segment, cell) {
                         stale.add(index, cell);
                     }
                 }
-                stale.fetch(&self.segment, &cache.marks, &self.picture);
+                stale.fetch(segment, &cache.marks, &self.picture);
                 for (index, cell) in stale.iter() {
                     let from = cells::From { lane: id as u32, owner, dead };
                     let mark = &mut cache.marks[index];
-                    if !self.cells.read(&self.segment, cell, &from, mark, &mut self.picture) {
+                    if !self.cells.read(segment, cell, &from, mark, &mut self.picture) {
                         self.picture.losses.cells_busy += 1;
                     }
                 }
@@ -412,14 +429,15 @@ impl Reader {
     }
 
     fn poll_overflow(&mut self) {
-        let id = self.segment.overflow_lane();
-        let Some(lane) = self.segment.lane(id) else { return };
+        let segment: &Segment = self.segment.borrow();
+        let id = segment.overflow_lane();
+        let Some(lane) = segment.lane(id) else { return };
         // The entry has memory once a thread has found no lane. The cells are in
         // use before: handlers that interrupt the probe itself record there.
-        let entered = self.segment.ledger().overflow_used.load(Ordering::Acquire) != 0;
+        let entered = segment.ledger().overflow_used.load(Ordering::Acquire) != 0;
         let mut used = entered;
         for (place, entry) in self.entries.iter().enumerate() {
-            let Some(cell) = self.segment.shared_cell(entry.shared_cell) else { continue };
+            let Some(cell) = segment.shared_cell(entry.shared_cell) else { continue };
             used = true;
             if self.shared.len() <= place {
                 self.shared.resize_with(place + 1, Mark::default);
@@ -427,7 +445,7 @@ impl Reader {
             // Many threads add to it, so its sequence word says nothing.
             let from = cells::From { lane: id as u32, owner: Owner::All, dead: true };
             let mark = &mut self.shared[place];
-            self.cells.read(&self.segment, cell, &from, mark, &mut self.picture);
+            self.cells.read(segment, cell, &from, mark, &mut self.picture);
         }
         if !used {
             return;
@@ -445,7 +463,7 @@ impl Reader {
 }
 
 /// The cells of a lane, in the order in which they were taken.
-struct LaneCells<'a> {
+pub(crate) struct LaneCells<'a> {
     segment: &'a Segment,
     block: u64,
     cells: std::slice::Iter<'a, Cell>,
@@ -454,7 +472,7 @@ struct LaneCells<'a> {
 }
 
 impl<'a> LaneCells<'a> {
-    fn new(segment: &'a Segment, block: u64, left: &'a mut usize) -> Self {
+    pub(crate) fn new(segment: &'a Segment, block: u64, left: &'a mut usize) -> Self {
         Self { segment, block, cells: [].iter(), left }
     }
 }

@@ -215,6 +215,12 @@ impl Geometry {
         self.len
     }
 
+    /// The same, of a copy that ends after so many blocks.
+    pub(crate) const fn cut_to(self, blocks: usize) -> Self {
+        let len = self.pool() + blocks * BLOCK;
+        Self { len: if len < self.len { len } else { self.len }, ..self }
+    }
+
     const fn control(&self) -> usize {
         2 * PAGE
     }
@@ -238,7 +244,8 @@ impl Geometry {
         (self.strings() + self.string_bytes).next_multiple_of(PAGE)
     }
 
-    const fn pool(&self) -> usize {
+    /// Where the blocks begin.
+    pub(crate) const fn pool(&self) -> usize {
         // One lane more: the overflow lane.
         (self.directory() + (self.lanes + 1) * size_of::<Lane>()).next_multiple_of(BLOCK)
     }
@@ -368,27 +375,45 @@ impl Segment {
         if len < 2 * PAGE {
             return Err(FormatError::TooShort { found: len });
         }
-        // Judged by its first two pages, before memory is taken for the rest.
-        let nowhere = Geometry { points: 0, lanes: 0, string_bytes: 0, blocks: 0, len };
-        let start = Self::of_bytes(&copy[..2 * PAGE], Geometry { len: 2 * PAGE, ..nowhere });
-        let used = start.ledger().blocks_used.load(Ordering::Relaxed);
-        let (geometry, facts) = start.header().read(len, Some(used))?;
+        let (geometry, facts) = Self::judge(&copy[..2 * PAGE], len)?;
         Ok((Self::of_bytes(copy, geometry), facts))
+    }
+
+    /// Judges a copy of so many bytes by its first two pages, before memory is
+    /// taken for the rest.
+    pub(crate) fn judge(start: &[u8], len: usize) -> Result<(Geometry, Facts), FormatError> {
+        let nowhere = Geometry { points: 0, lanes: 0, string_bytes: 0, blocks: 0, len: 2 * PAGE };
+        let start = Self::of_bytes(start, nowhere);
+        let used = start.ledger().blocks_used.load(Ordering::Relaxed);
+        start.header().read(len, Some(used))
     }
 
     /// A segment on the heap that begins with these bytes.
     fn of_bytes(copy: &[u8], geometry: Geometry) -> Self {
         let segment = Self::on_heap(vec_of_words(geometry.len), geometry);
-        let (words, rest) = copy.as_chunks();
-        let to = segment.many::<AtomicU64>(0, words.len()).unwrap_or_default();
+        segment.fill(0, copy);
+        segment
+    }
+
+    /// A segment on the heap, all zeros, and taking memory only where it is
+    /// filled; none where there is no memory for so much.
+    pub(crate) fn blank(geometry: Geometry) -> Option<Self> {
+        Some(Self::on_heap(blank_words(geometry.len)?, geometry))
+    }
+
+    /// Writes bytes over what is there, from an offset that is a whole number of
+    /// words on.
+    pub(crate) fn fill(&self, offset: usize, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks();
+        let to = self.many::<AtomicU64>(offset, words.len()).unwrap_or_default();
         for (to, &from) in to.iter().zip(words) {
             to.store(u64::from_ne_bytes(from), Ordering::Relaxed);
         }
-        let to = segment.many::<AtomicU8>(copy.len() - rest.len(), rest.len()).unwrap_or_default();
+        let to = offset + bytes.len() - rest.len();
+        let to = self.many::<AtomicU8>(to, rest.len()).unwrap_or_default();
         for (to, &from) in to.iter().zip(rest) {
             to.store(from, Ordering::Relaxed);
         }
-        segment
     }
 
     fn on_heap(words: Box<[AtomicU64]>, geometry: Geometry) -> Self {
@@ -400,26 +425,6 @@ impl Segment {
         Self { bytes: Bytes::Heap(words), base, geometry }
     }
 
-    /// The bytes up to the last block in use, for a file: a copy that
-    /// [`Self::from_copy`] reads.
-    #[must_use]
-    pub fn to_copy(&self) -> Vec<u8> {
-        let used = self.ledger().blocks_used.load(Ordering::Relaxed);
-        let used = used.min(self.geometry.blocks_present() as u64);
-        let words = (self.geometry.pool() + used as usize * BLOCK) / 8;
-        let mut copy = Vec::with_capacity(words * 8);
-        for word in self.many::<AtomicU64>(0, words).into_iter().flatten() {
-            copy.extend(word.load(Ordering::Relaxed).to_ne_bytes());
-        }
-        // Of a program that runs, the word may have grown meanwhile. Blocks that
-        // lanes have taken since are beyond the copy's end, and read as none.
-        let at = PAGE + std::mem::offset_of!(Ledger, blocks_used);
-        if let Some(word) = copy.get_mut(at..at + 8) {
-            word.copy_from_slice(&used.to_ne_bytes());
-        }
-        copy
-    }
-
     /// Takes memory for a range of bytes, so that touching it cannot fail.
     ///
     /// # Errors
@@ -429,6 +434,23 @@ impl Segment {
         match &self.bytes {
             Bytes::Object(object) => object.back(offset, len),
             Bytes::Heap(_) => Ok(()),
+        }
+    }
+
+    /// What the header says of the process.
+    ///
+    /// # Errors
+    ///
+    /// None, unless somebody has written over the header.
+    pub fn facts(&self) -> Result<Facts, FormatError> {
+        Ok(self.header().read(self.geometry.len, Some(0))?.1)
+    }
+
+    /// The shared-memory object; none for a segment in private memory.
+    pub(crate) fn object(&self) -> Option<&Object> {
+        match &self.bytes {
+            Bytes::Object(object) => Some(object),
+            Bytes::Heap(_) => None,
         }
     }
 
@@ -476,6 +498,16 @@ impl Segment {
         // `self`, and aligned; `T: Shared` makes any bytes valid and all access
         // atomic, so that other writers are no data race.
         Some(unsafe { std::slice::from_raw_parts(start.cast::<T>(), count) })
+    }
+
+    /// Words of whatever kind, for a copy.
+    pub(crate) fn words(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
+        self.many(offset, count)
+    }
+
+    /// How far into the segment something of it lies.
+    pub(crate) fn offset_of<T: Shared>(&self, part: &[T]) -> usize {
+        part.as_ptr().addr() - self.base.addr()
     }
 
     fn header(&self) -> &Header {
@@ -715,6 +747,20 @@ impl Segment {
         }
         Ok(self.lane(lane))
     }
+}
+
+/// The same, fresh from the system, which gives memory when it is touched; none
+/// where it gives none.
+fn blank_words(len: usize) -> Option<Box<[AtomicU64]>> {
+    let count = (len + PAGE) / 8 + 1;
+    let layout = std::alloc::Layout::array::<AtomicU64>(count).ok()?;
+    // SAFETY: the layout is that of at least one word.
+    let words = unsafe { std::alloc::alloc_zeroed(layout) }.cast::<AtomicU64>();
+    let words = std::ptr::NonNull::new(words)?;
+    let words = std::ptr::slice_from_raw_parts_mut(words.as_ptr(), count);
+    // SAFETY: allocated just now, of that layout, by the allocator of boxes; an
+    // atomic of zero bytes is a value.
+    Some(unsafe { Box::from_raw(words) })
 }
 
 /// Zeroed words for `len` bytes and for aligning their start to a page.

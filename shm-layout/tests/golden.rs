@@ -260,12 +260,12 @@ fn the_records_read_as_they_were_written() {
 #[test]
 fn a_copy_is_byte_for_byte_the_same() {
     let (segment, _) = Segment::from_copy(GOLDEN).expect("the file is a segment");
-    assert!(segment.to_copy() == GOLDEN);
+    assert!(segment.to_copy().expect("there is memory") == GOLDEN);
     let mut whole = GOLDEN.to_vec();
     whole.resize(POOL + 32 * BLOCK, 0);
     let (segment, _) = Segment::from_copy(&whole).expect("the whole of it, too");
     assert_eq!(segment.geometry().blocks_present(), 32);
-    assert!(segment.to_copy() == GOLDEN);
+    assert!(segment.to_copy().expect("there is memory") == GOLDEN);
 }
 
 // ---- what is refused ----
@@ -401,7 +401,7 @@ fn sections() -> Vec<Vec<usize>> {
 fn read_all(copy: &[u8]) -> bool {
     let Ok((segment, facts)) = Segment::from_copy(copy) else { return false };
     let geometry = *segment.geometry();
-    let again = segment.to_copy();
+    let again = segment.to_copy().expect("there is memory");
     assert!(Segment::from_copy(&again).is_ok(), "a copy of it cannot be read");
     let mut reader = Reader::new(segment, facts);
     for dead in [false, true, false, true] {

@@ -192,7 +192,8 @@ fn a_picture_that_was_mended_is_the_one_that_a_new_reader_takes() {
             _ => {}
         }
         let (segment, facts) =
-            Segment::from_copy(&reader.segment().to_copy()).expect("it is a segment");
+            Segment::from_copy(&reader.segment().to_copy().expect("there is memory"))
+                .expect("it is a segment");
         let mut other = Reader::new(segment, facts);
         let (mended, fresh) = (reader.poll(false), other.poll(false));
         changed += mended.cells.iter().filter(|cell| cell.changed == mended.poll).count();

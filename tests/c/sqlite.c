@@ -25,6 +25,13 @@ QUIET int main(int count, char **arguments)
         "SELECT sum(length(replace(c, 't', 'tt'))) FROM t",
         "UPDATE t SET c = c || b WHERE b % 3 = 0",
         "DELETE FROM t WHERE a % 5 = 0",
+        /* Functions that are long at work in a call. */
+        "CREATE TABLE l(c TEXT)",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400)"
+        " INSERT INTO l SELECT '[' || replace(hex(zeroblob(1000)), '00', i || ',') || '1]' FROM n",
+        "SELECT sum(length(c)), sum(length(upper(c))) FROM l",
+        "SELECT sum(length(hex(c))), sum(length(quote(c))) FROM l",
+        "SELECT sum(json_valid(c)), sum(json_array_length(c)) FROM l",
     };
     unsigned sum = 0;
     int rounds = count > 1 ? atoi(arguments[1]) : 1;

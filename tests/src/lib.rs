@@ -12,7 +12,8 @@
 //!   +---- watch <--- segment <------+                watch:  the segment, and its figures
 //! ```
 //!
-//! Programs in C are built by `c`, and are targets like any other.
+//! Programs in C are built by `c`, and are targets like any other. What scrapes the
+//! viewer's figures is started by `prometheus`.
 //!
 //! No test waits for a time to pass: it waits for a line or for a condition, with
 //! a deadline so far away that only a hang reaches it.
@@ -21,6 +22,7 @@ pub mod c;
 pub mod cells;
 pub mod os;
 pub mod own;
+pub mod prometheus;
 pub mod screen;
 pub mod script;
 pub mod target;

@@ -9,6 +9,7 @@ use pfp_shm_layout::reader::Picture;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::target::{Place, Target};
 use pfp_tests::watch::{self, Watch};
+use pfp_tests::{figure, skipped};
 
 const FLAG: &str = "-finstrument-functions";
 
@@ -322,6 +323,45 @@ fn without_the_library_the_program_runs_and_its_status_is_passed_on() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(7), "{said}");
     assert!(said.contains("/no/such/libpfp.so") && said.contains("PFP_LIBRARY"), "{said}");
+}
+
+/// Instructions that callgrind counts below a function of the program `hooks_cost`.
+fn instructions(program: &Program, of: &str, enable: &str) -> u64 {
+    let place = Place::new();
+    let output = place
+        .command("valgrind")
+        .args(["--tool=callgrind", &format!("--toggle-collect={of}")])
+        .arg(format!("--callgrind-out-file={}", place.path().join("callgrind.out").display()))
+        .arg(&program.path)
+        .arg("10000")
+        .env("PFP_CLOCK", "wall")
+        .env("PFP_ENABLE", enable)
+        .stdin(Stdio::null())
+        .output()
+        .expect("valgrind is there");
+    let said = String::from_utf8_lossy(&output.stderr);
+    said.lines()
+        .find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok())
+        .unwrap_or_else(|| panic!("no count from valgrind: {said}"))
+}
+
+/// The two calls of the hooks are the compiler's, and take 10 instructions with what
+/// they are given.
+#[test]
+fn a_function_that_is_off_costs_a_few_instructions() {
+    const WHAT: &str = "instructions of a function that is off";
+    if cfg!(not(target_arch = "x86_64")) || !c::is_there("valgrind") {
+        return skipped(WHAT, "they are counted by valgrind, for x86-64");
+    }
+    let way = Hooked::Linked(Link::Shared);
+    let program = build(Compiler::C, "hooks_cost.c", way, "cost", &["-O2"]);
+    let plain = instructions(&program, "count_plain", "");
+    // Whether or not another one is on.
+    for enable in ["", "other"] {
+        let more = (instructions(&program, "count_hooked", enable) - plain) as f64 / 10_000.0;
+        figure(&format!("{WHAT}: {more:.1} with {enable:?} on"));
+        assert!(more > 2.0 && more <= 33.0, "{more} more instructions");
+    }
 }
 
 fn viewer() -> String {

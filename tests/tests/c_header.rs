@@ -119,3 +119,17 @@ fn objects_with_and_without_it_are_one_program() {
         target.end_well();
     }
 }
+
+#[test]
+fn programs_that_ask_for_more_warnings_get_none_of_the_header_s() {
+    const C: [&str; 4] = ["-Wconversion", "-Wsign-conversion", "-Wcast-qual", "-Wundef"];
+    const CXX: [&str; 2] = ["-Wold-style-cast", "-Wzero-as-null-pointer-constant"];
+    for compiler in Compiler::all() {
+        let (source, more) =
+            if compiler.is_cxx() { ("warned.cpp", &CXX[..]) } else { ("warned.c", &[][..]) };
+        for how in ["-UPFP_DISABLE", "-DPFP_DISABLE"] {
+            let flags = C.iter().chain(more).copied().chain([how]);
+            c::compile(compiler, "warned", &[source], Link::Shared, flags);
+        }
+    }
+}

@@ -41,6 +41,8 @@ fn trouble_is_borne_in_silence() {
         ("PFP_MEMORY_MB", "0"),
         ("PFP_MEMORY_MB", "4294967295"),
         ("PFP_DEFAULT", "perhaps"),
+        ("PFP_SNAPSHOT", "/nowhere/at/all"),
+        ("PFP_SNAPSHOT", file.as_str()),
     ] {
         let output = place.command(TARGET).arg("host").env(name, value).output();
         let output = output.expect("the target can be started");

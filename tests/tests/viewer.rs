@@ -9,6 +9,7 @@ use pfp_tests::screen::{
 };
 use pfp_top::export::json;
 use pfp_top::snapshot::{PointState, ProcessState, Snapshot};
+use pfp_top::source;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 /// As most tests start the viewer: polling often, so that they need not wait.
@@ -258,12 +259,22 @@ fn a_snapshot_is_written_and_shown_again() {
     screen.text("saved.json");
     screen.keys(&["Enter"]);
     screen.wait_for("the message", |text| text.contains("wrote saved.json"));
+    // A copy of the segment, by its name.
+    screen.keys(&["w"]);
+    screen.wait_for("the question for a name", |text| text.contains("write snapshot to: steady-"));
+    screen.keys(&["C-u"]);
+    screen.text("saved.pfp.zst");
+    screen.keys(&["Enter"]);
+    screen.wait_for("the message", |text| text.contains("wrote saved.pfp.zst"));
     screen.keys(&["q"]);
     screen.wait_for_shell();
     target.end();
 
     let saved = json::read(&stage.path("saved.json")).unwrap();
     let ticks = count(&saved, "tick");
+    let copied = source::open(&stage.path("saved.pfp.zst")).unwrap().poll().unwrap();
+    assert_eq!(copied.process.segment_id, saved.process.segment_id);
+    assert!(count(&copied, "tick") >= ticks && copied.elapsed_ticks > saved.elapsed_ticks);
     screen.pfp_top("open saved.json");
     screen.wait_for_status("FILE");
     screen.wait_for("the figures of the file", |text| {

@@ -21,7 +21,7 @@ mod steer;
 mod suspend;
 mod threads;
 mod timeline;
-mod weight;
+pub(crate) mod weight;
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -175,6 +175,8 @@ pub struct Options {
     pub columns: Vec<Column>,
     /// What to sort by first.
     pub sorting: Sorting,
+    /// Which points to show first.
+    pub filter: Filter,
     /// Leave toggled points as they are.
     pub keep: bool,
     /// What to show ticks as first.
@@ -198,6 +200,7 @@ impl Default for Options {
             tau: Duration::from_secs_f64(TAU_SECONDS),
             columns: Column::DEFAULT.to_vec(),
             sorting: Sorting::by(Column::Load),
+            filter: Filter::default(),
             keep: false,
             unit: Unit::Time,
             mouse: true,
@@ -298,7 +301,7 @@ impl App {
             model: Model::new(options.tau.as_secs_f64()),
             screen: Screen::Waiting,
             overlay: None,
-            filter: Filter::default(),
+            filter: options.filter.clone(),
             order: Vec::new(),
             selected: None,
             offset: 0,

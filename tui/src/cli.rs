@@ -2,12 +2,16 @@
 
 mod commands;
 mod config;
+mod control;
 mod demo;
 mod doctor;
+mod export;
+mod gate;
 mod headless;
 mod manual;
 mod record;
 mod run;
+mod serve;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,16 +20,21 @@ use clap::builder::{BoolishValueParser, Resettable};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use commands::{exit_status, run};
+pub use control::{Deed, Points};
+pub use export::Export;
+pub use gate::Gate;
 pub use record::Record;
 pub use run::Run;
+pub use serve::Serve;
 
-use crate::app::Options;
+use crate::app::{Filter, Options};
 use crate::columns::{Column, Sorting};
 use crate::source::{Members, Moment, Together, Wanted};
 use crate::units::Unit;
 use crate::view::{Look, Terminal, Theme, ThemeName};
 
 use config::Config;
+use headless::Form;
 
 /// Reads the command line, with the user's settings as its defaults. Does not
 /// return where it only asks for help, or is wrong.
@@ -85,7 +94,7 @@ pub struct Cli {
 }
 
 const EXIT_CODES: &str = "Settings: $XDG_CONFIG_HOME/pfp-top/config.toml, or the file that PFP_TOP_CONFIG names, has \
-                          defaults: interval, tau, columns, sort, theme, unit, mouse, ascii, keep.\n\nExit status: 0 fine, 1 slower than --fail-over allows or `doctor` found a problem, 2 usage or trouble, 3 no process or file to show, \
+                          defaults: interval, tau, columns, sort, theme, unit, mouse, ascii, keep.\n\nExit status: 0 fine, 1 a gate failed, slower than --fail-over allows or `doctor` found a problem, 2 usage or trouble, 3 no process, point or file of that name, \
                           4 no permission, 5 a layout or format version that this pfp-top does not read; of `run` the program's own.";
 
 /// What to do instead of watching.
@@ -99,9 +108,9 @@ pub enum Command {
     },
     /// Start a program and watch it; it ends with the viewer.
     Run(Run),
-    /// Show a snapshot file or a recording on the same screen.
+    /// Show a snapshot file, a copy of a segment or a recording on the same screen.
     Open {
-        /// The file.
+        /// The file, compressed or not.
         file: PathBuf,
         /// The moment of a recording: 12:03:41, +34s behind its first snapshot, or #34.
         /// Without it, the screen begins at the first one, and --once prints the last.
@@ -116,7 +125,19 @@ pub enum Command {
         /// Which process.
         #[command(flatten)]
         target: Target,
-        /// The file to write.
+        /// The file to write; compressed if its name ends in .zst.
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+        /// Replace the file if it exists.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Copy the segment of a process itself to a file, also of one that has crashed.
+    SaveRaw {
+        /// Which process.
+        #[command(flatten)]
+        target: Target,
+        /// The file to write; compressed if its name ends in .zst.
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
         /// Replace the file if it exists.
@@ -140,12 +161,47 @@ pub enum Command {
         /// Print JSON instead of a table.
         #[arg(long)]
         json: bool,
+        /// Print Markdown instead, for a pull request.
+        #[arg(long, conflicts_with = "json")]
+        markdown: bool,
         /// Exit with 1 if a point became slower by more than this.
         #[arg(long, value_name = "PERCENT", value_parser = percent)]
         fail_over: Option<f64>,
     },
+    /// Write the figures of a snapshot file or a process in a form that other
+    /// programs read.
+    Export(Export),
+    /// Serve the figures of local processes over HTTP, as OpenMetrics, for Prometheus.
+    Serve(Serve),
+    /// Exit with 1 if runs of a program became worse than a limit allows, beyond
+    /// chance.
+    ///
+    /// Runs of one program differ from each other: give several on each side, taken
+    /// in turn on the same machine. A change of half the limit or less is none; one of
+    /// the limit fails as soon as there are runs enough to be sure of it.
+    Gate(Gate),
+    /// Switch points on.
+    Enable(Points),
+    /// Switch points off.
+    Disable(Points),
+    /// Start the figures of points afresh.
+    Reset(Points),
+    /// Set the weight of a new value in the exponential average of points.
+    Alpha {
+        /// The weight: above 0 and up to 1, a period over a time constant as
+        /// 100ms/500ms, or off.
+        #[arg(value_parser = control::alpha)]
+        weight: Deed,
+        /// Of which points.
+        #[command(flatten)]
+        points: Points,
+    },
     /// List the processes that can be watched.
-    List,
+    List {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Remove what processes that have ended left behind.
     Gc,
     /// Tell what is found here, why something is not, and what to do.
@@ -189,6 +245,11 @@ pub struct Target {
 }
 
 impl Target {
+    /// The process with this id.
+    fn of_pid(pid: u32) -> Self {
+        Self { pid: vec![pid], name: None, all: false, sum: false }
+    }
+
     fn wanted(&self) -> Wanted {
         Wanted { pid: self.pid.first().copied(), name: self.name.clone() }
     }
@@ -211,6 +272,22 @@ pub struct Show {
     /// terminal.
     #[arg(long)]
     once: bool,
+    /// Print the table again and again instead of showing a screen: as often as -n
+    /// says, else until the process ends.
+    #[arg(short, long, conflicts_with = "once")]
+    batch: bool,
+    /// Print a line of JSON for each table.
+    #[arg(long, group = "form")]
+    json: bool,
+    /// Print a line of CSV for each point.
+    #[arg(long, group = "form")]
+    csv: bool,
+    /// Print a table, as without a terminal.
+    #[arg(long, group = "form")]
+    table: bool,
+    /// Only the points that pass this filter, as `/` on the screen.
+    #[arg(long, value_name = "FILTER", value_parser = Filter::new, default_value = "")]
+    filter: Filter,
     /// Seconds between two polls.
     #[arg(short = 'd', long, env = "PFP_TOP_INTERVAL", value_name = "SECS", default_value = "1", value_parser = seconds)]
     interval: Duration,
@@ -271,6 +348,19 @@ pub enum When {
 }
 
 impl Show {
+    /// How many tables are printed; none where it is the last one, or just one.
+    fn tables(&self) -> Option<u64> {
+        self.updates.or(self.batch.then_some(u64::MAX))
+    }
+
+    fn form(&self) -> Form {
+        match (self.json, self.csv) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Csv,
+            _ => Form::Table,
+        }
+    }
+
     fn options(&self, wanted: Wanted) -> Options {
         Options {
             wanted,
@@ -282,6 +372,7 @@ impl Show {
             },
             unit: self.unit,
             sorting: Sorting::by(self.sort),
+            filter: self.filter.clone(),
             keep: self.keep,
             mouse: !self.no_mouse,
             updates: self.updates,

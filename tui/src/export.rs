@@ -1,7 +1,31 @@
 //! What the screen shows, for scripts, files and other programs: the same
 //! data in other clothes, one file per form.
 
+pub mod chrome;
+pub mod csv;
 pub mod diff;
+pub mod folded;
+mod format;
+pub mod gate;
+mod hdr;
+pub mod hgrm;
+pub mod hlog;
 pub mod json;
+pub mod list;
+pub mod openmetrics;
+pub mod packed;
+pub mod perfetto;
 pub mod recording;
+pub mod rows;
+pub mod speedscope;
+mod stacks;
+mod subject;
+mod svg;
+pub mod svg_histogram;
+pub mod svg_trace;
 pub mod table;
+mod tracks;
+pub mod whole;
+
+pub use format::Format;
+pub use subject::Subject;

@@ -18,9 +18,12 @@
 mod calls;
 pub mod compare;
 pub mod cost;
+pub mod effect;
 mod figures;
+pub mod gate;
 pub mod histogram;
 mod history;
+mod lifetime;
 pub mod log;
 pub mod lost;
 mod past;
@@ -35,6 +38,7 @@ pub use calls::{Calls, Related};
 pub use figures::{Figures, LaneFigures, mean, off_share, total, variance};
 pub use histogram::Quantiles;
 pub use history::{History, Sample, Slice};
+pub use lifetime::Lifetime;
 pub use past::{Lately, Past, Since};
 pub use trouble::Trouble;
 pub use window::{Length, Window};
@@ -168,6 +172,11 @@ impl Model {
     /// The last snapshot; none before the first.
     pub fn snapshot(&self) -> Option<&Snapshot> {
         self.snapshot.as_deref()
+    }
+
+    /// The same, to be kept.
+    pub fn shared_snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.snapshot.clone()
     }
 
     /// Time constant of the smoothed load, seconds.

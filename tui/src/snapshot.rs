@@ -8,8 +8,10 @@
 //! All times are **ticks** of the process's clock (time-stamp-counter cycles)
 //! unless the name ends in another unit; [`Clock::ticks_per_second`] converts.
 
+use std::fmt;
 use std::sync::Arc;
 
+use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 /// The name of the file format, the value of [`Snapshot::format`].
@@ -242,6 +244,7 @@ pub struct Cell {
     pub in_flight: bool,
     /// Exclusive ticks of every measurement since the last reset, of `stats`
     /// and `retired` together, by bucket, in the order of the buckets.
+    #[serde(deserialize_with = "buckets")]
     pub histogram: Vec<Bucket>,
 }
 
@@ -409,17 +412,63 @@ mod rows {
     }
 }
 
+/// Buckets, in no more memory than they need: a large file has very many.
+fn buckets<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Bucket>, D::Error> {
+    struct Buckets;
+
+    impl<'de> Visitor<'de> for Buckets {
+        type Value = Vec<Bucket>;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("a list of buckets")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Bucket>, A::Error> {
+            // Most histograms have fewer.
+            let mut first = [Bucket { low: 0, width: 0, count: 0 }; 64];
+            for count in 0..first.len() {
+                match list.next_element()? {
+                    Some(bucket) => first[count] = bucket,
+                    None => return Ok(first[..count].to_vec()),
+                }
+            }
+            let mut all = first.to_vec();
+            while let Some(bucket) = list.next_element()? {
+                all.push(bucket);
+            }
+            Ok(all)
+        }
+    }
+
+    input.deserialize_seq(Buckets)
+}
+
 /// `u128` as a decimal string.
 mod decimal {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use std::fmt;
+
+    use serde::de::{Deserializer, Error, Visitor};
+    use serde::ser::Serializer;
 
     pub(super) fn serialize<S: Serializer>(value: &u128, out: S) -> Result<S::Ok, S::Error> {
         out.collect_str(value)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<u128, D::Error> {
-        String::deserialize(input)?
-            .parse()
-            .map_err(|_| D::Error::custom("expected a decimal number in a string"))
+        input.deserialize_str(Decimal)
+    }
+
+    struct Decimal;
+
+    impl Visitor<'_> for Decimal {
+        type Value = u128;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("a decimal number in a string")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<u128, E> {
+            text.parse().map_err(|_| E::custom("expected a decimal number in a string"))
+        }
     }
 }

@@ -13,9 +13,11 @@ mod guard;
 mod live;
 mod recording;
 mod refusal;
+mod symbol;
 pub mod synthetic;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +30,7 @@ pub use guard::guarded;
 pub use recording::{Moment, Recording};
 pub use refusal::Refusal;
 
+use crate::export::json::{Overwrite, WriteError};
 use crate::snapshot::{Drained, ProcessState, Snapshot};
 
 /// A watched process, or what is left of one.
@@ -52,6 +55,14 @@ pub trait Source {
     /// The recording that this is; none of everything that has but one moment.
     fn recording(&mut self) -> Option<&mut Recording> {
         None
+    }
+
+    /// Copies the process's segment itself to a file, whole or not at all; with a
+    /// name that ends in `.zst`, compressed.
+    fn save_raw(&mut self, _path: &Path, _overwrite: Overwrite) -> Result<(), WriteError> {
+        let why = "expected one process, which has a segment to copy; found a file, or several \
+                   processes: choose one with -p PID";
+        Err(WriteError::Io(io::Error::new(io::ErrorKind::Unsupported, why)))
     }
 
     /// Carries out a change in the process. An error says why not, in words
@@ -239,9 +250,15 @@ pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
     Ok(guarded(live::attach(candidate)?))
 }
 
+/// A finder of this machine's processes for whoever looks again and again: it finds
+/// nothing as long as no new process has announced itself.
+pub fn newcomers() -> Box<dyn Finder> {
+    Box::new(group::Newcomers::default())
+}
+
 /// Attaches to several processes, as one.
 pub fn attach_together(together: &Together) -> Result<Box<dyn Source>> {
-    attach_together_by(Box::new(group::Newcomers::default()), together)
+    attach_together_by(newcomers(), together)
 }
 
 /// Attaches to several of the processes that this finder finds, as one.
@@ -249,7 +266,8 @@ pub fn attach_together_by(finder: Box<dyn Finder>, together: &Together) -> Resul
     Ok(guarded(Box::new(group::Group::new(together.clone(), finder)?)))
 }
 
-/// Opens a snapshot file, or a recording at its last moment.
+/// Opens a snapshot file, a copy of a segment, compressed or not, or a recording at
+/// its last moment: what it is its content tells, not its name.
 pub fn open(path: &Path) -> Result<Box<dyn Source>> {
     match Recording::recognise(path) {
         Some(file) => Ok(guarded(Box::new(Recording::read(file, path)?))),

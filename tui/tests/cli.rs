@@ -108,6 +108,55 @@ fn two_snapshots_are_compared_and_a_regression_has_its_status() {
     assert_eq!(pfp_top(&["diff", &late, &slow, "--fail-over", "x"]).status.code(), Some(2));
 }
 
+/// Six runs of a made-up program, and three whose durations are all twice as long.
+#[test]
+fn runs_on_both_sides_are_gated() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |run: u64, slower: f64| {
+        let mut source = Synthetic::new();
+        let mut snapshot = (0..=run % 3).map(|_| source.poll().unwrap()).last().unwrap();
+        snapshot.process.segment_id = format!("{run:032x}");
+        snapshot.clock.ticks_per_second /= slower;
+        snapshot.elapsed_ticks = (snapshot.elapsed_ticks as f64 / slower) as u64;
+        let path = folder.path().join(format!("{run}.json"));
+        json::write(&snapshot, &path, Overwrite::No).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let files: Vec<String> = (0..6).map(|run| file(run, 1.0)).collect();
+    let slow: Vec<String> = (6..9).map(|run| file(run, 2.0)).collect();
+    let gate = |now: &[String], more: &[&str]| {
+        let mut words = vec!["gate", "--max-regress", "p50=5%,mean=10%", "--baseline"];
+        words.extend(files[..3].iter().map(String::as_str));
+        words.push("--");
+        words.splice(1..1, more.iter().copied());
+        words.extend(now.iter().map(String::as_str));
+        pfp_top(&words)
+    };
+    let same = gate(&files[3..], &[]);
+    let text = String::from_utf8(same.stdout.clone()).unwrap();
+    assert_eq!(same.status.code(), Some(0), "{text}{}", complaint(&same));
+    assert!(text.starts_with("gate passed: 0 failed") && text.contains("3 and 3 runs"), "{text}");
+    assert!(!text.contains("taken for granted"), "{text}");
+    let slower = gate(&slow, &["--filter", "io", "--json"]);
+    assert_eq!(slower.status.code(), Some(1), "{}", complaint(&slower));
+    let report: serde_json::Value = serde_json::from_slice(&slower.stdout).unwrap();
+    assert_eq!((&report["failed"], &report["assumed_deviation"]), (&6.into(), &().into()));
+    for gate in report["gates"].as_array().unwrap() {
+        assert_eq!(gate["finding"], "failed", "{gate}");
+        let change = gate["change"].as_f64().unwrap();
+        assert!((change - 1.0).abs() < 0.05, "{gate}");
+        assert!(gate["change_above"].as_f64() < Some(change), "{gate}");
+    }
+    for wrong in [
+        &["gate", "--max-regress", "p50=5%", "a.json"][..],
+        &["gate", "--baseline", "a.json", "--max-regress", "max=5%", "--", "b.json"],
+        &["gate", "--baseline", "a.json", "--", "b.json"],
+        &["diff", "a.json", "b.json", "--json", "--markdown"],
+    ] {
+        assert_eq!(pfp_top(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
 #[test]
 fn completions_and_manual_tell_of_every_command() {
     let output = |arguments: &[&str]| {

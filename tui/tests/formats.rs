@@ -1,16 +1,38 @@
-//! Snapshot files of every version of the format that was ever written: a file
-//! that somebody kept from an incident stays readable.
+//! Snapshot files of every form and version that was ever written: a file that
+//! somebody kept from an incident stays readable. And whatever is wrong with one is
+//! said, without a crash.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pfp_top::export::json;
 use pfp_top::model::Model;
-use pfp_top::snapshot::{ClockKind, LaneKind, PointState, ProcessState};
+use pfp_top::snapshot::{ClockKind, LaneKind, Point, PointState, ProcessState, Snapshot};
+use pfp_top::source::synthetic::Synthetic;
+use pfp_top::source::{self, Refusal, Source};
 use serde_json::Value;
 
+fn asset(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets").join(name)
+}
+
 fn sample() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/snapshot-v1.json")
+    asset("snapshot-v1.json")
+}
+
+fn opened(path: &Path) -> anyhow::Result<Snapshot> {
+    source::open(path)?.poll()
+}
+
+/// Count, exclusive and greatest ticks of a point, over all lanes.
+fn figures(snapshot: &Snapshot, name: &str) -> [u64; 3] {
+    let point = snapshot.points.iter().find(|point| point.name.starts_with(name)).unwrap();
+    let cells = snapshot.cells.iter().filter(|cell| cell.point == point.id);
+    cells.flat_map(|cell| [&cell.stats, &cell.retired]).fold([0; 3], |[count, sum, max], stats| {
+        [count + stats.count, sum + stats.exclusive, max.max(stats.max)]
+    })
 }
 
 #[test]
@@ -50,4 +72,154 @@ fn version_1_is_shown() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");
     assert!(text.contains("pfp-demo[") && text.contains("deflate"), "{text}");
+}
+
+/// By the `zstd` of its makers.
+#[test]
+fn a_compressed_file_says_the_same() {
+    let packed = asset("snapshot-v1.json.zst");
+    let plain = opened(&sample()).unwrap();
+    assert_eq!(opened(&packed).unwrap(), plain);
+    assert_eq!(json::read(&packed).unwrap(), json::read(&sample()).unwrap());
+}
+
+/// Of a program that is known to have crashed, without a note; its figures are in
+/// `shm-layout/tests/golden.rs`.
+#[test]
+fn a_copy_of_a_segment_without_a_note_is_read() {
+    let snapshot = opened(&asset("segment-v1.pfp")).unwrap();
+    let process = &snapshot.process;
+    assert_eq!((process.name.as_str(), process.pid), ("golden", 4711));
+    assert_eq!(process.state, ProcessState::Crashed);
+    assert_eq!(snapshot.points.len(), 7);
+    let overflow = snapshot.lanes.last().unwrap();
+    assert_eq!((overflow.kind, overflow.name.as_str()), (LaneKind::Overflow, "(overflow)"));
+    let last = snapshot.records.iter().map(|record| record.start + record.span).max();
+    assert_eq!(Some(snapshot.elapsed_ticks), last);
+    // Of the first lane, of two owners of the second, and of threads without one.
+    let parse = [10 + 3 + 2 + 4, 1_450 + 1_200 + 2_000 + 4 * 90, 1_000];
+    assert_eq!(figures(&snapshot, "parse"), parse);
+    assert_eq!(figures(&snapshot, "wait"), [3, 1_125_899_906_843_824, 1_125_899_906_842_624]);
+}
+
+/// Of a program that ran: `pfp-test-target saved`, as it said of itself.
+#[test]
+fn a_copy_of_a_segment_with_a_note_is_read() {
+    let snapshot = opened(&asset("segment-copy-v1.pfp.zst")).unwrap();
+    let process = &snapshot.process;
+    assert_eq!((process.name.as_str(), process.pid), ("the \"saving\" one", 20_808));
+    assert_eq!(process.state, ProcessState::Running);
+    assert_eq!(process.started_unix_ns, 1_795_296_271_037_949_745);
+    let seconds = snapshot.elapsed_ticks as f64 / snapshot.clock.ticks_per_second;
+    let by_calendar = (snapshot.taken_unix_ns - process.started_unix_ns) as f64 / 1e9;
+    assert!((seconds - by_calendar).abs() < 0.01, "{seconds} and {by_calendar}");
+    assert_eq!(figures(&snapshot, "\"quoted"), [5_150, 142_090, 3_588]);
+    assert_eq!(figures(&snapshot, "reset in between"), [5_050, 177_580, 182]);
+    let lanes: Vec<_> = snapshot.lanes.iter().map(|lane| (lane.kind, &*lane.name)).collect();
+    assert_eq!(lanes, [(LaneKind::Live, "saving"), (LaneKind::Ended, "second")]);
+    assert_eq!(snapshot.records.iter().filter(|record| record.lane == 1).count(), 2_047);
+}
+
+// ---- what is wrong with a file ----
+
+#[test]
+fn a_copy_that_is_not_whole_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("copy");
+    let whole = fs::read(asset("segment-v1.pfp")).unwrap();
+    for len in [8, 100, 8_191, 8_192, 40_000, whole.len() / 2, whole.len() - 1] {
+        fs::write(&path, &whole[..len]).unwrap();
+        let error = format!("{:#}", opened(&path).unwrap_err());
+        assert!(error.contains("expected a whole copy"), "{len}: {error}");
+        assert!(error.contains("copy it again"), "{len}: {error}");
+    }
+    let packed = fs::read(asset("segment-copy-v1.pfp.zst")).unwrap();
+    fs::write(&path, &packed[..packed.len() - 7]).unwrap();
+    let error = format!("{:#}", opened(&path).unwrap_err());
+    assert!(error.contains("ends early") && error.contains("copy it again"), "{error}");
+
+    let mut newer = whole;
+    newer[12] = 2;
+    fs::write(&path, newer).unwrap();
+    let error = opened(&path).unwrap_err();
+    let refusal = error.chain().find_map(|cause| cause.downcast_ref::<Refusal>());
+    assert_eq!(refusal.map(Refusal::exit_status), Some(5), "{error:#}");
+    assert!(format!("{error:#}").contains("layout version 2.0"), "{error:#}");
+}
+
+/// Bytes changed at random, the same ones in every run: whatever comes of it can be
+/// shown and saved, or is refused.
+#[test]
+fn damaged_copies_are_shown_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, saved) = (folder.path().join("copy"), folder.path().join("saved"));
+    let whole = fs::read(asset("segment-v1.pfp")).unwrap();
+    let in_use: Vec<usize> = (0..whole.len()).filter(|&at| whole[at] != 0).collect();
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut below = |limit: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random as usize % limit
+    };
+    let mut shown = 0;
+    for _ in 0..300 {
+        let mut copy = whole.clone();
+        for _ in 0..=below(8) {
+            let at = in_use[below(in_use.len())];
+            copy[at] = below(256) as u8;
+        }
+        fs::write(&path, copy).unwrap();
+        let Ok(snapshot) = opened(&path) else { continue };
+        shown += 1;
+        json::write(&snapshot, &saved, json::Overwrite::Yes).unwrap();
+        assert_eq!(opened(&saved).unwrap(), snapshot);
+        let mut model = Model::default();
+        model.fold(snapshot);
+    }
+    assert!(shown > 150, "only {shown} of 300 were shown");
+}
+
+// ---- what the documentation says ----
+
+/// Every field that is written is in the documentation, and the other way round.
+#[test]
+fn the_documentation_has_every_field() {
+    let mut snapshot = Synthetic::new().poll().unwrap();
+    // All that may be left out.
+    snapshot.process.members = vec![snapshot.process.clone()];
+    snapshot.records.push(pfp_top::snapshot::Record {
+        lane: 0,
+        point: 0,
+        start: 0,
+        span: 0,
+        exclusive: 0,
+        depth: 0,
+        context: 0,
+    });
+    let Point { process, number, .. } = &mut snapshot.points[0];
+    (*process, *number) = (Some(0), Some(0));
+    std::sync::Arc::make_mut(&mut snapshot.cells[0]).in_flight = true;
+
+    fn fields(value: &Value, into: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(object) => object.iter().for_each(|(name, value)| {
+                into.insert(name.clone());
+                fields(value, into);
+            }),
+            Value::Array(list) => list.iter().for_each(|value| fields(value, into)),
+            _ => {}
+        }
+    }
+    let mut written = BTreeSet::new();
+    fields(&serde_json::to_value(&snapshot).unwrap(), &mut written);
+
+    let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/snapshot-format.md");
+    let text = fs::read_to_string(text).unwrap();
+    let json = text.split("\n## ").find(|part| part.starts_with("JSON")).unwrap();
+    let row = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
+    let mut told: BTreeSet<String> = json.lines().filter_map(row).collect();
+    // Which have no rows, but sections.
+    told.extend(["stats", "retired"].map(str::to_owned));
+    assert_eq!(told, written);
 }

@@ -14,15 +14,16 @@
 //! may be called for the first time in a signal handler, so nothing here takes a
 //! lock or allocates: memory is mapped, files are read, lists grow by one exchange.
 
-mod arena;
 mod bounds;
 mod entry;
 mod frames;
 mod objects;
 mod symbols;
 mod table;
+mod top;
 
 use std::cell::Cell;
+use std::hint::black_box;
 use std::sync::atomic::{
     AtomicBool,
     Ordering::{Relaxed, SeqCst},
@@ -48,10 +49,6 @@ struct Call {
     fp: usize,
 }
 
-/// Whether any function was ever on. Until then, an end looks no further. Orders
-/// nothing: a thread that began a region has seen its own store.
-static ANY: AtomicBool = AtomicBool::new(false);
-
 thread_local! {
     /// The stack pointer of the hook that does something in which this thread must
     /// not come by another hook: what it calls may be instrumented too, if the
@@ -69,18 +66,20 @@ fn once_inside<R>(sp: usize, work: impl FnOnce() -> R) -> Option<R> {
     }
     INSIDE.set(sp);
     compiler_fence(SeqCst);
-    let result = work();
+    let result = probe::c::keeping_errno(work);
     compiler_fence(SeqCst);
     INSIDE.set(0);
     Some(result)
 }
 
-/// The beginning of a function. All that is passed on stays in registers, so that
-/// a function that is off pays for no more than the tests.
+/// The beginning of a function; the hook itself where it cannot be machine code of
+/// our own. All that is passed on stays in registers, so that a function that is off
+/// pays for no more than the tests.
 ///
 /// # Safety
 ///
 /// The hook's own arguments, and what [`entry`] adds to them.
+#[cfg(not(target_arch = "x86_64"))]
 unsafe extern "C" fn enter(function: usize, site: usize, sp: usize, to: usize, fp: usize) {
     match table::first(function) {
         Some(point) if is_on(point) => enter_on(function, site, sp, to, fp, point),
@@ -97,7 +96,7 @@ fn is_on(point: &'static Point) -> bool {
 
 /// The function is not in the first place of the table where it could be.
 #[inline(never)]
-fn enter_further(function: usize, site: usize, sp: usize, to: usize, fp: usize) {
+extern "C" fn enter_further(function: usize, site: usize, sp: usize, to: usize, fp: usize) {
     if let Some(point) = table::known(function).or_else(|| enter_new(function, sp))
         && is_on(point)
     {
@@ -118,8 +117,16 @@ fn enter_new(function: usize, sp: usize) -> Option<&'static Point> {
     point.flatten()
 }
 
+/// The function's point is on.
 #[inline(never)]
-fn enter_on(function: usize, site: usize, sp: usize, to: usize, fp: usize, point: &'static Point) {
+extern "C" fn enter_on(
+    function: usize,
+    site: usize,
+    sp: usize,
+    to: usize,
+    fp: usize,
+    point: &'static Point,
+) {
     let call = Call { function, site, sp, to, fp };
     // SAFETY: a point.
     let word = unsafe { word(point) };
@@ -140,26 +147,51 @@ fn enter_unready(call: &Call, point: &'static Point) {
         if word & 1 != 0
             && let Some(frames) = Frames::get(call.sp)
         {
-            ANY.store(true, Relaxed);
+            calibrate();
             frames.begin(call, point, word);
         }
     });
 }
 
-/// The end of a function.
+/// The end of a function, as [`enter`] is its beginning.
 ///
 /// # Safety
 ///
-/// As for [`enter`].
+/// As for that.
+#[cfg(not(target_arch = "x86_64"))]
 unsafe extern "C" fn exit(function: usize, site: usize, sp: usize, to: usize, fp: usize) {
-    if ANY.load(Relaxed) {
-        exit_any(function, site, sp, to, fp);
+    let top = top::top();
+    if function == top.function.load(Relaxed) || sp >= top.sp.load(Relaxed) {
+        exit_further(function, site, sp, to, fp);
     }
 }
 
+/// It may be that of a function that is measured.
 #[inline(never)]
-fn exit_any(function: usize, site: usize, sp: usize, to: usize, fp: usize) {
+extern "C" fn exit_further(function: usize, site: usize, sp: usize, to: usize, fp: usize) {
     if let Some(frames) = Frames::current() {
         frames.end(&Call { function, site, sp, to, fp });
     }
+}
+
+/// What the hooks cost, once in a process.
+#[cold]
+#[inline(never)]
+fn calibrate() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if !DONE.swap(true, Relaxed) && table::add(empty as *const () as usize, probe::c::calibration())
+    {
+        probe::c::calibrate_hooks(empty);
+    }
+}
+
+/// A function that does nothing, as a compiler builds it.
+#[inline(never)]
+fn empty() {
+    let this = empty as *const () as usize;
+    // Where it was called does not matter here.
+    entry::begin(this, this);
+    entry::end(this, this);
+    // So that the last call is not made in its caller's place.
+    black_box(());
 }

@@ -132,7 +132,8 @@ fn create(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
     };
     let slot = way(handle).find(free).ok_or(Status::Full)?;
     if slot.context().is_none() {
-        slot.context.store(Box::into_raw(Box::new(Context::new())), Release);
+        let context = probe::c::keeping_errno(|| Box::into_raw(Box::new(Context::new())));
+        slot.context.store(context, Release);
     }
     slot.kind.store(kind as u32, Relaxed);
     // Meets `Acquire` in `slot`.

@@ -12,11 +12,13 @@
 //! Nothing here trusts its caller more than C makes it: numbers, weights and null
 //! pointers are checked, and what is refused is returned as a [`Status`].
 
+mod arena;
 mod functions;
 mod hooks;
 mod lock;
 mod named;
 mod original;
+mod places;
 mod program;
 mod stats;
 mod status;

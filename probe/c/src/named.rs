@@ -5,8 +5,7 @@
 //! name and place, as an inline function of a header leaves in every object that
 //! includes it, share one point.
 
-use std::collections::BTreeMap;
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{
@@ -16,11 +15,10 @@ use std::sync::atomic::{
 
 use probe::{Guard, Point};
 
-use crate::lock::Mutex;
 use crate::original::weigh;
+use crate::places;
 use crate::stats::{self, Stats};
 use crate::status::Status;
-use crate::text;
 
 /// `pfp_site_t` of `pfp.h`.
 #[repr(C)]
@@ -39,29 +37,20 @@ const _: () = assert!(size_of::<Site>() == 32);
 // `pfp_scope_t` is what a guard is kept in.
 const _: () = assert!(size_of::<Guard>() == 7 * size_of::<u64>());
 
-type Place = (Box<str>, Box<str>, c_uint);
-
-/// All points by name and place.
-static POINTS: Mutex<BTreeMap<Place, &'static Point>> = Mutex::new(BTreeMap::new());
-
-/// Names that are kept; far more than a segment has points.
-const MOST: usize = 1 << 17;
-
-/// The point of a name and place; none if it cannot be asked for now, or there are
-/// too many.
-fn point_at(name: String, file: String, line: c_uint) -> Option<&'static Point> {
-    let mut points = POINTS.hold()?;
-    let place = (name.into(), file.into(), line);
-    if let Some(&known) = points.get(&place) {
-        return Some(known);
-    }
-    if points.len() == MOST {
-        return None;
-    }
-    let leak = |text: &str| -> &'static str { Box::leak(Box::from(text)) };
-    let point = Box::leak(Box::new(Point::at(leak(&place.0), leak(&place.1), line)));
-    points.insert(place, point);
-    Some(point)
+/// The point of a name and place; none without a name, if there are too many, or
+/// no memory.
+///
+/// # Safety
+///
+/// `name` and `file` are null or end with a zero byte.
+unsafe fn point_at(
+    name: *const c_char,
+    file: *const c_char,
+    line: c_uint,
+) -> Option<&'static Point> {
+    // SAFETY: as the caller says.
+    let of = |text: *const c_char| (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) });
+    places::point(of(name)?.to_bytes(), of(file).unwrap_or_default().to_bytes(), line)
 }
 
 impl Site {
@@ -70,8 +59,7 @@ impl Site {
     #[inline(never)]
     fn settle(&self) -> Option<&'static Point> {
         // SAFETY: the macros of `pfp.h` put string literals here.
-        let (name, file) = unsafe { (text::of(self.name), text::of(self.file)) };
-        let point = point_at(name.ok()?, file.unwrap_or_default(), self.line)?;
+        let point = unsafe { point_at(self.name, self.file, self.line) }?;
         // Meets `Acquire` in `pfp_scope_begin_site`.
         self.point.store(ptr::from_ref(point).cast_mut(), Release);
         Some(point)
@@ -157,8 +145,7 @@ pub(crate) unsafe extern "C" fn pfp_point(
     line: c_uint,
 ) -> Option<&'static Point> {
     // SAFETY: as the caller says.
-    let (name, file) = unsafe { (text::of(name), text::of(file)) };
-    point_at(name.ok()?, file.unwrap_or_default(), line)
+    unsafe { point_at(name, file, line) }
 }
 
 fn with(point: Option<&'static Point>, act: impl FnOnce(&'static Point) -> Status) -> c_int {

@@ -1,6 +1,8 @@
 //! The program, its threads, the clock.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 
 use crate::status::Status;
 use crate::text;
@@ -58,6 +60,54 @@ pub(crate) unsafe extern "C" fn pfp_set_program_name(program: *const c_char) -> 
 pub(crate) unsafe extern "C" fn pfp_register_thread(thread: *const c_char) -> c_int {
     // SAFETY: as the caller says.
     unsafe { name(thread, probe::register_thread) }
+}
+
+/// Writes a snapshot to a file that C names.
+///
+/// # Safety
+///
+/// `path` is null or ends with a zero byte.
+unsafe fn save(path: *const c_char, write: fn(&OsStr) -> io::Result<()>) -> c_int {
+    if path.is_null() {
+        return Status::Null.code();
+    }
+    // SAFETY: as the caller says.
+    let path = OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes());
+    let Err(error) = write(path) else { return Status::Ok.code() };
+    let number = match error.kind() {
+        io::ErrorKind::Unsupported if error.raw_os_error().is_none() => {
+            return Status::NoSpace.code();
+        }
+        io::ErrorKind::AlreadyExists => libc::EEXIST,
+        io::ErrorKind::FileTooLarge => libc::EFBIG,
+        io::ErrorKind::InvalidInput => libc::EINVAL,
+        _ => error.raw_os_error().unwrap_or(libc::EIO),
+    };
+    // SAFETY: the calling thread's own.
+    unsafe { *libc::__errno_location() = number };
+    Status::File.code()
+}
+
+/// See `pfp.h`.
+///
+/// # Safety
+///
+/// `path` is null or ends with a zero byte.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pfp_snapshot_to(path: *const c_char) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { save(path, |path| probe::snapshot_to(path)) }
+}
+
+/// See `pfp.h`.
+///
+/// # Safety
+///
+/// `path` is null or ends with a zero byte.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pfp_snapshot_over(path: *const c_char) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { save(path, |path| probe::snapshot_over(path)) }
 }
 
 /// See `pfp.h`.

@@ -14,10 +14,11 @@ pub(crate) enum Status {
     Full,
     NoSpace,
     Busy,
+    File,
 }
 
 impl Status {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Ok,
         Self::NotCreated,
         Self::NoSuchPoint,
@@ -27,6 +28,7 @@ impl Status {
         Self::Full,
         Self::NoSpace,
         Self::Busy,
+        Self::File,
     ];
 
     pub(crate) const fn code(self) -> c_int {
@@ -40,6 +42,7 @@ impl Status {
             Self::Full => -6,
             Self::NoSpace => -7,
             Self::Busy => -8,
+            Self::File => -9,
         }
     }
 
@@ -67,6 +70,9 @@ impl Status {
             }
             Self::Busy => {
                 c"expected nobody else to create or delete at the same moment, found a lock that was not given back in time; do not create in signal handlers, nor in a child that was forked meanwhile"
+            }
+            Self::File => {
+                c"expected to write a file, found that the system refuses; errno tells why, EEXIST that there is one: give another name, or replace it with pfp_snapshot_over()"
             }
         }
     }

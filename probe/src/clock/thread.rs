@@ -288,7 +288,7 @@ impl ThreadClock {
             }
         }
         if kind == ClockKind::Perf {
-            match perf::Page::open() {
+            match crate::errno::kept(perf::Page::open) {
                 Some(page) => {
                     let word = page.word();
                     // SAFETY: the page was mapped just now.

@@ -40,6 +40,8 @@ pub(crate) static OVERHEAD: Overhead = Overhead {
     pair: AtomicU64::new(0),
     lap: AtomicU64::new(0),
     late: AtomicU64::new(0),
+    hooks_inside: AtomicU64::new(0),
+    hooks_pair: AtomicU64::new(0),
 };
 
 /// What measuring costs, in ticks.
@@ -55,6 +57,11 @@ pub(crate) struct Overhead {
     /// By how much such a region starts after the stamp, so that taking out
     /// `inside` takes out all of `lap`.
     late: AtomicU64,
+    /// By how much more than `inside` falls inside a function that a compiler's
+    /// hooks begin and end.
+    hooks_inside: AtomicU64,
+    /// By how much more than `pair` such a function takes from the one around.
+    hooks_pair: AtomicU64,
 }
 
 impl Overhead {
@@ -107,6 +114,16 @@ pub(crate) struct Begun {
     pub(crate) inclusive: u64,
 }
 
+impl Begun {
+    /// With what the hooks of a function cost taken out.
+    #[inline(always)]
+    fn of_a_function(mut self) -> Self {
+        self.start = self.start.wrapping_add(OVERHEAD.hooks_inside.load(Relaxed));
+        self.child = self.child.wrapping_add(OVERHEAD.hooks_pair.load(Relaxed));
+        self
+    }
+}
+
 /// Measures a region until it is dropped; see [`Point::measure`].
 ///
 /// It belongs to its thread: it cannot be sent to another one.
@@ -136,6 +153,42 @@ impl Guard {
     pub(crate) fn begin(point: &'static Point) -> Self {
         let control = point.control();
         if control.enabled() { Self::begin_on(point, control) } else { Self::none() }
+    }
+
+    /// For a compiler's hooks, which cost more than a scope does: the region starts
+    /// so much later, and what is around it has that much less. Fills the guard only
+    /// here and in what is out of line, where it will stay.
+    #[inline(always)]
+    pub(crate) fn begin_function(point: &'static Point, word: u64, guard: &mut MaybeUninit<Self>) {
+        let control = Control(word);
+        let Some((thread, cell)) = ready(point, control) else {
+            return Self::begin_function_slow(point, guard);
+        };
+        let tag = thread::tag(control, thread.place.load(Relaxed));
+        let begun = note(thread, cell);
+        if thread.clock.was_switched() {
+            return Self::begin_function_late(point, thread, tag, begun, guard);
+        }
+        guard.write(Self::of(point, tag, begun.of_a_function()));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_function_late(
+        point: &'static Point,
+        thread: &Thread,
+        tag: u64,
+        begun: Begun,
+        guard: &mut MaybeUninit<Self>,
+    ) {
+        let begun = note_late(thread, begun);
+        guard.write(Self::of(point, tag, begun.of_a_function()));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_function_slow(point: &'static Point, guard: &mut MaybeUninit<Self>) {
+        guard.write(Self::begin_slow(point));
     }
 
     /// For C, which has read the word of the point, and found it on.
@@ -593,6 +646,44 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     Some(least)
 }
 
+/// Measures what the hooks of a function cost beyond what a scope does, and takes
+/// that out from now on. `call` calls a function that does nothing and is the point
+/// 0. False if nothing came of it; then they are taken for a scope.
+pub(crate) fn calibrate_hooks(call: fn()) -> bool {
+    let point = &crate::numeric::POINTS[0];
+    if CALIBRATING.swap(true, Relaxed) {
+        return false;
+    }
+    let measured = calibrate_hooks_alone(point, call);
+    CALIBRATING.store(false, Relaxed);
+    measured
+}
+
+fn calibrate_hooks_alone(point: &'static Point, call: fn()) -> bool {
+    drop(Guard::begin(point));
+    let Some(thread) = thread::current() else { return false };
+    let Some(cell) = thread.cell(point.index()).filter(|_| point.control().enabled()) else {
+        return false;
+    };
+    let mut least = None;
+    for _ in 0..HOOK_BATCHES {
+        let (switches, count) = (thread.clock.switches(), cell.count());
+        let (all, own) = timed(cell, call);
+        if thread.clock.switches() == switches && cell.count() == count + BATCH as u64 {
+            let (inside, pair) = least.unwrap_or((u64::MAX, u64::MAX));
+            least = Some((inside.min(own), pair.min(all / BATCH as u64)));
+        }
+    }
+    let Some((inside, pair)) = least else { return false };
+    // `inside` is out of it already.
+    OVERHEAD.hooks_inside.store(inside, Relaxed);
+    OVERHEAD.hooks_pair.store(pair.saturating_sub(OVERHEAD.pair()), Relaxed);
+    true
+}
+
+/// Batches of the calibration of hooks.
+const HOOK_BATCHES: usize = 32;
+
 /// Regions in a batch of the calibration.
 const BATCH: usize = 32;
 
@@ -620,7 +711,8 @@ fn timed(cell: &Cell, mut region: impl FnMut()) -> (u64, u64) {
 }
 
 /// Whether this many ticks from begin to end say that the counter ran backwards,
-/// not only that a region that a lap began was left at once.
+/// not only that a region that a lap or a hook began was left at once.
 pub(crate) fn ran_backwards(elapsed: u64) -> bool {
-    (elapsed as i64) < -(OVERHEAD.late() as i64)
+    let late = OVERHEAD.late().max(OVERHEAD.hooks_inside.load(Relaxed));
+    (elapsed as i64) < -(late as i64)
 }

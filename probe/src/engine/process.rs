@@ -5,6 +5,7 @@
 //! handler that interrupts the making on its own thread measures nothing
 //! instead.
 
+use std::path::PathBuf;
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{
@@ -23,7 +24,9 @@ use pfp_shm_layout::segment::{Config, Segment};
 use super::names::Names;
 use super::thread::{self, Thread};
 use crate::clock::{self, calibrate};
+use crate::errno;
 use crate::point::{FIRST_NAMED, Point};
+use crate::snapshot;
 
 const PAGE: usize = 4096;
 /// Pairs that the automatic calibration runs.
@@ -54,6 +57,8 @@ pub(crate) struct Process {
     enabled_names: Names,
     /// That of the parent that this process was forked from, if it had one.
     _inherited: AtomicPtr<Process>,
+    /// Where the last figures go when the process ends in order.
+    snapshot: Option<PathBuf>,
 }
 
 /// Keeps what is never freed within reach of a leak checker, which does not look
@@ -97,6 +102,11 @@ pub(crate) fn get() -> Option<&'static Process> {
     if MAKING.load(Acquire) == FAILED {
         return None;
     }
+    errno::kept(make_or_wait)
+}
+
+#[cold]
+fn make_or_wait() -> Option<&'static Process> {
     let me = thread::tid() as i32;
     // Bounded, so that nothing can hang the host: a second or so.
     for _ in 0..100_000 {
@@ -191,6 +201,7 @@ fn publish(
         on_by_default: std::env::var_os("PFP_DEFAULT").is_none_or(|value| value != "off"),
         enabled_names: Names::new(&std::env::var("PFP_ENABLE").unwrap_or_default()),
         _inherited: AtomicPtr::new(NEWEST.load(Relaxed)),
+        snapshot: snapshot::path_at_exit(),
     }));
     NEWEST.store(ptr::from_mut(process), Relaxed);
     if let Some(rate) = calibrate::first_rate(origin) {
@@ -212,6 +223,10 @@ fn gate() -> Option<*mut AtomicPtr<Process>> {
 
 /// Maps private memory that reads zero in a forked child.
 pub(crate) fn private_pages(bytes: usize) -> Option<*mut u8> {
+    errno::kept(|| map_private(bytes))
+}
+
+fn map_private(bytes: usize) -> Option<*mut u8> {
     // SAFETY: a new mapping, at a place of the kernel's choice.
     let pages = unsafe {
         libc::mmap(
@@ -282,6 +297,9 @@ extern "C" fn at_process_exit() {
         return;
     }
     process.segment.ledger().state.store(ProcessState::Exited as u64, Release);
+    if let Some(path) = &process.snapshot {
+        snapshot::write_at_exit(process, path);
+    }
     process.segment.unlink();
     let beacon = process.beacon.try_lock().ok().and_then(|mut beacon| beacon.take());
     beacon.map(Beacon::extinguish);
@@ -344,7 +362,7 @@ impl Process {
         if now < self.no_space_until.load(Relaxed) {
             return None;
         }
-        let found = ask(&self.segment);
+        let found = errno::kept(|| ask(&self.segment));
         if found.is_none() {
             let per_second = self.segment.ledger().ticks_per_1000_s.load(Relaxed) / 1000;
             self.no_space_until.store(now.saturating_add(per_second / 10), Relaxed);

@@ -31,6 +31,7 @@ use pfp_shm_layout::segment::{
 use super::process::{self, Process};
 use super::regions::Regions;
 use crate::clock::{ThreadClock, ticks};
+use crate::errno;
 use crate::point::Point;
 
 /// Chunks in a block.
@@ -133,7 +134,7 @@ pub(crate) fn tag(control: Control, place: u64) -> u64 {
 /// Whether a thread of this process has that kernel id.
 pub(crate) fn exists(tid: u32) -> bool {
     // SAFETY: signal 0 is not sent, only asked about.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) == 0 }
+    errno::kept(|| unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) == 0 })
 }
 
 /// Why a thread cannot record a measurement into a cell of its own.
@@ -477,7 +478,7 @@ fn claim(process: &'static Process) -> Option<&'static Thread> {
     if CLAIMING.with(|claiming| claiming.replace(true)) {
         return None;
     }
-    let claimed = claim_lane(process).or_else(|| claim_overflow(process));
+    let claimed = errno::kept(|| claim_lane(process).or_else(|| claim_overflow(process)));
     if let Some(thread) = claimed {
         THREAD.set(thread);
         // SAFETY: the key was made with the process; the value is not null, so

@@ -81,6 +81,8 @@ fn main() {
     assert!(pfp::set_alpha(1, 0.2).is_ok() && pfp::set_alpha(pfp::NUMERIC, 0.2).is_err());
     assert!(pfp::set_alpha(1, f64::NAN).is_err());
     assert!(pfp::set_average(1, period, tau).is_ok());
+    let refused = [pfp::snapshot_to("/nowhere/a"), pfp::snapshot_over("/nowhere/a")];
+    assert!(refused.iter().all(|result| result.is_err()));
     let stats = pfp::Stats::default();
     assert_eq!((stats.count, stats.mean(), stats.variance()), (0, 0.0, 0.0));
 

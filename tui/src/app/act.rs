@@ -1,11 +1,12 @@
 //! What each action does.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::{Action, App, FREEZE, Filter, Overlay, Prompt, Screen, Status, default_file_name};
 use crate::columns::Sorting;
 use crate::export::json::{self, Overwrite, WriteError};
+use crate::export::packed;
 use crate::model::threads::find;
 use crate::snapshot::PointState;
 use crate::source::{Candidate, Discovery, Members, Together, Wanted};
@@ -13,6 +14,13 @@ use crate::units::Unit;
 
 /// The poll intervals that `+` and `-` walk through, milliseconds.
 const INTERVALS_MS: [u64; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];
+
+/// Whether a file of this name is to hold the segment itself, as it is now:
+/// `NAME.pfp`, or `NAME.pfp.zst`.
+fn is_raw(path: &Path) -> bool {
+    let ends = |path: &Path| path.extension().is_some_and(|end| end == "pfp");
+    ends(path) || packed::is_named(path) && ends(&path.with_extension(""))
+}
 
 impl App {
     /// Does what the user asked for.
@@ -444,7 +452,12 @@ impl App {
             return self.complain(now, "nothing written: no name given");
         }
         let shown = crate::text::clean(&prompt.text()).into_owned();
-        match json::write(&snapshot, &path, overwrite) {
+        let written = if is_raw(&path) {
+            session.save_raw(&path, overwrite)
+        } else {
+            json::write(&snapshot, &path, overwrite)
+        };
+        match written {
             Ok(()) => {
                 self.log.note(self.unix_ns(now), format!("wrote {shown}"));
                 self.say(now, format!("wrote {shown}"));

@@ -1,9 +1,11 @@
 //! The process being watched, and what this viewer changed in it.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use anyhow::{Result, bail};
 
+use crate::export::json::{Overwrite, WriteError};
 use crate::snapshot::{PointState, Snapshot};
 use crate::source::{Change, Recording, Source};
 
@@ -49,6 +51,11 @@ impl Session {
         let mut whole = snapshot.clone();
         self.add_records(&mut whole);
         whole
+    }
+
+    /// Copies the segment itself to a file.
+    pub fn save_raw(&mut self, path: &Path, overwrite: Overwrite) -> Result<(), WriteError> {
+        self.source.save_raw(path, overwrite)
     }
 
     /// Whether it is a process, be it running or ended, and not a file.

@@ -278,6 +278,33 @@ fn snapshots_are_written_and_never_over_another_file_unasked() {
 }
 
 #[test]
+fn the_name_says_in_which_form_a_snapshot_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut desk = desk();
+    let mut save = |name: &str| {
+        let path = folder.path().join(name);
+        desk.press("w");
+        let clear = KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL);
+        desk.app.key(clear, desk.now);
+        desk.press(path.to_str().unwrap());
+        desk.code(KeyCode::Enter);
+        (path, desk.app.toast.as_ref().map(|toast| toast.text.clone()).unwrap_or_default())
+    };
+    let (plain, _) = save("a.json");
+    let (packed, _) = save("a.json.zst");
+    assert_eq!(read(&plain).unwrap(), read(&packed).unwrap());
+    assert!(std::fs::read(&packed).unwrap().starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
+    // This process has no segment, and nothing else is written in its place.
+    for raw in ["a.pfp", "a.pfp.zst"] {
+        let (path, message) = save(raw);
+        assert!(message.contains("not written: expected one process"), "{message}");
+        assert!(!path.exists());
+    }
+    let (path, message) = save("no-such-folder/a.json");
+    assert!(message.contains("not written") && !path.exists(), "{message}");
+}
+
+#[test]
 fn one_process_is_attached_to_as_soon_as_it_appears() {
     let (stage, mut now) = (Stage::default(), Instant::now());
     let mut app = App::new(Options::default(), Box::new(stage.clone()), now);

@@ -2,7 +2,7 @@
 //! it: `0.2`, a period over a time constant as `100ms/500ms`, or `off`.
 
 /// Reads a weight; none is `off`. An error says what was expected.
-pub(super) fn parse(text: &str) -> Result<Option<f64>, String> {
+pub(crate) fn parse(text: &str) -> Result<Option<f64>, String> {
     let text = text.trim();
     if text == "off" {
         return Ok(None);
@@ -28,7 +28,7 @@ pub(super) fn parse(text: &str) -> Result<Option<f64>, String> {
 }
 
 /// The shortest way to write a weight that a point has; it has about six digits.
-pub(super) fn written(alpha: f64) -> String {
+pub(crate) fn written(alpha: f64) -> String {
     let text = format!("{alpha:.6}");
     let short = text.trim_end_matches('0').trim_end_matches('.');
     if short == "0" && alpha != 0.0 { format!("{alpha:e}") } else { short.into() }

@@ -6,10 +6,14 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Cli, Command, Show, Target, demo, doctor, headless, manual, run as program};
+use super::control::{self, Deed};
+use super::{
+    Cli, Command, Show, Target, demo, doctor, export, gate, headless, manual, run as program, serve,
+};
 use crate::app::{self, App};
 use crate::export::diff;
 use crate::export::json::{self, Overwrite, WriteError};
+use crate::export::list;
 use crate::interrupt::Interrupt;
 use crate::model::compare::{Baseline, Comparison};
 use crate::snapshot::ProcessState;
@@ -23,7 +27,7 @@ const TROUBLE: u8 = 2;
 /// Exit status of what finds nothing to show, as of [`Refusal::NoTarget`].
 pub(super) const NO_TARGET: u8 = 3;
 /// Exit status of a program that a signal asked to end, as shells have it.
-const INTERRUPTED: u8 = 130;
+pub(super) const INTERRUPTED: u8 = 130;
 
 /// Does what the command line asks for; returns the exit status.
 pub fn run(cli: Cli) -> Result<u8> {
@@ -34,13 +38,28 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Open { file, at, show }) => open(&file, at.as_ref(), &show),
         Some(Command::Record(record)) => super::record::run(&record),
         Some(Command::Snapshot { target, output, force }) => {
-            let overwrite = if force { Overwrite::Yes } else { Overwrite::No };
-            snapshot(&target, &output, overwrite)
+            snapshot(&target, &output, overwrite(force))
         }
-        Some(Command::Diff { before, now, from, at, json, fail_over }) => {
-            diff((&before, from.as_ref()), (&now, at.as_ref()), json, fail_over)
+        Some(Command::SaveRaw { target, output, force }) => {
+            let saved = resolve(&target)?.save_raw(&output, overwrite(force));
+            written(saved, &output)
         }
-        Some(Command::List) => list(),
+        Some(Command::Diff { before, now, from, at, json, markdown, fail_over }) => {
+            let form = match (json, markdown) {
+                (true, _) => diff_json,
+                (_, true) => diff_markdown,
+                _ => diff_table,
+            };
+            diff((&before, from.as_ref()), (&now, at.as_ref()), form, fail_over)
+        }
+        Some(Command::Export(export)) => export::run(&export),
+        Some(Command::Serve(serve)) => serve::run(&serve),
+        Some(Command::Gate(asked)) => gate::run(&asked),
+        Some(Command::Enable(points)) => control::run(&points, Deed::Enable),
+        Some(Command::Disable(points)) => control::run(&points, Deed::Disable),
+        Some(Command::Reset(points)) => control::run(&points, Deed::Reset),
+        Some(Command::Alpha { weight, points }) => control::run(&points, weight),
+        Some(Command::List { json }) => list_processes(json),
         Some(Command::Gc) => gc(),
         Some(Command::Doctor { json }) => doctor::run(json),
         Some(Command::Completions { shell }) => manual::completions(shell),
@@ -105,7 +124,8 @@ fn interact(app: &mut App, show: &Show) -> Result<u8> {
 }
 
 pub(super) fn is_headless(show: &Show) -> bool {
-    show.once || !io::stdout().is_terminal()
+    let is_asked = show.once || show.batch || show.json || show.csv || show.table;
+    is_asked || !io::stdout().is_terminal()
 }
 
 /// The one process that is wanted, or why there is none.
@@ -132,8 +152,17 @@ fn snapshot(target: &Target, path: &Path, overwrite: Overwrite) -> Result<u8> {
     if interrupt.raised() {
         return Ok(INTERRUPTED);
     }
+    written(json::write(&snapshot, path, overwrite), path)
+}
+
+fn overwrite(force: bool) -> Overwrite {
+    if force { Overwrite::Yes } else { Overwrite::No }
+}
+
+/// The exit status of writing a file.
+fn written(result: Result<(), WriteError>, path: &Path) -> Result<u8> {
     let shown = path.display();
-    match json::write(&snapshot, path, overwrite) {
+    match result {
         Ok(()) => Ok(0),
         Err(WriteError::Exists) => bail!("{shown} exists already: give another name, or --force"),
         Err(WriteError::Io(error)) => {
@@ -153,10 +182,22 @@ fn baseline_at(file: &Path, moment: Option<&Moment>) -> Result<Baseline> {
     Ok(Baseline::of(snapshot, name))
 }
 
+fn diff_table(baseline: &Baseline, comparison: &Comparison) -> Result<String> {
+    Ok(diff::render(baseline, comparison))
+}
+
+fn diff_json(baseline: &Baseline, comparison: &Comparison) -> Result<String> {
+    Ok(diff::json(baseline, comparison)?)
+}
+
+fn diff_markdown(baseline: &Baseline, comparison: &Comparison) -> Result<String> {
+    Ok(diff::markdown(baseline, comparison))
+}
+
 fn diff(
     before: (&Path, Option<&Moment>),
     now: (&Path, Option<&Moment>),
-    json: bool,
+    form: fn(&Baseline, &Comparison) -> Result<String>,
     fail_over: Option<f64>,
 ) -> Result<u8> {
     let baseline = baseline_at(before.0, before.1)?;
@@ -168,19 +209,22 @@ fn diff(
              later: swap them"
         );
     };
-    say(&match json {
-        true => diff::json(&baseline, &comparison)?,
-        false => diff::render(&baseline, &comparison),
-    })?;
+    say(&form(&baseline, &comparison)?)?;
     let fails = fail_over
         .is_some_and(|percent| diff::slower_than(&comparison, percent / 100.0).next().is_some());
     Ok(if fails { SLOWER } else { 0 })
 }
 
-fn list() -> Result<u8> {
+fn list_processes(json: bool) -> Result<u8> {
     let discovery = source::discover()?;
+    if json {
+        say(&list::json(&discovery.candidates)?)?;
+    }
     if discovery.candidates.is_empty() {
         return Err(Refusal::NoTarget(discovery.nothing_found()).into());
+    }
+    if json {
+        return Ok(0);
     }
     let mut text = format!("{:<8} {:<8} {:>6}  {}\n", "PID", "State", "Points", "Name");
     for c in &discovery.candidates {

@@ -1,16 +1,29 @@
-//! The table as text on standard output, without a screen.
+//! The table on standard output, without a screen: for people, or for programs.
+
+use std::io::{self, Write};
 
 use anyhow::{Result, bail};
 
 use super::Show;
-use super::commands::{baseline, say};
-use crate::columns::Sorting;
-use crate::export::{diff, table};
+use super::commands::baseline;
+use crate::columns::{Column, Sorting};
+use crate::export::{diff, rows, table};
 use crate::interrupt::Interrupt;
-use crate::model::Model;
 use crate::model::compare::{Baseline, Comparison};
+use crate::model::{Figures, Model};
 use crate::snapshot::ProcessState;
 use crate::source::Source;
+
+/// What an update is printed as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As on the screen.
+    Table,
+    /// A line for each update.
+    Json,
+    /// A line for each point, and one of headings.
+    Csv,
+}
 
 /// Prints the table as often as asked, once unless told otherwise. Returns
 /// whether it came to its end without being interrupted.
@@ -39,7 +52,8 @@ pub(super) fn print(
         }
     }
     model.fold(source.poll()?);
-    for round in 0..show.updates.unwrap_or(1) {
+    let mut printer = Printer::new(&show, baseline.as_ref())?;
+    for round in 0..show.tables().unwrap_or(1) {
         let runs = model.snapshot().is_some_and(|s| s.process.state == ProcessState::Running);
         if source.is_process() && runs {
             if !interrupt.sleep(show.interval) {
@@ -49,19 +63,95 @@ pub(super) fn print(
         } else if round > 0 {
             break;
         }
-        let blank = if round > 0 { "\n" } else { "" };
-        say(&format!("{blank}{}", text(&model, baseline.as_ref(), &show)?))?;
+        if !printer.print(&model)? {
+            break;
+        }
     }
     Ok(true)
 }
 
-/// The table, or the points beside a baseline.
-pub(super) fn text(model: &Model, baseline: Option<&Baseline>, show: &Show) -> Result<String> {
-    let Some((baseline, snapshot)) = baseline.zip(model.snapshot()) else {
-        return Ok(table::render(model, Sorting::by(show.sort), show.unit, show.interval));
-    };
-    match Comparison::new(baseline, snapshot) {
-        Some(comparison) => Ok(diff::render(baseline, &comparison)),
-        None => bail!("the baseline is of the same process, and not earlier"),
+/// Prints one update after the other.
+pub(super) struct Printer<'a> {
+    show: &'a Show,
+    baseline: Option<&'a Baseline>,
+    columns: Option<Vec<Column>>,
+    printed: u64,
+}
+
+impl<'a> Printer<'a> {
+    /// Refuses what cannot be printed together.
+    pub(super) fn new(show: &'a Show, baseline: Option<&'a Baseline>) -> Result<Self> {
+        if baseline.is_some() && show.form() == Form::Csv {
+            bail!("a comparison with a baseline has no form as CSV: use --json or --table");
+        }
+        let mut columns: Vec<Column> = Vec::new();
+        for column in &show.columns {
+            // The trend is drawn, and of no use to programs.
+            if *column != Column::Trend && !columns.contains(column) {
+                columns.push(*column);
+            }
+        }
+        if columns.is_empty() && !show.columns.is_empty() {
+            bail!("expected columns that can be printed, found the trend alone: name others");
+        }
+        Ok(Self { show, baseline, columns: Some(columns).filter(|c| !c.is_empty()), printed: 0 })
+    }
+
+    /// Prints what the model holds. False once nobody reads any more, as when `head`
+    /// has seen enough.
+    pub(super) fn print(&mut self, model: &Model) -> Result<bool> {
+        let text = self.text(model)?;
+        self.printed += 1;
+        let mut out = io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn text(&self, model: &Model) -> Result<String> {
+        let show = self.show;
+        let rows = self.rows(model);
+        let first = self.printed == 0;
+        let blank = if first || show.form() != Form::Table { "" } else { "\n" };
+        let text = match (self.baseline.zip(model.snapshot()), show.form()) {
+            (Some((baseline, snapshot)), form) => {
+                let Some(mut comparison) = Comparison::new(baseline, snapshot) else {
+                    bail!("the baseline is of the same process, and not earlier");
+                };
+                if show.filter.is_on() {
+                    comparison.rows.retain(|row| rows.iter().any(|shown| shown.id() == row.id));
+                }
+                match form {
+                    Form::Json => diff::json_line(baseline, &comparison)?,
+                    Form::Table | Form::Csv => diff::render(baseline, &comparison),
+                }
+            }
+            (None, Form::Table) => {
+                let columns = self.columns(model);
+                table::render(model, &rows, &columns, show.unit, show.interval)
+            }
+            (None, Form::Json) => rows::json(model, &rows, &self.columns(model), show.unit)?,
+            (None, Form::Csv) => rows::csv(model, &rows, &self.columns(model), show.unit, first)?,
+        };
+        Ok(format!("{blank}{text}"))
+    }
+
+    /// The points that pass the filter, in the order asked for.
+    fn rows<'m>(&self, model: &'m Model) -> Vec<&'m Figures> {
+        let order = Sorting::by(self.show.sort).order(model.points());
+        let rows = order.iter().filter_map(|id| model.point(*id));
+        rows.filter(|figures| self.show.filter.admits(figures)).collect()
+    }
+
+    /// Those named, and nothing else; otherwise those of the screen.
+    fn columns(&self, model: &Model) -> Vec<Column> {
+        if let Some(columns) = &self.columns {
+            return columns.clone();
+        }
+        let mut columns = Column::shown(&Column::DEFAULT, model.has_processes());
+        columns.retain(|column| *column != Column::Trend);
+        columns
     }
 }

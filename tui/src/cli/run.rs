@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::commands::{is_headless, say};
-use super::{Show, commands, headless};
+use super::commands::is_headless;
+use super::headless::Printer;
+use super::{Show, commands};
 use crate::app::{self, App};
 use crate::export::json::{self, Overwrite};
 use crate::interrupt::Interrupt;
@@ -106,6 +107,8 @@ pub(super) fn run(run: &Run) -> Result<u8> {
         bail!("{} exists already: give another name, or --force", path.display());
     }
     let baseline = run.show.baseline.as_deref().map(commands::baseline).transpose()?;
+    // What cannot be printed is said before the program has done its work.
+    drop(headless.then(|| Printer::new(&run.show, baseline.as_ref())).transpose()?);
     // Taken over first: once the program runs, no signal may leave it behind.
     let interrupt = Interrupt::install()?;
     let log = match run.inherit {
@@ -201,8 +204,9 @@ fn print(
         return Ok(Watched::Nothing);
     };
     let mut source = run.attach(&mut family, &candidate)?;
+    let mut printer = Printer::new(&run.show, baseline)?;
     let mut model = Model::new(run.show.tau.as_secs_f64());
-    if run.show.updates.is_some() {
+    if run.show.tables().is_some() {
         // Rates are those between two looks.
         model.fold(source.poll()?);
     }
@@ -221,13 +225,11 @@ fn print(
                 source = source::attach(&next)?;
             }
         }
-        if run.show.updates.is_some() && Instant::now() >= table_due {
+        if run.show.tables().is_some() && Instant::now() >= table_due {
             table_due += run.show.interval;
             model.fold(source.poll()?);
-            let blank = if tables > 0 { "\n" } else { "" };
-            say(&format!("{blank}{}", headless::text(&model, baseline, &run.show)?))?;
             tables += 1;
-            if run.show.updates == Some(tables) {
+            if !printer.print(&model)? || run.show.tables() == Some(tables) {
                 return Ok(Watched::Source(source));
             }
         }
@@ -241,8 +243,7 @@ fn print(
         family.program.borrow_mut().end()?;
     }
     model.fold(source.poll()?);
-    let blank = if tables > 0 { "\n" } else { "" };
-    say(&format!("{blank}{}", headless::text(&model, baseline, &run.show)?))?;
+    printer.print(&model)?;
     Ok(Watched::Source(source))
 }
 

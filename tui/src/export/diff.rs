@@ -1,4 +1,6 @@
-//! A comparison as text and as JSON, for scripts and logs.
+//! A comparison as text, as JSON and as Markdown, for scripts, logs and pull requests.
+
+mod markdown;
 
 use std::fmt::Write;
 
@@ -7,8 +9,11 @@ use serde::Serialize;
 use crate::comparison::{COLUMNS, VERDICT, VERDICT_WIDTH, caption};
 use crate::model::Window;
 use crate::model::compare::{Baseline, Comparison, Row, TEST, Verdict};
+use crate::model::effect::Interval;
 use crate::text;
 use crate::units::{Scale, Unit};
+
+pub use markdown::markdown;
 
 /// The longest name that is not cut.
 const NAME_MAX: usize = 48;
@@ -54,6 +59,13 @@ struct Point<'a> {
     id: Option<u32>,
     verdict: &'static str,
     superiority: Option<f64>,
+    /// This and what follows: between which two values it lies in 95 of 100 cases, by
+    /// the error of drawing the measurements; changes are shares of what was.
+    superiority_95: Option<[f64; 2]>,
+    mean_change: Option<f64>,
+    mean_change_95: Option<[f64; 2]>,
+    p50_change: Option<f64>,
+    p50_change_95: Option<[f64; 2]>,
     before: Figures,
     now: Figures,
 }
@@ -71,6 +83,19 @@ struct Figures {
 
 /// The comparison as JSON, with a line break at its end.
 pub fn json(baseline: &Baseline, comparison: &Comparison) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(&report(baseline, comparison))? + "\n")
+}
+
+/// The same in one line.
+pub fn json_line(baseline: &Baseline, comparison: &Comparison) -> serde_json::Result<String> {
+    Ok(serde_json::to_string(&report(baseline, comparison))? + "\n")
+}
+
+fn bounds(interval: Option<Interval>) -> Option<[f64; 2]> {
+    interval.map(|interval| [interval.low, interval.high])
+}
+
+fn report<'a>(baseline: &Baseline, comparison: &'a Comparison) -> Report<'a> {
     let ns = |ticks: Option<f64>| ticks.map(|ticks| ticks / comparison.ticks_per_second * 1e9);
     let figures = |window: &Window| Figures {
         count: window.count,
@@ -86,10 +111,15 @@ pub fn json(baseline: &Baseline, comparison: &Comparison) -> serde_json::Result<
         id: (row.verdict != Verdict::Gone).then_some(row.id),
         verdict: row.verdict.words(),
         superiority: row.superiority,
+        superiority_95: bounds(row.superiority_interval()),
+        mean_change: row.mean_change(),
+        mean_change_95: bounds(row.mean_interval()),
+        p50_change: row.quantile_change(0.5),
+        p50_change_95: bounds(row.quantile_interval(0.5)),
         before: figures(&row.before),
         now: figures(&row.since),
     });
-    let report = Report {
+    Report {
         format: "pfp-diff",
         version: 1,
         test: TEST,
@@ -97,8 +127,7 @@ pub fn json(baseline: &Baseline, comparison: &Comparison) -> serde_json::Result<
         seconds: comparison.seconds,
         only_in_baseline: comparison.gone,
         points: points.collect(),
-    };
-    Ok(serde_json::to_string_pretty(&report)? + "\n")
+    }
 }
 
 /// The points that have become slower by more than this share: by mean or median,

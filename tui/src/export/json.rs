@@ -1,89 +1,34 @@
-//! Snapshot files: versioned JSON, written whole or not at all.
+//! Snapshot files: versioned JSON, compressed where the name ends in `.zst`,
+//! written whole or not at all. docs/snapshot-format.md tells of each field.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 
+use super::packed;
+use super::whole;
+pub use super::whole::{Overwrite, WriteError};
 use crate::snapshot::{FORMAT, Snapshot, VERSION};
 use crate::source::Refusal;
 
-/// Whether [`write()`] may replace a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overwrite {
-    /// Only if the user said so.
-    Yes,
-    /// A file that exists is an error.
-    No,
-}
-
-/// Why a snapshot was not written.
-#[derive(Debug)]
-pub enum WriteError {
-    /// There is a file of that name already, and it was not to be replaced.
-    Exists,
-    /// The system refused.
-    Io(io::Error),
-}
-
-impl std::fmt::Display for WriteError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Exists => f.write_str("the file exists already"),
-            Self::Io(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for WriteError {}
-
-impl From<io::Error> for WriteError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-/// Writes the snapshot to `path`: whole or not at all.
-///
-/// It is written to a nameless neighbour first, brought to the disk, and only
-/// then given its name, so that a full disk, a crash or a kill at any step
-/// leaves the file of before or the new one.
+/// Writes the snapshot to `path`, whole or not at all; see [`whole::write`]. With a
+/// name that ends in `.zst` it is compressed.
 pub fn write(snapshot: &Snapshot, path: &Path, overwrite: Overwrite) -> Result<(), WriteError> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    // Asked early so that a wrong name costs no work; asked again, without a
-    // race, when the file gets its name.
-    if overwrite == Overwrite::No && fs::symlink_metadata(path).is_ok() {
-        return Err(WriteError::Exists);
-    }
-    let file = tempfile::Builder::new()
-        .prefix(".pfp-snapshot-")
-        // As any new file: the user's umask decides who may read it.
-        .permissions(fs::Permissions::from_mode(0o666))
-        .tempfile_in(folder)?;
-    let mut out = BufWriter::new(file);
-    serde_json::to_writer(&mut out, snapshot).map_err(io::Error::from)?;
-    out.write_all(b"\n")?;
-    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.as_file().sync_all()?;
-    let named = match overwrite {
-        Overwrite::Yes => file.persist(path),
-        Overwrite::No => file.persist_noclobber(path),
-    };
-    if let Err(refused) = named {
-        return Err(match refused.error.kind() {
-            io::ErrorKind::AlreadyExists => WriteError::Exists,
-            _ => WriteError::Io(refused.error),
-        });
-    }
-    // The name is on the disk only once its folder is.
-    File::open(folder)?.sync_all()?;
-    Ok(())
+    whole::write(path, overwrite, |out| {
+        if packed::is_named(path) {
+            packed::write(out, |out| print(snapshot, out))
+        } else {
+            print(snapshot, out)
+        }
+    })
+}
+
+fn print(snapshot: &Snapshot, mut out: impl Write) -> io::Result<()> {
+    serde_json::to_writer(&mut out, snapshot)?;
+    out.write_all(b"\n")
 }
 
 /// What every version of the file says of itself.
@@ -93,21 +38,42 @@ struct Label {
     version: u32,
 }
 
-/// Reads a snapshot file. Errors say what was expected, what was found and
-/// what to do.
+/// Reads a snapshot file, compressed or not, whatever its name. Errors say what
+/// was expected, what was found and what to do.
 pub fn read(path: &Path) -> Result<Snapshot> {
     let shown = path.display();
-    let text = fs::read(path).map_err(|error| match error.kind() {
+    let bytes = fs::read(path).map_err(|error| unreadable(path, error))?;
+    parse(&bytes).with_context(|| format!("{shown} is not a snapshot that can be shown"))
+}
+
+/// Why a file cannot be read, with its exit status.
+pub fn unreadable(path: &Path, error: io::Error) -> anyhow::Error {
+    let shown = path.display();
+    match error.kind() {
         io::ErrorKind::NotFound => Refusal::NoTarget(format!("there is no file {shown}")).into(),
         io::ErrorKind::PermissionDenied => {
             Refusal::Permission(format!("{shown} may not be read by this user")).into()
         }
         _ => anyhow!(error).context(format!("{shown} cannot be read")),
-    })?;
-    parse(&text).with_context(|| format!("{shown} is not a snapshot that can be shown"))
+    }
 }
 
-fn parse(text: &[u8]) -> Result<Snapshot> {
+/// Reads what a snapshot file holds, compressed or not.
+pub fn parse(bytes: &[u8]) -> Result<Snapshot> {
+    if packed::is_packed(bytes) {
+        return parse_text(&packed::unpack(bytes)?);
+    }
+    parse_text(bytes)
+}
+
+fn parse_text(text: &[u8]) -> Result<Snapshot> {
+    // A file that is as it should be is read once.
+    let whole = serde_json::from_slice::<Snapshot>(text);
+    if let Ok(snapshot) = &whole
+        && (snapshot.format.as_str(), snapshot.version) == (FORMAT, VERSION)
+    {
+        return whole.map_err(explain);
+    }
     let label: Label = serde_json::from_slice(text).map_err(explain)?;
     if label.format != FORMAT {
         return Err(anyhow!(
@@ -124,7 +90,7 @@ fn parse(text: &[u8]) -> Result<Snapshot> {
         ))
         .into());
     }
-    serde_json::from_slice(text).map_err(explain)
+    whole.map_err(explain)
 }
 
 /// Says whether the file ends early or is something else altogether.
@@ -157,10 +123,14 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.json");
-        write(&sample(), &path, Overwrite::No).unwrap();
-        assert_eq!(read(&path).unwrap(), sample());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else left behind");
+        let size = |name: &str| {
+            let path = folder.path().join(name);
+            write(&sample(), &path, Overwrite::No).unwrap();
+            assert_eq!(read(&path).unwrap(), sample());
+            fs::metadata(path).unwrap().len()
+        };
+        assert!(size("a.zst") < size("a.json") / 2);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else left behind");
     }
 
     #[test]

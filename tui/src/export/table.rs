@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::columns::{Column, Sorting};
+use crate::columns::Column;
 use crate::headline::{Headline, ended_word, rhythm};
 use crate::model::{Figures, Model, losses};
 use crate::text;
@@ -12,9 +12,15 @@ use crate::units::{Scale, Unit};
 /// The longest name that is not cut.
 const NAME_MAX: usize = 48;
 
-/// The head line and the table of all points, as the screen shows them, with
-/// `interval` between two polls.
-pub fn render(model: &Model, sorting: Sorting, unit: Unit, interval: Duration) -> String {
+/// The head line and the table of these points in these columns, as the screen shows
+/// them, with `interval` between two polls.
+pub fn render(
+    model: &Model,
+    rows: &[&Figures],
+    columns: &[Column],
+    unit: Unit,
+    interval: Duration,
+) -> String {
     let Some(snapshot) = model.snapshot() else {
         return String::new();
     };
@@ -36,10 +42,6 @@ pub fn render(model: &Model, sorting: Sorting, unit: Unit, interval: Duration) -
         let _ = writeln!(out, "lost: {count} {what}");
     }
 
-    let mut columns = Column::shown(&Column::DEFAULT, model.has_processes());
-    columns.retain(|column| *column != Column::Trend);
-    let rows: Vec<&Figures> =
-        sorting.order(model.points()).iter().filter_map(|id| model.point(*id)).collect();
     let name_width = rows
         .iter()
         .map(|row| text::width(&Column::Name.text(row, &scale)))
@@ -66,6 +68,7 @@ pub fn render(model: &Model, sorting: Sorting, unit: Unit, interval: Duration) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columns::Sorting;
     use crate::snapshot::{ClockKind, ProcessState};
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
@@ -76,7 +79,11 @@ mod tests {
         for _ in 0..polls {
             model.fold(source.poll().unwrap());
         }
-        render(&model, Sorting::by(Column::Load), Unit::Time, Duration::from_secs(1))
+        let order = Sorting::by(Column::Load).order(model.points());
+        let rows: Vec<_> = order.iter().filter_map(|id| model.point(*id)).collect();
+        let mut columns = Column::shown(&Column::DEFAULT, false);
+        columns.retain(|column| *column != Column::Trend);
+        render(&model, &rows, &columns, Unit::Time, Duration::from_secs(1))
     }
 
     #[test]

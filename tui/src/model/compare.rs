@@ -65,7 +65,7 @@ const TAIL_SHIFT: f64 = 0.25;
 /// Clocks whose rates differ by less count as one: calibrations differ.
 const SAME_RATE: f64 = 0.001;
 /// Standard deviations within which 95 of 100 lie.
-const NINETY_FIVE: f64 = 1.96;
+pub(super) const NINETY_FIVE: f64 = 1.96;
 
 /// What can be said of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,6 +201,16 @@ pub struct Row {
 }
 
 impl Row {
+    #[cfg(test)]
+    pub(super) fn made_up(
+        before: Window,
+        since: Window,
+        superiority: Option<f64>,
+        verdict: Verdict,
+    ) -> Self {
+        Self { id: 1, name: "made up".into(), before, since, superiority, verdict, ago: 0 }
+    }
+
     /// By how much the load changed, as a share of one CPU.
     pub fn load_change(&self) -> Option<f64> {
         match (self.before.load(), self.since.load()) {
@@ -347,7 +357,7 @@ fn kept(mut buckets: usize, known: Option<Comparison>, now: &Snapshot) -> HashMa
     rows.drain(first..).map(|row| (row.id, row)).collect()
 }
 
-fn name_of(point: &Point) -> String {
+pub(super) fn name_of(point: &Point) -> String {
     if point.name.is_empty() { format!("#{}", point.id) } else { point.name.clone() }
 }
 
@@ -465,7 +475,7 @@ fn tail_shifted(row: &Row, tail: &TailTest) -> Option<Verdict> {
 }
 
 /// Measurements of both windows in each bucket that either has, shortest first.
-fn side_by_side(before: &Window, since: &Window) -> Vec<(f64, f64)> {
+pub(super) fn side_by_side(before: &Window, since: &Window) -> Vec<(f64, f64)> {
     let mut both = Vec::with_capacity(before.spread.len().max(since.spread.len()));
     let (mut a, mut b) = (before.spread.iter().peekable(), since.spread.iter().peekable());
     loop {
@@ -547,7 +557,7 @@ fn two_sided(deviations: f64) -> f64 {
 
 /// P-values adjusted for their number, after Benjamini and Hochberg: the `i`th
 /// least of `m` times `m / i`, and no greater than that of any that is greater.
-fn adjusted(p_values: &[f64]) -> Vec<f64> {
+pub(super) fn adjusted(p_values: &[f64]) -> Vec<f64> {
     let m = p_values.len();
     let mut order: Vec<usize> = (0..m).collect();
     order.sort_by(|a, b| p_values[*b].total_cmp(&p_values[*a]));

@@ -144,8 +144,12 @@ impl Scratch {
         let first = *places.start() as u64;
         self.numbers.reset();
         let counts = &mut self.counts[places];
+        // The counts of a damaged file may add up to more than hdrhistogram can sum.
+        let mut room = u64::MAX / 4;
         for (number, count) in (0..).zip(counts).filter(|(_, count)| **count > 0) {
-            self.numbers.saturating_record_n(number, std::mem::take(count));
+            let count = std::mem::take(count).min(room);
+            room -= count;
+            self.numbers.saturating_record_n(number, count);
         }
         Some(wanted.map(|quantile| {
             let value = middle_of(first + self.numbers.value_at_quantile(quantile));

@@ -127,17 +127,25 @@ impl Window {
             }
         }
         spread.sort_by_key(|(number, _)| *number);
-        spread.dedup_by(|next, kept| {
-            let same = next.0 == kept.0;
-            if same {
-                kept.1 += next.1;
-            }
-            same
-        });
+        add_up(&mut spread);
         let length = self
             .length
             .map(|length| Length { ticks: length.ticks * ratio, seconds: length.seconds });
         Self { count: self.count, exclusive: self.exclusive * ratio, length, spread }
+    }
+
+    /// These measurements and those of another point in the same time.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let mut spread = [self.spread.as_slice(), &other.spread].concat();
+        spread.sort_by_key(|(number, _)| *number);
+        add_up(&mut spread);
+        Self {
+            count: self.count.saturating_add(other.count),
+            exclusive: self.exclusive + other.exclusive,
+            length: self.length.and(other.length),
+            spread,
+        }
     }
 
     /// Mean exclusive ticks; none without a measurement.
@@ -176,6 +184,17 @@ impl Window {
         }
         self.spread.last().map(|(number, _)| edges_of(*number).1)
     }
+}
+
+/// Makes one of each bucket that occurs several times in a row.
+fn add_up(spread: &mut Vec<(u64, f64)>) {
+    spread.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            kept.1 += next.1;
+        }
+        same
+    });
 }
 
 /// The point with this id.

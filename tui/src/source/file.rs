@@ -1,23 +1,78 @@
-//! A snapshot file as a source: one picture, always the same.
+//! A file as a source: one picture, always the same.
 
+use std::fs::{File, Metadata};
+use std::io::Read;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use pfp_shm_layout::copy::{self, Note};
+use pfp_shm_layout::header::{Facts, FormatError};
+use pfp_shm_layout::segment::{OpenError, Segment};
 
-use super::{Change, Source};
-use crate::export::json;
+use super::{Change, Refusal, Source, live};
+use crate::export::{json, packed};
 use crate::snapshot::Snapshot;
 
-/// A snapshot that was written to a file.
+/// A snapshot that was written to a file, or a copy of a segment.
 #[derive(Debug)]
 pub struct FileSource {
     snapshot: Snapshot,
 }
 
 impl FileSource {
-    /// Reads the file; see [`json::read`] for what can be wrong with it.
+    /// Reads the file, whatever its form. An error says what was expected, what was
+    /// found and what to do.
     pub fn open(path: &Path) -> Result<Self> {
-        Ok(Self { snapshot: json::read(path)? })
+        let unreadable = |error| json::unreadable(path, error);
+        let mut file = File::open(path).map_err(unreadable)?;
+        let about = file.metadata().map_err(unreadable)?;
+        let mut bytes = Vec::new();
+        (&mut file).take(8).read_to_end(&mut bytes).map_err(unreadable)?;
+        let snapshot = if copy::is_copy(&bytes) && about.is_file() {
+            // Only what there is of it.
+            copy::read(&file).map(|copy| of_copy(copy, &about)).map_err(explain)
+        } else {
+            file.read_to_end(&mut bytes).map_err(unreadable)?;
+            parse(bytes, &about)
+        };
+        let shown = path.display();
+        let snapshot =
+            snapshot.with_context(|| format!("{shown} is not a snapshot that can be shown"))?;
+        Ok(Self { snapshot })
+    }
+}
+
+/// Reads what a file holds, whatever its form.
+fn parse(mut bytes: Vec<u8>, about: &Metadata) -> Result<Snapshot> {
+    if packed::is_packed(&bytes) {
+        bytes = packed::unpack(&bytes)?;
+    }
+    if copy::is_copy(&bytes) {
+        let copy = copy::parse(&bytes).map_err(|error| explain(error.into()))?;
+        return Ok(of_copy(copy, about));
+    }
+    json::parse(&bytes)
+}
+
+fn of_copy((segment, facts, note): (Segment, Facts, Option<Note>), about: &Metadata) -> Snapshot {
+    let changed = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let changed = changed.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+    live::of_copy(segment, facts, note, changed)
+}
+
+/// Says of a copy of a segment that cannot be read what to do.
+fn explain(error: OpenError) -> anyhow::Error {
+    match error {
+        OpenError::Format(error @ FormatError::Version { .. }) => {
+            Refusal::Version(error.to_string()).into()
+        }
+        OpenError::Format(
+            error @ (FormatError::Geometry { .. } | FormatError::TooShort { .. }),
+        ) => {
+            anyhow!("expected a whole copy of a segment, but {error}; copy it again")
+        }
+        error => anyhow!(error),
     }
 }
 

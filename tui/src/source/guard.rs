@@ -1,11 +1,13 @@
 //! The gate that everything from outside passes: text made fit to show,
 //! figures put into the order that the snapshot promises.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
 
 use super::{Change, Discovery, Recording, Source};
+use crate::export::json::{Overwrite, WriteError};
 use crate::snapshot::{Cell, Drained, Process, Snapshot};
 use crate::text::clean_in_place;
 
@@ -34,6 +36,10 @@ impl Source for Guarded {
 
     fn recording(&mut self) -> Option<&mut Recording> {
         self.0.recording()
+    }
+
+    fn save_raw(&mut self, path: &Path, overwrite: Overwrite) -> Result<(), WriteError> {
+        self.0.save_raw(path, overwrite)
     }
 
     fn act(&mut self, change: Change) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use pfp_shm_layout::beacon::Info;
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::control::{Alpha, Change as Steer, Control};
+use pfp_shm_layout::copy::{Copy, Dense, Note};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find::{self, Entry};
 use pfp_shm_layout::header::{self, Facts, FormatError};
@@ -19,7 +20,10 @@ use pfp_shm_layout::reader::{BucketCount, CellReading, Picture, Reader};
 use pfp_shm_layout::ring;
 use pfp_shm_layout::segment::{OpenError, Segment};
 
+use super::symbol::readable;
 use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
+use crate::export::packed;
+use crate::export::whole::{self, Overwrite, WriteError};
 use crate::snapshot::{
     Amiss, Bucket, Cell, Clock, ClockKind, Drained, FORMAT, Lane, LaneKind, Losses, Point,
     PointState, Process, ProcessState, Record, Snapshot, Stats, VERSION,
@@ -111,6 +115,7 @@ pub(super) fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
         watch,
         dead: false,
         cells: Cells::default(),
+        names: Vec::new(),
         last: None,
         elapsed_ticks: 0,
     }))
@@ -143,6 +148,8 @@ struct LiveSource {
     /// The process was found dead; nothing will change any more.
     dead: bool,
     cells: Cells,
+    /// Of each point, what it is called and, if that is another, what it is shown as.
+    names: Vec<(String, Option<String>)>,
     /// The last picture of a process that is dead.
     last: Option<Snapshot>,
     elapsed_ticks: u64,
@@ -159,6 +166,7 @@ impl Source for LiveSource {
         let picture = self.reader.poll(self.dead);
         let cells = self.cells.convert(picture);
         let mut snapshot = convert(picture, cells, &self.facts, self.dead);
+        show_names(&mut self.names, &mut snapshot.points);
         self.elapsed_ticks = self.ticks_until_now(&snapshot);
         snapshot.elapsed_ticks = self.elapsed_ticks;
         if self.dead {
@@ -198,6 +206,21 @@ impl Source for LiveSource {
         all
     }
 
+    fn save_raw(&mut self, path: &Path, overwrite: Overwrite) -> Result<(), WriteError> {
+        // Judged before, as for a picture; timed behind it, so that no record is of
+        // later.
+        let runs = !matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
+        whole::write_file(path, overwrite, |file| {
+            let copy = Copy::of(self.reader.segment())?;
+            let note = Note { taken_unix_ns: unix_ns(), taken_monotonic_ns: monotonic_ns(), runs };
+            if packed::is_named(path) {
+                packed::write(file, |out| copy.write(&mut Dense(out), Some(&note)))
+            } else {
+                copy.write(file, Some(&note))
+            }
+        })
+    }
+
     fn act(&mut self, change: Change) -> Result<()> {
         if self.dead {
             bail!("the process has ended; nothing can be changed in it");
@@ -226,11 +249,8 @@ impl Source for LiveSource {
 }
 
 impl LiveSource {
-    /// What the rings hold, lane by lane.
     fn records(&self) -> impl Iterator<Item = Record> {
-        let created = self.facts.created_ticks;
-        let records = self.reader.records().into_iter();
-        records.map(move |(lane, record)| convert_record(lane, &record, created))
+        records(&self.reader, &self.facts)
     }
 
     /// Ticks since the segment was created. Of a process that is dead, up to the
@@ -239,9 +259,43 @@ impl LiveSource {
         if self.dead {
             return self.records().map(|record| end(&record)).fold(self.elapsed_ticks, u64::max);
         }
-        let ns = monotonic_ns().saturating_sub(self.facts.created_monotonic_ns);
-        (ns as f64 / 1e9 * snapshot.clock.ticks_per_second) as u64
+        elapsed(monotonic_ns(), &self.facts, snapshot)
     }
+}
+
+/// What a copy of a segment says; `file_unix_ns` is when it was taken, if it does
+/// not say that.
+pub(super) fn of_copy(
+    segment: Segment,
+    facts: Facts,
+    note: Option<Note>,
+    file_unix_ns: u64,
+) -> Snapshot {
+    let mut reader = Reader::new(segment, facts.clone());
+    // A copy without a note was made by somebody who found what a process left.
+    let runs = note.is_some_and(|note| note.runs);
+    let picture = reader.poll(true);
+    let cells = Cells::default().convert(picture);
+    let mut snapshot = convert(picture, cells, &facts, !runs);
+    snapshot.records = records(&reader, &facts).collect();
+    snapshot.taken_unix_ns = note.map_or(file_unix_ns, |note| note.taken_unix_ns);
+    // Of a process that is dead, up to the last thing that it is known to have done.
+    let until =
+        note.filter(|_| runs).map_or(0, |note| elapsed(note.taken_monotonic_ns, &facts, &snapshot));
+    snapshot.elapsed_ticks = snapshot.records.iter().map(end).fold(until, u64::max);
+    snapshot
+}
+
+/// What the rings hold, lane by lane.
+fn records(reader: &Reader, facts: &Facts) -> impl Iterator<Item = Record> + use<> {
+    let created = facts.created_ticks;
+    reader.records().into_iter().map(move |(lane, record)| convert_record(lane, &record, created))
+}
+
+/// Ticks from when the segment was created to a moment of CLOCK_MONOTONIC_RAW.
+fn elapsed(monotonic_ns: u64, facts: &Facts, snapshot: &Snapshot) -> u64 {
+    let ns = monotonic_ns.saturating_sub(facts.created_monotonic_ns);
+    (ns as f64 / 1e9 * snapshot.clock.ticks_per_second) as u64
 }
 
 /// A record of a ring, with the ticks at which the segment was created taken off.
@@ -260,6 +314,20 @@ fn convert_record(lane: u32, record: &ring::Record, created: u64) -> Record {
 /// When a measurement ended.
 fn end(record: &Record) -> u64 {
     record.start.saturating_add(record.span)
+}
+
+/// Gives points the names that people know them by. A name is read once.
+fn show_names(known: &mut Vec<(String, Option<String>)>, points: &mut [Point]) {
+    known.resize_with(points.len(), Default::default);
+    for (point, (name, shown)) in points.iter_mut().zip(known) {
+        if point.name != *name {
+            *shown = readable(&point.name);
+            name.clone_from(&point.name);
+        }
+        if let Some(shown) = shown {
+            point.name.clone_from(shown);
+        }
+    }
 }
 
 /// The cells as a snapshot has them. One that has not changed is that of the
@@ -326,6 +394,11 @@ fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+fn unix_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn name_of(picture: &Picture, facts: &Facts) -> String {
     if picture.name.is_empty() {
         let file = PathBuf::from(&facts.exe);
@@ -346,12 +419,11 @@ fn state_of(picture: &Picture, dead: bool) -> ProcessState {
 /// A picture as a snapshot with these cells, but for the records and the time
 /// elapsed.
 fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) -> Snapshot {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = &picture.clock;
     Snapshot {
         format: FORMAT.to_owned(),
         version: VERSION,
-        taken_unix_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
+        taken_unix_ns: unix_ns(),
         elapsed_ticks: 0,
         process: Process {
             name: name_of(picture, facts),

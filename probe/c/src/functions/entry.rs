@@ -11,11 +11,36 @@ mod hooks {
     #[unsafe(naked)]
     pub(crate) unsafe extern "C" fn __cyg_profile_func_enter() {
         naked_asm!(
+            // As `enter` does: the first place in the table, the word of its point.
+            "mov rax, qword ptr [rip + {table}]",
+            "test rax, rax",
+            "je 2f",
+            "mov edx, edi",
+            "and edx, {within}",
+            "cmp qword ptr [rax + rdx], rdi",
+            "jne 2f",
+            "mov r9, qword ptr [rax + rdx + {point}]",
+            "test r9, r9",
+            "je 2f",
+            "mov rax, qword ptr [r9]",
+            "test byte ptr [rax], 1",
+            "jne 3f",
+            "ret",
+            "2:",
             "mov rdx, rsp",
             "mov rcx, [rsp]",
             "mov r8, rbp",
-            "jmp {enter}",
-            enter = sym crate::functions::enter,
+            "jmp {further}",
+            "3:",
+            "mov rdx, rsp",
+            "mov rcx, [rsp]",
+            "mov r8, rbp",
+            "jmp {on}",
+            table = sym crate::functions::table::TABLE,
+            within = const crate::functions::table::WITHIN,
+            point = const crate::functions::table::POINT,
+            further = sym crate::functions::enter_further,
+            on = sym crate::functions::enter_on,
         )
     }
 
@@ -24,11 +49,19 @@ mod hooks {
     #[unsafe(naked)]
     pub(crate) unsafe extern "C" fn __cyg_profile_func_exit() {
         naked_asm!(
+            // As `exit` does.
+            "mov rax, qword ptr [rip + pfp_functions_top@GOTTPOFF]",
+            "cmp rdi, qword ptr fs:[rax]",
+            "je 2f",
+            "cmp rsp, qword ptr fs:[rax + 8]",
+            "jae 2f",
+            "ret",
+            "2:",
             "mov rdx, rsp",
             "mov rcx, [rsp]",
             "mov r8, rbp",
             "jmp {exit}",
-            exit = sym crate::functions::exit,
+            exit = sym crate::functions::exit_further,
         )
     }
 }
@@ -75,3 +108,28 @@ mod hooks {
     #[unsafe(no_mangle)]
     pub(crate) extern "C" fn __cyg_profile_func_exit(_function: usize, _site: usize) {}
 }
+
+/// Calls a hook with a function and where it was called.
+macro_rules! called {
+    ($(#[$doc:meta])* $name:ident, $hook:path) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub(super) fn $name(function: usize, site: usize) {
+            let hook = $hook as *const ();
+            // SAFETY: all of the hooks take these two.
+            let hook: extern "C" fn(usize, usize) = unsafe { std::mem::transmute(hook) };
+            hook(function, site);
+        }
+    };
+}
+
+called!(
+    /// Calls the hook at a function's beginning.
+    begin,
+    hooks::__cyg_profile_func_enter
+);
+called!(
+    /// Calls the hook at a function's end.
+    end,
+    hooks::__cyg_profile_func_exit
+);

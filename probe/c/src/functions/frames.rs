@@ -25,7 +25,7 @@
 //! handlers the bounds are known. Frames on any other (of fibres) are never taken
 //! for left, and ended only by an end that fits them exactly.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{
@@ -36,6 +36,7 @@ use std::sync::atomic::{
 
 use probe::{Guard, Point};
 
+use super::top::{Top, top};
 use super::{Call, bounds};
 
 /// Frames that can be measured at a time, by thread; their pages are taken as
@@ -105,15 +106,13 @@ pub(super) struct Frames {
     settled: AtomicUsize,
     /// The stack pointer when the other was asked for.
     asked: AtomicUsize,
+    /// How many frames there are up to the first that is not on the thread's own
+    /// stack, that one among them; 0 if all are.
+    foreign: AtomicUsize,
     frames: [Frame; 0],
 }
 
 const BYTES: usize = size_of::<Frames>() + ROOM * size_of::<Frame>();
-
-thread_local! {
-    /// The calling thread's; null before its first function that is on.
-    static FRAMES: Cell<*const Frames> = const { Cell::new(ptr::null()) };
-}
 
 /// One more than the key whose destructor frees a thread's frames; 0 before there
 /// is one.
@@ -141,7 +140,7 @@ unsafe extern "C" fn at_thread_exit(pages: *mut libc::c_void) {
     while let Some(top) = frames.depth().checked_sub(1) {
         frames.drop_top(top);
     }
-    FRAMES.set(ptr::null());
+    top().frames.store(ptr::null_mut(), Relaxed);
     // SAFETY: the thread refers to them no more.
     unsafe { libc::munmap(pages, BYTES) };
 }
@@ -151,7 +150,7 @@ impl Frames {
     #[inline(always)]
     pub(super) fn current() -> Option<&'static Self> {
         // SAFETY: null, or pages that stay mapped until the thread has ended.
-        unsafe { FRAMES.get().as_ref() }
+        unsafe { top().frames.load(Relaxed).as_ref() }
     }
 
     /// The calling thread's, made if need be; none without memory.
@@ -160,7 +159,7 @@ impl Frames {
             Some(frames) => frames,
             None => {
                 let pages = probe::c::private_pages(BYTES)?;
-                FRAMES.set(pages.cast());
+                top().frames.store(pages.cast(), Relaxed);
                 if let Some(key) = KEY.load(Relaxed).checked_sub(1) {
                     // SAFETY: the key was made, and the value is what its destructor
                     // expects.
@@ -192,7 +191,8 @@ impl Frames {
     /// Begins to measure a function whose point is on.
     #[inline(always)]
     pub(super) fn begin(&self, call: &Call, point: &'static Point, word: u64) {
-        if !self.own.get().has(call.sp) {
+        let own = self.own.get().has(call.sp);
+        if !own {
             self.learn(call.sp);
         }
         if let Some(top) = self.depth().checked_sub(1)
@@ -211,11 +211,15 @@ impl Frames {
         compiler_fence(SeqCst);
         self.depth.store(depth + 1, Relaxed);
         compiler_fence(SeqCst);
+        if !own && self.foreign.load(Relaxed) == 0 {
+            self.foreign.store(depth + 1, Relaxed);
+        }
+        self.say(top(), call.function, call.sp);
         frame.site.store(call.site, Relaxed);
         frame.to.store(call.to, Relaxed);
         frame.fp.store(call.fp, Relaxed);
         // SAFETY: the frame is the caller's alone until it says its function.
-        probe::c::begin_into(point, word, unsafe { &mut *frame.guard.get() });
+        probe::c::begin_function(point, word, unsafe { &mut *frame.guard.get() });
         compiler_fence(SeqCst);
         frame.function.store(call.function, Relaxed);
     }
@@ -254,6 +258,29 @@ impl Frames {
             compiler_fence(SeqCst);
         }
         self.depth.store(top, Relaxed);
+        compiler_fence(SeqCst);
+        if self.foreign.load(Relaxed) > top {
+            self.foreign.store(0, Relaxed);
+        }
+        self.say_top();
+    }
+
+    /// Says which ends need a look at the frames.
+    #[inline(always)]
+    fn say_top(&self) {
+        match self.depth().checked_sub(1) {
+            Some(at) => {
+                let frame = self.frame(at);
+                self.say(top(), frame.function.load(Relaxed), frame.sp.load(Relaxed));
+            }
+            None => top().set(0, usize::MAX),
+        }
+    }
+
+    /// Where stacks take turns, each end does.
+    #[inline(always)]
+    fn say(&self, top: &Top, function: usize, sp: usize) {
+        top.set(function, if self.foreign.load(Relaxed) == 0 { sp } else { 0 });
     }
 
     /// Takes off what is left of frames that are gone.

@@ -10,8 +10,8 @@ use std::sync::atomic::{
 use libc::{dl_phdr_info, size_t};
 use probe::Point;
 
-use super::arena;
 use super::symbols::{self, Symbols};
+use crate::arena;
 
 /// A loaded file.
 struct Object {

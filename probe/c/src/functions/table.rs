@@ -21,7 +21,8 @@ use std::sync::atomic::{
 
 use probe::Point;
 
-use super::{arena, objects};
+use super::objects;
+use crate::arena;
 
 /// Where compilers begin a function, unless asked to save space.
 const ALIGN: u32 = 4;
@@ -31,14 +32,24 @@ const ENTRIES: usize = 1 << 20;
 /// hundred thousand functions.
 const WAY: usize = 1 << 10;
 
-struct Entry {
+#[repr(C)]
+pub(super) struct Entry {
     function: AtomicUsize,
     /// Set after the function, and only once.
     point: AtomicPtr<Point>,
 }
 
 /// Null before the first hook.
-static TABLE: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
+pub(super) static TABLE: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
+
+/// The bits of an address that say how far into the table its entry is.
+#[cfg(target_arch = "x86_64")]
+pub(super) const WITHIN: usize = (ENTRIES - 1) * size_of::<Entry>();
+/// Where an entry has its point.
+#[cfg(target_arch = "x86_64")]
+pub(super) const POINT: usize = std::mem::offset_of!(Entry, point);
+#[cfg(target_arch = "x86_64")]
+const _: () = assert!(size_of::<Entry>() == 1 << ALIGN);
 
 #[inline(always)]
 fn place(function: usize) -> usize {
@@ -56,6 +67,7 @@ unsafe fn entry(table: *const Entry, place: usize) -> &'static Entry {
 
 /// The point of a function that has been called before, if it is where it is
 /// looked for first.
+#[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 pub(super) fn first(function: usize) -> Option<&'static Point> {
     let table = TABLE.load(Acquire);
@@ -67,8 +79,7 @@ pub(super) fn first(function: usize) -> Option<&'static Point> {
     if entry.function.load(Relaxed) != function {
         return None;
     }
-    // SAFETY: null, or a point in memory that is never given back. Meets `Release`
-    // in `look_up`.
+    // SAFETY: as in `known`.
     unsafe { entry.point.load(Acquire).as_ref() }
 }
 
@@ -82,7 +93,8 @@ pub(super) fn known(function: usize) -> Option<&'static Point> {
         // SAFETY: not null.
         let entry = unsafe { entry(table, place(function) + step) };
         match entry.function.load(Relaxed) {
-            // SAFETY: as in `first`.
+            // SAFETY: null, or a point in memory that is never given back. Meets
+            // `Release` in `look_up`.
             found if found == function => return unsafe { entry.point.load(Acquire).as_ref() },
             0 => return None,
             _ => {}
@@ -111,7 +123,7 @@ pub(super) fn look_up(function: usize) -> Option<&'static Point> {
             continue;
         }
         let known = entry.point.load(Acquire);
-        // SAFETY: as in `first`.
+        // SAFETY: as in `known`.
         if let Some(known) = unsafe { known.as_ref() } {
             return Some(known);
         }
@@ -121,10 +133,26 @@ pub(super) fn look_up(function: usize) -> Option<&'static Point> {
         // Meets `Acquire` in `first` and `known`: the point is filled.
         let made = entry.point.compare_exchange(ptr::null_mut(), new, Release, Acquire);
         let point = made.map_or_else(|other| other, |_| new);
-        // SAFETY: as in `first`, and not null.
+        // SAFETY: as in `known`, and not null.
         return unsafe { point.as_ref() };
     }
     None
+}
+
+/// Makes a point that of a function; false if that has one, or without memory.
+pub(super) fn add(function: usize, point: &'static Point) -> bool {
+    let Some(table) = table() else { return false };
+    for step in 0..WAY {
+        // SAFETY: not null.
+        let entry = unsafe { entry(table, place(function) + step) };
+        if entry.function.compare_exchange(0, function, Relaxed, Relaxed).is_ok() {
+            let point = ptr::from_ref(point).cast_mut();
+            // As in `look_up`.
+            let made = entry.point.compare_exchange(ptr::null_mut(), point, Release, Relaxed);
+            return made.is_ok();
+        }
+    }
+    false
 }
 
 /// The table, mapped if need be.

@@ -6,7 +6,9 @@ mod forks;
 mod life;
 mod manners;
 mod on_cpu;
+mod served;
 mod signals;
+mod snapshots;
 mod thousands;
 mod threads;
 
@@ -29,9 +31,12 @@ fn main() -> ExitCode {
         "fork-and-live" => forks::and_live(),
         "life" => life::run(),
         "steered" => life::steered(),
+        "served" => served::run(),
         "many-points" => life::many_points(),
         "thousands" => thousands::run(number(1) as usize),
         "full-for-a-while" => life::full_for_a_while(),
+        "saved" => snapshots::saved(arguments.get(1).expect("argument 1 is a file").as_ref()),
+        "ends" => snapshots::ends(arguments.get(1).map_or("alone", String::as_str)),
         "host" => manners::host(),
         "host-without-descriptors" => manners::host_without_descriptors(),
         "manners" => return manners::run(),

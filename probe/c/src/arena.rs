@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicPtr, AtomicUsize,
+    AtomicPtr, AtomicU8, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -18,9 +18,9 @@ type Header = AtomicUsize;
 static CHUNK_NOW: AtomicPtr<Header> = AtomicPtr::new(ptr::null_mut());
 
 /// Maps zeros of one's own, which a forked child inherits.
-pub(super) fn map(bytes: usize) -> Option<*mut u8> {
+pub(crate) fn map(bytes: usize) -> Option<*mut u8> {
     // SAFETY: a new mapping, at a place of the kernel's choice.
-    let pages = unsafe {
+    let pages = probe::c::keeping_errno(|| unsafe {
         libc::mmap(
             ptr::null_mut(),
             bytes,
@@ -29,7 +29,7 @@ pub(super) fn map(bytes: usize) -> Option<*mut u8> {
             -1,
             0,
         )
-    };
+    });
     (pages != libc::MAP_FAILED).then_some(pages.cast())
 }
 
@@ -38,7 +38,7 @@ pub(super) fn map(bytes: usize) -> Option<*mut u8> {
 /// # Safety
 ///
 /// Nobody refers to it.
-pub(super) unsafe fn unmap(pages: *mut u8, bytes: usize) {
+pub(crate) unsafe fn unmap(pages: *mut u8, bytes: usize) {
     // SAFETY: as the caller says.
     unsafe { libc::munmap(pages.cast(), bytes) };
 }
@@ -70,15 +70,22 @@ fn take(bytes: usize) -> Option<*mut u8> {
 }
 
 /// Keeps a value for good; none without memory.
-pub(super) fn keep<T>(value: T) -> Option<&'static T> {
+pub(crate) fn keep<T>(value: T) -> Option<&'static T> {
     const { assert!(align_of::<T>() <= ALIGN) };
     let place = take(size_of::<T>())?.cast::<MaybeUninit<T>>();
     // SAFETY: of that size and alignment, and nobody else's.
     Some(unsafe { &mut *place }.write(value))
 }
 
+/// Room for so many bytes, which are 0, for good; none without memory.
+pub(crate) fn keep_bytes(count: usize) -> Option<&'static [AtomicU8]> {
+    let place = take(count)?;
+    // SAFETY: zeros of that size, and nobody else's.
+    Some(unsafe { std::slice::from_raw_parts(place.cast(), count) })
+}
+
 /// Keeps a text of parts; none without memory.
-pub(super) fn keep_text(parts: &[&str]) -> Option<&'static str> {
+pub(crate) fn keep_text(parts: &[&str]) -> Option<&'static str> {
     let bytes = parts.iter().map(|part| part.len()).sum();
     let place = take(bytes)?;
     let mut at = 0;

@@ -1,0 +1,303 @@
+//! Snapshot files, as `pfp-top snapshot` writes them: docs/snapshot-format.md.
+//!
+//! Written by hand, so that a program which links pfp links no serializer with it.
+
+mod json;
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use pfp_shm_layout::cell::Sums;
+use pfp_shm_layout::header::{ClockKind, Facts};
+use pfp_shm_layout::lane::LaneState;
+use pfp_shm_layout::reader::{CellReading, LaneReading, Picture, PointPicture, Reader};
+use pfp_shm_layout::ring::Record;
+use pfp_shm_layout::whole::{Existing, WholeFile};
+
+use crate::clock::calibrate;
+use crate::engine::process::{self, Process};
+
+use json::Json;
+
+/// Polls for cells that are not whole, at most.
+const POLLS: u64 = 8;
+
+/// Writes the figures of this process to a file, which was not there: everything
+/// that `pfp-top snapshot` saves, in the same format, for `pfp-top open` and
+/// `pfp-top diff`.
+///
+/// The file is written whole or not at all, whatever happens meanwhile; other
+/// threads go on measuring. It takes memory and time for as much as there is to
+/// write, so it is nothing for signal handlers.
+///
+/// ```
+/// # let folder = std::env::temp_dir().join(format!("pfp-doc-{}", std::process::id()));
+/// # std::fs::create_dir(&folder)?;
+/// # let path = folder.join("run.json");
+/// {
+///     pfp::scope!("work");
+/// }
+/// pfp::snapshot_to(&path)?;
+/// # assert!(std::fs::read_to_string(&path)?.contains("\"name\":\"work\""));
+/// # assert!(pfp::snapshot_to(&path).is_err());
+/// # std::fs::remove_dir_all(&folder)?;
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// `AlreadyExists` if there is a file of that name: [`snapshot_over`] replaces
+/// it; `Unsupported` if nothing can be measured here, or pfp is compiled out; else
+/// what the system answered, `StorageFull` say.
+pub fn snapshot_to(path: impl AsRef<Path>) -> io::Result<()> {
+    write(path.as_ref(), Existing::Keep)
+}
+
+/// As [`snapshot_to`], in place of the file that is there, if there is one; that
+/// stays as it is if the new one cannot be written.
+///
+/// # Errors
+///
+/// As of [`snapshot_to`], but for `AlreadyExists`.
+pub fn snapshot_over(path: impl AsRef<Path>) -> io::Result<()> {
+    write(path.as_ref(), Existing::Replace)
+}
+
+fn write(path: &Path, existing: Existing) -> io::Result<()> {
+    let process = process::get().ok_or_else(|| {
+        let why = "expected a process that can be measured, found no shared memory to measure in";
+        io::Error::new(io::ErrorKind::Unsupported, why)
+    })?;
+    write_of(process, path, existing)
+}
+
+/// What `PFP_SNAPSHOT` asks for: where the process's last figures go. `%p` in it
+/// stands for the process's id and `%%` for a per cent sign.
+pub(crate) fn path_at_exit() -> Option<PathBuf> {
+    let asked = std::env::var_os("PFP_SNAPSHOT").filter(|path| !path.is_empty())?;
+    // From where the program starts, wherever it goes.
+    std::path::absolute(named_after(&asked, process_id())).ok()
+}
+
+fn process_id() -> libc::pid_t {
+    // SAFETY: no preconditions.
+    unsafe { libc::getpid() }
+}
+
+fn named_after(path: &OsStr, pid: libc::pid_t) -> OsString {
+    let mut named = Vec::new();
+    let mut bytes = path.as_bytes().iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        match (byte, bytes.peek()) {
+            (b'%', Some(b'p')) => named.extend(pid.to_string().bytes()),
+            (b'%', Some(b'%')) => named.push(b'%'),
+            _ => {
+                named.push(byte);
+                continue;
+            }
+        }
+        bytes.next();
+    }
+    OsString::from_vec(named)
+}
+
+/// Writes the last figures of a process that ends; it ends in the same way if they
+/// cannot be written.
+pub(crate) fn write_at_exit(process: &Process, path: &Path) {
+    let _ = write_of(process, path, Existing::Keep);
+}
+
+fn write_of(process: &Process, path: &Path, existing: Existing) -> io::Result<()> {
+    let mut file = WholeFile::create(path, existing)?;
+    process.refine_rate();
+    let segment = &process.segment;
+    let facts = segment.facts().map_err(|error| io::Error::other(error.to_string()))?;
+    let mut reader = Reader::new(segment, facts.clone());
+    // A thread that was pre-empted in the middle of a change may be through with it.
+    while reader.poll(false).losses.cells_busy > 0 && reader.picture().poll < POLLS {}
+    let picture = reader.picture();
+    let taken_unix_ns = calibrate::unix_ns();
+    let seconds = calibrate::monotonic_ns().saturating_sub(facts.created_monotonic_ns) as f64 / 1e9;
+    let taken = Taken {
+        picture,
+        facts: &facts,
+        taken_unix_ns,
+        elapsed_ticks: (seconds * picture.clock.ticks_per_second) as u64,
+        records: reader.records(),
+    };
+    let mut json = Json::new(BufWriter::with_capacity(1 << 18, &mut file));
+    json.object(|json| taken.snapshot(json))?;
+    json.end()?.flush()?;
+    file.finish()
+}
+
+/// What is written.
+struct Taken<'a> {
+    picture: &'a Picture,
+    facts: &'a Facts,
+    taken_unix_ns: u64,
+    elapsed_ticks: u64,
+    records: Vec<(u32, Record)>,
+}
+
+impl Taken<'_> {
+    fn snapshot<W: Write>(&self, json: &mut Json<W>) -> io::Result<()> {
+        json.word("format", "pfp-snapshot")?;
+        json.plain("version", 1)?;
+        json.plain("taken_unix_ns", self.taken_unix_ns)?;
+        json.plain("elapsed_ticks", self.elapsed_ticks)?;
+        json.name("process")?.object(|json| self.process(json))?;
+        json.name("clock")?.object(|json| self.clock(json))?;
+        json.name("points")?
+            .list(&self.picture.points, |json, of| json.object(|json| point(json, of)))?;
+        json.name("lanes")?
+            .list(&self.picture.lanes, |json, of| json.object(|json| lane(json, of)))?;
+        let has_any = |cell: &&CellReading| cell.live.count > 0 || cell.retired.count > 0;
+        let mut cells: Vec<_> = self.picture.cells.iter().filter(has_any).collect();
+        cells.sort_unstable_by_key(|cell| (cell.point, cell.lane));
+        json.name("cells")?.list(cells, |json, of| json.object(|json| cell(json, of)))?;
+        let created = self.facts.created_ticks;
+        let records = self.records.iter().filter_map(|(lane, record)| {
+            let start = record.start.saturating_sub(created);
+            // A picture's records are not of later than it.
+            (start.saturating_add(record.span) <= self.elapsed_ticks)
+                .then_some((lane, start, record))
+        });
+        json.name("records")?.list(records, |json, (lane, start, record)| {
+            json.object(|json| {
+                json.plain("lane", lane)?;
+                json.plain("point", record.point)?;
+                json.plain("start", start)?;
+                json.plain("span", record.span)?;
+                json.plain("exclusive", record.exclusive)?;
+                json.plain("depth", record.depth)?;
+                json.plain("context", record.context)
+            })
+        })?;
+        json.name("losses")?.object(|json| self.losses(json))
+    }
+
+    fn process<W: Write>(&self, json: &mut Json<W>) -> io::Result<()> {
+        let Self { picture, facts, .. } = self;
+        let file = || Path::new(&facts.exe).file_name().and_then(|name| name.to_str());
+        let name = Some(picture.name.as_str()).filter(|name| !name.is_empty());
+        json.text("name", name.or_else(file).unwrap_or_default())?;
+        json.text("exe", &facts.exe)?;
+        json.plain("pid", facts.pid)?;
+        json.word("segment_id", format_args!("{:032x}", facts.id))?;
+        json.word("boot_id", format_args!("{:032x}", facts.boot_id))?;
+        json.text("host", &facts.host)?;
+        json.plain("started_unix_ns", facts.created_unix_ns)?;
+        json.word("state", if picture.exited { "exited" } else { "running" })
+    }
+
+    fn clock<W: Write>(&self, json: &mut Json<W>) -> io::Result<()> {
+        let clock = &self.picture.clock;
+        json.word(
+            "kind",
+            match clock.kind {
+                ClockKind::Rseq => "rseq",
+                ClockKind::Perf => "perf",
+                ClockKind::Cputime => "cputime",
+                ClockKind::Wall => "wall",
+            },
+        )?;
+        json.plain("ticks_per_second", clock.ticks_per_second)?;
+        json.float("reported_ticks_per_second", clock.reported_ticks_per_second)?;
+        json.float("core_hz", clock.core_hz)?;
+        json.plain("invariant", clock.invariant)?;
+        json.plain("overhead_inside", clock.overhead_inside)?;
+        json.plain("overhead_pair", clock.overhead_pair)
+    }
+
+    fn losses<W: Write>(&self, json: &mut Json<W>) -> io::Result<()> {
+        let losses = &self.picture.losses;
+        json.plain("points_refused", losses.points_refused)?;
+        json.plain("space_refused", losses.space_refused)?;
+        json.plain("lanes_overflowed", losses.lanes_overflowed)?;
+        json.plain("mismatched_ends", losses.mismatched_ends)?;
+        json.plain("begins_refused", losses.begins_refused)?;
+        json.plain("clock_anomalies", losses.clock_anomalies)?;
+        json.plain("records_lost", losses.records_lost)?;
+        json.plain("cells_busy", losses.cells_busy)
+    }
+}
+
+fn point<W: Write>(json: &mut Json<W>, point: &PointPicture) -> io::Result<()> {
+    let control = point.control;
+    json.plain("id", point.id)?;
+    json.text("name", &point.name)?;
+    json.text("file", &point.file)?;
+    json.plain("line", point.line)?;
+    json.word(
+        "state",
+        match (control.invalid(), control.enabled()) {
+            (true, _) => "invalid-begin-begin",
+            (false, true) => "on",
+            (false, false) => "off",
+        },
+    )?;
+    json.float("alpha", control.alpha())?;
+    json.plain("resets", control.epoch())
+}
+
+fn lane<W: Write>(json: &mut Json<W>, reading: &LaneReading) -> io::Result<()> {
+    let lane = &reading.lane;
+    json.plain("id", reading.id)?;
+    json.word(
+        "kind",
+        match lane.state {
+            _ if reading.overflow => "overflow",
+            LaneState::Live => "live",
+            LaneState::Free | LaneState::Ended => "ended",
+        },
+    )?;
+    json.plain("tid", lane.tid)?;
+    match reading.overflow {
+        true => json.word("name", "(overflow)")?,
+        false => json.text("name", &String::from_utf8_lossy(&lane.name))?,
+    }
+    json.plain("records_written", reading.written)?;
+    json.plain("switches", reading.switches)
+}
+
+fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading) -> io::Result<()> {
+    json.plain("point", cell.point)?;
+    json.plain("lane", cell.lane)?;
+    json.name("stats")?.object(|json| stats(json, &cell.live))?;
+    json.name("retired")?.object(|json| stats(json, &cell.retired))?;
+    if cell.in_flight {
+        json.plain("in_flight", true)?;
+    }
+    json.name("histogram")?.list(cell.histogram.iter(), |json, bucket| {
+        json.bare(format_args!("[{},{},{}]", bucket.low, bucket.width, bucket.count))
+    })
+}
+
+fn stats<W: Write>(json: &mut Json<W>, sums: &Sums) -> io::Result<()> {
+    json.plain("count", sums.count)?;
+    json.plain("exclusive", sums.exclusive)?;
+    json.plain("inclusive", sums.inclusive)?;
+    json.plain("off_cpu", sums.off_cpu)?;
+    json.plain("switches", sums.switches)?;
+    json.plain("min", sums.min)?;
+    json.plain("max", sums.max)?;
+    json.plain("last", sums.last)?;
+    json.word("squares", sums.squares)?;
+    json.plain("average", sums.average())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_names_the_process() {
+        let named = |path: &str| named_after(path.as_ref(), 47).into_string().unwrap();
+        assert_eq!(named("/tmp/run-%p.json"), "/tmp/run-47.json");
+        assert_eq!(named("%p/%p%%p%"), "47/47%p%");
+        assert_eq!(named("100%a"), "100%a");
+    }
+}

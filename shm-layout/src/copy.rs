@@ -1,0 +1,591 @@
+//! A copy of a segment, for a file: taken of a process that runs, or of what is
+//! left of one.
+//!
+//! ```text
+//!    0 +---------------------------------------------------------+
+//!      | the segment, up to the last block in use; holes where   |
+//!      | it has no memory                                        |
+//!  end +---------------------------------------------------------+
+//!      | "pfp-copy" | unix time | monotonic time | runs | 4 spare |
+//!      +---------------------------------------------------------+
+//! ```
+//!
+//! All words are in the byte order of the machine, as in the segment. The note at
+//! the end says what the segment cannot: when it was copied, and whether its
+//! process ran. A copy without one, such as `cp` makes, is read as well.
+//!
+//! Nothing is touched that has no memory, since that would take some: what there
+//! is, the system tells. A process that runs writes meanwhile, so
+//! each cell is copied again with its histogram, as a reader copies it: whole. Of
+//! a ring, records that were written over meanwhile are zeros in the copy.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::slice;
+
+use crate::cell::Cell;
+use crate::header::{Facts, FormatError};
+use crate::histogram::PARTS;
+use crate::lane::Lane;
+use crate::reader::{LaneCells, TRIES};
+use crate::ring::Slot;
+use crate::segment::{BLOCK, CHUNK, Geometry, OpenError, PAGE, RING_SLOTS, Segment};
+use crate::sync::{Ordering, fence};
+use crate::whole::WholeFile;
+
+const NOTE_MAGIC: u64 = u64::from_le_bytes(*b"pfp-copy");
+const NOTE_WORDS: usize = 8;
+const NOTE: usize = NOTE_WORDS * 8;
+/// Bytes that are read at a time.
+const CHUNK_OF_FILE: usize = 1 << 20;
+/// Most bytes in use for each byte that is there. A ring takes four blocks and
+/// may fill one page of them; what claims far more than that has another aim.
+const SPARSEST: usize = 64;
+
+/// When and of what a copy was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Nanoseconds since the Unix epoch.
+    pub taken_unix_ns: u64,
+    /// CLOCK_MONOTONIC_RAW, as the times of the header are; nanoseconds.
+    pub taken_monotonic_ns: u64,
+    /// Whether the process ran.
+    pub runs: bool,
+}
+
+impl Note {
+    fn to_bytes(self) -> [u8; NOTE] {
+        let words = [NOTE_MAGIC, self.taken_unix_ns, self.taken_monotonic_ns, u64::from(self.runs)];
+        let mut bytes = [0; NOTE];
+        for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+            *to = word.to_ne_bytes();
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut words =
+            bytes.get(..NOTE)?.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word));
+        (words.next()? == NOTE_MAGIC).then_some(())?;
+        Some(Self {
+            taken_unix_ns: words.next()?,
+            taken_monotonic_ns: words.next()?,
+            runs: words.next()? == 1,
+        })
+    }
+}
+
+/// What a copy is written to.
+pub trait Out {
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be written.
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Goes on behind so many zeros.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be written, or left out.
+    fn skip(&mut self, bytes: u64) -> io::Result<()>;
+}
+
+impl Out for WholeFile {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)
+    }
+
+    fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        Self::skip(self, bytes)
+    }
+}
+
+/// Writes the zeros out, to what knows no holes.
+#[derive(Debug)]
+pub struct Dense<W>(pub W);
+
+impl<W: Write> Out for Dense<W> {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        let mut left = bytes;
+        while left > 0 {
+            let some = left.min(PAGE as u64);
+            self.0.write_all(&[0; PAGE][..some as usize])?;
+            left -= some;
+        }
+        Ok(())
+    }
+}
+
+/// The parts of a file that there is memory or disk for, in their order.
+#[derive(Debug, Default)]
+struct Extents(Vec<Range<usize>>);
+
+impl Extents {
+    /// Reads a file up to a length, and hands out each part that there is with
+    /// the offset that it is at.
+    fn read(file: &File, len: usize, mut each: impl FnMut(usize, &[u8])) -> io::Result<Self> {
+        let mut extents = Self::default();
+        let mut buffer = vec![0; CHUNK_OF_FILE.min(len)];
+        let mut at = 0;
+        while let Some(extent) = next_extent(file, at..len)? {
+            at = extent.start;
+            while at < extent.end {
+                let some = buffer.len().min(extent.end - at);
+                file.read_exact_at(&mut buffer[..some], at as u64)?;
+                each(at, &buffer[..some]);
+                at += some;
+            }
+            extents.0.push(extent);
+        }
+        Ok(extents)
+    }
+
+    /// Whether there is something at an offset.
+    fn have(&self, offset: usize) -> bool {
+        let next = self.0.partition_point(|extent| extent.end <= offset);
+        self.0.get(next).is_some_and(|extent| extent.start <= offset)
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.iter().map(Range::len).sum()
+    }
+}
+
+/// The next part of a range of a file that there is something in.
+fn next_extent(file: &File, range: Range<usize>) -> io::Result<Option<Range<usize>>> {
+    if range.is_empty() {
+        return Ok(None);
+    }
+    let seek = |from: usize, what| {
+        // SAFETY: an open descriptor and plain numbers.
+        let found = unsafe { libc::lseek(file.as_raw_fd(), from as libc::off_t, what) };
+        usize::try_from(found).map_err(|_| io::Error::last_os_error())
+    };
+    let start = match seek(range.start, libc::SEEK_DATA) {
+        Ok(start) => start,
+        // Nothing behind it.
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return Ok(None),
+        // A file system that does not tell.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(Some(range)),
+        Err(error) => return Err(error),
+    };
+    if start >= range.end {
+        return Ok(None);
+    }
+    // On the grain of protection, so that words are whole.
+    let start = (start - start % PAGE).max(range.start);
+    let end = seek(start, libc::SEEK_HOLE)?.next_multiple_of(PAGE);
+    Ok(Some(start..end.clamp(start + 1, range.end)))
+}
+
+/// The bytes of a segment as they were at one moment.
+#[derive(Debug)]
+pub struct Copy {
+    segment: Segment,
+    extents: Extents,
+}
+
+impl Copy {
+    /// Copies what is in use of a segment.
+    ///
+    /// # Errors
+    ///
+    /// What the system answered when its object was read; `OutOfMemory`.
+    pub fn of(from: &Segment) -> io::Result<Self> {
+        let used = from.ledger().blocks_used.load(Ordering::Relaxed);
+        let used = used.min(from.geometry().blocks_present() as u64);
+        let segment = blank(from.geometry().cut_to(used as usize))?;
+        let len = segment.geometry().len();
+        let extents = match from.object() {
+            Some(object) => {
+                Extents::read(&object.to_file()?, len, |at, bytes| segment.fill(at, bytes))?
+            }
+            None => {
+                copy_words(from, &segment, 0, len / 8);
+                Extents(Vec::from([Range { start: 0, end: len }]))
+            }
+        };
+        // It may have grown meanwhile. Blocks that lanes have taken since are
+        // beyond the copy's end, and read as none.
+        segment.ledger().blocks_used.store(used, Ordering::Relaxed);
+        let mut copy = Self { segment, extents };
+        copy.take_lanes(from);
+        Ok(copy)
+    }
+
+    /// Writes it, with a note if there is one.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn write(&self, out: &mut impl Out, note: Option<&Note>) -> io::Result<()> {
+        let len = self.segment.geometry().len();
+        let (mut run, mut done) = (Vec::with_capacity(CHUNK_OF_FILE), 0);
+        let pages = self.extents.0.iter().flat_map(|extent| extent.clone().step_by(PAGE));
+        for page in pages {
+            let words = self.segment.words(page, PAGE.min(len - page) / 8).unwrap_or_default();
+            if words.iter().all(|word| word.load(Ordering::Relaxed) == 0) {
+                continue;
+            }
+            if page != done + run.len() || run.len() >= CHUNK_OF_FILE {
+                out.put(&run)?;
+                done += run.len();
+                run.clear();
+                out.skip((page - done) as u64)?;
+                done = page;
+            }
+            let start = run.len();
+            run.resize(start + words.len() * 8, 0);
+            for (to, word) in run[start..].as_chunks_mut().0.iter_mut().zip(words) {
+                *to = word.load(Ordering::Relaxed).to_ne_bytes();
+            }
+        }
+        out.put(&run)?;
+        out.skip((len - done - run.len()) as u64)?;
+        note.map_or(Ok(()), |note| out.put(&note.to_bytes()))
+    }
+
+    /// Copies what threads write once more, so that it is whole.
+    fn take_lanes(&mut self, from: &Segment) {
+        let geometry = from.geometry();
+        let used = from.ledger().lanes_used.load(Ordering::Acquire);
+        let lanes = usize::try_from(used).map_or(usize::MAX, |used| used).min(geometry.lanes());
+        // As a reader bounds them: a damaged segment leads in circles.
+        let mut blocks_left = geometry.blocks_present();
+        let mut parts_left = blocks_left * (BLOCK / CHUNK);
+        for id in 0..lanes {
+            let Some(lane) = from.lane(id) else { continue };
+            let Some(entry) = (0..TRIES).find_map(|_| lane.read()) else { continue };
+            for cell in LaneCells::new(from, entry.cells_block, &mut blocks_left) {
+                self.take_cell(from, cell, &mut parts_left);
+            }
+            if let (Some(slots), Some(own)) = (from.ring(entry.ring_block), self.segment.lane(id)) {
+                self.take_ring(from, lane, own, slots);
+            }
+        }
+    }
+
+    /// Copies a cell and its histogram whole, if that can be had.
+    fn take_cell(&self, from: &Segment, cell: &Cell, parts_left: &mut usize) {
+        let offset = from.offset_of(slice::from_ref(cell));
+        let mut copy = [0; size_of::<Cell>() / 8];
+        let (Some(words), Some(to), true) = (
+            from.words(offset, copy.len()),
+            self.segment.words(offset, copy.len()),
+            self.extents.have(offset),
+        ) else {
+            return;
+        };
+        for _ in 0..TRIES {
+            let Some(restarts) = cell.copy(words, &mut copy) else {
+                std::hint::spin_loop();
+                continue;
+            };
+            to.iter().zip(copy).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
+            for part in 0..PARTS {
+                let number = cell.part(part) as usize;
+                let there = number != 0 && *parts_left > 0 && self.extents.have(number * CHUNK);
+                if there && from.chunk(number as u32).is_some() {
+                    *parts_left -= 1;
+                    copy_words(from, &self.segment, number * CHUNK, CHUNK / 8);
+                }
+            }
+            if !cell.restarted_since(restarts) {
+                return;
+            }
+        }
+    }
+
+    /// Copies a ring with the number of records that are in it.
+    fn take_ring(&self, from: &Segment, lane: &Lane, own: &Lane, slots: &[Slot]) {
+        let offset = from.offset_of(slots);
+        // Meets `ring-publish`.
+        let written = lane.tally.written.load(Ordering::Acquire);
+        for page in (offset..offset + size_of_val(slots)).step_by(PAGE) {
+            if self.extents.have(page) {
+                copy_words(from, &self.segment, page, PAGE / 8);
+            }
+        }
+        // Meets `ring-reuse`.
+        fence(Ordering::Acquire);
+        let now = lane.tally.written.load(Ordering::Relaxed);
+        own.tally.written.store(written, Ordering::Relaxed);
+        if now == written {
+            return;
+        }
+        let capacity = RING_SLOTS as u64;
+        let oldest = written.saturating_sub(capacity);
+        let safe = now.saturating_add(1).saturating_sub(capacity).clamp(oldest, written);
+        for number in oldest..safe {
+            let slot = offset + (number % capacity) as usize * size_of::<Slot>();
+            let words = self.segment.words(slot, size_of::<Slot>() / 8).unwrap_or_default();
+            words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        }
+    }
+}
+
+fn copy_words(from: &Segment, to: &Segment, offset: usize, count: usize) {
+    let from = from.words(offset, count).unwrap_or_default();
+    let to = to.words(offset, count).unwrap_or_default();
+    for (to, from) in to.iter().zip(from) {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+fn blank(geometry: Geometry) -> io::Result<Segment> {
+    Segment::blank(geometry).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+impl Segment {
+    /// The bytes up to the last block in use, for a file: a copy that
+    /// [`Self::from_copy`] reads.
+    ///
+    /// # Errors
+    ///
+    /// As [`Copy::of`].
+    pub fn to_copy(&self) -> io::Result<Vec<u8>> {
+        let mut copy = Dense(Vec::new());
+        Copy::of(self)?.write(&mut copy, None)?;
+        Ok(copy.0)
+    }
+}
+
+/// Whether a file that begins so is a copy of a segment, of whatever version and
+/// byte order.
+#[must_use]
+pub fn is_copy(start: &[u8]) -> bool {
+    let magic = crate::header::MAGIC;
+    let word = start.first_chunk().map(|word| u64::from_ne_bytes(*word));
+    word == Some(magic) || word == Some(magic.swap_bytes())
+}
+
+/// Reads a copy of a segment from a file, with its note. What there is of it takes
+/// memory, and not what it claims.
+///
+/// # Errors
+///
+/// The file cannot be read, or is not a segment that this version reads, or not
+/// all of it.
+pub fn read(file: &File) -> Result<(Segment, Facts, Option<Note>), OpenError> {
+    let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    if len < 2 * PAGE {
+        return Err(FormatError::TooShort { found: len }.into());
+    }
+    let mut start = vec![0; 2 * PAGE];
+    file.read_exact_at(&mut start, 0)?;
+    let (geometry, facts) = Segment::judge(&start, len)?;
+    let used = used_of(&start);
+    let geometry = geometry.cut_to(used);
+    let segment = blank(geometry)?;
+    let extents = Extents::read(file, geometry.len(), |at, bytes| segment.fill(at, bytes))?;
+    if geometry.len() > extents.bytes().saturating_mul(SPARSEST) {
+        return Err(FormatError::Geometry { section: "blocks" }.into());
+    }
+    let mut note = [0; NOTE];
+    let note = file.read_exact_at(&mut note, geometry.len() as u64).ok().map(|()| note);
+    Ok((segment, facts, note.and_then(|note| Note::from_bytes(&note))))
+}
+
+/// The same of bytes.
+///
+/// # Errors
+///
+/// They are not a segment that this version reads, or not all of it.
+pub fn parse(bytes: &[u8]) -> Result<(Segment, Facts, Option<Note>), FormatError> {
+    let (segment, facts) = Segment::from_copy(bytes)?;
+    let end = segment.geometry().cut_to(used_of(bytes)).len();
+    Ok((segment, facts, bytes.get(end..).and_then(Note::from_bytes)))
+}
+
+/// How many blocks a copy that was judged says are in use.
+fn used_of(start: &[u8]) -> usize {
+    let at = PAGE + std::mem::offset_of!(crate::header::Ledger, blocks_used);
+    let word = start.get(at..).and_then(|bytes| bytes.first_chunk());
+    word.map_or(0, |word| u64::from_ne_bytes(*word) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{Change, Control};
+    use crate::object::{self, Name};
+    use crate::ring;
+    use crate::segment::{Config, RING_BLOCKS};
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    const POINT: usize = 64;
+
+    /// A segment with one lane: its cell of a point, and its ring.
+    fn program(facts: &Facts) -> (Segment, Name, u64, u64) {
+        let name = Name::random().unwrap();
+        let segment = Segment::create(name, Config::default(), facts).unwrap();
+        segment.enter_point(Some(POINT), POINT, "a point", "copy.rs", 1).unwrap();
+        let word = segment.control(POINT).unwrap();
+        word.store(Control::default().with(Change::Enable).0, Relaxed);
+        let lane = segment.back_lane(0).unwrap().unwrap();
+        let generation = lane.claim().unwrap();
+        let [cells, ring] =
+            [segment.take_blocks(1).unwrap(), segment.take_blocks(RING_BLOCKS).unwrap()];
+        // Most of the room has no memory, as in a program that has just begun.
+        segment.reserve_blocks(10).unwrap();
+        let chunk = segment.take_blocks(1).unwrap();
+        let chunk = segment.block_offset(chunk).unwrap() / CHUNK;
+        let block = segment.cell_block(cells).unwrap();
+        let cell = block.cell(0);
+        cell.prepare(POINT as u32, Control(word.load(Relaxed)), generation);
+        (0..PARTS).for_each(|part| cell.set_part(part, (chunk + part) as u32));
+        block.set_used(1);
+        lane.set_cells_block(cells);
+        lane.set_ring_block(ring);
+        lane.announce(generation, 7, 1, b"main");
+        (segment, name, cells, ring)
+    }
+
+    /// What a thread does without an end: equal measurements, one after another.
+    fn work(segment: &Segment, cells: u64, ring: u64, stop: &AtomicBool, most: u64) -> u64 {
+        use crate::cell::Measurement;
+        let cell = segment.cell_block(cells).unwrap().cell(0);
+        let slots = segment.ring(ring).unwrap();
+        let written = &segment.lane(0).unwrap().tally.written;
+        let (part, bucket) = crate::histogram::locate(100);
+        let chunk = segment.chunk(cell.part(part)).unwrap();
+        let mut n = 0;
+        while n < most && !stop.load(Relaxed) {
+            let measured =
+                Measurement { exclusive: 100, inclusive_total: n * 100 + 100, away: None };
+            cell.record(measured, (n > 0).then_some(&chunk.0[bucket]));
+            let slot = &slots[n as usize % RING_SLOTS];
+            slot.fill(1_000 + n, n, n, ring::Record::pack(POINT as u32, 0, n as u32));
+            ring::publish(written, n + 1);
+            n += 1;
+        }
+        n
+    }
+
+    fn copied(segment: &Segment, note: Option<&Note>) -> Vec<u8> {
+        let mut out = Dense(Vec::new());
+        Copy::of(segment).unwrap().write(&mut out, note).unwrap();
+        out.0
+    }
+
+    /// What is backed is copied, and no page more comes to be.
+    #[test]
+    fn a_copy_takes_no_memory_of_the_object() {
+        let facts = Facts { pid: 5, ..Facts::default() };
+        let (segment, name, cells, ring) = program(&facts);
+        work(&segment, cells, ring, &AtomicBool::new(false), 3_000);
+        let before = object::backed_bytes(&name).unwrap().unwrap();
+        let (opened, _) = Segment::open(&name).unwrap();
+        let note = Note { taken_unix_ns: 3, taken_monotonic_ns: 4, runs: true };
+        let folder = std::env::temp_dir().join(format!("pfp-copy-{}", name.hex()));
+        std::fs::create_dir(&folder).unwrap();
+        let path = folder.join("copy");
+        let mut file = WholeFile::create(&path, crate::whole::Existing::Keep).unwrap();
+        let copy = Copy::of(&opened).unwrap();
+        copy.write(&mut file, Some(&note)).unwrap();
+        file.finish().unwrap();
+        assert_eq!(object::backed_bytes(&name).unwrap(), Some(before));
+        // Even when its name is gone.
+        object::unlink(&name).unwrap();
+        let again = copied(&opened, Some(&note));
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(bytes == again);
+
+        let file = File::open(&path).unwrap();
+        let blocks = std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap());
+        let (read, read_facts, read_note) = super::read(&file).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(blocks * 512 <= before + 64 * 1024, "{blocks} blocks for {before} bytes");
+        assert_eq!((read_facts.pid, read_note), (5, Some(note)));
+        let (parsed, _, parsed_note) = parse(&bytes).unwrap();
+        assert_eq!(parsed_note, Some(note));
+        for segment in [read, parsed] {
+            let mut reader = crate::reader::Reader::new(segment, facts.clone());
+            let picture = reader.poll(true);
+            assert_eq!(picture.points[0].name, "a point");
+            assert_eq!((picture.cells[0].live.count, picture.cells[0].in_flight), (3_000, false));
+            let counted: u64 = picture.cells[0].histogram.iter().map(|bucket| bucket.count).sum();
+            assert_eq!(counted, 3_000);
+            let records: Vec<_> = reader.records().iter().map(|(_, record)| record.span).collect();
+            assert!(records.into_iter().eq(3_000 - (RING_SLOTS as u64 - 1)..3_000));
+        }
+    }
+
+    /// Of a thread that never rests every copy is whole all the same: figures that
+    /// belong together, a histogram that has not more than one missing, records in
+    /// a row.
+    #[test]
+    fn what_changes_meanwhile_is_copied_whole() {
+        let facts = Facts::default();
+        let (segment, name, cells, ring) = program(&facts);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| work(&segment, cells, ring, &stop, u64::MAX));
+            let (opened, _) = Segment::open(&name).unwrap();
+            let (mut seen, mut kept) = (0, 0);
+            for _ in 0..100 {
+                let (copy, _, note) = parse(&copied(&opened, None)).unwrap();
+                assert_eq!(note, None);
+                let mut reader = crate::reader::Reader::new(copy, facts.clone());
+                let picture = reader.poll(true);
+                let Some(cell) = picture.cells.first().filter(|cell| !cell.in_flight) else {
+                    continue;
+                };
+                let live = &cell.live;
+                assert_eq!(live.exclusive, live.count * 100);
+                assert_eq!(live.squares, u128::from(live.count) * 10_000);
+                let counted: u64 = cell.histogram.iter().map(|bucket| bucket.count).sum();
+                assert!(counted >= live.count, "{counted} of {}", live.count);
+                assert!(live.count >= seen);
+                seen = live.count;
+                let records = reader.records();
+                for (_, record) in &records {
+                    assert_eq!(
+                        (record.start, record.exclusive),
+                        (record.span + 1_000, record.span)
+                    );
+                    assert_eq!(record.context, record.span as u32);
+                }
+                assert!(records.is_sorted_by_key(|(_, record)| record.start));
+                kept += records.len();
+            }
+            stop.store(true, Relaxed);
+            let written = worker.join().unwrap();
+            assert!(0 < seen && seen <= written && kept > 0, "{seen} of {written}, {kept} records");
+        });
+        object::unlink(&name).unwrap();
+    }
+
+    /// A small file that claims a large segment costs neither memory nor time.
+    #[test]
+    fn a_file_of_holes_is_refused() {
+        let (segment, name, ..) = program(&Facts::default());
+        let (opened, _) = Segment::open(&name).unwrap();
+        let mut copy = copied(&opened, None);
+        drop(segment);
+        object::unlink(&name).unwrap();
+        let path = std::env::temp_dir().join(format!("pfp-holes-{}", name.hex()));
+        let at = PAGE + std::mem::offset_of!(crate::header::Ledger, blocks_used);
+        copy[at..at + 8].copy_from_slice(&15_999_u64.to_ne_bytes());
+        copy.truncate(2 * PAGE);
+        std::fs::write(&path, &copy).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.set_len(1 << 28).unwrap();
+        let refused = super::read(&file).map(|(segment, ..)| *segment.geometry());
+        let blocks = FormatError::Geometry { section: "blocks" };
+        assert!(matches!(refused, Err(OpenError::Format(error)) if error == blocks));
+        file.set_len(PAGE as u64).unwrap();
+        let refused = super::read(&file).map(|(segment, ..)| *segment.geometry());
+        assert!(matches!(refused, Err(OpenError::Format(FormatError::TooShort { .. }))));
+    }
+}

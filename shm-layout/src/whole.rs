@@ -1,0 +1,336 @@
+//! A file that is written whole or not at all.
+//!
+//! It is written without a name where the file system can do that, else under a
+//! name beside its own; then it is brought to the disk, and only then given its
+//! name, in one step. So a full disk, a crash or a kill at any moment leaves the
+//! file of before or the new one. What may be left besides is a neighbour that
+//! begins with [`DRAFT`], which nobody minds: where there are no nameless files,
+//! and where one that exists is replaced, in the moment between its two names.
+//!
+//! Like everything that may run inside the host program, it prints nothing,
+//! never panics, and turns each refusal into an error; beyond the limit of a
+//! file's size too, where the system would send a signal.
+
+use std::ffi::{CString, OsStr};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::object::{Name, check_file_limit};
+
+/// How the names begin that a file has before its own.
+pub const DRAFT: &str = ".pfp-draft-";
+
+/// What becomes of a file that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It stays, and the new one is refused.
+    Keep,
+    /// It is replaced.
+    Replace,
+}
+
+/// A file on its way. Dropped before [`WholeFile::finish`], it leaves nothing.
+#[derive(Debug)]
+pub struct WholeFile {
+    file: File,
+    path: PathBuf,
+    folder: PathBuf,
+    existing: Existing,
+    /// The name that it has meanwhile; none while it has none at all.
+    draft: Option<PathBuf>,
+    /// Bytes so far.
+    len: u64,
+}
+
+impl WholeFile {
+    /// Begins a file, readable by whom the umask says.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` if there is a file of that name which is to be kept;
+    /// `InvalidInput` if the path names none; else what the system answered.
+    pub fn create(path: &Path, existing: Existing) -> io::Result<Self> {
+        if path.file_name().is_none() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("expected the name of a file, found {:?}", path.as_os_str()),
+            ));
+        }
+        // Asked early so that a wrong name costs no work; asked again, without a
+        // race, when the file gets its name.
+        if existing == Existing::Keep && fs::symlink_metadata(path).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let (file, draft) = match nameless(folder) {
+            Ok(file) => (file, None),
+            // An old file system, or a reason that a named one fails for as well.
+            Err(_) => named(folder)?,
+        };
+        let (path, folder) = (path.to_owned(), folder.to_owned());
+        Ok(Self { file, path, folder, existing, draft, len: 0 })
+    }
+
+    /// Leaves out bytes, which read as zeros and take no space.
+    ///
+    /// # Errors
+    ///
+    /// The file would become too long.
+    pub fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        self.make_room(bytes)?;
+        self.file.set_len(self.len)?;
+        self.file.seek(SeekFrom::Start(self.len))?;
+        Ok(())
+    }
+
+    /// Brings the file to the disk and gives it its name.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` if somebody has made a file of that name meanwhile which is
+    /// to be kept; else what the system answered. The file of before is there
+    /// then, or none, unless only its folder could not be brought to the disk.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        match (&self.draft, self.existing) {
+            (None, Existing::Keep) => give_name(&self.file, &self.path)?,
+            (None, Existing::Replace) => {
+                let draft = draft_in(&self.folder)?;
+                give_name(&self.file, &draft)?;
+                // From here on it is to be removed if the next step fails.
+                let draft = self.draft.insert(draft);
+                fs::rename(draft, &self.path)?;
+            }
+            (Some(draft), Existing::Keep) => rename_new(draft, &self.path)?,
+            (Some(draft), Existing::Replace) => fs::rename(draft, &self.path)?,
+        }
+        self.draft = None;
+        // The name is on the disk only once its folder is.
+        match File::open(&self.folder)?.sync_all() {
+            // Of file systems whose folders need not be, or cannot.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            synced => synced,
+        }
+    }
+
+    /// Counts bytes that are about to come.
+    fn make_room(&mut self, bytes: u64) -> io::Result<()> {
+        let len = self.len.checked_add(bytes).ok_or(io::ErrorKind::FileTooLarge)?;
+        check_file_limit(len)?;
+        self.len = len;
+        Ok(())
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let before = self.len;
+        self.make_room(bytes.len() as u64)?;
+        let written = self.file.write(bytes);
+        self.len = before + *written.as_ref().unwrap_or(&0) as u64;
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for WholeFile {
+    fn drop(&mut self) {
+        if let Some(draft) = &self.draft {
+            // Nobody is left to be told.
+            let _ = fs::remove_file(draft);
+        }
+    }
+}
+
+/// A file without a name, which vanishes with its last descriptor.
+fn nameless(folder: &Path) -> io::Result<File> {
+    // By which it gets its name, see [`give_name`].
+    fs::metadata(DESCRIPTORS)?;
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o666).open(folder)
+}
+
+/// A file under another name, and that name.
+fn named(folder: &Path) -> io::Result<(File, Option<PathBuf>)> {
+    let draft = draft_in(folder)?;
+    let file =
+        OpenOptions::new().read(true).write(true).create_new(true).mode(0o666).open(&draft)?;
+    Ok((file, Some(draft)))
+}
+
+fn draft_in(folder: &Path) -> io::Result<PathBuf> {
+    Ok(folder.join(format!("{DRAFT}{}", Name::random()?.hex())))
+}
+
+const DESCRIPTORS: &str = "/proc/self/fd";
+
+/// Names a file that has no name, unless something has that name already.
+fn give_name(file: &File, path: &Path) -> io::Result<()> {
+    let from = c_string(OsStr::new(&format!("{DESCRIPTORS}/{}", file.as_raw_fd())))?;
+    let to = c_string(path.as_os_str())?;
+    let flags = libc::AT_SYMLINK_FOLLOW;
+    // SAFETY: NUL-terminated paths that outlive the call; plain numbers else.
+    let refused =
+        unsafe { libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags) };
+    if refused != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Gives a file its final name, unless something has that name already.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    let [old, new] = [c_string(from.as_os_str())?, c_string(to.as_os_str())?];
+    // The bare system call: older C libraries have no function for it.
+    // SAFETY: NUL-terminated paths that outlive the call; plain numbers else.
+    let refused = unsafe {
+        libc::syscall(
+            libc::SYS_renameat2,
+            libc::AT_FDCWD,
+            old.as_ptr(),
+            libc::AT_FDCWD,
+            new.as_ptr(),
+            libc::RENAME_NOREPLACE,
+        )
+    };
+    if refused == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) {
+        return Err(error);
+    }
+    // A file system or kernel without that flag. A second name is refused if it
+    // is taken.
+    fs::hard_link(from, to)?;
+    // Of two names one is left over at worst, and the file is there.
+    let _ = fs::remove_file(from);
+    Ok(())
+}
+
+fn c_string(text: &OsStr) -> io::Result<CString> {
+    CString::new(text.as_bytes()).map_err(|_| {
+        io::Error::new(io::ErrorKind::InvalidInput, "expected a path without a zero byte")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A folder that goes with the test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Self {
+            let name = Name::random().unwrap();
+            let path = std::env::temp_dir().join(format!("pfp-whole-{}", name.hex()));
+            fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+
+        fn names(&self) -> Vec<String> {
+            let files = fs::read_dir(&self.0).unwrap();
+            files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// The same file by the way that this file system takes, and by that of
+    /// those without nameless files.
+    fn begun(path: &Path, existing: Existing, by_name: bool) -> io::Result<WholeFile> {
+        let mut file = WholeFile::create(path, existing)?;
+        if by_name {
+            (file.file, file.draft) = named(&file.folder)?;
+        }
+        Ok(file)
+    }
+
+    #[test]
+    fn there_is_nothing_before_the_end_and_one_file_after_it() {
+        for by_name in [false, true] {
+            let folder = Folder::new();
+            let path = folder.0.join("a");
+            let mut file = begun(&path, Existing::Keep, by_name).unwrap();
+            file.write_all(b"one").unwrap();
+            file.skip(10_000).unwrap();
+            file.write_all(b"two").unwrap();
+            file.skip(5).unwrap();
+            assert!(!path.exists());
+            file.finish().unwrap();
+            let read = fs::read(&path).unwrap();
+            assert_eq!(
+                (read.len(), &read[..3], &read[10_003..]),
+                (10_011, &b"one"[..], &b"two\0\0\0\0\0"[..])
+            );
+            assert_eq!(folder.names(), ["a"]);
+        }
+    }
+
+    #[test]
+    fn one_that_is_given_up_leaves_nothing() {
+        for by_name in [false, true] {
+            let folder = Folder::new();
+            let mut file = begun(&folder.0.join("a"), Existing::Replace, by_name).unwrap();
+            file.write_all(b"one").unwrap();
+            drop(file);
+            assert_eq!(folder.names(), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn a_file_is_replaced_only_on_demand() {
+        for by_name in [false, true] {
+            let folder = Folder::new();
+            let path = folder.0.join("a");
+            // It comes while the other is on its way.
+            let mut kept = begun(&path, Existing::Keep, by_name).unwrap();
+            kept.write_all(b"new").unwrap();
+            fs::write(&path, "precious").unwrap();
+            assert_eq!(kept.finish().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            let early = WholeFile::create(&path, Existing::Keep).unwrap_err();
+            assert_eq!(early.kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(fs::read(&path).unwrap(), b"precious");
+
+            let mut replaced = begun(&path, Existing::Replace, by_name).unwrap();
+            replaced.write_all(b"new").unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"precious");
+            replaced.finish().unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"new");
+            assert_eq!(folder.names(), ["a"]);
+        }
+    }
+
+    #[test]
+    fn the_umask_says_who_may_read_it() {
+        let folder = Folder::new();
+        let plain = folder.0.join("plain");
+        File::create(&plain).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+        for by_name in [false, true] {
+            let path = folder.0.join(format!("{by_name}"));
+            begun(&path, Existing::Keep, by_name).unwrap().finish().unwrap();
+            assert_eq!(mode(&path), mode(&plain));
+        }
+    }
+
+    #[test]
+    fn what_is_no_place_for_a_file_is_refused() {
+        for wrong in ["", "/", "..", "/proc/self/no-such-folder/a", "/dev/full/a", "a\0b"] {
+            let made = WholeFile::create(Path::new(wrong), Existing::Replace);
+            assert!(made.and_then(WholeFile::finish).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A program that saves its own figures.
+
+use std::path::Path;
+use std::thread;
+
+use pfp_tests::script::{pause, say};
+
+/// A name that wants escapes, and to be made fit to show.
+static NASTY: pfp::Point = pfp::Point::new("\"quoted\\ → \u{1b}[2J\n\u{202e}name");
+static RESET: pfp::Point = pfp::Point::new("reset in between");
+static OFF: pfp::Point = pfp::Point::new("never on").starts_off();
+
+fn work(rounds: u64) {
+    for _ in 0..rounds {
+        pfp::scope!("outer");
+        {
+            pfp::scope!("inner");
+            std::hint::black_box(rounds);
+        }
+        drop(NASTY.measure());
+        drop(RESET.measure());
+        drop(OFF.measure());
+    }
+}
+
+/// Measures, and says what it knows of it.
+fn measure() {
+    pfp::set_program_name("the \"saving\" one");
+    RESET.set_alpha(0.25).expect("it is a weight");
+    work(100);
+    RESET.reset();
+    work(50);
+    thread::scope(|scope| {
+        // One after the other on one lane. Joined, so that they have ended: the scope
+        // waits for their work only.
+        for _ in 0..2 {
+            scope.spawn(|| work(1_000)).join().expect("the work is sound");
+        }
+        let last = scope.spawn(|| {
+            pfp::register_thread("second");
+            work(3_000);
+        });
+        last.join().expect("the work is sound");
+    });
+    pfp::begin(3);
+    pfp::end(3, false);
+    for (name, point) in [("nasty", &NASTY), ("reset", &RESET)] {
+        let stats = point.stats().expect("it has measured");
+        say(name, &[&stats.count, &stats.exclusive, &stats.min, &stats.max]);
+    }
+}
+
+/// Saves its figures to a file, and says how that went.
+pub(crate) fn saved(path: &Path) {
+    measure();
+    let kind = |result: std::io::Result<()>| match result {
+        Ok(()) => "saved".to_owned(),
+        Err(error) => format!("{:?}", error.kind()),
+    };
+    say("first", &[&kind(pfp::snapshot_to(path))]);
+    say("second", &[&kind(pfp::snapshot_to(path))]);
+    pause("saved");
+    work(7);
+    say("over", &[&kind(pfp::snapshot_over(path))]);
+    say("nowhere", &[&kind(pfp::snapshot_over("/proc/nowhere/a"))]);
+    pause("done");
+}
+
+/// Ends in order, as one process or as two, and with files kept so short if told.
+pub(crate) fn ends(how: &str) {
+    measure();
+    match how {
+        "alone" => {}
+        "with-children" => {
+            for rounds in [5, 0] {
+                // SAFETY: the child measures, and ends in order.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    work(rounds);
+                    std::process::exit(0);
+                }
+                say("child", &[&child]);
+                // SAFETY: waits for the child, whatever becomes of it.
+                unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+            }
+        }
+        "with-a-file-limit" => {
+            let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
+            // SAFETY: reads our structure.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
+        }
+        other => panic!("there is no way to end {other:?}"),
+    }
+    // Not where it was started.
+    std::env::set_current_dir("/").expect("there is a root");
+}

@@ -1,0 +1,209 @@
+//! A real Prometheus server that scrapes an endpoint, and the questions it is asked.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::target::{DEADLINE, wait_for};
+
+/// What an HTTP server answered.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// The head, with its line of status.
+    pub head: String,
+    /// The rest.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// The value of a header, by its name in lower case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    /// The body as text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("the body is text")
+    }
+}
+
+/// Sends these bytes to an address and reads what comes until the connection ends;
+/// none if nothing does.
+///
+/// # Panics
+///
+/// If there is no server, or what it says is no HTTP.
+#[must_use]
+pub fn ask(address: &str, request: &str) -> Option<Answer> {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_read_timeout(Some(DEADLINE)).expect("a socket has a timeout");
+    // One that does not want to hear all of it may have closed its ear.
+    let _ = stream.write_all(request.as_bytes());
+    let mut bytes = Vec::new();
+    // What was said before the connection was reset counts.
+    let _ = stream.read_to_end(&mut bytes);
+    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = String::from_utf8(bytes[..end].to_vec()).expect("a head is text");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    Some(Answer {
+        status: status.unwrap_or_else(|| panic!("no status in {head:?}")),
+        head,
+        body: bytes[end + 4..].to_vec(),
+    })
+}
+
+/// Gets a path, with these lines in the request's head.
+#[must_use]
+pub fn get(address: &str, path: &str, lines: &[&str]) -> Answer {
+    let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n{lines}\r\n");
+    ask(address, &request).expect("the server answers")
+}
+
+/// A server of its own for a test. Killed when dropped, with all it has stored.
+#[derive(Debug)]
+pub struct Prometheus {
+    child: Child,
+    address: String,
+    folder: PathBuf,
+}
+
+/// One series of an answer: its labels, and its points in time and values.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// Its labels.
+    pub labels: Value,
+    /// Seconds since the epoch, and the value there.
+    pub samples: Vec<(f64, f64)>,
+}
+
+impl Series {
+    /// A label; empty where it has none of that name.
+    #[must_use]
+    pub fn label(&self, name: &str) -> &str {
+        self.labels[name].as_str().unwrap_or("")
+    }
+}
+
+impl Prometheus {
+    /// Whether this machine has one.
+    #[must_use]
+    pub fn is_there() -> bool {
+        let version = Command::new("prometheus").arg("--version").output();
+        version.is_ok_and(|output| output.status.success())
+    }
+
+    /// Starts one in a folder that is to be made, which scrapes this address all the
+    /// time; with these features.
+    ///
+    /// # Panics
+    ///
+    /// If it does not come up.
+    #[must_use]
+    pub fn start(folder: &Path, scraped: &str, features: &[&str]) -> Self {
+        std::fs::create_dir_all(folder).expect("a folder can be made");
+        let config = format!(
+            "global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}\n\
+             scrape_configs: [{{job_name: pfp, static_configs: [{{targets: ['{scraped}']}}]}}]\n"
+        );
+        std::fs::write(folder.join("prometheus.yml"), config).expect("a file can be written");
+        for _ in 0..5 {
+            // Somebody else may take the port in between: then with another one.
+            let free = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+            let address = free.local_addr().expect("it is bound").to_string();
+            drop(free);
+            let log = std::fs::File::create(folder.join("log")).expect("a file can be made");
+            let mut command = Command::new("prometheus");
+            command
+                .arg(format!("--config.file={}", folder.join("prometheus.yml").display()))
+                .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
+                .arg(format!("--web.listen-address={address}"))
+                .args(features.iter().map(|feature| format!("--enable-feature={feature}")))
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(log);
+            let child = command.spawn().expect("prometheus starts");
+            let mut server = Self { child, address, folder: folder.to_owned() };
+            let ready = wait_for("prometheus to be ready", || {
+                if server.child.try_wait().is_ok_and(|ended| ended.is_some()) {
+                    return Some(false);
+                }
+                TcpStream::connect(&server.address).ok()?;
+                (get(&server.address, "/-/ready", &[]).status == 200).then_some(true)
+            });
+            if ready {
+                return server;
+            }
+        }
+        let log = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
+        panic!("prometheus does not come up: {log}");
+    }
+
+    /// What it has logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    /// Asks a question of PromQL, as of a time in seconds since the epoch or of now.
+    ///
+    /// # Panics
+    ///
+    /// If it is refused.
+    #[must_use]
+    pub fn query(&self, query: &str, time: Option<f64>) -> Vec<Series> {
+        let time = time.map_or(String::new(), |time| format!("&time={time:.3}"));
+        let path = format!("/api/v1/query?query={}{time}", encoded(query));
+        let answer = get(&self.address, &path, &[]);
+        let json: Value = serde_json::from_slice(&answer.body).expect("the answer is JSON");
+        assert_eq!(json["status"], "success", "{query}: {json}");
+        let result = json["data"]["result"].as_array().expect("there is a result").clone();
+        let sample = |pair: &Value| {
+            let value = pair[1].as_str().and_then(|value| value.parse().ok());
+            Some((pair[0].as_f64()?, value?))
+        };
+        let series = result.iter().map(|series| Series {
+            labels: series["metric"].clone(),
+            samples: match series["values"].as_array() {
+                Some(samples) => samples.iter().filter_map(sample).collect(),
+                None => sample(&series["value"]).into_iter().collect(),
+            },
+        });
+        series.collect()
+    }
+
+    /// The only value of an answer; none if there is none yet.
+    #[must_use]
+    pub fn value(&self, query: &str, time: Option<f64>) -> Option<f64> {
+        let series = self.query(query, time);
+        assert!(series.len() <= 1, "{query} has several answers: {series:?}");
+        series.first()?.samples.first().map(|(_, value)| *value)
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A text as part of an address.
+fn encoded(text: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encode).collect()
+}

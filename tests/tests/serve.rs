@@ -1,0 +1,564 @@
+//! The endpoint that `pfp-top serve` opens: by hand, and scraped by a real Prometheus
+//! whose answers are compared with the segment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use pfp_shm_layout::cell::Sums;
+use pfp_shm_layout::control::Change;
+use pfp_shm_layout::reader::{BucketCount, Picture};
+use pfp_tests::os;
+use pfp_tests::prometheus::{Prometheus, Series, ask, get};
+use pfp_tests::screen::pfp_top;
+use pfp_tests::target::{Place, Target, wait_for};
+use pfp_tests::watch::Watch;
+use pfp_tests::{figure, skipped};
+use serde_json::Value;
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+const OPEN_METRICS: &str = "Accept: application/openmetrics-text;version=1.0.0";
+const PROTOBUF: &str = "Accept: application/vnd.google.protobuf;\
+                        proto=io.prometheus.client.MetricFamily;encoding=delimited";
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// An endpoint under test.
+struct Served {
+    viewer: Target,
+    address: String,
+}
+
+impl Served {
+    fn start(place: &Place, arguments: &[&str]) -> Self {
+        let program = pfp_top().to_str().expect("its path is plain");
+        let mut command = place.command(program);
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
+        let mut viewer = Target::start(&mut command);
+        let address = wait_for("the address", || {
+            let line = viewer.lines_so_far().first()?.clone();
+            let rest = line.strip_prefix("serving http://")?;
+            Some(rest.strip_suffix("/metrics").expect("it ends so").to_owned())
+        });
+        Self { viewer, address }
+    }
+
+    fn metrics(&self) -> String {
+        let answer = get(&self.address, "/metrics", &[OPEN_METRICS]);
+        assert_eq!(answer.status, 200, "{}", answer.head);
+        answer.text().to_owned()
+    }
+
+    /// The value of a series that has all of these labels and no other of its name.
+    fn value(&self, name: &str, labels: &[&str]) -> Option<f64> {
+        value(&self.metrics(), name, labels)
+    }
+}
+
+fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
+    let mut found = text.lines().filter_map(|line| {
+        let (series, value) = line.rsplit_once(' ')?;
+        let rest = series.strip_prefix(name)?.strip_prefix('{')?;
+        labels.iter().all(|label| rest.contains(label)).then(|| value.parse().expect("a number"))
+    });
+    let value = found.next();
+    assert!(found.next().is_none(), "{name} {labels:?} is several");
+    value
+}
+
+/// A program that has worked for the first time.
+fn start(place: &Place) -> (Target, Watch) {
+    let mut target = place.start(TARGET, &["served"]);
+    target.reach("worked");
+    let watch = Watch::attach(place, &target);
+    (target, watch)
+}
+
+/// What the segment says of a point, all threads together.
+#[derive(Clone, Debug, Default)]
+struct Own {
+    count: u64,
+    exclusive: f64,
+    inclusive: f64,
+    off_cpu: f64,
+    switches: u64,
+    /// Measurements by the ends of their buckets, ticks.
+    buckets: BTreeMap<u64, u64>,
+    ticks_per_second: f64,
+}
+
+fn own(picture: &Picture, name: &str) -> Own {
+    let id = picture.points.iter().find(|point| point.name == name).expect("it has run").id;
+    let seconds = |ticks: u64| ticks as f64 / picture.clock.ticks_per_second;
+    let mut own = Own { ticks_per_second: picture.clock.ticks_per_second, ..Own::default() };
+    for cell in picture.cells.iter().filter(|cell| cell.point == id) {
+        for Sums { count, exclusive, inclusive, off_cpu, switches, .. } in
+            [&cell.live, &cell.retired]
+        {
+            own.count += count;
+            own.exclusive += seconds(*exclusive);
+            own.inclusive += seconds(*inclusive);
+            own.off_cpu += seconds(*off_cpu);
+            own.switches += switches;
+        }
+        for BucketCount { low, width, count } in cell.histogram.iter() {
+            *own.buckets.entry(low + width).or_default() += count;
+        }
+    }
+    own
+}
+
+impl Own {
+    /// What is more than there was before.
+    fn since(&self, before: &Self) -> Self {
+        let mut buckets = self.buckets.clone();
+        for (end, count) in &before.buckets {
+            let left = buckets.get_mut(end).filter(|now| **now >= *count);
+            *left.expect("a histogram only grows") -= count;
+        }
+        Self {
+            count: self.count - before.count,
+            exclusive: self.exclusive - before.exclusive,
+            inclusive: self.inclusive - before.inclusive,
+            off_cpu: self.off_cpu - before.off_cpu,
+            switches: self.switches - before.switches,
+            buckets,
+            ticks_per_second: self.ticks_per_second,
+        }
+    }
+
+    /// Nearest rank, by counting off.
+    fn quantile(&self, quantile: f64) -> f64 {
+        let all: u64 = self.buckets.values().sum();
+        let rank = (quantile * all as f64).ceil() as u64;
+        let mut so_far = 0;
+        let found = self.buckets.iter().find(|(_, count)| {
+            so_far += *count;
+            so_far >= rank
+        });
+        *found.expect("it has measured").0 as f64 / self.ticks_per_second
+    }
+}
+
+fn is_near(found: f64, expected: f64, share: f64) -> bool {
+    (found - expected).abs() <= expected.abs() * share + 1e-9
+}
+
+#[test]
+fn figures_are_those_of_the_segment_and_no_reset_takes_any_back() {
+    let place = Place::new();
+    let (mut target, mut watch) = start(&place);
+    let served = Served::start(&place, &["-i", "0.05"]);
+    let pid = format!("pid=\"{}\"", target.pid());
+    // A clock is to be a second old.
+    wait_for("the process", || served.value("pfp_calls_total", &[&pid, "point=\"parse\""]));
+    let compare = |before: &Own, now: &Own, name: &str| {
+        let label = format!("point=\"{name}\"");
+        let expected = before.count + now.count;
+        let text = wait_for("what was measured last", || {
+            let text = served.metrics();
+            let calls = value(&text, "pfp_calls_total", &[&pid, &label])?;
+            (calls == expected as f64).then_some(text)
+        });
+        let of = |family: &str| {
+            value(&text, family, &["process=\"served\"", &pid, &label]).expect("it is there")
+        };
+        for (family, expected) in [
+            ("pfp_exclusive_seconds_total", before.exclusive + now.exclusive),
+            ("pfp_inclusive_seconds_total", before.inclusive + now.inclusive),
+            ("pfp_off_cpu_seconds_total", before.off_cpu + now.off_cpu),
+            ("pfp_call_exclusive_seconds_sum", before.exclusive + now.exclusive),
+        ] {
+            let found = of(family);
+            assert!(is_near(found, expected, 1e-3), "{name} {family}: {found} for {expected}");
+        }
+        assert_eq!(of("pfp_switches_total"), (before.switches + now.switches) as f64);
+        assert_eq!(of("pfp_call_exclusive_seconds_count"), expected as f64);
+        // Cumulative, and all of them in the end.
+        let buckets: Vec<f64> = text
+            .lines()
+            .filter(|line| line.starts_with("pfp_call_exclusive_seconds_bucket{"))
+            .filter(|line| line.contains(&label) && line.contains(&pid))
+            .map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap())
+            .collect();
+        assert!(buckets.len() > 30 && buckets.is_sorted());
+        assert_eq!(buckets.last(), Some(&(expected as f64)));
+    };
+    let names = ["request", "parse", "wait"];
+    let picture = watch.poll().clone();
+    let before = names.map(|name| own(&picture, name));
+    for (before, name) in before.iter().zip(names) {
+        compare(&Own::default(), before, name);
+    }
+    assert_eq!((before[1].count, before[2].count), (500, 8));
+    assert!(before[1].exclusive > 0.1 && before[2].off_cpu > 0.015, "{before:?}");
+
+    let parse = picture.points.iter().find(|point| point.name == "parse").unwrap().id;
+    watch.change(parse, Change::Reset);
+    target.go();
+    target.reach("worked");
+    let picture = watch.poll().clone();
+    let now = own(&picture, "parse");
+    assert_eq!(now.count, 400, "the reset has come to the segment");
+    compare(&before[1], &now, "parse");
+    compare(&Own::default(), &own(&picture, "request"), "request");
+
+    // The last figures of one that has ended are still told.
+    let text = format!("{pid},exe=");
+    drop(target.end_well());
+    wait_for("its end", || {
+        served
+            .metrics()
+            .lines()
+            .find(|l| l.contains(&text) && l.contains("state=\"exited\""))
+            .map(drop)
+    });
+    compare(&before[1], &now, "parse");
+    os::signal(served.viewer.pid(), libc::SIGTERM);
+    assert!(served.viewer.end().status.success());
+}
+
+#[test]
+fn processes_come_while_it_serves_and_threads_are_told_apart() {
+    let place = Place::new();
+    let served = Served::start(&place, &["--per-thread=1", "-i", "0.05"]);
+    let text = served.metrics();
+    assert!(text.contains("pfp_build_info{version=") && text.ends_with("# EOF\n"), "{text}");
+    assert!(!text.contains("point="), "{text}");
+    let (one, mut watch) = start(&place);
+    let (two, _) = start(&place);
+    let pids = [&one, &two].map(|target| format!("pid=\"{}\"", target.pid()));
+    let label = "point=\"parse\"";
+    for pid in &pids {
+        let apart = wait_for("the newcomer", || {
+            let text = served.metrics();
+            let series: Vec<String> = text
+                .lines()
+                .filter(|line| line.starts_with("pfp_calls_total{"))
+                .filter(|line| line.contains(pid.as_str()) && line.contains(label))
+                .map(str::to_owned)
+                .collect();
+            (!series.is_empty()).then_some(series)
+        });
+        // One lane has its own series, the others are one.
+        assert!(apart.len() <= 2, "{apart:?}");
+        let calls = |line: &String| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap();
+        assert_eq!(apart.iter().map(calls).sum::<u64>(), 500, "{apart:?}");
+        assert!(apart.iter().any(|line| line.contains("thread=\"(others)\"")), "{apart:?}");
+    }
+    assert_eq!(own(watch.poll(), "parse").count, 500);
+    // Whoever asks for one of them sees that one.
+    let alone = Served::start(&place, &["-p", &one.pid().to_string()]);
+    let text = wait_for("the process", || {
+        let text = alone.metrics();
+        text.contains(&pids[0]).then_some(text)
+    });
+    assert!(!text.contains(&pids[1]), "{text}");
+}
+
+#[test]
+fn it_speaks_the_forms_that_scrapers_ask_for() {
+    let place = Place::new();
+    let (_target, _) = start(&place);
+    // It is told of once its clock is a second old.
+    let often = Served::start(&place, &["-i", "0.05"]);
+    wait_for("the process", || often.value("pfp_calls_total", &["point=\"parse\""]));
+    let served = Served::start(&place, &["-i", "3600"]);
+    let at = |path: &str, lines: &[&str]| get(&served.address, path, lines);
+    let open = at("/metrics", &[OPEN_METRICS]);
+    assert!(open.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+    assert!(open.text().ends_with("# EOF\n") && open.text().contains("point=\"parse\""));
+    assert_eq!(open.header("vary"), Some("Accept, Accept-Encoding"));
+    let plain = at("/metrics", &[]);
+    assert_eq!(plain.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert!(plain.text().contains("# TYPE pfp_build_info gauge\npfp_build_info{version="));
+    assert!(!plain.text().contains("# EOF") && !plain.text().contains("# UNIT"));
+    let binary = at("/metrics", &[PROTOBUF]);
+    assert!(binary.header("content-type").unwrap().contains("encoding=delimited"));
+    // The length of the first message, its first field, and the name in it.
+    let name = b"pfp_calls_total";
+    let at_name = binary.body.windows(name.len()).position(|window| window == name);
+    assert!(at_name.is_some_and(|at| at < 8), "{:?}", &binary.body[..20]);
+
+    // One look within the interval, whoever asks.
+    let packed = at("/metrics", &[OPEN_METRICS, "Accept-Encoding: gzip"]);
+    assert_eq!(packed.header("content-encoding"), Some("gzip"));
+    assert!(packed.body.len() < open.body.len() / 2);
+    assert_eq!(unpacked(&packed.body), open.body);
+
+    let head = ask(
+        &served.address,
+        &format!("HEAD /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", served.address),
+    );
+    let head = head.expect("it is answered");
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(head.header("content-length"), Some(plain.body.len().to_string().as_str()));
+    assert_eq!(at("/", &[]).status, 200);
+    assert_eq!(at("/secret", &[]).status, 404);
+    if promtool_is_there() {
+        let mut check = Command::new("promtool");
+        check.args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut check = check.spawn().expect("promtool starts");
+        check.stdin.take().unwrap().write_all(&plain.body).unwrap();
+        let said = check.wait_with_output().unwrap();
+        assert!(said.status.code() != Some(1), "{}", String::from_utf8_lossy(&said.stderr));
+    } else {
+        skipped("promtool's judgement of the text", "there is no promtool");
+    }
+}
+
+fn promtool_is_there() -> bool {
+    Command::new("promtool").arg("--version").output().is_ok()
+}
+
+fn unpacked(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = Command::new("gzip");
+    let mut gzip = gzip.arg("-dc").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = gzip.stdin.take().unwrap();
+    let bytes = bytes.to_vec();
+    let writer = std::thread::spawn(move || input.write_all(&bytes));
+    let mut unpacked = Vec::new();
+    gzip.stdout.take().unwrap().read_to_end(&mut unpacked).unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(gzip.wait().unwrap().success());
+    unpacked
+}
+
+#[test]
+fn nothing_is_changed_over_it_and_nobody_holds_it_up() {
+    let place = Place::new();
+    let (target, mut watch) = start(&place);
+    let served = Served::start(&place, &[]);
+    let address = served.address.as_str();
+    let before = own(watch.poll(), "parse").count;
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
+        let request = format!(
+            "{method} /metrics HTTP/1.1\r\nHost: {address}\r\nContent-Length: 5\r\n\r\nreset"
+        );
+        let answer = ask(address, &request).expect("it is answered");
+        assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, HEAD")));
+    }
+    assert_eq!(own(watch.poll(), "parse").count, before);
+    // A page of the web under a name of its own.
+    let rebound = "GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    let answer = ask(address, rebound).expect("it is answered");
+    assert_eq!(answer.status, 421);
+    assert!(!answer.text().contains("pfp_"));
+    for wrong in ["\u{1}\u{2}\r\n\r\n", "GET\r\n\r\n"] {
+        assert!(ask(address, wrong).is_none_or(|answer| answer.status == 400), "{wrong:?}");
+    }
+    let long =
+        format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nX: {}\r\n\r\n", "x".repeat(1 << 20));
+    assert!(ask(address, &long).is_none_or(|answer| [400, 431].contains(&answer.status)));
+    let many =
+        format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\n{}\r\n", "X: y\r\n".repeat(500));
+    assert!(ask(address, &many).is_none_or(|answer| answer.status == 431));
+
+    // More connections than there are places, none of which says anything to the end,
+    // and some that do not listen to what they asked for.
+    let slow: Vec<TcpStream> = (0..200)
+        .map(|number| {
+            let mut stream = TcpStream::connect(address).expect("it still listens");
+            let part = if number % 2 == 0 { "GET /met" } else { "" };
+            stream.write_all(part.as_bytes()).expect("it takes the bytes");
+            stream
+        })
+        .collect();
+    // Those that were there first have gone by their time, and this one is answered.
+    assert_eq!(get(address, "/metrics", &[]).status, 200);
+    drop(slow);
+    drop(target.end_well());
+}
+
+#[test]
+fn what_cannot_be_served_is_said() {
+    let place = Place::new();
+    let program = pfp_top().to_str().expect("its path is plain");
+    let run = |arguments: &[&str]| {
+        let output = place.command(program).arg("serve").args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code().unwrap(), said)
+    };
+    let (status, said) = run(&["--listen", "0.0.0.0:0"]);
+    assert!(status == 2 && said.contains("--allow-remote"), "{said}");
+    let (status, said) = run(&["--listen", "nonsense"]);
+    assert!(status == 2 && said.contains("nonsense"), "{said}");
+    let (status, said) = run(&["-p", "4194304", "--listen", "127.0.0.1:0"]);
+    assert!(status == 3 && said.contains("4194304"), "{said}");
+    let (status, said) = run(&["--all", "--sum"]);
+    assert!(status == 2 && said.contains("sum by (point)"), "{said}");
+    let taken = Served::start(&place, &[]);
+    let (status, said) = run(&["--listen", &taken.address]);
+    assert!(status == 2 && said.contains("another --listen"), "{said}");
+}
+
+/// Texts between fences of PromQL.
+fn queries(file: &str) -> Vec<String> {
+    let text = fs::read_to_string(Path::new(ROOT).join(file)).expect("the file is there");
+    let fences = text.split("```promql\n").skip(1);
+    fences.map(|rest| rest.split("```").next().unwrap().trim().to_owned()).collect()
+}
+
+/// The queries of the board, by the titles of their panels and names of variables.
+fn board() -> Vec<(String, String)> {
+    let text = fs::read(Path::new(ROOT).join("assets/grafana-board.json")).expect("it is there");
+    let board: Value = serde_json::from_slice(&text).expect("it is JSON");
+    let panels = board["panels"].as_array().expect("it has panels");
+    let mut covered = BTreeSet::new();
+    let mut ids = BTreeSet::new();
+    let mut all = Vec::new();
+    for panel in panels {
+        let title = panel["title"].as_str().expect("a panel has a title").to_owned();
+        assert!(ids.insert(panel["id"].as_u64().expect("a number")), "{title}: its id is twice");
+        assert_eq!(panel["datasource"]["uid"], "${datasource}", "{title}");
+        let place = |key: &str| panel["gridPos"][key].as_u64().expect("a place");
+        assert!(place("x") + place("w") <= 24, "{title} is beyond the edge");
+        for x in place("x")..place("x") + place("w") {
+            for y in place("y")..place("y") + place("h") {
+                assert!(covered.insert((x, y)), "{title} covers another");
+            }
+        }
+        for target in panel["targets"].as_array().expect("a panel asks something") {
+            assert_eq!(target["datasource"]["uid"], "${datasource}", "{title}");
+            all.push((title.clone(), target["expr"].as_str().expect("PromQL").to_owned()));
+        }
+    }
+    let variables = board["templating"]["list"].as_array().expect("it has variables");
+    let kinds: Vec<_> = variables.iter().map(|v| v["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["datasource", "query", "query"]);
+    for variable in &variables[1..] {
+        let query = variable["query"]["query"].as_str().expect("it asks something");
+        let inner = query.strip_prefix("label_values(").and_then(|rest| rest.strip_suffix(')'));
+        let (series, label) = inner.and_then(|inner| inner.rsplit_once(", ")).expect("labels");
+        all.push((format!("variable {label}"), format!("count by ({label}) ({series})")));
+    }
+    all
+}
+
+#[test]
+fn prometheus_scrapes_it_and_answers_what_the_readme_and_the_board_ask() {
+    let board = board();
+    assert!(board.len() >= 10, "{board:?}");
+    if !Prometheus::is_there() {
+        skipped("scraping by a real Prometheus", "prometheus cannot be started");
+        return;
+    }
+    let place = Place::new();
+    let (mut target, mut watch) = start(&place);
+    let served = Served::start(&place, &["-i", "0.05"]);
+    let folder = |name: &str| place.path().with_extension(name);
+    let classic = Prometheus::start(&folder("classic"), &served.address, &[]);
+    let native = Prometheus::start(&folder("native"), &served.address, &["native-histograms"]);
+    let both = [&classic, &native];
+
+    // At rest: the last scrape and the segment say the same. So they do again after
+    // some more work, and what is between is known from both.
+    let count = "pfp_calls_total{point=\"parse\"}";
+    let settle = |expected: u64| {
+        both.map(|server| {
+            let first = wait_for("the figures", || {
+                let series = server.query(&format!("timestamp({count})"), None);
+                let time = series.first()?.samples.first()?.1;
+                (server.value(count, Some(time))? == expected as f64).then_some(time)
+            });
+            // Another scrape of the same.
+            wait_for("another scrape", || {
+                let time = server.value(&format!("timestamp({count})"), None)?;
+                (time > first).then_some(time)
+            })
+        })
+    };
+    let starts = settle(500);
+    let before = own(watch.poll(), "parse");
+    target.go();
+    target.reach("worked");
+    let now = own(watch.poll(), "parse");
+    let ends = settle(900);
+    let new = now.since(&before);
+    assert_eq!(new.count, 400);
+
+    for (server, (start, end)) in both.into_iter().zip(starts.into_iter().zip(ends)) {
+        // From just before the last scrape of the first rest to one of the second.
+        let window = end - start + 0.05;
+        let text = format!("{}ms", (window * 1000.0).round());
+        let exact = |query: &str| query.replace("5m", &text);
+        let range = |query: &str| server.query(&exact(&format!("{query}[5m]")), Some(end));
+        let [raw]: [Series; 1] =
+            range("pfp_exclusive_seconds_total{point=\"parse\"}").try_into().expect("one series");
+        let (first, last) = (raw.samples[0], *raw.samples.last().unwrap());
+        assert!(is_near(first.1, before.exclusive, 1e-3), "{first:?} {before:?}");
+        assert!(is_near(last.1, now.exclusive, 1e-3), "{last:?} {now:?}");
+
+        // `rate` stretches what is between two scrapes to the window at most.
+        let between = |found: f64, grown: f64| {
+            let (least, most) = (grown / window, grown / (last.0 - first.0));
+            assert!(found >= least * 0.99 && found <= most * 1.01, "{found}: {least} to {most}");
+        };
+        let is_native = std::ptr::eq(server, &native);
+        let asked = queries("README.md").into_iter().chain(queries("docs/monitoring.md"));
+        let mut quantiles = 0;
+        for query in asked {
+            let of_native = query.contains("rate(pfp_call_exclusive_seconds[");
+            let of_classic = query.contains("rate(pfp_call_exclusive_seconds_");
+            if (of_native && !is_native) || (of_classic && is_native) {
+                continue;
+            }
+            let answer = server.query(&exact(&query), Some(end));
+            assert!(!answer.is_empty(), "{query} has no answer");
+            if query.contains("kind") {
+                assert!(answer.iter().all(|series| series.samples[0].1 == 0.0), "{answer:?}");
+                continue;
+            }
+            let parse = answer.iter().find(|series| series.label("point") == "parse");
+            let found = parse.unwrap_or_else(|| panic!("{query}: {answer:?}")).samples[0].1;
+            if query.starts_with("histogram_quantile(0.99") {
+                quantiles += 1;
+                let expected = new.quantile(0.99);
+                figure(&format!("p99 {expected:e}, native {is_native}: {found:e}"));
+                let most = if is_native { 1.15 } else { 2.0 };
+                assert!(found / expected <= most && expected / found <= most, "{query}: {found}");
+            } else if query.contains("_sum") {
+                let expected = new.exclusive / new.count as f64;
+                assert!(is_near(found, expected, 1e-3), "{query}: {found} for {expected}");
+            } else if query.contains("off_cpu") {
+                let expected = new.off_cpu / (new.off_cpu + new.inclusive);
+                assert!(is_near(found, expected, 1e-2), "{query}: {found} for {expected}");
+            } else {
+                between(found, new.exclusive);
+            }
+        }
+        assert!(quantiles >= 1, "the quantile is asked");
+        for (panel, query) in &board {
+            let query = query
+                .replace("$__rate_interval", &text)
+                .replace("$process", ".*")
+                .replace("$point", ".*");
+            assert!(!query.contains('$'), "{panel}: a variable is not known: {query}");
+            let answer = server.query(&query, Some(end));
+            assert!(!answer.is_empty(), "{panel} shows nothing: {query}\n{}", server.log());
+            let parse = answer.iter().find(|series| series.label("point") == "parse");
+            match (panel.as_str(), parse.map(|series| series.samples[0].1)) {
+                ("Load by point" | "Most exclusive time", Some(load)) => {
+                    between(load, new.exclusive);
+                }
+                ("Calls per second", Some(rate)) => between(rate, 400.0),
+                (_, Some(_)) => {}
+                (known, None) => assert!(
+                    ["Overhead of measuring", "Losses", "Processes", "variable process"]
+                        .contains(&known),
+                    "{known}: {answer:?}"
+                ),
+            }
+        }
+        // The same data of both kinds, each in its own way.
+        let kind = |name: &str| server.query(name, Some(end)).len();
+        let name = "pfp_call_exclusive_seconds{point=\"parse\"}";
+        assert_eq!(kind(name), usize::from(is_native), "native histograms came: {is_native}");
+        let told = "pfp_build_info{version!=\"\"}";
+        assert_eq!(kind(told), 1);
+        assert_eq!(kind("up == 1"), 1, "{}", server.log());
+    }
+    drop(target.end_well());
+}

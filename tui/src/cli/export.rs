@@ -1,0 +1,115 @@
+//! `pfp-top export FORMAT`: the figures of a snapshot file or a process, in a form
+//! that other programs read.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+
+use super::Target;
+use super::commands::{INTERRUPTED, resolve};
+use crate::app::Filter;
+use crate::export::whole::{self, Overwrite, WriteError};
+use crate::export::{Format, Subject};
+use crate::interrupt::Interrupt;
+use crate::model::Model;
+use crate::source;
+
+/// What to export, and where to.
+#[derive(Args, Clone, Debug)]
+pub struct Export {
+    /// The format.
+    #[arg(value_enum)]
+    format: Format,
+    /// A snapshot file; without one, the process that is asked for is looked at once.
+    #[arg(conflicts_with_all = ["pid", "name", "all", "sum"])]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    target: Target,
+    /// Write to this file, whole or not at all; `-` is standard output.
+    #[arg(short, long, value_name = "OUT", default_value = "-")]
+    output: PathBuf,
+    /// Replace the file if it exists.
+    #[arg(long)]
+    force: bool,
+    /// Only the points that this admits: a part of the name or a regular
+    /// expression, `thread:NAME` or `file:NAME`, as on the screen.
+    #[arg(long, value_name = "FILTER", default_value = "", value_parser = Filter::new, hide_default_value = true)]
+    filter: Filter,
+    /// Figures of each thread on their own: csv and openmetrics.
+    #[arg(long)]
+    per_thread: bool,
+}
+
+pub(super) fn run(export: &Export) -> Result<u8> {
+    let to_stdout = export.output == Path::new("-");
+    if export.per_thread && !export.format.has_per_thread() {
+        bail!(
+            "--per-thread is of csv and openmetrics; {} has no figures by thread",
+            word(export.format)
+        );
+    }
+    if to_stdout && export.format.is_binary() && io::stdout().is_terminal() {
+        bail!("{} is not text for a terminal: give -o FILE, or a pipe", word(export.format));
+    }
+    // A name that cannot be used costs nobody a wait.
+    if !to_stdout && !export.force && export.output.symlink_metadata().is_ok() {
+        return Err(exists(&export.output));
+    }
+    let interrupt = Interrupt::install()?;
+    let mut source = match &export.file {
+        Some(file) => source::open(file)?,
+        None => resolve(&export.target)?,
+    };
+    let mut snapshot = source.poll()?;
+    source.add_records(&mut snapshot);
+    let mut model = Model::default();
+    model.fold(snapshot);
+    let subject = Subject::new(&model, |figures| export.filter.admits(figures), export.per_thread)
+        .context("the process showed nothing")?;
+    if export.filter.is_on() && subject.points().is_empty() {
+        bail!(
+            "no point is admitted by {:?}: `pfp-top --once` tells their names",
+            export.filter.text()
+        );
+    }
+    if interrupt.raised() {
+        return Ok(INTERRUPTED);
+    }
+    match to_stdout {
+        true => print(export.format, &subject)?,
+        false => write(export, &subject)?,
+    }
+    Ok(if interrupt.raised() { INTERRUPTED } else { 0 })
+}
+
+fn print(format: Format, subject: &Subject<'_>) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match format.write(subject, &mut out).and_then(|()| out.flush()) {
+        // A reader that has gone, like `head`, is fine.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.context("standard output cannot be written to"),
+    }
+}
+
+fn write(export: &Export, subject: &Subject<'_>) -> Result<()> {
+    let overwrite = if export.force { Overwrite::Yes } else { Overwrite::No };
+    let path = &export.output;
+    match whole::write(path, overwrite, |out| export.format.write(subject, out)) {
+        Ok(()) => Ok(()),
+        Err(WriteError::Exists) => Err(exists(path)),
+        Err(WriteError::Io(error)) => {
+            Err(error).with_context(|| format!("{} was not written", path.display()))
+        }
+    }
+}
+
+fn exists(path: &Path) -> anyhow::Error {
+    anyhow::anyhow!("{} exists already: give another name, or --force", path.display())
+}
+
+/// A format as it is asked for.
+fn word(format: Format) -> String {
+    format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,97 @@
+//! `pfp-top serve`: the figures of local processes over HTTP, for Prometheus.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use super::Target;
+use super::commands::say;
+use crate::interrupt::Interrupt;
+use crate::serve::{Pool, Scope, http};
+use crate::source::{Members, Refusal, Together};
+
+/// Which processes to serve, and where.
+#[derive(Args, Clone, Debug)]
+pub struct Serve {
+    #[command(flatten)]
+    target: Target,
+    /// The address to listen on; with port 0, a free one is taken and told.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
+    listen: SocketAddr,
+    /// Let other machines ask, too: needed for an address that they can reach.
+    #[arg(long)]
+    allow_remote: bool,
+    /// Tell figures thread by thread, of so many threads at a time in each process;
+    /// those beyond are told together.
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "64",
+        value_parser = clap::value_parser!(u32).range(1..=4096)
+    )]
+    per_thread: Option<u32>,
+    /// Seconds between two looks at a process, at least: whoever asks more often gets
+    /// the same figures again.
+    #[arg(short = 'i', long, value_name = "SECS", default_value = "1", value_parser = super::seconds)]
+    interval: Duration,
+}
+
+pub(super) fn run(serve: &Serve) -> Result<u8> {
+    let target = &serve.target;
+    if target.sum {
+        bail!("--sum is for the screen; whoever scrapes sums: sum by (point) (...)");
+    }
+    let is_local = serve.listen.ip().to_canonical().is_loopback();
+    if !is_local && !serve.allow_remote {
+        bail!(
+            "expected an address of this machine alone, such as 127.0.0.1:9464, found {}, which \
+             other machines may reach: they would see the names and figures of these processes. \
+             If they shall, --allow-remote",
+            serve.listen
+        );
+    }
+    let members = match target.pid.as_slice() {
+        [] => Members::All(target.name.clone().unwrap_or_default()),
+        pids => Members::Pids(pids.to_vec()),
+    };
+    let interrupt = Interrupt::install()?;
+    let (pool, discovery) = Pool::new(Scope {
+        together: Together { members, sum: false },
+        interval: serve.interval,
+        lanes_apart: serve.per_thread,
+    })?;
+    // Those that were named are there or never will be; others come and go.
+    if pool.is_empty() && !target.pid.is_empty() {
+        let mut why = discovery.why_none(&target.wanted());
+        if let Some(ended) =
+            discovery.candidates.iter().find(|candidate| target.pid.contains(&candidate.pid))
+        {
+            why = Refusal::NoTarget(format!(
+                "{} [{}] has ended; `pfp-top -p {}` shows its last figures",
+                ended.name, ended.pid, ended.pid
+            ));
+        }
+        return Err(why.into());
+    }
+    let listener = TcpListener::bind(serve.listen).with_context(|| {
+        format!("{} cannot be listened on: choose another --listen", serve.listen)
+    })?;
+    let address = listener.local_addr()?;
+    if !is_local {
+        // Nobody may be listening to what is said here.
+        let _ = writeln!(
+            io::stderr(),
+            "pfp-top: whoever reaches {address} sees the names and figures of these processes; \
+             there is no password and no encryption"
+        );
+    }
+    say(&format!("serving http://{address}/metrics\n"))?;
+    http::serve(listener, pool, is_local, interrupt)?;
+    // To be asked to end is how it ends.
+    Ok(0)
+}

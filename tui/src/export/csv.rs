@@ -1,0 +1,287 @@
+//! All figures of every point as comma-separated values, RFC 4180: a line of
+//! titles, then a row for each point, or for each point and thread.
+//!
+//! The end of a title is its unit: `_ns` nanoseconds, `_ticks` ticks of the
+//! process's clock, exact; `load` is the share of one CPU. A figure that there is
+//! none of is an empty field. Rates and loads are what the model has: of a file, or
+//! of one look at a process, those of its whole life.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::Subject;
+use super::subject::Shown;
+use crate::model::{histogram, mean, total, variance};
+use crate::snapshot::{PointState, Stats};
+
+/// A row; the names of its fields are the [`TITLES`].
+#[derive(Debug, Serialize)]
+struct Row<'a> {
+    process: &'a str,
+    pid: u32,
+    id: u32,
+    point: &'a str,
+    file: &'a str,
+    line: u32,
+    state: &'static str,
+    lane: Option<u32>,
+    tid: Option<u32>,
+    thread: Option<&'a str>,
+    calls: u64,
+    calls_per_second: Option<f64>,
+    load: Option<f64>,
+    exclusive_ns: f64,
+    inclusive_ns: f64,
+    off_cpu_ns: f64,
+    switches: u64,
+    min_ns: Option<f64>,
+    mean_ns: Option<f64>,
+    p50_ns: Option<f64>,
+    p90_ns: Option<f64>,
+    p99_ns: Option<f64>,
+    p99_9_ns: Option<f64>,
+    max_ns: Option<f64>,
+    last_ns: Option<f64>,
+    deviation_ns: Option<f64>,
+    average_ns: Option<f64>,
+    alpha: Option<f64>,
+    resets: u32,
+    in_flight: bool,
+    exclusive_ticks: u64,
+    inclusive_ticks: u64,
+    off_cpu_ticks: u64,
+    min_ticks: Option<u64>,
+    max_ticks: Option<u64>,
+    last_ticks: Option<u64>,
+    squares_ticks2: u128,
+    ticks_per_second: f64,
+}
+
+/// The line of titles.
+const TITLES: [&str; 38] = [
+    "process",
+    "pid",
+    "id",
+    "point",
+    "file",
+    "line",
+    "state",
+    "lane",
+    "tid",
+    "thread",
+    "calls",
+    "calls_per_second",
+    "load",
+    "exclusive_ns",
+    "inclusive_ns",
+    "off_cpu_ns",
+    "switches",
+    "min_ns",
+    "mean_ns",
+    "p50_ns",
+    "p90_ns",
+    "p99_ns",
+    "p99_9_ns",
+    "max_ns",
+    "last_ns",
+    "deviation_ns",
+    "average_ns",
+    "alpha",
+    "resets",
+    "in_flight",
+    "exclusive_ticks",
+    "inclusive_ticks",
+    "off_cpu_ticks",
+    "min_ticks",
+    "max_ticks",
+    "last_ticks",
+    "squares_ticks2",
+    "ticks_per_second",
+];
+
+const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
+
+/// Writes the titles and the rows.
+pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
+    rows(subject, out).map_err(|error| match error.into_kind() {
+        // As it was: whoever wrote into a pipe wants to know that nobody reads.
+        ::csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    })
+}
+
+fn rows(subject: &Subject<'_>, out: &mut dyn Write) -> ::csv::Result<()> {
+    // The titles are there even if no row is.
+    let mut writer = ::csv::WriterBuilder::new()
+        .terminator(::csv::Terminator::CRLF)
+        .has_headers(false)
+        .from_writer(out);
+    writer.write_record(TITLES)?;
+    for shown in subject.points() {
+        let (figures, cells) = (shown.figures, subject.cells(shown));
+        if !subject.per_thread {
+            let rates = (figures.rate(), figures.load());
+            let quantiles = figures.quantiles_at(QUANTILES);
+            let mut row = row(subject, shown, figures.total(), rates, quantiles);
+            row.in_flight = cells.iter().any(|cell| cell.in_flight);
+            writer.serialize(row)?;
+            continue;
+        }
+        for cell in cells {
+            let sums = total(std::iter::once(cell.as_ref()));
+            let quantiles =
+                histogram::quantiles(cell.histogram.iter(), (sums.min, sums.max), QUANTILES);
+            let mut row = row(subject, shown, &sums, life(subject, shown, &sums), quantiles);
+            let lane = subject.lane(cell.lane);
+            row.in_flight = cell.in_flight;
+            row.lane = Some(cell.lane);
+            row.tid = lane.map(|lane| lane.tid).filter(|tid| *tid > 0);
+            row.thread = lane.map(|lane| lane.name.as_str());
+            writer.serialize(row)?;
+        }
+    }
+    Ok(writer.flush()?)
+}
+
+/// Calls per second and load of a thread, over the whole life of the process; none
+/// where the point was reset since.
+fn life(subject: &Subject<'_>, shown: &Shown<'_>, sums: &Stats) -> (Option<f64>, Option<f64>) {
+    let elapsed = subject.snapshot().elapsed_ticks;
+    if elapsed == 0 || shown.figures.point().resets > 0 {
+        return (None, None);
+    }
+    let seconds = elapsed as f64 / subject.ticks_per_second();
+    (Some(sums.count as f64 / seconds), Some(sums.exclusive as f64 / elapsed as f64))
+}
+
+fn row<'a>(
+    subject: &'a Subject<'a>,
+    shown: &'a Shown<'a>,
+    sums: &Stats,
+    (calls_per_second, load): (Option<f64>, Option<f64>),
+    quantiles: Option<[u64; QUANTILES.len()]>,
+) -> Row<'a> {
+    let (figures, point) = (shown.figures, shown.figures.point());
+    let process = subject.process(figures);
+    let ns = |ticks: u64| subject.ns(ticks as f64);
+    let measured = |ticks: u64| (sums.count > 0).then_some(ticks);
+    let quantile = |place: usize| quantiles.map(|all| ns(all[place]));
+    Row {
+        process: &process.name,
+        pid: process.pid,
+        id: figures.number(),
+        point: &point.name,
+        file: &point.file,
+        line: point.line,
+        state: match figures.state() {
+            PointState::On => "on",
+            PointState::Off => "off",
+            PointState::InvalidBeginBegin => "invalid-begin-begin",
+        },
+        lane: None,
+        tid: None,
+        thread: None,
+        calls: sums.count,
+        calls_per_second,
+        load,
+        exclusive_ns: ns(sums.exclusive),
+        inclusive_ns: ns(sums.inclusive),
+        off_cpu_ns: ns(sums.off_cpu),
+        switches: sums.switches,
+        min_ns: measured(sums.min).map(ns),
+        mean_ns: mean(sums).map(|ticks| subject.ns(ticks)),
+        p50_ns: quantile(0),
+        p90_ns: quantile(1),
+        p99_ns: quantile(2),
+        p99_9_ns: quantile(3),
+        max_ns: measured(sums.max).map(ns),
+        last_ns: measured(sums.last).map(ns),
+        deviation_ns: variance(sums).map(|ticks2| subject.ns(ticks2.sqrt())),
+        average_ns: point.alpha.and(measured(0)).map(|_| subject.ns(sums.average)),
+        alpha: point.alpha,
+        resets: point.resets,
+        in_flight: false,
+        exclusive_ticks: sums.exclusive,
+        inclusive_ticks: sums.inclusive,
+        off_cpu_ticks: sums.off_cpu,
+        min_ticks: measured(sums.min),
+        max_ticks: measured(sums.max),
+        last_ticks: measured(sums.last),
+        squares_ticks2: sums.squares,
+        ticks_per_second: subject.ticks_per_second(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    fn exported(per_thread: bool, passes: impl Fn(u32) -> bool) -> (Model, String) {
+        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        // Not through the gate that would make it fit to show: the format itself
+        // keeps its fields apart.
+        source.snapshot_mut().points[1].name = "a \"b\", c\r\nd\u{1b}".into();
+        model.fold(source.poll().unwrap());
+        let mut out = Vec::new();
+        let subject = Subject::new(&model, |figures| passes(figures.id()), per_thread).unwrap();
+        write(&subject, &mut out).unwrap();
+        (model, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn hostile_names_stay_in_their_field() {
+        let (_, text) = exported(false, |id| id == 1);
+        let start = "my_app,4711,1,\"a \"\"b\"\", c\r\nd\u{1b}\",src/work.rs,88,on,,,,";
+        assert!(text.split_once("\r\n").unwrap().1.starts_with(start), "{text}");
+    }
+
+    #[test]
+    fn titles_are_those_of_the_rows_and_come_without_rows_too() {
+        let (model, text) = exported(false, |_| false);
+        assert_eq!(text, TITLES.join(",") + "\r\n");
+        let subject = Subject::new(&model, |_| true, false).unwrap();
+        let figures = subject.points()[1].figures;
+        let row = row(&subject, &subject.points()[1], figures.total(), (None, None), None);
+        let mut writer = ::csv::Writer::from_writer(Vec::new());
+        writer.serialize(row).unwrap();
+        let rows = String::from_utf8(writer.into_inner().unwrap()).unwrap();
+        assert_eq!(rows.lines().next(), Some(TITLES.join(",").as_str()));
+    }
+
+    /// Read by title, every figure is that of the snapshot; the rows of threads add
+    /// up to those of points.
+    #[test]
+    fn figures_are_those_of_the_snapshot() {
+        let (model, text) = exported(false, |_| true);
+        let (_, threads) = exported(true, |_| true);
+        let rows = |text: &str| -> Vec<std::collections::HashMap<String, String>> {
+            ::csv::Reader::from_reader(text.as_bytes()).deserialize().map(Result::unwrap).collect()
+        };
+        let (points, threads) = (rows(&text), rows(&threads));
+        assert_eq!(points.len(), model.points().len());
+        for (row, figures) in points.iter().zip(model.points()) {
+            let sums = figures.total();
+            assert_eq!(row["calls"], sums.count.to_string());
+            assert_eq!(row["squares_ticks2"], sums.squares.to_string());
+            let ns: f64 = row["exclusive_ns"].parse().unwrap();
+            assert!((ns - sums.exclusive as f64 / 2.6).abs() <= ns * 1e-12);
+            for (title, ticks) in
+                [("min_ns", sums.min), ("max_ns", sums.max), ("last_ns", sums.last)]
+            {
+                match sums.count {
+                    0 => assert_eq!(row[title], ""),
+                    _ => assert_eq!(row[title].parse::<f64>().unwrap(), ticks as f64 * 1e9 / 2.6e9),
+                }
+            }
+            let of_threads = threads.iter().filter(|thread| thread["id"] == row["id"]);
+            let ticks = of_threads.map(|t| t["exclusive_ticks"].parse::<u64>().unwrap());
+            assert_eq!(ticks.sum::<u64>(), sums.exclusive);
+        }
+        assert!(threads.iter().any(|thread| thread["thread"] == "packer"));
+        assert_eq!(points[1]["average_ns"].is_empty(), points[1]["alpha"].is_empty());
+    }
+}

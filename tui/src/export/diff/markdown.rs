@@ -1,0 +1,150 @@
+//! A comparison as Markdown: what changed, for a pull request; what did not, folded
+//! away below.
+
+use std::fmt::Write;
+
+use crate::comparison::caption;
+use crate::model::compare::{Baseline, Comparison, Row, Verdict};
+use crate::model::effect::Interval;
+use crate::units::{self, Scale, Unit};
+
+/// The verdicts that are shown at once, as opposed to those folded away.
+const SHOWN: [Verdict; 4] =
+    [Verdict::Slower, Verdict::SlowerTail, Verdict::Faster, Verdict::FasterTail];
+
+/// The comparison as a table for a pull request, with its verdicts, effect sizes and
+/// the name of the test.
+pub fn markdown(baseline: &Baseline, comparison: &Comparison) -> String {
+    let scale = Scale { ticks_per_second: comparison.ticks_per_second, unit: Unit::Time };
+    let count = |verdicts: &[Verdict]| {
+        comparison.rows.iter().filter(|row| verdicts.contains(&row.verdict)).count()
+    };
+    let slower = count(&[Verdict::Slower, Verdict::SlowerTail]);
+    let faster = count(&[Verdict::Faster, Verdict::FasterTail]);
+    let mut out = format!(
+        "### pfp: {slower} slower, {faster} faster, {} of {} points without a difference\n\n",
+        count(&[Verdict::NoDifference]),
+        comparison.rows.len()
+    );
+    let mut shown: Vec<&Row> =
+        comparison.rows.iter().filter(|row| SHOWN.contains(&row.verdict)).collect();
+    shown.sort_by_key(|row| SHOWN.iter().position(|verdict| *verdict == row.verdict));
+    if !shown.is_empty() {
+        out += &table(&shown, &scale);
+        out.push('\n');
+    }
+    let rest: Vec<&Row> =
+        comparison.rows.iter().filter(|row| !SHOWN.contains(&row.verdict)).collect();
+    if !rest.is_empty() {
+        // Writing to a string cannot fail.
+        let _ = write!(
+            out,
+            "<details><summary>{} others</summary>\n\n{}\n</details>\n\n",
+            rest.len(),
+            table(&rest, &scale)
+        );
+    }
+    let _ = writeln!(
+        out,
+        "{}. In brackets: 95 % intervals, of the error within these two runs. A: probability \
+         that a measurement now takes longer than one before.",
+        escape(&caption(baseline, Some(comparison)))
+    );
+    out
+}
+
+fn table(rows: &[&Row], scale: &Scale) -> String {
+    let mut out = String::from(
+        "| point | verdict | median | now | change | mean | now | change | p99 | A |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    let ticks = |ticks: Option<f64>| ticks.map_or(units::NONE.into(), |ticks| scale.single(ticks));
+    for row in rows {
+        let strong = if SHOWN.contains(&row.verdict) { "**" } else { "" };
+        let cells = [
+            format!("`{}`", code(&row.name)),
+            format!("{strong}{}{strong}", row.verdict.words()),
+            ticks(row.before.quantile(0.5)),
+            ticks(row.since.quantile(0.5)),
+            change(row.quantile_change(0.5), row.quantile_interval(0.5)),
+            ticks(row.before.mean()),
+            ticks(row.since.mean()),
+            change(row.mean_change(), row.mean_interval()),
+            change(row.quantile_change(0.99), None),
+            match (row.superiority, row.superiority_interval()) {
+                (Some(a), Some(i)) => format!("{a:.2} ({:.2} to {:.2})", i.low, i.high),
+                _ => units::NONE.into(),
+            },
+        ];
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
+    }
+    out
+}
+
+fn change(change: Option<f64>, interval: Option<Interval>) -> String {
+    let share = |share: f64| format!("{:+.1}%", share * 100.0);
+    match (change.filter(|change| change.is_finite()), interval) {
+        (Some(change), Some(i)) => {
+            format!("{} ({} to {})", share(change), share(i.low), share(i.high))
+        }
+        (Some(change), None) => share(change),
+        (None, _) => units::NONE.into(),
+    }
+}
+
+/// A name between backquotes in a cell. A table's bar ends a cell even there, and
+/// nothing escapes a backquote.
+fn code(name: &str) -> String {
+    name.replace('|', "\\|").replace('`', "'")
+}
+
+/// Names in running text are no markup.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#' | '&') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::compare::TEST;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    #[test]
+    fn a_pull_request_gets_a_table_with_verdicts_effects_and_the_test() {
+        let mut source = Synthetic::new();
+        source.snapshot_mut().points[1].name = "a|b`c".into();
+        let mut snapshots: Vec<_> = (0..20).map(|_| source.poll().unwrap()).collect();
+        let mut slow = snapshots.pop().unwrap();
+        slow.process.segment_id = "f".repeat(32);
+        slow.process.name = "my_<b>app".into();
+        slow.clock.ticks_per_second /= 2.0;
+        slow.elapsed_ticks /= 2;
+        let baseline = Baseline::of(snapshots.pop().unwrap(), Some("base.json".into()));
+        let comparison = Comparison::new(&baseline, &slow).unwrap();
+        let text = markdown(&baseline, &comparison);
+        let slower = comparison.rows.iter().filter(|row| row.verdict == Verdict::Slower).count();
+        assert!(
+            slower > 3 && text.starts_with(&format!("### pfp: {slower} slower, 0 faster")),
+            "{text}"
+        );
+        // Every row of a table has the columns of its head: bars in names are none.
+        let bars = |line: &str| line.replace("\\|", "").matches('|').count();
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
+        assert!(lines.iter().all(|line| bars(line) == 11), "{text}");
+        assert!(text.contains("| `a\\|b'c` | **slower** |"), "{text}");
+        let line = lines.iter().find(|line| line.contains("`io.read`")).unwrap();
+        assert!(line.contains("+100.") || line.contains("+99."), "{line}");
+        assert_eq!(line.matches(" to ").count(), 3, "{line}");
+        for said in [TEST, "my\\_\\<b\\>app", "base.json"] {
+            assert!(text.contains(said), "{said} in {text}");
+        }
+    }
+}

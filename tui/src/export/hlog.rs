@@ -1,0 +1,98 @@
+//! HdrHistogram's interval log, version 2: one interval from the creation of the
+//! segment to the snapshot, with a histogram of exclusive times in nanoseconds for
+//! every point that has measured. The column for the reader's eye, the greatest
+//! value, is in milliseconds.
+//!
+//! A histogram's tag is the point's name. A tag can hold no blank, comma or end of
+//! line: these, control characters and `%` are written as `%` and two hexadecimal
+//! digits a byte, as in URLs. Where there are several processes, the process with
+//! its id and a slash stand before the name.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::time::{Duration, UNIX_EPOCH};
+
+use hdrhistogram::serialization::V2DeflateSerializer;
+use hdrhistogram::serialization::interval_log::{
+    IntervalLogWriterBuilder, IntervalLogWriterError, Tag,
+};
+
+use super::{Subject, hdr};
+
+/// Nanoseconds in the unit of the greatest value's column.
+const NS_IN_MS: f64 = 1e6;
+
+/// Writes the log.
+pub fn write(subject: &Subject<'_>, mut out: &mut dyn Write) -> io::Result<()> {
+    let process = &subject.snapshot().process;
+    let started = UNIX_EPOCH + Duration::from_nanos(process.started_unix_ns);
+    let elapsed = Duration::from_nanos(subject.whole_ns(subject.snapshot().elapsed_ticks));
+    // What the format's other writers begin with, and some readers ask for.
+    writeln!(out, "#[Histogram log format version 1.2]")?;
+    let mut serializer = V2DeflateSerializer::new();
+    let title = format!("exclusive time of the points of {}[{}], ns", process.name, process.pid);
+    let mut log = IntervalLogWriterBuilder::new()
+        .add_comment(&title.replace(char::is_control, " "))
+        .with_start_time(started)
+        .with_base_time(started)
+        .with_max_value_divisor(NS_IN_MS)
+        .begin_log_with(&mut out, &mut serializer)?;
+    for shown in subject.points() {
+        let histogram = hdr::histogram(subject, shown).map_err(io::Error::other)?;
+        let Some(histogram) = histogram else { continue };
+        let name = match shown.figures.process() {
+            Some(process) => format!("{}[{}]/{}", process.name, process.pid, shown.label),
+            None => shown.label.clone(),
+        };
+        let name = escape(&name);
+        log.write_histogram(&histogram, Duration::ZERO, elapsed, Tag::new(&name)).map_err(
+            |error| match error {
+                IntervalLogWriterError::IoError(error) => error,
+                other => io::Error::other(other.to_string()),
+            },
+        )?;
+    }
+    Ok(())
+}
+
+fn escape(name: &str) -> String {
+    let mut escaped = String::with_capacity(name.len());
+    for c in name.chars() {
+        match c {
+            ' ' | ',' | '%' => {}
+            c if c.is_control() => {}
+            c => {
+                escaped.push(c);
+                continue;
+            }
+        }
+        for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+            // Writing to a string cannot fail.
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    #[test]
+    fn each_point_has_its_tag() {
+        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        source.snapshot_mut().points[1].name = "a, b\n50%\u{85}é".into();
+        model.fold(source.poll().unwrap());
+        let mut out = Vec::new();
+        write(&Subject::new(&model, |_| true, false).unwrap(), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert!(text.contains("#[StartTime: 1764000000.000 (seconds since epoch)]\n"), "{text}");
+        assert!(lines[0].starts_with("Tag=a%2C%20b%0A50%25%C2%85é,0.000,751.000,"), "{text}");
+        let used = model.points().iter().filter(|figures| figures.is_used()).count();
+        assert_eq!(lines.len(), used, "{text}");
+    }
+}

@@ -1,0 +1,34 @@
+//! The processes that can be watched, as JSON.
+
+use serde::Serialize;
+
+use crate::snapshot::ProcessState;
+use crate::source::Candidate;
+
+#[derive(Serialize)]
+struct Process<'a> {
+    pid: u32,
+    name: &'a str,
+    exe: &'a str,
+    state: ProcessState,
+    points: u32,
+    segment_id: &'a str,
+    started_unix_ns: u64,
+}
+
+/// All of them, with a line break at the end.
+pub fn json(candidates: &[Candidate]) -> serde_json::Result<String> {
+    let processes: Vec<_> = candidates
+        .iter()
+        .map(|c| Process {
+            pid: c.pid,
+            name: &c.name,
+            exe: &c.exe,
+            state: c.state,
+            points: c.points,
+            segment_id: &c.segment_id,
+            started_unix_ns: c.started_unix_ns,
+        })
+        .collect();
+    Ok(serde_json::to_string_pretty(&processes)? + "\n")
+}

@@ -1,0 +1,704 @@
+//! OpenMetrics text 1.0 and the other forms in which Prometheus and others scrape, of
+//! one or several processes.
+//!
+//! | family | type | of | what it is |
+//! |---|---|---|---|
+//! | `pfp_calls` | counter | point, thread | finished measurements |
+//! | `pfp_exclusive_seconds` | counter | point, thread | on a CPU, nested regions taken out |
+//! | `pfp_inclusive_seconds` | counter | point, thread | on a CPU, with nested regions |
+//! | `pfp_off_cpu_seconds` | counter | point, thread | between begin and end, not on a CPU |
+//! | `pfp_switches` | counter | point, thread | switches between begin and end |
+//! | `pfp_call_exclusive_seconds` | histogram | point, thread | exclusive time of single calls |
+//! | `pfp_load` | gauge | point | share of one CPU |
+//! | `pfp_enabled` | gauge | point | 1 while it measures, else 0 |
+//! | `pfp_elapsed_seconds` | gauge | process | since its segment was created |
+//! | `pfp_overhead_seconds` | counter | process | what measuring took, by its calibrated cost |
+//! | `pfp_losses` | counter | process, kind | what was lost, refused or repaired |
+//! | `pfp_cells_busy` | gauge | process | cells whose figures are those of the reading before |
+//! | `pfp_process` | info | process | what it is, and its clock |
+//! | `pfp_build` | info | | the pfp-top that looked; not in files |
+//!
+//! Labels: `process`, made unique where two have the same name and id, and `pid`;
+//! `point`, made unique in its process; with threads, also `thread` and `lane`. A
+//! reset of a point is a reset of its counters.
+//!
+//! The buckets of the histograms end at 10 ns times powers of two, to 86 s. One
+//! counts only what surely was no longer: a bucket of the segment that lies across
+//! an end, and is never wider than a thirty-second of its value, counts beyond it.
+//! In protobuf they are native as well: eight to an octave, so that a quantile is
+//! off by a twentieth at most.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabelSet, EncodeMetric, LabelSetEncoder, MetricEncoder,
+    NativeHistogram, NativeHistogramBuckets, NoLabelSet, prometheus_protobuf, text,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::Subject;
+use crate::model::{histogram, total};
+use crate::snapshot::{Bucket, Cell, ClockKind, PointState, ProcessState, Snapshot, Stats};
+
+/// Where the first bucket ends, seconds.
+const FIRST: f64 = 1e-8;
+/// How much further each next one ends.
+const STEP: f64 = 2.0;
+/// Buckets that end somewhere.
+const BUCKETS: usize = 34;
+/// A native bucket ends two to the power of an eighth further than the one before:
+/// schema 3.
+const SCHEMA: i32 = 3;
+const OCTAVE: f64 = (1 << SCHEMA) as f64;
+/// What is no longer than this is counted as nothing, seconds: far below a tick.
+const ZERO: f64 = 1e-12;
+
+/// How figures travel to whoever scrapes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// OpenMetrics text 1.0.
+    OpenMetrics,
+    /// Prometheus's older text, version 0.0.4.
+    Text,
+    /// Messages of the kind `io.prometheus.client.MetricFamily`, each with its length
+    /// before it. The only form with native histograms.
+    Protobuf,
+}
+
+impl Form {
+    /// The value of the header of that name.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; \
+                 encoding=delimited"
+            }
+        }
+    }
+
+    /// Writes what these processes show. No two of them may be the same process.
+    pub fn write(self, subjects: &[&Subject<'_>], out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::OpenMetrics => write_text(&registry(subjects, true), out),
+            Self::Text => {
+                let mut open = Vec::new();
+                write_text(&registry(subjects, true), &mut open)?;
+                plain(&String::from_utf8_lossy(&open), out)
+            }
+            Self::Protobuf => {
+                let bytes = prometheus_protobuf::encode_to_vec(&registry(subjects, true));
+                out.write_all(&bytes.map_err(io::Error::other)?)
+            }
+        }
+    }
+}
+
+/// OpenMetrics text as the older one. The samples are the same; a family is named as
+/// its samples are, and some of what is said of it was not known then.
+fn plain(open: &str, out: &mut dyn Write) -> io::Result<()> {
+    let mut help = "";
+    for line in open.lines() {
+        if let Some(told) = line.strip_prefix("# HELP ") {
+            help = told;
+        } else if let Some((name, kind)) =
+            line.strip_prefix("# TYPE ").and_then(|told| told.split_once(' '))
+        {
+            let (suffix, kind) = match kind {
+                "counter" => ("_total", "counter"),
+                "info" => ("_info", "gauge"),
+                other => ("", other),
+            };
+            let help = help.split_once(' ').map_or("", |(_, help)| help);
+            writeln!(out, "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}")?;
+        } else if !line.starts_with('#') {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(())
+}
+
+/// `tells_build`: also what pfp-top this is, which a file does not need.
+fn registry(subjects: &[&Subject<'_>], tells_build: bool) -> Registry {
+    let mut known = HashSet::new();
+    let part = |subject: &&Subject<'_>| {
+        let mut part = Part::of(subject);
+        let process = &part.snapshot.process;
+        if !known.insert((part.process.clone(), process.pid)) {
+            let id = process.segment_id.get(..8).unwrap_or(&process.segment_id);
+            part.rename(&format!("{} ({id})", part.process));
+        }
+        part
+    };
+    let parts = subjects.iter().map(part).collect();
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Exposition { parts, tells_build }));
+    registry
+}
+
+/// Writes what these processes show, to the end that the format asks for. No two of
+/// them may be the same process.
+pub fn write(subjects: &[&Subject<'_>], out: &mut dyn Write) -> io::Result<()> {
+    write_text(&registry(subjects, false), out)
+}
+
+fn write_text(registry: &Registry, out: &mut dyn Write) -> io::Result<()> {
+    let mut out = Text { out, error: None };
+    text::encode(&mut out, registry).map_err(|fmt::Error| {
+        out.error.take().unwrap_or_else(|| io::Error::other("the figures have no text"))
+    })
+}
+
+/// Text on its way to bytes: what the one calls an error says nothing about it.
+struct Text<'a> {
+    out: &'a mut dyn Write,
+    error: Option<io::Error>,
+}
+
+impl fmt::Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.out.write_all(text.as_bytes()).map_err(|error| {
+            self.error = Some(error);
+            fmt::Error
+        })
+    }
+}
+
+/// Everything that is written, family by family.
+#[derive(Debug)]
+struct Exposition {
+    parts: Vec<Part>,
+    tells_build: bool,
+}
+
+/// One snapshot.
+#[derive(Debug)]
+struct Part {
+    snapshot: Arc<Snapshot>,
+    process: String,
+    per_thread: bool,
+    lanes: u32,
+    ticks_per_second: f64,
+    points: Vec<Point>,
+}
+
+#[derive(Debug)]
+struct Point {
+    labels: Labels,
+    cells: std::ops::Range<usize>,
+    load: Option<f64>,
+    enabled: bool,
+}
+
+/// What a series is told from others by.
+#[derive(Clone, Debug)]
+struct Labels {
+    process: String,
+    pid: u32,
+    point: Option<String>,
+    /// A lane's last thread and the lane; several lanes together have no number.
+    thread: Option<(String, Option<u32>)>,
+    kind: Option<&'static str>,
+}
+
+impl EncodeLabelSet for Labels {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        [("process", self.process.as_str())].encode(encoder)?;
+        [("pid", self.pid)].encode(encoder)?;
+        if let Some(point) = &self.point {
+            [("point", point.as_str())].encode(encoder)?;
+        }
+        if let Some((thread, lane)) = &self.thread {
+            [("thread", thread.as_str())].encode(encoder)?;
+            if let Some(lane) = lane {
+                [("lane", *lane)].encode(encoder)?;
+            }
+        }
+        if let Some(kind) = self.kind {
+            [("kind", kind)].encode(encoder)?;
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    fn of(subject: &Subject<'_>) -> Self {
+        let points = subject.points().iter().map(|shown| {
+            let process = subject.process(shown.figures);
+            let labels = Labels {
+                process: process.name.clone(),
+                pid: process.pid,
+                point: Some(shown.label.clone()),
+                thread: None,
+                kind: None,
+            };
+            Point {
+                labels,
+                cells: shown.cells.clone(),
+                load: shown.figures.load(),
+                enabled: shown.figures.state() == PointState::On,
+            }
+        });
+        Self {
+            points: points.collect(),
+            snapshot: Arc::clone(subject.snapshot()),
+            process: subject.snapshot().process.name.clone(),
+            per_thread: subject.per_thread,
+            lanes: subject.lanes_apart,
+            ticks_per_second: subject.ticks_per_second(),
+        }
+    }
+
+    /// Gives the process another name, in all its series.
+    fn rename(&mut self, name: &str) {
+        for point in &mut self.points {
+            name.clone_into(&mut point.labels.process);
+        }
+        name.clone_into(&mut self.process);
+    }
+
+    fn seconds(&self, ticks: u64) -> f64 {
+        ticks as f64 / self.ticks_per_second
+    }
+
+    fn of_process(&self) -> Labels {
+        Labels {
+            process: self.process.clone(),
+            pid: self.snapshot.process.pid,
+            point: None,
+            thread: None,
+            kind: None,
+        }
+    }
+
+    /// Shows every series of points, or of points and threads, with its cells.
+    fn each(&self, mut show: impl FnMut(&Labels, &[Arc<Cell>]) -> fmt::Result) -> fmt::Result {
+        let lanes = &self.snapshot.lanes;
+        for point in &self.points {
+            let cells = &self.snapshot.cells[point.cells.clone()];
+            if !self.per_thread {
+                show(&point.labels, cells)?;
+                continue;
+            }
+            let (apart, others) =
+                cells.split_at(cells.partition_point(|cell| cell.lane < self.lanes));
+            for cell in apart {
+                let lane = lanes.binary_search_by_key(&cell.lane, |lane| lane.id);
+                let name = lane.map(|place| lanes[place].name.clone()).unwrap_or_default();
+                let thread = Some((name, Some(cell.lane)));
+                show(&Labels { thread, ..point.labels.clone() }, std::slice::from_ref(cell))?;
+            }
+            if !others.is_empty() {
+                let thread = Some(("(others)".to_owned(), None));
+                show(&Labels { thread, ..point.labels.clone() }, others)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Measurements up to each bucket's end that were beyond the one before, those
+    /// beyond all, and how many there are in all.
+    fn buckets(&self, cells: &[Arc<Cell>]) -> ([(f64, u64); BUCKETS + 1], u64) {
+        let mut end = FIRST;
+        let mut buckets = [(f64::INFINITY, 0); BUCKETS + 1];
+        for bucket in &mut buckets[..BUCKETS] {
+            bucket.0 = end;
+            end *= STEP;
+        }
+        let mut all = 0_u64;
+        for Bucket { low, width, count } in cells.iter().flat_map(|cell| &cell.histogram) {
+            let longest = self.seconds(low.saturating_add(width.saturating_sub(1)));
+            let place = buckets[..BUCKETS].partition_point(|(end, _)| *end < longest);
+            // A damaged file may say anything; sums must not overflow on the way.
+            let count = (*count).min(u64::MAX - all);
+            buckets[place].1 += count;
+            all += count;
+        }
+        (buckets, all)
+    }
+}
+
+/// The buckets of a native histogram that are not empty.
+#[derive(Debug, Default)]
+struct Native {
+    zero: u64,
+    /// How many buckets are left out, and how many follow.
+    spans: Vec<(i32, u32)>,
+    /// What each has more than the one before.
+    deltas: Vec<i64>,
+}
+
+impl Native {
+    fn of(part: &Part, cells: &[Arc<Cell>]) -> Self {
+        let mut native = Self::default();
+        let mut counts: BTreeMap<i32, i64> = BTreeMap::new();
+        for bucket in cells.iter().flat_map(|cell| &cell.histogram) {
+            let middle = part.seconds(histogram::middle(bucket));
+            if middle <= ZERO {
+                native.zero = native.zero.saturating_add(bucket.count);
+                continue;
+            }
+            let count = counts.entry((middle.log2() * OCTAVE).ceil() as i32).or_default();
+            *count = count.saturating_add_unsigned(bucket.count);
+        }
+        let (mut next, mut last) = (0, 0);
+        for (number, count) in counts {
+            match native.spans.last_mut() {
+                Some((_, length)) if number == next => *length += 1,
+                _ => native.spans.push((number - next, 1)),
+            }
+            native.deltas.push(count.saturating_sub(last));
+            (next, last) = (number + 1, count);
+        }
+        native
+    }
+
+    fn encoded(&self) -> NativeHistogram<'_> {
+        NativeHistogram {
+            schema: SCHEMA,
+            zero_threshold: ZERO,
+            zero_count: self.zero,
+            negative: NativeHistogramBuckets { spans: &[], deltas: &[] },
+            positive: NativeHistogramBuckets { spans: &self.spans, deltas: &self.deltas },
+            created: None,
+        }
+    }
+}
+
+/// A family of the points.
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+}
+
+impl Exposition {
+    /// A counter of every point.
+    fn counter(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        family: &Family,
+        of: impl Fn(&Stats) -> u64,
+    ) -> fmt::Result {
+        let Family { name, help, unit } = family;
+        let mut metric =
+            encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
+        for part in &self.parts {
+            part.each(|labels, cells| {
+                let sum = of(&total(cells.iter().map(Arc::as_ref)));
+                let series = metric.encode_family(labels)?;
+                match unit {
+                    Some(_) => ConstCounter::new(part.seconds(sum)).encode(series),
+                    None => ConstCounter::new(sum).encode(series),
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn histograms(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut metric = encoder.encode_descriptor(
+            "pfp_call_exclusive",
+            "Time on a CPU of single calls, nested regions taken out.",
+            Some(&Unit::Seconds),
+            MetricType::Histogram,
+        )?;
+        for part in &self.parts {
+            part.each(|labels, cells| {
+                let (buckets, count) = part.buckets(cells);
+                let sum = part.seconds(total(cells.iter().map(Arc::as_ref)).exclusive);
+                let mut series = metric.encode_family(labels)?;
+                let native = Native::of(part, cells);
+                let native = native.encoded();
+                series
+                    .encode_histogram_with_native::<NoLabelSet>(sum, count, &buckets, None, native)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn of_points(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let gauge = |metric: &mut MetricEncoder<'_>, labels: &Labels, value: f64| {
+            ConstGauge::new(value).encode(metric.encode_family(labels)?)
+        };
+        let mut metric = encoder.encode_descriptor(
+            "pfp_load",
+            "Share of one CPU that the point takes, nested regions taken out.",
+            None,
+            MetricType::Gauge,
+        )?;
+        for point in self.parts.iter().flat_map(|part| &part.points) {
+            if let Some(load) = point.load {
+                gauge(&mut metric, &point.labels, load)?;
+            }
+        }
+        let mut metric = encoder.encode_descriptor(
+            "pfp_enabled",
+            "Whether the point measures.",
+            None,
+            MetricType::Gauge,
+        )?;
+        for point in self.parts.iter().flat_map(|part| &part.points) {
+            gauge(&mut metric, &point.labels, f64::from(u8::from(point.enabled)))?;
+        }
+        Ok(())
+    }
+
+    fn of_processes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut metric = encoder.encode_descriptor(
+            "pfp_elapsed",
+            "Time since the process's segment was created.",
+            Some(&Unit::Seconds),
+            MetricType::Gauge,
+        )?;
+        for part in &self.parts {
+            let labels = part.of_process();
+            let elapsed = part.seconds(part.snapshot.elapsed_ticks);
+            ConstGauge::new(elapsed).encode(metric.encode_family(&labels)?)?;
+        }
+        let mut metric = encoder.encode_descriptor(
+            "pfp_overhead",
+            "Time that measuring took: calls by the calibrated time of a begin and end.",
+            Some(&Unit::Seconds),
+            MetricType::Counter,
+        )?;
+        for part in &self.parts {
+            let labels = part.of_process();
+            let pair = part.seconds(part.snapshot.clock.overhead_pair);
+            let calls = total(part.snapshot.cells.iter().map(Arc::as_ref)).count;
+            ConstCounter::new(calls as f64 * pair).encode(metric.encode_family(&labels)?)?;
+        }
+        let mut metric = encoder.encode_descriptor(
+            "pfp_cells_busy",
+            "Cells that could not be read whole; their figures are those of before.",
+            None,
+            MetricType::Gauge,
+        )?;
+        for part in &self.parts {
+            let labels = part.of_process();
+            let busy = part.snapshot.losses.cells_busy;
+            ConstGauge::new(busy as f64).encode(metric.encode_family(&labels)?)?;
+        }
+        let mut metric = encoder.encode_descriptor(
+            "pfp_losses",
+            "What was lost, refused or repaired.",
+            None,
+            MetricType::Counter,
+        )?;
+        for part in &self.parts {
+            for (kind, count) in losses(&part.snapshot) {
+                let labels = Labels { kind: Some(kind), ..part.of_process() };
+                ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        let mut metric = encoder.encode_descriptor(
+            "pfp_process",
+            "The process, and the clock that it measures with.",
+            None,
+            MetricType::Info,
+        )?;
+        for part in &self.parts {
+            let Snapshot { process, clock, .. } = part.snapshot.as_ref();
+            let members = match process.members.as_slice() {
+                [] => std::slice::from_ref(process),
+                members => members,
+            };
+            for member in members {
+                let is_all = std::ptr::eq(member, process);
+                let name = if is_all { &part.process } else { &member.name };
+                metric.encode_info(&vec![
+                    ("process", name.clone()),
+                    ("pid", member.pid.to_string()),
+                    ("exe", member.exe.clone()),
+                    ("host", member.host.clone()),
+                    ("segment", member.segment_id.clone()),
+                    ("state", state(member.state).to_owned()),
+                    ("clock", self::clock(clock.kind).to_owned()),
+                ])?;
+            }
+        }
+        if !self.tells_build {
+            return Ok(());
+        }
+        let mut metric = encoder.encode_descriptor(
+            "pfp_build",
+            "The pfp-top that looked.",
+            None,
+            MetricType::Info,
+        )?;
+        metric.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
+    }
+}
+
+impl Collector for Exposition {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let family = |name, help| Family { name, help, unit: None };
+        let seconds = |name, help| Family { name, help, unit: Some(Unit::Seconds) };
+        let out = &mut encoder;
+        self.counter(out, &family("pfp_calls", "Finished measurements."), |s| s.count)?;
+        let exclusive = "Time on a CPU, nested regions taken out.";
+        self.counter(out, &seconds("pfp_exclusive", exclusive), |s| s.exclusive)?;
+        let inclusive = "Time on a CPU with nested regions; recursion counted once.";
+        self.counter(out, &seconds("pfp_inclusive", inclusive), |s| s.inclusive)?;
+        let off_cpu = "Time between begin and end that the thread was not on a CPU.";
+        self.counter(out, &seconds("pfp_off_cpu", off_cpu), |s| s.off_cpu)?;
+        let switches = "Switches of the thread noticed between begin and end.";
+        self.counter(out, &family("pfp_switches", switches), |s| s.switches)?;
+        self.histograms(out)?;
+        self.of_points(out)?;
+        self.of_processes(out)
+    }
+}
+
+fn losses(snapshot: &Snapshot) -> [(&'static str, u64); 7] {
+    let losses = &snapshot.losses;
+    [
+        ("points_refused", losses.points_refused),
+        ("space_refused", losses.space_refused),
+        ("lanes_overflowed", losses.lanes_overflowed),
+        ("mismatched_ends", losses.mismatched_ends),
+        ("begins_refused", losses.begins_refused),
+        ("clock_anomalies", losses.clock_anomalies),
+        ("records_lost", losses.records_lost),
+    ]
+}
+
+fn state(state: ProcessState) -> &'static str {
+    match state {
+        ProcessState::Running => "running",
+        ProcessState::Exited => "exited",
+        ProcessState::Crashed => "crashed",
+    }
+}
+
+fn clock(kind: ClockKind) -> &'static str {
+    match kind {
+        ClockKind::Rseq => "rseq",
+        ClockKind::Perf => "perf",
+        ClockKind::Cputime => "cputime",
+        ClockKind::Wall => "wall",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    fn exported(per_thread: bool, change: impl Fn(&mut Snapshot)) -> (Model, String) {
+        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        let mut snapshot = source.poll().unwrap();
+        change(&mut snapshot);
+        model.fold(snapshot);
+        let mut out = Vec::new();
+        write(&[&Subject::new(&model, |_| true, per_thread).unwrap()], &mut out).unwrap();
+        (model, String::from_utf8(out).unwrap())
+    }
+
+    fn value(text: &str, series: &str) -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{series} in {text}")).parse().unwrap()
+    }
+
+    #[test]
+    fn counters_are_the_sums_of_the_snapshot() {
+        let (model, text) = exported(false, |_| {});
+        assert!(text.ends_with("\n# EOF\n"), "{text}");
+        for figures in model.points() {
+            let labels =
+                format!("{{process=\"my_app\",pid=\"4711\",point=\"{}\"}}", figures.name());
+            let sums = figures.total();
+            let of = |name: &str| value(&text, &format!("{name}{labels}"));
+            assert_eq!(of("pfp_calls_total"), sums.count as f64);
+            assert_eq!(of("pfp_exclusive_seconds_total"), sums.exclusive as f64 / 2.6e9);
+            assert_eq!(of("pfp_inclusive_seconds_total"), sums.inclusive as f64 / 2.6e9);
+            assert_eq!(of("pfp_off_cpu_seconds_total"), sums.off_cpu as f64 / 2.6e9);
+            assert_eq!(of("pfp_call_exclusive_seconds_count"), sums.count as f64);
+        }
+    }
+
+    #[test]
+    fn what_a_bucket_counts_was_surely_no_longer() {
+        let (model, text) = exported(false, |_| {});
+        let parse = &model.points()[1];
+        let mut longer = 0;
+        let labels = "process=\"my_app\",pid=\"4711\",point=\"io.parse\"} ";
+        let ends: Vec<(f64, u64)> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("pfp_call_exclusive_seconds_bucket{le=\""))
+            .filter(|line| line.contains(labels))
+            .map(|line| {
+                let (end, counted) = (line.split('"').next(), line.rsplit(' ').next());
+                let end = end.unwrap().replace("+Inf", "inf").parse().unwrap();
+                (end, counted.unwrap().parse().unwrap())
+            })
+            .collect();
+        assert_eq!(ends.len(), BUCKETS + 1);
+        for (power, (end, counted)) in ends.into_iter().enumerate() {
+            let expected = FIRST * STEP.powi(power as i32);
+            assert_eq!(end, if power < BUCKETS { expected } else { f64::INFINITY });
+            let low = |b: &Bucket| b.low as f64 / 2.6e9 <= end;
+            let high = |b: &Bucket| (b.low + b.width) as f64 / 2.6e9 <= end;
+            let buckets = parse.buckets();
+            let most: u64 = buckets.iter().filter(|b| low(b)).map(|b| b.count).sum();
+            let surely: u64 = buckets.iter().filter(|b| high(b)).map(|b| b.count).sum();
+            assert!((surely..=most).contains(&counted), "{end}: {counted}");
+            longer += u64::from(counted < parse.total().count);
+        }
+        assert!((10..30).contains(&longer), "the scale fits a call of tens of microseconds");
+    }
+
+    #[test]
+    fn threads_add_up_and_have_no_twins() {
+        let (model, text) = exported(true, |snapshot| snapshot.lanes[1].name = "main".into());
+        let lines: Vec<_> = text.lines().filter(|l| l.starts_with("pfp_calls_total{")).collect();
+        let mut series: Vec<_> = lines.iter().map(|l| l.rsplit_once(' ').unwrap().0).collect();
+        series.sort_unstable();
+        series.dedup();
+        assert_eq!(series.len(), lines.len());
+        let sum = |point: &str| -> f64 {
+            let of = |line: &&&str| line.contains(&format!("point=\"{point}\""));
+            lines
+                .iter()
+                .filter(of)
+                .map(|l| l.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
+                .sum()
+        };
+        assert_eq!(sum("io.parse"), model.points()[1].total().count as f64);
+    }
+
+    #[test]
+    fn of_several_processes_each_is_told() {
+        let (_, text) = exported(false, |snapshot| {
+            let member = |pid| crate::snapshot::Process {
+                pid,
+                segment_id: format!("{pid:032x}"),
+                ..snapshot.process.clone()
+            };
+            snapshot.process.members = vec![member(7), member(9)];
+            snapshot.points[1].process = Some(1);
+        });
+        let told = |pid: u32| format!("pfp_process_info{{process=\"my_app\",pid=\"{pid}\",");
+        assert!(text.contains(&told(7)) && text.contains(&told(9)) && !text.contains(&told(4711)));
+        value(&text, "pfp_calls_total{process=\"my_app\",pid=\"9\",point=\"io.parse\"}");
+    }
+
+    #[test]
+    fn a_hostile_name_stays_in_its_label() {
+        let (_, text) = exported(false, |snapshot| {
+            snapshot.points[1].name = "a\"} 1\n# EOF\nb\\".into();
+        });
+        assert!(text.contains("point=\"a\\\"} 1\\n# EOF\\nb\\\\\"}"), "{text}");
+        assert_eq!(text.lines().filter(|line| *line == "# EOF").count(), 1);
+    }
+}

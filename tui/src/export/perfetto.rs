@@ -1,0 +1,498 @@
+//! Perfetto's trace format, in protocol buffers: what the rings hold, as track
+//! events.
+//!
+//! A track for the process, one for each thread, and one for the tasks of a thread
+//! below it. A region is a slice from its begin to its end, time off the CPU
+//! included; its category is `on-cpu`, `off-cpu` where some of its own time was not
+//! on a CPU, or `cut` where nobody knows, since regions inside it are lost. What pfp
+//! measured is with it: `exclusive_ns`, `off_cpu_ns`, `context`, and its place in
+//! the source. An instant tells what each ring has lost. Timestamps are nanoseconds
+//! since the segment was created; a clock snapshot ties them to the time of day.
+//!
+//! The messages are kept by hand: the fields that are written, with the numbers of
+//! perfetto's `protos/perfetto/trace/`. A trace is its packets one after the other,
+//! so it is written packet by packet.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::io::{self, Write};
+
+use prost::Message;
+
+use super::Subject;
+use super::tracks::{Cpu, Edge, Slice, Track, tracks};
+use crate::snapshot::Process;
+
+/// The one sequence of packets that there is.
+const SEQUENCE: u32 = 1;
+const SEQ_INCREMENTAL_STATE_CLEARED: u32 = 1;
+const SEQ_NEEDS_INCREMENTAL_STATE: u32 = 2;
+/// What timestamps are of unless they say otherwise.
+const BUILTIN_CLOCK_BOOTTIME: u32 = 6;
+const BUILTIN_CLOCK_REALTIME: u32 = 1;
+/// Key of [`TracePacket`] in the trace: field 1, bytes with their length.
+const PACKET: u8 = 0x0a;
+
+#[derive(Clone, PartialEq, Message)]
+struct TracePacket {
+    #[prost(message, optional, tag = "6")]
+    clock_snapshot: Option<ClockSnapshot>,
+    #[prost(uint64, optional, tag = "8")]
+    timestamp: Option<u64>,
+    #[prost(uint32, optional, tag = "10")]
+    trusted_packet_sequence_id: Option<u32>,
+    #[prost(message, optional, tag = "11")]
+    track_event: Option<TrackEvent>,
+    #[prost(message, optional, tag = "12")]
+    interned_data: Option<InternedData>,
+    #[prost(uint32, optional, tag = "13")]
+    sequence_flags: Option<u32>,
+    #[prost(message, optional, tag = "60")]
+    track_descriptor: Option<TrackDescriptor>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ClockSnapshot {
+    #[prost(message, repeated, tag = "1")]
+    clocks: Vec<Clock>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Clock {
+    #[prost(uint32, optional, tag = "1")]
+    clock_id: Option<u32>,
+    #[prost(uint64, optional, tag = "2")]
+    timestamp: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TrackDescriptor {
+    #[prost(uint64, optional, tag = "1")]
+    uuid: Option<u64>,
+    #[prost(string, optional, tag = "2")]
+    name: Option<String>,
+    #[prost(message, optional, tag = "3")]
+    process: Option<ProcessDescriptor>,
+    #[prost(message, optional, tag = "4")]
+    thread: Option<ThreadDescriptor>,
+    #[prost(uint64, optional, tag = "5")]
+    parent_uuid: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ProcessDescriptor {
+    #[prost(int32, optional, tag = "1")]
+    pid: Option<i32>,
+    #[prost(string, optional, tag = "6")]
+    process_name: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ThreadDescriptor {
+    #[prost(int32, optional, tag = "1")]
+    pid: Option<i32>,
+    #[prost(int32, optional, tag = "2")]
+    tid: Option<i32>,
+    #[prost(string, optional, tag = "5")]
+    thread_name: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TrackEvent {
+    #[prost(uint64, repeated, packed = "false", tag = "3")]
+    category_iids: Vec<u64>,
+    #[prost(message, repeated, tag = "4")]
+    debug_annotations: Vec<DebugAnnotation>,
+    #[prost(enumeration = "EventType", optional, tag = "9")]
+    r#type: Option<i32>,
+    #[prost(uint64, optional, tag = "10")]
+    name_iid: Option<u64>,
+    #[prost(uint64, optional, tag = "11")]
+    track_uuid: Option<u64>,
+    #[prost(uint64, optional, tag = "34")]
+    source_location_iid: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+enum EventType {
+    Unspecified = 0,
+    SliceBegin = 1,
+    SliceEnd = 2,
+    Instant = 3,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct DebugAnnotation {
+    #[prost(uint64, optional, tag = "1")]
+    name_iid: Option<u64>,
+    #[prost(uint64, optional, tag = "3")]
+    uint_value: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct InternedData {
+    #[prost(message, repeated, tag = "1")]
+    event_categories: Vec<Name>,
+    #[prost(message, repeated, tag = "2")]
+    event_names: Vec<Name>,
+    #[prost(message, repeated, tag = "3")]
+    debug_annotation_names: Vec<Name>,
+    #[prost(message, repeated, tag = "4")]
+    source_locations: Vec<SourceLocation>,
+}
+
+/// `EventCategory`, `EventName` and `DebugAnnotationName` are all this.
+#[derive(Clone, PartialEq, Message)]
+struct Name {
+    #[prost(uint64, optional, tag = "1")]
+    iid: Option<u64>,
+    #[prost(string, optional, tag = "2")]
+    name: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SourceLocation {
+    #[prost(uint64, optional, tag = "1")]
+    iid: Option<u64>,
+    #[prost(string, optional, tag = "2")]
+    file_name: Option<String>,
+    #[prost(uint32, optional, tag = "4")]
+    line_number: Option<u32>,
+}
+
+/// Writes the trace.
+pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut trace = Trace::new(subject, out);
+    trace.begin()?;
+    let process = trace.add_process()?;
+    // Of the thread that the tasks that follow are of.
+    let mut thread = process;
+    for track in tracks(subject) {
+        let uuid = trace.add_track(&track, process, thread)?;
+        if track.strand == 0 {
+            thread = uuid;
+        }
+        trace.add_lost(&track, uuid)?;
+        for edge in track.edges() {
+            match edge {
+                Edge::Begin(slice) => trace.add_begin(slice, uuid)?,
+                Edge::End(slice) => trace.add_end(slice, uuid)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Trace<'a> {
+    subject: &'a Subject<'a>,
+    out: &'a mut dyn Write,
+    packet: Vec<u8>,
+    /// What was said already, with the number that stands for it.
+    names: Interned<String>,
+    categories: Interned<&'static str>,
+    annotations: Interned<&'static str>,
+    places: Interned<(String, u32)>,
+    /// Number of the last track.
+    uuid: u64,
+    /// Thread ids that have a track.
+    threads: std::collections::HashSet<u32>,
+}
+
+struct Interned<T>(HashMap<T, u64>);
+
+impl<T: Eq + Hash + Clone> Interned<T> {
+    /// The number of this, and whether it is said for the first time.
+    fn number(&mut self, of: T) -> (u64, bool) {
+        let next = self.0.len() as u64 + 1;
+        let number = *self.0.entry(of).or_insert(next);
+        (number, number == next)
+    }
+}
+
+impl<'a> Trace<'a> {
+    fn new(subject: &'a Subject<'a>, out: &'a mut dyn Write) -> Self {
+        // Unique among the traces that somebody puts together: of random digits.
+        let digits = subject.snapshot().process.segment_id.get(..8).unwrap_or_default();
+        let random = u64::from_str_radix(digits, 16).unwrap_or_default();
+        Self {
+            subject,
+            out,
+            packet: Vec::new(),
+            names: Interned(HashMap::new()),
+            categories: Interned(HashMap::new()),
+            annotations: Interned(HashMap::new()),
+            places: Interned(HashMap::new()),
+            uuid: random << 32,
+            threads: std::collections::HashSet::new(),
+        }
+    }
+
+    fn add(&mut self, mut packet: TracePacket) -> io::Result<()> {
+        packet.trusted_packet_sequence_id = Some(SEQUENCE);
+        packet.sequence_flags.get_or_insert(SEQ_NEEDS_INCREMENTAL_STATE);
+        self.packet.clear();
+        self.packet.push(PACKET);
+        packet.encode_length_delimited(&mut self.packet)?;
+        self.out.write_all(&self.packet)
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        let snapshot = self.subject.snapshot();
+        let clock = |id, ns| Clock { clock_id: Some(id), timestamp: Some(ns) };
+        let elapsed = self.subject.whole_ns(snapshot.elapsed_ticks);
+        let clocks = vec![
+            clock(BUILTIN_CLOCK_BOOTTIME, elapsed),
+            clock(BUILTIN_CLOCK_REALTIME, snapshot.taken_unix_ns),
+        ];
+        self.add(TracePacket {
+            clock_snapshot: Some(ClockSnapshot { clocks }),
+            sequence_flags: Some(SEQ_INCREMENTAL_STATE_CLEARED),
+            ..TracePacket::default()
+        })
+    }
+
+    fn add_descriptor(&mut self, mut track: TrackDescriptor) -> io::Result<u64> {
+        self.uuid += 1;
+        track.uuid = Some(self.uuid);
+        self.add(TracePacket { track_descriptor: Some(track), ..TracePacket::default() })?;
+        Ok(self.uuid)
+    }
+
+    fn add_process(&mut self) -> io::Result<u64> {
+        let Process { name, pid, .. } = &self.subject.snapshot().process;
+        let track = match self.is_one() {
+            true => TrackDescriptor {
+                process: Some(ProcessDescriptor {
+                    pid: Some(*pid as i32),
+                    process_name: Some(name.clone()),
+                }),
+                ..Default::default()
+            },
+            false => TrackDescriptor { name: Some(name.clone()), ..Default::default() },
+        };
+        self.add_descriptor(track)
+    }
+
+    /// Whether it is one process, and not several that are shown as one: their
+    /// threads have names that say whose they are, and ids that may be the same.
+    fn is_one(&self) -> bool {
+        self.subject.snapshot().process.members.is_empty()
+    }
+
+    fn add_track(&mut self, track: &Track, process: u64, thread: u64) -> io::Result<u64> {
+        let pid = self.subject.snapshot().process.pid;
+        let tid = track.lane.tid;
+        // What is no thread, or one that has a track, is a track below.
+        let is_thread = self.is_one() && track.strand == 0 && tid > 0;
+        let descriptor = match is_thread && self.threads.insert(tid) {
+            true => TrackDescriptor {
+                thread: Some(ThreadDescriptor {
+                    pid: Some(pid as i32),
+                    tid: Some(tid as i32),
+                    thread_name: Some(track.name(self.subject)),
+                }),
+                parent_uuid: Some(process),
+                ..Default::default()
+            },
+            false => TrackDescriptor {
+                name: Some(track.name(self.subject)),
+                parent_uuid: Some(if track.strand == 0 { process } else { thread }),
+                ..Default::default()
+            },
+        };
+        self.add_descriptor(descriptor)
+    }
+
+    fn add_lost(&mut self, track: &Track, uuid: u64) -> io::Result<()> {
+        let Some(lost) = track.lost else { return Ok(()) };
+        let mut new = InternedData::default();
+        let event = TrackEvent {
+            category_iids: vec![self.category("lost", &mut new)],
+            debug_annotations: vec![self.annotation("records", lost.records, &mut new)],
+            r#type: Some(EventType::Instant as i32),
+            name_iid: Some(self.name("records lost before this", &mut new)),
+            track_uuid: Some(uuid),
+            source_location_iid: None,
+        };
+        self.add_event(lost.until_ns, event, new)
+    }
+
+    fn add_begin(&mut self, slice: &Slice, uuid: u64) -> io::Result<()> {
+        let subject = self.subject;
+        let shown = subject.point(slice.region.point);
+        let (point, label) = shown.map(|s| (s.figures.point(), &*s.label)).unzip();
+        let mut new = InternedData::default();
+        let cpu = slice.cpu(subject);
+        let exclusive = subject.whole_ns(slice.region.exclusive);
+        let mut told = vec![self.annotation("exclusive_ns", exclusive, &mut new)];
+        match cpu {
+            Cpu::On => told.push(self.annotation("off_cpu_ns", 0, &mut new)),
+            Cpu::Off(ns) => told.push(self.annotation("off_cpu_ns", ns, &mut new)),
+            Cpu::Unknown => {}
+        }
+        if slice.region.context > 0 {
+            told.push(self.annotation("context", slice.region.context.into(), &mut new));
+        }
+        let place = point.filter(|point| !point.file.is_empty());
+        let event = TrackEvent {
+            category_iids: vec![self.category(cpu.word(), &mut new)],
+            debug_annotations: told,
+            r#type: Some(EventType::SliceBegin as i32),
+            name_iid: Some(self.name(label.unwrap_or_default(), &mut new)),
+            track_uuid: Some(uuid),
+            source_location_iid: place.map(|point| self.place(&point.file, point.line, &mut new)),
+        };
+        self.add_event(slice.start_ns, event, new)
+    }
+
+    fn add_end(&mut self, slice: &Slice, uuid: u64) -> io::Result<()> {
+        let event = TrackEvent {
+            r#type: Some(EventType::SliceEnd as i32),
+            track_uuid: Some(uuid),
+            ..TrackEvent::default()
+        };
+        self.add_event(slice.end_ns, event, InternedData::default())
+    }
+
+    fn add_event(&mut self, ns: u64, event: TrackEvent, new: InternedData) -> io::Result<()> {
+        self.add(TracePacket {
+            timestamp: Some(ns),
+            track_event: Some(event),
+            interned_data: (new != InternedData::default()).then_some(new),
+            ..TracePacket::default()
+        })
+    }
+
+    fn name(&mut self, name: &str, new: &mut InternedData) -> u64 {
+        let (iid, first) = self.names.number(name.to_owned());
+        if first {
+            new.event_names.push(named(iid, name));
+        }
+        iid
+    }
+
+    fn category(&mut self, name: &'static str, new: &mut InternedData) -> u64 {
+        let (iid, first) = self.categories.number(name);
+        if first {
+            new.event_categories.push(named(iid, name));
+        }
+        iid
+    }
+
+    fn annotation(
+        &mut self,
+        name: &'static str,
+        value: u64,
+        new: &mut InternedData,
+    ) -> DebugAnnotation {
+        let (iid, first) = self.annotations.number(name);
+        if first {
+            new.debug_annotation_names.push(named(iid, name));
+        }
+        DebugAnnotation { name_iid: Some(iid), uint_value: Some(value) }
+    }
+
+    fn place(&mut self, file: &str, line: u32, new: &mut InternedData) -> u64 {
+        let (iid, first) = self.places.number((file.to_owned(), line));
+        if first {
+            new.source_locations.push(SourceLocation {
+                iid: Some(iid),
+                file_name: Some(file.to_owned()),
+                line_number: Some(line),
+            });
+        }
+        iid
+    }
+}
+
+fn named(iid: u64, name: &str) -> Name {
+    Name { iid: Some(iid), name: Some(name.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::tracks::tests::{model, snapshot};
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Packets {
+        #[prost(message, repeated, tag = "1")]
+        packet: Vec<TracePacket>,
+    }
+
+    fn exported(change: impl Fn(&mut crate::snapshot::Snapshot)) -> Vec<TracePacket> {
+        let mut snapshot = snapshot();
+        change(&mut snapshot);
+        let model = model(snapshot);
+        let mut out = Vec::new();
+        write(&Subject::new(&model, |_| true, false).unwrap(), &mut out).unwrap();
+        Packets::decode(out.as_slice()).unwrap().packet
+    }
+
+    #[test]
+    fn every_slice_begins_and_ends_on_its_track() {
+        let packets = exported(|_| {});
+        let mut open: HashMap<u64, Vec<u64>> = HashMap::new();
+        let mut slices = 0;
+        for packet in &packets {
+            let Some(event) = &packet.track_event else { continue };
+            let (at, track) = (packet.timestamp.unwrap(), event.track_uuid.unwrap());
+            match event.r#type() {
+                EventType::SliceBegin => open.entry(track).or_default().push(at),
+                EventType::SliceEnd => {
+                    assert!(open.get_mut(&track).unwrap().pop().unwrap() <= at);
+                    slices += 1;
+                }
+                EventType::Instant => assert_eq!(at, 320_000),
+                EventType::Unspecified => panic!("{event:?}"),
+            }
+        }
+        assert_eq!(slices, 7);
+        assert!(open.values().all(Vec::is_empty));
+    }
+
+    #[test]
+    fn whatever_has_a_number_was_named_before() {
+        let mut known = (Vec::new(), Vec::new());
+        for packet in exported(|_| {}) {
+            if let Some(new) = packet.interned_data {
+                known.0.extend(new.event_names);
+                known.1.extend(new.source_locations);
+            }
+            let Some(event) = packet.track_event else { continue };
+            if let Some(iid) = event.name_iid {
+                assert!(known.0.iter().any(|name| name.iid == Some(iid)));
+            }
+            if let Some(iid) = event.source_location_iid {
+                assert!(known.1.iter().any(|place| place.iid == Some(iid)));
+            }
+        }
+        let names: Vec<_> = known.0.into_iter().filter_map(|name| name.name).collect();
+        assert_eq!(
+            names,
+            [
+                "io.parse",
+                "io.read",
+                "io.crc",
+                "lz.compress",
+                "records lost before this",
+                "lz.match_longest_in_the_whole_window"
+            ]
+        );
+    }
+
+    #[test]
+    fn threads_are_known_by_their_ids_unless_there_are_several_processes() {
+        let threads = |packets: Vec<TracePacket>| {
+            let descriptors = packets.into_iter().filter_map(|packet| packet.track_descriptor);
+            descriptors.filter_map(|track| track.thread?.tid).collect::<Vec<_>>()
+        };
+        // One that has another's id has a track all the same, with a name.
+        let twins = exported(|snapshot| snapshot.lanes[2].tid = 4711);
+        assert_eq!(twins.iter().filter(|packet| packet.track_descriptor.is_some()).count(), 5);
+        assert_eq!(threads(twins), [4711, 4712]);
+        let several = exported(|s| s.process.members = vec![s.process.clone(), s.process.clone()]);
+        assert_eq!(threads(several), [0; 0]);
+    }
+}

@@ -1,0 +1,271 @@
+//! The rows of the table for programs: a line of JSON for each update, or CSV.
+//!
+//! Figures are raw: seconds (or ticks, where cycles were asked for), shares of one,
+//! whole numbers. Their headings say the unit, what is not known is null or empty.
+
+use anyhow::Result;
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+use crate::columns::Column;
+use crate::model::{Basis, Figures, Model};
+use crate::snapshot::{PointState, ProcessState, Snapshot};
+use crate::units::Unit;
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+enum Value {
+    None,
+    Text(String),
+    Whole(u64),
+    Number(f64),
+}
+
+impl Value {
+    fn number(value: Option<f64>) -> Self {
+        value.filter(|value| value.is_finite()).map_or(Self::None, Self::Number)
+    }
+
+    fn written(&self) -> String {
+        match self {
+            Self::None => String::new(),
+            Self::Text(text) => text.clone(),
+            Self::Whole(value) => value.to_string(),
+            Self::Number(value) => value.to_string(),
+        }
+    }
+}
+
+/// What stands over a column: its word, and the unit of its figures.
+pub fn heading(column: Column, unit: Unit) -> String {
+    let word = column.word();
+    let suffix = match unit {
+        Unit::Time => "s",
+        Unit::Cycles => "cycles",
+    };
+    match column {
+        Column::Excl
+        | Column::Avg
+        | Column::Min
+        | Column::Max
+        | Column::P50
+        | Column::P99
+        | Column::Incl
+        | Column::Dev
+        | Column::Last
+        | Column::Smooth => format!("{word}_{suffix}"),
+        Column::Rate => "rate_per_s".into(),
+        Column::Load => "load_cpus".into(),
+        Column::Off => "off_share".into(),
+        Column::Threads => "threads".into(),
+        Column::On
+        | Column::Id
+        | Column::Process
+        | Column::Name
+        | Column::Count
+        | Column::Trend
+        | Column::Switches => word,
+    }
+}
+
+fn value(column: Column, figures: &Figures, snapshot: &Snapshot, unit: Unit) -> Value {
+    let ticks = |ticks: Option<f64>| match unit {
+        Unit::Time => Value::number(ticks.map(|ticks| ticks / snapshot.clock.ticks_per_second)),
+        Unit::Cycles => Value::number(ticks),
+    };
+    let total = figures.total();
+    let used = |value: u64| figures.is_used().then_some(value as f64);
+    match column {
+        Column::On => Value::Text(
+            match figures.state() {
+                PointState::On => "on",
+                PointState::Off => "off",
+                PointState::InvalidBeginBegin => "invalid",
+            }
+            .into(),
+        ),
+        Column::Id => Value::Whole(figures.number().into()),
+        Column::Process => match figures.process() {
+            Some(process) => Value::Text(format!("{}[{}]", process.name, process.pid)),
+            None => Value::None,
+        },
+        Column::Name => Value::Text(figures.name()),
+        Column::Count => Value::Whole(total.count),
+        Column::Rate => Value::number(figures.rate()),
+        Column::Load => Value::number(figures.load()),
+        // A picture of the screen's, and of no use to programs.
+        Column::Trend => Value::None,
+        Column::Excl => ticks(used(total.exclusive)),
+        Column::Avg => ticks(figures.mean()),
+        Column::Min => ticks(used(total.min)),
+        Column::Max => ticks(used(total.max)),
+        Column::P50 => ticks(figures.quantiles().map(|q| q.p50 as f64)),
+        Column::P99 => ticks(figures.quantiles().map(|q| q.p99 as f64)),
+        Column::Off => Value::number(figures.off_share()),
+        Column::Incl => ticks(used(total.inclusive)),
+        Column::Dev => ticks(figures.deviation()),
+        Column::Last => ticks(used(total.last)),
+        Column::Smooth => {
+            let smoothed = figures.is_used() && figures.point().alpha.is_some();
+            ticks(smoothed.then_some(total.average))
+        }
+        Column::Switches => Value::Whole(total.switches),
+        Column::Threads => Value::Whole(figures.lanes().count() as u64),
+    }
+}
+
+/// One update of the table.
+#[derive(Serialize)]
+struct Update<'a> {
+    format: &'static str,
+    version: u32,
+    /// When the figures were read, seconds since the Unix epoch.
+    time_unix_s: f64,
+    process: Process<'a>,
+    /// Whether rates and loads are of the interval since the update before, or of the
+    /// process's whole life.
+    basis: &'static str,
+    points: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Process<'a> {
+    name: &'a str,
+    pid: u32,
+    state: ProcessState,
+    uptime_s: f64,
+}
+
+/// A point, by its columns in their order.
+struct Row<'a> {
+    figures: &'a Figures,
+    snapshot: &'a Snapshot,
+    columns: &'a [Column],
+    unit: Unit,
+}
+
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        let mut map = out.serialize_map(Some(self.columns.len()))?;
+        for column in self.columns {
+            let value = value(*column, self.figures, self.snapshot, self.unit);
+            map.serialize_entry(&heading(*column, self.unit), &value)?;
+        }
+        map.end()
+    }
+}
+
+fn time_unix_s(snapshot: &Snapshot) -> f64 {
+    // To the millisecond: what a poll takes.
+    (snapshot.taken_unix_ns / 1_000_000) as f64 / 1e3
+}
+
+/// These rows as one line of JSON; empty before the first snapshot.
+pub fn json(model: &Model, rows: &[&Figures], columns: &[Column], unit: Unit) -> Result<String> {
+    let Some(snapshot) = model.snapshot() else {
+        return Ok(String::new());
+    };
+    let process = &snapshot.process;
+    let update = Update {
+        format: "pfp-table",
+        version: 1,
+        time_unix_s: time_unix_s(snapshot),
+        process: Process {
+            name: &process.name,
+            pid: process.pid,
+            state: process.state,
+            uptime_s: snapshot.elapsed_ticks as f64 / snapshot.clock.ticks_per_second,
+        },
+        basis: match model.basis() {
+            Basis::Life => "life",
+            Basis::Interval => "interval",
+        },
+        points: rows.iter().map(|figures| Row { figures, snapshot, columns, unit }).collect(),
+    };
+    Ok(serde_json::to_string(&update)? + "\n")
+}
+
+/// These rows as CSV (RFC 4180, but with line feeds), each with its time; with the
+/// headings in the first line where that is asked for.
+pub fn csv(
+    model: &Model,
+    rows: &[&Figures],
+    columns: &[Column],
+    unit: Unit,
+    headings: bool,
+) -> Result<String> {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    if headings {
+        let titles = columns.iter().map(|column| heading(*column, unit));
+        out.write_record(std::iter::once("time_unix_s".to_owned()).chain(titles))?;
+    }
+    if let Some(snapshot) = model.snapshot() {
+        let time = time_unix_s(snapshot).to_string();
+        for figures in rows {
+            let values = columns.iter().map(|c| value(*c, figures, snapshot, unit).written());
+            out.write_record(std::iter::once(time.clone()).chain(values))?;
+        }
+    }
+    Ok(String::from_utf8(out.into_inner()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Source;
+    use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
+
+    fn model() -> Model {
+        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        source.snapshot_mut().points[1].name = "a, \"b\"".into();
+        model.fold(source.poll().unwrap());
+        model.fold(source.poll().unwrap());
+        model
+    }
+
+    const COLUMNS: [Column; 5] =
+        [Column::Name, Column::Count, Column::Avg, Column::Rate, Column::Smooth];
+
+    #[test]
+    fn figures_are_raw_and_their_headings_have_the_unit() {
+        let model = model();
+        let rows: Vec<_> = model.points().iter().collect();
+        let line = json(&model, &rows, &COLUMNS, Unit::Time).unwrap();
+        assert_eq!(line.matches('\n').count(), 1, "{line}");
+        let update: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let point = &update["points"][1];
+        let figures = &rows[1];
+        assert_eq!(point["name"], "a, \"b\"");
+        assert_eq!(point["count"], figures.total().count);
+        let seconds = figures.mean().unwrap() / TICKS_PER_SECOND as f64;
+        assert_eq!(point["avg_s"].as_f64(), Some(seconds));
+        assert_eq!(update["points"][8]["avg_s"], serde_json::Value::Null, "never measured");
+        assert_eq!(update["basis"], "interval");
+        let keys: Vec<_> = COLUMNS.iter().map(|c| heading(*c, Unit::Time)).collect();
+        let places: Vec<_> = keys.iter().map(|key| line.find(&format!("\"{key}\":"))).collect();
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{line}");
+    }
+
+    #[test]
+    fn every_reader_of_csv_gets_the_same_back() {
+        let model = model();
+        let rows: Vec<_> = model.points().iter().collect();
+        let text = csv(&model, &rows, &COLUMNS, Unit::Cycles, true).unwrap()
+            + &csv(&model, &rows, &COLUMNS, Unit::Cycles, false).unwrap();
+        assert!(
+            text.starts_with("time_unix_s,name,count,avg_cycles,rate_per_s,smooth_cycles\n"),
+            "{text}"
+        );
+        assert!(text.contains(",\"a, \"\"b\"\"\","), "{text}");
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let records: Vec<_> = reader.records().map(Result::unwrap).collect();
+        assert_eq!(records.len(), 2 * rows.len());
+        for (record, figures) in records.iter().zip(rows.iter().chain(&rows)) {
+            assert_eq!(record[1], figures.name());
+            assert_eq!(record[2], figures.total().count.to_string());
+            let mean = figures.mean().map_or(String::new(), |mean| mean.to_string());
+            assert_eq!(record[3], mean);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! speedscope's own JSON: exclusive time by call path, and the last moments of every
+//! thread as the rings hold them.
+//!
+//! The first profile is of all threads, exclusive nanoseconds by call path, with
+//! the sums and callers of the folded stacks. After it comes one for each thread
+//! and its tasks that left records: from begin to end of every region, time off the
+//! CPU included, in nanoseconds since the segment was created.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::Subject;
+use super::folded::{UNKNOWN, name};
+use super::stacks::{Frame, Stacks};
+use super::tracks::{Edge, tracks};
+
+const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
+
+#[derive(Debug, Serialize)]
+struct Described<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct Event {
+    r#type: &'static str,
+    frame: usize,
+    at: u64,
+}
+
+/// Numbers of the frames: points, then lanes, then what is not known.
+struct Frames<'a>(&'a Subject<'a>);
+
+impl Frames<'_> {
+    fn number(&self, frame: Frame) -> usize {
+        let (points, lanes) = (self.0.model().points(), &self.0.snapshot().lanes);
+        let unknown = points.len() + lanes.len();
+        match frame {
+            Frame::Point(id) => {
+                points.binary_search_by_key(&id, |figures| figures.id()).unwrap_or(unknown)
+            }
+            Frame::Thread(id) => {
+                let place = lanes.binary_search_by_key(&id, |lane| lane.id);
+                place.map_or(unknown, |place| points.len() + place)
+            }
+            Frame::Unknown => unknown,
+        }
+    }
+}
+
+/// Writes the file.
+pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let process = &subject.snapshot().process;
+    write!(
+        out,
+        "{{\"$schema\":\"{SCHEMA}\",\"exporter\":\"pfp-top {}\",\"name\":",
+        env!("CARGO_PKG_VERSION")
+    )?;
+    serde_json::to_writer(&mut *out, &format!("{}[{}]", process.name, process.pid))?;
+    write!(out, ",\"activeProfileIndex\":0,\"shared\":{{\"frames\":[")?;
+    for figures in subject.model().points() {
+        let (name, point) = (name(subject, figures.id()), figures.point());
+        let known = !point.file.is_empty();
+        let frame = Described {
+            name: &name,
+            file: known.then_some(&*point.file),
+            line: (known && point.line > 0).then_some(point.line),
+        };
+        serde_json::to_writer(&mut *out, &frame)?;
+        writeln!(out, ",")?;
+    }
+    for lane in &subject.snapshot().lanes {
+        let name = subject.thread(lane.id);
+        serde_json::to_writer(&mut *out, &Described { name: &name, file: None, line: None })?;
+        writeln!(out, ",")?;
+    }
+    serde_json::to_writer(&mut *out, &Described { name: UNKNOWN, file: None, line: None })?;
+    write!(out, "]}},\"profiles\":[")?;
+    let frames = Frames(subject);
+    stacks(subject, &frames, out)?;
+    moments(subject, &frames, out)?;
+    writeln!(out, "]}}")
+}
+
+/// The profile of all threads.
+fn stacks(subject: &Subject<'_>, frames: &Frames<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let stacks = Stacks::of(subject);
+    let all = stacks.weights.iter().fold(0_u64, |sum, (_, ns)| sum.saturating_add(*ns));
+    write!(
+        out,
+        "{{\"type\":\"sampled\",\"name\":\"exclusive time by call path\",\"unit\":\"nanoseconds\",\
+         \"startValue\":0,\"endValue\":{all},\"samples\":["
+    )?;
+    let mut comma = "";
+    for (node, _) in &stacks.weights {
+        let path = stacks.path(*node).into_iter().map(|frame| frames.number(frame));
+        write!(out, "{comma}")?;
+        serde_json::to_writer(&mut *out, &path.collect::<Vec<_>>())?;
+        comma = ",\n";
+    }
+    write!(out, "],\"weights\":")?;
+    let weights: Vec<u64> = stacks.weights.iter().map(|(_, ns)| *ns).collect();
+    serde_json::to_writer(&mut *out, &weights)?;
+    write!(out, "}}")
+}
+
+/// The profiles of the threads' last moments.
+fn moments(subject: &Subject<'_>, frames: &Frames<'_>, out: &mut dyn Write) -> io::Result<()> {
+    for track in tracks(subject) {
+        let Some(first) = track.slices.first() else { continue };
+        let last = track.slices.iter().map(|slice| slice.end_ns).max().unwrap_or(first.end_ns);
+        write!(out, ",\n{{\"type\":\"evented\",\"name\":")?;
+        serde_json::to_writer(&mut *out, &format!("{}, last moments", track.name(subject)))?;
+        let start = first.start_ns;
+        write!(
+            out,
+            ",\"unit\":\"nanoseconds\",\"startValue\":{start},\"endValue\":{last},\"events\":["
+        )?;
+        let mut comma = "";
+        for edge in track.edges() {
+            let (r#type, slice, at) = match edge {
+                Edge::Begin(slice) => ("O", slice, slice.start_ns),
+                Edge::End(slice) => ("C", slice, slice.end_ns),
+            };
+            let frame = frames.number(Frame::Point(slice.region.point));
+            write!(out, "{comma}")?;
+            serde_json::to_writer(&mut *out, &Event { r#type, frame, at })?;
+            comma = ",\n";
+        }
+        write!(out, "]}}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::tracks::tests::{model, snapshot};
+    use serde_json::Value;
+
+    fn exported(change: impl Fn(&mut crate::snapshot::Snapshot)) -> Value {
+        let mut snapshot = snapshot();
+        change(&mut snapshot);
+        let model = model(snapshot);
+        let mut out = Vec::new();
+        write(&Subject::new(&model, |_| true, false).unwrap(), &mut out).unwrap();
+        serde_json::from_slice(&out).unwrap()
+    }
+
+    fn frame<'a>(file: &'a Value, number: &Value) -> &'a str {
+        let frames = &file["shared"]["frames"];
+        frames[number.as_u64().unwrap() as usize]["name"].as_str().unwrap()
+    }
+
+    #[test]
+    fn stacks_are_those_of_the_folded_ones() {
+        let file = exported(|_| {});
+        let profile = &file["profiles"][0];
+        let model = model(snapshot());
+        let mut folded = Vec::new();
+        let subject = Subject::new(&model, |_| true, false).unwrap();
+        crate::export::folded::write(&subject, &mut folded).unwrap();
+        let samples = profile["samples"].as_array().unwrap();
+        let lines = samples.iter().zip(profile["weights"].as_array().unwrap()).map(|(path, ns)| {
+            let path = path.as_array().unwrap().iter().map(|number| frame(&file, number));
+            format!("my_app;{} {ns}\n", path.collect::<Vec<_>>().join(";"))
+        });
+        assert_eq!(lines.collect::<String>(), String::from_utf8(folded).unwrap());
+    }
+
+    #[test]
+    fn the_last_moments_are_those_of_the_rings() {
+        let name = "a\"}],\n\u{0}<b>\\";
+        let file = exported(|snapshot| snapshot.points[1].name = name.into());
+        let profiles = file["profiles"].as_array().unwrap();
+        let names: Vec<_> = profiles.iter().map(|p| p["name"].as_str().unwrap()).collect();
+        assert_eq!(
+            names[1..],
+            ["main, last moments", "main, tasks 1, last moments", "reader, last moments"]
+        );
+        let events: Vec<_> = profiles[2]["events"].as_array().unwrap().iter().collect();
+        let told: Vec<_> = events
+            .iter()
+            .map(|event| {
+                (event["type"].as_str(), frame(&file, &event["frame"]), event["at"].as_u64())
+            })
+            .collect();
+        assert_eq!(told, [(Some("O"), name, Some(210_000)), (Some("C"), name, Some(260_000))]);
+    }
+}

@@ -1,0 +1,201 @@
+//! What is exported: the figures of one snapshot, and which of its points.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::model::{Figures, Model};
+use crate::snapshot::{Cell, Lane, Process, Snapshot};
+
+/// Rates that a clock may have, ticks per second.
+const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.0..=1e12;
+
+/// A snapshot as the exports see it.
+#[derive(Debug)]
+pub struct Subject<'a> {
+    model: &'a Model,
+    snapshot: Arc<Snapshot>,
+    points: Vec<Shown<'a>>,
+    /// Whether figures are wanted thread by thread.
+    pub per_thread: bool,
+    /// Then lanes from this one on are told as one, where their number matters.
+    pub lanes_apart: u32,
+    ticks_per_second: f64,
+}
+
+/// A point that is exported.
+#[derive(Clone, Debug)]
+pub struct Shown<'a> {
+    /// Its figures.
+    pub figures: &'a Figures,
+    /// Its name, which no other point of its process has: where two have the same,
+    /// with its place in the source, and with its number where that is the same too.
+    pub label: String,
+    /// Where its cells are among those of the snapshot.
+    pub cells: Range<usize>,
+}
+
+impl<'a> Subject<'a> {
+    /// The points that pass, of what the model saw last; none before its first
+    /// snapshot.
+    pub fn new(
+        model: &'a Model,
+        passes: impl Fn(&Figures) -> bool,
+        per_thread: bool,
+    ) -> Option<Self> {
+        let snapshot = model.shared_snapshot()?;
+        let labels = labels(model.points());
+        let cells = |id: u32| {
+            let first = snapshot.cells.partition_point(|cell| cell.point < id);
+            let count = snapshot.cells[first..].partition_point(|cell| cell.point == id);
+            first..first + count
+        };
+        let shown = model.points().iter().zip(labels).filter(|(figures, _)| passes(figures));
+        let points = shown
+            .map(|(figures, label)| Shown { figures, label, cells: cells(figures.id()) })
+            .collect();
+        let rate = snapshot.clock.ticks_per_second;
+        // Nonsense of a damaged file must divide nothing by zero.
+        let ticks_per_second = if PLAUSIBLE.contains(&rate) { rate } else { 1e9 };
+        let lanes_apart = u32::MAX;
+        Some(Self { model, snapshot, points, per_thread, lanes_apart, ticks_per_second })
+    }
+
+    /// The snapshot.
+    pub fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    /// What the snapshot was folded into.
+    pub fn model(&self) -> &'a Model {
+        self.model
+    }
+
+    /// The points, in the order of their ids.
+    pub fn points(&self) -> &[Shown<'a>] {
+        &self.points
+    }
+
+    /// A point, if it is exported.
+    pub fn point(&self, id: u32) -> Option<&Shown<'a>> {
+        let place = self.points.binary_search_by_key(&id, |shown| shown.figures.id());
+        place.ok().map(|place| &self.points[place])
+    }
+
+    /// The cells of a point, in the order of their lanes.
+    pub fn cells(&self, shown: &Shown<'_>) -> &[Arc<Cell>] {
+        &self.snapshot.cells[shown.cells.clone()]
+    }
+
+    /// A lane by its id.
+    pub fn lane(&self, id: u32) -> Option<&Lane> {
+        let lanes = &self.snapshot.lanes;
+        lanes.binary_search_by_key(&id, |lane| lane.id).ok().map(|place| &lanes[place])
+    }
+
+    /// The name of a thread; of one that has none, its lane.
+    pub fn thread(&self, id: u32) -> String {
+        let name = self.lane(id).map(|lane| lane.name.as_str()).filter(|name| !name.is_empty());
+        name.map_or_else(|| format!("lane {id}"), str::to_owned)
+    }
+
+    /// The process of a point: the one of several that it is of, else the whole.
+    pub fn process(&self, figures: &'a Figures) -> &Process {
+        figures.process().unwrap_or(&self.snapshot.process)
+    }
+
+    /// Ticks per second; never nothing.
+    pub fn ticks_per_second(&self) -> f64 {
+        self.ticks_per_second
+    }
+
+    /// Ticks as nanoseconds, fractions and all.
+    pub fn ns(&self, ticks: f64) -> f64 {
+        ticks * 1e9 / self.ticks_per_second
+    }
+
+    /// Ticks as whole nanoseconds. Later ticks never come out earlier.
+    pub fn whole_ns(&self, ticks: u64) -> u64 {
+        // In integers: a double has no place for the nanoseconds of a long life.
+        let per_1000_s = ((self.ticks_per_second * 1000.0).round() as u128).max(1);
+        let ns = (u128::from(ticks) * 1_000_000_000_000 + per_1000_s / 2) / per_1000_s;
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+}
+
+fn labels(points: &[Figures]) -> Vec<String> {
+    let of = |figures: &Figures| figures.point().process;
+    let place = |figures: &Figures| {
+        let point = figures.point();
+        format!("{} ({}:{})", figures.name(), point.file, point.line)
+    };
+    let mut names: HashMap<(Option<u32>, String), usize> = HashMap::new();
+    for figures in points {
+        *names.entry((of(figures), figures.name())).or_default() += 1;
+    }
+    let mut places: HashMap<(Option<u32>, String), usize> = HashMap::new();
+    let is_lone = |figures: &Figures| names[&(of(figures), figures.name())] == 1;
+    for figures in points.iter().filter(|figures| !is_lone(figures)) {
+        *places.entry((of(figures), place(figures))).or_default() += 1;
+    }
+    let label = |figures: &Figures| {
+        if is_lone(figures) {
+            return figures.name();
+        }
+        let at = place(figures);
+        // A name may be made to look like another's label.
+        let key = (of(figures), at);
+        match places[&key] == 1 && !names.contains_key(&key) {
+            true => key.1,
+            false => format!("{} #{}", key.1, figures.id()),
+        }
+    };
+    points.iter().map(label).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    #[test]
+    fn points_of_one_name_are_told_apart() {
+        let mut source = Synthetic::new();
+        for (id, name, line) in
+            [(1, "same", 7), (2, "same", 8), (3, "twin", 9), (4, "twin", 9), (5, "", 1)]
+        {
+            let point = &mut source.snapshot_mut().points[id];
+            (point.name, point.line) = (name.into(), line);
+        }
+        let mut model = Model::default();
+        model.fold(source.poll().unwrap());
+        let subject = Subject::new(&model, |figures| figures.id() > 0, false).unwrap();
+        let labels: Vec<_> = subject.points().iter().map(|shown| shown.label.as_str()).collect();
+        assert_eq!(
+            labels,
+            [
+                "same (src/work.rs:7)",
+                "same (src/work.rs:8)",
+                "twin (src/work.rs:9) #3",
+                "twin (src/work.rs:9) #4",
+                "#5",
+                "sort.recursive",
+                "net.wait",
+                "config.reload"
+            ]
+        );
+        assert!(subject.point(0).is_none() && subject.point(8).is_some());
+    }
+
+    #[test]
+    fn nanoseconds_are_exact_after_years() {
+        let mut model = Model::default();
+        model.fold(Synthetic::new().poll().unwrap());
+        let subject = Subject::new(&model, |_| true, false).unwrap();
+        // Two years of a 2.6 GHz clock, and thirteen ticks.
+        let years = 2_600_000_000 * 63_072_000;
+        assert_eq!(subject.whole_ns(years + 13), 63_072_000_000_000_005);
+        assert_eq!(subject.whole_ns(u64::MAX), 7_094_901_566_811_366_006);
+    }
+}

@@ -1,0 +1,190 @@
+//! What the pictures have in common: shapes, colours, axes. Plain SVG that a browser
+//! shows as it is: no script, no font of its own, tooltips as titles.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use quick_xml::Writer;
+use quick_xml::events::BytesText;
+
+/// How wide a letter is taken to be, pixels, at [`FONT_SIZE`].
+pub(super) const LETTER: f64 = 6.6;
+/// Pixels.
+pub(super) const FONT_SIZE: f64 = 11.0;
+
+/// What bars are filled with, told apart by those who see red and green alike too
+/// (after Okabe and Ito, and paler).
+pub(super) const COLOURS: [&str; 10] = [
+    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#b8a800", "#7a5195",
+    "#8c6d31", "#4d7f8c",
+];
+/// Of all that has no colour of its own.
+pub(super) const OTHERS: &str = "#9aa0a6";
+/// Of lines and letters that are not to be looked at first.
+pub(super) const QUIET: &str = "#6b7280";
+const INK: &str = "#1f2328";
+const PAPER: &str = "#ffffff";
+const FONTS: &str = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
+
+/// A picture that is being written.
+pub(super) struct Picture<'a>(Writer<&'a mut dyn Write>);
+
+/// A length as it is written: no more digits than can be seen.
+pub(super) fn px(length: f64) -> String {
+    format!("{length:.1}")
+}
+
+impl<'a> Picture<'a> {
+    /// Writes a picture of this size, pixels, on a ground of its own.
+    pub(super) fn write(
+        out: &'a mut dyn Write,
+        (width, height): (f64, f64),
+        title: &str,
+        draw: impl FnOnce(&mut Picture<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (w, h) = (px(width), px(height));
+        let mut writer = Writer::new(out);
+        writer
+            .create_element("svg")
+            .with_attribute(("xmlns", "http://www.w3.org/2000/svg"))
+            .with_attribute(("width", w.as_str()))
+            .with_attribute(("height", h.as_str()))
+            .with_attribute(("viewBox", format!("0 0 {w} {h}").as_str()))
+            .with_attribute(("font-family", FONTS))
+            .with_attribute(("font-size", px(FONT_SIZE).as_str()))
+            .with_attribute(("fill", INK))
+            .write_inner_content(|writer| {
+                let mut picture = Picture(Writer::new(&mut **writer.get_mut()));
+                picture.element("title", &[], Some(title), None)?;
+                let ground = [("width", w.as_str()), ("height", &h), ("fill", PAPER)];
+                picture.element("rect", &ground, None, None)?;
+                draw(&mut picture)
+            })?;
+        writer.get_mut().write_all(b"\n")
+    }
+
+    /// An element with what it says or the title that is its tooltip.
+    pub(super) fn element(
+        &mut self,
+        name: &str,
+        attributes: &[(&str, &str)],
+        text: Option<&str>,
+        title: Option<&str>,
+    ) -> io::Result<()> {
+        self.0.get_mut().write_all(b"\n")?;
+        let attributes: Vec<_> = attributes.iter().map(|(key, value)| (*key, fit(value))).collect();
+        let element =
+            attributes.iter().fold(self.0.create_element(name), |element, (key, value)| {
+                element.with_attribute((*key, value.as_ref()))
+            });
+        match (text, title) {
+            (Some(text), _) => element.write_text_content(BytesText::new(&fit(text)))?,
+            (_, Some(title)) => element.write_inner_content(|writer| {
+                let title = fit(title);
+                writer.create_element("title").write_text_content(BytesText::new(&title))?;
+                Ok(())
+            })?,
+            (None, None) => element.write_empty()?,
+        };
+        Ok(())
+    }
+
+    /// A bar.
+    pub(super) fn bar(
+        &mut self,
+        (x, y): (f64, f64),
+        (width, height): (f64, f64),
+        fill: &str,
+        opacity: f64,
+        title: &str,
+    ) -> io::Result<()> {
+        let [x, y, width, height] = [x, y, width, height].map(px);
+        let opacity = format!("{opacity:.2}");
+        let mut attributes =
+            vec![("x", &*x), ("y", &*y), ("width", &*width), ("height", &*height), ("fill", fill)];
+        if opacity != "1.00" {
+            attributes.push(("fill-opacity", &opacity));
+        }
+        self.element("rect", &attributes, None, Some(title))
+    }
+
+    /// A line.
+    pub(super) fn line(
+        &mut self,
+        (x1, y1): (f64, f64),
+        (x2, y2): (f64, f64),
+        stroke: &str,
+        dashes: Option<&str>,
+    ) -> io::Result<()> {
+        let [x1, y1, x2, y2] = [x1, y1, x2, y2].map(px);
+        let mut attributes =
+            vec![("x1", &*x1), ("y1", &*y1), ("x2", &*x2), ("y2", &*y2), ("stroke", stroke)];
+        attributes.extend(dashes.map(|dashes| ("stroke-dasharray", dashes)));
+        self.element("line", &attributes, None, None)
+    }
+
+    /// Letters, from `x` on, about it or up to it: `start`, `middle` or `end`.
+    pub(super) fn text(
+        &mut self,
+        (x, y): (f64, f64),
+        anchor: &str,
+        fill: &str,
+        text: &str,
+    ) -> io::Result<()> {
+        let [x, y] = [x, y].map(px);
+        let attributes = [("x", &*x), ("y", &*y), ("text-anchor", anchor), ("fill", fill)];
+        self.element("text", &attributes, Some(text), None)
+    }
+}
+
+/// The text without what no XML may hold, escaped or not.
+fn fit(text: &str) -> Cow<'_, str> {
+    let unfit = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
+    match text.contains(unfit) {
+        true => text.replace(unfit, "\u{fffd}").into(),
+        false => text.into(),
+    }
+}
+
+/// Letters of a text that fit into so many pixels; a cut one ends with a dot.
+pub(super) fn cut(text: &str, width: f64) -> Cow<'_, str> {
+    let room = (width / LETTER).max(0.0) as usize;
+    match text.chars().count() <= room {
+        true => text.into(),
+        false => crate::text::cut(text, room, '…').into(),
+    }
+}
+
+/// The widest of 1, 2 and 5 times powers of ten that divides a range into at least
+/// so many parts.
+pub(super) fn step(range: f64, parts: f64) -> f64 {
+    let most = (range / parts).max(f64::MIN_POSITIVE);
+    let power = 10_f64.powf(most.log10().floor());
+    [5.0, 2.0].into_iter().map(|times| times * power).find(|step| *step <= most).unwrap_or(power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_round() {
+        for (range, parts, expected) in
+            [(1000.0, 5.0, 200.0), (999.0, 5.0, 100.0), (0.7, 6.0, 0.1), (26.0, 5.0, 5.0)]
+        {
+            assert!((step(range, parts) / expected - 1.0).abs() < 1e-9, "{range} {parts}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_xml_cannot_hold_comes_through() {
+        let mut out = Vec::new();
+        Picture::write(&mut out, (10.0, 10.0), "<a> & \u{0}\u{b}\u{ffff}\"", |picture| {
+            picture.bar((0.0, 0.0), (1.0, 1.0), "red", 1.0, "</title><script>")
+        })
+        .unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("&lt;a&gt; &amp; \u{fffd}\u{fffd}\u{fffd}"), "{text}");
+        assert!(!text.contains("<script>"), "{text}");
+    }
+}

@@ -1,0 +1,311 @@
+//! The regions that the rings hold, as traces have them: a track for every thread
+//! and for its tasks, on which regions lie properly in each other, in nanoseconds
+//! since the segment was created.
+//!
+//! ```text
+//! main     level 0   [work............]
+//!          level 1     [parse] [parse]
+//! main, tasks 1      [poll]      [poll]
+//! ```
+//!
+//! Tasks have tracks of their own since what they do is not nested in what their
+//! thread does. Records may be of any bytes: a region that lies across the end of
+//! another is cut where the other ends, so that no reader sees a thing that cannot
+//! be.
+
+use super::Subject;
+use crate::model::timeline::{Region, Timeline, Track as Thread};
+use crate::snapshot::Lane;
+
+/// What happened on one thread, or in tasks of it that followed on each other.
+#[derive(Debug)]
+pub(super) struct Track {
+    /// The thread.
+    pub(super) lane: Lane,
+    /// 0 for the thread itself, else the number of the strand of its tasks.
+    pub(super) strand: u32,
+    /// In the order of their begins; what lies inside comes after what is around it.
+    pub(super) slices: Vec<Slice>,
+    /// Records that the ring holds no more, of the thread itself, and until when.
+    pub(super) lost: Option<Lost>,
+}
+
+/// Records that are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lost {
+    /// How many.
+    pub(super) records: u64,
+    /// What ended before this is lost, nanoseconds.
+    pub(super) until_ns: u64,
+}
+
+/// A region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slice {
+    /// As it was recorded.
+    pub(super) region: Region,
+    /// How many slices of the track are around it.
+    pub(super) level: usize,
+    /// Begin, nanoseconds.
+    pub(super) start_ns: u64,
+    /// End, nanoseconds; no earlier.
+    pub(super) end_ns: u64,
+}
+
+/// What a slice tells of the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cpu {
+    /// All of its own time was spent on one.
+    On,
+    /// Some of its own time, nanoseconds, was not.
+    Off(u64),
+    /// Regions inside it are lost, so that nobody knows.
+    Unknown,
+}
+
+impl Cpu {
+    /// In a word.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::On => "on-cpu",
+            Self::Off(_) => "off-cpu",
+            Self::Unknown => "cut",
+        }
+    }
+}
+
+/// Either end of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Edge<'a> {
+    Begin(&'a Slice),
+    End(&'a Slice),
+}
+
+impl Slice {
+    /// Whether it was on a CPU.
+    pub(super) fn cpu(&self, subject: &Subject<'_>) -> Cpu {
+        match self.region.away {
+            Some(0) => Cpu::On,
+            Some(away) => Cpu::Off(subject.whole_ns(away)),
+            None => Cpu::Unknown,
+        }
+    }
+}
+
+impl Track {
+    /// The name of the thread, or of its tasks.
+    pub(super) fn name(&self, subject: &Subject<'_>) -> String {
+        let name = subject.thread(self.lane.id);
+        match self.strand {
+            0 => name,
+            strand => format!("{name}, tasks {strand}"),
+        }
+    }
+
+    /// The begins and ends, in the order of time.
+    pub(super) fn edges(&self) -> impl Iterator<Item = Edge<'_>> {
+        let mut open: Vec<&Slice> = Vec::new();
+        let mut next = self.slices.iter().peekable();
+        std::iter::from_fn(move || {
+            let level = next.peek().map_or(0, |slice| slice.level);
+            if open.len() > level {
+                return open.pop().map(Edge::End);
+            }
+            let slice = next.next()?;
+            open.push(slice);
+            Some(Edge::Begin(slice))
+        })
+    }
+}
+
+/// The tracks of a subject, of its points alone. A thread without any has one where
+/// it lost records or runs.
+pub(super) fn tracks(subject: &Subject<'_>) -> Vec<Track> {
+    let timeline = Timeline::of(subject.snapshot(), None);
+    timeline.tracks.iter().flat_map(|thread| of_thread(subject, thread)).collect()
+}
+
+fn of_thread(subject: &Subject<'_>, thread: &Thread) -> Vec<Track> {
+    let mut tracks: Vec<Track> = Vec::new();
+    // Levels come strand by strand.
+    for strand in thread.levels.chunk_by(|one, next| one.strand == next.strand) {
+        let number = strand[0].strand;
+        let mut regions: Vec<(u32, Region)> = strand
+            .iter()
+            .flat_map(|level| level.regions.iter().map(|region| (level.depth, *region)))
+            .filter(|(_, region)| subject.point(region.point).is_some())
+            .collect();
+        regions.sort_by_key(|(depth, r)| (r.start, *depth, std::cmp::Reverse(r.end)));
+        let lost = thread.lost_until.filter(|_| number == 0);
+        let lost =
+            lost.map(|until| Lost { records: thread.lost, until_ns: subject.whole_ns(until) });
+        if regions.is_empty() && number > 0 {
+            continue;
+        }
+        let slices = nested(subject, &regions);
+        tracks.push(Track { lane: thread.lane.clone(), strand: number, slices, lost });
+    }
+    tracks
+}
+
+/// The slices of regions in the order of their begins.
+fn nested(subject: &Subject<'_>, regions: &[(u32, Region)]) -> Vec<Slice> {
+    let mut slices: Vec<Slice> = Vec::with_capacity(regions.len());
+    // Places of the slices around the next one, with their depths.
+    let mut open: Vec<(usize, u32)> = Vec::new();
+    for (depth, region) in regions {
+        let start_ns = subject.whole_ns(region.start);
+        while let Some(&(last, around)) = open.last() {
+            let outer = &mut slices[last];
+            if around < *depth && region.end <= outer.region.end {
+                break;
+            }
+            outer.end_ns = outer.end_ns.min(start_ns);
+            open.pop();
+        }
+        // What is around it may have been cut.
+        let most = open.last().map_or(u64::MAX, |&(last, _)| slices[last].end_ns);
+        let end_ns = subject.whole_ns(region.end).min(most);
+        let start_ns = start_ns.min(end_ns);
+        open.push((slices.len(), *depth));
+        slices.push(Slice { region: *region, level: open.len() - 1, start_ns, end_ns });
+    }
+    slices
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::model::Model;
+    use crate::snapshot::{Record, Snapshot};
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    /// Microseconds of the made-up clock, in ticks.
+    pub(in crate::export) const US: u64 = 2600;
+
+    pub(in crate::export) fn record(
+        lane: u32,
+        point: u32,
+        (from_us, to_us): (u64, u64),
+        exclusive_us: u64,
+        depth: u32,
+        context: u32,
+    ) -> Record {
+        let (start, span) = (from_us * US, (to_us - from_us) * US);
+        Record { lane, point, start, span, exclusive: exclusive_us * US, depth, context }
+    }
+
+    /// Two threads, a task of one of them, time off the CPU, lost records, and a
+    /// region of which the inside is not known.
+    pub(in crate::export) fn snapshot() -> Snapshot {
+        let mut snapshot = Synthetic::new().poll().unwrap();
+        snapshot.records = vec![
+            record(0, 2, (100, 140), 40, 1, 0),
+            record(0, 3, (150, 190), 10, 1, 0),
+            record(0, 1, (0, 200), 120, 0, 0),
+            record(0, 1, (210, 260), 20, 0, 7),
+            record(0, 4, (250, 300), 50, 0, 0),
+            record(1, 5, (310, 320), 10, 1, 0),
+            record(1, 4, (300, 400), 90, 0, 0),
+        ];
+        snapshot.lanes[0].records_written = 5;
+        snapshot.lanes[1].records_written = 12;
+        snapshot
+    }
+
+    pub(in crate::export) fn model(snapshot: Snapshot) -> Model {
+        let mut model = Model::default();
+        model.fold(snapshot);
+        model
+    }
+
+    fn told(snapshot: Snapshot, passes: impl Fn(u32) -> bool) -> Vec<String> {
+        let model = model(snapshot);
+        let subject = Subject::new(&model, |figures| passes(figures.id()), false).unwrap();
+        let told = |track: &Track| {
+            let edges: Vec<_> = track
+                .edges()
+                .map(|edge| match edge {
+                    Edge::Begin(s) => format!("+{}@{}", s.region.point, s.start_ns / 1000),
+                    Edge::End(s) => format!("-{}@{}", s.region.point, s.end_ns / 1000),
+                })
+                .collect();
+            format!("{}: {}", track.name(&subject), edges.join(" "))
+        };
+        tracks(&subject).iter().map(told).collect()
+    }
+
+    #[test]
+    fn regions_lie_in_each_other_as_the_program_had_them() {
+        assert_eq!(
+            told(snapshot(), |_| true),
+            [
+                "main: +1@0 +2@100 -2@140 +3@150 -3@190 -1@200 +4@250 -4@300",
+                "main, tasks 1: +1@210 -1@260",
+                "reader: +4@300 +5@310 -5@320 -4@400",
+                "packer: ",
+            ]
+        );
+        // What is around them does not pass; they stay where they were.
+        assert_eq!(told(snapshot(), |id| id == 2)[0], "main: +2@100 -2@140");
+    }
+
+    #[test]
+    fn what_was_not_on_a_cpu_and_what_is_lost_is_known() {
+        let model = model(snapshot());
+        let subject = Subject::new(&model, |_| true, false).unwrap();
+        let tracks = tracks(&subject);
+        let cpu: Vec<_> = tracks[0].slices.iter().map(|slice| slice.cpu(&subject)).collect();
+        assert_eq!(cpu, [Cpu::On, Cpu::On, Cpu::Off(30_000), Cpu::On]);
+        assert_eq!(tracks[0].lost, None);
+        assert_eq!(tracks[2].lost, Some(Lost { records: 10, until_ns: 320_000 }));
+        assert_eq!(tracks[2].slices[0].cpu(&subject), Cpu::Unknown);
+    }
+
+    /// Whatever a damaged file says, no slice ends outside of what is around it, and
+    /// time never runs backwards.
+    #[test]
+    fn nonsense_comes_out_nested() {
+        let mut seed = 1_u64;
+        let mut random = |bound: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % bound
+        };
+        let mut snapshot = snapshot();
+        snapshot.records = (0..400)
+            .map(|_| Record {
+                lane: random(3) as u32,
+                point: random(9) as u32,
+                start: if random(50) == 0 { u64::MAX } else { random(1000) * US },
+                span: if random(50) == 0 { u64::MAX } else { random(300) * US },
+                exclusive: random(500) * US,
+                depth: random(4) as u32,
+                context: random(3) as u32,
+            })
+            .collect();
+        let model = model(snapshot);
+        let subject = Subject::new(&model, |_| true, false).unwrap();
+        let mut begun = 0;
+        for track in tracks(&subject) {
+            let (mut now, mut open) = (0, Vec::new());
+            for edge in track.edges() {
+                let at = match edge {
+                    Edge::Begin(slice) => {
+                        open.push(*slice);
+                        begun += 1;
+                        slice.start_ns
+                    }
+                    Edge::End(slice) => {
+                        assert_eq!(open.pop(), Some(*slice));
+                        slice.end_ns
+                    }
+                };
+                assert!(at >= now, "{at} after {now}");
+                now = at;
+            }
+            assert!(open.is_empty());
+        }
+        assert_eq!(begun, 400);
+    }
+}

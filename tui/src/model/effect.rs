@@ -1,0 +1,184 @@
+//! How large a difference is, with its error: effect sizes of a comparison, as
+//! intervals that hold the true one in 95 of 100 cases.
+//!
+//! They know the chance of drawing these measurements and no others, which is the
+//! error within two runs. How much the program differs from one run to the next they
+//! cannot know; [`super::gate`] does.
+//!
+//! - Mean: the variance over the count, on the logarithm (delta method).
+//! - Quantile: the quantiles at `q -+ sqrt(q (1 - q) / n)` are one standard error away
+//!   (R. S. Woodruff, J. Am. Stat. Assoc. 47, 1952); to that comes where in its bucket
+//!   it lies, which a histogram cannot tell.
+//! - Probability of superiority: the variance of the placements of each side in the
+//!   other (E. DeLong, D. DeLong, D. Clarke-Pearson, Biometrics 44, 1988).
+
+use super::Window;
+use super::compare::{NINETY_FIVE, Row, side_by_side};
+use super::histogram::edges_of;
+
+/// Fewer measurements than this in a window have no error that could be told.
+pub(super) const FEWEST: f64 = 20.0;
+
+/// Between these the true value lies, in 95 of 100 cases.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Not below.
+    pub low: f64,
+    /// Not above.
+    pub high: f64,
+}
+
+impl Row {
+    /// Of the change of the mean, a share of what it was.
+    pub fn mean_interval(&self) -> Option<Interval> {
+        let change = self.mean_change()?;
+        self.interval(change, mean_variance)
+    }
+
+    /// Of the change of a quantile, a share of what it was.
+    pub fn quantile_interval(&self, share: f64) -> Option<Interval> {
+        let change = self.quantile_change(share)?;
+        self.interval(change, |window| {
+            quantile_variance(window, share) + quantile_resolution(window, share)
+        })
+    }
+
+    /// Of the probability that a measurement since takes longer than one before.
+    pub fn superiority_interval(&self) -> Option<Interval> {
+        let superiority = self.superiority?;
+        let counts = side_by_side(&self.before, &self.since);
+        let (n, m) = counts.iter().fold((0.0, 0.0), |(n, m), (a, b)| (n + a, m + b));
+        // Of each measurement, the share of the other side that it exceeds.
+        let (mut below_a, mut below_b) = (0.0, 0.0);
+        let (mut of_a, mut of_b) = (0.0, 0.0);
+        for (a, b) in counts {
+            let placed_a = 1.0 - (below_b + b / 2.0) / m - superiority;
+            let placed_b = (below_a + a / 2.0) / n - superiority;
+            of_a += a * placed_a * placed_a;
+            of_b += b * placed_b * placed_b;
+            (below_a, below_b) = (below_a + a, below_b + b);
+        }
+        let reach = NINETY_FIVE * (of_a / (n * n) + of_b / (m * m)).sqrt();
+        let low = (superiority - reach).max(0.0);
+        Some(Interval { low, high: (superiority + reach).min(1.0) })
+    }
+
+    fn interval(&self, change: f64, variance: impl Fn(&Window) -> f64) -> Option<Interval> {
+        let sides = [&self.before, &self.since];
+        if sides.iter().any(|window| window.in_buckets() < FEWEST) {
+            return None;
+        }
+        let reach = NINETY_FIVE * sides.map(variance).iter().sum::<f64>().sqrt();
+        let at = |log: f64| log.exp_m1();
+        let change = change.ln_1p();
+        (change.is_finite() && reach.is_finite())
+            .then(|| Interval { low: at(change - reach), high: at(change + reach) })
+    }
+}
+
+/// Relative variance of a mean, by the buckets.
+pub(super) fn mean_variance(window: &Window) -> f64 {
+    let middle = |number: u64| {
+        let (low, high) = edges_of(number);
+        (low + high) / 2.0
+    };
+    let n = window.in_buckets();
+    let sum = |of: &dyn Fn(f64) -> f64| {
+        window.spread.iter().map(|(number, count)| count * of(middle(*number))).sum::<f64>() / n
+    };
+    let mean = sum(&|value| value);
+    let variance = sum(&|value| (value - mean) * (value - mean));
+    if mean > 0.0 { variance / (mean * mean) / n } else { 0.0 }
+}
+
+/// Relative variance that chance gives a quantile.
+pub(super) fn quantile_variance(window: &Window, share: f64) -> f64 {
+    let reach = (share * (1.0 - share) / window.in_buckets()).sqrt();
+    let at = |share: f64| window.quantile(share.clamp(0.0, 1.0)).unwrap_or(0.0);
+    let error = (at(share + reach) - at(share - reach)) / 2.0 / at(share);
+    error * error
+}
+
+/// Relative variance of where in its bucket a quantile lies. Nothing is known of that
+/// where all measurements are in one bucket; where they are in many, next to all.
+pub(super) fn quantile_resolution(window: &Window, share: f64) -> f64 {
+    let Some(value) = window.quantile(share).filter(|value| *value > 0.0) else { return 0.0 };
+    let inside = window.spread.iter().find_map(|(number, count)| {
+        let (low, high) = edges_of(*number);
+        (low..=high).contains(&value).then_some((high - low, *count))
+    });
+    inside.map_or(0.0, |(width, count)| {
+        let error = width / value * count / window.in_buckets();
+        error * error / 12.0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::compare::Verdict;
+    use crate::model::histogram::number_of;
+
+    fn window(durations: impl Iterator<Item = u64>) -> Window {
+        let mut window = Window::default();
+        let mut counts = std::collections::BTreeMap::new();
+        for ticks in durations {
+            window.count += 1;
+            window.exclusive += ticks as f64;
+            *counts.entry(number_of(ticks)).or_insert(0.0) += 1.0;
+        }
+        window.spread = counts.into_iter().collect();
+        window
+    }
+
+    fn row(before: Window, since: Window, superiority: Option<f64>) -> Row {
+        Row::made_up(before, since, superiority, Verdict::NoDifference)
+    }
+
+    /// A uniform distribution, of which all is known in closed form.
+    #[test]
+    fn errors_are_those_of_the_textbook() {
+        let uniform = || window((0..10_000).map(|i| 10_000 + i));
+        let (n, mean) = (10_000.0_f64, 15_000.0);
+        let relative = |variance: f64| variance.sqrt();
+        let expected = 10_000.0 / 12_f64.sqrt() / n.sqrt() / mean;
+        assert!((relative(mean_variance(&uniform())) / expected - 1.0).abs() < 0.01);
+        // Of a quantile: sqrt(q (1 - q) / n) over the density, here one in 10,000.
+        for share in [0.5_f64, 0.9] {
+            let at = 10_000.0 + share * 10_000.0;
+            let expected = (share * (1.0 - share) / n).sqrt() * 10_000.0 / at;
+            let found = relative(quantile_variance(&uniform(), share));
+            assert!((found / expected - 1.0).abs() < 0.02, "{share}: {found} {expected}");
+        }
+    }
+
+    #[test]
+    fn intervals_hold_the_change_and_narrow_with_the_count() {
+        let uniform = |n: u64, more: u64| window((0..n).map(|i| 10_000 + more + i * 10_000 / n));
+        let narrow = |n: u64| {
+            let row = row(uniform(n, 0), uniform(n, 750), Some(0.57125));
+            let all = [row.mean_interval(), row.quantile_interval(0.5), row.superiority_interval()];
+            let all = all.map(Option::unwrap);
+            let changes = [
+                row.mean_change().unwrap(),
+                row.quantile_change(0.5).unwrap(),
+                row.superiority.unwrap(),
+            ];
+            for (interval, change) in all.iter().zip(changes) {
+                assert!(interval.low < change && change < interval.high, "{interval:?} {change}");
+            }
+            all.map(|interval| interval.high - interval.low)
+        };
+        let (few, many) = (narrow(400), narrow(40_000));
+        for (few, many) in [(few[0], many[0]), (few[2], many[2])] {
+            assert!((few / many / 10.0 - 1.0).abs() < 0.05, "a tenth: {few} {many}");
+        }
+        assert!(few[1] > 4.0 * many[1], "a bucket's width remains: {few:?} {many:?}");
+        // All in one bucket: a median that nothing is known of but the bucket.
+        let (low, high) = edges_of(number_of(10_000));
+        let one = || window(std::iter::repeat_n(10_000, 1_000_000));
+        let interval = row(one(), one(), None).quantile_interval(0.5).unwrap();
+        assert!(interval.high > (high - low) / 10_000.0 / 2.0, "{interval:?}");
+        assert_eq!(row(uniform(19, 0), one(), None).mean_interval(), None);
+    }
+}

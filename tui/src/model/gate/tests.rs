@@ -1,0 +1,228 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::model::histogram::{edges_of, number_of};
+use crate::snapshot::{Bucket, Cell, Stats};
+use crate::source::Source;
+use crate::source::synthetic::Synthetic;
+
+/// Numbers that are the same on every machine (Steele, Lea, Flood: SplitMix64).
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Normal, by Box and Muller.
+    fn normal(&mut self) -> f64 {
+        let (u, v) = (1.0 - self.next(), self.next());
+        (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+    }
+}
+
+const POINTS: usize = 4;
+const SECOND: u64 = 2_600_000_000;
+
+/// A run of ten seconds with these durations of each point, ticks.
+fn run(id: u64, durations: &[Vec<f64>]) -> Snapshot {
+    let mut snapshot = Synthetic::new().poll().unwrap();
+    snapshot.process.segment_id = format!("{id:032x}");
+    snapshot.elapsed_ticks = 10 * SECOND;
+    snapshot.points.truncate(durations.len() + 1);
+    let cells = durations.iter().zip(1..).map(|(durations, point)| {
+        let mut counts = BTreeMap::new();
+        for ticks in durations {
+            *counts.entry(number_of(*ticks as u64)).or_insert(0) += 1;
+        }
+        let bucket = |(number, count): (&u64, &u64)| {
+            let (low, high) = edges_of(*number);
+            Bucket { low: low as u64, width: (high - low) as u64, count: *count }
+        };
+        let stats = Stats {
+            count: durations.len() as u64,
+            exclusive: durations.iter().map(|ticks| *ticks as u64).sum(),
+            min: 0,
+            max: u64::MAX,
+            ..Stats::default()
+        };
+        Arc::new(Cell {
+            point,
+            stats,
+            histogram: counts.iter().map(bucket).collect(),
+            ..Cell::default()
+        })
+    });
+    snapshot.cells = cells.collect();
+    snapshot
+}
+
+/// Runs of a program whose runs differ by `deviation`, and whose first point takes
+/// `slower` more.
+fn runs(dice: &mut Dice, n: usize, deviation: f64, slower: f64) -> Vec<Run> {
+    let one = |id: usize, dice: &mut Dice| {
+        // What is common to a run's points: the clock, the neighbours.
+        let speed = (deviation * dice.normal()).exp();
+        let point = |place: usize, dice: &mut Dice| {
+            let typical = 26_000.0 * (place + 1) as f64 * speed;
+            let typical = if place == 0 { typical * (1.0 + slower) } else { typical };
+            (0..1000).map(|_| typical * (0.1 * dice.normal()).exp()).collect::<Vec<f64>>()
+        };
+        let durations: Vec<_> = (0..POINTS).map(|place| point(place, dice)).collect();
+        run(id as u64 + (dice.next() * 1e15) as u64, &durations)
+    };
+    Run::all((0..n).map(|id| one(id, dice)).collect())
+}
+
+fn limits(text: &str) -> Vec<Limit> {
+    text.split(',').map(|limit| Limit::parse(limit).unwrap()).collect()
+}
+
+/// In how many of 100 tries a gate fails.
+fn failures(seed: u64, n: usize, deviation: f64, slower: f64) -> usize {
+    let mut dice = Dice(seed);
+    let limits = limits("p50=5%,mean=5%,load=5%");
+    let fails = |_: &usize| {
+        let before = runs(&mut dice, n, deviation, 0.0);
+        let now = runs(&mut dice, n, deviation, slower);
+        let judged = judge(&before, &now, &limits, ASSUMED_DEVIATION, |_| true);
+        assert_eq!(judged.rows.len(), 3 * POINTS);
+        judged.count(Finding::Failed) > 0
+    };
+    (0..100).filter(fails).count()
+}
+
+#[test]
+fn it_is_quiet_on_the_same_program_and_finds_five_per_cent() {
+    assert!(failures(1, 5, 0.005, 0.0) <= 5);
+    assert!(failures(2, 5, 0.005, 0.05) >= 95);
+}
+
+/// However few the runs and however much they differ; and half the limit is none.
+#[test]
+fn it_is_quiet_where_it_cannot_know() {
+    for (seed, n, deviation) in [(3, 5, 0.05), (4, 2, 0.02), (5, 1, ASSUMED_DEVIATION), (6, 8, 0.1)]
+    {
+        let alarms = failures(seed, n, deviation, 0.0);
+        assert!(alarms <= 5, "{n} runs that differ by {deviation}: {alarms} of 100");
+    }
+    assert!(failures(7, 5, 0.005, 0.025) <= 5);
+}
+
+#[test]
+fn where_more_runs_would_tell_it_says_so() {
+    let mut dice = Dice(8);
+    let limits = limits("p50=5%");
+    let both = |dice: &mut Dice, slower| {
+        let before = runs(dice, 1, 0.0, 0.0);
+        judge(&before, &runs(dice, 1, 0.0, slower), &limits, ASSUMED_DEVIATION, |_| true)
+    };
+    let judged = both(&mut dice, 0.05);
+    assert_eq!((judged.count(Finding::Failed), judged.assumed), (0, Some(ASSUMED_DEVIATION)));
+    let first = judged.rows.iter().find(|row| row.limit.metric == Metric::Quantile(0.5)).unwrap();
+    assert_eq!(first.finding, Finding::Unsure, "{judged:?}");
+    // A great one is great all the same.
+    assert_eq!(both(&mut dice, 0.5).count(Finding::Failed), 1);
+}
+
+#[test]
+fn snapshots_of_one_process_are_one_run() {
+    let mut source = Synthetic::new();
+    let snapshots: Vec<_> = (0..6).map(|_| source.poll().unwrap()).collect();
+    let whole = Run::all(vec![snapshots[5].clone()]);
+    let cut = Run::all(snapshots.into_iter().rev().collect());
+    assert_eq!((cut.len(), cut[0].steps.len()), (1, 6));
+    let observed = |run: &Run, metric| run.measured()["io.parse"].observe(metric).unwrap();
+    for metric in [Metric::Quantile(0.5), Metric::Mean, Metric::Load, Metric::Rate] {
+        let (cut, whole) = (observed(&cut[0], metric), observed(&whole[0], metric));
+        assert_eq!(cut.value, whole.value, "windows make up the whole");
+        assert!(cut.within >= whole.within);
+    }
+    let judged = judge(&whole, &cut, &limits("p50=5%"), ASSUMED_DEVIATION, |_| true);
+    assert_eq!(judged.runs, (1, 1));
+    assert!(judged.rows.iter().all(|row| row.change == 0.0 && row.finding == Finding::Unsure));
+}
+
+/// A t statistic worked out by hand: logarithms 0, 0.02 against 0.20, 0.22; pooled
+/// variance 0.0002, error 0.01414, limit 10 %, so (0.2 - ln 1.05) / 0.01414 = 10.692
+/// with two degrees of freedom, of which Student's table has p = 0.004316.
+#[test]
+fn the_test_is_student_s() {
+    let run = |value: f64| Observation { value, within: 0.0, resolution: 0.0 };
+    let limit = Limit::parse("mean=10%").unwrap();
+    let found = test(&[run(0.0), run(0.02)], &[run(0.20), run(0.22)], limit, 1.0).unwrap();
+    assert!((found.change - 0.2).abs() < 1e-12);
+    assert!((found.deviation - 0.0002_f64.sqrt()).abs() < 1e-12);
+    assert!((found.p - 0.004_316).abs() < 2e-6, "{}", found.p);
+    // 99 % one-sided, two degrees of freedom: 6.965.
+    assert!((found.reach / 0.0002_f64.sqrt() - 6.965).abs() < 1e-3);
+    // One run each: the normal's 2.326.
+    let found = test(&[run(0.0)], &[run(0.2)], limit, 0.05).unwrap();
+    assert!((found.reach / (0.05 * 2.0_f64.sqrt()) - 2.326).abs() < 1e-3);
+}
+
+#[test]
+fn fewer_a_second_is_worse_and_so_is_more_of_all_else() {
+    let durations = |n: usize| vec![vec![26_000.0; n]];
+    let side = |first: u64, n: usize| {
+        Run::all((0..4).map(|id| run(first + id, &durations(n + id as usize % 2))).collect())
+    };
+    let judged = |metric: &str, now: usize| {
+        judge(&side(0, 1000), &side(10, now), &limits(metric), 0.02, |_| true).rows[0].clone()
+    };
+    assert_eq!(judged("rate=5%", 900).finding, Finding::Failed);
+    assert!((judged("rate=5%", 900).change + 0.1).abs() < 0.001);
+    assert_eq!(judged("rate=5%", 1100).finding, Finding::Fine);
+    for metric in ["count=5%", "load=5%"] {
+        assert_eq!(judged(metric, 1100).finding, Finding::Failed);
+        assert_eq!(judged(metric, 900).finding, Finding::Fine);
+    }
+}
+
+#[test]
+fn what_cannot_be_judged_is_listed_and_not_passed() {
+    let side = |first: u64, sizes: &[usize]| {
+        let durations: Vec<_> = sizes.iter().map(|n| vec![26_000.0; *n]).collect();
+        Run::all(vec![run(first, &durations)])
+    };
+    let limits = limits("p50=5%,p99=5%");
+    let judged =
+        judge(&side(0, &[1000, 100, 10, 50]), &side(1, &[1000, 100, 10]), &limits, 0.02, |_| true);
+    let too_few: Vec<_> =
+        judged.too_few.iter().map(|(name, metric)| (name.as_str(), metric.word())).collect();
+    assert_eq!(
+        too_few,
+        [("io.crc", "p50".into()), ("io.crc", "p99".into()), ("io.read", "p99".into())]
+    );
+    assert_eq!((judged.gone.as_slice(), judged.new.len()), (&["lz.compress".to_owned()][..], 0));
+}
+
+#[test]
+fn limits_are_read_as_people_write_them() {
+    for (text, expected, written) in [
+        ("p50=5%", Metric::Quantile(0.5), "p50=5%"),
+        ("p99.9 = 0.5", Metric::Quantile(0.999), "p99.9=0.5%"),
+        ("rate=10%", Metric::Rate, "rate=10%"),
+        ("load=3%", Metric::Load, "load=3%"),
+    ] {
+        let limit = Limit::parse(text).unwrap();
+        assert!((limit.metric == expected) || text.starts_with("p99.9"), "{limit:?}");
+        assert_eq!(limit.text(), written);
+    }
+    for (text, said) in [
+        ("p50", "METRIC=PERCENT"),
+        ("p0=5%", "expected p50"),
+        ("p100=5%", "expected p50"),
+        ("max=5%", "found max"),
+        ("p50=0%", "above 0"),
+        ("rate=100%", "above 0"),
+        ("p50=x", "found x"),
+    ] {
+        let error = Limit::parse(text).unwrap_err();
+        assert!(error.contains(said), "{text}: {error}");
+    }
+}

@@ -1,0 +1,184 @@
+//! Sums that go on over the resets of points, for whoever must never see a counter
+//! go backwards.
+//!
+//! ```text
+//! count in the segment   0 ... 900 | reset | 0 ... 300
+//! count here             0 ... 900 |       | 900 ... 1200
+//! ```
+//!
+//! What was measured between the last snapshot before a reset and the reset itself
+//! is in neither. Extremes are those of all the time, the last value and the average
+//! those of the measurements since the reset.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{histogram, total};
+use crate::snapshot::{Bucket, Cell, Snapshot, Stats};
+
+/// What the resets of one process's points have taken away.
+#[derive(Debug, Default)]
+pub struct Lifetime {
+    cells: HashMap<(u32, u32), Life>,
+    /// How often a point had been reset when it was first seen.
+    first: HashMap<u32, u32>,
+    snapshots: u64,
+}
+
+/// One cell.
+#[derive(Debug)]
+struct Life {
+    /// Resets of its point that are accounted for.
+    resets: u32,
+    /// The snapshot that it was last seen in.
+    seen: u64,
+    last: Arc<Cell>,
+    /// What it held before resets; none where there were none.
+    before: Option<Box<(Stats, Vec<Bucket>)>>,
+}
+
+impl Lifetime {
+    /// The snapshot with what was there before the resets that this has seen, as if
+    /// they had not been. Snapshots of one process, one after the other.
+    pub fn extend(&mut self, mut snapshot: Snapshot) -> Snapshot {
+        self.snapshots += 1;
+        let mut resets = HashMap::new();
+        for point in &mut snapshot.points {
+            resets.insert(point.id, point.resets);
+            point.resets = *self.first.entry(point.id).or_insert(point.resets);
+        }
+        let of = |point: u32| resets.get(&point).copied().unwrap_or(0);
+        for cell in &mut snapshot.cells {
+            let life = self.cells.entry((cell.point, cell.lane)).or_insert_with(|| Life {
+                resets: of(cell.point),
+                seen: 0,
+                last: Arc::clone(cell),
+                before: None,
+            });
+            life.seen = self.snapshots;
+            life.take(cell, of(cell.point));
+            *cell = life.whole();
+        }
+        // A cell that has just been reset has nothing, and is not there.
+        for ((point, lane), life) in &mut self.cells {
+            if life.seen != self.snapshots {
+                life.seen = self.snapshots;
+                let empty = Cell { point: *point, lane: *lane, ..Cell::default() };
+                life.take(&Arc::new(empty), of(*point));
+                snapshot.cells.push(life.whole());
+            }
+        }
+        snapshot.cells.sort_unstable_by_key(|cell| (cell.point, cell.lane));
+        snapshot
+    }
+}
+
+impl Life {
+    fn take(&mut self, now: &Arc<Cell>, resets: u32) {
+        let count = |cell: &Cell| cell.stats.count.saturating_add(cell.retired.count);
+        let shrunk = count(now) < count(&self.last);
+        if shrunk || resets != self.resets {
+            // A reset may come after the points were read and before the cells were:
+            // then the next snapshot tells of one that is accounted for already.
+            let early = shrunk && resets == self.resets;
+            self.resets = if early { resets.wrapping_add(1) } else { resets };
+            let (stats, histogram) =
+                self.before.take().map_or_else(Default::default, |before| *before);
+            let sum = Cell { retired: stats, ..Cell::clone(&self.last) };
+            let last = Cell { stats: self.last.retired.clone(), ..Cell::default() };
+            let histograms = [histogram.as_slice(), self.last.histogram.as_slice()];
+            self.before = Some(Box::new((
+                total([&sum, &last].into_iter()),
+                histogram::merge(histograms.into_iter()),
+            )));
+        }
+        self.last = Arc::clone(now);
+    }
+
+    fn whole(&self) -> Arc<Cell> {
+        let Some(before) = &self.before else { return Arc::clone(&self.last) };
+        let (stats, histogram) = before.as_ref();
+        let earlier = Cell { stats: stats.clone(), ..Cell::default() };
+        let retired = Cell { stats: self.last.retired.clone(), ..Cell::default() };
+        let histograms = [histogram.as_slice(), self.last.histogram.as_slice()];
+        Arc::new(Cell {
+            retired: total([&earlier, &retired].into_iter()),
+            histogram: histogram::merge(histograms.into_iter()),
+            ..Cell::clone(&self.last)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::synthetic::Synthetic;
+    use crate::source::{Change, Source};
+
+    const POINT: u32 = 1;
+
+    fn sums(snapshot: &Snapshot, point: u32) -> [u64; 6] {
+        let cells = || snapshot.cells.iter().filter(|cell| cell.point == point).map(Arc::as_ref);
+        let sum = total(cells());
+        let counted = cells().flat_map(|cell| &cell.histogram).map(|b| b.count).sum();
+        [sum.count, sum.exclusive, sum.inclusive, sum.off_cpu, sum.switches, counted]
+    }
+
+    fn plus(a: [u64; 6], b: [u64; 6]) -> [u64; 6] {
+        std::array::from_fn(|place| a[place] + b[place])
+    }
+
+    #[test]
+    fn what_was_before_a_reset_stays_in_the_sums() {
+        let (mut source, mut life) = (Synthetic::new(), Lifetime::default());
+        let first = source.poll().unwrap();
+        assert_eq!(life.extend(first.clone()), first);
+        let before = sums(&first, POINT);
+        assert!(before[0] > 0 && before[3] > 0);
+        source.act(Change::Reset(POINT)).unwrap();
+        let second = source.poll().unwrap();
+        let extended = life.extend(second.clone());
+        let expected = plus(before, sums(&second, POINT));
+        assert_eq!(sums(&extended, POINT), expected);
+        assert_eq!(extended.points[POINT as usize].resets, 0);
+        // The others are as they were, and so is a snapshot without news.
+        assert_eq!(sums(&extended, 2), sums(&second, 2));
+        assert_eq!(sums(&life.extend(second.clone()), POINT), expected);
+        source.act(Change::Reset(POINT)).unwrap();
+        let third = source.poll().unwrap();
+        let extended = life.extend(third.clone());
+        assert_eq!(sums(&extended, POINT), plus(expected, sums(&third, POINT)));
+        assert!(extended.cells.is_sorted_by_key(|cell| (cell.point, cell.lane)));
+    }
+
+    #[test]
+    fn a_reset_while_the_snapshot_is_taken_counts_once() {
+        let (mut source, mut life) = (Synthetic::new(), Lifetime::default());
+        let first = source.poll().unwrap();
+        life.extend(first.clone());
+        let before = sums(&first, POINT);
+        // The point was read before the reset, its cells after it.
+        let mut torn = first.clone();
+        torn.cells.retain(|cell| cell.point != POINT);
+        assert_eq!(sums(&life.extend(torn), POINT), before);
+        source.act(Change::Reset(POINT)).unwrap();
+        let second = source.poll().unwrap();
+        let extended = life.extend(second.clone());
+        assert_eq!(sums(&extended, POINT), plus(before, sums(&second, POINT)));
+    }
+
+    #[test]
+    fn a_reset_is_known_though_the_count_is_beyond_that_of_before() {
+        let (mut source, mut life) = (Synthetic::new(), Lifetime::default());
+        let first = source.poll().unwrap();
+        life.extend(first.clone());
+        source.act(Change::Reset(POINT)).unwrap();
+        for _ in 0..3 {
+            source.poll().unwrap();
+        }
+        let later = source.poll().unwrap();
+        assert!(sums(&later, POINT)[0] > sums(&first, POINT)[0]);
+        let expected = plus(sums(&first, POINT), sums(&later, POINT));
+        assert_eq!(sums(&life.extend(later), POINT), expected);
+    }
+}

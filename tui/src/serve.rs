@@ -1,0 +1,19 @@
+//! Figures of the processes of this machine for whoever asks for them over HTTP, as
+//! Prometheus does.
+//!
+//! ```text
+//! sources -> lifetime -> model -> export::openmetrics -> http -> scraper
+//!    \-- polled when somebody asks, once an interval at most --/
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `pool` | the processes that come and go, and their figures in the forms asked for |
+//! | `negotiate` | which form a request wants, and whether it may ask at all |
+//! | `http` | connections: how many, how long, and the answers |
+
+pub mod http;
+pub mod negotiate;
+mod pool;
+
+pub use pool::{Pool, Scope};

@@ -1,0 +1,164 @@
+//! The endpoint: `GET /metrics`, and nothing that changes anything.
+//!
+//! One thread answers. A connection carries one request and is closed; how many
+//! there may be, how long each may take and how much it may say before it is
+//! answered have bounds, so that whoever dawdles holds up nobody else for long.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::Semaphore;
+use tokio::task::LocalSet;
+
+use super::Pool;
+use super::negotiate::{Wish, is_local};
+use crate::interrupt::Interrupt;
+
+/// Connections at a time; others wait in the kernel's queue.
+const CONNECTIONS: usize = 64;
+/// How long a request's head may take to come.
+const HEAD: Duration = Duration::from_secs(3);
+/// How long a connection may take as a whole.
+const WHOLE: Duration = Duration::from_secs(10);
+/// How long a request's head may be, bytes, and how many headers it may have.
+const HEAD_BYTES: usize = 16 << 10;
+const HEADERS: usize = 64;
+/// How long to wait where there are no descriptors for another connection.
+const LATER: Duration = Duration::from_millis(100);
+
+/// Answers until asked to end. `local` says that it answers none but requests that
+/// name this machine by itself.
+///
+/// # Errors
+///
+/// If the system has no means for it.
+pub fn serve(listener: TcpListener, pool: Pool, local: bool, interrupt: Interrupt) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("connections cannot be waited for")?;
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            while interrupt.sleep(Duration::from_secs(3600)) {}
+            // It has ended by itself, then.
+            let _ = stop.send(());
+        })
+        .context("no thread can be started")?;
+    LocalSet::new().block_on(&runtime, async {
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        tokio::task::spawn_local(accept(listener, Rc::new(RefCell::new(pool)), local));
+        // An error is a thread that is gone: nobody could ask to end any more.
+        let _ = stopped.await;
+        Ok(())
+    })
+}
+
+async fn accept(listener: tokio::net::TcpListener, pool: Rc<RefCell<Pool>>, local: bool) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // Nobody closes it.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(LATER).await;
+            continue;
+        };
+        let pool = Rc::clone(&pool);
+        tokio::task::spawn_local(async move {
+            let service = service_fn(move |request| {
+                let answer = answer(&request, &pool, local);
+                async move { Ok::<_, Infallible>(answer) }
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD)
+                .max_buf_size(HEAD_BYTES)
+                .max_headers(HEADERS)
+                .keep_alive(false)
+                .serve_connection(TokioIo::new(stream), service);
+            // Whoever has gone, or took too long, is not waited for.
+            let _ = tokio::time::timeout(WHOLE, connection).await;
+            drop(place);
+        });
+    }
+}
+
+type Answer = Response<Full<Bytes>>;
+
+fn answer(request: &Request<Incoming>, pool: &RefCell<Pool>, local: bool) -> Answer {
+    let headers = request.headers();
+    if local && let Some(host) = headers.get(header::HOST) {
+        let host = host.to_str().unwrap_or("");
+        if !is_local(host) {
+            return told(
+                StatusCode::MISDIRECTED_REQUEST,
+                "expected a host of this machine, such as localhost or 127.0.0.1, found another \
+                 name; for other machines: pfp-top serve --listen ADDRESS --allow-remote\n",
+            );
+        }
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut answer =
+            told(StatusCode::METHOD_NOT_ALLOWED, "expected GET or HEAD; nothing can be changed\n");
+        answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return answer;
+    }
+    match request.uri().path() {
+        "/metrics" => metrics(headers, pool),
+        "/" => told(StatusCode::OK, "pfp-top: the figures are at /metrics\n"),
+        _ => told(StatusCode::NOT_FOUND, "expected /metrics\n"),
+    }
+}
+
+fn metrics(headers: &HeaderMap, pool: &RefCell<Pool>) -> Answer {
+    let wish = Wish::of(
+        joined(headers, &header::ACCEPT).as_deref(),
+        joined(headers, &header::ACCEPT_ENCODING).as_deref(),
+    );
+    let body = match pool.borrow_mut().body(wish) {
+        Ok(body) => body,
+        Err(error) => return told(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error:#}\n")),
+    };
+    let mut answer = response(StatusCode::OK, body, wish.form.content_type());
+    let headers = answer.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
+    if wish.gzip {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    answer
+}
+
+/// A header that may come in several lines.
+fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let lines: Vec<_> =
+        headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    (!lines.is_empty()).then(|| lines.join(","))
+}
+
+fn told(status: StatusCode, text: &str) -> Answer {
+    response(status, Bytes::copy_from_slice(text.as_bytes()), "text/plain; charset=utf-8")
+}
+
+fn response(status: StatusCode, body: Bytes, content_type: &'static str) -> Answer {
+    let mut answer = Response::new(Full::new(body));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}

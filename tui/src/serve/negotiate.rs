@@ -1,0 +1,150 @@
+//! Which form a request wishes for, and whether it may be answered at all.
+
+use std::net::IpAddr;
+
+use crate::export::openmetrics::Form;
+
+/// What an answer is to look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wish {
+    /// Its form.
+    pub form: Form,
+    /// Whether it is compressed.
+    pub gzip: bool,
+}
+
+/// One of the things that a header offers, by its weight.
+struct Offer<'a> {
+    name: &'a str,
+    parameters: Vec<(String, &'a str)>,
+    weight: f64,
+}
+
+fn offers(header: &str) -> impl Iterator<Item = Offer<'_>> {
+    header.split(',').map(|offer| {
+        let mut parts = offer.split(';');
+        let name = parts.next().unwrap_or("").trim();
+        let mut weight = 1.0;
+        let mut parameters = Vec::new();
+        for (key, value) in parts.filter_map(|part| part.split_once('=')) {
+            let (key, value) = (key.trim().to_ascii_lowercase(), value.trim().trim_matches('"'));
+            match key.as_str() {
+                "q" => weight = value.parse().unwrap_or(0.0),
+                _ => parameters.push((key, value)),
+            }
+        }
+        Offer { name, parameters, weight }
+    })
+}
+
+impl Offer<'_> {
+    fn says(&self, key: &str, values: &[&str]) -> bool {
+        let mut said = self.parameters.iter().filter(|(known, _)| known == key);
+        said.all(|(_, value)| values.contains(value))
+    }
+
+    fn has(&self, key: &str, value: &str) -> bool {
+        self.parameters.iter().any(|(known, said)| known == key && *said == value)
+    }
+
+    /// The form that it stands for, if that is one of ours.
+    fn form(&self) -> Option<Form> {
+        match self.name.to_ascii_lowercase().as_str() {
+            "application/vnd.google.protobuf"
+                if self.has("proto", "io.prometheus.client.MetricFamily")
+                    && self.has("encoding", "delimited") =>
+            {
+                Some(Form::Protobuf)
+            }
+            "application/openmetrics-text" if self.says("version", &["1.0.0"]) => {
+                Some(Form::OpenMetrics)
+            }
+            "text/plain" if self.says("version", &["0.0.4"]) => Some(Form::Text),
+            "text/*" | "*/*" => Some(Form::Text),
+            _ => None,
+        }
+    }
+}
+
+impl Wish {
+    /// What these headers wish for: of what weighs most, what is named first. Whoever
+    /// wishes for nothing that there is gets the older text, as is the custom.
+    pub fn of(accept: Option<&str>, accept_encoding: Option<&str>) -> Self {
+        let mut best: Option<(f64, Form)> = None;
+        for offer in offers(accept.unwrap_or("")) {
+            let Some(form) = offer.form().filter(|_| offer.weight > 0.0) else { continue };
+            if best.is_none_or(|(weight, _)| offer.weight > weight) {
+                best = Some((offer.weight, form));
+            }
+        }
+        let gzip = offers(accept_encoding.unwrap_or(""))
+            .any(|offer| offer.name.eq_ignore_ascii_case("gzip") && offer.weight > 0.0);
+        Self { form: best.map_or(Form::Text, |(_, form)| form), gzip }
+    }
+}
+
+/// Whether a host header names this machine by itself. A page of the web whose name
+/// is made to lead here (DNS rebinding) has its own name in it.
+pub fn is_local(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(""),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let name = name.trim_end_matches('.');
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(accept: &str) -> Form {
+        Wish::of(Some(accept), None).form
+    }
+
+    const PROTOBUF: &str = "application/vnd.google.protobuf;\
+                            proto=io.prometheus.client.MetricFamily;encoding=delimited";
+
+    #[test]
+    fn scrapers_get_what_they_weigh_most() {
+        // As Prometheus 2.42 asks, without and with native histograms, and 3 by default.
+        let older = "application/openmetrics-text;version=1.0.0,\
+                     application/openmetrics-text;version=0.0.1;q=0.75,\
+                     text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        assert_eq!(form(older), Form::OpenMetrics);
+        let native = format!("{PROTOBUF},{}", older.replace("1.0.0", "1.0.0;q=0.8"));
+        assert_eq!(form(&native), Form::Protobuf);
+        let newer = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
+                     text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,\
+                     text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        assert_eq!(form(newer), Form::OpenMetrics);
+        assert_eq!(form("text/plain;version=0.0.4;q=0.9, */*;q=0.1"), Form::Text);
+        // A browser, curl, and what there is not.
+        assert_eq!(form("text/html,application/xhtml+xml,*/*;q=0.8"), Form::Text);
+        assert_eq!(Wish::of(None, None), Wish { form: Form::Text, gzip: false });
+        assert_eq!(form("application/json"), Form::Text);
+        assert_eq!(form("application/vnd.google.protobuf"), Form::Text);
+        assert_eq!(form(&format!("{PROTOBUF};q=0, text/plain;q=0.1")), Form::Text);
+        assert_eq!(form("APPLICATION/OpenMetrics-Text; Version=\"1.0.0\""), Form::OpenMetrics);
+    }
+
+    #[test]
+    fn it_is_compressed_only_for_those_who_can_read_that() {
+        let gzip = |header| Wish::of(None, Some(header)).gzip;
+        assert!(gzip("gzip") && gzip("deflate, GZIP;q=0.5"));
+        assert!(!gzip("identity") && !gzip("gzip;q=0") && !gzip(""));
+    }
+
+    #[test]
+    fn only_this_machine_is_local() {
+        for host in ["localhost", "LOCALHOST:9464", "127.0.0.1:1", "127.8.9.1", "[::1]:9464"] {
+            assert!(is_local(host), "{host}");
+        }
+        for host in
+            ["", "evil.example:9464", "localhost.evil.example", "10.0.0.1", "[::2]", "a:b:c"]
+        {
+            assert!(!is_local(host), "{host}");
+        }
+    }
+}

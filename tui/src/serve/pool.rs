@@ -1,0 +1,295 @@
+//! The processes that are served: they come and go, and are looked at when somebody
+//! asks.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use hyper::body::Bytes;
+
+use super::negotiate::Wish;
+use crate::export::Subject;
+use crate::model::{Lifetime, Model, TAU_SECONDS};
+use crate::snapshot::{ProcessState, Snapshot};
+use crate::source::{self, Candidate, Discovery, Finder, Source, Together};
+
+/// How long a process is served after it was found to have ended: its last figures
+/// are to be scraped, whenever in its usual round the scraper comes.
+const STAYS: Duration = Duration::from_secs(60);
+/// Served at once, at most.
+const PROCESSES: usize = 256;
+/// A clock younger than this is still being calibrated.
+const SETTLED_SECONDS: f64 = 1.0;
+/// What a rate of a clock may differ by and still be the same one, refined.
+const SAME_RATE: f64 = 0.01;
+/// Names that a lane may have as a label. Each is a series that a database keeps,
+/// and some programs number their threads.
+const NAMES: usize = 4;
+
+/// Which processes are served, and how.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// Which.
+    pub together: Together,
+    /// They are looked at no more often than this.
+    pub interval: Duration,
+    /// Lanes whose threads are told one by one, by their number; none for points only.
+    pub lanes_apart: Option<u32>,
+}
+
+/// The processes, and what they showed when they were looked at last.
+pub struct Pool {
+    scope: Scope,
+    finder: Box<dyn Finder>,
+    members: Vec<Member>,
+    polled: Option<Instant>,
+    /// What was answered since.
+    bodies: HashMap<Wish, Bytes>,
+    /// That there are too many was said.
+    full: bool,
+}
+
+struct Member {
+    candidate: Candidate,
+    source: Box<dyn Source>,
+    lifetime: Lifetime,
+    model: Model,
+    /// Ticks per second that its figures are told by; none while its clock settles.
+    rate: Option<f64>,
+    overhead_pair: u64,
+    /// Names that each lane has had.
+    names: HashMap<u32, Vec<String>>,
+    ended: Option<Instant>,
+}
+
+impl Pool {
+    /// The processes that there are now, and whatever looking for them brought.
+    ///
+    /// # Errors
+    ///
+    /// If there is no place to look in.
+    pub fn new(scope: Scope) -> Result<(Self, Discovery)> {
+        let mut pool = Self {
+            scope,
+            finder: source::newcomers(),
+            members: Vec::new(),
+            polled: None,
+            bodies: HashMap::new(),
+            full: false,
+        };
+        let discovery = pool.join()?;
+        Ok((pool, discovery))
+    }
+
+    /// How many processes are served.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether no process is served.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Their figures in the form that is wished for, no older than the interval.
+    pub fn body(&mut self, wish: Wish) -> Result<Bytes> {
+        self.poll()?;
+        if let Some(body) = self.bodies.get(&wish) {
+            return Ok(body.clone());
+        }
+        let mut bytes = Vec::new();
+        wish.form.write(&self.subjects().iter().collect::<Vec<_>>(), &mut bytes)?;
+        if wish.gzip {
+            let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+            packed.write_all(&bytes)?;
+            bytes = packed.finish()?;
+        }
+        let body = Bytes::from(bytes);
+        self.bodies.insert(wish, body.clone());
+        Ok(body)
+    }
+
+    /// What is told of each process, after a [`Pool::poll`].
+    pub fn subjects(&self) -> Vec<Subject<'_>> {
+        let settled = self.members.iter().filter(|member| member.rate.is_some());
+        let subjects = settled.filter_map(|member| {
+            let per_thread = self.scope.lanes_apart.is_some();
+            let mut subject = Subject::new(&member.model, |_| true, per_thread)?;
+            subject.lanes_apart = self.scope.lanes_apart.unwrap_or(u32::MAX);
+            Some(subject)
+        });
+        subjects.collect()
+    }
+
+    /// Looks at the processes, unless that was done within the interval.
+    pub fn poll(&mut self) -> Result<()> {
+        let now = Instant::now();
+        if self.polled.is_some_and(|then| now.duration_since(then) < self.scope.interval) {
+            return Ok(());
+        }
+        self.join()?;
+        for member in &mut self.members {
+            member.poll(now);
+        }
+        self.members
+            .retain(|member| member.ended.is_none_or(|ended| now.duration_since(ended) < STAYS));
+        self.polled = Some(now);
+        self.bodies.clear();
+        Ok(())
+    }
+
+    /// Takes in those that have come.
+    fn join(&mut self) -> Result<Discovery> {
+        let discovery = self.finder.discover()?;
+        let known =
+            |c: &Candidate| self.members.iter().any(|m| m.candidate.segment_id == c.segment_id);
+        let mut new: Vec<Candidate> = discovery
+            .candidates
+            .iter()
+            // What ended before anybody looked has nothing that goes on.
+            .filter(|c| c.runs() && self.scope.together.admits(c) && !known(c))
+            .cloned()
+            .collect();
+        new.sort_by_key(|candidate| (candidate.started_unix_ns, candidate.pid));
+        for candidate in new {
+            // One process after the other in the same place, as by `exec`.
+            self.members
+                .retain(|member| member.ended.is_none() || member.candidate.pid != candidate.pid);
+            if self.members.len() == PROCESSES {
+                if !self.full {
+                    // Nobody may be listening; the others are served all the same.
+                    let _ = writeln!(
+                        std::io::stderr(),
+                        "pfp-top: expected no more than {PROCESSES} processes, found another one, \
+                         {} [{}]: it is not served; choose with --name",
+                        candidate.name,
+                        candidate.pid
+                    );
+                }
+                self.full = true;
+                break;
+            }
+            // One that has ended meanwhile is no reason to lose the others.
+            let Ok(source) = self.finder.attach(&candidate) else { continue };
+            self.members.push(Member {
+                candidate,
+                source,
+                lifetime: Lifetime::default(),
+                model: Model::new(TAU_SECONDS),
+                rate: None,
+                overhead_pair: 0,
+                names: HashMap::new(),
+                ended: None,
+            });
+        }
+        Ok(discovery)
+    }
+}
+
+impl Member {
+    fn poll(&mut self, now: Instant) {
+        // What cannot be read now keeps its figures.
+        let Ok(snapshot) = self.source.poll() else { return };
+        let mut snapshot = self.lifetime.extend(snapshot);
+        let ended = snapshot.process.state != ProcessState::Running;
+        if ended {
+            self.ended.get_or_insert(now);
+        }
+        self.steady(&mut snapshot, ended);
+        self.name_lanes(&mut snapshot);
+        self.model.fold(snapshot);
+    }
+
+    /// A clock's rate is refined as the process runs. Seconds are told by one rate all
+    /// the time: by a new one, sums would be another part of a second less, and a sum
+    /// that shrinks is taken for one that began afresh.
+    fn steady(&mut self, snapshot: &mut Snapshot, ended: bool) {
+        let clock = &mut snapshot.clock;
+        let is_same = |rate: f64| (clock.ticks_per_second / rate - 1.0).abs() < SAME_RATE;
+        match self.rate {
+            Some(rate) if is_same(rate) => clock.ticks_per_second = rate,
+            _ => {
+                let seconds = snapshot.elapsed_ticks as f64 / clock.ticks_per_second;
+                let settled = ended || seconds >= SETTLED_SECONDS;
+                self.rate = settled.then_some(clock.ticks_per_second);
+            }
+        }
+        self.overhead_pair = self.overhead_pair.max(clock.overhead_pair);
+        clock.overhead_pair = self.overhead_pair;
+    }
+
+    fn name_lanes(&mut self, snapshot: &mut Snapshot) {
+        for lane in &mut snapshot.lanes {
+            let names = self.names.entry(lane.id).or_default();
+            if names.contains(&lane.name) {
+                continue;
+            }
+            if names.len() < NAMES {
+                names.push(lane.name.clone());
+            } else {
+                "(several)".clone_into(&mut lane.name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
+
+    fn member(source: Synthetic) -> Member {
+        Member {
+            candidate: Candidate::default(),
+            source: Box::new(source),
+            lifetime: Lifetime::default(),
+            model: Model::default(),
+            rate: None,
+            overhead_pair: 0,
+            names: HashMap::new(),
+            ended: None,
+        }
+    }
+
+    #[test]
+    fn a_refined_clock_and_a_cheaper_pair_take_nothing_back() {
+        let mut member = member(Synthetic::new());
+        let refined = |factor: f64, pair: u64| {
+            let mut snapshot = Synthetic::new().poll().unwrap();
+            snapshot.clock.ticks_per_second *= factor;
+            snapshot.clock.overhead_pair = pair;
+            snapshot
+        };
+        let mut told = |mut snapshot: Snapshot| {
+            member.steady(&mut snapshot, false);
+            (
+                snapshot.clock.ticks_per_second / TICKS_PER_SECOND as f64,
+                snapshot.clock.overhead_pair,
+            )
+        };
+        let mut young = refined(1.002, 60);
+        young.elapsed_ticks = TICKS_PER_SECOND / 2;
+        assert_eq!(told(young), (1.002, 60));
+        assert_eq!(told(refined(1.001, 60)), (1.001, 60));
+        assert_eq!(told(refined(1.002, 50)), (1.001, 60));
+        assert_eq!(told(refined(1.0, 70)), (1.001, 70));
+        assert_eq!(told(refined(2.0, 70)), (2.0, 70), "another clock");
+    }
+
+    #[test]
+    fn threads_that_are_numbered_do_not_make_series_without_end() {
+        let mut member = member(Synthetic::new());
+        let mut labels = std::collections::BTreeSet::new();
+        for number in 0..50 {
+            let mut snapshot = Synthetic::new().poll().unwrap();
+            snapshot.lanes[0].name = format!("worker-{number}");
+            member.name_lanes(&mut snapshot);
+            labels.insert(snapshot.lanes[0].name.clone());
+            assert_eq!(snapshot.lanes[1].name, "reader");
+        }
+        assert_eq!(labels.len(), NAMES + 1);
+    }
+}

@@ -1,0 +1,185 @@
+//! Names of functions as people write them, from what compilers make of them.
+//!
+//! Functions of programs built with `-finstrument-functions` have the names that
+//! their objects have. The names come from somebody else's file, so what is made of
+//! them is bounded: how deep it is nested, how long it gets on the way, how long it
+//! is in the end.
+
+use std::fmt::{self, Write as _};
+
+use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
+
+/// Bytes of a name that is looked at.
+const LONGEST: usize = 2048;
+/// Bytes that it may become, before it is shortened.
+const ROOM: usize = 8192;
+/// How deep it is nested. Parts may stand for others, so that each level may double
+/// what there is to do.
+const DEEP: u32 = 64;
+/// Characters from which on the arguments of templates are left out, those inside of
+/// others first.
+const SHORT: usize = 120;
+
+/// The name that a symbol stands for; none if it stands for nothing else.
+pub(super) fn readable(symbol: &str) -> Option<String> {
+    if symbol.len() > LONGEST {
+        return None;
+    }
+    let mut name = Bounded(String::new());
+    // Older Rust names look like those of C++, with a hash at the end.
+    if let Ok(rust) = rustc_demangle::try_demangle(symbol) {
+        write!(name, "{rust:#}").ok()?;
+    } else if symbol.starts_with("_Z") {
+        let parse = ParseOptions::default().recursion_limit(DEEP);
+        let parsed = BorrowedSymbol::new_with_options(symbol.as_bytes(), &parse).ok()?;
+        let options = DemangleOptions::new().no_return_type().recursion_limit(DEEP);
+        parsed.structured_demangle(&mut name, &options).ok()?;
+    }
+    let Bounded(name) = name;
+    (!name.is_empty()).then(|| shortened(name))
+}
+
+/// Text that takes no more than [`ROOM`].
+struct Bounded(String);
+
+impl fmt::Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > ROOM {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+fn shortened(name: String) -> String {
+    let fits = |name: &String| name.chars().count() <= SHORT;
+    if fits(&name) {
+        return name;
+    }
+    let inner = without_arguments(&name, 2);
+    if fits(&inner) { inner } else { without_arguments(&name, 1) }
+}
+
+/// The name without the arguments of templates at a depth and deeper.
+fn without_arguments(name: &str, at: usize) -> String {
+    let mut left = String::new();
+    let mut depth = 0usize;
+    let mut before = ' ';
+    let mut operator = false;
+    for c in name.chars() {
+        // `operator<<` and `->` have no arguments.
+        operator = match c {
+            '<' | '>' | '=' | '-' => operator || left.ends_with("operator"),
+            _ => false,
+        };
+        let closes = c == '>' && !operator && before != '-';
+        if closes {
+            depth = depth.saturating_sub(1);
+        }
+        if depth < at {
+            left.push(c);
+        }
+        if c == '<' && !operator {
+            depth += 1;
+            if depth == at {
+                left.push('…');
+            }
+        }
+        before = c;
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_of_both_languages_are_read() {
+        for (symbol, name) in [
+            ("_ZN5space3fooEibc", "space::foo(int, bool, char)"),
+            ("_ZN3MapIiE3putEi", "Map<int>::put(int)"),
+            ("_ZN1AC2Ev", "A::A()"),
+            ("_ZlsRSoi", "operator<<(std::ostream&, int)"),
+            ("_ZN3pfp9functions5enter17h84dc966cba39efbcE", "pfp::functions::enter"),
+            ("_RNvC6_123foo3bar", "123foo::bar"),
+        ] {
+            assert_eq!(readable(symbol).as_deref(), Some(name));
+        }
+        for other in ["main", "", "_", "_Z", "_R", "_Znonsense", "parse_line", "sqlite3VdbeExec"] {
+            assert_eq!(readable(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn long_templates_keep_what_tells_them_apart() {
+        let long = format!("pair<{}, b<c>>::put(int) const", ["list<integers>"; 10].join(", "));
+        assert!(long.len() > SHORT);
+        let inner = ["list<…>"; 10].join(", ");
+        assert_eq!(shortened(long), format!("pair<{inner}, b<…>>::put(int) const"));
+        let longer = format!("a<{}>::operator<<(int)", ["list<int>"; 30].join(", "));
+        assert_eq!(shortened(longer), "a<…>::operator<<(int)");
+        assert_eq!(without_arguments("a<b<c>>::operator->(d<e>)", 1), "a<…>::operator->(d<…>)");
+    }
+
+    /// Each level stands for two of the level before: thirty would be a thousand
+    /// million names.
+    #[test]
+    fn what_doubles_at_each_level_comes_to_an_end() {
+        let mut symbol = "_Z1fI1AE1BI".to_owned();
+        for level in 0..30 {
+            let part = if level == 0 { "S_".to_owned() } else { format!("S{}_", level - 1) };
+            symbol.push_str(&format!("1PI{part}{part}E"));
+        }
+        symbol.push_str("Ev");
+        let _ = readable(&symbol);
+        let nested = format!("_Z1f{}v", "P".repeat(LONGEST - 10));
+        assert_eq!(readable(&nested), None);
+        let nested = format!("_Z1f{}i{}", "1PI".repeat(300), "E".repeat(300));
+        assert_eq!(readable(&nested), None);
+        assert_eq!(readable(&format!("_Z{}", "1a".repeat(LONGEST))), None);
+    }
+
+    /// Any bytes, and names with some bytes changed, end within their bounds.
+    #[test]
+    fn hostile_names_stay_within_bounds() {
+        let seeds = [
+            "_ZNSt6vectorISsSaISsEE9push_backERKSs",
+            "_ZN1aIJS0_S0_EE1bIS_IJS1_S1_EEEEvDpT_",
+            "_ZSt4moveIRSt10unique_ptrIN3foo3BarESt14default_deleteIS2_EEEvOT_",
+            "_RINvNtC3std3mem8align_ofNtNtC3foo3bar3BazE",
+            "_ZN4core3ptr85drop_in_place$LT$alloc..vec..Vec$LT$u8$GT$$GT$17h0123456789abcdefE",
+            "_ZZN1a1bEvENKUlT_E_clIiEEDaS0_",
+        ];
+        let alphabet = b"_ZNSTIJELRKDptvsaiocCX0123456789$.";
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let mut below = |bound: usize| {
+            state ^= state >> 12;
+            state ^= state << 25;
+            state ^= state >> 27;
+            (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
+        };
+        let mut read = 0;
+        for round in 0..20_000 {
+            let mut name = seeds[round % seeds.len()].as_bytes().to_vec();
+            for _ in 0..below(6) {
+                let at = below(name.len());
+                match below(3) {
+                    0 => name[at] = alphabet[below(alphabet.len())],
+                    1 => name.insert(at, alphabet[below(alphabet.len())]),
+                    _ => {
+                        let part = name[at..].to_vec();
+                        name.extend(part);
+                    }
+                }
+            }
+            let name = String::from_utf8(name).expect("it is plain text");
+            if let Some(found) = readable(&name) {
+                assert!(found.len() <= ROOM, "{name}");
+                read += 1;
+            }
+        }
+        assert!(read > 2000, "only {read} names were read at all");
+    }
+}

@@ -1,0 +1,176 @@
+"""Reads an export with a reader that is not pfp's own, and prints as JSON what it read.
+
+    readers.py FORMAT FILE [SCHEMA]
+
+The test compares that with the snapshot that was exported. Any exception is a file
+that the reader refuses.
+"""
+
+import csv
+import io
+import json
+import sys
+import xml.etree.ElementTree
+
+
+def read_csv(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file, strict=True))
+
+
+def read_openmetrics(path):
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+    with open(path, newline="", encoding="utf-8") as file:
+        families = list(text_string_to_metric_families(file.read()))
+    return {
+        "types": {family.name: family.type for family in families},
+        "samples": [
+            {"name": sample.name, "labels": sample.labels, "value": float(sample.value)}
+            for family in families
+            for sample in family.samples
+            if sample.value != float("inf")
+        ],
+    }
+
+
+def read_hlog(path):
+    from hdrh.histogram import HdrHistogram
+    from hdrh.log import HistogramLogReader
+
+    reader = HistogramLogReader(path, HdrHistogram(1, 3600 * 10**9, 3))
+    histograms = {}
+    while True:
+        histogram = reader.get_next_interval_histogram()
+        if histogram is None:
+            return histograms
+        values = [
+            (item.value_iterated_to, item.count_added_in_this_iter_step)
+            for item in histogram.get_recorded_iterator()
+        ]
+        quantiles = [50, 90, 99, 99.9, 100]
+        histograms[histogram.get_tag()] = {
+            "calls": histogram.get_total_count(),
+            "min_ns": histogram.get_min_value(),
+            "max_ns": histogram.get_max_value(),
+            "mean_ns": histogram.get_mean_value(),
+            "start_ms": histogram.get_start_time_stamp(),
+            "end_ms": histogram.get_end_time_stamp(),
+            "quantiles_ns": [histogram.get_value_at_percentile(q) for q in quantiles],
+            "values_ns": values,
+        }
+
+
+def read_speedscope(path, schema):
+    import jsonschema
+
+    with open(path, encoding="utf-8") as file, open(schema, encoding="utf-8") as rules:
+        profiles = json.load(file)
+        jsonschema.validate(profiles, json.load(rules))
+    return profiles
+
+
+def read_chrome(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def unknown_fields(message):
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    count = len(UnknownFieldSet(message))
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_MESSAGE:
+            several = hasattr(value, "add")
+            count += sum(map(unknown_fields, value if several else [value]))
+    return count
+
+
+def read_perfetto(path):
+    """Slices and instants as a trace processor makes them: by the published messages,
+    in the order of time, each end closing the last begin on its track."""
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+
+    trace = Trace()
+    with open(path, "rb") as file:
+        trace.ParseFromString(file.read())
+    tracks, names, categories, annotations, places = {}, {}, {}, {}, {}
+    events, clocks = [], []
+    for packet in trace.packet:
+        if packet.HasField("clock_snapshot"):
+            clocks = [(c.clock_id, c.timestamp) for c in packet.clock_snapshot.clocks]
+        if packet.HasField("track_descriptor"):
+            descriptor = packet.track_descriptor
+            assert descriptor.uuid not in tracks
+            tracks[descriptor.uuid] = descriptor
+        new = packet.interned_data
+        names.update((item.iid, item.name) for item in new.event_names)
+        categories.update((item.iid, item.name) for item in new.event_categories)
+        annotations.update((item.iid, item.name) for item in new.debug_annotation_names)
+        places.update((item.iid, (item.file_name, item.line_number)) for item in new.source_locations)
+        if packet.HasField("track_event"):
+            event = packet.track_event
+            told = {annotations[a.name_iid]: a.uint_value for a in event.debug_annotations}
+            events.append(
+                {
+                    "at": packet.timestamp,
+                    "track": event.track_uuid,
+                    "type": event.type,
+                    "name": names[event.name_iid] if event.name_iid else None,
+                    "category": [categories[iid] for iid in event.category_iids],
+                    "told": told,
+                    "place": places.get(event.source_location_iid),
+                }
+            )
+    events.sort(key=lambda event: event["at"])
+
+    def name_of(uuid):
+        track = tracks[uuid]
+        return track.thread.thread_name or track.process.process_name or track.name
+
+    open_on, slices, instants = {}, [], []
+    for event in events:
+        track = event.pop("track")
+        kind = event.pop("type")
+        if kind == TrackEvent.TYPE_SLICE_BEGIN:
+            open_on.setdefault(track, []).append(event)
+        elif kind == TrackEvent.TYPE_SLICE_END:
+            begin = open_on[track].pop()
+            slices.append({**begin, "end": event["at"], "track": name_of(track)})
+        elif kind == TrackEvent.TYPE_INSTANT:
+            instants.append({**event, "track": name_of(track)})
+        else:
+            raise ValueError(f"type {kind}")
+    assert not any(open_on.values()), "a slice never ends"
+    return {
+        "unknown_fields": sum(map(unknown_fields, trace.packet)),
+        "clocks": clocks,
+        "threads": sorted(track.thread.tid for track in tracks.values() if track.HasField("thread")),
+        "slices": slices,
+        "instants": instants,
+    }
+
+
+def read_svg(path):
+    root = xml.etree.ElementTree.parse(path).getroot()
+    plain = [element.tag.rpartition("}")[2] for element in root.iter()]
+    return {
+        "tags": {tag: plain.count(tag) for tag in set(plain)},
+        "titles": [e.text for e in root.iter("{http://www.w3.org/2000/svg}title")],
+        "texts": [e.text for e in root.iter("{http://www.w3.org/2000/svg}text")],
+    }
+
+
+READERS = {
+    "csv": read_csv,
+    "openmetrics": read_openmetrics,
+    "hlog": read_hlog,
+    "speedscope": read_speedscope,
+    "chrome": read_chrome,
+    "perfetto": read_perfetto,
+    "svg-trace": read_svg,
+    "svg-histogram": read_svg,
+}
+
+if __name__ == "__main__":
+    json.dump(READERS[sys.argv[1]](*sys.argv[2:]), sys.stdout)
