@@ -3,14 +3,17 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell as Counter;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 
 use pfp_shm_layout::cell::{Away, Cell, Measurement, NO_LAST};
 use pfp_shm_layout::control::{Change, Control};
 use pfp_shm_layout::header::Facts;
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::point::Text;
-use pfp_shm_layout::reader::{Picture, Reader};
+use pfp_shm_layout::reader::{BucketCount, Picture, Reader};
 use pfp_shm_layout::segment::{CELLS_PER_BLOCK, Config, Segment};
 
 const POINTS: usize = 40;
@@ -237,6 +240,48 @@ fn a_poll_allocates_nothing_for_what_is_known() {
         assert_eq!(reader.poll(false).cells.len(), POINTS * LANES);
         assert_eq!(ALLOCATIONS.get() - before, 0, "changed: {changed}");
     }
+}
+
+/// However a measurement falls between a reader's looks, no bucket has more than
+/// were begun.
+#[test]
+fn no_bucket_is_ahead_of_its_measurements() {
+    const TICKS: [u64; 2] = [20, 5_000];
+    let room = Config { points: 64, lanes: LANES as u32, blocks: 600, string_bytes: 1 << 14 };
+    let facts = Facts::default();
+    let segment = Segment::in_private_memory(room, &facts);
+    let mut program = Program::new(&segment);
+    let begun = [const { AtomicU64::new(0) }; 2];
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Random(0x2545_f491_4f6c_dd1d);
+            while !is_over.load(SeqCst) {
+                let which = random.below(2) as usize;
+                begun[which].fetch_add(1, SeqCst);
+                program.measure(&segment, 0, 0, TICKS[which]);
+                // So that polls come in between, and find it at rest as well.
+                (0..random.below(200)).for_each(|_| std::hint::spin_loop());
+            }
+        });
+        let mut reader = Reader::new(&segment, facts);
+        for _ in 0..400_000 {
+            let picture = reader.poll(false);
+            let cell = picture.cells.iter().find(|cell| (cell.lane, cell.point) == (0, 0));
+            let Some(cell) = cell else { continue };
+            for (ticks, begun) in TICKS.iter().zip(&begun) {
+                let holds =
+                    |bucket: &BucketCount| (bucket.low..bucket.low + bucket.width).contains(ticks);
+                let counted = cell.histogram.iter().find(holds).map_or(0, |bucket| bucket.count);
+                let begun = begun.load(SeqCst);
+                if counted > begun {
+                    is_over.store(true, SeqCst);
+                    panic!("{counted} of {ticks} ticks, {begun} were begun");
+                }
+            }
+        }
+        is_over.store(true, SeqCst);
+    });
 }
 
 /// A damaged table may name one text many times, and a damaged cell one chunk.

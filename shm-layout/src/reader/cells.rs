@@ -30,7 +30,7 @@ pub struct CellReading {
     pub in_flight: bool,
     /// Measurements by bucket, of `live` and `retired` together. It is read
     /// beside the sums: of a cell in use it may be ahead of them by the
-    /// measurements that ended in between.
+    /// measurements that ended in between, and lacks the last of those.
     pub histogram: Histogram,
 }
 
@@ -214,6 +214,14 @@ impl ReadParts {
         }
         self.counted >= wanted
     }
+}
+
+/// Whether nothing was written to a cell since it had this number. Asked after
+/// [`Cell::restarted_since`], whose fence goes behind the looks into the histogram:
+/// what was read of that does not have the last measurement yet, which the next one
+/// counts.
+fn still(cell: &Cell, sequence: u64) -> bool {
+    cell.sequence() == sequence
 }
 
 /// The counters of a chunk; none if there is no such chunk.
@@ -450,7 +458,7 @@ impl CellReader {
         reading.lifetime_exclusive = reading.lifetime_exclusive.wrapping_add(grown);
         reading.live = live;
         let held = reading.histogram.parts.counts.len();
-        reading.histogram.take(&self.parts, Some(window), last);
+        reading.histogram.take(&self.parts, Some(window), last.filter(|_| still(cell, sequence)));
         self.account(held, reading);
         true
     }
@@ -488,7 +496,8 @@ impl CellReader {
         if current {
             let alone = owner != Owner::All;
             let window = (whole && owned && alone).then_some(copy.restarts);
-            reading.histogram.take(&self.parts, window, copy.uncounted.filter(|_| alone));
+            let last = copy.uncounted.filter(|_| alone && (from.dead || still(cell, sequence)));
+            reading.histogram.take(&self.parts, window, last);
         } else {
             reading.histogram.clear();
         }
