@@ -50,7 +50,7 @@ mod hooks {
     pub(crate) unsafe extern "C" fn __cyg_profile_func_exit() {
         naked_asm!(
             // As `exit` does.
-            "mov rax, qword ptr [rip + pfp_functions_top@GOTTPOFF]",
+            "mov rax, qword ptr [rip + __pfp_functions_top@GOTTPOFF]",
             "cmp rdi, qword ptr fs:[rax]",
             "je 2f",
             "cmp rsp, qword ptr fs:[rax + 8]",

@@ -35,13 +35,13 @@ mod of_thread {
     use super::Top;
 
     std::arch::global_asm!(
-        ".pushsection .tdata.pfp_functions_top, \"awT\", @progbits",
-        ".globl pfp_functions_top",
-        ".hidden pfp_functions_top",
-        ".type pfp_functions_top, @object",
-        ".size pfp_functions_top, 24",
+        ".pushsection .tdata.__pfp_functions_top, \"awT\", @progbits",
+        ".globl __pfp_functions_top",
+        ".hidden __pfp_functions_top",
+        ".type __pfp_functions_top, @object",
+        ".size __pfp_functions_top, 24",
         ".balign 8",
-        "pfp_functions_top:",
+        "__pfp_functions_top:",
         ".quad 0, -1, 0",
         ".popsection",
     );
@@ -54,7 +54,7 @@ mod of_thread {
         unsafe {
             std::arch::asm!(
                 "mov {0}, qword ptr fs:[0]",
-                "add {0}, qword ptr [rip + pfp_functions_top@GOTTPOFF]",
+                "add {0}, qword ptr [rip + __pfp_functions_top@GOTTPOFF]",
                 out(reg) top,
                 options(pure, nomem, nostack),
             );
