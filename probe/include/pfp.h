@@ -45,12 +45,16 @@
  * and without it can be linked together.
  *
  * C99 with what GCC and Clang share (inline atomics, the cleanup attribute), and
- * C++11. Linux.
+ * C++11. Linux, 64 bits.
  */
 #ifndef PFP_H
 #define PFP_H
 
 #include <stdint.h>
+
+#if !defined(PFP_DISABLE) && UINTPTR_MAX < UINT64_MAX
+#error "pfp measures on 64-bit targets; define PFP_DISABLE to leave it out on this one"
+#endif
 
 /* ---- what a call comes to -------------------------------------------------- */
 
@@ -198,7 +202,8 @@ int pfpSetName(int id, const char *name);
  * which NULL names.
  *
  * Handles are whatever pointers the program has for its objects; pfp never looks
- * behind them. All hooks: PFP_ENOTCREATED, PFP_ENULL, PFP_EHANDLE.
+ * behind them. Signals are blocked for the length of a Switch, Begin or End, which
+ * costs two system calls. All hooks: PFP_ENOTCREATED, PFP_ENULL, PFP_EHANDLE.
  */
 
 /* For hook tables that have an entry for it; `hookset` is not used. */
