@@ -28,8 +28,8 @@ pub fn begin_function(point: &'static Point, word: u64, guard: &mut MaybeUninit<
 
 /// Measures what the hooks cost: `call` calls a function that is [`calibration`] and
 /// does nothing. False if nothing came of it.
-pub fn calibrate_hooks(call: fn()) -> bool {
-    measure::calibrate_hooks(call)
+pub fn calibrate_hooks(call: fn(), again: bool) -> bool {
+    measure::calibrate_hooks(call, again)
 }
 
 /// The point that is measured in calibrations.

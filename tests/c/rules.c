@@ -252,7 +252,7 @@ static void errors(void)
     }
     EXPECT(strcmp(texts[0], "no error") == 0);
     EXPECT(strstr(pfp_error(1), "another number") != NULL);
-    EXPECT(pfp_error(INT_MIN) == pfp_error(-9) && pfp_error(INT_MAX) == pfp_error(1));
+    EXPECT(pfp_error(INT_MIN) == pfp_error(-100) && pfp_error(INT_MAX) == pfp_error(1));
     create();
 }
 

@@ -29,18 +29,21 @@ const RECORDED: [(&str, f64); 12] = [
     ("average", 233.0),
     ("numeric", 313.0),
     ("by_hand", 311.0),
-    ("latched", 925.0),
+    ("latched", 938.0),
     ("disabled", 6.0),
     ("call", 7.0),
     ("disabled_call", 15.0),
     ("nested", 434.0),
     ("laps", 419.0),
-    ("poll", 174.0),
+    ("poll", 181.0),
     ("stamp", 35.0),
 ];
 const COMPILER: &str = "rustc 1.95.";
 /// What a recorded number may be off by, in percent.
 const TOLERANCE: f64 = 3.0;
+
+/// How often a case is counted at most.
+const TRIES: usize = 8;
 
 /// What two counts of the same may differ by, in percent. Which calls go the long
 /// way depends on the clock, which does not stand still under callgrind: the
@@ -64,10 +67,10 @@ fn a_region_takes_as_many_instructions_as_recorded() {
     }
     let empty = per_call("empty", TIMES, count);
     for (case, recorded) in RECORDED {
-        let found = per_call(case, TIMES, count) - empty;
+        // A second lap that does some work: see there.
+        let base = if case == "laps" { least("work") } else { empty };
+        let found = least(case) - base;
         figure(&format!("instructions, {case}: {found:.2}"));
-        let again = per_call(case, TIMES, count) - empty;
-        assert!(is_same(found, again), "{case}: two runs, {found} and {again}");
         if case == "enabled" {
             let watched = per_call(case, TIMES_WATCHED, count_watched) - empty;
             assert!(is_same(found, watched), "{case}: {watched} with a viewer, not {found}");
@@ -79,6 +82,22 @@ fn a_region_takes_as_many_instructions_as_recorded() {
             skipped(&format!("{case}: {found}"), &format!("{recorded} is of {COMPILER}"));
         }
     }
+}
+
+/// Instructions of one call, counted until two counts agree on the least: what goes
+/// the long way because of the clock only adds to it.
+fn least(case: &str) -> f64 {
+    let mut counts = Vec::new();
+    for _ in 0..TRIES {
+        counts.push(per_call(case, TIMES, count));
+        counts.sort_by(f64::total_cmp);
+        if let [least, next, ..] = counts[..]
+            && is_same(least, next)
+        {
+            return least;
+        }
+    }
+    panic!("{case}: no two counts agree: {counts:?}");
 }
 
 fn is_same(one: f64, other: f64) -> bool {

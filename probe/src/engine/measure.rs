@@ -649,24 +649,28 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
 /// Measures what the hooks of a function cost beyond what a scope does, and takes
 /// that out from now on. `call` calls a function that does nothing and is the point
 /// 0. False if nothing came of it; then they are taken for a scope.
-pub(crate) fn calibrate_hooks(call: fn()) -> bool {
+///
+/// With `again` only a little is measured, and it counts only if it shows that the
+/// pair costs less than what is taken out: a whole calibration is over in an instant,
+/// which may have been a slow one.
+pub(crate) fn calibrate_hooks(call: fn(), again: bool) -> bool {
     let point = &crate::numeric::POINTS[0];
     if CALIBRATING.swap(true, Relaxed) {
         return false;
     }
-    let measured = calibrate_hooks_alone(point, call);
+    let measured = calibrate_hooks_alone(point, call, again);
     CALIBRATING.store(false, Relaxed);
     measured
 }
 
-fn calibrate_hooks_alone(point: &'static Point, call: fn()) -> bool {
+fn calibrate_hooks_alone(point: &'static Point, call: fn(), again: bool) -> bool {
     drop(Guard::begin(point));
     let Some(thread) = thread::current() else { return false };
     let Some(cell) = thread.cell(point.index()).filter(|_| point.control().enabled()) else {
         return false;
     };
     let mut least = None;
-    for _ in 0..HOOK_BATCHES {
+    for _ in 0..if again { 1 } else { HOOK_BATCHES } {
         let (switches, count) = (thread.clock.switches(), cell.count());
         let (all, own) = timed(cell, call);
         if thread.clock.switches() == switches && cell.count() == count + BATCH as u64 {
@@ -675,8 +679,14 @@ fn calibrate_hooks_alone(point: &'static Point, call: fn()) -> bool {
         }
     }
     let Some((inside, pair)) = least else { return false };
-    // `inside` is out of it already.
-    OVERHEAD.hooks_inside.store(inside, Relaxed);
+    if !again {
+        // `inside` is out of it already.
+        OVERHEAD.hooks_inside.store(inside, Relaxed);
+    } else if pair >= OVERHEAD.pair() + OVERHEAD.hooks_pair.load(Relaxed) {
+        return true;
+    }
+    // A pair of hooks is never cheaper than a scope's.
+    OVERHEAD.pair.fetch_min(pair, Relaxed);
     OVERHEAD.hooks_pair.store(pair.saturating_sub(OVERHEAD.pair()), Relaxed);
     true
 }
