@@ -36,6 +36,12 @@ pub fn skipped(what: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "\nSKIPPED {what}: {why}");
 }
 
+/// How often a test tries: `ordinary` among all the others, `full` with the feature
+/// `torture`, whose figures RELIABILITY.md states.
+pub const fn size(ordinary: u64, full: u64) -> u64 {
+    if cfg!(feature = "torture") { full } else { ordinary }
+}
+
 /// What a test measured, for whoever runs it with `PFP_TEST_FIGURES=1`.
 pub fn figure(text: &str) {
     if std::env::var_os("PFP_TEST_FIGURES").is_some() {
