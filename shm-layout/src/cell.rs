@@ -39,7 +39,8 @@
 //!
 //! | site | meets | makes visible |
 //! |---|---|---|
-//! | `cell-open` fence | `cell-recheck` fence | a reader that saw any new figure sees the odd `seq` |
+//! | `cell-open` fence | `cell-recheck` fence | a reader that saw any new figure sees the odd `seq`, and in the histogram all before it |
+//! | `cell-close` store | `cell-recheck` fence | a reader that saw a measurement whole sees it in the histogram |
 //! | `cell-close` store | `cell-enter` load | an even `seq` brings all figures before it |
 //! | `cell-part` store | `cell-recheck` fence | the chunk is backed and zeroed |
 //! | `cell-void` fence | `cell-recheck` fence | a reader that saw a zeroed bucket sees the new `commit` |
@@ -609,11 +610,11 @@ impl Cell {
         if before == after && before & 1 == 0 { CellRead::Whole } else { CellRead::Torn }
     }
 
-    /// Copies the live figures alone, and the last measurement if the histogram
-    /// does not count it yet: as long as nothing restarts, the rest is as it was.
+    /// Copies the live figures alone, behind the sequence word that goes with them, and
+    /// the last measurement if the histogram does not count it yet: as long as nothing restarts, the rest is as it was.
     /// None if the cell was written to meanwhile, or has restarted since a
     /// picture with this number of restarts.
-    pub fn read_live(&self, restarts: u64) -> Option<(Sums, Option<u64>)> {
+    pub fn read_live(&self, restarts: u64) -> Option<(u64, Sums, Option<u64>)> {
         let looked = self.look(|| {
             let same = self.commit.load(Ordering::Relaxed) == restarts
                 && self.version.load(Ordering::Relaxed) == restarts;
@@ -621,7 +622,7 @@ impl Cell {
             let last = Some(self.last.load(Ordering::Relaxed)).filter(|&last| last != NO_LAST);
             same.then_some((live, last))
         });
-        looked.flatten()
+        looked.and_then(|(sequence, found)| found.map(|(live, last)| (sequence, live, last)))
     }
 
     /// Copies the words of the cell, as they lie in memory: `words` are the cell's
@@ -634,11 +635,12 @@ impl Cell {
             }
             restarts
         })
+        .map(|(_, restarts)| restarts)
     }
 
-    /// What `read` reads while nothing is written; none if something was. It must
-    /// look into no chunk.
-    fn look<R>(&self, read: impl FnOnce() -> R) -> Option<R> {
+    /// What `read` reads while nothing is written, behind the sequence word; none if
+    /// something was. It must look into no chunk.
+    fn look<R>(&self, read: impl FnOnce() -> R) -> Option<(u64, R)> {
         // Meets `cell-close`.
         let before = self.seq.load(ord!("cell-enter", Acquire));
         let found = read();
@@ -646,7 +648,7 @@ impl Cell {
         // chunks after this.
         fence_at!("cell-recheck", Acquire);
         let after = self.seq.load(Ordering::Relaxed);
-        (before == after && before & 1 == 0).then_some(found)
+        (before == after && before & 1 == 0).then_some((before, found))
     }
 
     /// The sequence word: equal and even at two readings means that nothing was
@@ -662,6 +664,14 @@ impl Cell {
     #[must_use]
     pub(crate) fn fetch(&self) -> u64 {
         self.count.load(Ordering::Relaxed) ^ self.average.load(Ordering::Relaxed)
+    }
+
+    /// What a reader looks at after this is no older than what it has seen before:
+    /// of the measurements that one thread has counted in a histogram, whoever has
+    /// seen one sees those before it.
+    pub fn look_further(&self) {
+        // Meets `cell-open` of the measurement that was seen.
+        fence_at!("cell-recheck", Acquire);
     }
 
     /// Whether the cell was restarted since a picture with this number of

@@ -269,6 +269,11 @@ fn no_bucket_is_ahead_of_its_measurements() {
             let picture = reader.poll(false);
             let cell = picture.cells.iter().find(|cell| (cell.lane, cell.point) == (0, 0));
             let Some(cell) = cell else { continue };
+            let counted: u64 = cell.histogram.iter().map(|bucket| bucket.count).sum();
+            if counted < cell.live.count {
+                is_over.store(true, SeqCst);
+                panic!("{counted} in the histogram, {} measured", cell.live.count);
+            }
             for (ticks, begun) in TICKS.iter().zip(&begun) {
                 let holds =
                     |bucket: &BucketCount| (bucket.low..bucket.low + bucket.width).contains(ticks);

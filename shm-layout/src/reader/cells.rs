@@ -3,7 +3,7 @@
 use super::{Picture, TRIES};
 use crate::cell::{Cell, CellPicture, CellRead, Sums};
 use crate::control::Control;
-use crate::histogram::{self, BUCKETS};
+use crate::histogram::{self, BUCKETS, PARTS};
 use crate::lane::LaneState;
 use crate::segment::{BLOCK, CELLS_PER_BLOCK, CHUNK, Geometry, Segment};
 use crate::sync::Ordering;
@@ -30,7 +30,7 @@ pub struct CellReading {
     pub in_flight: bool,
     /// Measurements by bucket, of `live` and `retired` together. It is read
     /// beside the sums: of a cell in use it may be ahead of them by the
-    /// measurements that ended in between, and lacks the last of those.
+    /// measurements that ended in between, and is never behind.
     pub histogram: Histogram,
 }
 
@@ -41,10 +41,12 @@ pub struct Histogram {
     /// The window that it is of, as [`CellPicture::restarts`] numbers them; none
     /// if it cannot be read on from.
     window: Option<u64>,
-    /// Measurements in it, but for the last one.
+    /// Measurements in its chunks.
     counted: u64,
-    /// Part and bucket of the last one, which is in no chunk yet.
+    /// Part and bucket of the last one of the sums that it was read beside.
     last: Option<(usize, usize)>,
+    /// That one was in no chunk yet, and is counted here all the same.
+    added: bool,
 }
 
 /// Parts of a histogram, in their order.
@@ -85,8 +87,8 @@ impl Histogram {
 
     /// Takes over what was read, and counts the last measurement where the
     /// chunks do not yet.
-    fn take(&mut self, read: &ReadParts, window: Option<u64>, last: Option<u64>) {
-        if let Some((part, bucket)) = self.last.take() {
+    fn take(&mut self, read: &ReadParts, window: Option<u64>, last: Last) {
+        if let Some((part, bucket)) = self.last.take().filter(|_| self.added) {
             let count = &mut self.parts.at(part)[bucket];
             *count = count.saturating_sub(1);
         }
@@ -99,17 +101,42 @@ impl Histogram {
             }
         }
         (self.window, self.counted) = (window, read.counted);
-        if let Some(ticks) = last {
-            let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
+        (self.last, self.added) = (last.place, last.is_to_be_added);
+        if let Some((part, bucket)) = self.last.filter(|_| self.added) {
             let count = &mut self.parts.at(part)[bucket];
             *count = count.saturating_add(1);
-            self.last = Some((part, bucket));
         }
+    }
+
+    /// Measurements in the chunk of a part.
+    fn in_chunk(&self, part: usize) -> u64 {
+        let added = u64::from(self.added && self.last.is_some_and(|(of, _)| of == part));
+        self.parts.get(part).map_or(0, total).wrapping_sub(added)
     }
 
     fn clear(&mut self) {
         self.parts.clear();
         (self.window, self.last) = (None, None);
+    }
+}
+
+/// The last measurement of the sums, which the next one counts in the histogram.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    /// Part and bucket; none if there is no such measurement.
+    place: Option<(usize, usize)>,
+    /// The chunks that were read do not have it.
+    is_to_be_added: bool,
+}
+
+impl Last {
+    fn of(ticks: Option<u64>) -> Self {
+        let place = ticks.map(|ticks| histogram::locate(ticks.min(histogram::LIMIT - 1)));
+        Self { place, is_to_be_added: false }
+    }
+
+    fn part(self) -> Option<usize> {
+        self.place.map(|(part, _)| part)
     }
 }
 
@@ -125,6 +152,11 @@ impl Parts {
 
     fn iter(&self) -> impl Iterator<Item = (usize, &Counts)> {
         self.numbers().zip(&self.counts)
+    }
+
+    /// The counters of a part, if it is there.
+    fn get(&self, part: usize) -> Option<&Counts> {
+        (self.present >> part & 1 != 0).then(|| &self.counts[self.place(part)])
     }
 
     /// Place of a part among those that are there.
@@ -163,9 +195,14 @@ fn ones(mut left: u64) -> impl Iterator<Item = usize> {
 /// Most measurements of a point fall into a few octaves, and the others need not
 /// be looked at: counters only grow within a window, and a cell tells how many
 /// measurements they hold. So as soon as the parts that were read account for
-/// all that are new, the rest is as it was. What is counted while this goes on
-/// may stand in for what is missing, but then the sum is right again only when
-/// every counter is.
+/// all that are new, the rest is as it was.
+///
+/// Of a cell in use, what is counted while this goes on may stand in for what a part
+/// has that was not read. The **last measurement** of the sums tells: it is the first
+/// that is counted after them, so its part is read last. If all parts together then
+/// hold more than the sums, it is in them, and nothing is missing but what came later
+/// still; if they hold as many as before it and the cell was written to, something is
+/// missing, and the reading goes on.
 #[derive(Debug, Default)]
 struct ReadParts {
     parts: Parts,
@@ -175,53 +212,117 @@ struct ReadParts {
     counted: u64,
 }
 
+/// What a histogram is read beside.
+#[derive(Clone, Copy)]
+struct Beside {
+    /// Sequence word of the cell then.
+    sequence: u64,
+    /// Measurements that the chunks held.
+    counted: u64,
+    last: Last,
+}
+
+/// Beside these sums.
+fn beside(sequence: u64, live: &Sums, settled: &Sums, last: Last) -> Beside {
+    let counted = live.count.wrapping_add(settled.count);
+    let counted = counted.wrapping_sub(u64::from(last.place.is_some()));
+    Beside { sequence, counted, last }
+}
+
 impl ReadParts {
-    /// Reads all that a cell names, but no more than so many.
-    fn read_all(&mut self, segment: &Segment, cell: &CellPicture, most: usize) {
+    /// Reads all that a cell names, but no more than so many. Whether the last
+    /// measurement is to be added.
+    fn read_all(
+        &mut self,
+        segment: &Segment,
+        cell: &Cell,
+        copy: &CellPicture,
+        most: usize,
+        beside: Beside,
+    ) -> bool {
         self.parts.clear();
         self.all = true;
         self.counted = 0;
-        let named = cell.parts.0.iter().enumerate().filter(|(_, number)| **number != 0);
-        for (part, &number) in named {
+        let at_last = beside.last.part();
+        let mut read = |part: usize| {
             if self.parts.counts.len() == most {
-                break;
+                return;
             }
-            let Some(now) = counts(segment, number) else { continue };
+            let Some(now) = counts(segment, copy.parts.0[part]) else { return };
             self.counted = self.counted.wrapping_add(total(&now));
             self.parts.put(part, now);
+        };
+        let named = |part: &usize| copy.parts.0[*part] != 0;
+        (0..PARTS).filter(named).filter(|part| Some(*part) != at_last).for_each(&mut read);
+        if let Some(part) = at_last.filter(named) {
+            cell.look_further();
+            read(part);
         }
+        // Fewer than there should be: there was no memory to count some in.
+        at_last.is_some()
+            && (self.counted == beside.counted
+                || self.counted < beside.counted && cell.sequence() == beside.sequence)
     }
 
-    /// Reads on from what is known until there are that many measurements; false
-    /// if there never are.
-    fn read_on(&mut self, segment: &Segment, cell: &Cell, known: &Histogram, wanted: u64) -> bool {
+    /// Reads on from what is known until the chunks hold what they held then; tells
+    /// whether the last measurement is to be added. None if they never do.
+    fn read_on(
+        &mut self,
+        segment: &Segment,
+        cell: &Cell,
+        known: &Histogram,
+        beside: Beside,
+    ) -> Option<bool> {
         self.parts.clear();
         self.all = false;
         self.counted = known.counted;
-        // The last measurement of then has been counted since.
+        // Most likely the part of what came since.
         let first = known.last.map(|(part, _)| part);
-        let others = known.parts.numbers().filter(|part| Some(*part) != first);
-        for part in first.into_iter().chain(others) {
-            if self.counted >= wanted {
-                break;
+        let others = known.parts.numbers().chain(ones(!known.parts.present & ALL_PARTS));
+        let others = others.filter(|part| Some(*part) != first);
+        let mut unread = first.into_iter().chain(others);
+        loop {
+            while self.counted < beside.counted {
+                self.renew(segment, cell, known, unread.next()?);
             }
-            let Some(now) = counts(segment, cell.part_to_read(part)) else { continue };
-            let before = total(&known.parts.counts[known.parts.place(part)]);
-            // In which the last one was counted already.
-            let before = before.wrapping_sub(u64::from(Some(part) == first));
-            self.counted = self.counted.wrapping_add(total(&now)).wrapping_sub(before);
-            self.parts.put(part, now);
+            let Some(part) = beside.last.part() else { return Some(false) };
+            cell.look_further();
+            if cell.sequence() == beside.sequence {
+                return Some(true);
+            }
+            if !is_overtaken(cell, beside.sequence) {
+                return None;
+            }
+            self.renew(segment, cell, known, part);
+            if self.counted > beside.counted {
+                return Some(false);
+            }
+            self.renew(segment, cell, known, unread.next()?);
         }
-        self.counted >= wanted
+    }
+
+    /// Reads a part, again if it was read already.
+    fn renew(&mut self, segment: &Segment, cell: &Cell, known: &Histogram, part: usize) {
+        let Some(now) = counts(segment, cell.part_to_read(part)) else { return };
+        let before = self.parts.get(part).map_or_else(|| known.in_chunk(part), total);
+        self.counted = self.counted.wrapping_add(total(&now)).wrapping_sub(before);
+        *self.parts.at(part) = now;
     }
 }
 
-/// Whether nothing was written to a cell since it had this number. Asked after
-/// [`Cell::restarted_since`], whose fence goes behind the looks into the histogram:
-/// what was read of that does not have the last measurement yet, which the next one
-/// counts.
-fn still(cell: &Cell, sequence: u64) -> bool {
-    cell.sequence() == sequence
+/// A bit for each part.
+const ALL_PARTS: u64 = (1 << PARTS) - 1;
+
+/// Waits, not for long, until a measurement is whole that ended since the cell had
+/// this number. False if its thread was stopped in the middle of it.
+fn is_overtaken(cell: &Cell, sequence: u64) -> bool {
+    let is_over = (0..TRIES).any(|_| {
+        std::hint::spin_loop();
+        cell.sequence().wrapping_sub(sequence) >= 2
+    });
+    // What it counted is to be seen now.
+    cell.look_further();
+    is_over
 }
 
 /// The counters of a chunk; none if there is no such chunk.
@@ -440,16 +541,18 @@ impl CellReader {
         let Some(window) = reading.histogram.window.filter(|_| from.owner == mark.owner) else {
             return false;
         };
-        let sequence = cell.sequence();
-        let Some((live, last)) = cell.read_live(window) else { return false };
-        let wanted = live.count.wrapping_add(reading.retired.count);
-        let wanted = wanted.wrapping_sub(u64::from(last.is_some()));
-        if !self.parts.read_on(segment, cell, &reading.histogram, wanted)
-            || cell.restarted_since(window)
-            || is_current(segment, mark.point, mark.epoch) != Some(true)
+        let Some((sequence, live, last)) = cell.read_live(window) else { return false };
+        let mut last = Last::of(last);
+        let beside = beside(sequence, &live, &reading.retired, last);
+        let Some(is_to_be_added) = self.parts.read_on(segment, cell, &reading.histogram, beside)
+        else {
+            return false;
+        };
+        if cell.restarted_since(window) || is_current(segment, mark.point, mark.epoch) != Some(true)
         {
             return false;
         }
+        last.is_to_be_added = is_to_be_added;
         mark.sequence = sequence;
         reading.changed = picture.poll;
         let grown = live.count.wrapping_sub(reading.live.count);
@@ -458,7 +561,7 @@ impl CellReader {
         reading.lifetime_exclusive = reading.lifetime_exclusive.wrapping_add(grown);
         reading.live = live;
         let held = reading.histogram.parts.counts.len();
-        reading.histogram.take(&self.parts, Some(window), last.filter(|_| still(cell, sequence)));
+        reading.histogram.take(&self.parts, Some(window), last);
         self.account(held, reading);
         true
     }
@@ -476,7 +579,8 @@ impl CellReader {
         }
         let known = mark.place.map(|place| &picture.cells[place as usize]);
         let held = known.map_or(0, |reading| reading.histogram.parts.counts.len());
-        let Some((sequence, whole)) = self.copy(segment, cell, from, self.parts_left + held) else {
+        let most = self.parts_left + held;
+        let Some((sequence, whole, last)) = self.copy(segment, cell, from, most) else {
             return false;
         };
         let copy = &self.copy;
@@ -496,7 +600,6 @@ impl CellReader {
         if current {
             let alone = owner != Owner::All;
             let window = (whole && owned && alone).then_some(copy.restarts);
-            let last = copy.uncounted.filter(|_| alone && (from.dead || still(cell, sequence)));
             reading.histogram.take(&self.parts, window, last);
         } else {
             reading.histogram.clear();
@@ -514,15 +617,15 @@ impl CellReader {
     }
 
     /// Copies a cell and its histogram, of at most so many parts; returns the
-    /// sequence word that goes with the copy and whether it is whole. None if it
-    /// could not be had.
+    /// sequence word that goes with the copy, whether it is whole, and its last
+    /// measurement. None if it could not be had.
     fn copy(
         &mut self,
         segment: &Segment,
         cell: &Cell,
         from: &From,
         most: usize,
-    ) -> Option<(u64, bool)> {
+    ) -> Option<(u64, bool, Last)> {
         for _ in 0..TRIES {
             let sequence = cell.sequence();
             let whole = cell.read(&mut self.copy) == CellRead::Whole;
@@ -530,13 +633,19 @@ impl CellReader {
                 std::hint::spin_loop();
                 continue;
             }
-            self.parts.read_all(segment, &self.copy, most);
+            let mut last = Last::of(self.copy.uncounted);
+            let beside = beside(sequence, &self.copy.live, &self.copy.settled, last);
+            last.is_to_be_added = self.parts.read_all(segment, cell, &self.copy, most, beside);
             if cell.restarted_since(self.copy.restarts) && !from.dead {
                 continue;
             }
             // Many threads at once leave a shared cell odd, or even, by chance.
             let shared = from.owner == Owner::All;
-            return Some(if shared { (Mark::NEVER, true) } else { (sequence, whole) });
+            return Some(if shared {
+                (Mark::NEVER, true, Last::default())
+            } else {
+                (sequence, whole, last)
+            });
         }
         None
     }

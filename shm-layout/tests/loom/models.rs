@@ -23,6 +23,8 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("cell_reset", cell_reset),
     ("cell_reset_histogram", cell_reset_histogram),
     ("cell_next_window_histogram", cell_next_window_histogram),
+    ("cell_counted_in_order", cell_counted_in_order),
+    ("cell_overtaken", cell_overtaken),
     ("cell_death_between_owners", cell_death_between_owners),
     ("cell_death_and_settled_figures", cell_death_and_settled_figures),
     ("cell_death_in_reset", cell_death_in_reset),
@@ -182,7 +184,7 @@ fn cell_live_record() {
                 record(&cell, ticks[1], &bucket);
             })
         };
-        if let Some((live, _)) = cell.read_live(0) {
+        if let Some((_, live, _)) = cell.read_live(0) {
             let figures = |sums: &Sums| [sums.count, sums.exclusive];
             let seen = figures(&live);
             assert!(states[..2].iter().any(|state| figures(state) == seen), "{seen:?}");
@@ -333,6 +335,41 @@ fn cell_next_window_histogram() {
         if picture.restarts == 0 && !cell.restarted_since(picture.restarts) {
             assert_eq!(counted, 1);
         }
+        writer.join().unwrap();
+    });
+}
+
+/// Whoever has seen a measurement in the histogram sees those before it, wherever
+/// they are counted.
+fn cell_counted_in_order() {
+    check(|| {
+        let (cell, first, second) = (Arc::new(new_cell()), memory(), memory());
+        let writer = {
+            let (cell, first, second) = (Arc::clone(&cell), first.clone(), second.clone());
+            thread::spawn(move || {
+                record(&cell, 10, &first);
+                record(&cell, 20, &second);
+            })
+        };
+        let later = second.load(Ordering::Relaxed);
+        cell.look_further();
+        assert!(first.load(Ordering::Relaxed) >= later);
+        writer.join().unwrap();
+    });
+}
+
+/// Whoever has seen that a measurement is whole sees what it counted.
+fn cell_overtaken() {
+    check(|| {
+        let (cell, bucket) = (Arc::new(new_cell()), memory());
+        let before = cell.sequence();
+        let writer = {
+            let (cell, bucket) = (Arc::clone(&cell), bucket.clone());
+            thread::spawn(move || record(&cell, 10, &bucket))
+        };
+        let is_overtaken = cell.sequence() >= before + 2;
+        cell.look_further();
+        assert!(!is_overtaken || bucket.load(Ordering::Relaxed) == 1);
         writer.join().unwrap();
     });
 }
