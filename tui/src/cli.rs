@@ -10,6 +10,7 @@ mod gate;
 mod headless;
 mod manual;
 mod record;
+mod roofline;
 mod run;
 mod serve;
 
@@ -24,6 +25,7 @@ pub use control::{Deed, Points};
 pub use export::Export;
 pub use gate::Gate;
 pub use record::Record;
+pub use roofline::Roofline;
 pub use run::Run;
 pub use serve::Serve;
 
@@ -210,6 +212,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Measure what this machine can do at most: bytes and operations per second.
+    Roofline(Roofline),
     /// Print a script that completes this command line in a shell.
     Completions {
         /// The shell.

@@ -22,6 +22,7 @@ mod stacks;
 mod subject;
 mod svg;
 pub mod svg_histogram;
+pub mod svg_roofline;
 pub mod svg_trace;
 pub mod table;
 mod tracks;

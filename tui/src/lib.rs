@@ -19,6 +19,7 @@
 //! | [`app`] | what the user sees and does: modes, keys, actions | how it is drawn |
 //! | [`view`] | the screen, drawn from the app | how anything changes |
 //! | [`export`] | the same figures as text and files | the screen |
+//! | [`roofline`] | what the machine can do at most | processes, the screen |
 //! | [`serve`] | the same figures over HTTP | the screen |
 
 pub mod app;
@@ -31,6 +32,7 @@ pub mod interrupt;
 pub mod local_time;
 pub mod model;
 pub mod recording;
+pub mod roofline;
 pub mod serve;
 pub mod snapshot;
 pub mod source;

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 
 use super::control::{self, Deed};
 use super::{
-    Cli, Command, Show, Target, demo, doctor, export, gate, headless, manual, run as program, serve,
+    Cli, Command, Show, Target, demo, doctor, export, gate, headless, manual, roofline,
+    run as program, serve,
 };
 use crate::app::{self, App};
 use crate::export::diff;
@@ -54,6 +55,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         }
         Some(Command::Export(export)) => export::run(&export),
         Some(Command::Serve(serve)) => serve::run(&serve),
+        Some(Command::Roofline(asked)) => roofline::run(&asked),
         Some(Command::Gate(asked)) => gate::run(&asked),
         Some(Command::Enable(points)) => control::run(&points, Deed::Enable),
         Some(Command::Disable(points)) => control::run(&points, Deed::Disable),

@@ -1,0 +1,259 @@
+//! The roofline as a picture: operations per second over operations per byte, both
+//! logarithmic; the ceilings as lines and the points as circles, the larger the more
+//! time they took.
+
+use std::io::{self, Write};
+
+use super::svg::{COLOURS, LETTER, Picture, QUIET, cut, px};
+use crate::roofline::{Ceilings, Dot, Roof};
+use crate::units;
+
+const WIDTH: f64 = 960.0;
+const HEIGHT: f64 = 600.0;
+const LEFT: f64 = 76.0;
+const RIGHT: f64 = 176.0;
+const TOP: f64 = 64.0;
+const BOTTOM: f64 = 56.0;
+/// Points that are drawn, those that took most time; the others are counted.
+const MOST: usize = 40;
+
+/// Writes the picture. `whose` says what the dots are of.
+pub fn write(
+    ceilings: &Ceilings,
+    dots: &[Dot],
+    whose: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut shown: Vec<&Dot> = dots.iter().filter(|dot| is_drawable(dot)).collect();
+    shown.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    let left_out = shown.len().saturating_sub(MOST);
+    shown.truncate(MOST);
+    let axes = Axes::of(ceilings, &shown);
+    let title = format!("{whose}: roofline of {}", ceilings.cpu);
+    Picture::write(out, (WIDTH, HEIGHT), &title, |picture| {
+        let (x, y) = (px(16.0), px(26.0));
+        let attributes = [("x", &*x), ("y", &*y), ("font-size", "15"), ("font-weight", "600")];
+        picture.element("text", &attributes, Some(&cut(&title, WIDTH)), None)?;
+        let mut note =
+            String::from("double precision; a thread, per second of its own on-CPU time");
+        if left_out > 0 {
+            note += &format!("; {left_out} points that took less time are left out");
+        }
+        picture.text((16.0, 44.0), "start", QUIET, &note)?;
+        grid(picture, &axes)?;
+        if ceilings.together.threads > 1 {
+            let share = ceilings.together.of_a_thread();
+            roof(
+                picture,
+                &axes,
+                &share,
+                Some("5 4"),
+                &format!(", of {}", ceilings.together.threads),
+            )?;
+        }
+        roof(picture, &axes, &ceilings.alone, None, "")?;
+        let most = shown.first().map_or(1.0, |dot| dot.seconds).max(f64::MIN_POSITIVE);
+        shown.iter().enumerate().try_for_each(|(place, dot)| {
+            let colour = COLOURS[place % COLOURS.len()];
+            mark(picture, &axes, dot, &ceilings.alone, colour, most)
+        })
+    })
+}
+
+/// Whether it has a place on logarithmic axes.
+fn is_drawable(dot: &Dot) -> bool {
+    [dot.intensity, dot.flops_per_second].iter().all(|value| value.is_finite() && *value > 0.0)
+}
+
+/// Powers of ten that the axes go from and to.
+#[derive(Clone, Copy, Debug)]
+struct Axes {
+    x: (f64, f64),
+    y: (f64, f64),
+}
+
+impl Axes {
+    /// Around all dots, and the ridges of all ceilings.
+    fn of(ceilings: &Ceilings, dots: &[&Dot]) -> Self {
+        let roof = &ceilings.alone;
+        let xs =
+            dots.iter().map(|dot| dot.intensity).chain([roof.ridge() * 4.0, roof.ridge() / 64.0]);
+        let ys = dots
+            .iter()
+            .map(|dot| dot.flops_per_second)
+            .chain([roof.peak(), roof.at(roof.ridge() / 64.0)]);
+        Self { x: decades(xs), y: decades(ys) }
+    }
+
+    fn x(&self, intensity: f64) -> f64 {
+        let share = (intensity.log10() - self.x.0) / (self.x.1 - self.x.0);
+        LEFT + share.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y(&self, flops: f64) -> f64 {
+        let share = (flops.log10() - self.y.0) / (self.y.1 - self.y.0);
+        HEIGHT - BOTTOM - share.clamp(0.0, 1.0) * (HEIGHT - BOTTOM - TOP)
+    }
+}
+
+/// The powers of ten around all of them.
+fn decades(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let logs: Vec<f64> = values.map(f64::log10).filter(|log| log.is_finite()).collect();
+    let low = logs.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if logs.is_empty() { (0.0, 1.0) } else { (low.floor(), high.ceil().max(low.floor() + 1.0)) }
+}
+
+fn grid(picture: &mut Picture<'_>, axes: &Axes) -> io::Result<()> {
+    let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+    for power in axes.x.0 as i32..=axes.x.1 as i32 {
+        let value = 10_f64.powi(power);
+        let x = axes.x(value);
+        picture.line((x, TOP), (x, bottom), "#e3e6ea", None)?;
+        picture.text((x, bottom + 16.0), "middle", QUIET, &format!("{value}"))?;
+    }
+    for power in axes.y.0 as i32..=axes.y.1 as i32 {
+        let value = 10_f64.powi(power);
+        let y = axes.y(value);
+        picture.line((LEFT, y), (right, y), "#e3e6ea", None)?;
+        picture.text((LEFT - 6.0, y + 4.0), "end", QUIET, &units::si(value))?;
+    }
+    let middle = (LEFT + right) / 2.0;
+    picture.text((middle, bottom + 38.0), "middle", QUIET, "operations per byte")?;
+    picture.text((LEFT - 6.0, TOP - 8.0), "end", QUIET, "flop/s")
+}
+
+/// The lines of a roof: each bandwidth up to the best arithmetic, each arithmetic from
+/// the best bandwidth on.
+fn roof(
+    picture: &mut Picture<'_>,
+    axes: &Axes,
+    roof: &Roof,
+    dashes: Option<&str>,
+    suffix: &str,
+) -> io::Result<()> {
+    let (first, last) = (10_f64.powf(axes.x.0), 10_f64.powf(axes.x.1));
+    let lowest = 10_f64.powf(axes.y.0);
+    let fastest = roof.bandwidths.iter().map(|b| b.bytes_per_second).fold(0.0, f64::max);
+    let stroke = if dashes.is_some() { QUIET } else { "#1f2328" };
+    for bandwidth in &roof.bandwidths {
+        let rate = bandwidth.bytes_per_second;
+        // From the edge that it comes in by, left or below.
+        let from = first.max(lowest / rate);
+        let to = (roof.peak() / rate).min(last);
+        if from >= to {
+            continue;
+        }
+        let ends = [from, to].map(|x| (axes.x(x), axes.y(x * rate)));
+        picture.line(ends[0], ends[1], stroke, dashes)?;
+        if dashes.is_none() {
+            let label = format!("{} {}B/s", bandwidth.level, units::si(rate));
+            picture.text((ends[0].0 + 4.0, ends[0].1 - 6.0), "start", stroke, &label)?;
+        }
+    }
+    for flops in &roof.flops {
+        let from = (flops.per_second / fastest).clamp(first, last);
+        let y = axes.y(flops.per_second);
+        picture.line((axes.x(from), y), (axes.x(last), y), stroke, dashes)?;
+        let label = format!("{}{suffix} {}", flops.kind, units::si(flops.per_second));
+        let label = cut(&label, RIGHT - 12.0);
+        picture.text((WIDTH - RIGHT + 6.0, y + 4.0), "start", stroke, &label)?;
+    }
+    Ok(())
+}
+
+fn mark(
+    picture: &mut Picture<'_>,
+    axes: &Axes,
+    dot: &Dot,
+    alone: &Roof,
+    colour: &str,
+    most: f64,
+) -> io::Result<()> {
+    let (x, y) = (axes.x(dot.intensity), axes.y(dot.flops_per_second));
+    // An area for the time, and never too small to be pointed at.
+    let radius = 4.0 + 8.0 * (dot.seconds / most).sqrt();
+    let held = dot.limit(alone).map_or(String::new(), |limit| format!(", below {limit}"));
+    let title = format!(
+        "{}: {}flop/s, {}B/s, {:.3} operations per byte, {} % of what is to be had from memory{held}",
+        dot.label,
+        units::si(dot.flops_per_second),
+        units::si(dot.bytes_per_second()),
+        dot.intensity,
+        units::percent(dot.share_of(alone)),
+    );
+    let (cx, cy, r) = (px(x), px(y), px(radius));
+    let attributes = [
+        ("cx", &*cx),
+        ("cy", &*cy),
+        ("r", &*r),
+        ("fill", colour),
+        ("fill-opacity", "0.75"),
+        ("stroke", "#ffffff"),
+    ];
+    picture.element("circle", &attributes, None, Some(&title))?;
+    let room = WIDTH - x - radius - 4.0;
+    let label = cut(&dot.label, room.max(LETTER * 4.0));
+    picture.text((x + radius + 4.0, y + 4.0), "start", colour, &label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::roofline::tests::ceilings;
+
+    fn written(dots: &[Dot]) -> String {
+        let mut out = Vec::new();
+        write(&ceilings(), dots, "app[7]", &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn attribute(line: &str, name: &str) -> f64 {
+        let (_, rest) = line.split_once(&format!(" {name}=\"")).unwrap();
+        rest.split('"').next().unwrap().parse().unwrap()
+    }
+
+    fn dot(label: &str, intensity: f64, flops_per_second: f64, seconds: f64) -> Dot {
+        Dot { label: label.into(), intensity, flops_per_second, seconds }
+    }
+
+    /// A dot that has all that memory gives lies on its line; one with half of it as
+    /// far below at any intensity.
+    #[test]
+    fn dots_lie_where_their_rates_are() {
+        let full = [0.05, 0.5].map(|intensity| dot("full", intensity, 20e9 * intensity, 1.0));
+        let half = [0.05, 0.5].map(|intensity| dot("half", intensity, 10e9 * intensity, 0.25));
+        let svg = written(&[full, half].concat());
+        let circles: Vec<&str> = svg.lines().filter(|line| line.starts_with("<circle")).collect();
+        assert_eq!(circles.len(), 4);
+        let at = |place: usize| (attribute(circles[place], "cx"), attribute(circles[place], "cy"));
+        let slope = |a: (f64, f64), b: (f64, f64)| (b.1 - a.1) / (b.0 - a.0);
+        let line = svg.lines().filter(|line| line.starts_with("<line")).find(|line| {
+            let (x1, y1) = (attribute(line, "x1"), attribute(line, "y1"));
+            let (x2, y2) = (attribute(line, "x2"), attribute(line, "y2"));
+            let on = |(x, y): (f64, f64)| (y1 + (x - x1) * (y2 - y1) / (x2 - x1) - y).abs() < 0.5;
+            y1 != y2 && x1 != x2 && on(at(0)) && on(at(1))
+        });
+        assert!(line.is_some(), "no ceiling goes through the full ones: {svg}");
+        assert!((slope(at(0), at(1)) - slope(at(2), at(3))).abs() < 0.01);
+        assert!((at(2).1 - at(0).1 - (at(3).1 - at(1).1)).abs() < 0.2 && at(2).1 > at(0).1);
+        assert!(attribute(circles[0], "r") > attribute(circles[2], "r"), "by their time");
+        assert!(svg.contains("100.0 % of what is to be had from memory, below memory"), "{svg}");
+    }
+
+    #[test]
+    fn what_has_no_place_is_left_out_and_names_are_text() {
+        let svg = written(&[
+            dot("<b>", 1.0, 1e9, 1.0),
+            dot("no bytes", f64::INFINITY, 1e9, 1.0),
+            dot("no work", 0.0, 0.0, 1.0),
+        ]);
+        assert_eq!(svg.matches("<circle").count(), 1);
+        assert!(svg.contains("&lt;b&gt;") && !svg.contains("<b>"));
+        let many: Vec<Dot> =
+            (1..=50).map(|n| dot(&format!("p{n}"), 1.0, 1e9, f64::from(n))).collect();
+        let svg = written(&many);
+        assert!(svg.contains("10 points that took less time are left out"), "{svg}");
+        assert!(svg.contains(">p50<") && !svg.contains(">p1<"));
+    }
+}

@@ -1,0 +1,204 @@
+//! The roofline: what a machine can do at most, and how near a point comes to it.
+//!
+//! A region that does `f` operations on `b` bytes of memory has an arithmetic
+//! intensity of `f / b`. It can go no faster than the arithmetic units, and no faster
+//! than its bytes come in: its roof is `min(flops, intensity x bandwidth)`, operations
+//! per second. (S. Williams, A. Waterman, D. Patterson: Roofline, CACM 52(4), 2009.)
+//!
+//! The ceilings are measured ([`measure`]), since no data sheet knows the clock rate
+//! or the neighbours of this machine. A point's rates are per second of its
+//! exclusive on-CPU time, so they are those of **one thread**, and so are the roofs:
+//! that of a thread that is alone, and a thread's share where all work at once.
+
+mod kernels;
+mod machine;
+mod measure;
+
+use serde::{Deserialize, Serialize};
+
+pub use measure::measure;
+
+/// What a machine can do at most.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ceilings {
+    /// The processor, as it names itself.
+    pub cpu: String,
+    /// When it was measured, nanoseconds since the Unix epoch.
+    pub taken_unix_ns: u64,
+    /// Of one thread while the others rest.
+    pub alone: Roof,
+    /// Of all threads together.
+    pub together: Roof,
+}
+
+/// The ceilings of some threads together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Roof {
+    /// Threads that worked at once.
+    pub threads: usize,
+    /// Where bytes come from, the nearest first.
+    pub bandwidths: Vec<Bandwidth>,
+    /// How it is computed, the slowest first.
+    pub flops: Vec<Flops>,
+}
+
+/// How fast bytes come from somewhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bandwidth {
+    /// `L1`, `L2`, `L3` or `memory`.
+    pub level: String,
+    /// Bytes that each thread went over again and again.
+    pub working_set: u64,
+    /// Bytes that the loop read and wrote, per second.
+    pub bytes_per_second: f64,
+}
+
+/// How fast it is computed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Flops {
+    /// Kind of instructions.
+    pub kind: String,
+    /// Operations on numbers of 64 bits per second; a fused one counts twice.
+    pub per_second: f64,
+}
+
+impl Roof {
+    /// What one of the threads has of it.
+    #[must_use]
+    pub fn of_a_thread(&self) -> Self {
+        let threads = self.threads.max(1) as f64;
+        let mut share = self.clone();
+        share.threads = 1;
+        share.bandwidths.iter_mut().for_each(|bandwidth| bandwidth.bytes_per_second /= threads);
+        share.flops.iter_mut().for_each(|flops| flops.per_second /= threads);
+        share
+    }
+
+    /// Bytes per second out of memory, 0 if that was not measured.
+    #[must_use]
+    pub fn memory(&self) -> f64 {
+        self.bandwidths.last().map_or(0.0, |bandwidth| bandwidth.bytes_per_second)
+    }
+
+    /// Operations per second at best, 0 if that was not measured.
+    #[must_use]
+    pub fn peak(&self) -> f64 {
+        self.flops.last().map_or(0.0, |flops| flops.per_second)
+    }
+
+    /// Operations per second that are to be had at an intensity, of operations per
+    /// byte out of memory.
+    #[must_use]
+    pub fn at(&self, intensity: f64) -> f64 {
+        self.peak().min(self.memory() * intensity)
+    }
+
+    /// The intensity from which on memory is no limit.
+    #[must_use]
+    pub fn ridge(&self) -> f64 {
+        self.peak() / self.memory()
+    }
+}
+
+/// A point under the roof.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dot {
+    /// What it is called.
+    pub label: String,
+    /// Operations per byte.
+    pub intensity: f64,
+    /// Operations per second of exclusive on-CPU time.
+    pub flops_per_second: f64,
+    /// Seconds of exclusive on-CPU time.
+    pub seconds: f64,
+}
+
+impl Dot {
+    /// Bytes per second of exclusive on-CPU time.
+    #[must_use]
+    pub fn bytes_per_second(&self) -> f64 {
+        self.flops_per_second / self.intensity
+    }
+
+    /// How much of what is to be had it has; above 1 where its bytes come out of a
+    /// cache.
+    #[must_use]
+    pub fn share_of(&self, roof: &Roof) -> f64 {
+        self.flops_per_second / roof.at(self.intensity)
+    }
+
+    /// What holds it back: the name of the lowest ceiling above it. None if it is above
+    /// all arithmetic that was measured.
+    #[must_use]
+    pub fn limit<'a>(&self, roof: &'a Roof) -> Option<&'a str> {
+        if self.flops_per_second > roof.peak() {
+            return None;
+        }
+        let slants = roof.bandwidths.iter().map(|bandwidth| {
+            (bandwidth.level.as_str(), bandwidth.bytes_per_second * self.intensity)
+        });
+        let flats = roof.flops.iter().map(|flops| (flops.kind.as_str(), flops.per_second));
+        slants
+            .chain(flats)
+            .filter(|(_, ceiling)| *ceiling >= self.flops_per_second)
+            .min_by(|(_, a), (_, b)| a.total_cmp(b))
+            .map(|(name, _)| name)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn ceilings() -> Ceilings {
+        let bandwidth = |level: &str, gigabytes: f64| Bandwidth {
+            level: level.into(),
+            working_set: 1 << 20,
+            bytes_per_second: gigabytes * 1e9,
+        };
+        let flops = |kind: &str, giga: f64| Flops { kind: kind.into(), per_second: giga * 1e9 };
+        let roof = |threads: usize, memory: f64| Roof {
+            threads,
+            bandwidths: vec![bandwidth("L1", 200.0 * threads as f64), bandwidth("memory", memory)],
+            flops: vec![
+                flops("scalar", 5.0 * threads as f64),
+                flops("AVX2 FMA", 50.0 * threads as f64),
+            ],
+        };
+        Ceilings {
+            cpu: "a processor".into(),
+            taken_unix_ns: 1_700_000_000_000_000_000,
+            alone: roof(1, 20.0),
+            together: roof(4, 40.0),
+        }
+    }
+
+    #[test]
+    fn a_roof_is_slanted_up_to_its_ridge() {
+        let Ceilings { alone, together, .. } = ceilings();
+        assert_eq!((alone.memory(), alone.peak()), (20e9, 50e9));
+        assert!((alone.ridge() - 2.5).abs() < 1e-12);
+        assert_eq!((alone.at(0.1), alone.at(100.0)), (2e9, 50e9));
+        let share = together.of_a_thread();
+        assert_eq!((share.memory(), share.peak(), share.threads), (10e9, 50e9, 1));
+    }
+
+    #[test]
+    fn a_dot_is_held_back_by_the_lowest_ceiling_above_it() {
+        let roof = ceilings().alone;
+        let dot = |intensity, giga: f64| Dot {
+            label: "a".into(),
+            intensity,
+            flops_per_second: giga * 1e9,
+            seconds: 1.0,
+        };
+        let triad = dot(1.0 / 12.0, 1.5);
+        assert_eq!(triad.limit(&roof), Some("memory"));
+        assert!((triad.share_of(&roof) - 0.9).abs() < 1e-9);
+        assert!((triad.bytes_per_second() - 18e9).abs() < 1.0);
+        assert_eq!(dot(1.0 / 12.0, 3.0).limit(&roof), Some("scalar"));
+        assert_eq!(dot(1.0 / 12.0, 6.0).limit(&roof), Some("L1"));
+        assert_eq!(dot(100.0, 30.0).limit(&roof), Some("AVX2 FMA"));
+        assert_eq!(dot(100.0, 60.0).limit(&roof), None);
+    }
+}

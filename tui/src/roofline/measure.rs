@@ -1,0 +1,156 @@
+//! Measuring the ceilings: every loop several times, and the best counts, since
+//! whatever else the machine does only takes from it.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::kernels::{Arithmetic, Triad};
+use super::machine::{self, Cache};
+use super::{Bandwidth, Ceilings, Flops, Roof};
+
+/// How often each loop is run.
+const TRIES: usize = 5;
+/// For how long about.
+const LONG: Duration = Duration::from_millis(40);
+/// Of the memory that is free, what is used at most.
+const SHARE_OF_MEMORY: u64 = 4;
+/// And no more than this, bytes.
+const MOST_MEMORY: u64 = 1 << 30;
+
+/// Measures what this machine can do at most, alone and with `threads` at once, for
+/// which it is kept busy for a few seconds. `told` hears what is being measured.
+///
+/// Memory is measured in arrays four times as large as the last cache, or as large as
+/// a quarter of what is free, or 1 GiB, whichever is least.
+pub fn measure(threads: usize, mut told: impl FnMut(&str)) -> Ceilings {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let alone = roof(1, &mut told);
+    let together = if threads > 1 { roof(threads, &mut told) } else { alone.clone() };
+    Ceilings {
+        cpu: machine::cpu(),
+        taken_unix_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
+        alone,
+        together,
+    }
+}
+
+fn roof(threads: usize, told: &mut impl FnMut(&str)) -> Roof {
+    let caches = machine::caches();
+    let mut roof = Roof { threads, ..Roof::default() };
+    for (level, working_set) in working_sets(&caches, threads, machine::available()) {
+        told(&format!("{level}, {threads} threads"));
+        let bytes_per_second = best(threads, || {
+            let mut triad = Triad::new(working_set);
+            move |rounds| triad.run(rounds)
+        });
+        roof.bandwidths.push(Bandwidth { level, working_set, bytes_per_second });
+    }
+    for arithmetic in Arithmetic::all() {
+        told(&format!("{}, {threads} threads", arithmetic.kind));
+        let per_second = best(threads, || move |rounds| arithmetic.run(rounds));
+        roof.flops.push(Flops { kind: arithmetic.kind.to_owned(), per_second });
+    }
+    roof
+}
+
+/// Bytes for each thread to go over, by where they then lie.
+fn working_sets(caches: &[Cache], threads: usize, available: u64) -> Vec<(String, u64)> {
+    let last = caches.last().map_or(8 << 20, |cache| cache.size);
+    let of_a_thread = |cache: &Cache| cache.size / 2 / cache.sharers.clamp(1, threads) as u64;
+    let most = (available / SHARE_OF_MEMORY).min(MOST_MEMORY);
+    let memory = (4 * last).max(64 << 20).min(most) / threads as u64;
+    let levels = caches.iter().map(|cache| (format!("L{}", cache.level), of_a_thread(cache)));
+    levels.chain([("memory".to_owned(), memory)]).collect()
+}
+
+/// The most that so many threads do together in a second. Each has a loop of its own.
+fn best<W: FnMut(u64) -> f64>(threads: usize, work: impl Fn() -> W + Sync) -> f64 {
+    let barrier = Barrier::new(threads);
+    let spans: Vec<Vec<(Instant, Instant, f64)>> = std::thread::scope(|scope| {
+        let one = || {
+            let mut work = work();
+            let rounds = enough(&mut work);
+            let mut spans = Vec::with_capacity(TRIES);
+            for _ in 0..TRIES {
+                barrier.wait();
+                let start = Instant::now();
+                let done = work(rounds);
+                spans.push((start, Instant::now(), done));
+            }
+            spans
+        };
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(one)).collect();
+        let mut spans = vec![one()];
+        spans.extend(others.into_iter().filter_map(|other| other.join().ok()));
+        spans
+    });
+    (0..TRIES).map(|attempt| rate(spans.iter().map(|spans| spans[attempt]))).fold(0.0, f64::max)
+}
+
+/// What was done in a second from the first start to the last end.
+fn rate(spans: impl Iterator<Item = (Instant, Instant, f64)> + Clone) -> f64 {
+    let start = spans.clone().map(|(start, ..)| start).min();
+    let end = spans.clone().map(|(_, end, _)| end).max();
+    let done: f64 = spans.map(|(.., done)| done).sum();
+    match (start, end) {
+        (Some(start), Some(end)) if end > start => done / (end - start).as_secs_f64(),
+        _ => 0.0,
+    }
+}
+
+/// How many rounds take about as long as wanted.
+fn enough(work: &mut impl FnMut(u64) -> f64) -> u64 {
+    let mut rounds = 1;
+    loop {
+        let start = Instant::now();
+        work(rounds);
+        let took = start.elapsed();
+        if took >= LONG / 4 || rounds >= 1 << 40 {
+            let times = LONG.as_secs_f64() / took.as_secs_f64().max(1e-9);
+            return ((rounds as f64 * times) as u64).max(1);
+        }
+        rounds *= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn working_sets_fit_their_caches_and_the_memory_there_is() {
+        let cache = |level, size, sharers| Cache { level, size, sharers };
+        let caches = [cache(1, 32 << 10, 2), cache(3, 16 << 20, 8)];
+        let of = |threads, available| working_sets(&caches, threads, available);
+        let alone = of(1, 64 << 30);
+        assert_eq!(alone[0], ("L1".to_owned(), 16 << 10));
+        assert_eq!(alone[1], ("L3".to_owned(), 8 << 20));
+        assert_eq!(alone[2], ("memory".to_owned(), 64 << 20));
+        let four = of(4, 64 << 30);
+        assert_eq!((four[0].1, four[1].1, four[2].1), (8 << 10, 2 << 20, 16 << 20));
+        assert_eq!(of(1, 64 << 20)[2].1, 16 << 20, "a quarter of what is free");
+    }
+
+    /// What two threads did counts from when the first began to when the last ended.
+    #[test]
+    fn rates_are_of_the_whole_span() {
+        let zero = Instant::now();
+        let at = |ms| zero + Duration::from_millis(ms);
+        let spans = [(at(0), at(600), 3.0), (at(200), at(1000), 5.0)];
+        assert!((rate(spans.into_iter()) - 8.0).abs() < 1e-9);
+    }
+
+    /// Relations that hold on any machine, however busy.
+    #[test]
+    fn wide_registers_beat_narrow_ones() {
+        let mut heard = 0;
+        let ceilings = measure(1, |_| heard += 1);
+        let roof = &ceilings.alone;
+        assert_eq!(heard, roof.bandwidths.len() + roof.flops.len());
+        assert_eq!(ceilings.together, ceilings.alone);
+        assert!(roof.memory() > 0.0 && roof.peak() > 0.0 && !ceilings.cpu.is_empty());
+        if let [scalar, .., wide] = roof.flops.as_slice() {
+            assert!(wide.per_second > 1.2 * scalar.per_second, "{roof:?}");
+        }
+    }
+}
