@@ -56,9 +56,8 @@ pub(super) fn run(asked: &Roofline) -> Result<u8> {
     }
     if let Some(path) = &asked.output {
         let overwrite = if asked.force { Overwrite::Yes } else { Overwrite::No };
-        let drawn = whole::write(path, overwrite, |out| {
-            svg_roofline::write(&ceilings, &[], "ceilings", out)
-        });
+        let drawn =
+            whole::write(path, overwrite, |out| svg_roofline::write(&ceilings, &[], None, out));
         match drawn {
             Ok(()) => {}
             Err(WriteError::Exists) => {

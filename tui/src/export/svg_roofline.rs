@@ -12,16 +12,16 @@ const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 600.0;
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 176.0;
-const TOP: f64 = 64.0;
+const TOP: f64 = 76.0;
 const BOTTOM: f64 = 56.0;
 /// Points that are drawn, those that took most time; the others are counted.
 const MOST: usize = 40;
 
-/// Writes the picture. `whose` says what the dots are of.
+/// Writes the picture. `whose` are the dots, if there are any.
 pub fn write(
     ceilings: &Ceilings,
     dots: &[Dot],
-    whose: &str,
+    whose: Option<&str>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut shown: Vec<&Dot> = dots.iter().filter(|dot| is_drawable(dot)).collect();
@@ -29,7 +29,10 @@ pub fn write(
     let left_out = shown.len().saturating_sub(MOST);
     shown.truncate(MOST);
     let axes = Axes::of(ceilings, &shown);
-    let title = format!("{whose}: roofline of {}", ceilings.cpu);
+    let title = match whose {
+        None => format!("Roofline of {}", ceilings.cpu),
+        Some(whose) => format!("{whose}: roofline of {}", ceilings.cpu),
+    };
     Picture::write(out, (WIDTH, HEIGHT), &title, |picture| {
         let (x, y) = (px(16.0), px(26.0));
         let attributes = [("x", &*x), ("y", &*y), ("font-size", "15"), ("font-weight", "600")];
@@ -48,7 +51,7 @@ pub fn write(
                 &axes,
                 &share,
                 Some("5 4"),
-                &format!(", of {}", ceilings.together.threads),
+                &format!(", 1 of {}", ceilings.together.threads),
             )?;
         }
         roof(picture, &axes, &ceilings.alone, None, "")?;
@@ -148,7 +151,7 @@ fn roof(
         picture.line(ends[0], ends[1], stroke, dashes)?;
         if dashes.is_none() {
             let label = format!("{} {}B/s", bandwidth.level, units::si(rate));
-            picture.text((ends[0].0 + 4.0, ends[0].1 - 6.0), "start", stroke, &label)?;
+            along(picture, ends, stroke, &label)?;
         }
     }
     for flops in &roof.flops {
@@ -160,6 +163,20 @@ fn roof(
         picture.text((WIDTH - RIGHT + 6.0, y + 4.0), "start", stroke, &label)?;
     }
     Ok(())
+}
+
+/// Letters above the beginning of a line, as steep as it is.
+fn along(
+    picture: &mut Picture<'_>,
+    [from, to]: [(f64, f64); 2],
+    fill: &str,
+    text: &str,
+) -> io::Result<()> {
+    let angle = (to.1 - from.1).atan2(to.0 - from.0).to_degrees();
+    let (x, y) = (px(from.0), px(from.1));
+    let turned = format!("rotate({angle:.1} {x} {y}) translate(10 -4)");
+    let attributes = [("x", &*x), ("y", &*y), ("fill", fill), ("transform", &turned)];
+    picture.element("text", &attributes, Some(text), None)
 }
 
 fn mark(
@@ -204,7 +221,7 @@ mod tests {
 
     fn written(dots: &[Dot]) -> String {
         let mut out = Vec::new();
-        write(&ceilings(), dots, "app[7]", &mut out).unwrap();
+        write(&ceilings(), dots, Some("app[7]"), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
