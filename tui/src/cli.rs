@@ -9,6 +9,8 @@ mod export;
 mod gate;
 mod headless;
 mod manual;
+#[cfg(feature = "otlp")]
+mod push;
 mod record;
 mod run;
 mod serve;
@@ -23,6 +25,8 @@ pub use commands::{exit_status, run};
 pub use control::{Deed, Points};
 pub use export::Export;
 pub use gate::Gate;
+#[cfg(feature = "otlp")]
+pub use push::Push;
 pub use record::Record;
 pub use run::Run;
 pub use serve::Serve;
@@ -173,6 +177,9 @@ pub enum Command {
     Export(Export),
     /// Serve the figures of local processes over HTTP, as OpenMetrics, for Prometheus.
     Serve(Serve),
+    /// Push the figures of local processes to an OpenTelemetry collector.
+    #[cfg(feature = "otlp")]
+    Push(Push),
     /// Exit with 1 if runs of a program became worse than a limit allows, beyond
     /// chance.
     ///

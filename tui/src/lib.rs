@@ -20,6 +20,7 @@
 //! | [`view`] | the screen, drawn from the app | how anything changes |
 //! | [`export`] | the same figures as text and files | the screen |
 //! | [`serve`] | the same figures over HTTP | the screen |
+//! | `push` | the same figures to a collector; with the feature `otlp` | the screen |
 
 pub mod app;
 pub mod cli;
@@ -30,6 +31,8 @@ pub mod headline;
 pub mod interrupt;
 pub mod local_time;
 pub mod model;
+#[cfg(feature = "otlp")]
+pub mod push;
 pub mod recording;
 pub mod serve;
 pub mod snapshot;
