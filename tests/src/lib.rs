@@ -13,13 +13,15 @@
 //! ```
 //!
 //! Programs in C are built by `c`, and are targets like any other. What scrapes the
-//! viewer's figures is started by `prometheus`.
+//! viewer's figures is started by `prometheus`; what they are pushed to is `collector`.
 //!
 //! No test waits for a time to pass: it waits for a line or for a condition, with
 //! a deadline so far away that only a hang reaches it.
 
 pub mod c;
 pub mod cells;
+pub mod collector;
+pub mod measured;
 pub mod os;
 pub mod own;
 pub mod prometheus;

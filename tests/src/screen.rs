@@ -54,6 +54,8 @@ pub fn pfp_top() -> &'static Path {
         let above = folder.parent().expect("a profile lies in the target folder");
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["build", "--quiet", "--package", "pfp-top", "--bin", "pfp-top"]);
+        // As this package depends on it, so that it is built once.
+        cargo.args(["--features", "otlp"]);
         cargo.args(["--profile", profile]).current_dir(env!("CARGO_MANIFEST_DIR"));
         if above.join("CACHEDIR.TAG").exists() {
             cargo.arg("--target-dir").arg(above);

@@ -1,16 +1,15 @@
 //! The endpoint that `pfp-top serve` opens: by hand, and scraped by a real Prometheus
 //! whose answers are compared with the segment.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::control::Change;
-use pfp_shm_layout::reader::{BucketCount, Picture};
+use pfp_tests::measured::{Own, is_near, own};
 use pfp_tests::os;
 use pfp_tests::prometheus::{Prometheus, Series, ask, get};
 use pfp_tests::screen::pfp_top;
@@ -74,76 +73,6 @@ fn start(place: &Place) -> (Target, Watch) {
     target.reach("worked");
     let watch = Watch::attach(place, &target);
     (target, watch)
-}
-
-/// What the segment says of a point, all threads together.
-#[derive(Clone, Debug, Default)]
-struct Own {
-    count: u64,
-    exclusive: f64,
-    inclusive: f64,
-    off_cpu: f64,
-    switches: u64,
-    /// Measurements by the ends of their buckets, ticks.
-    buckets: BTreeMap<u64, u64>,
-    ticks_per_second: f64,
-}
-
-fn own(picture: &Picture, name: &str) -> Own {
-    let id = picture.points.iter().find(|point| point.name == name).expect("it has run").id;
-    let seconds = |ticks: u64| ticks as f64 / picture.clock.ticks_per_second;
-    let mut own = Own { ticks_per_second: picture.clock.ticks_per_second, ..Own::default() };
-    for cell in picture.cells.iter().filter(|cell| cell.point == id) {
-        for Sums { count, exclusive, inclusive, off_cpu, switches, .. } in
-            [&cell.live, &cell.retired]
-        {
-            own.count += count;
-            own.exclusive += seconds(*exclusive);
-            own.inclusive += seconds(*inclusive);
-            own.off_cpu += seconds(*off_cpu);
-            own.switches += switches;
-        }
-        for BucketCount { low, width, count } in cell.histogram.iter() {
-            *own.buckets.entry(low + width).or_default() += count;
-        }
-    }
-    own
-}
-
-impl Own {
-    /// What is more than there was before.
-    fn since(&self, before: &Self) -> Self {
-        let mut buckets = self.buckets.clone();
-        for (end, count) in &before.buckets {
-            let left = buckets.get_mut(end).filter(|now| **now >= *count);
-            *left.expect("a histogram only grows") -= count;
-        }
-        Self {
-            count: self.count - before.count,
-            exclusive: self.exclusive - before.exclusive,
-            inclusive: self.inclusive - before.inclusive,
-            off_cpu: self.off_cpu - before.off_cpu,
-            switches: self.switches - before.switches,
-            buckets,
-            ticks_per_second: self.ticks_per_second,
-        }
-    }
-
-    /// Nearest rank, by counting off.
-    fn quantile(&self, quantile: f64) -> f64 {
-        let all: u64 = self.buckets.values().sum();
-        let rank = (quantile * all as f64).ceil() as u64;
-        let mut so_far = 0;
-        let found = self.buckets.iter().find(|(_, count)| {
-            so_far += *count;
-            so_far >= rank
-        });
-        *found.expect("it has measured").0 as f64 / self.ticks_per_second
-    }
-}
-
-fn is_near(found: f64, expected: f64, share: f64) -> bool {
-    (found - expected).abs() <= expected.abs() * share + 1e-9
 }
 
 #[test]

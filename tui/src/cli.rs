@@ -9,6 +9,8 @@ mod export;
 mod gate;
 mod headless;
 mod manual;
+#[cfg(feature = "otlp")]
+mod push;
 mod record;
 mod roofline;
 mod run;
@@ -24,6 +26,8 @@ pub use commands::{exit_status, run};
 pub use control::{Deed, Points};
 pub use export::Export;
 pub use gate::Gate;
+#[cfg(feature = "otlp")]
+pub use push::Push;
 pub use record::Record;
 pub use roofline::Roofline;
 pub use run::Run;
@@ -175,6 +179,9 @@ pub enum Command {
     Export(Export),
     /// Serve the figures of local processes over HTTP, as OpenMetrics, for Prometheus.
     Serve(Serve),
+    /// Push the figures of local processes to an OpenTelemetry collector.
+    #[cfg(feature = "otlp")]
+    Push(Push),
     /// Exit with 1 if runs of a program became worse than a limit allows, beyond
     /// chance.
     ///

@@ -13,10 +13,13 @@ pub mod hlog;
 pub mod json;
 pub mod list;
 pub mod openmetrics;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 pub mod packed;
 pub mod perfetto;
 pub mod recording;
 pub mod rows;
+mod series;
 pub mod speedscope;
 mod stacks;
 mod subject;
@@ -29,4 +32,4 @@ mod tracks;
 pub mod whole;
 
 pub use format::Format;
-pub use subject::Subject;
+pub use subject::{Begin, Subject};

@@ -21,6 +21,7 @@
 //! | [`export`] | the same figures as text and files | the screen |
 //! | [`roofline`] | what the machine can do at most | processes, the screen |
 //! | [`serve`] | the same figures over HTTP | the screen |
+//! | `push` | the same figures to a collector; with the feature `otlp` | the screen |
 
 pub mod app;
 pub mod cli;
@@ -31,6 +32,8 @@ pub mod headline;
 pub mod interrupt;
 pub mod local_time;
 pub mod model;
+#[cfg(feature = "otlp")]
+pub mod push;
 pub mod recording;
 pub mod roofline;
 pub mod serve;

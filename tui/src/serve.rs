@@ -16,4 +16,4 @@ pub mod http;
 pub mod negotiate;
 mod pool;
 
-pub use pool::{Pool, Scope};
+pub use pool::{Pool, STAYS, Scope};

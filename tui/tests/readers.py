@@ -161,6 +161,54 @@ def read_svg(path):
     }
 
 
+def read_otlp(*paths):
+    """Requests to a collector, by the published messages: for each a list of figures."""
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+        ExportMetricsServiceRequest,
+    )
+
+    def plain(attributes):
+        found = {a.key: getattr(a.value, a.value.WhichOneof("value")) for a in attributes}
+        assert len(found) == len(attributes), "an attribute twice"
+        return found
+
+    requests = []
+    for path in paths:
+        request = ExportMetricsServiceRequest()
+        with open(path, "rb") as file:
+            request.ParseFromString(file.read())
+        assert unknown_fields(request) == 0
+        figures = []
+        for resource in request.resource_metrics:
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    kind = metric.WhichOneof("data")
+                    data = getattr(metric, kind)
+                    for point in data.data_points:
+                        figure = {
+                            "resource": plain(resource.resource.attributes),
+                            "scope": [scope.scope.name, scope.scope.version],
+                            "name": metric.name,
+                            "unit": metric.unit,
+                            "kind": kind,
+                            "temporality": getattr(data, "aggregation_temporality", None),
+                            "monotonic": getattr(data, "is_monotonic", None),
+                            "attributes": plain(point.attributes),
+                            "start": point.start_time_unix_nano,
+                            "time": point.time_unix_nano,
+                        }
+                        if kind == "exponential_histogram":
+                            for name in ["count", "sum", "scale", "zero_count", "min", "max"]:
+                                figure[name] = getattr(point, name)
+                            figure["offset"] = point.positive.offset
+                            figure["buckets"] = list(point.positive.bucket_counts)
+                        else:
+                            figure["value"] = getattr(point, point.WhichOneof("value"))
+                        figures.append(figure)
+        requests.append(figures)
+    return requests
+
+
 READERS = {
     "csv": read_csv,
     "openmetrics": read_openmetrics,
@@ -168,6 +216,7 @@ READERS = {
     "speedscope": read_speedscope,
     "chrome": read_chrome,
     "perfetto": read_perfetto,
+    "otlp": read_otlp,
     "svg-trace": read_svg,
     "svg-histogram": read_svg,
 }

@@ -56,6 +56,8 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Export(export)) => export::run(&export),
         Some(Command::Serve(serve)) => serve::run(&serve),
         Some(Command::Roofline(asked)) => roofline::run(&asked),
+        #[cfg(feature = "otlp")]
+        Some(Command::Push(push)) => super::push::run(&push),
         Some(Command::Gate(asked)) => gate::run(&asked),
         Some(Command::Enable(points)) => control::run(&points, Deed::Enable),
         Some(Command::Disable(points)) => control::run(&points, Deed::Disable),

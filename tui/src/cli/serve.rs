@@ -10,8 +10,8 @@ use clap::Args;
 use super::Target;
 use super::commands::say;
 use crate::interrupt::Interrupt;
-use crate::serve::{Pool, Scope, http};
-use crate::source::{Members, Refusal, Together};
+use crate::serve::{Pool, STAYS, Scope, http};
+use crate::source::{Candidate, Discovery, Members, Refusal, Together};
 
 /// Which processes to serve, and where.
 #[derive(Args, Clone, Debug)]
@@ -55,28 +55,15 @@ pub(super) fn run(serve: &Serve) -> Result<u8> {
             serve.listen
         );
     }
-    let members = match target.pid.as_slice() {
-        [] => Members::All(target.name.clone().unwrap_or_default()),
-        pids => Members::Pids(pids.to_vec()),
-    };
     let interrupt = Interrupt::install()?;
     let (pool, discovery) = Pool::new(Scope {
-        together: Together { members, sum: false },
+        together: Together { members: members(target), sum: false },
         interval: serve.interval,
         lanes_apart: serve.per_thread,
+        stays: STAYS,
     })?;
-    // Those that were named are there or never will be; others come and go.
     if pool.is_empty() && !target.pid.is_empty() {
-        let mut why = discovery.why_none(&target.wanted());
-        if let Some(ended) =
-            discovery.candidates.iter().find(|candidate| target.pid.contains(&candidate.pid))
-        {
-            why = Refusal::NoTarget(format!(
-                "{} [{}] has ended; `pfp-top -p {}` shows its last figures",
-                ended.name, ended.pid, ended.pid
-            ));
-        }
-        return Err(why.into());
+        return Err(none_named(&discovery, target).into());
     }
     let listener = TcpListener::bind(serve.listen).with_context(|| {
         format!("{} cannot be listened on: choose another --listen", serve.listen)
@@ -94,4 +81,25 @@ pub(super) fn run(serve: &Serve) -> Result<u8> {
     http::serve(listener, pool, is_local, interrupt)?;
     // To be asked to end is how it ends.
     Ok(0)
+}
+
+/// Which processes are told of: all, unless some are named.
+pub(super) fn members(target: &Target) -> Members {
+    match target.pid.as_slice() {
+        [] => Members::All(target.name.clone().unwrap_or_default()),
+        pids => Members::Pids(pids.to_vec()),
+    }
+}
+
+/// Why there is none of those that were named: they are there or never will be, where
+/// others come and go.
+pub(super) fn none_named(discovery: &Discovery, target: &Target) -> Refusal {
+    let is_named = |candidate: &&Candidate| target.pid.contains(&candidate.pid);
+    match discovery.candidates.iter().find(is_named) {
+        Some(ended) => Refusal::NoTarget(format!(
+            "{} [{}] has ended; `pfp-top -p {}` shows its last figures",
+            ended.name, ended.pid, ended.pid
+        )),
+        None => discovery.why_none(&target.wanted()),
+    }
 }

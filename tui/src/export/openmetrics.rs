@@ -28,7 +28,7 @@
 //! In protobuf they are native as well: eight to an octave, so that a quantile is
 //! off by a twentieth at most.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -44,8 +44,9 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::Subject;
-use crate::model::{histogram, total};
-use crate::snapshot::{Bucket, Cell, ClockKind, PointState, ProcessState, Snapshot, Stats};
+use super::series::{Labels, Native, Part, SCHEMA, ZERO, clock, losses, state};
+use crate::model::total;
+use crate::snapshot::{Bucket, Cell, Snapshot, Stats};
 
 /// Where the first bucket ends, seconds.
 const FIRST: f64 = 1e-8;
@@ -53,12 +54,6 @@ const FIRST: f64 = 1e-8;
 const STEP: f64 = 2.0;
 /// Buckets that end somewhere.
 const BUCKETS: usize = 34;
-/// A native bucket ends two to the power of an eighth further than the one before:
-/// schema 3.
-const SCHEMA: i32 = 3;
-const OCTAVE: f64 = (1 << SCHEMA) as f64;
-/// What is no longer than this is counted as nothing, seconds: far below a tick.
-const ZERO: f64 = 1e-12;
 
 /// How figures travel to whoever scrapes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -179,36 +174,6 @@ struct Exposition {
     tells_build: bool,
 }
 
-/// One snapshot.
-#[derive(Debug)]
-struct Part {
-    snapshot: Arc<Snapshot>,
-    process: String,
-    per_thread: bool,
-    lanes: u32,
-    ticks_per_second: f64,
-    points: Vec<Point>,
-}
-
-#[derive(Debug)]
-struct Point {
-    labels: Labels,
-    cells: std::ops::Range<usize>,
-    load: Option<f64>,
-    enabled: bool,
-}
-
-/// What a series is told from others by.
-#[derive(Clone, Debug)]
-struct Labels {
-    process: String,
-    pid: u32,
-    point: Option<String>,
-    /// A lane's last thread and the lane; several lanes together have no number.
-    thread: Option<(String, Option<u32>)>,
-    kind: Option<&'static str>,
-}
-
 impl EncodeLabelSet for Labels {
     fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
         [("process", self.process.as_str())].encode(encoder)?;
@@ -230,80 +195,6 @@ impl EncodeLabelSet for Labels {
 }
 
 impl Part {
-    fn of(subject: &Subject<'_>) -> Self {
-        let points = subject.points().iter().map(|shown| {
-            let process = subject.process(shown.figures);
-            let labels = Labels {
-                process: process.name.clone(),
-                pid: process.pid,
-                point: Some(shown.label.clone()),
-                thread: None,
-                kind: None,
-            };
-            Point {
-                labels,
-                cells: shown.cells.clone(),
-                load: shown.figures.load(),
-                enabled: shown.figures.state() == PointState::On,
-            }
-        });
-        Self {
-            points: points.collect(),
-            snapshot: Arc::clone(subject.snapshot()),
-            process: subject.snapshot().process.name.clone(),
-            per_thread: subject.per_thread,
-            lanes: subject.lanes_apart,
-            ticks_per_second: subject.ticks_per_second(),
-        }
-    }
-
-    /// Gives the process another name, in all its series.
-    fn rename(&mut self, name: &str) {
-        for point in &mut self.points {
-            name.clone_into(&mut point.labels.process);
-        }
-        name.clone_into(&mut self.process);
-    }
-
-    fn seconds(&self, ticks: u64) -> f64 {
-        ticks as f64 / self.ticks_per_second
-    }
-
-    fn of_process(&self) -> Labels {
-        Labels {
-            process: self.process.clone(),
-            pid: self.snapshot.process.pid,
-            point: None,
-            thread: None,
-            kind: None,
-        }
-    }
-
-    /// Shows every series of points, or of points and threads, with its cells.
-    fn each(&self, mut show: impl FnMut(&Labels, &[Arc<Cell>]) -> fmt::Result) -> fmt::Result {
-        let lanes = &self.snapshot.lanes;
-        for point in &self.points {
-            let cells = &self.snapshot.cells[point.cells.clone()];
-            if !self.per_thread {
-                show(&point.labels, cells)?;
-                continue;
-            }
-            let (apart, others) =
-                cells.split_at(cells.partition_point(|cell| cell.lane < self.lanes));
-            for cell in apart {
-                let lane = lanes.binary_search_by_key(&cell.lane, |lane| lane.id);
-                let name = lane.map(|place| lanes[place].name.clone()).unwrap_or_default();
-                let thread = Some((name, Some(cell.lane)));
-                show(&Labels { thread, ..point.labels.clone() }, std::slice::from_ref(cell))?;
-            }
-            if !others.is_empty() {
-                let thread = Some(("(others)".to_owned(), None));
-                show(&Labels { thread, ..point.labels.clone() }, others)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Measurements up to each bucket's end that were beyond the one before, those
     /// beyond all, and how many there are in all.
     fn buckets(&self, cells: &[Arc<Cell>]) -> ([(f64, u64); BUCKETS + 1], u64) {
@@ -326,9 +217,9 @@ impl Part {
     }
 }
 
-/// The buckets of a native histogram that are not empty.
+/// The buckets of a native histogram as Prometheus has them.
 #[derive(Debug, Default)]
-struct Native {
+struct Encoded {
     zero: u64,
     /// How many buckets are left out, and how many follow.
     spans: Vec<(i32, u32)>,
@@ -336,32 +227,23 @@ struct Native {
     deltas: Vec<i64>,
 }
 
-impl Native {
-    fn of(part: &Part, cells: &[Arc<Cell>]) -> Self {
-        let mut native = Self::default();
-        let mut counts: BTreeMap<i32, i64> = BTreeMap::new();
-        for bucket in cells.iter().flat_map(|cell| &cell.histogram) {
-            let middle = part.seconds(histogram::middle(bucket));
-            if middle <= ZERO {
-                native.zero = native.zero.saturating_add(bucket.count);
-                continue;
-            }
-            let count = counts.entry((middle.log2() * OCTAVE).ceil() as i32).or_default();
-            *count = count.saturating_add_unsigned(bucket.count);
-        }
+impl Encoded {
+    fn of(native: &Native) -> Self {
+        let mut encoded = Self { zero: native.zero, ..Self::default() };
         let (mut next, mut last) = (0, 0);
-        for (number, count) in counts {
-            match native.spans.last_mut() {
+        for (&number, &count) in &native.buckets {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            match encoded.spans.last_mut() {
                 Some((_, length)) if number == next => *length += 1,
-                _ => native.spans.push((number - next, 1)),
+                _ => encoded.spans.push((number - next, 1)),
             }
-            native.deltas.push(count.saturating_sub(last));
+            encoded.deltas.push(count.saturating_sub(last));
             (next, last) = (number + 1, count);
         }
-        native
+        encoded
     }
 
-    fn encoded(&self) -> NativeHistogram<'_> {
+    fn histogram(&self) -> NativeHistogram<'_> {
         NativeHistogram {
             schema: SCHEMA,
             zero_threshold: ZERO,
@@ -392,7 +274,7 @@ impl Exposition {
         let mut metric =
             encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
         for part in &self.parts {
-            part.each(|labels, cells| {
+            part.each(|labels, _, cells| {
                 let sum = of(&total(cells.iter().map(Arc::as_ref)));
                 let series = metric.encode_family(labels)?;
                 match unit {
@@ -412,12 +294,12 @@ impl Exposition {
             MetricType::Histogram,
         )?;
         for part in &self.parts {
-            part.each(|labels, cells| {
+            part.each(|labels, _, cells| {
                 let (buckets, count) = part.buckets(cells);
                 let sum = part.seconds(total(cells.iter().map(Arc::as_ref)).exclusive);
                 let mut series = metric.encode_family(labels)?;
-                let native = Native::of(part, cells);
-                let native = native.encoded();
+                let native = Encoded::of(&Native::of(part, cells));
+                let native = native.histogram();
                 series
                     .encode_histogram_with_native::<NoLabelSet>(sum, count, &buckets, None, native)
             })?;
@@ -555,36 +437,6 @@ impl Collector for Exposition {
         self.histograms(out)?;
         self.of_points(out)?;
         self.of_processes(out)
-    }
-}
-
-fn losses(snapshot: &Snapshot) -> [(&'static str, u64); 7] {
-    let losses = &snapshot.losses;
-    [
-        ("points_refused", losses.points_refused),
-        ("space_refused", losses.space_refused),
-        ("lanes_overflowed", losses.lanes_overflowed),
-        ("mismatched_ends", losses.mismatched_ends),
-        ("begins_refused", losses.begins_refused),
-        ("clock_anomalies", losses.clock_anomalies),
-        ("records_lost", losses.records_lost),
-    ]
-}
-
-fn state(state: ProcessState) -> &'static str {
-    match state {
-        ProcessState::Running => "running",
-        ProcessState::Exited => "exited",
-        ProcessState::Crashed => "crashed",
-    }
-}
-
-fn clock(kind: ClockKind) -> &'static str {
-    match kind {
-        ClockKind::Rseq => "rseq",
-        ClockKind::Perf => "perf",
-        ClockKind::Cputime => "cputime",
-        ClockKind::Wall => "wall",
     }
 }
 

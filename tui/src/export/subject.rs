@@ -20,7 +20,32 @@ pub struct Subject<'a> {
     pub per_thread: bool,
     /// Then lanes from this one on are told as one, where their number matters.
     pub lanes_apart: u32,
+    /// When its sums begin.
+    pub begin: Begin,
     ticks_per_second: f64,
+}
+
+/// When the sums of a process begin, nanoseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug)]
+pub struct Begin {
+    /// When its segment was created.
+    pub segment_unix_ns: u64,
+    /// When it was first looked at. What resets took away before that, nobody knows.
+    pub watched_unix_ns: u64,
+    /// Sums are told by another clock since it was first looked at: none of them goes
+    /// on from before.
+    pub rebased: bool,
+}
+
+impl Begin {
+    /// When the sums of a point begin that had been reset so often when it was first
+    /// looked at.
+    pub fn of(self, resets: u32) -> u64 {
+        match self.rebased || resets > 0 {
+            true => self.watched_unix_ns,
+            false => self.segment_unix_ns,
+        }
+    }
 }
 
 /// A point that is exported.
@@ -58,7 +83,12 @@ impl<'a> Subject<'a> {
         // Nonsense of a damaged file must divide nothing by zero.
         let ticks_per_second = if PLAUSIBLE.contains(&rate) { rate } else { 1e9 };
         let lanes_apart = u32::MAX;
-        Some(Self { model, snapshot, points, per_thread, lanes_apart, ticks_per_second })
+        let begin = Begin {
+            segment_unix_ns: snapshot.process.started_unix_ns,
+            watched_unix_ns: snapshot.taken_unix_ns,
+            rebased: false,
+        };
+        Some(Self { model, snapshot, points, per_thread, lanes_apart, begin, ticks_per_second })
     }
 
     /// The snapshot.

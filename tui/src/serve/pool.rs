@@ -11,14 +11,14 @@ use flate2::write::GzEncoder;
 use hyper::body::Bytes;
 
 use super::negotiate::Wish;
-use crate::export::Subject;
+use crate::export::{Begin, Subject};
 use crate::model::{Lifetime, Model, TAU_SECONDS};
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{self, Candidate, Discovery, Finder, Source, Together};
 
 /// How long a process is served after it was found to have ended: its last figures
 /// are to be scraped, whenever in its usual round the scraper comes.
-const STAYS: Duration = Duration::from_secs(60);
+pub const STAYS: Duration = Duration::from_secs(60);
 /// Served at once, at most.
 const PROCESSES: usize = 256;
 /// A clock younger than this is still being calibrated.
@@ -38,6 +38,8 @@ pub struct Scope {
     pub interval: Duration,
     /// Lanes whose threads are told one by one, by their number; none for points only.
     pub lanes_apart: Option<u32>,
+    /// How long one stays that has ended.
+    pub stays: Duration,
 }
 
 /// The processes, and what they showed when they were looked at last.
@@ -60,6 +62,9 @@ struct Member {
     /// Ticks per second that its figures are told by; none while its clock settles.
     rate: Option<f64>,
     overhead_pair: u64,
+    /// When it was first looked at, and whether by another rate.
+    watched_unix_ns: Option<u64>,
+    rebased: bool,
     /// Names that each lane has had.
     names: HashMap<u32, Vec<String>>,
     ended: Option<Instant>,
@@ -119,6 +124,11 @@ impl Pool {
             let per_thread = self.scope.lanes_apart.is_some();
             let mut subject = Subject::new(&member.model, |_| true, per_thread)?;
             subject.lanes_apart = self.scope.lanes_apart.unwrap_or(u32::MAX);
+            subject.begin = Begin {
+                watched_unix_ns: member.watched_unix_ns.unwrap_or_default(),
+                rebased: member.rebased,
+                ..subject.begin
+            };
             Some(subject)
         });
         subjects.collect()
@@ -134,11 +144,23 @@ impl Pool {
         for member in &mut self.members {
             member.poll(now);
         }
+        let stays = self.scope.stays;
         self.members
-            .retain(|member| member.ended.is_none_or(|ended| now.duration_since(ended) < STAYS));
+            .retain(|member| member.ended.is_none_or(|ended| now.duration_since(ended) < stays));
         self.polled = Some(now);
         self.bodies.clear();
         Ok(())
+    }
+
+    /// Whether all have ended.
+    pub fn has_ended(&self) -> bool {
+        self.members.iter().all(|member| member.ended.is_some())
+    }
+
+    /// Lets go of those that have ended: their last figures have been told.
+    pub fn forget_ended(&mut self) {
+        self.members.retain(|member| member.ended.is_none());
+        self.bodies.clear();
     }
 
     /// Takes in those that have come.
@@ -158,6 +180,12 @@ impl Pool {
             // One process after the other in the same place, as by `exec`.
             self.members
                 .retain(|member| member.ended.is_none() || member.candidate.pid != candidate.pid);
+            if self.members.len() == PROCESSES {
+                // What nobody asked for in all that time makes room.
+                let ended = self.members.iter().filter(|member| member.ended.is_some());
+                let oldest = ended.min_by_key(|member| member.ended).map(|m| m.candidate.pid);
+                self.members.retain(|m| m.ended.is_none() || Some(m.candidate.pid) != oldest);
+            }
             if self.members.len() == PROCESSES {
                 if !self.full {
                     // Nobody may be listening; the others are served all the same.
@@ -181,6 +209,8 @@ impl Pool {
                 model: Model::new(TAU_SECONDS),
                 rate: None,
                 overhead_pair: 0,
+                watched_unix_ns: None,
+                rebased: false,
                 names: HashMap::new(),
                 ended: None,
             });
@@ -207,11 +237,16 @@ impl Member {
     /// the time: by a new one, sums would be another part of a second less, and a sum
     /// that shrinks is taken for one that began afresh.
     fn steady(&mut self, snapshot: &mut Snapshot, ended: bool) {
+        let taken_unix_ns = snapshot.taken_unix_ns;
+        self.watched_unix_ns.get_or_insert(taken_unix_ns);
         let clock = &mut snapshot.clock;
         let is_same = |rate: f64| (clock.ticks_per_second / rate - 1.0).abs() < SAME_RATE;
         match self.rate {
             Some(rate) if is_same(rate) => clock.ticks_per_second = rate,
-            _ => {
+            found => {
+                if found.is_some() {
+                    (self.watched_unix_ns, self.rebased) = (Some(taken_unix_ns), true);
+                }
                 let seconds = snapshot.elapsed_ticks as f64 / clock.ticks_per_second;
                 let settled = ended || seconds >= SETTLED_SECONDS;
                 self.rate = settled.then_some(clock.ticks_per_second);
@@ -249,6 +284,8 @@ mod tests {
             model: Model::default(),
             rate: None,
             overhead_pair: 0,
+            watched_unix_ns: None,
+            rebased: false,
             names: HashMap::new(),
             ended: None,
         }

@@ -1,0 +1,367 @@
+//! What `pfp-top push` sends to a stand-in for a collector, read with the published
+//! messages and compared with the segment; and what it does when the collector does not
+//! want it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use pfp_shm_layout::control::Change;
+use pfp_tests::collector::{Collector, Reply, Request, decoded};
+use pfp_tests::measured::{Own, is_near, own};
+use pfp_tests::target::{Place, Target, wait_for};
+use pfp_tests::watch::Watch;
+use pfp_tests::{os, skipped};
+use serde_json::{Value, json};
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+
+fn push(place: &Place, collector: &Collector, arguments: &[&str]) -> Target {
+    let program = pfp_tests::screen::pfp_top().to_str().expect("its path is plain");
+    let mut command = place.command(program);
+    command.args(["push", "--endpoint", &collector.url()]).args(arguments);
+    Target::start(&mut command)
+}
+
+/// A program that has worked for the first time, and whose clock has settled.
+fn start(place: &Place) -> (Target, Watch) {
+    let mut target = place.start(TARGET, &["served"]);
+    target.reach("worked");
+    // A process is told of once it is a second old, of which it knows itself.
+    std::thread::sleep(Duration::from_millis(1_100));
+    let watch = Watch::attach(place, &target);
+    (target, watch)
+}
+
+/// What requests say, each a list of figures; none where there is nobody to read them.
+fn read(place: &Place, requests: &[Request]) -> Option<Vec<Vec<Value>>> {
+    let bodies: Vec<Vec<u8>> = requests.iter().map(|request| request.body.clone()).collect();
+    let Some(all) = decoded(place.path(), &bodies) else {
+        skipped("what is pushed", "there are no readers; `.ci/run` installs tui/tests/readers.txt");
+        return None;
+    };
+    Some(all.into_iter().map(|one| one.as_array().expect("it is a list").clone()).collect())
+}
+
+fn figures<'a>(all: &'a [Value], name: &'a str, point: &'a str) -> impl Iterator<Item = &'a Value> {
+    all.iter().filter(move |figure| {
+        let of = figure["attributes"]["pfp.point"].as_str();
+        figure["name"] == name && of.unwrap_or("") == point
+    })
+}
+
+/// The only figure of that name.
+#[track_caller]
+fn figure<'a>(all: &'a [Value], name: &'a str, point: &'a str) -> &'a Value {
+    let mut found = figures(all, name, point);
+    let figure = found.next().unwrap_or_else(|| panic!("{name} of {point:?} is not there"));
+    assert!(found.next().is_none(), "{name} of {point:?} is several");
+    figure
+}
+
+/// Every figure of a point is the segment's.
+fn compare(all: &[Value], name: &str, expected: &Own) {
+    for (family, expected) in [("pfp.calls", expected.count), ("pfp.switches", expected.switches)] {
+        assert_eq!(figure(all, family, name)["value"], json!(expected), "{family} of {name}");
+    }
+    for (family, expected) in [
+        ("pfp.exclusive", expected.exclusive),
+        ("pfp.inclusive", expected.inclusive),
+        ("pfp.off_cpu", expected.off_cpu),
+    ] {
+        let found = figure(all, family, name);
+        assert_eq!(found["unit"], "s");
+        let found = found["value"].as_f64().unwrap();
+        // By the clock as it was calibrated then.
+        assert!(is_near(found, expected, 1e-3), "{family} of {name}: {found} for {expected}");
+    }
+    for figure in all.iter().filter(|figure| figure["attributes"]["pfp.point"] == name) {
+        let gauge = figure["kind"] == "gauge";
+        let (temporality, monotonic) = (&figure["temporality"], &figure["monotonic"]);
+        // 2 is cumulative.
+        assert_eq!(*temporality, if gauge { Value::Null } else { json!(2) }, "{figure}");
+        assert_eq!(*monotonic, if figure["kind"] == "sum" { json!(true) } else { Value::Null });
+        let (start, time) = (figure["start"].as_u64().unwrap(), figure["time"].as_u64().unwrap());
+        assert!(if gauge { start == 0 } else { start > 0 && start < time }, "{figure}");
+    }
+    let calls = figure(all, "pfp.call.exclusive", name);
+    assert_eq!((&calls["count"], &calls["scale"]), (&json!(expected.count), &json!(3)));
+    assert!(is_near(calls["sum"].as_f64().unwrap(), expected.exclusive, 1e-3));
+    let base = 2_f64.powf(0.125);
+    let offset = calls["offset"].as_i64().unwrap() as i32;
+    let mut so_far = calls["zero_count"].as_u64().unwrap();
+    for (place, count) in calls["buckets"].as_array().unwrap().iter().enumerate() {
+        so_far += count.as_u64().unwrap();
+        // A bucket of the segment counts where its middle lies; a sixty-fourth on either
+        // side is the most that it reaches beyond, and a thousandth is the clock's.
+        let end = base.powi(offset + place as i32 + 1);
+        let ((surely, _), (_, most)) = (expected.up_to(end / 1.02), expected.up_to(end * 1.02));
+        assert!((surely..=most).contains(&so_far), "{name} up to {end}: {so_far}");
+    }
+    assert_eq!(so_far, expected.count);
+    let (min, max) = (calls["min"].as_f64().unwrap(), calls["max"].as_f64().unwrap());
+    assert!(min <= max && max * 1.001 >= expected.quantile(1.0) / (1.0 + 1.0 / 31.0));
+}
+
+#[test]
+fn figures_are_those_of_the_segment_and_no_reset_takes_any_back() {
+    let place = Place::new();
+    let (mut target, mut watch) = start(&place);
+    let collector = Collector::new();
+    let pid = target.pid();
+    let pusher = push(&place, &collector, &["-p", &pid.to_string(), "-i", "100ms", "--gzip"]);
+    let picture = watch.poll().clone();
+    let names = ["request", "parse", "wait"];
+    let before = names.map(|name| own(&picture, name));
+    assert_eq!((before[0].count, before[1].count, before[2].count), (400, 500, 8));
+    // The first has no load, which takes two looks.
+    let first = collector.wait_for(2).len();
+    let parse = picture.points.iter().find(|point| point.name == "parse").unwrap().id;
+    watch.change(parse, Change::Reset);
+    // It is to have been seen.
+    collector.wait_for(first + 2);
+    target.go();
+    target.reach("worked");
+    let picture = watch.poll().clone();
+    let now = names.map(|name| own(&picture, name));
+    assert_eq!(now[1].count, 400, "the reset has come to the segment");
+    let running = collector.wait_for(collector.requests().len() + 2).len();
+    drop(target.end_well());
+    let ended = pusher.end();
+    assert!(ended.status.success() && ended.errors.is_empty(), "{}", ended.errors);
+
+    let requests = collector.requests();
+    for request in &requests {
+        assert!(request.head.starts_with("post /v1/metrics http/1.1\r\n"), "{}", request.head);
+        assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
+        assert_eq!(request.header("content-encoding"), Some("gzip"));
+    }
+    let unpacked: Vec<Request> = requests
+        .into_iter()
+        .map(|request| Request { body: unpacked(&place, &request.body), ..request })
+        .collect();
+    let Some(all) = read(&place, &unpacked) else { return };
+    for (own, name) in before.iter().zip(names) {
+        compare(&all[0], name, own);
+        compare(&all[first - 1], name, own);
+    }
+    for request in [&all[running - 1], &all[all.len() - 1]] {
+        compare(request, "request", &now[0]);
+        compare(request, "parse", &before[1].plus(&now[1]));
+        compare(request, "wait", &now[2]);
+    }
+    // No sum goes back, and each has one beginning.
+    for pair in all.windows(2) {
+        for then in pair[0].iter().filter(|figure| figure["kind"] != "gauge") {
+            let same = |figure: &&Value| {
+                ["name", "attributes", "resource"].iter().all(|key| figure[key] == then[key])
+            };
+            let later = pair[1].iter().find(same).expect("it stays");
+            assert_eq!(later["start"], then["start"]);
+            for key in ["value", "count", "sum"] {
+                assert!(later[key].as_f64() >= then[key].as_f64(), "{key}: {then} {later}");
+            }
+        }
+    }
+    // The process, and what is told of it as a whole.
+    let exe = std::fs::canonicalize(TARGET).unwrap();
+    let last = &all[all.len() - 1];
+    for figure in last {
+        let resource = &figure["resource"];
+        assert_eq!(resource["service.name"], "served");
+        assert_eq!(resource["process.pid"], json!(pid));
+        assert_eq!(resource["process.executable.path"], exe.to_str().unwrap());
+        assert_eq!(resource["process.executable.name"], "pfp-test-target");
+        assert_eq!(resource["host.name"].as_str().unwrap(), host());
+        assert_eq!(resource["service.instance.id"].as_str().unwrap().len(), 32);
+        assert_eq!(figure["scope"], json!(["pfp-top", env!("CARGO_PKG_VERSION")]));
+    }
+    let info = &figure(last, "pfp.process.info", "")["attributes"];
+    assert_eq!(info["pfp.process.state"], "exited");
+    assert_eq!(
+        figure(&all[0], "pfp.process.info", "")["attributes"]["pfp.process.state"],
+        "running"
+    );
+    assert_eq!(figures(last, "pfp.losses", "").count(), 7);
+    assert_eq!(figure(last, "pfp.cells.busy", "")["value"], json!(0));
+    assert!(figure(last, "pfp.elapsed", "")["value"].as_f64() > Some(1.0));
+    assert!(figure(last, "pfp.overhead", "")["value"].as_f64() > Some(0.0));
+    assert_eq!(figure(last, "pfp.enabled", "parse")["value"], json!(1));
+    assert!(figure(&all[running - 1], "pfp.load", "request")["value"].as_f64() >= Some(0.0));
+}
+
+fn host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned()
+}
+
+fn unpacked(place: &Place, bytes: &[u8]) -> Vec<u8> {
+    let file = place.path().join("packed");
+    std::fs::write(&file, bytes).unwrap();
+    let output = std::process::Command::new("gzip")
+        .arg("-dc")
+        .stdin(std::fs::File::open(file).unwrap())
+        .output();
+    let output = output.expect("gzip starts");
+    assert!(output.status.success());
+    output.stdout
+}
+
+#[test]
+fn ctrl_c_ends_it_after_a_last_push() {
+    let place = Place::new();
+    let (mut target, mut watch) = start(&place);
+    let collector = Collector::new();
+    let pusher = push(&place, &collector, &["-i", "1h", "--per-thread"]);
+    collector.wait_for(1);
+    target.go();
+    target.reach("worked");
+    let expected = own(watch.poll(), "parse");
+    assert_eq!(expected.count, 900);
+    os::signal(pusher.pid(), libc::SIGINT);
+    let ended = pusher.end();
+    assert!(ended.status.success() && ended.errors.is_empty(), "{}", ended.errors);
+    let requests = collector.requests();
+    assert_eq!(requests.len(), 2);
+    let Some(all) = read(&place, &requests) else { return };
+    let threads: Vec<&Value> = figures(&all[1], "pfp.calls", "parse").collect();
+    let of = |figure: &&Value| figure["value"].as_u64().unwrap();
+    assert_eq!(threads.iter().map(of).sum::<u64>(), 900);
+    let lanes: BTreeSet<u64> =
+        threads.iter().map(|f| f["attributes"]["pfp.lane"].as_u64().unwrap()).collect();
+    assert_eq!((lanes.len(), threads.len() > 1), (threads.len(), true), "{threads:?}");
+    let names: BTreeSet<&str> =
+        threads.iter().map(|f| f["attributes"]["thread.name"].as_str().unwrap()).collect();
+    assert!(names.is_subset(&BTreeSet::from(["one", "two"])), "{names:?}");
+}
+
+/// What a collector says that does not want it now, for good, or in part.
+#[test]
+fn a_collector_is_heeded_and_the_user_told() {
+    let place = Place::new();
+    let (_target, _) = start(&place);
+    let collector = Collector::new();
+    let later = |status, lines| Reply::Http(status, lines, b"too busy\n".to_vec());
+    collector.next(later("429 Too Many Requests", "retry-after: 2\r\n"));
+    collector.next(Reply::HangUp);
+    // `partial_success`: 3 rejected, and a message.
+    let partial = b"\x0a\x0a\x08\x03\x12\x06no\x1bway".to_vec();
+    collector.next(Reply::Http("200 OK", "content-type: application/x-protobuf\r\n", partial));
+    // `google.rpc.Status`: code 3, and a message; not to be tried again.
+    let status = b"\x08\x03\x12\x04ugly".to_vec();
+    let head = "content-type: application/x-protobuf\r\n";
+    collector.next(Reply::Http("400 Bad Request", head, status));
+    let pusher = push(&place, &collector, &["-i", "100ms", "-n", "3"]);
+    let ended = pusher.end();
+    assert!(ended.status.success(), "{}", ended.errors);
+    let (requests, answered) = (collector.requests(), collector.answered());
+    // Three pushes, the first of them three times.
+    assert_eq!(requests.len(), 5);
+    assert!(requests[1].at - answered[0] >= Duration::from_secs(2), "it is left alone");
+    assert!(requests[2].at - requests[1].at >= Duration::from_secs(2), "pauses double");
+    let said: Vec<&str> = ended.errors.lines().collect();
+    let expected = [
+        "429: too busy; trying again in 2 s",
+        "; trying again in ",
+        ": taken again, after 2 that failed",
+        ": taken in part: 3 figures were refused: no",
+        ": refused: 400 Bad Request: ugly",
+    ];
+    assert_eq!(said.len(), expected.len(), "{said:?}");
+    for (said, expected) in said.iter().zip(expected) {
+        assert!(said.starts_with("pfp-top: http://127.0.0.1:"), "{said}");
+        assert!(said.contains(expected) && !said.contains('\u{1b}'), "{said}");
+    }
+    let Some(all) = read(&place, &requests) else { return };
+    // Each try has the figures of its own moment.
+    let elapsed = |figures: &[Value]| figure(figures, "pfp.elapsed", "")["value"].as_f64().unwrap();
+    assert!(all.windows(2).all(|two| elapsed(&two[0]) < elapsed(&two[1])));
+}
+
+#[test]
+fn without_a_collector_it_goes_on_and_says_so_in_the_end() {
+    let place = Place::new();
+    let (_target, _) = start(&place);
+    let collector = Collector::new();
+    // Nobody answers: the time of a request has an end.
+    collector.next(Reply::Silence);
+    let pusher = push(&place, &collector, &["-i", "1h", "--timeout", "200ms"]);
+    collector.wait_for(2);
+    os::signal(pusher.pid(), libc::SIGTERM);
+    let ended = pusher.end();
+    assert!(ended.status.success(), "{}", ended.errors);
+    assert!(ended.errors.contains("timeout"), "{}", ended.errors);
+
+    // Nobody listens, not even in the end.
+    let program = pfp_tests::screen::pfp_top().to_str().expect("its path is plain");
+    let mut command = place.command(program);
+    let mut pusher = Target::start(command.args(["push", "--endpoint", "http://127.0.0.1:1"]));
+    wait_for("its first words", || (!pusher.lines_so_far().is_empty()).then_some(()));
+    os::signal(pusher.pid(), libc::SIGINT);
+    let ended = pusher.end();
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.errors);
+    assert!(ended.errors.contains("did not take the last figures"), "{}", ended.errors);
+    // Where it would follow to, or speak in plain what was to be secret.
+    for wrong in ["https://127.0.0.1:4318", "127.0.0.1:4318"] {
+        let refused = place.command(program).args(["push", "--endpoint", wrong]).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    }
+    let elsewhere = Collector::new();
+    collector.next(Reply::Http("307 Temporary Redirect", "location: http://evil/\r\n", vec![]));
+    let pusher = push(&place, &collector, &["-n", "1"]).end();
+    assert_eq!(pusher.status.code(), Some(2));
+    assert!(pusher.errors.contains("wants to be asked at http://evil/"), "{}", pusher.errors);
+    assert!(elsewhere.requests().is_empty());
+}
+
+#[test]
+fn processes_come_and_their_last_figures_wait_for_the_collector() {
+    let place = Place::new();
+    let collector = Collector::new();
+    let pusher = push(&place, &collector, &["-i", "100ms"]);
+    let targets = [start(&place), start(&place)];
+    let pids = targets.each_ref().map(|(target, _)| target.pid());
+    wait_for("both", || {
+        let seen = pids.map(|pid| tells_of(&collector.requests(), pid));
+        (seen == [true, true]).then_some(())
+    });
+    // While the collector is away one of them ends.
+    for _ in 0..2 {
+        collector.next(Reply::Http("503 Service Unavailable", "retry-after: 1\r\n", vec![]));
+    }
+    let [(one, _), (two, _)] = targets;
+    drop(one.end_well());
+    let away = collector.requests().len();
+    collector.wait_for(away + 4);
+    os::signal(pusher.pid(), libc::SIGTERM);
+    assert!(pusher.end().status.success());
+    drop(two);
+    let requests = collector.requests();
+    let Some(all) = read(&place, &requests) else { return };
+    let state = |figures: &[Value], pid: u32| {
+        let of =
+            |f: &&Value| f["name"] == "pfp.process.info" && f["resource"]["process.pid"] == pid;
+        let mut found = figures.iter().filter(of);
+        found.next().map(|f| f["attributes"]["pfp.process.state"].as_str().unwrap().to_owned())
+    };
+    let states = |pid| -> Vec<_> { all.iter().map(|figures| state(figures, pid)).collect() };
+    let exited = Some("exited".to_owned());
+    let of_one = states(pids[0]);
+    assert!(of_one.contains(&exited), "{of_one:?}");
+    // Told until it is taken, and then no more.
+    assert_eq!(of_one.last(), Some(&None), "{of_one:?}");
+    assert_eq!(states(pids[1]).last(), Some(&Some("running".to_owned())));
+}
+
+/// The process's id, as an attribute has it: a whole number in a `KeyValue`.
+fn tells_of(requests: &[Request], pid: u32) -> bool {
+    let mut wanted = b"process.pid\x12".to_vec();
+    let mut varint = Vec::new();
+    let mut left = pid;
+    while left >= 0x80 {
+        varint.push(left as u8 | 0x80);
+        left >>= 7;
+    }
+    varint.push(left as u8);
+    wanted.extend([varint.len() as u8 + 1, 0x18]);
+    wanted.extend(varint);
+    requests.iter().any(|r| r.body.windows(wanted.len()).any(|window| window == wanted))
+}

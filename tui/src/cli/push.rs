@@ -1,0 +1,201 @@
+//! `pfp-top push`: the figures of local processes for an OpenTelemetry collector.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use hyper::Uri;
+
+use super::Target;
+use super::commands::say;
+use super::serve::{members, none_named};
+use crate::interrupt::Interrupt;
+use crate::push::{self, Pause, Pushed, Pusher};
+use crate::serve::{Pool, Scope};
+use crate::source::Together;
+use crate::units;
+
+/// Time between two looks at the processes at most: a reset takes away what was
+/// measured since the last one.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long the last push may take once the user has asked for the end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Which processes to tell of, and where.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "All processes unless some are named. It ends with those that were named, after -n, or \
+                  with Ctrl-C, always after a last push; the exit status is 0 if the collector took that."
+)]
+pub struct Push {
+    #[command(flatten)]
+    target: Target,
+    /// Where the collector takes metrics by OTLP over HTTP; without a path, /v1/metrics.
+    #[arg(
+        long,
+        env = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+        value_name = "URL",
+        default_value = push::ENDPOINT,
+        value_parser = push::endpoint
+    )]
+    endpoint: Uri,
+    /// Time between two pushes: 10s, 1m.
+    #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = interval)]
+    interval: Duration,
+    /// Leave after this many pushes.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    updates: Option<u64>,
+    /// Tell figures thread by thread, of so many threads at a time in each process;
+    /// those beyond are told together.
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "64",
+        value_parser = clap::value_parser!(u32).range(1..=4096)
+    )]
+    per_thread: Option<u32>,
+    /// Compress what is sent.
+    #[arg(long)]
+    gzip: bool,
+    /// How long a request may take.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval)]
+    timeout: Duration,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    match units::parse_duration(text)? {
+        time if time >= Duration::from_millis(50) => Ok(time),
+        _ => Err("expected at least 50ms".into()),
+    }
+}
+
+pub(super) fn run(push: &Push) -> Result<u8> {
+    let target = &push.target;
+    if target.sum {
+        bail!("--sum is for the screen; sums are made where the figures go");
+    }
+    let interrupt = Interrupt::install()?;
+    let (mut pool, discovery) = Pool::new(Scope {
+        together: Together { members: members(target), sum: false },
+        interval: Duration::ZERO,
+        lanes_apart: push.per_thread,
+        // Until they have been told.
+        stays: Duration::MAX,
+    })?;
+    if pool.is_empty() && !target.pid.is_empty() {
+        return Err(none_named(&discovery, target).into());
+    }
+    let pusher = Pusher::new(push.endpoint.clone(), push.gzip, push.timeout);
+    say(&format!("pushing to {} every {}s\n", push.endpoint, push.interval.as_secs_f64()))?;
+    let (mut told, mut pause) = (Told::new(&push.endpoint), Pause::default());
+    let start = Instant::now();
+    let (mut due, mut pushes) = (start, 0);
+    loop {
+        look(&mut pool, &mut told);
+        let is_over = !target.pid.is_empty() && pool.has_ended();
+        // The last figures do not wait for their turn; the pause of a collector does.
+        if is_over && pause == Pause::default() {
+            due = Instant::now();
+        }
+        if due <= Instant::now() {
+            let pushed = pusher.push(&pool.subjects(), None, || !interrupt.raised());
+            let now = Instant::now();
+            let wish = pushed.again.as_ref().map(|(_, wish)| *wish);
+            let next = wish.and_then(|wish| pause.after_failure(wish));
+            told.tell(&pushed, next);
+            due = match next {
+                Some(pause) => now + pause,
+                None => {
+                    pause.end();
+                    pushes += 1;
+                    // The next moment of the grid; those that were missed are left out.
+                    let round = start.elapsed().as_nanos() / push.interval.as_nanos() + 1;
+                    let next = u64::try_from(round * push.interval.as_nanos())?;
+                    let grid = start + Duration::from_nanos(next);
+                    wish.flatten().map_or(grid, |wish| grid.max(now + wish))
+                }
+            };
+            if pushed.is_done() {
+                pool.forget_ended();
+            }
+            let is_last = is_over || push.updates.is_some_and(|wanted| pushes >= wanted);
+            if next.is_none() && is_last {
+                return told.end();
+            }
+        }
+        let left = due.saturating_duration_since(Instant::now());
+        if !interrupt.sleep(left.min(LOOK)) {
+            look(&mut pool, &mut told);
+            let until = Instant::now() + FAREWELL;
+            told.tell(&pusher.push(&pool.subjects(), Some(until), || true), None);
+            return told.end();
+        }
+    }
+}
+
+/// Looks at the processes. What cannot be looked at now may be later, and what was seen
+/// before is told until then.
+fn look(pool: &mut Pool, told: &mut Told) {
+    if let Err(error) = pool.poll() {
+        told.say(&format!("{error:#}"));
+    }
+}
+
+/// What was told the user of how it goes: each thing once, until it is another.
+struct Told {
+    endpoint: String,
+    /// Why not all of the last push was taken.
+    trouble: Option<String>,
+    said: Option<String>,
+    failed: u64,
+}
+
+impl Told {
+    fn new(endpoint: &Uri) -> Self {
+        Self { endpoint: endpoint.to_string(), trouble: None, said: None, failed: 0 }
+    }
+
+    fn tell(&mut self, pushed: &Pushed, next: Option<Duration>) {
+        if let Some((why, _)) = &pushed.again {
+            self.failed += 1;
+            self.trouble = Some(why.clone());
+            let then = match next {
+                Some(pause) => format!("trying again in {:.0} s", pause.as_secs_f64()),
+                None => "its figures will be in the next push".into(),
+            };
+            if self.said.as_ref() != Some(why) {
+                self.say(&format!("{}: {why}; {then}", self.endpoint));
+                self.said = Some(why.clone());
+            }
+            return;
+        }
+        if self.failed > 0 && pushed.taken > 0 {
+            self.say(&format!("{}: taken again, after {} that failed", self.endpoint, self.failed));
+            (self.failed, self.said) = (0, None);
+        }
+        self.trouble = pushed.refused.clone().filter(|_| pushed.is_lost);
+        if let Some(why) = &pushed.refused
+            && self.said.as_ref() != Some(why)
+        {
+            let kept = if pushed.is_lost { "refused" } else { "taken in part" };
+            self.say(&format!("{}: {kept}: {why}", self.endpoint));
+        }
+        self.said.clone_from(&pushed.refused);
+    }
+
+    fn say(&self, what: &str) {
+        // Nobody may be listening to what is said here.
+        let _ = writeln!(io::stderr(), "pfp-top: {what}");
+    }
+
+    /// The exit status, by what became of the last push.
+    fn end(self) -> Result<u8> {
+        match self.trouble {
+            None => Ok(0),
+            Some(why) => bail!("{} did not take the last figures: {why}", self.endpoint),
+        }
+    }
+}

@@ -1,0 +1,489 @@
+//! OpenTelemetry's metrics: what `pfp-top push` sends to a collector, the same figures
+//! as [`openmetrics`](super::openmetrics) has them under names after OpenTelemetry's
+//! conventions. Prometheus makes its own names of them again.
+//!
+//! | metric | kind | unit | attributes | in Prometheus |
+//! |---|---|---|---|---|
+//! | `pfp.calls` | sum | `{call}` | point, thread | `pfp_calls_total` |
+//! | `pfp.exclusive` | sum | s | point, thread | `pfp_exclusive_seconds_total` |
+//! | `pfp.inclusive` | sum | s | point, thread | `pfp_inclusive_seconds_total` |
+//! | `pfp.off_cpu` | sum | s | point, thread | `pfp_off_cpu_seconds_total` |
+//! | `pfp.switches` | sum | `{switch}` | point, thread | `pfp_switches_total` |
+//! | `pfp.call.exclusive` | exponential histogram | s | point, thread | `pfp_call_exclusive_seconds` |
+//! | `pfp.load` | gauge | `{cpu}` | point | `pfp_load` |
+//! | `pfp.enabled` | gauge | | point | `pfp_enabled` |
+//! | `pfp.overhead` | sum | s | | `pfp_overhead_seconds_total` |
+//! | `pfp.losses` | sum | `{loss}` | kind | `pfp_losses_total` |
+//! | `pfp.cells.busy` | gauge | `{cell}` | | `pfp_cells_busy` |
+//! | `pfp.elapsed` | gauge | s | | `pfp_elapsed_seconds` |
+//! | `pfp.process.info` | gauge, 1 | | state, clock | `pfp_process_info` |
+//!
+//! Sums are monotonic and cumulative. A process is a resource (`service.name`,
+//! `service.instance.id`, `process.pid`, `process.executable.name` and `.path`,
+//! `host.name`), whose instance is the random id of its segment. Attributes: `pfp.point`,
+//! `thread.name` and `pfp.lane`, `pfp.loss.kind`, `pfp.process.state`, `pfp.clock`.
+//!
+//! Sums begin with the segment; of a point that had been reset before anybody looked,
+//! when that was first looked at (see [`Begin`](super::Begin)).
+
+use std::sync::Arc;
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
+use opentelemetry_proto::tonic::metrics::v1::{
+    AggregationTemporality, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Metric,
+    NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+
+use super::Subject;
+use super::series::{Labels, Native, Part, SCHEMA, ZERO, clock, losses, state};
+use crate::model::total;
+use crate::snapshot::{Cell, Process};
+
+/// Data points that travel in one request: about a megabyte, where receivers take four
+/// and more.
+const AT_ONCE: usize = 8_000;
+const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
+
+/// What a metric is called, and what it says.
+struct Family {
+    name: &'static str,
+    unit: &'static str,
+    about: &'static str,
+    is_sum: bool,
+}
+
+const fn sum(name: &'static str, unit: &'static str, about: &'static str) -> Family {
+    Family { name, unit, about, is_sum: true }
+}
+
+const fn gauge(name: &'static str, unit: &'static str, about: &'static str) -> Family {
+    Family { name, unit, about, is_sum: false }
+}
+
+/// The metrics that are numbers, in the order of [`Of`].
+const FAMILIES: [Family; 12] = [
+    sum("pfp.calls", "{call}", "Finished measurements."),
+    sum("pfp.exclusive", "s", "Time on a CPU, nested regions taken out."),
+    sum("pfp.inclusive", "s", "Time on a CPU with nested regions; recursion counted once."),
+    sum("pfp.off_cpu", "s", "Time between begin and end that the thread was not on a CPU."),
+    sum("pfp.switches", "{switch}", "Switches of the thread noticed between begin and end."),
+    gauge("pfp.load", "{cpu}", "Share of one CPU that the point takes, nested regions taken out."),
+    gauge("pfp.enabled", "", "Whether the point measures."),
+    sum("pfp.overhead", "s", "Time that measuring took: calls by the calibrated time of each."),
+    sum("pfp.losses", "{loss}", "What was lost, refused or repaired."),
+    gauge("pfp.cells.busy", "{cell}", "Cells that could not be read whole; theirs is of before."),
+    gauge("pfp.elapsed", "s", "Time since the process's segment was created."),
+    gauge("pfp.process.info", "", "The process, and the clock that it measures with."),
+];
+
+/// A metric that is a number.
+#[derive(Clone, Copy)]
+enum Of {
+    Calls,
+    Exclusive,
+    Inclusive,
+    OffCpu,
+    Switches,
+    Load,
+    Enabled,
+    Overhead,
+    Losses,
+    CellsBusy,
+    Elapsed,
+    Info,
+}
+
+/// What these processes show, as one request or several, one after the other: none
+/// takes more memory than a request may. Stops at the first error of `send`, and
+/// returns it.
+pub fn requests<E>(
+    subjects: &[Subject<'_>],
+    mut send: impl FnMut(&ExportMetricsServiceRequest) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut batch = Batch::default();
+    for subject in subjects {
+        let part = Part::of(subject);
+        let mut told = Told::of(subject, &part);
+        told.process(&part);
+        part.each(|labels, point, cells| {
+            told.series(&part, labels, subject.begin.of(point.resets), cells);
+            match batch.data_points + told.data_points >= AT_ONCE {
+                true => {
+                    batch.take(&mut told);
+                    batch.send(&mut send)
+                }
+                false => Ok(()),
+            }
+        })?;
+        for point in &part.points {
+            let attributes = attributes(&point.labels);
+            if let Some(load) = point.load {
+                told.gauge(Of::Load, attributes.clone(), Number::AsDouble(load));
+            }
+            told.gauge(Of::Enabled, attributes, Number::AsInt(point.enabled.into()));
+            if batch.data_points + told.data_points >= AT_ONCE {
+                batch.take(&mut told);
+                batch.send(&mut send)?;
+            }
+        }
+        batch.take(&mut told);
+    }
+    batch.send(&mut send)
+}
+
+/// What is put together for one request.
+#[derive(Default)]
+struct Batch {
+    resources: Vec<ResourceMetrics>,
+    data_points: usize,
+}
+
+impl Batch {
+    fn take(&mut self, told: &mut Told) {
+        if told.data_points > 0 {
+            self.data_points += told.data_points;
+            self.resources.push(told.take());
+        }
+    }
+
+    fn send<E>(
+        &mut self,
+        send: &mut impl FnMut(&ExportMetricsServiceRequest) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.data_points = 0;
+        match std::mem::take(&mut self.resources) {
+            none if none.is_empty() => Ok(()),
+            resource_metrics => send(&ExportMetricsServiceRequest { resource_metrics }),
+        }
+    }
+}
+
+/// What is told of one process.
+struct Told {
+    resource: Resource,
+    taken_unix_ns: u64,
+    begin_unix_ns: u64,
+    numbers: [Vec<NumberDataPoint>; FAMILIES.len()],
+    calls: Vec<ExponentialHistogramDataPoint>,
+    data_points: usize,
+}
+
+impl Told {
+    fn of(subject: &Subject<'_>, part: &Part) -> Self {
+        Self {
+            resource: resource(&part.snapshot.process),
+            taken_unix_ns: part.snapshot.taken_unix_ns,
+            begin_unix_ns: subject.begin.of(0),
+            numbers: Default::default(),
+            calls: Vec::new(),
+            data_points: 0,
+        }
+    }
+
+    /// A sum that begins at this moment, or earlier if the clock on the wall was put
+    /// back: no point in time is before its start.
+    fn sum(&mut self, of: Of, begin_unix_ns: u64, attributes: Vec<KeyValue>, value: Number) {
+        let begin = begin_unix_ns.min(self.taken_unix_ns);
+        self.number(of, begin, attributes, value);
+    }
+
+    fn gauge(&mut self, of: Of, attributes: Vec<KeyValue>, value: Number) {
+        self.number(of, 0, attributes, value);
+    }
+
+    fn number(&mut self, of: Of, begin_unix_ns: u64, attributes: Vec<KeyValue>, value: Number) {
+        self.data_points += 1;
+        self.numbers[of as usize].push(NumberDataPoint {
+            attributes,
+            start_time_unix_nano: begin_unix_ns,
+            time_unix_nano: self.taken_unix_ns,
+            value: Some(value),
+            ..NumberDataPoint::default()
+        });
+    }
+
+    /// The figures of a point, or of one of its threads.
+    fn series(&mut self, part: &Part, labels: &Labels, begin: u64, cells: &[Arc<Cell>]) {
+        let stats = total(cells.iter().map(Arc::as_ref));
+        let attributes = attributes(labels);
+        let counts = [(Of::Calls, stats.count), (Of::Switches, stats.switches)];
+        for (of, count) in counts {
+            self.sum(of, begin, attributes.clone(), whole(count));
+        }
+        let times = [
+            (Of::Exclusive, stats.exclusive),
+            (Of::Inclusive, stats.inclusive),
+            (Of::OffCpu, stats.off_cpu),
+        ];
+        for (of, ticks) in times {
+            self.sum(of, begin, attributes.clone(), Number::AsDouble(part.seconds(ticks)));
+        }
+        let native = Native::of(part, cells);
+        let counted = native.buckets.values().fold(native.zero, |sum, n| sum.saturating_add(*n));
+        self.data_points += 1;
+        self.calls.push(ExponentialHistogramDataPoint {
+            attributes,
+            start_time_unix_nano: begin.min(self.taken_unix_ns),
+            time_unix_nano: self.taken_unix_ns,
+            count: counted,
+            sum: Some(part.seconds(stats.exclusive)),
+            scale: SCHEMA,
+            zero_count: native.zero,
+            zero_threshold: ZERO,
+            positive: buckets(&native),
+            min: (stats.count > 0).then(|| part.seconds(stats.min)),
+            max: (stats.count > 0).then(|| part.seconds(stats.max)),
+            ..ExponentialHistogramDataPoint::default()
+        });
+    }
+
+    /// What is told of the process as a whole.
+    fn process(&mut self, part: &Part) {
+        let snapshot = &part.snapshot;
+        let begin = self.begin_unix_ns;
+        let calls = total(snapshot.cells.iter().map(Arc::as_ref)).count;
+        let overhead = calls as f64 * part.seconds(snapshot.clock.overhead_pair);
+        self.sum(Of::Overhead, begin, Vec::new(), Number::AsDouble(overhead));
+        for (kind, count) in losses(snapshot) {
+            self.sum(Of::Losses, begin, vec![text("pfp.loss.kind", kind)], whole(count));
+        }
+        self.gauge(Of::CellsBusy, Vec::new(), whole(snapshot.losses.cells_busy));
+        let elapsed = part.seconds(snapshot.elapsed_ticks);
+        self.gauge(Of::Elapsed, Vec::new(), Number::AsDouble(elapsed));
+        let what = vec![
+            text("pfp.process.state", state(snapshot.process.state)),
+            text("pfp.clock", clock(snapshot.clock.kind)),
+        ];
+        self.gauge(Of::Info, what, Number::AsInt(1));
+    }
+
+    /// All that there is by now; none of it is told again.
+    fn take(&mut self) -> ResourceMetrics {
+        self.data_points = 0;
+        let numbers = std::mem::take(&mut self.numbers).into_iter().zip(&FAMILIES);
+        let mut metrics: Vec<Metric> = numbers
+            .filter(|(data_points, _)| !data_points.is_empty())
+            .map(|(data_points, family)| {
+                let data = match family.is_sum {
+                    true => Data::Sum(Sum {
+                        data_points,
+                        aggregation_temporality: CUMULATIVE,
+                        is_monotonic: true,
+                    }),
+                    false => Data::Gauge(Gauge { data_points }),
+                };
+                metric(family.name, family.unit, family.about, data)
+            })
+            .collect();
+        let data_points = std::mem::take(&mut self.calls);
+        if !data_points.is_empty() {
+            let about = "Time on a CPU of single calls, nested regions taken out.";
+            let data = ExponentialHistogram { data_points, aggregation_temporality: CUMULATIVE };
+            let data = Data::ExponentialHistogram(data);
+            metrics.push(metric("pfp.call.exclusive", "s", about, data));
+        }
+        let scope = InstrumentationScope {
+            name: env!("CARGO_PKG_NAME").into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            ..InstrumentationScope::default()
+        };
+        let scope = ScopeMetrics { scope: Some(scope), metrics, ..ScopeMetrics::default() };
+        ResourceMetrics {
+            resource: Some(self.resource.clone()),
+            scope_metrics: vec![scope],
+            ..ResourceMetrics::default()
+        }
+    }
+}
+
+fn metric(name: &str, unit: &str, about: &str, data: Data) -> Metric {
+    Metric {
+        name: name.into(),
+        unit: unit.into(),
+        description: about.into(),
+        data: Some(data),
+        ..Metric::default()
+    }
+}
+
+/// Prometheus numbers a bucket by its upper end, OpenTelemetry by its lower one.
+fn buckets(native: &Native) -> Option<Buckets> {
+    let (first, last) = (*native.buckets.keys().next()?, *native.buckets.keys().next_back()?);
+    let count = |number| native.buckets.get(&number).copied().unwrap_or(0);
+    Some(Buckets { offset: first - 1, bucket_counts: (first..=last).map(count).collect() })
+}
+
+fn whole(count: u64) -> Number {
+    Number::AsInt(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+fn attributes(labels: &Labels) -> Vec<KeyValue> {
+    let mut attributes = Vec::new();
+    if let Some(point) = &labels.point {
+        attributes.push(text("pfp.point", point));
+    }
+    if let Some((thread, lane)) = &labels.thread {
+        attributes.push(text("thread.name", thread));
+        attributes.extend(lane.map(|lane| attribute("pfp.lane", Value::IntValue(lane.into()))));
+    }
+    attributes
+}
+
+fn resource(process: &Process) -> Resource {
+    let name = process.exe.rsplit('/').next().unwrap_or_default();
+    let attributes = vec![
+        text("service.name", &process.name),
+        text("service.instance.id", &process.segment_id),
+        attribute("process.pid", Value::IntValue(process.pid.into())),
+        text("process.executable.name", name),
+        text("process.executable.path", &process.exe),
+        text("host.name", &process.host),
+    ];
+    Resource { attributes, ..Resource::default() }
+}
+
+fn text(key: &str, value: &str) -> KeyValue {
+    attribute(key, Value::StringValue(value.into()))
+}
+
+fn attribute(key: &str, value: Value) -> KeyValue {
+    let value = Some(AnyValue { value: Some(value) });
+    KeyValue { key: key.into(), value, ..KeyValue::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::export::openmetrics;
+    use crate::model::Model;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    fn sent(subject: &Subject<'_>) -> Vec<ExportMetricsServiceRequest> {
+        let mut all = Vec::new();
+        let done: Result<(), Infallible> = requests(std::slice::from_ref(subject), |request| {
+            all.push(request.clone());
+            Ok(())
+        });
+        let Ok(()) = done;
+        all
+    }
+
+    fn metrics(request: &ExportMetricsServiceRequest) -> impl Iterator<Item = &Metric> {
+        let scopes = request.resource_metrics.iter().flat_map(|resource| &resource.scope_metrics);
+        scopes.flat_map(|scope| &scope.metrics)
+    }
+
+    /// As the specification of Prometheus's compatibility has it.
+    fn in_prometheus(metric: &Metric) -> String {
+        let mut name = metric.name.replace('.', "_");
+        if metric.unit == "s" {
+            name += "_seconds";
+        }
+        if matches!(metric.data, Some(Data::Sum(_))) {
+            name += "_total";
+        }
+        name
+    }
+
+    #[test]
+    fn there_is_what_is_served_under_names_that_lead_back() {
+        let mut model = Model::default();
+        let mut source = Synthetic::new();
+        // A load is known from the second one on.
+        model.fold(source.poll().unwrap());
+        model.fold(source.poll().unwrap());
+        let subject = Subject::new(&model, |_| true, false).unwrap();
+        let [request] = &sent(&subject)[..] else { panic!("it is small") };
+        let pushed: BTreeSet<String> = metrics(request).map(in_prometheus).collect();
+        let mut text = Vec::new();
+        openmetrics::write(&[&subject], &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let served: BTreeSet<String> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+            .map(|(name, kind)| match kind {
+                "counter" => format!("{name}_total"),
+                "info" => format!("{name}_info"),
+                _ => name.to_owned(),
+            })
+            .collect();
+        assert_eq!(pushed, served);
+    }
+
+    #[test]
+    fn many_points_are_several_requests_and_each_figure_is_in_one() {
+        let mut source = Synthetic::new();
+        let snapshot = source.snapshot_mut();
+        let point = snapshot.points[1].clone();
+        for id in 8..4_000 {
+            let name = format!("point {id}");
+            snapshot.points.push(crate::snapshot::Point { id, name, ..point.clone() });
+        }
+        let mut model = Model::default();
+        model.fold(source.poll().unwrap());
+        let subject = Subject::new(&model, |_| true, false).unwrap();
+        let all = sent(&subject);
+        assert!(all.len() > 2, "{}", all.len());
+        let mut seen: BTreeMap<(String, String), usize> = BTreeMap::new();
+        for request in &all {
+            let mut of_request = 0;
+            for metric in metrics(request) {
+                let attributes: Vec<&Vec<KeyValue>> = match metric.data.as_ref().unwrap() {
+                    Data::Sum(sum) => sum.data_points.iter().map(|p| &p.attributes).collect(),
+                    Data::Gauge(gauge) => gauge.data_points.iter().map(|p| &p.attributes).collect(),
+                    Data::ExponentialHistogram(histogram) => {
+                        histogram.data_points.iter().map(|p| &p.attributes).collect()
+                    }
+                    other => panic!("{other:?}"),
+                };
+                of_request += attributes.len();
+                for attributes in attributes {
+                    let key = (metric.name.clone(), format!("{attributes:?}"));
+                    *seen.entry(key).or_default() += 1;
+                }
+            }
+            assert!(of_request < AT_ONCE + 10, "{of_request}");
+        }
+        assert!(seen.values().all(|count| *count == 1));
+        let of = |name: &str| seen.keys().filter(|(metric, _)| metric == name).count();
+        assert_eq!((of("pfp.calls"), of("pfp.enabled")), (4_000, 4_000));
+        assert_eq!((of("pfp.call.exclusive"), of("pfp.losses")), (4_000, 7));
+    }
+
+    #[test]
+    fn a_bucket_has_both_its_ends() {
+        let mut model = Model::default();
+        model.fold(Synthetic::new().poll().unwrap());
+        let subject = Subject::new(&model, |_| true, false).unwrap();
+        let part = Part::of(&subject);
+        part.each(|_, _, cells| {
+            let native = Native::of(&part, cells);
+            let Some(told) = buckets(&native) else { return Ok(()) };
+            let base = 2_f64.powf(2_f64.powi(-SCHEMA));
+            for cell in cells {
+                for bucket in &cell.histogram {
+                    let middle = part.seconds(crate::model::histogram::middle(bucket));
+                    let index = (0..told.bucket_counts.len())
+                        .find(|at| {
+                            middle <= base.powi(told.offset + *at as i32 + 1) * (1.0 + 1e-12)
+                        })
+                        .expect("it has a bucket");
+                    assert!(middle > base.powi(told.offset + index as i32) * (1.0 - 1e-12));
+                    assert!(told.bucket_counts[index] >= bucket.count);
+                }
+            }
+            Ok::<(), Infallible>(())
+        })
+        .unwrap();
+    }
+}

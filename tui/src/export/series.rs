@@ -1,0 +1,190 @@
+//! The series that monitoring is told of, whatever form they travel in: each point of
+//! each process, its threads one by one where that is wanted, and what they are told
+//! from others by.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Subject;
+use crate::model::histogram;
+use crate::snapshot::{Cell, ClockKind, PointState, ProcessState, Snapshot};
+
+/// A native bucket ends two to the power of an eighth further than the one before:
+/// schema, or scale, 3.
+pub(super) const SCHEMA: i32 = 3;
+const OCTAVE: f64 = (1 << SCHEMA) as f64;
+/// What is no longer than this is counted as nothing, seconds: far below a tick.
+pub(super) const ZERO: f64 = 1e-12;
+
+/// One process, or one snapshot.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) process: String,
+    per_thread: bool,
+    lanes: u32,
+    ticks_per_second: f64,
+    pub(super) points: Vec<Point>,
+}
+
+/// A point of it.
+#[derive(Debug)]
+pub(super) struct Point {
+    pub(super) labels: Labels,
+    cells: std::ops::Range<usize>,
+    pub(super) load: Option<f64>,
+    pub(super) enabled: bool,
+    /// As in the snapshot; decides when sums begin, which only OTLP tells.
+    #[cfg(feature = "otlp")]
+    pub(super) resets: u32,
+}
+
+/// What a series is told from others by.
+#[derive(Clone, Debug)]
+pub(super) struct Labels {
+    pub(super) process: String,
+    pub(super) pid: u32,
+    pub(super) point: Option<String>,
+    /// A lane's last thread and the lane; several lanes together have no number.
+    pub(super) thread: Option<(String, Option<u32>)>,
+    pub(super) kind: Option<&'static str>,
+}
+
+impl Part {
+    pub(super) fn of(subject: &Subject<'_>) -> Self {
+        let points = subject.points().iter().map(|shown| {
+            let process = subject.process(shown.figures);
+            let labels = Labels {
+                process: process.name.clone(),
+                pid: process.pid,
+                point: Some(shown.label.clone()),
+                thread: None,
+                kind: None,
+            };
+            Point {
+                labels,
+                cells: shown.cells.clone(),
+                load: shown.figures.load(),
+                enabled: shown.figures.state() == PointState::On,
+                #[cfg(feature = "otlp")]
+                resets: shown.figures.point().resets,
+            }
+        });
+        Self {
+            points: points.collect(),
+            snapshot: Arc::clone(subject.snapshot()),
+            process: subject.snapshot().process.name.clone(),
+            per_thread: subject.per_thread,
+            lanes: subject.lanes_apart,
+            ticks_per_second: subject.ticks_per_second(),
+        }
+    }
+
+    /// Gives the process another name, in all its series.
+    pub(super) fn rename(&mut self, name: &str) {
+        for point in &mut self.points {
+            name.clone_into(&mut point.labels.process);
+        }
+        name.clone_into(&mut self.process);
+    }
+
+    pub(super) fn seconds(&self, ticks: u64) -> f64 {
+        ticks as f64 / self.ticks_per_second
+    }
+
+    pub(super) fn of_process(&self) -> Labels {
+        Labels {
+            process: self.process.clone(),
+            pid: self.snapshot.process.pid,
+            point: None,
+            thread: None,
+            kind: None,
+        }
+    }
+
+    /// Shows every series of points, or of points and threads, with its cells; stops at
+    /// the first error.
+    pub(super) fn each<E>(
+        &self,
+        mut show: impl FnMut(&Labels, &Point, &[Arc<Cell>]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let lanes = &self.snapshot.lanes;
+        for point in &self.points {
+            let cells = &self.snapshot.cells[point.cells.clone()];
+            if !self.per_thread {
+                show(&point.labels, point, cells)?;
+                continue;
+            }
+            let (apart, others) =
+                cells.split_at(cells.partition_point(|cell| cell.lane < self.lanes));
+            for cell in apart {
+                let lane = lanes.binary_search_by_key(&cell.lane, |lane| lane.id);
+                let name = lane.map(|place| lanes[place].name.clone()).unwrap_or_default();
+                let thread = Some((name, Some(cell.lane)));
+                let labels = Labels { thread, ..point.labels.clone() };
+                show(&labels, point, std::slice::from_ref(cell))?;
+            }
+            if !others.is_empty() {
+                let thread = Some(("(others)".to_owned(), None));
+                show(&Labels { thread, ..point.labels.clone() }, point, others)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A histogram of exclusive time with buckets by powers of two to an eighth.
+#[derive(Debug, Default)]
+pub(super) struct Native {
+    pub(super) zero: u64,
+    /// The buckets that are not empty, from the shortest to the longest: a number, and
+    /// how many were longer than 2^((number - 1) / 8) seconds and no longer than
+    /// 2^(number / 8).
+    pub(super) buckets: BTreeMap<i32, u64>,
+}
+
+impl Native {
+    pub(super) fn of(part: &Part, cells: &[Arc<Cell>]) -> Self {
+        let mut native = Self::default();
+        for bucket in cells.iter().flat_map(|cell| &cell.histogram) {
+            let middle = part.seconds(histogram::middle(bucket));
+            let count = match middle <= ZERO {
+                true => &mut native.zero,
+                false => native.buckets.entry((middle.log2() * OCTAVE).ceil() as i32).or_default(),
+            };
+            *count = count.saturating_add(bucket.count);
+        }
+        native
+    }
+}
+
+/// What was lost, by kind.
+pub(super) fn losses(snapshot: &Snapshot) -> [(&'static str, u64); 7] {
+    let losses = &snapshot.losses;
+    [
+        ("points_refused", losses.points_refused),
+        ("space_refused", losses.space_refused),
+        ("lanes_overflowed", losses.lanes_overflowed),
+        ("mismatched_ends", losses.mismatched_ends),
+        ("begins_refused", losses.begins_refused),
+        ("clock_anomalies", losses.clock_anomalies),
+        ("records_lost", losses.records_lost),
+    ]
+}
+
+pub(super) fn state(state: ProcessState) -> &'static str {
+    match state {
+        ProcessState::Running => "running",
+        ProcessState::Exited => "exited",
+        ProcessState::Crashed => "crashed",
+    }
+}
+
+pub(super) fn clock(kind: ClockKind) -> &'static str {
+    match kind {
+        ClockKind::Rseq => "rseq",
+        ClockKind::Perf => "perf",
+        ClockKind::Cputime => "cputime",
+        ClockKind::Wall => "wall",
+    }
+}

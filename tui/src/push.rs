@@ -1,0 +1,327 @@
+//! Figures sent to an OpenTelemetry collector, by OTLP over HTTP.
+//!
+//! ```text
+//! serve::Pool -> export::otlp -> POST /v1/metrics -> collector
+//! ```
+//!
+//! All sums are cumulative. So what could not be sent is never kept: the next push has
+//! it, and more. A push is tried again after a pause that doubles, a few times, and
+//! each time with the figures of that moment; see [`Pause`].
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant, SystemTime};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use hyper::Uri;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
+use prost::Message;
+use ureq::Agent;
+
+use crate::export::{Subject, otlp};
+use crate::text;
+
+/// Where a collector on the same machine listens.
+pub const ENDPOINT: &str = "http://127.0.0.1:4318/v1/metrics";
+/// How often a push is tried before it is given up for the next one.
+pub const TRIES: u32 = 5;
+/// Pause after the first try that failed; each next one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// A collector is believed that it wants to be left alone for so long.
+const LONGEST: Duration = Duration::from_secs(3600);
+/// Bytes of an answer that are read.
+const ANSWER: u64 = 64 << 10;
+const PATH: &str = "/v1/metrics";
+const PROTOBUF: &str = "application/x-protobuf";
+
+/// Reads where to push to; a path that is left out is the usual one.
+///
+/// # Errors
+///
+/// In words, if it is no URL of HTTP.
+pub fn endpoint(text: &str) -> Result<Uri, String> {
+    let wrong = || format!("expected a URL such as {ENDPOINT}");
+    let uri: Uri = text.trim().parse().map_err(|_| wrong())?;
+    match (uri.scheme_str(), uri.host()) {
+        (Some("http"), Some(host)) if !host.is_empty() => {}
+        (Some("https"), _) => {
+            return Err(
+                "nothing is sent encrypted: let a collector on this machine take it, over \
+                        http://, and pass it on"
+                    .into(),
+            );
+        }
+        _ => return Err(wrong()),
+    }
+    if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+        return Ok(uri);
+    }
+    let mut parts = uri.into_parts();
+    parts.path_and_query = PATH.parse().ok();
+    Uri::from_parts(parts).map_err(|_| wrong())
+}
+
+/// Sends.
+#[derive(Debug)]
+pub struct Pusher {
+    agent: Agent,
+    endpoint: Uri,
+    gzip: bool,
+    timeout: Duration,
+}
+
+/// What became of a push.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pushed {
+    /// Requests that were taken, in whole or in part.
+    pub taken: u64,
+    /// What the collector refused for good, or has to say; the first of it.
+    pub refused: Option<String>,
+    /// Why it is to be tried again, and how long the collector wants to be left alone
+    /// before that.
+    pub again: Option<(String, Option<Duration>)>,
+    /// Some of it was to be refused as a whole; the rest was sent all the same.
+    pub is_lost: bool,
+}
+
+impl Pushed {
+    /// Whether the collector has all of it, or as much as it will ever take.
+    pub fn is_done(&self) -> bool {
+        self.again.is_none() && !self.is_lost
+    }
+}
+
+/// The last word on one request.
+enum Answer {
+    Taken(Option<String>),
+    Refused(String),
+    Again(String, Option<Duration>),
+}
+
+impl Pusher {
+    /// One for this endpoint, each of whose requests may take so long.
+    pub fn new(endpoint: Uri, gzip: bool, timeout: Duration) -> Self {
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            // Figures go where the user said, and not where somebody there says.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .proxy(None)
+            .user_agent(concat!("pfp-top/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .new_agent();
+        Self { agent, endpoint, gzip, timeout }
+    }
+
+    /// Sends what these processes show. Goes on no longer than until then, and no
+    /// longer than `wanted` says so.
+    pub fn push(
+        &self,
+        subjects: &[Subject<'_>],
+        until: Option<Instant>,
+        wanted: impl Fn() -> bool,
+    ) -> Pushed {
+        let mut pushed = Pushed::default();
+        // A failure is noted where it happens.
+        let _ = otlp::requests(subjects, |request| {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if !wanted() || left.is_some_and(|left| left.is_zero()) {
+                pushed.again = Some(("it was not sent as a whole".into(), None));
+                return Err(());
+            }
+            let timeout = left.map_or(self.timeout, |left| left.min(self.timeout));
+            match self.post(request.encode_to_vec(), timeout) {
+                Answer::Taken(remark) => {
+                    pushed.taken += 1;
+                    pushed.refused = pushed.refused.take().or(remark);
+                    Ok(())
+                }
+                Answer::Refused(why) => {
+                    pushed.refused.get_or_insert(why);
+                    pushed.is_lost = true;
+                    Ok(())
+                }
+                Answer::Again(why, after) => {
+                    pushed.again = Some((why, after));
+                    Err(())
+                }
+            }
+        });
+        pushed
+    }
+
+    fn post(&self, mut body: Vec<u8>, timeout: Duration) -> Answer {
+        let mut request = self.agent.post(&self.endpoint).header("Content-Type", PROTOBUF);
+        if self.gzip {
+            match packed(&body) {
+                Ok(packed) => body = packed,
+                Err(error) => return Answer::Refused(error.to_string()),
+            }
+            request = request.header("Content-Encoding", "gzip");
+        }
+        let sent = request.config().timeout_global(Some(timeout)).build().send(&body[..]);
+        let mut answer = match sent {
+            Ok(answer) => answer,
+            // The collector may be about to start, or the network to come back.
+            Err(error) => return Answer::Again(text::clean(&error.to_string()).into_owned(), None),
+        };
+        let (status, headers) = (answer.status(), answer.headers().clone());
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let mut bytes = Vec::new();
+        let whole = answer.body_mut().as_reader().take(ANSWER).read_to_end(&mut bytes);
+        match status.as_u16() {
+            // What it says is of use only as a whole.
+            200..=299 => Answer::Taken(whole.ok().and_then(|_| remark(&bytes))),
+            // These, and no others, are worth another try; so the specification.
+            429 | 502 | 503 | 504 => {
+                let after =
+                    header("retry-after").and_then(|value| retry_after(value, SystemTime::now()));
+                Answer::Again(told(status.as_str(), &bytes, header("content-type")), after)
+            }
+            300..=399 => {
+                let to = text::clean(header("location").unwrap_or("nowhere")).into_owned();
+                Answer::Refused(format!("{status}: it wants to be asked at {to}"))
+            }
+            _ => Answer::Refused(told(&status.to_string(), &bytes, header("content-type"))),
+        }
+    }
+}
+
+fn packed(body: &[u8]) -> io::Result<Vec<u8>> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(body)?;
+    packed.finish()
+}
+
+/// What a collector that has taken a request did not take of it.
+fn remark(answer: &[u8]) -> Option<String> {
+    let partial = ExportMetricsServiceResponse::decode(answer).ok()?.partial_success?;
+    let message = text::clean(&partial.error_message).into_owned();
+    match (partial.rejected_data_points, message.is_empty()) {
+        (0, true) => None,
+        (0, false) => Some(message),
+        (n, true) => Some(format!("{n} figures were refused")),
+        (n, false) => Some(format!("{n} figures were refused: {message}")),
+    }
+}
+
+/// `google.rpc.Status`, as far as it is of use here.
+#[derive(Clone, PartialEq, Message)]
+struct Status {
+    #[prost(string, tag = "2")]
+    message: String,
+}
+
+/// A status with the collector's own words for it.
+fn told(status: &str, body: &[u8], content_type: Option<&str>) -> String {
+    let message = match content_type.is_some_and(|kind| kind.starts_with(PROTOBUF)) {
+        true => Status::decode(body).map(|status| status.message).unwrap_or_default(),
+        false => String::from_utf8_lossy(body).lines().next().unwrap_or_default().to_owned(),
+    };
+    let message: String = text::clean(&message).chars().take(200).collect();
+    match message.trim() {
+        "" => status.to_owned(),
+        message => format!("{status}: {message}"),
+    }
+}
+
+/// How long from now on that is: seconds, or a date.
+fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+    let after = match value.trim().parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        // A date that is past means at once.
+        Err(_) => {
+            let date = httpdate::parse_http_date(value.trim()).ok()?;
+            date.duration_since(now).unwrap_or_default()
+        }
+    };
+    Some(after.min(LONGEST))
+}
+
+/// When to try again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pause {
+    failed: u32,
+}
+
+impl Pause {
+    /// How long to wait before the next try of the same push, after one that failed;
+    /// none where there have been enough. The collector's own wish is heeded, and so
+    /// that those who failed together do not come together, up to a quarter is added.
+    pub fn after_failure(&mut self, wish: Option<Duration>) -> Option<Duration> {
+        self.failed += 1;
+        if self.failed >= TRIES {
+            self.failed = 0;
+            return None;
+        }
+        let pause = FIRST_PAUSE * 2_u32.pow(self.failed - 1);
+        let random = RandomState::new().hash_one(0) % 256;
+        let pause = pause + pause.mul_f64(random as f64 / 1024.0);
+        Some(wish.map_or(pause, |wish| wish.max(pause)))
+    }
+
+    /// That one was taken.
+    pub fn end(&mut self) {
+        self.failed = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_a_url_and_its_usual_path_may_be_left_out() {
+        for (given, meant) in [
+            ("http://127.0.0.1:4318", ENDPOINT),
+            ("http://127.0.0.1:4318/", ENDPOINT),
+            ("http://[::1]:4318", "http://[::1]:4318/v1/metrics"),
+            ("http://host/otlp/v1/metrics", "http://host/otlp/v1/metrics"),
+            ("http://host/?key=1", "http://host/?key=1"),
+        ] {
+            assert_eq!(endpoint(given).map(|uri| uri.to_string()), Ok(meant.to_owned()), "{given}");
+        }
+        for wrong in ["", "4318", "127.0.0.1:4318", "ftp://host", "http://", "unix:/x", "/v1"] {
+            assert!(endpoint(wrong).is_err(), "{wrong}");
+        }
+        assert!(endpoint("https://host").unwrap_err().contains("encrypted"));
+    }
+
+    #[test]
+    fn a_collectors_wish_is_seconds_or_a_date() {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        let wish = |value: &str| retry_after(value, now).map(|wish| wish.as_secs());
+        assert_eq!(wish("7"), Some(7));
+        assert_eq!(wish("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30));
+        assert_eq!(wish("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0), "past");
+        assert_eq!(wish("99999999"), Some(3600));
+        assert_eq!((wish("soon"), wish("-1")), (None, None));
+    }
+
+    #[test]
+    fn pauses_double_and_come_to_an_end() {
+        let mut pause = Pause::default();
+        for _ in 0..2 {
+            for seconds in [1.0, 2.0, 4.0, 8.0] {
+                let found = pause.after_failure(None).unwrap().as_secs_f64();
+                assert!((seconds..seconds * 1.25).contains(&found), "{found} for {seconds}");
+            }
+            assert_eq!(pause.after_failure(Some(LONGEST)), None);
+        }
+        assert_eq!(pause.after_failure(Some(LONGEST)), Some(LONGEST));
+        pause.end();
+        assert!(pause.after_failure(Some(Duration::ZERO)).unwrap() < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn a_collectors_words_are_clean_and_short() {
+        let status = Status { message: format!("no\u{1b}[2J {}", "x".repeat(1000)) };
+        let said = told("400 Bad Request", &status.encode_to_vec(), Some(PROTOBUF));
+        assert!(said.starts_with("400 Bad Request: no") && said.len() < 300, "{said}");
+        assert!(!said.contains('\u{1b}'), "{said}");
+        assert_eq!(told("503", b"busy\nand more", Some("text/plain")), "503: busy");
+        assert_eq!(told("503", b"", None), "503");
+        assert_eq!((remark(b""), remark(b"\xff\xff")), (None, None));
+    }
+}
