@@ -8,6 +8,7 @@
 //! regions: what a context keeps
 //! context: tasks of the program's own
 //! names:   which points the environment switches on
+//! owner:   whose memory this is
 //! ```
 
 pub(crate) mod context;
@@ -16,6 +17,7 @@ pub(crate) mod measure;
 mod names;
 #[cfg(test)]
 mod oracle;
+mod owner;
 pub(crate) mod process;
 mod regions;
 pub(crate) mod thread;

@@ -293,6 +293,10 @@ impl Point {
         if self.registering.load(Acquire) == DONE {
             return true;
         }
+        // A thread that the process does not know of must not keep others waiting.
+        if !process.is_callers() {
+            return false;
+        }
         let me = super::engine::thread::tid();
         // Bounded, so that nothing can hang the host.
         for _ in 0..100_000 {

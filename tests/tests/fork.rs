@@ -3,9 +3,10 @@
 
 use pfp_shm_layout::liveness::Liveness;
 use pfp_shm_layout::object;
+use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::target::{Place, wait_for};
 use pfp_tests::watch::{self, Watch};
-use pfp_tests::{figure, os};
+use pfp_tests::{figure, os, size};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
@@ -78,4 +79,71 @@ fn a_child_has_its_own_segment_and_outlives_its_parent() {
             (states(child[0]) == Some(Liveness::Dead)).then_some(())
         });
     }
+}
+
+/// Calls by each side in the program `vfork.c`.
+const ROUNDS: u64 = 100;
+
+/// A child in its parent's memory ties none of it to itself: what it measures is the
+/// waiting parent's, or nobody's. The program that it becomes has its own.
+#[test]
+fn a_child_in_its_parents_memory_leaves_it_the_parents() {
+    let links = if size(0, 1) == 1 { &[Link::Static, Link::Shared][..] } else { &[Link::Static] };
+    for &link in links {
+        let name = format!("vfork-{link:?}");
+        let program = c::compile(Compiler::C, &name, &["vfork.c"], link, [""; 0]);
+        let program = program.to_str().expect("it is plain text");
+        for how in ["vfork", "clone", "spawn", "copy"] {
+            for when in ["first", "later", "forked"] {
+                judge_vfork(program, how, when, "rseq");
+                // There every stamp asks for the CPU time, which in the child is another's.
+                if size(u64::from(when == "later"), 1) == 1 {
+                    judge_vfork(program, how, when, "cputime");
+                }
+            }
+        }
+    }
+}
+
+fn judge_vfork(program: &str, how: &str, when: &str, clock: &str) {
+    let what = format!("{how} {when} {clock}");
+    let place = Place::new();
+    let mut target = place.start_with(program, &[how, when], "PFP_CLOCK", clock);
+    let said = target.reach("done").clone();
+    let pid = if when == "forked" { said.one("forked") } else { target.pid() };
+
+    let entry = place.entry(pid).unwrap_or_else(|| panic!("{what}: no segment"));
+    assert_eq!(entry.state, Liveness::Alive, "{what}");
+    let mut watch = Watch::open(&entry);
+    assert_eq!(watch.reader().facts().pid, pid, "{what}");
+    let picture = watch.poll();
+    let tids: Vec<u32> = picture.lanes.iter().map(|lane| lane.lane.tid).collect();
+    assert_eq!(tids, [pid], "{what}: lanes");
+    // The child's own call is the parent's where the parent has measured before, and
+    // nobody's where it would be the first of all.
+    let shares = how == "vfork" || how == "clone";
+    let silent = u64::from(shares && when != "later");
+    let calls = said.one::<u64>("calls");
+    assert_eq!(watch::named(picture, "region").count, calls - silent, "{what}");
+    assert_eq!(watch::named(picture, "another").count, ROUNDS, "{what}");
+    // Its clock was not led astray: it has slept, and not computed.
+    let slept = watch::named(picture, "sleeps");
+    assert!(slept.off_cpu > 9 * slept.exclusive, "{what}: {slept:?}");
+    assert_eq!(picture.losses.mismatched_ends, 0, "{what}");
+
+    // What a copy has measured before it became another program is its own.
+    let segments = 1 + usize::from(how == "copy");
+    let child = wait_for(&format!("the child to have measured: {what}"), || {
+        let mut others = place.entries();
+        others.retain(|entry| ![pid, target.pid()].contains(&entry.info.process.pid));
+        let count = watch::named(Watch::open(others.first()?).poll(), "region").count;
+        (others.len() == segments && count == ROUNDS).then(|| others[0].info.process.pid)
+    });
+    target.end_well();
+    wait_for("the child to be dead", || {
+        let left = place.entries();
+        let theirs = left.iter().all(|entry| entry.info.process.pid == child);
+        assert!(theirs && left.len() == segments, "{what}: {left:?}");
+        left.iter().all(|entry| entry.state == Liveness::Dead).then_some(())
+    });
 }

@@ -173,6 +173,11 @@ impl ThreadClock {
             return Stamps { early: now, late: now };
         }
         let (stamps, cpu_ns) = self.read_both();
+        // No thread's CPU time runs backwards. This one belongs to a child in its
+        // parent's memory, which the thread waits for: what it reads is not ours.
+        if (cpu_ns.wrapping_sub(self.anchor_ns.load(Relaxed)) as i64) < 0 {
+            return stamps;
+        }
         let passed = stamps.early.wrapping_sub(self.anchor_ticks.swap(stamps.early, Relaxed));
         let ran_ns = cpu_ns.wrapping_sub(self.anchor_ns.swap(cpu_ns, Relaxed));
         let rate = calibrate::ticks_per_ns_fixed();

@@ -22,6 +22,7 @@ use pfp_shm_layout::object::Name;
 use pfp_shm_layout::segment::{Config, Segment};
 
 use super::names::Names;
+use super::owner;
 use super::thread::{self, Thread};
 use crate::clock::{self, calibrate};
 use crate::errno;
@@ -107,6 +108,9 @@ pub(crate) fn get() -> Option<&'static Process> {
 
 #[cold]
 fn make_or_wait() -> Option<&'static Process> {
+    if owner::is_anothers() {
+        return None;
+    }
     let me = thread::tid() as i32;
     // Bounded, so that nothing can hang the host: a second or so.
     for _ in 0..100_000 {
@@ -292,8 +296,7 @@ fn light_beacon(object: Name, name: &str) -> Option<Beacon> {
 
 extern "C" fn at_process_exit() {
     let Some(process) = current() else { return };
-    // SAFETY: no preconditions.
-    if process.pid != unsafe { libc::getpid() } {
+    if !process.is_callers() {
         return;
     }
     process.segment.ledger().state.store(ProcessState::Exited as u64, Release);
@@ -324,6 +327,11 @@ pub(crate) fn points() -> impl Iterator<Item = &'static Point> {
 }
 
 impl Process {
+    /// Id of the process whose memory it is in.
+    pub(super) fn pid(&self) -> libc::pid_t {
+        self.pid
+    }
+
     fn set_rate(&self, ticks_per_second: f64) {
         self.segment.ledger().ticks_per_1000_s.store((ticks_per_second * 1000.0) as u64, Relaxed);
         calibrate::set_ticks_per_ns(ticks_per_second / 1e9);

@@ -131,10 +131,17 @@ pub(crate) fn tag(control: Control, place: u64) -> u64 {
     control.0.wrapping_add(place)
 }
 
-/// Whether a thread of this process has that kernel id.
+/// Whether a thread that shares the caller's memory has that kernel id. Asked by a
+/// child in its parent's memory, it is about the parent's threads.
 pub(crate) fn exists(tid: u32) -> bool {
-    // SAFETY: signal 0 is not sent, only asked about.
-    errno::kept(|| unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) == 0 })
+    errno::kept(|| {
+        // SAFETY: signal 0 is not sent, only asked about; getpid has no preconditions.
+        let refused = unsafe {
+            let process = process::current().map_or_else(|| libc::getpid(), Process::pid);
+            libc::syscall(libc::SYS_tgkill, process, tid, 0) != 0
+        };
+        !refused || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+    })
 }
 
 /// Why a thread cannot record a measurement into a cell of its own.
@@ -474,6 +481,10 @@ pub(crate) fn get() -> Option<&'static Thread> {
 }
 
 fn claim(process: &'static Process) -> Option<&'static Thread> {
+    // The lane would be the parent's thread's, under a name and an id that go.
+    if !process.is_callers() {
+        return None;
+    }
     // A signal handler that interrupts the claiming measures nothing.
     if CLAIMING.with(|claiming| claiming.replace(true)) {
         return None;
