@@ -23,6 +23,7 @@ pub mod cells;
 pub mod os;
 pub mod own;
 pub mod prometheus;
+pub mod random;
 pub mod screen;
 pub mod script;
 pub mod target;
