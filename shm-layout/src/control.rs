@@ -24,6 +24,8 @@ const ALPHA_MASK: u64 = (1 << 21) - 1;
 /// Fraction bits of alpha.
 pub(crate) const ALPHA_BITS: u32 = 20;
 const EPOCH_SHIFT: u32 = 36;
+/// The bits that have a meaning.
+const MEANT: u64 = !0 << EPOCH_SHIFT | ALPHA_MASK << ALPHA_SHIFT | INVALID | ENABLED;
 /// Alpha 1.0.
 const ALPHA_ONE: f64 = (1u32 << ALPHA_BITS) as f64;
 
@@ -43,6 +45,14 @@ impl Control {
     #[must_use]
     pub const fn invalid(self) -> bool {
         self.0 & INVALID != 0
+    }
+
+    /// The word without the bits that are always 0, unless somebody who means ill has
+    /// written them. What a cell follows is such a word: then whatever equals it has
+    /// none of them either.
+    #[must_use]
+    pub const fn meant(self) -> Self {
+        Self(self.0 & MEANT)
     }
 
     /// Number of resets so far, modulo 2^28.

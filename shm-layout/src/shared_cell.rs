@@ -32,6 +32,8 @@ impl Cell {
 
         let alpha = i64::from(self.control().alpha_fixed());
         if alpha != 0 {
+            // Another process may have written more than 1.
+            let alpha = alpha.min(1 << ALPHA_BITS);
             let first = words.count.load(Relaxed) == 0;
             let value = (own << AVERAGE_FRACTION_BITS) as i64;
             let mut average = words.average.load(Relaxed);

@@ -25,6 +25,7 @@ pub mod measured;
 pub mod os;
 pub mod own;
 pub mod prometheus;
+pub mod random;
 pub mod screen;
 pub mod script;
 pub mod target;

@@ -243,6 +243,12 @@ impl Target {
         input.write_all(b"\n").expect("the target listens");
     }
 
+    /// The same, with a word for it.
+    pub fn tell(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("it was piped");
+        writeln!(input, "{line}").expect("the target listens");
+    }
+
     /// Lets the target run to its end.
     pub fn end(mut self) -> Ended {
         self.input = None;

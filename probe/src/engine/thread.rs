@@ -385,6 +385,7 @@ impl Thread {
     /// The shared cell of a point, on the overflow lane.
     pub(crate) fn shared_cell(&self, index: usize, control: Control) -> Option<&'static Cell> {
         let process = process::current()?;
+        let control = control.meant();
         let segment = &process.segment;
         let entry = segment.entry(index)?;
         let mut offset = entry.shared_cell();
@@ -443,8 +444,11 @@ pub(crate) fn prepare(
     if !point.register() {
         return None;
     }
-    // Read once: a viewer may switch the point off this very moment.
-    let control = point.control();
+    // Read once: a viewer may switch the point off this very moment. Of another
+    // process's bits only those that mean something: where the others are to be 0,
+    // tags have the place of a region. A word that has them equals no cell's, so all
+    // its regions begin on this long way.
+    let control = point.control().meant();
     if !control.enabled() {
         return None;
     }

@@ -1,0 +1,241 @@
+//! A viewer that means ill: random bytes all over the control words, the only bytes
+//! that a viewer may write, while the program measures. The program says what it
+//! would say and ends as it would; what was measured while a point was on is exact;
+//! and the program writes nothing that is not its own.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use pfp_shm_layout::histogram::PARTS;
+use pfp_shm_layout::reader::Picture;
+use pfp_shm_layout::segment::{BLOCK, CHUNK, PAGE, RING_BLOCKS, Segment};
+use pfp_tests::random::Random;
+use pfp_tests::target::{Place, Said};
+use pfp_tests::watch::{Watch, cells, id};
+use pfp_tests::{figure, size};
+
+const ATTACKED: &str = env!("CARGO_BIN_EXE_attacked");
+const THREADS: u64 = 3;
+/// Seconds of random bytes.
+const SECONDS: u64 = size(2, 60);
+/// Rounds in which a word is written and then left alone, and calls in each.
+const ROUNDS: u64 = size(50, 2_000);
+const CALLS: u64 = 100;
+/// Points of the program, that of the calibration among them.
+const POINTS: u64 = 15;
+/// The bit of a control word that says that its point measures.
+const ENABLED: u64 = 1;
+
+/// What is done to the word of a point.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    LeftAlone,
+    /// Anything, but the point stays on.
+    StaysOn,
+    Anything,
+}
+
+impl Fate {
+    fn of(picture: &Picture, point: usize) -> Self {
+        let name = picture.points.iter().find(|known| known.id as usize == point);
+        match name.map(|known| known.name.as_str()) {
+            Some(name) if name.starts_with("alone ") => Self::LeftAlone,
+            Some(name) if name.starts_with("on ") || name == "numbered" => Self::StaysOn,
+            _ => Self::Anything,
+        }
+    }
+}
+
+/// Writes over the control words.
+struct Attacker<'a> {
+    words: Vec<&'a AtomicU64>,
+    fates: Vec<Fate>,
+    /// Words that a program looks at, which are written to most of the time.
+    looked_at: Vec<usize>,
+    random: Random,
+    written: u64,
+}
+
+impl<'a> Attacker<'a> {
+    fn new(segment: &'a Segment, picture: &Picture) -> Self {
+        let words: Vec<_> = (0..).map_while(|point| segment.control(point)).collect();
+        let pages = segment.geometry().control_pages();
+        assert!(words.len() * 8 <= pages.len() && pages.len() - words.len() * 8 < PAGE);
+        let fates: Vec<_> = (0..words.len()).map(|point| Fate::of(picture, point)).collect();
+        let known = picture.points.iter().map(|point| point.id as usize);
+        let looked_at = known.filter(|&point| fates[point] != Fate::LeftAlone).collect();
+        Self { words, fates, looked_at, random: Random::new(7), written: 0 }
+    }
+
+    /// A word, or one byte of it.
+    fn write(&mut self) {
+        let random = &mut self.random;
+        let point = match random.below(8) {
+            0 => random.below(self.words.len()),
+            _ => self.looked_at[random.below(self.looked_at.len())],
+        };
+        let word = self.words[point];
+        let new = match random.below(4) {
+            0 => random.edge(),
+            1 => {
+                let shift = 8 * random.below(8);
+                word.load(Relaxed) & !(0xff << shift) | (random.word() & 0xff) << shift
+            }
+            _ => random.word(),
+        };
+        match self.fates[point] {
+            Fate::LeftAlone => return,
+            Fate::StaysOn => word.store(new | ENABLED, Relaxed),
+            Fate::Anything => word.store(new, Relaxed),
+        }
+        self.written += 1;
+    }
+
+    fn all(&self) -> Vec<u64> {
+        self.words.iter().map(|word| word.load(Relaxed)).collect()
+    }
+}
+
+/// Measurements of a point since the program began, whatever was reset.
+fn lifetime(picture: &Picture, name: &str) -> u64 {
+    cells(picture, id(picture, name)).map(|cell| cell.lifetime_count).sum()
+}
+
+/// Calls as the program counted them, by name of the point.
+fn calls(said: &Said) -> Vec<(String, u64)> {
+    let mut all = Vec::new();
+    for kind in ["alone", "on", "any"] {
+        let lines = said.all::<u64>(kind);
+        all.extend(lines.iter().map(|line| (format!("{kind} {}", line[0]), line[1])));
+    }
+    all.push(("numbered".to_owned(), said.one("numbered")));
+    all.push(("numbered any".to_owned(), said.one("numbered_any")));
+    all
+}
+
+/// What the program says that it summed up, worked out again.
+fn sum(number: u64, rounds: u64) -> u64 {
+    (0..rounds)
+        .fold(number, |sum, round| sum.rotate_left(7) ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// Where the program writes nothing while it only measures: the header, the table of
+/// points with all texts, and what it has not taken.
+fn quiet_parts(copy: &[u8], segment: &Segment) -> Vec<Range<usize>> {
+    let geometry = segment.geometry();
+    let table = geometry.control_pages().end;
+    let lanes = segment.lane(0).expect("there is one");
+    let directory = std::ptr::from_ref(lanes).addr() - segment.base().addr();
+    let used = usize::try_from(segment.ledger().lanes_used.load(Relaxed)).expect("few");
+    let behind = segment.ledger().blocks_used.load(Relaxed);
+    let end = segment.block_offset(behind).expect("not all are used");
+    let unused = directory + used * 256..directory + geometry.lanes() * 256;
+    vec![0..PAGE, table..directory, unused, end.min(copy.len())..copy.len()]
+}
+
+#[test]
+fn random_bytes_in_the_control_words_neither_harm_the_program_nor_its_figures() {
+    attack("a lane each", 128);
+}
+
+#[test]
+fn nor_those_of_threads_that_share_a_lane() {
+    attack("a lane for two, the others share one", 2);
+}
+
+fn attack(what: &str, lanes: u64) {
+    let place = Place::new();
+    let arguments = [&*THREADS.to_string()];
+    let mut target = place.start_with(ATTACKED, &arguments, "PFP_LANES", lanes.to_string());
+    target.reach("ready");
+    let mut watch = Watch::attach(&place, &target);
+    let other = Watch::attach(&place, &target);
+    let segment = other.reader().segment();
+    let mut attacker = Attacker::new(segment, watch.poll());
+    assert_eq!(watch.poll().points.len() as u64, POINTS);
+    let before = segment.to_copy().expect("there is memory");
+
+    // The storm, with a viewer that looks on.
+    let end = Instant::now() + Duration::from_secs(SECONDS);
+    let mut polls = 0_u64;
+    while Instant::now() < end {
+        for _ in 0..2_000 {
+            attacker.write();
+        }
+        let picture = watch.poll();
+        assert!(picture.cells.len() as u64 <= POINTS * (THREADS + 1), "{}", picture.cells.len());
+        polls += 1;
+    }
+    target.go();
+    target.reach("calm");
+
+    // It wrote to no control word, and to nothing that is not its own.
+    let left = attacker.all();
+    let after = segment.to_copy().expect("there is memory");
+    for part in quiet_parts(&after, segment) {
+        let (before, after) = (&before[part.start.min(before.len())..], &after[part.clone()]);
+        let before = &before[..before.len().min(after.len())];
+        assert!(before == &after[..before.len()], "{part:?} was written to");
+        assert!(after[before.len()..].iter().all(|&byte| byte == 0), "{part:?} was written to");
+    }
+    assert_eq!(attacker.all(), left, "the program wrote a control word");
+    // Resets without end take no memory: no more than each cell and all parts of its
+    // histogram once, a ring and a block begun for each lane.
+    let (lanes, each) = (THREADS + 1, POINTS * (2 + PARTS as u64) * CHUNK as u64 / BLOCK as u64);
+    let most = 1 + lanes * (RING_BLOCKS + 2 + each + 1);
+    assert!(watch.blocks_used() <= most, "{} blocks, more than {most}", watch.blocks_used());
+
+    // What stayed on is exact, and nothing was counted that was not called.
+    let said = target.said().clone();
+    let mut exact = 0;
+    let fresh = Watch::attach(&place, &target).poll().clone();
+    for picture in [watch.poll(), &fresh] {
+        for (name, calls) in calls(&said) {
+            let counted = lifetime(picture, &name);
+            if name.contains("any") {
+                assert!(counted <= calls, "{name}: {counted} of {calls}");
+                assert!(counted > 0, "{name} was on by chance now and then");
+            } else {
+                assert_eq!(counted, calls, "{name}");
+                exact += calls;
+            }
+        }
+    }
+    for line in said.all::<u64>("worked") {
+        assert_eq!(line[2], sum(line[0], line[1]), "thread {} lost its way", line[0]);
+    }
+
+    // And then word by word: as long as a word stays, its point is counted or it is
+    // not, whatever else the word says.
+    let any = ["any 0", "any 1", "any 2", "any 3", "numbered any"];
+    let ids = any.map(|name| id(&fresh, name) as usize);
+    let mut counts = any.map(|name| lifetime(&fresh, name));
+    for round in 0..ROUNDS {
+        for id in ids {
+            attacker.words[id].store(attacker.random.word(), Relaxed);
+        }
+        target.tell(&CALLS.to_string());
+        target.reach("used");
+        let picture = watch.poll();
+        for ((name, id), before) in any.iter().zip(ids).zip(&mut counts) {
+            let word = attacker.words[id].load(Relaxed);
+            let counted = lifetime(picture, name) - *before;
+            let expected = if word & ENABLED == 0 { 0 } else { CALLS };
+            assert_eq!(counted, expected, "{name} in round {round}, with the word {word:#x}");
+            *before += counted;
+        }
+    }
+
+    let ended = target.end();
+    assert!(ended.status.success(), "{}: {}", ended.status, ended.errors);
+    assert_eq!(ended.errors, "");
+    figure(&format!(
+        "hostile control, {what}: {SECONDS} s, {} random writes, {polls} polls beside them; {} calls of \
+         points that were on, all counted; then {ROUNDS} words one by one, {} calls counted or not \
+         as the word says",
+        attacker.written,
+        exact / 2,
+        ROUNDS * CALLS * any.len() as u64,
+    ));
+}
