@@ -119,6 +119,12 @@ typedef struct pfpStats {
     uint64_t reserved[4];
 } pfpStats_t;
 
+/* A timer, see pfp_timer_start(); all zeros is one that was not started. */
+typedef struct pfp_timer {
+    uint64_t words[10];
+} pfp_timer_t;
+#define PFP_TIMER_INIT {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}
+
 /* A point that has a name; see pfp_point(). Only its library knows the rest. */
 typedef struct pfp_point_of_a_name {
     const uint64_t *word;
@@ -314,6 +320,32 @@ double pfp_ticks_per_second(void);
 /* The calling thread's or task's on-CPU clock: ticks that it has run. Only
  * differences mean anything. 0 where there is none. */
 uint64_t pfp_on_cpu_ticks(void);
+
+/* ---- a timer --------------------------------------------------------------- */
+
+/*
+ *     pfp_timer_t timer = PFP_TIMER_INIT;
+ *     pfp_timer_start(&timer);
+ *     ...
+ *     double so_far = pfp_timer_elapsed_ms(&timer);
+ *     ...
+ *     pfp_timer_stop(&timer);
+ *
+ * is no point, needs no segment, and belongs to one thread at a time.
+ */
+
+/* Start the timer, anew if it ran before, and stop it; one that does not run stays as
+ * it is. PFP_ENULL. */
+int pfp_timer_start(pfp_timer_t *timer);
+int pfp_timer_stop(pfp_timer_t *timer);
+
+/* Milliseconds of the wall clock (CLOCK_MONOTONIC) since the start: until the stop, or
+ * until now while it runs, as often as one asks. 0 before the first start. */
+double pfp_timer_elapsed_ms(const pfp_timer_t *timer);
+
+/* Milliseconds that the calling thread was on a CPU meanwhile. -1 before the first
+ * start, or if another thread started or stopped it: each has a clock of its own. */
+double pfp_timer_on_cpu_ms(const pfp_timer_t *timer);
 
 /* The library's version, "0.1.0". */
 const char *pfp_version(void);
@@ -511,6 +543,11 @@ PFP_NOTHING_ int pfpHwiDelete(void *hwi) { return (void)hwi, PFP_OK; }
 PFP_NOTHING_ int pfpHwiReady(void *hwi) { return (void)hwi, PFP_OK; }
 PFP_NOTHING_ int pfpHwiBegin(void *hwi) { return (void)hwi, PFP_OK; }
 PFP_NOTHING_ int pfpHwiEnd(void *hwi) { return (void)hwi, PFP_OK; }
+
+PFP_NOTHING_ int pfp_timer_start(pfp_timer_t *timer) { return timer ? PFP_OK : PFP_ENULL; }
+PFP_NOTHING_ int pfp_timer_stop(pfp_timer_t *timer) { return timer ? PFP_OK : PFP_ENULL; }
+PFP_NOTHING_ double pfp_timer_elapsed_ms(const pfp_timer_t *timer) { return (void)timer, 0.0; }
+PFP_NOTHING_ double pfp_timer_on_cpu_ms(const pfp_timer_t *timer) { return (void)timer, -1.0; }
 
 PFP_NOTHING_ pfp_point_t *pfp_point(const char *name, const char *file, unsigned line)
 {

@@ -84,6 +84,19 @@ private:
     unsigned line_;
 };
 
+/* The timer of pfp.h. */
+class cpu_timer {
+public:
+    cpu_timer() noexcept : timer_() {}
+    void start() noexcept { (void)pfp_timer_start(&timer_); }
+    void stop() noexcept { (void)pfp_timer_stop(&timer_); }
+    double elapsed_ms() const noexcept { return pfp_timer_elapsed_ms(&timer_); }
+    double on_cpu_ms() const noexcept { return pfp_timer_on_cpu_ms(&timer_); }
+
+private:
+    pfp_timer_t timer_;
+};
+
 /* The point of a name that is made as the program runs: its name is copied. To be
  * asked for once and kept. */
 inline pfp_point_t *named(const std::string &name) noexcept

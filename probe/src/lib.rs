@@ -125,6 +125,8 @@ mod point;
 mod snapshot;
 #[cfg(feature = "enabled")]
 mod stats;
+#[cfg(feature = "enabled")]
+mod timing;
 
 #[cfg(feature = "enabled")]
 pub use self::{
@@ -138,12 +140,15 @@ pub use self::{
     point::{NUMERIC, Point},
     snapshot::{snapshot_over, snapshot_to},
     stats::Stats,
+    timing::*,
 };
 
 #[cfg(not(feature = "enabled"))]
 mod disabled;
 #[cfg(not(feature = "enabled"))]
-pub use disabled::*;
+mod timing_disabled;
+#[cfg(not(feature = "enabled"))]
+pub use self::{disabled::*, timing_disabled::*};
 
 mod errors;
 #[cfg(feature = "enabled")]

@@ -6,6 +6,7 @@
 //! hooks:     tasks and interrupts of a user-level scheduler, by handle
 //! named:     points by name: scopes, begin and end by hand
 //! program:   the program, its threads, the clock
+//! timer:     a wall clock and the time on the CPU beside it
 //! functions: every function of a program that was built for it
 //! ```
 //!
@@ -23,3 +24,4 @@ mod program;
 mod stats;
 mod status;
 mod text;
+mod timer;

@@ -131,6 +131,11 @@ pub(crate) fn monotonic_ns() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC_RAW).unwrap_or(0)
 }
 
+/// CLOCK_MONOTONIC in nanoseconds: seconds as the world has them, never set back.
+pub(crate) fn wall_ns() -> u64 {
+    read_clock(libc::CLOCK_MONOTONIC).unwrap_or(0)
+}
+
 /// CLOCK_REALTIME in nanoseconds since the Unix epoch.
 pub(crate) fn unix_ns() -> u64 {
     read_clock(libc::CLOCK_REALTIME).unwrap_or(0)

@@ -91,6 +91,14 @@ fn main() {
     assert!(idle.number() > 0);
     drop(idle.enter());
 
+    let mut timer = pfp::CpuTimer::new();
+    timer.start();
+    timer.stop();
+    assert_eq!((timer.elapsed_ms(), timer.on_cpu_ms()), (0.0, None));
+    let mut runs = 0;
+    assert_eq!(pfp::sample("a sample", 2, 3, || runs += 1).samples, 0);
+    assert_eq!(runs, 5, "what would be sampled runs all the same");
+
     // No segment, and no thread but this one.
     let maps = std::fs::read_to_string("/proc/self/maps").expect("proc is mounted");
     assert!(!maps.contains("/dev/shm"), "{maps}");

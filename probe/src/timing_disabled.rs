@@ -1,0 +1,103 @@
+//! Timers and samples without measuring: what they would measure still runs.
+
+use std::fmt;
+
+/// A timer that measures nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuTimer(());
+
+#[expect(missing_docs, reason = "see the measuring version")]
+impl CpuTimer {
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(())
+    }
+    #[inline(always)]
+    pub fn start(&mut self) {}
+    #[inline(always)]
+    pub fn stop(&mut self) {}
+    #[inline(always)]
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        false
+    }
+    #[inline(always)]
+    #[must_use]
+    pub fn elapsed_ms(&self) -> f64 {
+        0.0
+    }
+    #[inline(always)]
+    #[must_use]
+    pub fn on_cpu_ms(&self) -> Option<f64> {
+        None
+    }
+}
+
+/// What was not measured: all figures are 0.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "see the measuring version")]
+pub struct Sampled {
+    pub name: String,
+    pub warmups: u32,
+    pub samples: u32,
+    pub mean: f64,
+    pub deviation: f64,
+    pub least: f64,
+    pub greatest: f64,
+    pub median: f64,
+    pub low: f64,
+    pub high: f64,
+    pub settled: Settled,
+    pub core_hz: Option<(f64, f64)>,
+    pub core_clock_changed: bool,
+    pub elapsed: f64,
+}
+
+impl fmt::Display for Sampled {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: not measured", self.name)
+    }
+}
+
+/// Whether samples had settled: nobody knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "see the measuring version")]
+pub enum Settled {
+    Yes,
+    TooFew,
+    Trend,
+    Unstable,
+}
+
+impl Settled {
+    /// False.
+    #[must_use]
+    pub fn is_yes(self) -> bool {
+        self == Self::Yes
+    }
+}
+
+/// Runs `work` as often as the measuring version does.
+pub fn sample<R>(name: &str, warmups: u32, samples: u32, mut work: impl FnMut() -> R) -> Sampled {
+    for _ in 0..u64::from(warmups) + u64::from(samples) {
+        std::hint::black_box(work());
+    }
+    Sampled {
+        name: name.to_owned(),
+        warmups,
+        samples: 0,
+        mean: 0.0,
+        deviation: 0.0,
+        least: 0.0,
+        greatest: 0.0,
+        median: 0.0,
+        low: 0.0,
+        high: 0.0,
+        settled: Settled::TooFew,
+        core_hz: None,
+        core_clock_changed: false,
+        elapsed: 0.0,
+    }
+}

@@ -1,0 +1,131 @@
+//! Timers and samples, held against clocks that are not theirs.
+
+use std::time::Duration;
+
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::os::{burn, thread_cpu, wall};
+use pfp_tests::own::figures;
+use pfp_tests::target::{Place, Said};
+use pfp_tests::{figure, size};
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The kernel's wall clocks differ in rate by what the network's time steers, at most
+/// 500 ppm; the rest is what reading them takes.
+const NEAR_MS: f64 = 0.5;
+
+#[test]
+fn a_timer_tells_both_times_as_often_as_it_is_asked() {
+    let mut timer = pfp::CpuTimer::new();
+    assert_eq!((timer.elapsed_ms(), timer.on_cpu_ms()), (0.0, None));
+    timer.stop();
+    assert_eq!(timer.elapsed_ms(), 0.0, "a stop without a start is none");
+
+    let (outer, outer_cpu) = (wall(), thread_cpu());
+    timer.start();
+    let (inner, inner_cpu) = (wall(), thread_cpu());
+    let mut before = 0.0;
+    for _ in 0..5 {
+        burn(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(4));
+        let now = timer.elapsed_ms();
+        // What is asked does not stop it.
+        assert!(timer.is_running() && now >= before + 6.0, "{now} after {before}");
+        assert!(timer.on_cpu_ms().expect("it is this thread's") <= now + NEAR_MS);
+        before = now;
+    }
+    let (inner, inner_cpu) = (wall() - inner, thread_cpu() - inner_cpu);
+    timer.stop();
+    let (outer, outer_cpu) = (wall() - outer, thread_cpu() - outer_cpu);
+    std::thread::sleep(Duration::from_millis(5));
+    timer.stop();
+
+    let (elapsed, on_cpu) = (timer.elapsed_ms(), timer.on_cpu_ms().expect("as above"));
+    // Between what was read just inside and just outside of it.
+    assert!(elapsed >= ms(inner) * 0.9995 && elapsed <= ms(outer) * 1.0005, "{elapsed} {inner:?}");
+    assert!(on_cpu >= ms(inner_cpu) && on_cpu <= ms(outer_cpu), "{on_cpu} {inner_cpu:?}");
+    assert!(elapsed > on_cpu + 15.0, "asleep is not on the CPU: {elapsed} and {on_cpu}");
+    assert_eq!((timer.elapsed_ms(), timer.on_cpu_ms()), (elapsed, Some(on_cpu)));
+
+    timer.start();
+    assert!(timer.elapsed_ms() < elapsed, "a start begins anew");
+}
+
+#[test]
+fn a_timer_knows_whose_cpu_time_it_has() {
+    let mut timer = pfp::CpuTimer::new();
+    timer.start();
+    let (elapsed, on_cpu) = std::thread::spawn(move || {
+        timer.stop();
+        (timer.elapsed_ms(), timer.on_cpu_ms())
+    })
+    .join()
+    .expect("it does not panic");
+    assert!(elapsed > 0.0);
+    assert_eq!(on_cpu, None, "two threads' clocks have no difference");
+}
+
+fn assert_as_the_clocks_say(said: &Said) {
+    let two = |key: &str| {
+        let values = said.all::<f64>(key);
+        (values[0][0], values[0][1])
+    };
+    assert_eq!(two("fresh"), (0.0, -1.0));
+    let ((first, second), timer) = (two("laps"), two("timer"));
+    assert!(first >= 10.0 && second >= first + 20.0 && timer.0 >= second, "{first} {second}");
+    assert_eq!(two("again"), timer);
+    let oracle = two("oracle");
+    assert!((oracle.0 - timer.0).abs() < NEAR_MS.max(oracle.0 - second), "{timer:?} {oracle:?}");
+    assert!(timer.1 >= 10.0 && timer.1 <= oracle.1, "{timer:?} {oracle:?}");
+    assert_eq!(two("null"), (-3.0, -3.0));
+}
+
+#[test]
+fn in_c_and_cxx_it_is_the_same_timer() {
+    for compiler in Compiler::all() {
+        for (name, link, flag) in [
+            ("timer", Link::Static, "-UPFP_DISABLE"),
+            ("timer-off", Link::Without, "-DPFP_DISABLE"),
+        ] {
+            let program = c::compile(compiler, name, &["timer.c"], link, [flag, "-lm"]);
+            let place = Place::new();
+            let said = place.start(program.to_str().expect("it is plain text"), &[]).end_well();
+            if link == Link::Without {
+                assert_eq!(said.all::<f64>("timer"), [[0.0, -1.0]], "{compiler:?}");
+            } else {
+                assert_as_the_clocks_say(&said);
+            }
+            assert_eq!(place.entries().len(), 0, "a timer needs no segment");
+        }
+    }
+}
+
+#[test]
+fn samples_are_a_point_and_their_mean_is_the_cpu_time() {
+    let samples = size(30, 300) as u32;
+    let (mut runs, mut spent) = (0, Vec::new());
+    let found = pfp::sample("a burn", 3, samples, || {
+        runs += 1;
+        let before = thread_cpu();
+        burn(Duration::from_micros(500));
+        std::thread::sleep(Duration::from_micros(100));
+        spent.push((thread_cpu() - before).as_secs_f64());
+    });
+    assert_eq!((runs, found.samples, found.warmups), (samples + 3, samples, 3));
+    let spent = &spent[3..];
+    let mean = spent.iter().sum::<f64>() / spent.len() as f64;
+    let off = found.mean / mean - 1.0;
+    figure(&format!("samples: mean {off:+.5} from the CPU time; {found}"));
+    assert!(off.abs() < 0.01, "{} instead of {mean}", found.mean);
+    assert!(found.low < found.mean && found.mean < found.high);
+    assert!(found.least >= 500e-6 * 0.99 && found.median <= found.greatest);
+    assert!(found.elapsed > f64::from(samples) * 600e-6, "{}", found.elapsed);
+    // No warm-up is among them.
+    let point = figures("a burn");
+    assert_eq!(point.count, u64::from(samples));
+    let recorded = point.exclusive as f64 / pfp::ticks_per_second() / f64::from(samples);
+    assert!((recorded / found.mean - 1.0).abs() < 0.01, "{recorded} instead of {}", found.mean);
+    assert!(found.to_string().starts_with("a burn: "), "{found}");
+}
