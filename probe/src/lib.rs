@@ -58,6 +58,12 @@
 //! rung of the clock, where nothing
 //! tells of switches, off-CPU time is inside the figures, and the viewer says so.
 //!
+//! The cost of measuring is that of a begin and end with nothing around them. A
+//! processor overlaps part of it with work of the region around that need not wait
+//! for it, but all of it is taken out of that region: for each region inside, it may
+//! read too low by up to the cost of a pair, some 20 ns. That is much only where a
+//! region does little more than that between the regions in it.
+//!
 //! # What it costs
 //!
 //! A region that is on costs a sixth to a third more than two bare readings of the
