@@ -55,8 +55,8 @@ impl Identity {
     pub fn of_this_process() -> Identity {
         let pid = u32::try_from(current_pid()).unwrap_or(0);
         let stat = std::fs::read("/proc/self/stat").unwrap_or_default();
-        let (seen, start) = parse_stat(&stat).unwrap_or((0, 0));
-        let known = seen == pid;
+        let stat = Stat::parse(&stat).unwrap_or_default();
+        let (known, start) = (stat.pid == pid, stat.start);
         Identity {
             pid,
             boot: boot_id(),
@@ -88,8 +88,8 @@ impl Identity {
         }
         // An unreadable stat says nothing: /proc may hide foreign processes.
         let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-        match parse_stat(&stat) {
-            Some((_, start)) if start != self.start => Evidence::Gone,
+        match Stat::parse(&stat) {
+            Some(stat) if stat.start != self.start || stat.is_over() => Evidence::Gone,
             _ => Evidence::None,
         }
     }
@@ -160,7 +160,7 @@ pub struct Watch {
 
 impl Watch {
     /// Between two looks at more than the lock.
-    const PAUSE: Duration = Duration::from_secs(1);
+    const PAUSE: Duration = Duration::from_millis(250);
 
     /// Watches the process that lit this beacon; none if the beacon is gone.
     ///
@@ -281,16 +281,38 @@ fn unlock(file: &File) {
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
 }
 
-/// The process id and the start time in a `/proc/<pid>/stat` line. The
-/// program's name, in brackets, may itself hold spaces and brackets.
-fn parse_stat(stat: &[u8]) -> Option<(u32, u64)> {
-    let open = stat.iter().position(|&b| b == b'(')?;
-    let close = stat.iter().rposition(|&b| b == b')')?;
-    let pid = std::str::from_utf8(stat.get(..open)?).ok()?.trim();
-    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
-    // The state, field 3, is the first after the bracket.
-    let start = rest.split_ascii_whitespace().nth(22 - 3)?;
-    Some((pid.parse().ok()?, start.parse().ok()?))
+/// What a `/proc/<pid>/stat` line says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Stat {
+    pid: u32,
+    /// A letter, such as `S` for sleeping.
+    state: u8,
+    /// Those that have not ended, and the first one.
+    threads: u32,
+    /// In clock ticks since boot.
+    start: u64,
+}
+
+impl Stat {
+    /// The program's name, in brackets, may itself hold spaces and brackets.
+    fn parse(stat: &[u8]) -> Option<Self> {
+        let open = stat.iter().position(|&b| b == b'(')?;
+        let close = stat.iter().rposition(|&b| b == b')')?;
+        let pid = std::str::from_utf8(stat.get(..open)?).ok()?.trim();
+        let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
+        // The state, field 3, is the first after the bracket.
+        let mut fields = rest.split_ascii_whitespace();
+        let state = *fields.next()?.as_bytes().first()?;
+        let threads = fields.nth(20 - 4)?.parse().ok()?;
+        let start = fields.nth(22 - 21)?.parse().ok()?;
+        Some(Self { pid: pid.parse().ok()?, state, threads, start })
+    }
+
+    /// Whether the process has ended, and only waits for its parent to take notice. A
+    /// first thread that has ended before others looks the same but for their number.
+    fn is_over(&self) -> bool {
+        matches!(self.state, b'Z' | b'X') && self.threads <= 1
+    }
 }
 
 fn boot_id() -> u128 {
@@ -309,14 +331,39 @@ mod tests {
 
     #[test]
     fn stat_is_read_past_any_program_name() {
-        let tail = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 0 0";
+        let tail = "S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 4711 0 0";
+        let stat = Stat { pid: 42, state: b'S', threads: 20, start: 4711 };
         for name in ["cat", "a b", "x) S 1 (y", ")", "(", ""] {
             let line = format!("42 ({name}) {tail}");
-            assert_eq!(parse_stat(line.as_bytes()), Some((42, 4711)), "{name}");
+            assert_eq!(Stat::parse(line.as_bytes()), Some(stat), "{name}");
         }
         for wrong in ["", "42", "42 (cat", "42 (cat) S 1 2", ") (", "x (cat) S"] {
-            assert_eq!(parse_stat(wrong.as_bytes()), None, "{wrong}");
+            assert_eq!(Stat::parse(wrong.as_bytes()), None, "{wrong}");
         }
+    }
+
+    /// A process that is dead and was not waited for still has its id and its start.
+    #[test]
+    fn a_zombie_is_gone_and_a_first_thread_that_ended_is_not() {
+        // SAFETY: the child only ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(0) };
+        }
+        let stat = || std::fs::read(format!("/proc/{child}/stat")).unwrap();
+        while Stat::parse(&stat()).unwrap().state != b'Z' {
+            std::thread::yield_now();
+        }
+        let me = Identity::of_this_process();
+        let start = Stat::parse(&stat()).unwrap().start;
+        let zombie = Identity { pid: child as u32, start, ..me };
+        let found = zombie.evidence(&me);
+        // SAFETY: waits for our child.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        assert!(found == Evidence::Gone);
+        let first = Stat { pid: 1, state: b'Z', threads: 2, start: 1 };
+        assert!(!first.is_over() && Stat { threads: 1, ..first }.is_over());
     }
 
     #[test]

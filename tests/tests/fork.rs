@@ -1,7 +1,10 @@
 //! Fork: a child measures into a segment of its own or not at all, however it
 //! was forked; its parent's figures, object and life are the parent's alone.
 
-use pfp_shm_layout::liveness::Liveness;
+use std::time::{Duration, Instant};
+
+use pfp_shm_layout::find::KEEP;
+use pfp_shm_layout::liveness::{self, Liveness};
 use pfp_shm_layout::object;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::target::{Place, wait_for};
@@ -10,17 +13,20 @@ use pfp_tests::{figure, os, size};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
+/// In every way, while eight threads measure.
 #[test]
 fn children_leave_their_parent_alone() {
-    const FORKS: u64 = 60;
+    let forks = size(60, 10_000);
     let place = Place::new();
-    let mut target = place.start(TARGET, &["forks", &FORKS.to_string()]);
-    let calls: u64 = target.reach("done").one("calls");
+    let mut target = place.start(TARGET, &["forks", &forks.to_string()]);
+    let said = target.reach("done").clone();
+    let calls: u64 = said.one("calls");
+    assert_eq!(said.one::<u64>("bad"), 0, "children that hung, crashed or miscounted");
     let mut watch = Watch::attach(&place, &target);
     let picture = watch.poll();
     assert_eq!(watch::named(picture, "call").count, calls);
-    assert_eq!(watch::named(picture, "across the fork").count, FORKS);
-    assert_eq!(watch::named(picture, "across the fork by hand").count, FORKS);
+    assert_eq!(watch::named(picture, "across the fork").count, forks);
+    assert_eq!(watch::named(picture, "across the fork by hand").count, forks);
     assert_eq!(picture.losses.mismatched_ends, 0);
     assert!(!picture.exited);
 
@@ -28,20 +34,40 @@ fn children_leave_their_parent_alone() {
     let entry = place.entry(target.pid()).expect("the beacon is there");
     assert_eq!(entry.state, Liveness::Alive);
     assert!(object::backed_bytes(&entry.info.object).is_ok_and(|bytes| bytes.is_some()));
-    // Of the children only those that did not end in order have left something.
+    // Of the children only those that did not end in order have left something, and
+    // each sweeps what those before it left.
     let children = place.entries().len() - 1;
-    assert!(children as u64 <= FORKS / 2, "{children} children left a segment");
-    figure(&format!("fork: {FORKS} children beside {calls} calls, {children} left a segment"));
+    assert!(children <= KEEP + 1, "{children} children left a segment");
+    figure(&format!("fork: {forks} children beside {calls} calls, {children} left a segment"));
     target.end_well();
 }
 
+/// The parent is dead although its children live on, also one that lives in the
+/// parent's memory and so keeps the lock on its beacon.
 #[test]
 fn a_child_has_its_own_segment_and_outlives_its_parent() {
+    let mut slowest = Duration::ZERO;
+    let parents = size(3, 100);
+    for _ in 0..parents {
+        slowest = slowest.max(outlive());
+    }
+    figure(&format!(
+        "fork: {parents} parents killed, dead at the latest {slowest:?} after the signal"
+    ));
+}
+
+/// How long it took the viewer to say that a killed parent is dead.
+fn outlive() -> Duration {
     let place = Place::new();
     let mut target = place.start(TARGET, &["fork-and-live"]);
-    let children: Vec<Vec<u32>> = target.reach("done").all("child");
+    let said = target.reach("done").clone();
+    let children: Vec<Vec<u32>> = said.all("child");
     let parent = target.pid();
-    let kill_children = || children.iter().for_each(|child| os::signal(child[0], libc::SIGKILL));
+    let inside: u32 = said.one("inside");
+    let kill_children = || {
+        let all = children.iter().flatten().chain([&inside]);
+        all.for_each(|&child| os::signal(child, libc::SIGKILL));
+    };
     let outcome = std::panic::catch_unwind(|| {
         for child in &children {
             let mut watch = Watch::attach_to(&place, child[0]);
@@ -60,25 +86,37 @@ fn a_child_has_its_own_segment_and_outlives_its_parent() {
         }
         let mut watch = Watch::attach_to(&place, parent);
         assert_eq!(watch::named(watch.poll(), "call").count, 1);
-    });
-    if outcome.is_err() {
-        kill_children();
-    }
-    assert!(outcome.is_ok());
+        assert!(place.entry(inside).is_none(), "it has measured nothing");
 
-    // The parent crashes; its children live on, and it is dead all the same.
-    target.kill();
-    let states = |pid: u32| place.entry(pid).map(|entry| entry.state);
-    let parent_state = states(parent);
-    let child_states: Vec<_> = children.iter().map(|child| states(child[0])).collect();
+        // The parent crashes. It is not waited for, so it stays a zombie.
+        let entry = place.entry(parent).expect("it was found");
+        let judge = liveness::Watch::new(&place.directory(), &entry.info);
+        let mut judge = judge.expect("it can be read").expect("it is there");
+        assert_eq!(judge.judge().expect("it can be asked"), Liveness::Alive);
+        let killed = Instant::now();
+        os::signal(parent, libc::SIGKILL);
+        wait_for("the parent to be dead", || {
+            (judge.judge().expect("it can be asked") == Liveness::Dead).then_some(())
+        });
+        let took = killed.elapsed();
+        let states = |pid: u32| place.entry(pid).map(|entry| entry.state);
+        assert_eq!(states(parent), Some(Liveness::Dead));
+        for child in &children {
+            assert_eq!(states(child[0]), Some(Liveness::Alive));
+        }
+        assert!(os::exists(inside), "it keeps its parent's memory");
+        took
+    });
     kill_children();
-    assert_eq!(parent_state, Some(Liveness::Dead));
-    assert_eq!(child_states, [Some(Liveness::Alive); 2]);
+    let took = outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    target.kill();
     for child in &children {
         wait_for("the child to be dead", || {
-            (states(child[0]) == Some(Liveness::Dead)).then_some(())
+            let state = place.entry(child[0]).map(|entry| entry.state);
+            (state == Some(Liveness::Dead)).then_some(())
         });
     }
+    took
 }
 
 /// Calls by each side in the program `vfork.c`.

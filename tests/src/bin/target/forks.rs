@@ -1,28 +1,59 @@
 //! A process that forks while its threads measure.
 
+use std::ffi::CString;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStringExt;
+use std::process::Command;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
+use pfp_tests::os;
 use pfp_tests::script::{pause, say};
 
 /// Calls in each child.
 pub(crate) const IN_CHILD: u64 = 1000;
+/// Threads that measure meanwhile.
+const WORKERS: usize = 8;
 
 static STOP: AtomicBool = AtomicBool::new(false);
+static CALL: pfp::Point = pfp::Point::new("call");
 static ACROSS: pfp::Point = pfp::Point::new("across the fork by hand");
 
 fn call() {
-    pfp::scope!("call");
+    drop(CALL.measure());
 }
 
-/// Forks so often, in all ways in turn, while two threads measure; the children
-/// measure too, or not, and end in all ways in turn.
+/// The ways to a child, which are taken in turn.
+#[derive(Clone, Copy)]
+enum Way {
+    Fork,
+    /// A fork that the C library does not know of.
+    Clone,
+    /// A grandchild, whose parent ends at once.
+    Twice,
+    /// In the parent's memory until it becomes another program; with a call there.
+    Vfork,
+    /// As the C library does it.
+    Spawn,
+}
+
+/// Forks so often, in all ways in turn, while threads measure; the children measure
+/// too, or not, and end in all ways in turn.
 pub(crate) fn run(forks: u64) {
     pfp::init();
-    let workers: Vec<_> = (0..2)
+    call();
+    // Grandchildren come home: nobody is left over.
+    // SAFETY: takes plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+    let workers: Vec<_> = (0..WORKERS)
         .map(|_| {
             thread::spawn(|| {
+                // Children would starve beside them, and this take hours.
+                // SAFETY: takes plain numbers.
+                unsafe { libc::setpriority(libc::PRIO_PROCESS, os::tid(), 19) };
                 let mut calls = 0;
                 while !STOP.load(Relaxed) {
                     call();
@@ -32,57 +63,124 @@ pub(crate) fn run(forks: u64) {
             })
         })
         .collect();
+    let (mut bad, mut shared) = (0u64, 0);
     for number in 0..forks {
+        let ways = [Way::Fork, Way::Clone, Way::Twice, Way::Vfork, Way::Spawn];
+        let way = ways[(number % 5) as usize];
         let child = {
             pfp::scope!("across the fork");
             ACROSS.begin();
-            let child = if number % 2 == 0 { fork() } else { raw_clone() };
+            let child = match way {
+                Way::Fork => fork(),
+                Way::Clone => raw_clone(),
+                Way::Twice => fork_twice(),
+                Way::Vfork => become_program(),
+                Way::Spawn => spawn(),
+            };
             ACROSS.end();
             child
         };
         if child == 0 {
-            if number % 3 != 0 {
-                (0..IN_CHILD).for_each(|_| call());
-            }
-            match number % 4 {
-                // In order, as far as a child of a raw clone may do that.
-                0 | 2 => std::process::exit(0),
-                1 => quit(),
-                // SAFETY: ends the process.
-                _ => unsafe {
-                    libc::raise(libc::SIGKILL);
-                },
-            }
+            in_child(number / 5);
         }
-        // SAFETY: waits for the child, whatever becomes of it.
-        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        // Its call is this thread's.
+        shared += u64::from(matches!(way, Way::Vfork));
+        bad += wait_for_all();
+        if number % 100 == 0 {
+            say("at", &[&number]);
+        }
     }
     STOP.store(true, Relaxed);
     let calls: u64 = workers.into_iter().map(|worker| worker.join().expect("it counts")).sum();
-    say("calls", &[&calls]);
+    say("bad", &[&bad]);
+    say("calls", &[&(calls + shared + 1)]);
     pause("done");
 }
 
-/// Forks two children, one of each kind, that measure and then stay.
+/// Waits for each child and grandchild; how many of them did not end as they should.
+fn wait_for_all() -> u64 {
+    let mut bad = 0;
+    loop {
+        let mut status = 0;
+        // SAFETY: waits for whatever children there are.
+        let child = unsafe { libc::waitpid(-1, &raw mut status, 0) };
+        if child < 0 {
+            return bad;
+        }
+        let killed = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL;
+        let ended = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
+        bad += u64::from(!killed && !ended);
+    }
+}
+
+/// A child measures, or not, and ends in one of all ways.
+fn in_child(number: u64) -> ! {
+    if number % 3 != 0 {
+        measure_and_check();
+    }
+    match number % 4 {
+        // In order, as far as a child of a raw clone may do that.
+        0 | 2 => std::process::exit(0),
+        1 => quit(0),
+        // SAFETY: ends the process.
+        _ => unsafe {
+            libc::raise(libc::SIGKILL);
+            unreachable!("nobody survives that")
+        },
+    }
+}
+
+/// Measures, and ends the process if it sees more than its own calls.
+fn measure_and_check() {
+    (0..IN_CHILD).for_each(|_| call());
+    if CALL.stats().is_some_and(|stats| stats.count != IN_CHILD) {
+        quit(3);
+    }
+}
+
+/// What a child has become.
+pub(crate) fn another_program() {
+    measure_and_check();
+}
+
+/// Forks children of each kind, which measure and then stay.
 pub(crate) fn and_live() {
     pfp::init();
     call();
+    // One that stays in this memory, and so keeps it there.
+    let (mut read, write) = std::io::pipe().expect("there are descriptors left");
+    thread::spawn(move || in_this_memory(stay, write.as_raw_fd() as usize));
+    let mut id = [0; 4];
+    read.read_exact(&mut id).expect("the child says who it is");
+    say("inside", &[&u32::from_ne_bytes(id)]);
     for child in [fork, raw_clone] {
         let child = child();
         if child == 0 {
             (0..IN_CHILD).for_each(|_| call());
             // Long enough for any test; the test ends it.
             thread::sleep(Duration::from_secs(600));
-            quit();
+            quit(0);
         }
         say("child", &[&child]);
     }
     pause("done");
 }
 
-fn quit() -> ! {
+/// Tells its id through a descriptor, and then only waits for its end.
+extern "C" fn stay(descriptor: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: system calls on memory of this function's own.
+    unsafe {
+        let id = libc::getpid().to_ne_bytes();
+        libc::write(descriptor.addr() as libc::c_int, id.as_ptr().cast(), id.len());
+        loop {
+            libc::pause();
+        }
+    }
+}
+
+fn quit(code: libc::c_int) -> ! {
     // SAFETY: ends the process without handlers.
-    unsafe { libc::_exit(0) }
+    unsafe { libc::_exit(code) }
 }
 
 fn fork() -> libc::pid_t {
@@ -93,10 +191,56 @@ fn fork() -> libc::pid_t {
     child
 }
 
+fn fork_twice() -> libc::pid_t {
+    let child = fork();
+    if child == 0 && fork() != 0 {
+        quit(0);
+    }
+    child
+}
+
 /// A fork that runs none of the handlers that a library could have installed.
 fn raw_clone() -> libc::pid_t {
     // SAFETY: as in `fork`; no stack is given, so the child has a copy.
     let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     assert!(child >= 0, "a process can be made");
     child as libc::pid_t
+}
+
+fn spawn() -> libc::pid_t {
+    let program = std::env::current_exe().expect("a program knows its path");
+    let child = Command::new(program).arg("another-program").spawn();
+    child.expect("a process can be made").id() as libc::pid_t
+}
+
+/// A child that calls a point in this memory and then becomes another program.
+fn become_program() -> libc::pid_t {
+    let program = std::env::current_exe().expect("a program knows its path");
+    let program = CString::new(program.into_os_string().into_vec()).expect("no zero in it");
+    in_this_memory(call_and_become, program.as_ptr().expose_provenance())
+}
+
+extern "C" fn call_and_become(program: *mut libc::c_void) -> libc::c_int {
+    call();
+    let program = program.cast_const().cast();
+    let arguments = [program, c"another-program".as_ptr(), ptr::null()];
+    // SAFETY: the path and the arguments end in zeros, and outlive the call.
+    unsafe { libc::execv(program, arguments.as_ptr()) };
+    3
+}
+
+/// A child in this memory; this thread waits until it has become another program, or
+/// has ended.
+fn in_this_memory(
+    work: extern "C" fn(*mut libc::c_void) -> libc::c_int,
+    argument: usize,
+) -> libc::pid_t {
+    let mut stack = vec![0u128; 1 << 12];
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let argument = ptr::with_exposed_provenance_mut(argument);
+    // SAFETY: the stack is the child's alone, and stays until the child has done with it,
+    // as this thread waits for that.
+    let child = unsafe { libc::clone(work, stack.as_mut_ptr_range().end.cast(), flags, argument) };
+    assert!(child >= 0, "a process can be made");
+    child
 }

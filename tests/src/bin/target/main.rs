@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         "signals" => signals::run(number(1)),
         "forks" => forks::run(number(1)),
         "fork-and-live" => forks::and_live(),
+        "another-program" => forks::another_program(),
         "life" => life::run(),
         "steered" => life::steered(),
         "served" => served::run(),
