@@ -25,6 +25,7 @@ pub mod own;
 pub mod prometheus;
 pub mod screen;
 pub mod script;
+pub mod strict;
 pub mod target;
 pub mod watch;
 

@@ -558,7 +558,7 @@ impl Collector for Exposition {
     }
 }
 
-fn losses(snapshot: &Snapshot) -> [(&'static str, u64); 7] {
+fn losses(snapshot: &Snapshot) -> [(&'static str, u64); 9] {
     let losses = &snapshot.losses;
     [
         ("points_refused", losses.points_refused),
@@ -568,6 +568,8 @@ fn losses(snapshot: &Snapshot) -> [(&'static str, u64); 7] {
         ("begins_refused", losses.begins_refused),
         ("clock_anomalies", losses.clock_anomalies),
         ("records_lost", losses.records_lost),
+        ("begins_missed", losses.begins_missed),
+        ("records_missed", losses.records_missed),
     ]
 }
 
