@@ -221,7 +221,9 @@ impl Taken<'_> {
         json.plain("begins_refused", losses.begins_refused)?;
         json.plain("clock_anomalies", losses.clock_anomalies)?;
         json.plain("records_lost", losses.records_lost)?;
-        json.plain("cells_busy", losses.cells_busy)
+        json.plain("cells_busy", losses.cells_busy)?;
+        json.plain("begins_missed", losses.begins_missed)?;
+        json.plain("records_missed", losses.records_missed)
     }
 }
 

@@ -94,6 +94,9 @@ pub struct Ledger {
     pub space_refused: AtomicU64,
     /// Threads that found no lane.
     pub lanes_overflowed: AtomicU64,
+    /// Begins that could not be measured: no memory for the thread's lane or cell,
+    /// or a signal handler came while its thread claimed its lane.
+    pub begins_missed: AtomicU64,
 }
 
 // SAFETY: both are `repr(C)` and nothing but atomics, so any bytes are a valid

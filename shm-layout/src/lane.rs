@@ -4,7 +4,8 @@
 //!   0 +-------------------------------------------------------------+
 //!     | state | tid | claimed | ring block | cells block | name[4]  |  on claim
 //! 128 +-------------------------------------------------------------+
-//!     | written | switches | mismatched | refused | anomalies | ... |  as it runs
+//!     | written | switches | mismatched | refused | anomalies |     |  as it runs
+//!     | unrecorded | ...                                            |
 //! 256 +-------------------------------------------------------------+
 //! ```
 //!
@@ -71,7 +72,11 @@ pub struct Tally {
     pub refused: AtomicU64,
     /// Stamps at which the clock ran backwards.
     pub anomalies: AtomicU64,
-    spare: [AtomicU64; 11],
+    /// Measurements of which there is no record: no page of the ring could be had,
+    /// or the one that measured has no ring, as on the overflow lane and in a signal
+    /// handler that interrupts the probe itself.
+    pub unrecorded: AtomicU64,
+    spare: [AtomicU64; 10],
 }
 
 /// What a lane is.
@@ -130,6 +135,7 @@ impl Lane {
                 mismatched: zero(),
                 refused: zero(),
                 anomalies: zero(),
+                unrecorded: zero(),
                 spare: core::array::from_fn(|_| zero()),
             },
         }

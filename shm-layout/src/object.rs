@@ -209,6 +209,9 @@ impl Object {
         let map = shmem.as_ptr();
 
         let settled = settle(&name, len);
+        if settled.as_ref().is_ok_and(|(file, _)| file.backed > 0) {
+            make_sparse(map, len);
+        }
         let (file, descriptor) = match settled {
             Ok(settled) => settled,
             Err(e) => {
@@ -586,6 +589,22 @@ fn settle(name: &Name, len: usize) -> io::Result<(FileId, Option<RawFd>)> {
         .chain(above)
         .find(|&number| FileId::of(number).is_ok_and(|found| found.is_same_file(&file)));
     Ok((file, crates))
+}
+
+/// Makes a new mapping sparse that the kernel has filled at once, as it does with
+/// whatever a program maps after `mlockall(MCL_FUTURE)`: the pages are given back, and
+/// locked from now on as they are touched. What is refused leaves it as it was.
+fn make_sparse(map: *mut u8, len: usize) {
+    // SAFETY: exactly the mapping that was just made, of zeros that nobody has seen
+    // yet. Pages that are locked cannot be given back.
+    unsafe {
+        if libc::munlock(map.cast(), len) == 0
+            && libc::madvise(map.cast(), len, libc::MADV_REMOVE) == 0
+        {
+            const MLOCK_ONFAULT: libc::c_int = 1;
+            libc::syscall(libc::SYS_mlock2, map, len, MLOCK_ONFAULT);
+        }
+    }
 }
 
 /// A descriptor that only identifies the file, whatever it is and whatever its mode.

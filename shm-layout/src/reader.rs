@@ -115,6 +115,8 @@ pub struct Amiss {
     pub begins_refused: u64,
     /// Stamps at which the clock ran backwards.
     pub clock_anomalies: u64,
+    /// Measurements of which there is no record.
+    pub records_missed: u64,
 }
 
 impl Amiss {
@@ -124,6 +126,7 @@ impl Amiss {
             mismatched_ends: get(&tally.mismatched),
             begins_refused: get(&tally.refused),
             clock_anomalies: get(&tally.anomalies),
+            records_missed: get(&tally.unrecorded),
         }
     }
 }
@@ -147,6 +150,12 @@ pub struct Losses {
     pub records_lost: u64,
     /// Cells that could not be copied whole in this poll.
     pub cells_busy: u64,
+    /// Begins that could not be measured: there was no memory, or a signal handler
+    /// came while its thread claimed its lane.
+    pub begins_missed: u64,
+    /// Measurements of which there is no record: no memory for the ring, or none to
+    /// write to. They are in all figures.
+    pub records_missed: u64,
 }
 
 impl Losses {
@@ -156,6 +165,7 @@ impl Losses {
             (&mut self.mismatched_ends, amiss.mismatched_ends),
             (&mut self.begins_refused, amiss.begins_refused),
             (&mut self.clock_anomalies, amiss.clock_anomalies),
+            (&mut self.records_missed, amiss.records_missed),
         ] {
             *sum = sum.saturating_add(more);
         }
@@ -260,6 +270,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             points_refused: get(&ledger.points_refused),
             space_refused: get(&ledger.space_refused),
             lanes_overflowed: get(&ledger.lanes_overflowed),
+            begins_missed: get(&ledger.begins_missed),
             ..Losses::default()
         };
         self.poll_points();

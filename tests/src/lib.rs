@@ -28,6 +28,7 @@ pub mod prometheus;
 pub mod random;
 pub mod screen;
 pub mod script;
+pub mod strict;
 pub mod target;
 pub mod watch;
 

@@ -110,6 +110,15 @@ fn entries(pid: u32, what: &str) -> Vec<std::path::PathBuf> {
         .unwrap_or_default()
 }
 
+/// Bytes of memory that a process has, its share of what is shared in full.
+#[must_use]
+pub fn resident(pid: u32) -> u64 {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.expect("Linux tells it of a process of one's own") * 1024
+}
+
 /// Memory mappings of a process.
 #[must_use]
 pub fn mapping_count(pid: u32) -> usize {

@@ -17,7 +17,7 @@ use pfp_shm_layout::find::{self, Entry};
 use pfp_shm_layout::object;
 
 /// Only a hang reaches this.
-pub const DEADLINE: Duration = Duration::from_secs(120);
+pub const DEADLINE: Duration = Duration::from_secs(crate::size(120, 1200));
 
 /// Waits for a condition; what it is waited for is said when it never comes.
 pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {

@@ -1,4 +1,4 @@
-//! Exact counts: eight threads, 10^8 calls in all, a reader that polls as fast as
+//! Exact counts: eight threads, 10^8 calls in all or 10^9, a reader that polls as fast as
 //! it can and steers points meanwhile. Nothing is lost, and no cell that is shown
 //! as whole is a mixture of two of its states.
 
@@ -8,12 +8,12 @@ use pfp_shm_layout::control::Change;
 use pfp_shm_layout::reader::Picture;
 use pfp_tests::target::Place;
 use pfp_tests::watch::{self, Watch};
-use pfp_tests::{cells, figure};
+use pfp_tests::{cells, figure, size};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 const THREADS: u64 = 8;
-const CALLS: u64 = 100_000_000;
+const CALLS: u64 = size(100_000_000, 1_000_000_000);
 /// Points that are always on; the first has another one inside.
 const STEADY: [&str; 5] = ["outer", "inner", "scoped", "by hand", "numbered"];
 /// Points that the reader switches on and off.

@@ -11,9 +11,10 @@ use std::process::{Child, Command, Stdio};
 
 use pfp_tests::target::{Place, wait_for};
 use pfp_tests::watch::{self, Watch};
-use pfp_tests::{figure, skipped};
+use pfp_tests::{figure, os, skipped};
 
 const PAIRS: &str = env!("CARGO_BIN_EXE_pairs");
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 /// Instructions of one call of each case, less the empty loop's, as compiled by
 /// [`COMPILER`] for x86-64: a function with one region, with one that averages, with
@@ -54,6 +55,13 @@ const TIMES: u64 = 100_000;
 /// Long enough to be watched.
 const TIMES_WATCHED: u64 = 1_000_000;
 
+/// Counts the instructions of so many calls of a case.
+type Count = fn(&str, u64) -> u64;
+
+/// What a viewer may do meanwhile; it cannot be told how often it did it.
+const VIEWERS: [(&str, Count); 3] =
+    [("attached", count_watched), ("stopped", count_stopped), ("dead", count_dead)];
+
 /// One test, because each of its parts needs the others' numbers.
 #[test]
 fn a_region_takes_as_many_instructions_as_recorded() {
@@ -72,8 +80,11 @@ fn a_region_takes_as_many_instructions_as_recorded() {
         let found = least(case) - base;
         figure(&format!("instructions, {case}: {found:.2}"));
         if case == "enabled" {
-            let watched = per_call(case, TIMES_WATCHED, count_watched) - empty;
-            assert!(is_same(found, watched), "{case}: {watched} with a viewer, not {found}");
+            for (how, count) in VIEWERS {
+                let watched = per_call(case, TIMES_WATCHED, count) - empty;
+                figure(&format!("instructions, {case}, viewer {how}: {watched:.2}"));
+                assert!(is_same(found, watched), "{case}: {watched} with a viewer {how}");
+            }
         }
         if is_recorded_compiler() {
             let off = (found - recorded).abs() * 100.0;
@@ -110,13 +121,41 @@ fn is_recorded_compiler() -> bool {
 }
 
 /// Instructions of one call: the slope between `times` calls and twice as many.
-fn per_call(case: &str, times: u64, count: fn(&str, u64) -> u64) -> f64 {
+fn per_call(case: &str, times: u64, count: Count) -> f64 {
     (count(case, 2 * times) - count(case, times)) as f64 / times as f64
 }
 
 /// Instructions of so many calls.
 fn count(case: &str, times: u64) -> u64 {
     collected(start(&Place::new(), case, times))
+}
+
+/// The same, with a viewer that was attached and is stopped before the counting begins,
+/// or soon after.
+fn count_stopped(case: &str, times: u64) -> u64 {
+    count_left(case, times, libc::SIGSTOP)
+}
+
+/// The same, with one that is dead by then.
+fn count_dead(case: &str, times: u64) -> u64 {
+    count_left(case, times, libc::SIGKILL)
+}
+
+/// A viewer in the midst of its work gets a signal.
+fn count_left(case: &str, times: u64, signal: libc::c_int) -> u64 {
+    let place = Place::new();
+    let child = start(&place, case, times);
+    // Complete, and in use.
+    let mut watch = Watch::attach_to(&place, child.id());
+    wait_for("the region", || {
+        watch.poll().points.iter().any(|point| point.name == case).then_some(())
+    });
+    let mut viewer = place.start(TARGET, &["drain", &child.id().to_string()]);
+    viewer.reach("attached");
+    viewer.go();
+    viewer.reach("reading");
+    os::signal(viewer.pid(), signal);
+    collected(child)
 }
 
 /// The same, while this process polls the segment as fast as it can.

@@ -7,6 +7,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Output};
 use std::ptr;
 
+use pfp_shm_layout::object;
 use pfp_tests::target::Place;
 use pfp_tests::watch::Watch;
 use pfp_tests::{figure, skipped};
@@ -96,6 +97,30 @@ fn points_beyond_the_table_are_refused_and_counted() {
         assert_eq!(entered as u64, room);
         target.end_well();
     }
+}
+
+/// Nor is there less of it: a host that locks all its memory has pfp's locked page by
+/// page, as it is needed, and not all that pfp has reserved.
+#[test]
+fn a_host_that_locks_its_memory_is_not_given_all_of_the_segment() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["life"]);
+    target.reach("done");
+    let backed = |pid| {
+        let entry = place.entry(pid).expect("it was found");
+        object::backed_bytes(&entry.info.object).expect("one can ask").expect("it is there")
+    };
+    let plain = backed(target.pid());
+    target.end_well();
+    let mut target = place.start(TARGET, &["locked"]);
+    let said = target.reach("done");
+    if said.has("refused") {
+        return skipped("a host that locks its memory", "it may not");
+    }
+    let locked = backed(target.pid());
+    assert!(locked < 16 << 20, "{locked} bytes, {plain} without locking");
+    figure(&format!("no_space: {} KiB of a segment of a host that locks its memory", locked >> 10));
+    target.end_well();
 }
 
 /// Little memory for cells and histograms: what finds room is exact.

@@ -1,34 +1,109 @@
 //! Signals: handlers that use points and land anywhere, in the middle of the
-//! probe's own work and of each other, lose no call of anybody and hang nothing.
+//! probe's own work and of each other, lose no call of anybody, hang nothing and ask
+//! for no memory. What cannot be measured is counted.
 
-use pfp_tests::figure;
-use pfp_tests::target::Place;
+use pfp_shm_layout::reader::Picture;
+use pfp_tests::target::{Place, Said};
 use pfp_tests::watch::{self, Watch};
+use pfp_tests::{figure, size};
 
-const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+const STRICT: &str = env!("CARGO_BIN_EXE_strict");
+
+const HANDLED: u64 = size(60_000, 1_000_000);
+/// Threads that claim a lane under signals, and programs in which some do.
+const THREADS: u64 = size(2_000, 100_000);
+const PROGRAMS: u64 = size(10, 300);
+const THREADS_OF_A_PROGRAM: u64 = 8;
+
+/// Checks what was counted of the threads' own regions, and of those in handlers; returns
+/// how many of these could not be measured.
+fn check(picture: &Picture, said: &Said, names: &[&str]) -> u64 {
+    let calls: u64 = said.one("calls");
+    for name in names {
+        assert_eq!(watch::named(picture, name).count, calls, "{name}");
+    }
+    let count = |name| {
+        let is_known = picture.points.iter().any(|point| point.name == name);
+        if is_known { watch::named(picture, name).count } else { 0 }
+    };
+    let measured = count("handler") + count("handler inside") + count("handler by hand");
+    let losses = picture.losses;
+    let refused = losses.begins_missed + losses.begins_refused;
+    assert_eq!(measured + refused, said.one::<u64>("regions"), "in handlers: {losses:?}");
+    assert_eq!(losses.mismatched_ends, 0);
+    refused
+}
+
+/// Handlers by how many others they interrupted.
+fn by_depth(said: &Said) -> Vec<u64> {
+    said.all("handled").into_iter().flatten().collect()
+}
 
 #[test]
 fn a_storm_of_signals_loses_nothing() {
     let place = Place::new();
-    let mut target = place.start(TARGET, &["signals", "60000"]);
+    let mut target = place.start(STRICT, &["signals", &HANDLED.to_string()]);
     let said = target.reach("done").clone();
-    let (calls, handled): (u64, u64) = (said.one("calls"), said.one("handled"));
-    let nested: u64 = said.one("nested");
     let mut watch = Watch::attach(&place, &target);
     let picture = watch.poll();
-    figure(&format!("signals: {calls} rounds, {handled} handlers, {nested} of them nested"));
-    for (name, expected) in [
-        ("outer", calls),
-        ("inner", calls),
-        ("by hand", calls),
-        ("numbered", calls),
-        ("handler", handled),
-        ("handler inside", handled),
-        ("handler by hand", handled),
-    ] {
-        assert_eq!(watch::named(picture, name).count, expected, "{name}");
-    }
-    let losses = picture.losses;
-    assert_eq!((losses.mismatched_ends, losses.begins_refused), (0, 0));
+    let refused = check(picture, &said, &["outer", "inner", "by hand", "numbered"]);
+    let depths = by_depth(&said);
+    assert!(depths[3] > 0, "not four deep: {depths:?}");
+    assert_eq!(refused, 0, "every thread has its lane, and there is room for all regions");
+    figure(&format!(
+        "signals: {} rounds, {} handlers, by the others that they interrupted {depths:?}, \
+         difference 0, {} measurements without a record",
+        said.one::<u64>("calls"),
+        depths.iter().sum::<u64>(),
+        picture.losses.records_missed,
+    ));
     target.end_well();
+}
+
+#[test]
+fn signals_while_lanes_are_claimed_lose_nothing_uncounted() {
+    let claims = Claims::run(1, THREADS);
+    // The first thread's, two at once, and what others need while they end.
+    assert!(claims.lanes <= 3 + 8, "{claims:?}");
+    figure(&format!("signals: {THREADS} threads that claim lanes at a time, {claims:?}"));
+}
+
+/// The first region of all, which makes the segment, is interrupted as well.
+#[test]
+fn signals_while_the_segment_is_made_lose_nothing_uncounted() {
+    let claims = Claims::run(PROGRAMS, THREADS_OF_A_PROGRAM);
+    figure(&format!("signals: segments made and first lanes claimed, {claims:?}"));
+}
+
+/// What came of programs whose threads claim lanes under signals.
+#[derive(Debug, Default)]
+struct Claims {
+    programs: u64,
+    handlers: u64,
+    /// Regions of handlers that were not measured, each of which was counted.
+    missed: u64,
+    /// Most lanes that any of them used.
+    lanes: usize,
+}
+
+impl Claims {
+    /// So many programs of so many threads, and more until a handler came where it cannot
+    /// be measured: when signals land is nobody's choice.
+    fn run(programs: u64, threads: u64) -> Self {
+        let mut claims = Self::default();
+        while claims.programs < programs || claims.missed == 0 {
+            assert!(claims.programs < programs + 1_000, "no handler came at the moment meant");
+            let place = Place::new();
+            let mut target = place.start(STRICT, &["claims", &threads.to_string()]);
+            let said = target.reach("done").clone();
+            let mut watch = Watch::attach(&place, &target);
+            let picture = watch.poll();
+            claims.programs += 1;
+            claims.handlers += by_depth(&said).iter().sum::<u64>();
+            claims.missed += check(picture, &said, &["outer", "inner", "by hand"]);
+            claims.lanes = claims.lanes.max(picture.lanes.len());
+            target.end_well();
+        }
+        claims
+    }
 }

@@ -2,27 +2,35 @@
 //! threads without a lane of their own are counted as exactly, and so are
 //! regions in a thread's last moments.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+
+use pfp_shm_layout::lane::LaneState;
+use pfp_shm_layout::ring::Slot;
+use pfp_shm_layout::segment::RING_SLOTS;
 use pfp_tests::target::Place;
 use pfp_tests::watch::{self, Watch};
-use pfp_tests::{figure, os};
+use pfp_tests::{figure, os, size};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 #[test]
 fn short_threads_leave_figures_and_no_memory() {
-    const THREADS: u64 = 20_000;
+    const THREADS: u64 = size(20_000, 1_000_000);
     let place = Place::new();
     let mut target = place.start(TARGET, &["short-threads", &THREADS.to_string()]);
     target.reach("warm");
     let mut watch = Watch::attach(&place, &target);
     let lanes = watch.poll().lanes.len();
     let (blocks, mappings) = (watch.blocks_used(), os::mapping_count(target.pid()));
+    let resident = os::resident(target.pid());
     // 16 threads at once, and the first one.
     assert_eq!(lanes, 17);
     target.go();
     target.reach("done");
     let blocks_after = watch.blocks_used();
     let mappings_after = os::mapping_count(target.pid());
+    let resident_after = os::resident(target.pid());
     let picture = watch.poll();
     assert_eq!(picture.lanes.len(), lanes);
     assert_eq!(watch::named(picture, "short").count, THREADS * 10);
@@ -31,20 +39,69 @@ fn short_threads_leave_figures_and_no_memory() {
     // threads library keeps some stacks for later.
     assert!(blocks_after <= blocks + lanes as u64, "{blocks} blocks became {blocks_after}");
     assert!(mappings_after <= mappings + 4, "{mappings} mappings became {mappings_after}");
+    // Rings that were not full yet fill up, and each keeps what it has.
+    let rings = (lanes * RING_SLOTS * size_of::<Slot>()) as u64;
+    let most = resident + rings + (1 << 20);
+    assert!(resident_after <= most, "{resident} bytes became {resident_after}");
     figure(&format!(
         "threads: {THREADS} threads on {lanes} lanes, blocks {blocks} to {blocks_after}, \
-         mappings {mappings} to {mappings_after}"
+         mappings {mappings} to {mappings_after}, resident {} to {} KiB",
+        resident >> 10,
+        resident_after >> 10,
     ));
+    target.end_well();
+}
+
+/// A lane counts its owners in 32 bits, and goes on after the last: the lanes are set to
+/// near the end of it.
+#[test]
+fn a_lane_may_have_more_owners_than_it_can_count() {
+    const THREADS: u64 = size(4_000, 40_000);
+    /// How many owners are left before the count starts again.
+    const LEFT: u64 = 50;
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["short-threads", &THREADS.to_string()]);
+    target.reach("warm");
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    let ended = picture.lanes.iter().filter(|lane| lane.lane.state == LaneState::Ended);
+    let ended: Vec<_> = ended.map(|lane| (lane.id, lane.lane.generation)).collect();
+    assert_eq!(ended.len(), 16);
+    let segment = watch.reader().segment();
+    let name = segment.name().expect("it is an object").as_str();
+    let object = OpenOptions::new().read(true).write(true).open(format!("/dev/shm{name}"));
+    let object = object.expect("it belongs to this user");
+    for &(id, generation) in &ended {
+        let lane = std::ptr::from_ref(segment.lane(id as usize).expect("it is there"));
+        let offset = (lane.addr() - segment.base().addr()) as u64;
+        // The state is the lane's first word: owners so far, and two bits of what it is.
+        let mut word = [0; 8];
+        object.read_exact_at(&mut word, offset).expect("it is within the object");
+        let word = u64::from_ne_bytes(word);
+        assert_eq!(word >> 2, u64::from(generation), "not the word that was meant");
+        let near_end = (u64::from(u32::MAX) - LEFT) << 2 | word & 3;
+        object.write_all_at(&near_end.to_ne_bytes(), offset).expect("it may be written");
+    }
+    let before = watch.poll().lanes.iter().map(|lane| lane.lane.generation).max();
+    assert_eq!(before, Some(u32::MAX - LEFT as u32));
+    target.go();
+    target.reach("done");
+    let picture = watch.poll();
+    let largest = picture.lanes.iter().map(|lane| lane.lane.generation).max();
+    assert!(largest.is_some_and(|owners| owners < u32::MAX - LEFT as u32), "{largest:?}");
+    assert_eq!(picture.lanes.len(), 17);
+    assert_eq!(watch::named(picture, "short").count, THREADS * 10);
     target.end_well();
 }
 
 #[test]
 fn threads_without_a_lane_are_counted_exactly() {
-    const THREADS: u64 = 32;
-    const CALLS: u64 = 20_000;
+    const THREADS: u64 = size(32, 10_000);
+    const LANES: u64 = size(4, 256);
+    const CALLS: u64 = size(20_000, 1_000);
     let place = Place::new();
     let arguments = ["many-threads", &THREADS.to_string(), &CALLS.to_string()];
-    let mut target = place.start_with(TARGET, &arguments, "PFP_LANES", "4");
+    let mut target = place.start_with(TARGET, &arguments, "PFP_LANES", LANES.to_string());
     target.reach("done");
     let mut watch = Watch::attach(&place, &target);
     let picture = watch.poll();
@@ -55,10 +112,20 @@ fn threads_without_a_lane_are_counted_exactly() {
         let histograms: u64 = watch::cells(picture, id).map(pfp_tests::cells::in_histogram).sum();
         assert_eq!(histograms, THREADS * CALLS, "{name}");
     }
-    // Four lanes: the first thread's and three.
-    assert_eq!(picture.losses.lanes_overflowed, THREADS - 3);
+    // One of the lanes is the first thread's.
+    assert_eq!(picture.losses.lanes_overflowed, THREADS - (LANES - 1));
     assert!(picture.lanes.iter().any(|lane| lane.overflow));
     assert_eq!(picture.losses.mismatched_ends, 0);
+    // Those that share have no ring.
+    let without_record: u64 = (picture.cells.iter())
+        .filter(|cell| picture.lanes.iter().any(|lane| lane.overflow && lane.id == cell.lane))
+        .map(|cell| cell.lifetime_count)
+        .sum();
+    assert_eq!(picture.losses.records_missed, without_record);
+    figure(&format!(
+        "threads: {THREADS} live threads on {LANES} lanes, {CALLS} calls of each of 4 points, \
+         difference 0"
+    ));
     target.end_well();
 }
 

@@ -247,6 +247,8 @@ const SHARED: &str = "threads share the overflow lane";
 const MISMATCHED: &str = "ends not of the innermost region";
 const TOO_DEEP: &str = "begins nested too deep";
 const BACKWARDS: &str = "times the clock ran backwards";
+const MISSED: &str = "begins not measured";
+const NO_RECORD: &str = "measurements without a record";
 
 fn in_words(l: &Losses) -> Vec<(u64, &'static str)> {
     [
@@ -256,6 +258,8 @@ fn in_words(l: &Losses) -> Vec<(u64, &'static str)> {
         (l.mismatched_ends, MISMATCHED),
         (l.begins_refused, TOO_DEEP),
         (l.clock_anomalies, BACKWARDS),
+        (l.begins_missed, MISSED),
+        (l.records_missed, NO_RECORD),
         // Not the records: a ring keeps the last of them, and overwriting the
         // rest is what it is for.
         (l.cells_busy, "cells not read whole just now"),

@@ -206,6 +206,9 @@ pub struct Amiss {
     /// Stamps at which the clock ran backwards.
     #[serde(default)]
     pub clock_anomalies: u64,
+    /// Measurements of which there is no record.
+    #[serde(default)]
+    pub records_missed: u64,
 }
 
 impl Amiss {
@@ -380,6 +383,14 @@ pub struct Losses {
     /// Cells that could not be read whole this time; their figures are those
     /// of the reading before.
     pub cells_busy: u64,
+    /// Begins that could not be measured: there was no memory, or a signal handler
+    /// came while its thread claimed its lane.
+    #[serde(default)]
+    pub begins_missed: u64,
+    /// Measurements of which there is no record: there was no memory for the ring,
+    /// or none to write to. They are in all figures.
+    #[serde(default)]
+    pub records_missed: u64,
 }
 
 /// Records of one lane as rows of numbers.

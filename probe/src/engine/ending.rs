@@ -12,6 +12,7 @@ use pfp_shm_layout::control::Change;
 use pfp_shm_layout::histogram::LIMIT;
 
 use super::measure::{self, Begun, Destination, Guard, Part};
+use super::process;
 use super::regions::{Regions, Sum};
 use super::thread::{self, LEVEL, LEVELS, Thread, Unready};
 use crate::clock::ticks;
@@ -125,7 +126,10 @@ pub(crate) fn begin(point: &'static Point, once: bool) {
 fn prepare(point: &'static Point) -> Option<(&'static Thread, &'static Cell)> {
     match thread::prepare(point)? {
         Ok(ready) => Some(ready),
-        Err(Unready::Never) => None,
+        Err(Unready::Never) => {
+            process::miss();
+            None
+        }
         Err(Unready::Overflow(thread)) => {
             begin_kept(thread, point);
             None
@@ -355,12 +359,14 @@ fn finish_with(
             let to = Destination { thread, cell, control: cell.control(), index };
             record_slow(to, measured, start, elapsed);
         }
-        None => {
-            if let Some(cell) = thread.shared_cell(index, point.control()) {
+        None => match thread.shared_cell(index, point.control()) {
+            Some(cell) => {
                 let bucket = thread.shared_bucket(cell, measured.exclusive);
                 cell.record_shared(measured, bucket);
+                thread.count(|tally| &tally.unrecorded);
             }
-        }
+            None => process::miss(),
+        },
     }
 }
 

@@ -30,6 +30,7 @@ use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::Record;
 
 use super::ending;
+use super::process;
 use super::thread::{self, Thread, Unready};
 use crate::clock::ticks;
 use crate::point::Point;
@@ -234,7 +235,11 @@ impl Guard {
     #[inline(never)]
     fn begin_slow(point: &'static Point) -> Self {
         match thread::prepare(point) {
-            None | Some(Err(Unready::Never)) => Self::none(),
+            None => Self::none(),
+            Some(Err(Unready::Never)) => {
+                process::miss();
+                Self::none()
+            }
             Some(Err(Unready::Overflow(thread))) => {
                 let kept = ending::begin_kept(thread, point);
                 let tag = if kept { LONG_WAY } else { 0 };
@@ -639,7 +644,7 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     least.pair = least.pair.max(least.inside);
     least.lap = least.lap.max(least.inside);
     OVERHEAD.replace(least);
-    if let Some(process) = super::process::current() {
+    if let Some(process) = process::current() {
         process.segment.ledger().overhead_inside.store(least.inside, Relaxed);
         process.segment.ledger().overhead_pair.store(least.pair, Relaxed);
     }

@@ -76,6 +76,10 @@ const FAILED: i32 = -1;
 static MAKING: AtomicI32 = AtomicI32::new(UNMADE);
 const MADE: i32 = i32::MAX;
 
+/// Begins that were missed while there was no segment to count them in, of points
+/// that start on.
+static MISSED: AtomicU64 = AtomicU64::new(0);
+
 /// The points of this process, a list through [`Point::next`].
 pub(crate) static POINTS: AtomicPtr<Point> = AtomicPtr::new(ptr::null_mut());
 
@@ -160,6 +164,10 @@ fn make() -> Option<&'static Process> {
     // SAFETY: the gate is a page of our own.
     unsafe { (*gate).store((&raw const *process).cast_mut(), Release) };
     GATE.store(gate, Release);
+    let missed = MISSED.swap(0, Relaxed);
+    if process.on_by_default {
+        process.segment.ledger().begins_missed.fetch_add(missed, Relaxed);
+    }
     // SAFETY: registers a function that may be called at any time.
     unsafe { libc::atexit(at_process_exit) };
 
@@ -400,6 +408,12 @@ impl Process {
         super::measure::calibrate(CALIBRATION_PAIRS);
     }
 
+    /// Whether a point measures without being switched on.
+    fn starts_on(&self, point: &Point) -> bool {
+        let (name, ..) = point.description();
+        (point.starts_on() && self.on_by_default) || self.enabled_names.have(name)
+    }
+
     /// Enters a point and returns its number and control word.
     /// A point of a parent's keeps its number and starts with the parent's word.
     pub(crate) fn enter(
@@ -415,10 +429,7 @@ impl Process {
         let calibration = wanted == Some(0);
         let initial = if let Some(before) = inherited {
             before
-        } else if calibration
-            || (point.starts_on() && self.on_by_default)
-            || self.enabled_names.have(name)
-        {
+        } else if calibration || self.starts_on(point) {
             Control::default().with(Change::Enable)
         } else {
             Control::default()
@@ -426,6 +437,29 @@ impl Process {
         // A viewer may have been faster.
         let _ = control.compare_exchange(0, initial.0, Relaxed, Relaxed);
         Some((number as u32, control))
+    }
+}
+
+/// Counts a begin that could not be measured.
+#[cold]
+pub(crate) fn miss() {
+    if let Some(process) = current() {
+        process.segment.ledger().begins_missed.fetch_add(1, Relaxed);
+    }
+}
+
+/// The same for one whose point could not be registered: a signal handler has
+/// interrupted that, or the making of the process, on its own thread. Nobody can have
+/// switched the point on or off by then.
+#[cold]
+pub(crate) fn miss_unregistered(point: &'static Point) {
+    match current() {
+        Some(process) if process.starts_on(point) => miss(),
+        Some(_) => {}
+        None if point.starts_on() && MAKING.load(Relaxed) != FAILED => {
+            MISSED.fetch_add(1, Relaxed);
+        }
+        None => {}
     }
 }
 

@@ -229,7 +229,7 @@ impl Thread {
     }
 
     /// The first record of a page, which may have to be backed: a ring is long and
-    /// many threads are short. Without space there is no record.
+    /// many threads are short. Without space there is no record, and that is counted.
     #[cold]
     #[inline(never)]
     fn record_at_page(&self, start: u64, elapsed: u64, own: u64, what: u64) {
@@ -239,7 +239,7 @@ impl Thread {
             let ring = self.ring.load(Relaxed).addr() - self.segment.load(Relaxed).addr();
             let space = process::current().and_then(|it| it.back(ring + page * PAGE, PAGE));
             if space.is_none() {
-                return;
+                return self.count(|tally| &tally.unrecorded);
             }
             self.ring_backed.fetch_or(1 << page, Relaxed);
         }
@@ -442,6 +442,7 @@ pub(crate) fn prepare(
     point: &'static Point,
 ) -> Option<Result<(&'static Thread, &'static Cell), Unready>> {
     if !point.register() {
+        process::miss_unregistered(point);
         return None;
     }
     // Read once: a viewer may switch the point off this very moment. Of another

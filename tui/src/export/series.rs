@@ -159,7 +159,7 @@ impl Native {
 }
 
 /// What was lost, by kind.
-pub(super) fn losses(snapshot: &Snapshot) -> [(&'static str, u64); 7] {
+pub(super) fn losses(snapshot: &Snapshot) -> [(&'static str, u64); 9] {
     let losses = &snapshot.losses;
     [
         ("points_refused", losses.points_refused),
@@ -169,6 +169,8 @@ pub(super) fn losses(snapshot: &Snapshot) -> [(&'static str, u64); 7] {
         ("begins_refused", losses.begins_refused),
         ("clock_anomalies", losses.clock_anomalies),
         ("records_lost", losses.records_lost),
+        ("begins_missed", losses.begins_missed),
+        ("records_missed", losses.records_missed),
     ]
 }
 

@@ -10,7 +10,7 @@ use super::in_words;
 const THREADS: usize = 3;
 
 /// What a loss means, by the words in which it is counted.
-const MEANINGS: [(&str, &str); 6] = [
+const MEANINGS: [(&str, &str); 8] = [
     (
         super::NO_PLACE,
         "the table of points was full, so they are not measured and have no row; PFP_POINTS=N \
@@ -41,6 +41,16 @@ const MEANINGS: [(&str, &str); 6] = [
         "the time-stamp counter was less than before, as on a machine whose cores disagree or \
          that was moved; such a measurement counts as no time",
     ),
+    (
+        super::MISSED,
+        "there was no memory for the thread's lane or for a cell of it, or a signal handler \
+         came while its thread claimed its lane; they are missing from the figures",
+    ),
+    (
+        super::NO_RECORD,
+        "there was no memory for the ring, or the thread has none, or a signal handler \
+         interrupted pfp itself; they are in the figures, and missing from timeline and traces",
+    ),
 ];
 
 /// Whether anything is to be explained.
@@ -63,8 +73,14 @@ pub fn explained(snapshot: &Snapshot) -> Vec<String> {
 
 /// What went wrong on a lane, each kind in words with its count.
 pub fn on_lane(amiss: &Amiss) -> Vec<(u64, &'static str)> {
-    let &Amiss { mismatched_ends, begins_refused, clock_anomalies } = amiss;
-    in_words(&Losses { mismatched_ends, begins_refused, clock_anomalies, ..Losses::default() })
+    let &Amiss { mismatched_ends, begins_refused, clock_anomalies, records_missed } = amiss;
+    in_words(&Losses {
+        mismatched_ends,
+        begins_refused,
+        clock_anomalies,
+        records_missed,
+        ..Losses::default()
+    })
 }
 
 /// ` (worker 10, main 2)`: where it is known, and the most first.
@@ -103,6 +119,8 @@ mod tests {
             clock_anomalies: 6,
             records_lost: 7,
             cells_busy: 8,
+            begins_missed: 9,
+            records_missed: 10,
         };
         for (lane, begins_refused) in snapshot.lanes.iter_mut().zip([200, 0, 800]) {
             lane.amiss = Amiss { begins_refused, ..Amiss::default() };

@@ -413,6 +413,8 @@ fn add_losses(sum: &mut Losses, more: &Losses) {
         clock_anomalies,
         records_lost,
         cells_busy,
+        begins_missed,
+        records_missed,
     } = more;
     for (sum, more) in [
         (&mut sum.points_refused, points_refused),
@@ -423,6 +425,8 @@ fn add_losses(sum: &mut Losses, more: &Losses) {
         (&mut sum.clock_anomalies, clock_anomalies),
         (&mut sum.records_lost, records_lost),
         (&mut sum.cells_busy, cells_busy),
+        (&mut sum.begins_missed, begins_missed),
+        (&mut sum.records_missed, records_missed),
     ] {
         *sum = sum.saturating_add(*more);
     }

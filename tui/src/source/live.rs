@@ -488,6 +488,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
                     mismatched_ends: lane.amiss.mismatched_ends,
                     begins_refused: lane.amiss.begins_refused,
                     clock_anomalies: lane.amiss.clock_anomalies,
+                    records_missed: lane.amiss.records_missed,
                 },
             })
             .collect(),
@@ -504,6 +505,8 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
                 clock_anomalies: losses.clock_anomalies,
                 records_lost: losses.records_lost,
                 cells_busy: losses.cells_busy,
+                begins_missed: losses.begins_missed,
+                records_missed: losses.records_missed,
             }
         },
     }

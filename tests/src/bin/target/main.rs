@@ -2,13 +2,14 @@
 //! argument. Each tells what it did by other means than the probe's.
 
 mod counts;
+mod emissions;
 mod forks;
 mod life;
 mod manners;
 mod on_cpu;
 mod served;
-mod signals;
 mod snapshots;
+mod storm;
 mod thousands;
 mod threads;
 
@@ -23,10 +24,15 @@ fn main() -> ExitCode {
     match arguments.first().map_or("", String::as_str) {
         "on-cpu" => on_cpu::run(number(1) as usize),
         "counts" => counts::run(number(1)),
+        "storm" => storm::run(number(1) as usize),
+        "watch" => storm::watch(number(1) as u32, number(2)),
+        "locked" => manners::locked(),
+        "emissions" => emissions::run(number(1) as usize, number(2)),
+        "drain" => emissions::drain(number(1) as u32),
+        "short-of-room" => emissions::short_of_room(number(1)),
         "short-threads" => threads::short(number(1)),
         "many-threads" => threads::many(number(1) as usize, number(2)),
         "thread-exit" => threads::at_exit(number(1)),
-        "signals" => signals::run(number(1)),
         "forks" => forks::run(number(1)),
         "fork-and-live" => forks::and_live(),
         "another-program" => forks::another_program(),

@@ -7,6 +7,7 @@ use std::ptr;
 use std::thread;
 
 use pfp_tests::os;
+use pfp_tests::script::{pause, say};
 
 static POINTS: [pfp::Point; 200] = [const { pfp::Point::new("one of many") }; 200];
 
@@ -37,6 +38,18 @@ fn work(seed: u64) -> u64 {
         sum = (sum ^ round).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
     }
     sum
+}
+
+/// A host that has locked all its memory, that to come too. Without the right to that
+/// it says so.
+pub(crate) fn locked() {
+    // SAFETY: no memory is involved but our own.
+    if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
+        say("refused", &[&std::io::Error::last_os_error()]);
+    } else {
+        host();
+    }
+    pause("done");
 }
 
 /// Compares what the process looks like before and after the probe came.

@@ -1,0 +1,27 @@
+//! A target like `pfp-test-target`, with an allocator that ends the program where it
+//! must not be asked: the scenarios that show where pfp asks for nothing.
+
+mod hot;
+mod signals;
+
+use pfp_tests::strict::{Strict, forbid};
+
+#[global_allocator]
+static ALLOCATOR: Strict = Strict;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize| -> u64 {
+        let argument = arguments.get(at).and_then(|argument| argument.parse().ok());
+        argument.unwrap_or_else(|| panic!("argument {at} must be a number"))
+    };
+    match arguments.first().map_or("", String::as_str) {
+        "signals" => signals::run(number(1)),
+        "claims" => signals::claims(number(1)),
+        "hot" => hot::run(number(1)),
+        // What the other scenarios would end by.
+        "asks-for-memory" => forbid(|| drop(std::hint::black_box(Box::new(1)))),
+        "asks-the-kernel" => hot::asks_the_kernel(),
+        other => panic!("there is no scenario {other:?}"),
+    }
+}

@@ -1,0 +1,217 @@
+//! Threads that call points, under a storm of signals whose handler calls points
+//! too, and may be interrupted itself. No handler may ask for memory.
+
+use std::cell::Cell;
+use std::mem;
+use std::os::unix::thread::JoinHandleExt;
+use std::ptr;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use pfp_tests::script::{pause, say};
+use pfp_tests::strict::forbid;
+
+const WORKERS: usize = 4;
+/// What is sent to the workers, beside the timer's signal: as many as can
+/// interrupt each other.
+const SENT: usize = 9;
+/// Depths of handlers in each other that there can be.
+const DEPTHS: usize = SENT + 1;
+/// Regions that a handler begins.
+const IN_A_HANDLER: u64 = 3;
+/// Each handler of so many raises the next signal, from within its region.
+const RAISES: u64 = 16;
+
+/// Calls that handlers made, by their own count, and by how many handlers they
+/// interrupted.
+static HANDLED: [AtomicU64; DEPTHS] = [const { AtomicU64::new(0) }; DEPTHS];
+static STOP: AtomicBool = AtomicBool::new(false);
+/// Whether handlers use points just now, and whether they may ask for memory.
+static ACT: AtomicU64 = AtomicU64::new(ACT_STRICTLY);
+const ACT_STRICTLY: u64 = 0;
+const ACT_FREELY: u64 = 1;
+const ACT_NOT: u64 = 2;
+
+thread_local! {
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+static IN_HANDLER: pfp::Point = pfp::Point::new("handler by hand");
+static HAND: pfp::Point = pfp::Point::new("by hand");
+
+/// Signals that nobody else uses.
+fn sent() -> [libc::c_int; SENT] {
+    let real_time = libc::SIGRTMIN();
+    let mut all = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGURG, libc::SIGWINCH, 0, 0, 0, 0, 0];
+    (0..).zip(&mut all[4..]).for_each(|(at, signal)| *signal = real_time + at);
+    all
+}
+
+fn handled() -> u64 {
+    HANDLED.iter().map(|count| count.load(Relaxed)).sum()
+}
+
+/// Runs until the handler was run so often.
+pub(crate) fn run(wanted: u64) {
+    pfp::enable(9);
+    pfp::set_name(9, "numbered");
+    pfp::init();
+    let begin: &'static Barrier = Box::leak(Box::new(Barrier::new(WORKERS + 1)));
+    let workers: Vec<_> = (0..WORKERS).map(|_| thread::spawn(|| work(begin))).collect();
+    begin.wait();
+    let sent = sent();
+    sent.into_iter().chain([libc::SIGALRM]).for_each(install);
+    set_timer(100);
+    let mut at = 0;
+    while handled() < wanted {
+        let (worker, signal) = (&workers[at % WORKERS], sent[at / WORKERS % SENT]);
+        // SAFETY: the threads have not been joined.
+        unsafe { libc::pthread_kill(worker.as_pthread_t(), signal) };
+        at += 1;
+    }
+    set_timer(0);
+    STOP.store(true, Relaxed);
+    let calls: u64 = workers.into_iter().map(|worker| worker.join().expect("it counts")).sum();
+    tell(calls);
+}
+
+fn tell(calls: u64) {
+    say("calls", &[&calls]);
+    HANDLED.iter().for_each(|count| say("handled", &[&count.load(Relaxed)]));
+    say("regions", &[&(IN_A_HANDLER * handled())]);
+    pause("done");
+}
+
+fn work(begin: &Barrier) -> u64 {
+    round();
+    begin.wait();
+    let mut calls = 1;
+    while !STOP.load(Relaxed) {
+        round();
+        calls += 1;
+    }
+    calls
+}
+
+/// Starts threads that live for a few calls, under signals that land nowhere else: in
+/// their first moments above all, while they claim a lane, and before that while the
+/// segment is made.
+pub(crate) fn claims(threads: u64) {
+    const AT_ONCE: u64 = 2;
+    const CALLS: u64 = 4;
+    let sent = sent();
+    sent.into_iter().for_each(install);
+    mask(libc::SIG_BLOCK, &sent);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let pid = std::process::id() as libc::pid_t;
+            let signals = sent.into_iter().cycle().take_while(|_| !STOP.load(Relaxed));
+            for (number, signal) in signals.enumerate() {
+                // SAFETY: goes to this process, in which some thread handles it or
+                // will do so.
+                unsafe { libc::kill(pid, signal) };
+                // At ever other moments, and leaving the threads some time.
+                for time in 0..number * 7_919 % 40_000 {
+                    std::hint::black_box(time);
+                }
+            }
+        });
+        // Whoever makes the segment asks for memory, and is not to be a handler: what
+        // comes too early does nothing, and of what comes at this very moment it is
+        // not asked.
+        let make = || {
+            ACT.store(ACT_NOT, Relaxed);
+            mask(libc::SIG_UNBLOCK, &sent);
+            ACT.store(ACT_FREELY, Relaxed);
+            pfp::init();
+            mask(libc::SIG_BLOCK, &sent);
+        };
+        scope.spawn(make).join().expect("it only makes it");
+        ACT.store(ACT_STRICTLY, Relaxed);
+        for _ in 0..threads / AT_ONCE {
+            let short = |_| {
+                scope.spawn(|| {
+                    mask(libc::SIG_UNBLOCK, &sent);
+                    (0..CALLS).for_each(|_| round());
+                    mask(libc::SIG_BLOCK, &sent);
+                })
+            };
+            let together: Vec<_> = (0..AT_ONCE).map(short).collect();
+            together.into_iter().for_each(|thread| thread.join().expect("it only counts"));
+        }
+        STOP.store(true, Relaxed);
+    });
+    tell(threads / AT_ONCE * AT_ONCE * CALLS);
+}
+
+fn round() {
+    {
+        pfp::scope!("outer");
+        pfp::scope!("inner");
+    }
+    HAND.begin();
+    HAND.end();
+    pfp::begin(9);
+    pfp::end(9, false);
+}
+
+extern "C" fn on_signal(signal: libc::c_int) {
+    match ACT.load(Relaxed) {
+        ACT_NOT => {}
+        ACT_FREELY => handle(signal),
+        _ => forbid(|| handle(signal)),
+    }
+}
+
+fn handle(signal: libc::c_int) {
+    let depth = DEPTH.get();
+    DEPTH.set(depth + 1);
+    let count = HANDLED[depth].fetch_add(1, Relaxed);
+    {
+        pfp::scope!("handler");
+        {
+            pfp::scope!("handler inside");
+        }
+        if count.is_multiple_of(RAISES)
+            && let Some(&next) = sent().iter().skip_while(|&&sent| sent != signal).nth(1)
+        {
+            // SAFETY: comes to this thread at once, unless it is being handled.
+            unsafe { libc::raise(next) };
+        }
+        IN_HANDLER.begin();
+        IN_HANDLER.end();
+    }
+    DEPTH.set(depth);
+}
+
+fn install(signal: libc::c_int) {
+    // SAFETY: all zero is a value of it: no flags, an empty mask.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    action.sa_sigaction = on_signal as *const () as usize;
+    // A handler may be interrupted, but not by its own signal: then there would be
+    // no bound on how many wait on the stack before any has begun.
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the handler only uses points and atomics.
+    let result = unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
+    assert_eq!(result, 0, "the signal may be handled");
+}
+
+/// Blocks signals in the calling thread, or lets them come.
+fn mask(how: libc::c_int, signals: &[libc::c_int]) {
+    // SAFETY: all zero is a value of it, and the calls get numbers of signals.
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        signals.iter().for_each(|&signal| _ = libc::sigaddset(&raw mut set, signal));
+        libc::pthread_sigmask(how, &raw const set, ptr::null_mut());
+    }
+}
+
+/// Sends SIGALRM to the process every so many microseconds; 0 for never.
+fn set_timer(every_us: i64) {
+    let interval = libc::timeval { tv_sec: 0, tv_usec: every_us };
+    let timer = libc::itimerval { it_interval: interval, it_value: interval };
+    // SAFETY: reads our structure.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut()) };
+}

@@ -1,0 +1,124 @@
+//! Threads that measure until they are told to stop, and a viewer that watches them as
+//! a week of polls would.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use pfp_tests::os;
+use pfp_tests::script::{pause, say};
+use pfp_top::app::{App, Options};
+use pfp_top::snapshot::{ProcessState, Snapshot};
+use pfp_top::source::{self, Change, Machine, Source};
+
+static STOP: AtomicBool = AtomicBool::new(false);
+static FLICKER: pfp::Point = pfp::Point::new("flicker");
+
+/// Threads that each tell how many rounds they made, and the CPU time they took.
+pub(crate) fn run(threads: usize) {
+    pfp::init();
+    let (begin, end) = (Barrier::new(threads + 1), Barrier::new(threads + 1));
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                round();
+                begin.wait();
+                let (cpu, rounds) = work();
+                say("thread", &[&os::tid(), &rounds, &cpu.as_nanos()]);
+                end.wait();
+                // The lane stays this thread's until it has been read.
+                end.wait();
+            });
+        }
+        begin.wait();
+        pause("running");
+        STOP.store(true, Relaxed);
+        end.wait();
+        say("ticks_per_second", &[&pfp::ticks_per_second()]);
+        pause("done");
+        end.wait();
+    });
+}
+
+/// Rounds until it is enough, under one region that covers them all.
+fn work() -> (Duration, u64) {
+    let cpu = os::thread_cpu();
+    let mut rounds = 1;
+    {
+        pfp::scope!("everything");
+        while !STOP.load(Relaxed) {
+            round();
+            rounds += 1;
+        }
+    }
+    (os::thread_cpu() - cpu, rounds)
+}
+
+#[inline(never)]
+fn round() {
+    {
+        pfp::scope!("steady");
+    }
+    let _flicker = FLICKER.measure();
+}
+
+/// A process whose time goes on by a tenth of a second from poll to poll, however often
+/// it is polled.
+struct Hurried {
+    process: Box<dyn Source>,
+    polls: u64,
+}
+
+impl Source for Hurried {
+    fn poll(&mut self) -> Result<Snapshot> {
+        let mut snapshot = self.process.poll()?;
+        self.polls += 1;
+        let tenths = self.polls as f64 / 10.0;
+        snapshot.elapsed_ticks += (tenths * snapshot.clock.ticks_per_second) as u64;
+        snapshot.taken_unix_ns += self.polls * 100_000_000;
+        Ok(snapshot)
+    }
+
+    fn act(&mut self, change: Change) -> Result<()> {
+        self.process.act(change)
+    }
+
+    fn is_process(&self) -> bool {
+        true
+    }
+}
+
+/// Polls a process that runs [`run`] so often, ten times a second by its own clock, and
+/// tells what memory that took; then, what it has counted of each point in the end.
+pub(crate) fn watch(pid: u32, polls: u64) {
+    const SAMPLES: u64 = 20;
+    let found = source::discover().expect("the directory can be read");
+    let candidate = found.candidates.iter().find(|found| found.pid == pid);
+    let process = source::attach(candidate.expect("the program runs")).expect("it can be watched");
+    let mut now = Instant::now();
+    let mut app = App::new(Options::default(), Box::new(Machine), now);
+    app.watch(Box::new(Hurried { process, polls: 0 }), now);
+    let mut poll = |app: &mut App| {
+        now += Duration::from_millis(100);
+        app.poll(now);
+    };
+    for _ in 0..SAMPLES {
+        for _ in 0..polls / SAMPLES {
+            poll(&mut app);
+        }
+        say("resident", &[&os::resident(std::process::id()), &os::resident(pid)]);
+    }
+    pause("watched");
+    poll(&mut app);
+    let snapshot = app.model.snapshot().expect("it was polled");
+    assert_eq!(snapshot.process.state, ProcessState::Running);
+    for (name, key) in [("steady", "steady"), ("flicker", "flicker"), ("everything", "everything")]
+    {
+        let point = snapshot.points.iter().find(|point| point.name == name);
+        let figures = app.model.point(point.expect("it was measured").id);
+        let total = figures.expect("every point has figures").total();
+        say(key, &[&total.count, &total.exclusive, &total.inclusive]);
+    }
+}

@@ -1,0 +1,137 @@
+//! Loss is always counted: of every thread, the records that a reader got, those that
+//! were overwritten before it could copy them and those for which there was no room are
+//! together all that there were, and what could not be measured is counted too.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use pfp_shm_layout::segment::RING_SLOTS;
+use pfp_tests::target::{Place, Target, wait_for};
+use pfp_tests::watch::Watch;
+use pfp_tests::{figure, os, size, skipped};
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+
+const THREADS: u64 = 8;
+
+/// How often each ring is gone through.
+const WRAPS: u64 = size(30, 1_000);
+/// How long the reader is stopped, and over how many wraps at least.
+const STOPPED: Duration = Duration::from_millis(size(300, 10_000));
+const WRAPS_STOPPED: u64 = 3;
+
+/// The fewest records of any of the threads' lanes.
+fn least_written(watch: &mut Watch) -> u64 {
+    let written = watch.poll().lanes.iter().skip(1).map(|lane| lane.written);
+    written.min().expect("the threads have lanes")
+}
+
+#[test]
+fn what_a_stopped_reader_missed_is_counted() {
+    let place = Place::new();
+    let least = WRAPS * RING_SLOTS as u64;
+    let arguments = ["emissions", &THREADS.to_string(), &least.to_string()];
+    let mut target = place.start(TARGET, &arguments);
+    target.reach("running");
+    let mut watch = Watch::attach(&place, &target);
+    let mut reader = place.start(TARGET, &["drain", &target.pid().to_string()]);
+    reader.reach("attached");
+    reader.go();
+    reader.reach("reading");
+
+    os::signal(reader.pid(), libc::SIGSTOP);
+    let (start, before) = (Instant::now(), least_written(&mut watch));
+    let wanted = before + WRAPS_STOPPED * RING_SLOTS as u64;
+    wait_for("the rings to wrap", || {
+        (start.elapsed() >= STOPPED && least_written(&mut watch) >= wanted).then_some(())
+    });
+    os::signal(reader.pid(), libc::SIGCONT);
+    wait_for("the last wrap", || (least_written(&mut watch) >= least).then_some(()));
+    target.go();
+    let said = target.reach("done").clone();
+    reader.go();
+    let read = reader.end_well();
+
+    let lanes: Vec<Vec<u64>> = read.all("lane");
+    let (mut emitted_by_all, mut delivered_to_all, mut wraps) = (0, 0, u64::MAX);
+    for thread in said.all::<u64>("thread") {
+        let [tid, emitted] = thread[..] else { panic!("{thread:?}") };
+        let lane = lanes.iter().find(|lane| lane[0] == tid).expect("it has a lane");
+        let [_, delivered, lost, missed, wrong] = lane[..] else { panic!("{lane:?}") };
+        assert_eq!(delivered + lost + missed, emitted, "thread {tid}: {lane:?}");
+        assert_eq!((missed, wrong), (0, 0), "thread {tid}: {lane:?}");
+        assert!(lost > WRAPS_STOPPED * RING_SLOTS as u64 / 2, "it was not stopped: {lane:?}");
+        assert!(delivered > 0, "it never read: {lane:?}");
+        emitted_by_all += emitted;
+        delivered_to_all += delivered;
+        wraps = wraps.min(emitted / RING_SLOTS as u64);
+    }
+    assert!(wraps >= WRAPS && said.all::<u64>("thread").len() as u64 == THREADS);
+    figure(&format!(
+        "loss: {emitted_by_all} records of {THREADS} threads, each ring wrapped {wraps} times \
+         or more, reader stopped for {STOPPED:?}: {delivered_to_all} delivered, the rest \
+         counted as lost, difference 0"
+    ));
+    target.go();
+    target.end_well();
+}
+
+/// Gives the calling process a small `/dev/shm` of its own. Called between fork and
+/// exec: no allocation.
+fn small_shm() -> io::Result<()> {
+    let check = |result: libc::c_int| {
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    let (none, root, tmpfs, shm) = (ptr::null(), c"/".as_ptr(), c"tmpfs".as_ptr(), c"/dev/shm");
+    let size = c"size=2m".as_ptr().cast();
+    // SAFETY: plain system calls with constant strings.
+    unsafe {
+        check(libc::unshare(libc::CLONE_NEWNS))?;
+        check(libc::mount(none, root, none, libc::MS_REC | libc::MS_PRIVATE, ptr::null()))?;
+        check(libc::mount(tmpfs, shm.as_ptr(), tmpfs, 0, size))
+    }
+}
+
+/// Lets a program run with a small `/dev/shm`.
+fn in_small_shm(command: &mut Command) -> &mut Command {
+    // SAFETY: only system calls between fork and exec.
+    unsafe { command.pre_exec(small_shm) }
+}
+
+#[test]
+fn what_found_no_room_is_counted() {
+    if let Err(why) = in_small_shm(&mut Command::new("true")).status() {
+        return skipped("records without room", &why.to_string());
+    }
+    let (mut without_record, mut unmeasured, mut tried) = (0, 0, 0);
+    for pages in (0..24).chain((24..120).step_by(size(16, 4) as usize)) {
+        let place = Place::new();
+        let mut command = place.command(TARGET);
+        command.args(["short-of-room", &pages.to_string()]);
+        let mut target = Target::start(in_small_shm(&mut command));
+        let said = target.reach("done").clone();
+        let missed = said.all::<u64>("missed").remove(0);
+        let (begins, counted): (u64, u64) = (said.one("begins"), said.one("counted"));
+        assert_eq!(counted + missed[0], begins, "{pages} pages");
+        let mut records_missed = 0;
+        for lane in said.all::<u64>("lane") {
+            assert_eq!(lane[1] + lane[2], lane[0], "{pages} pages: records and measurements");
+            records_missed += lane[2];
+        }
+        assert_eq!(records_missed, missed[1], "{pages} pages");
+        // What the viewer says is the same.
+        assert_eq!(said.all::<u64>("viewer"), std::slice::from_ref(&missed), "{pages} pages");
+        without_record += u64::from(missed[1] > 0);
+        unmeasured += u64::from(missed[0] > 0);
+        tried += 1;
+        target.end_well();
+    }
+    assert!(without_record > 0 && unmeasured > 0, "nobody was short of room");
+    figure(&format!(
+        "loss: {tried} sizes of a full /dev/shm, {unmeasured} with begins not measured, \
+         {without_record} with measurements that left no record, all of them counted"
+    ));
+}
