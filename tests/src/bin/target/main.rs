@@ -3,6 +3,7 @@
 
 mod counts;
 mod forks;
+mod groups;
 mod life;
 mod manners;
 mod on_cpu;
@@ -29,6 +30,8 @@ fn main() -> ExitCode {
         "signals" => signals::run(number(1)),
         "forks" => forks::run(number(1)),
         "fork-and-live" => forks::and_live(),
+        "rank" => groups::rank(&arguments[1], number(2) as u32, number(3), &arguments[4]),
+        "team" => groups::team(&arguments[1], number(2) as u32, number(3), number(4) as u32),
         "life" => life::run(),
         "steered" => life::steered(),
         "served" => served::run(),
