@@ -24,7 +24,7 @@ mod perf;
 mod rseq;
 mod thread;
 
-pub(crate) use arch::{cpu_time_ns, ticks, wall_ns};
+pub(crate) use arch::{cpu_time_ns, ticks, ticks_and_cpu, wall_ns};
 pub(crate) use thread::ThreadClock;
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};

@@ -4,9 +4,13 @@
 //! becomes a point in [`named`], once.
 
 mod cpu;
+mod group;
 mod named;
 mod sample;
+mod stamp;
 mod student;
 
 pub use cpu::CpuTimer;
+pub use group::{ProcessGroup, Synced, ThreadGroup};
 pub use sample::{Sampled, Settled, sample};
+pub use stamp::{CycleCount, CycleStamp, Sync, cycle_count, cycle_stamp, synchronize};

@@ -1,6 +1,8 @@
 //! Timers and samples without measuring: what they would measure still runs.
 
 use std::fmt;
+use std::io;
+use std::time::Duration;
 
 /// A timer that measures nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,5 +101,123 @@ pub fn sample<R>(name: &str, warmups: u32, samples: u32, mut work: impl FnMut() 
         core_hz: None,
         core_clock_changed: false,
         elapsed: 0.0,
+    }
+}
+
+/// A stamp of no moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "see the measuring version")]
+pub struct CycleStamp {
+    pub ticks: u64,
+    pub cpu: Option<u32>,
+    pub thread: u32,
+}
+
+/// Zeros.
+#[inline(always)]
+#[must_use]
+pub fn cycle_stamp() -> CycleStamp {
+    CycleStamp { ticks: 0, cpu: None, thread: 0 }
+}
+
+/// Who would be waited for.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "see the measuring version")]
+pub enum Sync<'a> {
+    None,
+    Internal(&'a ThreadGroup),
+    External(&'a ProcessGroup),
+    Global(&'a ThreadGroup, &'a ProcessGroup),
+}
+
+/// Nobody was waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "see the measuring version")]
+pub struct Synced {
+    pub all_came: Option<u64>,
+    pub waited: u64,
+    pub dead: u32,
+    pub absent: u32,
+    pub stranger: bool,
+}
+
+/// Waits for nobody: it is for measuring, and nothing else may depend on it.
+#[inline(always)]
+pub fn synchronize(_sync: Sync<'_>) -> Synced {
+    Synced::default()
+}
+
+/// The work's result, and no count.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "see the measuring version")]
+pub struct CycleCount<R> {
+    pub result: R,
+    pub start: CycleStamp,
+    pub end: CycleStamp,
+    pub on_cpu: u64,
+    pub synced: Synced,
+}
+
+#[expect(missing_docs, reason = "see the measuring version")]
+impl<R> CycleCount<R> {
+    #[must_use]
+    pub fn elapsed(&self) -> u64 {
+        0
+    }
+    #[must_use]
+    pub fn since_all_came(&self) -> u64 {
+        0
+    }
+    #[must_use]
+    pub fn stayed(&self) -> bool {
+        false
+    }
+}
+
+/// Does the work.
+#[inline(always)]
+pub fn cycle_count<R>(
+    _point: &'static crate::Point,
+    _sync: Sync<'_>,
+    work: impl FnOnce() -> R,
+) -> CycleCount<R> {
+    let stamp = cycle_stamp();
+    CycleCount { result: work(), start: stamp, end: stamp, on_cpu: 0, synced: Synced::default() }
+}
+
+/// A group that waits for nobody.
+#[derive(Clone, Debug)]
+pub struct ThreadGroup(());
+
+#[expect(missing_docs, reason = "see the measuring version")]
+impl ThreadGroup {
+    #[must_use]
+    pub fn named(_name: &str, _members: u32) -> Self {
+        Self(())
+    }
+    #[must_use]
+    pub fn with_patience(self, _patience: Duration) -> Self {
+        self
+    }
+    pub fn join(&self) -> bool {
+        true
+    }
+    pub fn leave(&self) {}
+}
+
+/// A group that waits for nobody.
+#[derive(Debug)]
+pub struct ProcessGroup(());
+
+#[expect(missing_docs, reason = "see the measuring version")]
+impl ProcessGroup {
+    pub fn join(_name: &str, _members: u32) -> io::Result<Self> {
+        Ok(Self(()))
+    }
+    #[must_use]
+    pub fn with_patience(self, _patience: Duration) -> Self {
+        self
     }
 }

@@ -336,7 +336,7 @@ fn file_name(object: &Name, ending: &str) -> CString {
 }
 
 /// Maps one page of a locked file, so that the lock outlives the descriptor.
-fn hold(file: &File) -> io::Result<usize> {
+pub(crate) fn hold(file: &File) -> io::Result<usize> {
     let page = object::page_size();
     // SAFETY: a new mapping at an address of the kernel's choice. Nobody ever
     // reads it: it is there to keep the open file, and so its lock, alive.
@@ -362,7 +362,7 @@ fn hold(file: &File) -> io::Result<usize> {
     Ok(map as usize)
 }
 
-fn let_go(map: usize) {
+pub(crate) fn let_go(map: usize) {
     // SAFETY: a page that `hold` mapped, in the process that did so (a child
     // has none there), once; nobody has a pointer to it.
     unsafe { libc::munmap(map as *mut libc::c_void, object::page_size()) };

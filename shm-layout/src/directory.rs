@@ -158,17 +158,21 @@ impl Directory {
 
     /// Opens a file for reading, if it is one that this user could have made here.
     pub(crate) fn open_file(&self, name: &CStr) -> io::Result<File> {
+        self.open_as(name, libc::O_RDONLY)
+    }
+
+    /// The same for writing, which locks of bytes want.
+    pub(crate) fn open_to_lock(&self, name: &CStr) -> io::Result<File> {
+        self.open_as(name, libc::O_RDWR)
+    }
+
+    fn open_as(&self, name: &CStr, access: libc::c_int) -> io::Result<File> {
         // O_NONBLOCK: a FIFO planted here must not make anybody wait.
-        let fd = open_at(
-            self.fd.as_raw_fd(),
-            name,
-            libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY,
-            0,
-        )
-        .map_err(|e| match e.raw_os_error() {
-            Some(libc::ELOOP) => self.refusal(name, "a regular file", "a symbolic link"),
-            _ => e,
-        })?;
+        let fd = open_at(self.fd.as_raw_fd(), name, access | libc::O_NONBLOCK | libc::O_NOCTTY, 0)
+            .map_err(|e| match e.raw_os_error() {
+                Some(libc::ELOOP) => self.refusal(name, "a regular file", "a symbolic link"),
+                _ => e,
+            })?;
         let stat = status(fd.as_raw_fd())?;
         if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
             return Err(self.refusal(name, "a regular file", kind_of(stat.st_mode)));

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use crate::beacon::{self, Info, Malformed};
 use crate::directory::Directory;
+use crate::group;
 use crate::liveness::{self, Grip, Liveness};
 use crate::object::{self, Name};
 
@@ -129,6 +130,8 @@ pub fn sweep(dir: &Directory, exe: &Path, keep: usize) -> io::Result<Swept> {
     for name in &names {
         if beacon::is_unfinished(name) {
             remove_unfinished(dir, name, &mut swept);
+        } else if group::is_group(name) {
+            remove_group(dir, name, &mut swept);
         } else if let Some(object) = beacon::object_of(name)
             && let Ok(Seen::Entry(entry, _)) = look(dir, name, &object)
             && entry.state == Liveness::Dead
@@ -162,6 +165,10 @@ pub fn gc(dir: &Directory) -> io::Result<Swept> {
     for name in &names {
         if beacon::is_unfinished(name) {
             remove_unfinished(dir, name, &mut swept);
+            continue;
+        }
+        if group::is_group(name) {
+            remove_group(dir, name, &mut swept);
             continue;
         }
         let Some(object) = beacon::object_of(name) else {
@@ -246,6 +253,12 @@ fn remove_dead(
         Ok(true) => swept.removed.push(entry),
         other => swept.note_failure(dir, name, other),
     }
+}
+
+/// A group whose processes are all gone has nothing that anybody reads.
+fn remove_group(dir: &Directory, name: &CStr, swept: &mut Swept) {
+    let removed = group::remove_if_empty(dir, name);
+    swept.note_failure(dir, name, removed);
 }
 
 fn remove_unfinished(dir: &Directory, name: &CStr, swept: &mut Swept) {

@@ -20,6 +20,7 @@ pub mod control;
 pub mod copy;
 pub mod directory;
 pub mod find;
+pub mod group;
 pub mod header;
 pub mod histogram;
 pub mod lane;

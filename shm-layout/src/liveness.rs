@@ -66,6 +66,24 @@ impl Identity {
         }
     }
 
+    /// Of the calling thread, among the threads of its process: the kernel's id and when
+    /// the thread started.
+    pub fn of_this_thread() -> Identity {
+        // SAFETY: takes nothing and cannot fail.
+        let thread = unsafe { libc::syscall(libc::SYS_gettid) };
+        let pid = u32::try_from(thread).unwrap_or(0);
+        Identity { pid, start: thread_start(pid).unwrap_or(0), boot: 0, pidns: 0 }
+    }
+
+    /// Whether that thread runs in the calling process.
+    pub fn is_thread_here(&self) -> bool {
+        let (process, thread) = (current_pid(), self.pid);
+        // SAFETY: signal 0 is never delivered; this only asks whether the id is taken.
+        let there = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) } == 0;
+        // Ids come round again; an unreadable stat says nothing.
+        there && thread_start(thread).is_none_or(|start| self.start == 0 || start == self.start)
+    }
+
     /// What can be known without asking a lock, by a process that knows itself.
     fn evidence(&self, here: &Identity) -> Evidence {
         if self.boot == 0 || here.boot == 0 {
@@ -95,7 +113,7 @@ impl Identity {
     }
 
     /// Of a process whose lock may be held.
-    fn judged_from(&self, here: &Identity) -> Liveness {
+    pub(crate) fn judged_from(&self, here: &Identity) -> Liveness {
         match self.evidence(here) {
             Evidence::None => Liveness::Alive,
             Evidence::Gone | Evidence::OtherBoot => Liveness::Dead,
@@ -313,6 +331,12 @@ impl Stat {
     fn is_over(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
+}
+
+/// When a thread of this process started.
+fn thread_start(thread: u32) -> Option<u64> {
+    let stat = std::fs::read(format!("/proc/self/task/{thread}/stat")).ok()?;
+    Some(Stat::parse(&stat)?.start)
 }
 
 fn boot_id() -> u128 {

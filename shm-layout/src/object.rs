@@ -167,6 +167,8 @@ enum Hold {
     /// made the mapping unmaps it, a forked child does not. What the crate has
     /// allocated is kept, and not dropped, so that it is no leak to a checker.
     Creator { pid: libc::pid_t, _crate: ManuallyDrop<Shmem> },
+    /// A process that shares another one's object. It unmaps as a creator does.
+    Joined { pid: libc::pid_t },
     /// A viewer. The crate unmaps; our own descriptor tells the size later on.
     Viewer { _crate: Shmem, file: OwnedFd },
 }
@@ -271,6 +273,50 @@ impl Object {
         })
     }
 
+    /// Opens and maps another process's object, to write to it as its maker does: of a
+    /// [group](crate::group), say. Keeps no descriptor, as a creator does not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::open`].
+    pub fn open_shared(name: &Name) -> io::Result<Object> {
+        let path = name.path();
+        // SAFETY: the path is a NUL-terminated array that outlives the call.
+        let file = unsafe {
+            libc::open(
+                path.as_ptr().cast(),
+                libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK,
+            )
+        };
+        if file < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a descriptor that was just opened and that nobody else owns.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(file) };
+        let file = FileId::of(descriptor.as_raw_fd())?;
+        file.check_is_ours(name)?;
+        let len = match usize::try_from(file.len) {
+            Ok(len) if len > 0 && len <= isize::MAX as usize => len,
+            _ => return Err(bad(name, "has no length that can be mapped")),
+        };
+        // SAFETY: a new mapping of an open file, at an address of the kernel's choice.
+        let map = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                descriptor.as_raw_fd(),
+                0,
+            )
+        };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let hold = Hold::Joined { pid: current_pid() };
+        Ok(Object { name: *name, map: map.cast(), len, file, hold })
+    }
+
     /// The first byte of the mapping, at a page boundary.
     ///
     /// Valid for [`Object::len`] bytes as long as the object lives, if nobody
@@ -294,7 +340,7 @@ impl Object {
     pub fn file_len(&self) -> io::Result<u64> {
         match &self.hold {
             Hold::Viewer { file, .. } => Ok(FileId::of(file.as_raw_fd())?.len),
-            Hold::Creator { .. } => {
+            Hold::Creator { .. } | Hold::Joined { .. } => {
                 let now = FileId::of(open_path(&self.name)?.as_raw_fd())?;
                 if !now.is_same_file(&self.file) {
                     return Err(bad(&self.name, "was replaced"));
@@ -466,11 +512,12 @@ impl Drop for Object {
     fn drop(&mut self) {
         // A forked child may have no such mapping (MADV_DONTFORK) and something
         // else at its address, so only the process that made it takes it down.
-        if let Hold::Creator { pid, .. } = self.hold
+        if let Hold::Creator { pid, .. } | Hold::Joined { pid } = self.hold
             && pid == current_pid()
         {
             // SAFETY: this is the mapping that `create_as` took over from the
-            // crate, in the process that made it; nothing else unmaps it.
+            // crate or `open_shared` made, in the process that did; nothing else
+            // unmaps it.
             unsafe { libc::munmap(self.map.cast(), self.len) };
         }
     }

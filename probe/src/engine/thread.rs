@@ -262,6 +262,11 @@ impl Thread {
         unsafe { &*self.tally.load(Relaxed) }
     }
 
+    /// Kernel id of the thread.
+    pub(crate) fn kernel_id(&self) -> u32 {
+        self.tid.load(Relaxed) as u32
+    }
+
     /// Whether these are the pages of this process, not a wiped copy.
     pub(crate) fn is_alive(&self) -> bool {
         self.alive.load(Relaxed) == ALIVE

@@ -4,6 +4,7 @@
 mod counts;
 mod emissions;
 mod forks;
+mod groups;
 mod life;
 mod manners;
 mod on_cpu;
@@ -36,6 +37,8 @@ fn main() -> ExitCode {
         "forks" => forks::run(number(1)),
         "fork-and-live" => forks::and_live(),
         "another-program" => forks::another_program(),
+        "rank" => groups::rank(&arguments[1], number(2) as u32, number(3), &arguments[4]),
+        "team" => groups::team(&arguments[1], number(2) as u32, number(3), number(4) as u32),
         "life" => life::run(),
         "steered" => life::steered(),
         "served" => served::run(),

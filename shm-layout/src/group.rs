@@ -1,0 +1,710 @@
+//! Groups: threads, or processes, that wait for one another.
+//!
+//! ```text
+//!    0 +--------------------------------------------------------------+
+//!      | magic | version, capacity | stated | joined | completed | .. |
+//!  128 +--------------------------------------------------------------+
+//!      | member 0: active | arrived | stamps[2] | who                 |
+//!  256 +--------------------------------------------------------------+
+//!      | member 1 ...
+//! ```
+//!
+//! **Arriving.** Every member counts its own arrivals, in a word that nobody else
+//! writes. The group as a whole counts the rounds that are complete: round `n` is, once
+//! all active members have arrived `n` times. Whoever may have been the last to make
+//! that so (by arriving, leaving, or finding that another has died) looks, and moves
+//! `completed` on by one exchange; the others sleep on that word, for a bounded time,
+//! after which they look who is missing and whether it lives. So a member that dies at
+//! any moment, also between its arrival and the look, holds nobody up for longer.
+//!
+//! All of this is off any hot path, so each access to `active`, `arrived`, `joined` and
+//! `completed` is sequentially consistent: of two that arrive at once, the later one in
+//! that order sees both. What is stored before an arrival (`stamps`) is seen by whoever
+//! sees the arrival.
+//!
+//! **Over processes** ([`SharedGroup`]) the words lie in an object of their own beside the
+//! segments. A file in the directory of beacons, named by the group's name, tells the
+//! object's. It is locked by bytes (open file description locks, held through a mapping
+//! as a beacon's lock is): byte `i` by the process that is member `i`, for as long as it
+//! lives; byte [`JOINING`] for a moment by who joins, leaves or sweeps. Who comes to a
+//! file whose members are all gone starts afresh under a new object.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::mem::offset_of;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use crate::beacon;
+use crate::directory::Directory;
+use crate::liveness::{Identity, Liveness};
+use crate::object::{self, Name, Object};
+
+/// Most members of a group.
+pub const MOST: u32 = 4096;
+/// Members of a group whose number was not stated for which there is room.
+pub const ROOM: u32 = 256;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"pfpgroup");
+const VERSION: u64 = 1;
+/// The byte that is locked by who joins, leaves or sweeps.
+const JOINING: u32 = MOST;
+/// How long a sleeper sleeps at least and at most before it looks who is missing.
+const NAPS: [Duration; 2] = [Duration::from_millis(4), Duration::from_millis(64)];
+/// Looks at the word before going to sleep: some microseconds.
+const SPINS: u32 = 400;
+
+/// The words of the group as a whole.
+#[repr(C, align(128))]
+#[derive(Debug, Default)]
+struct Head {
+    magic: AtomicU64,
+    /// Capacity in the upper half.
+    version: AtomicU64,
+    /// Members that were stated, 0 for none.
+    stated: AtomicU64,
+    /// Members that have ever joined.
+    joined: AtomicU64,
+    /// Rounds that are complete, modulo 2^32. Sleepers wait here.
+    completed: AtomicU32,
+    /// Not 0 once members that never came are not waited for any more.
+    excused: AtomicU32,
+}
+
+/// The words of one member.
+#[repr(C, align(128))]
+#[derive(Debug, Default)]
+struct Member {
+    /// A number that no earlier holder of this place had, while it is a member; 0 else.
+    active: AtomicU64,
+    /// The last such number.
+    holders: AtomicU64,
+    /// Rounds it has arrived at, modulo 2^32.
+    arrived: AtomicU32,
+    /// Process or thread.
+    id: AtomicU32,
+    /// When it arrived, by whatever clock the members share; of even and odd rounds.
+    /// No active member is more than one round ahead of another.
+    stamps: [AtomicU64; 2],
+    /// When the process or thread started.
+    start: AtomicU64,
+    boot: [AtomicU64; 2],
+    pidns: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Head>() == 128 && size_of::<Member>() == 128);
+const _: () = assert!(offset_of!(Head, magic) == 0);
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// The latest stamp of those that arrived.
+    pub last: u64,
+    /// Members that were found dead in this wait.
+    pub dead: u32,
+    /// Members that were stated and have not come in time.
+    pub absent: u32,
+    /// Whether the caller waited at all: false if it is no member any more, because
+    /// it left, or was taken for dead.
+    pub is_member: bool,
+}
+
+/// A member's place, and that it is the member's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    index: u32,
+    holder: u64,
+}
+
+impl Place {
+    /// Whether both are the same place, of whichever holders.
+    #[must_use]
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        self.index == other.index
+    }
+}
+
+/// A group's words, wherever they lie.
+#[derive(Clone, Copy, Debug)]
+struct Words<'a> {
+    head: &'a Head,
+    members: &'a [Member],
+    /// Whether sleepers are of this process alone.
+    private: bool,
+}
+
+/// Whether `n` rounds are among `rounds`.
+fn has(rounds: u32, n: u32) -> bool {
+    rounds.wrapping_sub(n) as i32 >= 0
+}
+
+impl Words<'_> {
+    fn prepare(&self, stated: u32) {
+        self.head.stated.store(u64::from(stated), SeqCst);
+        let capacity = self.members.len() as u64;
+        self.head.version.store(capacity << 32 | VERSION, SeqCst);
+        self.head.magic.store(MAGIC, SeqCst);
+    }
+
+    /// Makes a place, which nobody else takes at this moment, the caller's.
+    fn enter(&self, index: u32, who: &Identity) -> Place {
+        let member = &self.members[index as usize];
+        // Not taken for an arrival: nobody looks at it before it is active.
+        let holder = member.holders.load(SeqCst).wrapping_add(1).max(1);
+        member.active.store(0, SeqCst);
+        member.holders.store(holder, SeqCst);
+        member.id.store(who.pid, SeqCst);
+        member.start.store(who.start, SeqCst);
+        member.boot[0].store((who.boot >> 64) as u64, SeqCst);
+        member.boot[1].store(who.boot as u64, SeqCst);
+        member.pidns.store(who.pidns, SeqCst);
+        // Those that wait for the next round wait for it too. If that is completed this
+        // very moment, it passes that round at once, and is with the others from the
+        // next on.
+        member.arrived.store(self.head.completed.load(SeqCst), SeqCst);
+        member.active.store(holder, SeqCst);
+        self.head.joined.fetch_add(1, SeqCst);
+        Place { index, holder }
+    }
+
+    fn leave(&self, place: Place) {
+        let member = &self.members[place.index as usize];
+        let _ = member.active.compare_exchange(place.holder, 0, SeqCst, SeqCst);
+        self.settle();
+    }
+
+    fn identity(&self, index: u32) -> Identity {
+        let member = &self.members[index as usize];
+        let [high, low] = [0, 1].map(|half| u128::from(member.boot[half].load(SeqCst)));
+        Identity {
+            pid: member.id.load(SeqCst),
+            start: member.start.load(SeqCst),
+            boot: high << 64 | low,
+            pidns: member.pidns.load(SeqCst),
+        }
+    }
+
+    /// Members that were stated and never came.
+    fn absent(&self) -> u32 {
+        let absent = self.head.stated.load(SeqCst).saturating_sub(self.head.joined.load(SeqCst));
+        u32::try_from(absent).unwrap_or(u32::MAX)
+    }
+
+    /// Moves on if all have arrived.
+    fn settle(&self) {
+        let done = self.head.completed.load(SeqCst);
+        let next = done.wrapping_add(1);
+        if self.absent() > 0 && self.head.excused.load(SeqCst) == 0 {
+            return;
+        }
+        let mut any = false;
+        for member in self.members.iter().filter(|member| member.active.load(SeqCst) != 0) {
+            if !has(member.arrived.load(SeqCst), next) {
+                return;
+            }
+            any = true;
+        }
+        if any && self.head.completed.compare_exchange(done, next, SeqCst, SeqCst).is_ok() {
+            self.wake();
+        }
+    }
+
+    /// The caller has come, at a moment of the members' clock; the round it has come to.
+    fn arrive(&self, place: Place, stamp: u64) -> Option<u32> {
+        let member = &self.members[place.index as usize];
+        if member.active.load(SeqCst) != place.holder {
+            return None;
+        }
+        let round = member.arrived.load(SeqCst).wrapping_add(1);
+        member.stamps[round as usize % 2].store(stamp, SeqCst);
+        member.arrived.store(round, SeqCst);
+        self.settle();
+        Some(round)
+    }
+
+    /// Waits until all have come to a round. Those that were stated and never came are
+    /// waited for no longer than `patience`.
+    fn wait(
+        &self,
+        place: Place,
+        round: u32,
+        patience: Duration,
+        is_alive: impl Fn(u32) -> bool,
+    ) -> Arrived {
+        let is_complete = || has(self.head.completed.load(SeqCst), round);
+        let mut dead = 0;
+        if !(0..SPINS).any(|_| {
+            std::hint::spin_loop();
+            is_complete()
+        }) {
+            let began = Instant::now();
+            let (mut nap, mut looked) = (NAPS[0], began);
+            while !is_complete() {
+                self.sleep(round, nap);
+                // By the clock, and not by how the sleep ended: signals may end each.
+                if looked.elapsed() < nap {
+                    continue;
+                }
+                (nap, looked) = ((nap * 2).min(NAPS[1]), Instant::now());
+                dead += self.bury(place.index, round, &is_alive);
+                if self.absent() > 0 && began.elapsed() >= patience {
+                    self.head.excused.store(1, SeqCst);
+                }
+                self.settle();
+                let member = &self.members[place.index as usize];
+                if member.active.load(SeqCst) != place.holder {
+                    return Arrived { last: 0, dead, absent: self.absent(), is_member: false };
+                }
+            }
+        }
+        Arrived { last: self.last_stamp(round), dead, absent: self.absent(), is_member: true }
+    }
+
+    /// Takes those for no members that have not come and do not live.
+    fn bury(&self, own: u32, round: u32, is_alive: &impl Fn(u32) -> bool) -> u32 {
+        let mut dead = 0;
+        for (index, member) in self.members.iter().enumerate() {
+            let holder = member.active.load(SeqCst);
+            let index = index as u32;
+            if holder == 0 || index == own || has(member.arrived.load(SeqCst), round) {
+                continue;
+            }
+            // Exchanged, so that nobody else is buried who took the place meanwhile.
+            if !is_alive(index) && member.active.compare_exchange(holder, 0, SeqCst, SeqCst).is_ok()
+            {
+                dead += 1;
+            }
+        }
+        dead
+    }
+
+    /// When the last one came to a round, also one that has left since.
+    fn last_stamp(&self, round: u32) -> u64 {
+        let came = self.members.iter().filter(|member| {
+            let ahead = member.arrived.load(SeqCst).wrapping_sub(round);
+            member.holders.load(SeqCst) != 0 && ahead <= 1
+        });
+        came.map(|member| member.stamps[round as usize % 2].load(SeqCst)).max().unwrap_or(0)
+    }
+
+    /// Sleeps until something may have changed, or the time is up.
+    fn sleep(&self, round: u32, time: Duration) {
+        let seen = self.head.completed.load(SeqCst);
+        if has(seen, round) {
+            return;
+        }
+        let time = libc::timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
+        // SAFETY: the word and the time outlive the call; the kernel only reads both.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.head.completed.as_ptr(),
+                libc::FUTEX_WAIT | self.flag(),
+                seen,
+                &raw const time,
+            );
+        }
+    }
+
+    fn wake(&self) {
+        // SAFETY: the word outlives the call.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.head.completed.as_ptr(),
+                libc::FUTEX_WAKE | self.flag(),
+                libc::c_int::MAX,
+            );
+        }
+    }
+
+    fn flag(&self) -> libc::c_int {
+        if self.private { libc::FUTEX_PRIVATE_FLAG } else { 0 }
+    }
+}
+
+/// A group of the threads of one process. Who may take which place, and who lives, the
+/// caller knows.
+#[derive(Debug)]
+pub struct PrivateGroup {
+    head: Head,
+    members: Box<[Member]>,
+}
+
+impl PrivateGroup {
+    /// A group of `stated` members, or if that is 0 of those that join.
+    #[must_use]
+    pub fn new(stated: u32) -> Self {
+        let capacity = if stated == 0 { ROOM } else { stated.min(MOST) };
+        let members = (0..capacity).map(|_| Member::default()).collect();
+        let group = Self { head: Head::default(), members };
+        group.words().prepare(stated.min(MOST));
+        group
+    }
+
+    fn words(&self) -> Words<'_> {
+        Words { head: &self.head, members: &self.members, private: true }
+    }
+
+    /// Takes a place for a thread; none if all are taken by threads that live. One
+    /// caller at a time.
+    pub fn enter(&self, thread: &Identity, is_alive: impl Fn(&Identity) -> bool) -> Option<Place> {
+        let words = self.words();
+        let index = (0..self.members.len() as u32).find(|&index| {
+            self.members[index as usize].active.load(SeqCst) == 0
+                || !is_alive(&words.identity(index))
+        })?;
+        let place = words.enter(index, thread);
+        // It may have been the one that the others waited for to come at all.
+        words.settle();
+        Some(place)
+    }
+
+    /// Gives a place up.
+    pub fn leave(&self, place: Place) {
+        self.words().leave(place);
+    }
+
+    /// Says that the holder of a place has come; the round, none if it is no member.
+    pub fn arrive(&self, place: Place, stamp: u64) -> Option<u32> {
+        self.words().arrive(place, stamp)
+    }
+
+    /// Waits until all have come to a round; see [`SharedGroup::wait`].
+    pub fn wait(
+        &self,
+        place: Place,
+        round: u32,
+        patience: Duration,
+        is_alive: impl Fn(&Identity) -> bool,
+    ) -> Arrived {
+        let words = self.words();
+        words.wait(place, round, patience, |index| is_alive(&words.identity(index)))
+    }
+}
+
+/// A membership of the calling process in a group over processes. Dropping it leaves the
+/// group, in the process that joined it.
+#[derive(Debug)]
+pub struct SharedGroup {
+    object: Object,
+    capacity: u32,
+    place: Place,
+    /// The page that holds the locks.
+    held: usize,
+    pid: libc::pid_t,
+    directory: PathBuf,
+    file: CString,
+    /// Device and inode of that file.
+    file_id: (u64, u64),
+}
+
+impl SharedGroup {
+    /// Joins the group of this name, which is made if there is none.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a number of members that is not the one it was made with, or
+    /// above [`MOST`]; `QuotaExceeded` if it has no place left; `WouldBlock` if others
+    /// were at it all the time; `StorageFull` without memory; else what the system
+    /// answered.
+    pub fn join(directory: &Directory, name: &str, stated: u32) -> io::Result<Self> {
+        /// A millisecond apart: who joins or leaves takes well below one.
+        const TRIES: u32 = 5000;
+        if stated > MOST {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let file_name = file_name(name);
+        for _ in 0..TRIES {
+            let file = match directory.create_file(&file_name) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    directory.open_to_lock(&file_name)
+                }
+                made => made,
+            };
+            match file {
+                Ok(file) if lock(&file, JOINING, libc::F_WRLCK)? => {
+                    // A sweeper may have been here between our opening and our locking.
+                    if directory.leads_to(&file_name, &file)? {
+                        let joined = Self::enter(directory, name, &file_name, file, stated);
+                        return joined;
+                    }
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// With the file's lock, which ends with it.
+    fn enter(
+        directory: &Directory,
+        name: &str,
+        file_name: &CString,
+        mut file: File,
+        stated: u32,
+    ) -> io::Result<Self> {
+        let has_members = is_locked(&file, 0..MOST)?;
+        let known = read(&mut file)?;
+        let object = match (has_members, known) {
+            (true, Some(known)) => Object::open_shared(&known)?,
+            // Members, and not the file that they had.
+            (true, None) => return Err(io::ErrorKind::InvalidData.into()),
+            (false, known) => {
+                if let Some(old) = known {
+                    let _ = object::unlink(&old);
+                }
+                found(&mut file, name, stated)?
+            }
+        };
+        let capacity = check(&object, stated)?;
+        let index = (0..capacity)
+            .find(|&index| is_locked(&file, index..index + 1).is_ok_and(|locked| !locked))
+            .ok_or(io::ErrorKind::QuotaExceeded)?;
+        if !lock(&file, index, libc::F_WRLCK)? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let meta = file.metadata()?;
+        let held = beacon::hold(&file)?;
+        let words = words_of(&object, capacity);
+        let place = words.enter(index, &Identity::of_this_process());
+        words.settle();
+        let group = Self {
+            object,
+            capacity,
+            place,
+            held,
+            pid: object::current_pid(),
+            directory: directory.path().to_owned(),
+            file: file_name.clone(),
+            file_id: (meta.dev(), meta.ino()),
+        };
+        lock(&file, JOINING, libc::F_UNLCK)?;
+        Ok(group)
+    }
+
+    /// Whether the calling process is the one that joined: a forked child is not.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.pid == object::current_pid()
+    }
+
+    /// The name of its object.
+    #[must_use]
+    pub fn object(&self) -> &Name {
+        self.object.name()
+    }
+
+    fn words(&self) -> Words<'_> {
+        words_of(&self.object, self.capacity)
+    }
+
+    /// Says that this process has come; the round, none if it is no member.
+    pub fn arrive(&self, stamp: u64) -> Option<u32> {
+        if !self.is_own() {
+            return None;
+        }
+        self.words().arrive(self.place, stamp)
+    }
+
+    /// Waits until all have come to a round, or are dead. Members that were stated and
+    /// never came are waited for no longer than `patience`, once.
+    #[must_use]
+    pub fn wait(&self, round: u32, patience: Duration) -> Arrived {
+        let here = Identity::of_this_process();
+        let words = self.words();
+        words.wait(self.place, round, patience, |index| {
+            self.is_alive(index, &words.identity(index), &here)
+        })
+    }
+
+    /// By its lock, which ends exactly with its process; if that is held or cannot be
+    /// asked, by whether that process can be there at all.
+    fn is_alive(&self, index: u32, who: &Identity, here: &Identity) -> bool {
+        let file = Directory::open(&self.directory)
+            .and_then(|directory| directory.open_to_lock(&self.file))
+            .ok()
+            .filter(|file| {
+                file.metadata().is_ok_and(|meta| (meta.dev(), meta.ino()) == self.file_id)
+            });
+        let locked = file.and_then(|file| is_locked(&file, index..index + 1).ok());
+        locked != Some(false) && who.judged_from(here) == Liveness::Alive
+    }
+}
+
+impl Drop for SharedGroup {
+    fn drop(&mut self) {
+        // A child is no member, and has neither the lock nor the duty.
+        if !self.is_own() {
+            return;
+        }
+        self.words().leave(self.place);
+        beacon::let_go(self.held);
+        if let Ok(directory) = Directory::open(&self.directory) {
+            let _ = remove_if_empty(&directory, &self.file);
+        }
+    }
+}
+
+/// The words of an object whose length was checked.
+fn words_of(object: &Object, capacity: u32) -> Words<'_> {
+    let base = object.as_ptr();
+    // SAFETY: `check` has seen that the object is long enough for so many members, all of
+    // which is backed; it is mapped as long as the object lives, at a page boundary. Every
+    // field is an atomic, for which any bytes are a value.
+    let (head, members) = unsafe {
+        let first = base.add(size_of::<Head>()).cast::<Member>();
+        (&*base.cast::<Head>(), std::slice::from_raw_parts(first, capacity as usize))
+    };
+    Words { head, members, private: false }
+}
+
+fn bytes_for(capacity: u32) -> usize {
+    size_of::<Head>() + capacity as usize * size_of::<Member>()
+}
+
+/// Makes the object of a group, and writes its name into the group's file.
+fn found(file: &mut File, name: &str, stated: u32) -> io::Result<Object> {
+    let capacity = if stated == 0 { ROOM } else { stated };
+    // The name first: killed at any moment, nothing is left that nobody finds.
+    let object_name = Name::random()?;
+    let text = text(&object_name, name);
+    object::check_file_limit(text.len() as u64)?;
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(text.as_bytes())?;
+    let object = Object::create_as(object_name, bytes_for(capacity))?;
+    if object.back(0, bytes_for(capacity)).is_err() {
+        object::unlink(object.name()).ok();
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    words_of(&object, capacity).prepare(stated);
+    Ok(object)
+}
+
+/// Reads an object's head once, and believes it as far as the object is long.
+fn check(object: &Object, stated: u32) -> io::Result<u32> {
+    let bad = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidData, what.to_owned()));
+    if object.len() < bytes_for(1) {
+        return bad("the group's object is too short");
+    }
+    let words = words_of(object, 0);
+    let version = words.head.version.load(SeqCst);
+    if words.head.magic.load(SeqCst) != MAGIC || version as u32 != VERSION as u32 {
+        return bad("not a group's object of this version");
+    }
+    let capacity = (version >> 32) as u32;
+    if capacity == 0 || capacity > MOST || bytes_for(capacity) > object.len() {
+        return bad("the group's object is damaged");
+    }
+    if words.head.stated.load(SeqCst) != u64::from(stated) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the group was made for another number of members",
+        ));
+    }
+    if object.back(0, bytes_for(capacity)).is_err() {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    Ok(capacity)
+}
+
+const ENDING: &str = ".group";
+const FIRST_LINE: &str = "pfp-group 1\n";
+
+/// The file of a group: its name's hash (FNV-1a, 128 bits).
+fn file_name(name: &str) -> CString {
+    let hash = name.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
+        (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+    });
+    // Neither part can hold a NUL.
+    CString::new(format!("{hash:032x}{ENDING}")).unwrap_or_default()
+}
+
+/// Whether a file in the directory is a group's.
+pub(crate) fn is_group(file: &std::ffi::CStr) -> bool {
+    file.to_bytes().strip_suffix(ENDING.as_bytes()).is_some_and(|hex| Name::from_hex(hex).is_some())
+}
+
+fn text(object: &Name, name: &str) -> String {
+    let name: String = name.chars().take(128).flat_map(char::escape_default).collect();
+    format!("{FIRST_LINE}object={object}\nname={name}\n")
+}
+
+/// The object that a group's file names; none if it was never finished.
+fn read(file: &mut File) -> io::Result<Option<Name>> {
+    let mut text = String::new();
+    file.rewind()?;
+    if let Err(error) = file.take(beacon::MAX_BYTES as u64).read_to_string(&mut text) {
+        return if error.kind() == io::ErrorKind::InvalidData { Ok(None) } else { Err(error) };
+    }
+    let object = text.strip_prefix(FIRST_LINE).and_then(|rest| rest.strip_prefix("object="));
+    Ok(object.and_then(|rest| Name::parse(rest.split_once('\n')?.0)))
+}
+
+/// Removes a group that has no member; false if it has one, or somebody is at it.
+pub(crate) fn remove_if_empty(directory: &Directory, name: &std::ffi::CStr) -> io::Result<bool> {
+    let mut file = match directory.open_to_lock(name) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    if !lock(&file, JOINING, libc::F_WRLCK)?
+        || is_locked(&file, 0..MOST)?
+        || !directory.leads_to(name, &file)?
+    {
+        return Ok(false);
+    }
+    if let Some(object) = read(&mut file)? {
+        match object::unlink(&object) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    directory.remove(name)?;
+    Ok(true)
+}
+
+fn bytes_lock(kind: libc::c_int, bytes: std::ops::Range<u32>) -> libc::flock {
+    // SAFETY: a structure of plain numbers, for which zero is a value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = bytes.start.into();
+    lock.l_len = (bytes.end - bytes.start).into();
+    lock
+}
+
+/// Locks or unlocks a byte for this open file, without waiting; false if another has it.
+fn lock(file: &File, byte: u32, kind: libc::c_int) -> io::Result<bool> {
+    loop {
+        let lock = bytes_lock(kind, byte..byte + 1);
+        // SAFETY: an open descriptor, and a structure that outlives the call.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } == 0 {
+            return Ok(true);
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EAGAIN | libc::EACCES) => return Ok(false),
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Whether another open file has one of these bytes locked.
+fn is_locked(file: &File, bytes: std::ops::Range<u32>) -> io::Result<bool> {
+    let mut lock = bytes_lock(libc::F_WRLCK, bytes);
+    // SAFETY: an open descriptor, and a structure of ours that the call fills in.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(libc::c_int::from(lock.l_type) != libc::F_UNLCK)
+}

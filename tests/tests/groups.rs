@@ -1,0 +1,342 @@
+//! Groups: nobody begins before all have come, and nobody waits for the dead.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use pfp::{Point, ProcessGroup, Sync, ThreadGroup};
+use pfp_shm_layout::find;
+use pfp_tests::os::{burn, tid};
+use pfp_tests::own::figures;
+use pfp_tests::target::{Place, Target, wait_for};
+use pfp_tests::watch::{self, Watch};
+use pfp_tests::{figure, size};
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+
+/// What one member has noted of one round: when it came, when all had by its account,
+/// and when its work began.
+#[derive(Clone, Copy, Debug)]
+struct Came {
+    came: u64,
+    all_came: u64,
+    start: u64,
+}
+
+/// The counter is one for all CPUs to within what a virtual machine makes of it.
+const SKEW: u64 = 2_000;
+
+/// Holds against each other what the members have noted: nobody's work began before
+/// the last one came, and all know when that was.
+fn assert_together(rounds: &BTreeMap<u64, Vec<Came>>, members: usize) {
+    for (round, all) in rounds {
+        assert_eq!(all.len(), members, "round {round}");
+        let last = all.iter().map(|it| it.came).max().expect("there are members");
+        let first_start = all.iter().map(|it| it.start).min().expect("there are members");
+        assert!(first_start + SKEW >= last, "round {round} began before all had come: {all:?}");
+        let said = all[0].all_came;
+        assert!(all.iter().all(|it| it.all_came == said), "round {round}: {all:?}");
+        assert!(said + SKEW >= last && said <= first_start + SKEW, "round {round}: {all:?}");
+    }
+}
+
+#[test]
+fn threads_begin_when_the_last_has_come() {
+    static PHASE: Point = Point::new("threads' phase");
+    const THREADS: u32 = 5;
+    let rounds = size(50, 5_000);
+    let group = ThreadGroup::named("five", THREADS);
+    let noted: Mutex<BTreeMap<u64, Vec<Came>>> = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for number in 0..THREADS {
+            let (group, noted) = (&group, &noted);
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    burn(Duration::from_micros(u64::from(number * 37 + round as u32 * 11) % 200));
+                    let came = pfp::cycle_stamp();
+                    assert_eq!(came.thread, tid());
+                    let count = pfp::cycle_count(&PHASE, Sync::Internal(group), || round + 1);
+                    assert_eq!(count.result, round + 1);
+                    assert!(count.since_all_came() >= count.elapsed());
+                    assert!(count.on_cpu <= count.elapsed());
+                    let it = Came {
+                        came: came.ticks,
+                        all_came: count.synced.all_came.expect("it is a member"),
+                        start: count.start.ticks,
+                    };
+                    noted.lock().expect("nobody panics").entry(round).or_default().push(it);
+                }
+            });
+        }
+    });
+    assert_together(&noted.into_inner().expect("nobody panics"), THREADS as usize);
+    let all = rounds * u64::from(THREADS);
+    assert_eq!(figures("threads' phase").count, all);
+    // The waits are a point of their own, and waiting is not on a CPU.
+    let waits = figures("wait:five");
+    assert_eq!(waits.count, all);
+    figure(&format!("waits of threads: {} on and {} off", waits.exclusive, waits.off_cpu));
+}
+
+#[test]
+fn a_thread_that_ended_is_not_waited_for() {
+    static PHASE: Point = Point::new("a phase without one");
+    let group = ThreadGroup::named("four", 4);
+    let dead = Mutex::new(0);
+    let longest = Mutex::new(Duration::ZERO);
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let (group, dead, longest) = (&group, &dead, &longest);
+            scope.spawn(move || {
+                // The last thread ends after two rounds, without a word.
+                for _ in 0..if number == 3 { 2 } else { 6 } {
+                    let began = Instant::now();
+                    let count = pfp::cycle_count(&PHASE, Sync::Internal(group), || ());
+                    *dead.lock().expect("nobody panics") += count.synced.dead;
+                    let mut longest = longest.lock().expect("nobody panics");
+                    *longest = began.elapsed().max(*longest);
+                }
+            });
+        }
+    });
+    assert_eq!(dead.into_inner().expect("nobody panics"), 1);
+    assert_eq!(figures("a phase without one").count, 3 * 6 + 2);
+    figure(&format!("longest wait with an ended thread: {longest:?}"));
+}
+
+#[test]
+fn threads_may_leave_and_others_may_come() {
+    let group = ThreadGroup::named("who comes", 0);
+    assert!(group.join());
+    // Alone: nobody to wait for.
+    assert!(pfp::synchronize(Sync::Internal(&group)).all_came.is_some());
+    let other = group.clone();
+    let (joined, has_joined) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        assert!(other.join());
+        joined.send(()).expect("the test listens");
+        let together = pfp::synchronize(Sync::Internal(&other));
+        other.leave();
+        together
+    });
+    has_joined.recv().expect("it joins");
+    let here = pfp::synchronize(Sync::Internal(&group));
+    let there = thread.join().expect("it does not panic");
+    assert_eq!((here.all_came, here.dead), (there.all_came, 0));
+    // It has left, and is not waited for.
+    assert_eq!(pfp::synchronize(Sync::Internal(&group)).dead, 0);
+    group.leave();
+    assert!(pfp::synchronize(Sync::None).all_came.is_none());
+}
+
+#[test]
+fn who_never_comes_is_waited_for_with_patience() {
+    let patience = Duration::from_millis(150);
+    let group = ThreadGroup::named("one of two", 2).with_patience(patience);
+    let began = Instant::now();
+    let synced = pfp::synchronize(Sync::Internal(&group));
+    assert_eq!((synced.absent, synced.stranger), (1, false));
+    assert!(began.elapsed() >= patience, "{:?}", began.elapsed());
+    // Once, and not again each round.
+    let began = Instant::now();
+    assert_eq!(pfp::synchronize(Sync::Internal(&group)).absent, 1);
+    figure(&format!("a round without who never came: {:?}", began.elapsed()));
+}
+
+fn start(place: &Place, ranks: u32, rounds: u64, paused: Option<(u32, u64)>) -> Vec<Target> {
+    let rank = |number: u32| {
+        let how = match paused {
+            Some((rank, round)) if rank == number => round.to_string(),
+            _ => "run".to_owned(),
+        };
+        place.start(TARGET, &["rank", "job", &ranks.to_string(), &rounds.to_string(), &how])
+    };
+    let mut targets: Vec<Target> = (0..ranks).map(rank).collect();
+    for target in &mut targets {
+        target.reach("joined");
+    }
+    targets.iter_mut().for_each(Target::go);
+    targets
+}
+
+fn note(rounds: &mut BTreeMap<u64, Vec<Came>>, target: &Target) {
+    for line in target.said().all::<u64>("round") {
+        let [round, came, all_came, start, _] = line[..] else { panic!("{line:?}") };
+        rounds.entry(round).or_default().push(Came { came, all_came, start });
+    }
+}
+
+/// Files of groups in a place, and what they say.
+fn groups(place: &Place) -> Vec<(std::path::PathBuf, String)> {
+    let files = std::fs::read_dir(place.path()).expect("it can be read");
+    files
+        .map(|entry| entry.expect("it can be read").path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "group"))
+        .map(|path| (path.clone(), std::fs::read_to_string(path).unwrap_or_default()))
+        .collect()
+}
+
+fn object_of(text: &str) -> std::path::PathBuf {
+    let line = text.lines().find_map(|line| line.strip_prefix("object=/"));
+    std::path::Path::new("/dev/shm").join(line.expect("the file names its object"))
+}
+
+#[test]
+fn processes_begin_when_the_last_has_come_and_leave_nothing() {
+    let place = Place::new();
+    let (ranks, rounds) = (5, size(20, 2_000));
+    let mut targets = start(&place, ranks, rounds, None);
+    let mut noted = BTreeMap::new();
+    for target in &mut targets {
+        target.reach("done");
+        note(&mut noted, target);
+        let mut watch = Watch::attach(&place, target);
+        let picture = watch.poll();
+        assert_eq!(watch::named(picture, "phase").count, rounds);
+        assert_eq!(watch::named(picture, "wait:job").count, rounds);
+    }
+    assert_together(&noted, ranks as usize);
+    // For this user alone, the file and the memory.
+    let files = groups(&place);
+    let [(file, text)] = &files[..] else { panic!("one group: {files:?}") };
+    let object = object_of(text);
+    for path in [file, &object] {
+        let mode = std::fs::metadata(path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+    }
+    for target in targets {
+        let said = target.end_well();
+        assert!(said.all::<u32>("dead").iter().all(|found| found == &[0, 0]));
+    }
+    assert!(!file.exists() && !object.exists(), "the last one takes it away");
+}
+
+#[test]
+fn a_killed_process_is_not_waited_for() {
+    let place = Place::new();
+    let mut targets = start(&place, 4, 6, Some((3, 3)));
+    let mut victim = targets.pop().expect("there are four");
+    victim.reach("before");
+    // The others are in its round, and nobody goes on while it lives.
+    let last = |target: &mut Target| {
+        target.has_reached("done");
+        target.said().all::<u64>("round").len()
+    };
+    for target in &mut targets {
+        wait_for("round 2 to end", || (last(target) == 3).then_some(()));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(targets.iter_mut().all(|target| last(target) == 3), "they wait for who lives");
+    let killed = Instant::now();
+    victim.kill();
+    let (mut noted, mut dead) = (BTreeMap::new(), 0);
+    for target in &mut targets {
+        target.reach("done");
+        note(&mut noted, target);
+        dead += target.said().all::<u32>("dead").iter().map(|line| line[0]).sum::<u32>();
+    }
+    figure(&format!("three rounds after a kill: {:?} from the kill", killed.elapsed()));
+    assert_eq!(dead, 1, "it is found once");
+    noted.retain(|&round, _| round >= 3);
+    assert_eq!(noted.len(), 3);
+    assert_together(&noted, 3);
+}
+
+#[test]
+fn kills_at_any_moment_hold_nobody_up() {
+    for attempt in 0..size(6, 300) {
+        let place = Place::new();
+        let mut targets = start(&place, 3, 200, None);
+        // At another moment each time, most of them within the rounds.
+        std::thread::sleep(Duration::from_micros(attempt * 7_919 % 60_000));
+        targets.pop().expect("there are three").kill();
+        for target in &mut targets {
+            target.reach("done");
+            assert_eq!(target.said().all::<u64>("round").len(), 200);
+        }
+    }
+}
+
+#[test]
+fn what_killed_processes_left_is_swept_and_a_new_group_is_fresh() {
+    let place = Place::new();
+    for how in ["swept", "joined again"] {
+        let mut targets = start(&place, 2, 2, None);
+        targets.iter_mut().for_each(|target| drop(target.reach("done").clone()));
+        targets.into_iter().for_each(|target| drop(target.kill()));
+        let [(file, text)] = &groups(&place)[..] else { panic!("{how}: what was left") };
+        let object = object_of(text);
+        assert!(object.exists(), "{how}");
+        if how == "swept" {
+            let swept = find::gc(&place.directory()).expect("it can be read");
+            assert_eq!(swept.failed, []);
+            assert!(!file.exists() && !object.exists());
+        } else {
+            // Of another number of members: nothing of the old one counts.
+            let mut targets = start(&place, 3, 2, None);
+            targets.iter_mut().for_each(|target| drop(target.reach("done").clone()));
+            assert!(!object.exists(), "the old memory is gone");
+            targets.into_iter().for_each(|target| drop(target.end_well()));
+            assert_eq!(groups(&place), []);
+        }
+    }
+}
+
+#[test]
+fn threads_of_processes_begin_together() {
+    let place = Place::new();
+    let rounds = size(10, 500);
+    let team = || place.start(TARGET, &["team", "teams", "3", &rounds.to_string(), "3"]);
+    let mut targets: Vec<Target> = (0..3).map(|_| team()).collect();
+    let mut noted = BTreeMap::new();
+    for target in &mut targets {
+        target.reach("done");
+        note(&mut noted, target);
+        let mut watch = Watch::attach(&place, target);
+        for point in ["phase", "wait:team", "wait:teams"] {
+            assert_eq!(watch::named(watch.poll(), point).count, 3 * rounds, "{point}");
+        }
+    }
+    assert_together(&noted, 9);
+}
+
+#[test]
+fn a_group_is_of_one_size_and_a_child_is_no_member() {
+    // The ordinary directory: this process has one already.
+    let name = format!("sizes {}", std::process::id());
+    let group = ProcessGroup::join(&name, 1).expect("it can be joined");
+    let other = ProcessGroup::join(&name, 2).map(|_| ()).expect_err("it is of another size");
+    assert_eq!(other.kind(), std::io::ErrorKind::InvalidInput);
+    let full = ProcessGroup::join(&name, 1).map(|_| ()).expect_err("its place is taken");
+    assert_eq!(full.kind(), std::io::ErrorKind::QuotaExceeded);
+    // SAFETY: the child only waits for nobody, and ends without running what the parent
+    // has registered.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let stranger = pfp::synchronize(Sync::External(&group)).stranger;
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(if stranger { 7 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: a child of ours, and a place for its status.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(libc::WEXITSTATUS(status), 7, "{status:#x}");
+    let synced = pfp::synchronize(Sync::External(&group));
+    assert!(!synced.stranger && synced.all_came.is_some());
+}
+
+#[test]
+fn a_stamp_says_where_it_was_taken() {
+    let cpus = pfp_tests::os::cpus();
+    std::thread::spawn(move || {
+        for &cpu in &cpus {
+            pfp_tests::os::pin(cpu);
+            let (before, stamp, after) = (pfp::ticks(), pfp::cycle_stamp(), pfp::ticks());
+            assert_eq!((stamp.cpu, stamp.thread), (Some(cpu as u32), tid()));
+            assert!(before <= stamp.ticks && stamp.ticks <= after, "{before} {stamp:?} {after}");
+        }
+    })
+    .join()
+    .expect("it does not panic");
+}
