@@ -8,6 +8,7 @@ use std::ptr;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use pfp_tests::script::{pause, say};
 use pfp_tests::strict::forbid;
@@ -107,13 +108,15 @@ pub(crate) fn claims(threads: u64) {
         scope.spawn(|| {
             let pid = std::process::id() as libc::pid_t;
             let signals = sent.into_iter().cycle().take_while(|_| !STOP.load(Relaxed));
-            for (number, signal) in signals.enumerate() {
+            for (number, signal) in (0..).zip(signals) {
                 // SAFETY: goes to this process, in which some thread handles it or
                 // will do so.
                 unsafe { libc::kill(pid, signal) };
-                // At ever other moments, and leaving the threads some time.
-                for time in 0..number * 7_919 % 40_000 {
-                    std::hint::black_box(time);
+                // At ever other moments, and leaving the threads some time: without a
+                // pause they would handle signals and do nothing else.
+                let (sent, pause) = (Instant::now(), Duration::from_micros(number * 37 % 101));
+                while sent.elapsed() < pause {
+                    std::hint::spin_loop();
                 }
             }
         });
