@@ -94,6 +94,9 @@ pub struct Ledger {
     pub space_refused: AtomicU64,
     /// Threads that found no lane.
     pub lanes_overflowed: AtomicU64,
+    /// 1 where stamps are of the system's clock, since the tick counter cannot be
+    /// relied on. Zero in segments of before there was this word.
+    pub system_clock: AtomicU64,
 }
 
 // SAFETY: both are `repr(C)` and nothing but atomics, so any bytes are a valid

@@ -20,6 +20,7 @@
 
 pub mod c;
 pub mod cells;
+pub mod faults;
 pub mod os;
 pub mod own;
 pub mod prometheus;
