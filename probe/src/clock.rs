@@ -15,9 +15,13 @@
 //!
 //! So the hot path is the same for all: read the counter, load the word, compare.
 //! The counter is read *before* the word: a switch between the two shows.
+//!
+//! Where the counter cannot be relied on, the system's clock stands in for it
+//! ([`counter`]); then the word never has the value expected either.
 
 mod arch;
 pub(crate) mod calibrate;
+pub(crate) mod counter;
 #[cfg(test)]
 pub(crate) mod mock;
 mod perf;
@@ -25,7 +29,7 @@ mod rseq;
 mod thread;
 
 pub(crate) use arch::{cpu_time_ns, ticks, ticks_and_cpu, wall_ns};
-pub(crate) use thread::ThreadClock;
+pub(crate) use thread::{Stamps, ThreadClock};
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -44,6 +48,8 @@ pub(crate) fn kind() -> ClockKind {
 /// Chooses the highest rung that works here, or the one that `wanted` names if
 /// it works; anything else steps down from the top. Takes about 0.1 ms.
 pub(crate) fn choose(wanted: Option<&str>) -> ClockKind {
+    // Whoever notices a switch still has to ask how long it was.
+    let wanted = if arch::cpu_time_ns().is_some() { wanted } else { Some("wall") };
     let ladder = [ClockKind::Rseq, ClockKind::Perf, ClockKind::Cputime, ClockKind::Wall];
     let first = match wanted {
         Some("perf") => 1,
@@ -56,6 +62,11 @@ pub(crate) fn choose(wanted: Option<&str>) -> ClockKind {
         ClockKind::Perf => perf::works(),
         ClockKind::Cputime => arch::cpu_time_ns().is_some(),
         ClockKind::Wall => true,
+    };
+    // Without the counter every stamp is a call anyway.
+    let works = |kind: &ClockKind| {
+        let notices = matches!(kind, ClockKind::Rseq | ClockKind::Perf);
+        !(notices && counter::is_replaced()) && works(kind)
     };
     let kind = ladder[first..].iter().copied().find(works).unwrap_or_default();
     KIND.store(kind as u8, Relaxed);
@@ -72,4 +83,14 @@ pub(crate) fn demote(from: ClockKind) {
     };
     // Whoever is first decides; the others find the word changed.
     let _ = KIND.compare_exchange(from as u8, to as u8, Relaxed, Relaxed);
+}
+
+/// The counter went astray: it was less than before, or stood still. True if it was
+/// given up for that; threads then read the system's clock from their next refresh on.
+pub(crate) fn doubt() -> bool {
+    let given_up = errno::kept(counter::doubt);
+    if given_up && kind() != ClockKind::Wall {
+        KIND.store(ClockKind::Cputime as u8, Relaxed);
+    }
+    given_up
 }

@@ -208,6 +208,7 @@ impl Taken<'_> {
         json.float("reported_ticks_per_second", clock.reported_ticks_per_second)?;
         json.float("core_hz", clock.core_hz)?;
         json.plain("invariant", clock.invariant)?;
+        json.plain("system_clock", clock.system_clock)?;
         json.plain("overhead_inside", clock.overhead_inside)?;
         json.plain("overhead_pair", clock.overhead_pair)
     }

@@ -97,6 +97,9 @@ pub struct Ledger {
     /// Begins that could not be measured: no memory for the thread's lane or cell,
     /// or a signal handler came while its thread claimed its lane.
     pub begins_missed: AtomicU64,
+    /// 1 where stamps are of the system's clock, since the tick counter cannot be
+    /// relied on. Zero in segments of before there was this word.
+    pub system_clock: AtomicU64,
 }
 
 // SAFETY: both are `repr(C)` and nothing but atomics, so any bytes are a valid

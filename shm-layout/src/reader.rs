@@ -66,8 +66,10 @@ pub struct ClockPicture {
     pub reported_ticks_per_second: Option<f64>,
     /// The core's true clock in hertz.
     pub core_hz: Option<f64>,
-    /// Whether the counter runs at one rate always.
+    /// Whether the processor says that its counter runs at one rate always.
     pub invariant: bool,
+    /// Whether the system's clock is read in place of that counter.
+    pub system_clock: bool,
     /// Calibrated ticks that measuring adds inside a region.
     pub overhead_inside: u64,
     /// Calibrated ticks of a begin and end pair.
@@ -263,6 +265,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             reported_ticks_per_second: some(rate(&ledger.reported_ticks_per_1000_s)),
             core_hz: some(get(&ledger.core_hz) as f64),
             invariant: get(&ledger.invariant) == 1,
+            system_clock: get(&ledger.system_clock) == 1,
             overhead_inside: get(&ledger.overhead_inside),
             overhead_pair: get(&ledger.overhead_pair),
         };

@@ -83,6 +83,7 @@ fn the_ledger_reads_as_it_was_written() {
         reported_ticks_per_second: Some(2_300_000_000.0),
         core_hz: Some(3_500_000_000.0),
         invariant: true,
+        system_clock: false,
         overhead_inside: 22,
         overhead_pair: 51,
     };

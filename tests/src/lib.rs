@@ -21,6 +21,7 @@
 pub mod c;
 pub mod cells;
 pub mod collector;
+pub mod faults;
 pub mod measured;
 pub mod os;
 pub mod own;

@@ -138,3 +138,16 @@ pub fn exists(pid: u32) -> bool {
     // SAFETY: signal 0 only asks.
     unsafe { libc::kill(pid as libc::pid_t, 0) == 0 }
 }
+
+/// The calling thread's `errno`.
+#[must_use]
+pub fn errno() -> i32 {
+    // SAFETY: the place is valid as long as the thread runs.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets the calling thread's `errno`.
+pub fn set_errno(errno: i32) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}

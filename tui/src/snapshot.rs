@@ -109,6 +109,10 @@ pub struct Clock {
     pub core_hz: Option<f64>,
     /// Whether the processor says that the counter runs at one rate always.
     pub invariant: bool,
+    /// Whether the system's clock is read in place of the counter, which cannot be
+    /// relied on.
+    #[serde(default)]
+    pub system_clock: bool,
     /// Calibrated ticks that measuring adds inside a region; already
     /// subtracted.
     pub overhead_inside: u64,

@@ -1,5 +1,7 @@
 //! The tick counter and the thread's CPU time, per architecture.
 
+use crate::errno;
+
 /// Reads the tick counter.
 ///
 /// It is deliberately not ordered with what surrounds it by a fence: that would
@@ -175,6 +177,19 @@ pub(crate) fn wall_ns() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC).unwrap_or(0)
 }
 
+/// CLOCK_MONOTONIC_RAW as the kernel itself reads it: the C library computes it from
+/// the very counter that may be in doubt.
+pub(crate) fn system_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let clock = libc::CLOCK_MONOTONIC_RAW;
+    // SAFETY: the kernel fills the structure that we own.
+    let ask = || unsafe { libc::syscall(libc::SYS_clock_gettime, clock, &raw mut time) } != 0;
+    if errno::kept(ask) {
+        return monotonic_ns();
+    }
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// CLOCK_REALTIME in nanoseconds since the Unix epoch.
 pub(crate) fn unix_ns() -> u64 {
     read_clock(libc::CLOCK_REALTIME).unwrap_or(0)
@@ -193,6 +208,6 @@ pub(crate) fn cpu_time_ns() -> Option<u64> {
 fn read_clock(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel fills the structure that we own.
-    let failed = unsafe { libc::clock_gettime(clock, &raw mut time) } != 0;
+    let failed = errno::kept(|| unsafe { libc::clock_gettime(clock, &raw mut time) } != 0);
     (!failed).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

@@ -6,7 +6,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::arch::{self, ticks};
+use super::arch;
+use super::counter::stamp;
 
 /// Ticks per nanosecond, in 2^-32.
 static TICKS_PER_NS: AtomicU64 = AtomicU64::new(1 << 32);
@@ -22,9 +23,9 @@ pub(crate) struct Instant {
 pub(crate) fn instant() -> Instant {
     let mut best = (u64::MAX, Instant::default());
     for _ in 0..8 {
-        let before = ticks();
+        let before = stamp();
         let ns = arch::monotonic_ns();
-        let width = ticks().wrapping_sub(before);
+        let width = stamp().wrapping_sub(before);
         if width < best.0 {
             best = (width, Instant { ticks: before.wrapping_add(width / 2), ns });
         }
@@ -32,12 +33,17 @@ pub(crate) fn instant() -> Instant {
     best.1
 }
 
+/// What a counter may run at, in ticks per second: everything else is none that
+/// stood still or jumped.
+const RATES: std::ops::RangeInclusive<f64> = 1e6..=1e11;
+
 /// Ticks per second between two instants; none if they are too near each other
-/// or a clock did not move.
+/// or a clock did not move as clocks do.
 pub(crate) fn rate_between(start: Instant, end: Instant) -> Option<f64> {
     let ns = end.ns.checked_sub(start.ns)?;
     let ticks = end.ticks.checked_sub(start.ticks)?;
-    (ns >= 50_000 && ticks > 0).then(|| ticks as f64 * 1e9 / ns as f64)
+    let rate = ticks as f64 * 1e9 / ns as f64;
+    (ns >= 50_000 && RATES.contains(&rate)).then_some(rate)
 }
 
 /// Waits long enough after `start` for a first rate good to some 100 ppm.
@@ -59,12 +65,16 @@ pub(crate) fn core_hz(ticks_per_second: f64) -> Option<f64> {
     const ROUNDS: u32 = 256;
     let mut best = u64::MAX;
     for _ in 0..4 {
-        let start = ticks();
+        let start = stamp();
         arch::dependent_adds(ROUNDS);
-        best = best.min(ticks().wrapping_sub(start));
+        let passed = stamp().wrapping_sub(start);
+        // Not one that ran backwards, or stood still.
+        if passed as i64 > 0 {
+            best = best.min(passed);
+        }
     }
     let cycles = f64::from(ROUNDS) * 64.0;
-    (arch::HAS_DEPENDENT_ADDS && best > 0).then(|| cycles / best as f64 * ticks_per_second)
+    (arch::HAS_DEPENDENT_ADDS && best < u64::MAX).then(|| cycles / best as f64 * ticks_per_second)
 }
 
 /// Sets the rate that CPU time is converted with.

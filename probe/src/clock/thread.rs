@@ -5,15 +5,25 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, compiler_fence};
 
 use pfp_shm_layout::header::ClockKind;
 
-use super::{KIND, arch, calibrate, perf, rseq, ticks};
+use super::counter::{self, stamp};
+use super::{KIND, arch, calibrate, perf, rseq};
 
-/// A word that is watched where nothing is: it always has the value 0.
+/// A word that is watched where nothing is: it has the value 0 as long as the counter
+/// is what is read, and never the value 1.
 static STILL: AtomicU64 = AtomicU64::new(0);
+
+/// Has every stamp of those that watch nothing take the cold path.
+pub(super) fn watch_closely() {
+    STILL.store(2, Relaxed);
+}
 
 /// Off-CPU time below this is jitter of reading two clocks: no switch is as
 /// short as 500 ns.
 const LEAST_SWITCH_NS: u64 = 500;
 
+/// Reading both clocks takes less than this many ticks, seconds of them, or the counter
+/// did not go on as it should.
+const LONGEST_READING: u64 = 1 << 34;
 /// Tries to read both clocks at one moment.
 const TRIES: u32 = 8;
 /// The least ticks that reading both has taken in this process.
@@ -70,6 +80,23 @@ pub(crate) struct Stamps {
     pub(crate) early: u64,
     /// After it: for a begin.
     pub(crate) late: u64,
+    /// The counter went astray since the last one: it was less than before, or stood
+    /// still while the thread ran.
+    pub(crate) astray: bool,
+}
+
+impl Stamps {
+    /// One stamp for both.
+    fn one(now: u64) -> Self {
+        Self { early: now, late: now, astray: false }
+    }
+}
+
+/// What the CPU time and the counter may disagree by after so much of the former, in
+/// 2^-32 ticks, before one of them is not believed.
+fn tolerance(ran_ns: u64) -> u128 {
+    let rate = u128::from(calibrate::ticks_per_ns_fixed());
+    rate * LEAST_MISSED_NS.max(u128::from(ran_ns) / MISSED_SHARE)
 }
 
 impl ThreadClock {
@@ -130,9 +157,9 @@ impl ThreadClock {
         self.take_rung();
         self.off.store(0, Relaxed);
         self.residue.store(0, Relaxed);
-        let now = self.read_both();
-        self.anchor_ticks.store(now.0.late, Relaxed);
-        self.anchor_ns.store(now.1, Relaxed);
+        let (stamps, cpu_ns) = self.read_both().unwrap_or_else(|| (Stamps::one(stamp()), 0));
+        self.anchor_ticks.store(stamps.late, Relaxed);
+        self.anchor_ns.store(cpu_ns, Relaxed);
         compiler_fence(std::sync::atomic::Ordering::SeqCst);
         self.refreshing.store(0, Relaxed);
     }
@@ -154,8 +181,7 @@ impl ThreadClock {
     #[cold]
     pub(crate) fn refresh(&self) -> Stamps {
         if self.refreshing.swap(1, Relaxed) != 0 {
-            let now = ticks();
-            return Stamps { early: now, late: now };
+            return Stamps::one(stamp());
         }
         compiler_fence(std::sync::atomic::Ordering::SeqCst);
         let stamps = self.refresh_alone();
@@ -169,21 +195,34 @@ impl ThreadClock {
             self.take_rung();
         }
         if self.kind.load(Relaxed) == ClockKind::Wall as u64 {
-            let now = ticks();
-            return Stamps { early: now, late: now };
+            return Stamps::one(stamp());
         }
-        let (stamps, cpu_ns) = self.read_both();
+        // Nothing is learned where the CPU time cannot be read; the next one tells.
+        let Some((stamps, cpu_ns)) = self.read_both() else { return Stamps::one(stamp()) };
         // No thread's CPU time runs backwards. This one belongs to a child in its
         // parent's memory, which the thread waits for: what it reads is not ours.
         if (cpu_ns.wrapping_sub(self.anchor_ns.load(Relaxed)) as i64) < 0 {
             return stamps;
         }
+        let before_ns = self.anchor_ns.swap(cpu_ns, Relaxed);
         let passed = stamps.early.wrapping_sub(self.anchor_ticks.swap(stamps.early, Relaxed));
-        let ran_ns = cpu_ns.wrapping_sub(self.anchor_ns.swap(cpu_ns, Relaxed));
+        if before_ns == 0 {
+            // It could not be read before: the thread's clock starts here.
+            return stamps;
+        }
+        let ran_ns = cpu_ns.saturating_sub(before_ns);
         let rate = calibrate::ticks_per_ns_fixed();
         // In 2^-32 ticks, and signed: the two clocks are not read at one moment.
         let ran = i128::from(ran_ns) * i128::from(rate);
-        let off = (i128::from(passed) << 32) - ran + i128::from(self.residue.load(Relaxed) as i64);
+        let away = (i128::from(passed as i64) << 32) - ran;
+        if away < -(tolerance(ran_ns) as i128) {
+            // The thread ran longer than the counter did. Its own clock goes on with the
+            // CPU time, so what is open loses nothing.
+            self.residue.store(0, Relaxed);
+            self.off.fetch_add((away >> 32) as u64, Relaxed);
+            return Stamps { astray: true, ..stamps };
+        }
+        let off = away + i128::from(self.residue.load(Relaxed) as i64);
         let whole = (off >> 32).clamp(0, i128::from(i64::MAX)) as u64;
         let rest = (off - (i128::from(whole) << 32)).clamp(i64::MIN.into(), i64::MAX.into());
         self.residue.store(rest as i64 as u64, Relaxed);
@@ -204,18 +243,18 @@ impl ThreadClock {
         }
         // Both clocks are read before the word, and the word is not armed again
         // before that: a switch up to here shows in it.
-        let now = ticks();
-        let cpu_ns = arch::cpu_time_ns().unwrap_or(0);
+        let now = stamp();
+        let Some(cpu_ns) = arch::cpu_time_ns() else { return true };
         let noticed = self.was_switched();
-        let passed = now.wrapping_sub(self.anchor_ticks.load(Relaxed));
-        let ran_ns = cpu_ns.wrapping_sub(self.anchor_ns.load(Relaxed));
+        // Backwards is no switch.
+        let passed = (now.wrapping_sub(self.anchor_ticks.load(Relaxed)) as i64).max(0) as u64;
+        let ran_ns = cpu_ns.saturating_sub(self.anchor_ns.load(Relaxed));
         let rate = u128::from(calibrate::ticks_per_ns_fixed());
         let missed = (u128::from(passed) << 32).saturating_sub(u128::from(ran_ns) * rate);
-        let tolerance = rate * LEAST_MISSED_NS.max(u128::from(ran_ns) / MISSED_SHARE);
         let kind = ClockKind::from_word(self.kind.load(Relaxed));
         let claims = matches!(kind, ClockKind::Rseq | ClockKind::Perf);
         self.refresh();
-        let missed = claims && !noticed && missed > tolerance;
+        let missed = claims && !noticed && missed > tolerance(ran_ns);
         if missed {
             super::demote(kind);
         }
@@ -226,15 +265,17 @@ impl ThreadClock {
     /// switch in between, and no interrupt or exit to a hypervisor either. Of
     /// those only the time tells; it would be charged to the region open now and
     /// taken from the next one.
-    fn read_both(&self) -> (Stamps, u64) {
+    ///
+    /// None where the CPU time cannot be read.
+    fn read_both(&self) -> Option<(Stamps, u64)> {
         let mut width = u64::MAX;
-        let mut read = (Stamps { early: 0, late: 0 }, 0);
+        let mut read = None;
         for tried in 1..=TRIES {
             self.arm();
             compiler_fence(std::sync::atomic::Ordering::SeqCst);
-            let early = ticks();
-            let ns = arch::cpu_time_ns().unwrap_or(0);
-            let late = ticks();
+            let early = stamp();
+            let ns = arch::cpu_time_ns()?;
+            let late = stamp();
             // On the rung that reads the CPU time always, the word tells nothing.
             let always = self.kind.load(Relaxed) == ClockKind::Cputime as u64;
             if !always && self.was_switched() && tried < TRIES {
@@ -242,12 +283,13 @@ impl ThreadClock {
                 width = u64::MAX;
                 continue;
             }
-            if late.wrapping_sub(early) < width {
+            if read.is_none() || late.wrapping_sub(early) < width {
                 width = late.wrapping_sub(early);
-                read = (Stamps { early, late }, ns);
+                read = Some((Stamps { early, late, astray: false }, ns));
             }
             let least = LEAST_WIDTH.load(Relaxed);
-            if width < least {
+            // Neither of a counter that stands still.
+            if (1..least).contains(&width) {
                 // Not a read-modify-write: on the rung that comes by at every
                 // stamp, threads would fight for it, and a lost one does no harm.
                 LEAST_WIDTH.store(width, Relaxed);
@@ -255,6 +297,14 @@ impl ThreadClock {
             if width <= least.saturating_mul(3) {
                 break;
             }
+        }
+        if let Some((stamps, _)) = &mut read
+            && stamps.late.wrapping_sub(stamps.early) >= LONGEST_READING
+        {
+            // The counter jumped in between: what begins here begins where the thread's
+            // clock was read.
+            stamps.late = stamps.early;
+            stamps.astray = true;
         }
         read
     }
@@ -282,6 +332,9 @@ impl ThreadClock {
         self.release_page();
         let mut kind = super::kind();
         self.asked.store(kind as u64, Relaxed);
+        if counter::is_replaced() && matches!(kind, ClockKind::Rseq | ClockKind::Perf) {
+            kind = ClockKind::Cputime;
+        }
         if kind == ClockKind::Rseq {
             match rseq::word() {
                 Some(word) => {

@@ -26,7 +26,7 @@ use std::sync::atomic::{
 use super::process::{self, Process};
 use super::regions::Regions;
 use super::thread::{self, LEVELS, SALT, SALTS, Thread};
-use crate::clock::ticks;
+use crate::clock::counter::stamp;
 
 /// A context that the program names.
 #[derive(Debug)]
@@ -320,7 +320,7 @@ pub(crate) fn leave_all(thread: &Thread) {
     undisturbed(|| {
         if !thread.current.load(Relaxed).is_null() {
             // Its clock was stopped.
-            keep(thread, ticks());
+            keep(thread, stamp());
         }
         let mut at = thread.current.swap(ptr::null_mut(), Relaxed);
         // SAFETY: null, or a context that its place in the chain keeps alive.

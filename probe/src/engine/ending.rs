@@ -15,7 +15,7 @@ use super::measure::{self, Begun, Destination, Guard, Part};
 use super::process;
 use super::regions::{Regions, Sum};
 use super::thread::{self, LEVEL, LEVELS, Thread, Unready};
-use crate::clock::ticks;
+use crate::clock::{self, Stamps, ticks};
 use crate::point::Point;
 
 /// In [`Thread::detour`]: an end is under way.
@@ -43,9 +43,28 @@ impl Thread {
         if !self.clock.was_switched() {
             return now;
         }
-        let stamps = self.clock.refresh();
+        let stamps = self.refresh();
         self.publish_switches();
         stamps.early
+    }
+
+    /// Brings the clock up to date, and counts if that had gone astray.
+    pub(super) fn refresh(&self) -> Stamps {
+        let stamps = self.clock.refresh();
+        if stamps.astray {
+            self.note_anomaly();
+        }
+        stamps
+    }
+
+    /// The counter was less than before, stood still or jumped.
+    fn note_anomaly(&self) {
+        self.count(|tally| &tally.anomalies);
+        if clock::doubt()
+            && let Some(process) = process::current()
+        {
+            process.take_rung_later();
+        }
     }
 
     /// Sets the number of open regions, in units of [`LEVEL`].
@@ -58,7 +77,7 @@ impl Thread {
         let off = self.clock.off();
         let elapsed = now.wrapping_sub(begun.start.wrapping_add(begun.off));
         if measure::ran_backwards(elapsed) {
-            self.count(|tally| &tally.anomalies);
+            self.note_anomaly();
         }
         // Below zero although the counter went on: time that the kernel has
         // taken off the thread without a switch, a hypervisor's most of all, is
@@ -68,7 +87,8 @@ impl Thread {
         Part {
             span: raw.saturating_sub(measure::OVERHEAD.inside()),
             child,
-            off: off.wrapping_sub(begun.off),
+            // Less than before, if the counter ran backwards.
+            off: (off.wrapping_sub(begun.off) as i64).max(0) as u64,
             switches: self.clock.switches_since(begun.switches),
         }
     }
@@ -368,6 +388,9 @@ fn finish_with(
             None => process::miss(),
         },
     }
+    if !busy && let Some(process) = process::current() {
+        process.catch_up();
+    }
 }
 
 /// Records a measurement into a cell whose histogram may lack a part.
@@ -392,15 +415,30 @@ pub(crate) fn close_slow(to: Destination<'_>, now: u64, around: u64, inclusive: 
     let mut elapsed = now.wrapping_sub(start);
     if (elapsed as i64) < 0 {
         if measure::ran_backwards(elapsed) {
-            thread.count(|tally| &tally.anomalies);
+            thread.note_anomaly();
         }
         elapsed = 0;
     }
-    let span = elapsed.saturating_sub(measure::OVERHEAD.inside());
+    let mut span = elapsed.saturating_sub(measure::OVERHEAD.inside());
+    let mut away = None;
+    if elapsed >= measure::LONG {
+        // So long without a switch: it may be that the counter jumped, or that the
+        // rung has missed one. The CPU time tells.
+        let before = thread.clock.off();
+        if !thread.clock.refresh_and_verify() {
+            thread.note_anomaly();
+            if let Some(process) = process::current() {
+                process.take_rung_later();
+            }
+        }
+        let off_cpu = (thread.clock.off().wrapping_sub(before) as i64).max(0) as u64;
+        span = span.saturating_sub(off_cpu);
+        away = Some(Away { off_cpu, switches: 0 });
+    }
     let own = span.saturating_sub(thread.child.load(Relaxed));
     measure::give_back(thread, around, span);
     let inclusive_total = inclusive.wrapping_add(span);
-    let measured = Measurement { exclusive: own.min(LIMIT - 1), inclusive_total, away: None };
+    let measured = Measurement { exclusive: own.min(LIMIT - 1), inclusive_total, away };
     record_slow(to, measured, start, elapsed);
 }
 

@@ -26,12 +26,12 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::cell::{Cell, Measurement};
 use pfp_shm_layout::control::Control;
-use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::Record;
 
 use super::ending;
 use super::process;
 use super::thread::{self, Thread, Unready};
+use crate::clock::counter::stamp;
 use crate::clock::ticks;
 use crate::point::Point;
 
@@ -95,6 +95,10 @@ impl Overhead {
         Costs { inside, pair, lap }
     }
 }
+
+/// Half a minute or so in ticks: a thread that was not switched out for so long is to
+/// be looked at more closely.
+pub(crate) const LONG: u64 = 1 << 36;
 
 /// Whether some thread calibrates.
 static CALIBRATING: AtomicBool = AtomicBool::new(false);
@@ -445,7 +449,7 @@ fn note(thread: &Thread, cell: &Cell) -> Begun {
 /// What [`note`] should have noted: the thread was switched out before.
 #[inline(never)]
 fn note_late(thread: &Thread, noted: Begun) -> Begun {
-    let now = thread.clock.refresh().late;
+    let now = thread.refresh().late;
     let off = thread.clock.off();
     let switches = thread.clock.switches();
     Begun { start: now.wrapping_sub(off), off, switches, ..noted }
@@ -511,8 +515,8 @@ impl<'a> Closing<'a> {
     fn of(to: Destination<'a>, now: u64, start: u64) -> Option<Self> {
         let thread = to.thread;
         let elapsed = now.wrapping_sub(start);
-        // Also a counter that ran backwards: that is beyond the histogram.
-        if elapsed >= LIMIT {
+        // Also a counter that ran backwards: that is long, too.
+        if elapsed >= LONG {
             return None;
         }
         // Of the measurement before: known before the counter is read.
@@ -715,12 +719,13 @@ fn batch(point: &'static Point, cell: &Cell) -> Costs {
 #[inline(always)]
 fn timed(cell: &Cell, mut region: impl FnMut()) -> (u64, u64) {
     let mut own = [0; BATCH];
-    let start = ticks();
+    let start = stamp();
     for own in &mut own {
         region();
         *own = cell.last();
     }
-    let all = ticks().wrapping_sub(start);
+    // A counter that ran backwards costs nothing.
+    let all = (stamp().wrapping_sub(start) as i64).max(0) as u64;
     own.sort_unstable();
     (all, own[BATCH / 2])
 }

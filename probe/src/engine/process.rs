@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{
-    AtomicI32, AtomicPtr, AtomicU64,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -24,12 +24,15 @@ use pfp_shm_layout::segment::{Config, Segment};
 use super::names::Names;
 use super::owner;
 use super::thread::{self, Thread};
-use crate::clock::{self, calibrate};
+use crate::clock::{self, calibrate, counter};
 use crate::errno;
 use crate::point::{FIRST_NAMED, Point};
 use crate::snapshot;
 
 const PAGE: usize = 4096;
+/// What a more exact rate may differ from the first one by, which is good to some
+/// 100 ppm. As a share.
+const RATE_NEAR: f64 = 0.005;
 /// Pairs that the automatic calibration runs.
 const CALIBRATION_PAIRS: u32 = 512;
 
@@ -44,10 +47,14 @@ pub(crate) struct Process {
     pub(crate) exit_key: libc::pthread_key_t,
     /// The private state of each lane, kept over the lane's owners.
     pub(crate) lanes: Box<[AtomicPtr<Thread>]>,
-    /// First instant on both clocks: the longer ago, the better the rate.
-    origin: calibrate::Instant,
+    /// First instant on both clocks: the longer ago, the better the rate. In two
+    /// words, which whoever has set `refined_ns` may write.
+    origin_ticks: AtomicU64,
+    origin_ns: AtomicU64,
     /// When the rate was last made more exact, nanoseconds after the origin.
     refined_ns: AtomicU64,
+    /// Whether measuring costs something else than what is known.
+    outdated: AtomicBool,
     /// The counter before which no space is asked for again.
     no_space_until: AtomicU64,
     /// A block that was taken and could not be backed; 0 for none.
@@ -145,6 +152,10 @@ fn make_or_wait() -> Option<&'static Process> {
 }
 
 fn make() -> Option<&'static Process> {
+    if !counter::is_steady_here() {
+        // From here on a tick is a nanosecond.
+        counter::replace(calibrate::monotonic_ns());
+    }
     let origin = calibrate::instant();
     let name = NAME.try_lock().ok().and_then(|name| name.clone());
     // The beacon first: killed at any moment, the process leaves no object that
@@ -188,8 +199,18 @@ fn publish(
     let ledger = segment.ledger();
     ledger.set_name(name.unwrap_or(""));
 
+    let rate = match calibrate::first_rate(origin) {
+        _ if counter::is_replaced() => 1e9,
+        Some(rate) => rate,
+        None => {
+            // It stood still or jumped, before anything was measured.
+            counter::replace(origin.ticks);
+            1e9
+        }
+    };
     let kind = clock::choose(std::env::var("PFP_CLOCK").ok().as_deref());
     ledger.clock_kind.store(kind as u64, Relaxed);
+    ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
     ledger.invariant.store(u64::from(calibrate::is_invariant()), Relaxed);
 
     let gate = gate()?;
@@ -206,8 +227,10 @@ fn publish(
         pid: unsafe { libc::getpid() },
         exit_key,
         lanes,
-        origin,
+        origin_ticks: AtomicU64::new(origin.ticks),
+        origin_ns: AtomicU64::new(origin.ns),
         refined_ns: AtomicU64::new(0),
+        outdated: AtomicBool::new(false),
         no_space_until: AtomicU64::new(0),
         spare_block: AtomicU64::new(0),
         on_by_default: std::env::var_os("PFP_DEFAULT").is_none_or(|value| value != "off"),
@@ -216,14 +239,12 @@ fn publish(
         snapshot: snapshot::path_at_exit(),
     }));
     NEWEST.store(ptr::from_mut(process), Relaxed);
-    if let Some(rate) = calibrate::first_rate(origin) {
-        process.set_rate(rate);
-        let ledger = process.segment.ledger();
-        let thousand_seconds = |rate: f64| (rate * 1000.0) as u64;
-        let reported = calibrate::reported_rate().map_or(0, thousand_seconds);
-        ledger.reported_ticks_per_1000_s.store(reported, Relaxed);
-        ledger.core_hz.store(calibrate::core_hz(rate).map_or(0, |hz| hz as u64), Relaxed);
-    }
+    process.set_rate(rate);
+    let ledger = process.segment.ledger();
+    let thousand_seconds = |rate: f64| (rate * 1000.0) as u64;
+    let reported = calibrate::reported_rate().map_or(0, thousand_seconds);
+    ledger.reported_ticks_per_1000_s.store(reported, Relaxed);
+    ledger.core_hz.store(calibrate::core_hz(rate).map_or(0, |hz| hz as u64), Relaxed);
     Some((process, gate))
 }
 
@@ -374,14 +395,15 @@ impl Process {
     /// Asks unless there was none just now: each asking is a system call, or a
     /// fight for one word, in the host's regions.
     fn ask_for_space<R>(&self, ask: impl FnOnce(&Segment) -> Option<R>) -> Option<R> {
-        let now = clock::ticks();
-        if now < self.no_space_until.load(Relaxed) {
+        let now = counter::stamp();
+        let a_while = self.segment.ledger().ticks_per_1000_s.load(Relaxed) / 1000 / 10;
+        // No longer than that, also if the counter ran backwards.
+        if (1..=a_while).contains(&self.no_space_until.load(Relaxed).wrapping_sub(now)) {
             return None;
         }
         let found = errno::kept(|| ask(&self.segment));
         if found.is_none() {
-            let per_second = self.segment.ledger().ticks_per_1000_s.load(Relaxed) / 1000;
-            self.no_space_until.store(now.saturating_add(per_second / 10), Relaxed);
+            self.no_space_until.store(now.wrapping_add(a_while), Relaxed);
         }
         found
     }
@@ -389,22 +411,38 @@ impl Process {
     /// Makes the rate more exact, if enough time has passed for that to be
     /// worth it. Cold paths call this.
     pub(crate) fn refine_rate(&self) {
-        let now_ns = calibrate::monotonic_ns().saturating_sub(self.origin.ns);
+        if counter::is_replaced() {
+            return;
+        }
+        let origin = calibrate::Instant {
+            ticks: self.origin_ticks.load(Relaxed),
+            ns: self.origin_ns.load(Relaxed),
+        };
+        let now_ns = calibrate::monotonic_ns().saturating_sub(origin.ns);
         let refined_ns = self.refined_ns.load(Relaxed);
         if now_ns < refined_ns.saturating_mul(2).max(2_000_000)
             || self.refined_ns.compare_exchange(refined_ns, now_ns, Relaxed, Relaxed).is_err()
         {
             return;
         }
-        if let Some(rate) = calibrate::rate_between(self.origin, calibrate::instant()) {
-            self.set_rate(rate);
+        let now = calibrate::instant();
+        let known = self.segment.ledger().ticks_per_1000_s.load(Relaxed) as f64 / 1000.0;
+        match calibrate::rate_between(origin, now) {
+            Some(rate) if (rate / known - 1.0).abs() < RATE_NEAR => self.set_rate(rate),
+            // One of the clocks went on while the other did not, as in a suspended
+            // machine: what was known holds, and is made more exact from here on.
+            _ => {
+                self.origin_ticks.store(now.ticks, Relaxed);
+                self.origin_ns.store(now.ns, Relaxed);
+                self.refined_ns.store(0, Relaxed);
+            }
         }
     }
 
     /// Says which rung of the clock is in force, and what measuring costs on it:
     /// a rung has turned out not to work.
     pub(crate) fn take_rung(&self) {
-        self.segment.ledger().clock_kind.store(clock::kind() as u64, Relaxed);
+        self.tell_rung();
         super::measure::calibrate(CALIBRATION_PAIRS);
     }
 
@@ -412,6 +450,26 @@ impl Process {
     fn starts_on(&self, point: &Point) -> bool {
         let (name, ..) = point.description();
         (point.starts_on() && self.on_by_default) || self.enabled_names.have(name)
+    }
+
+    /// The same, for whoever is in the middle of something: what measuring costs is
+    /// left to the [next that is not](Self::catch_up).
+    pub(crate) fn take_rung_later(&self) {
+        self.tell_rung();
+        self.outdated.store(true, Relaxed);
+    }
+
+    /// Measures what measuring costs, if that has changed.
+    pub(crate) fn catch_up(&self) {
+        if self.outdated.load(Relaxed) && self.outdated.swap(false, Relaxed) {
+            super::measure::calibrate(CALIBRATION_PAIRS);
+        }
+    }
+
+    fn tell_rung(&self) {
+        let ledger = self.segment.ledger();
+        ledger.clock_kind.store(clock::kind() as u64, Relaxed);
+        ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
     }
 
     /// Enters a point and returns its number and control word.

@@ -30,7 +30,8 @@ use pfp_shm_layout::segment::{
 
 use super::process::{self, Process};
 use super::regions::Regions;
-use crate::clock::{ThreadClock, ticks};
+use crate::clock::ThreadClock;
+use crate::clock::counter::stamp;
 use crate::errno;
 use crate::point::Point;
 
@@ -110,8 +111,9 @@ pub(crate) fn current() -> Option<&'static Thread> {
 
 /// Kernel id of the calling thread.
 pub(crate) fn tid() -> u32 {
+    // A filter may refuse even this, and would set `errno`.
     // SAFETY: no preconditions.
-    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+    errno::kept(|| unsafe { libc::syscall(libc::SYS_gettid) as u32 })
 }
 
 /// One open region, in [`Thread::place`].
@@ -535,7 +537,7 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
         }
         thread.tally.store((&raw const lane.tally).cast_mut(), Relaxed);
         thread.settle_in(segment, number, generation);
-        lane.announce(generation, tid(), ticks(), &thread_name());
+        lane.announce(generation, tid(), stamp(), &thread_name());
         return Some(thread);
     }
     None

@@ -447,6 +447,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
             reported_ticks_per_second: clock.reported_ticks_per_second,
             core_hz: clock.core_hz,
             invariant: clock.invariant,
+            system_clock: clock.system_clock,
             overhead_inside: clock.overhead_inside,
             overhead_pair: clock.overhead_pair,
         },

@@ -94,6 +94,7 @@ impl Synthetic {
                     reported_ticks_per_second: None,
                     core_hz: Some(3.65e9),
                     invariant: true,
+                    system_clock: false,
                     overhead_inside: 22,
                     overhead_pair: 60,
                 },

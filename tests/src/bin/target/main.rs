@@ -8,11 +8,16 @@ mod groups;
 mod life;
 mod manners;
 mod on_cpu;
+#[cfg(target_arch = "x86_64")]
+mod overwritten;
+mod refused;
 mod served;
 mod snapshots;
 mod storm;
 mod thousands;
 mod threads;
+#[cfg(target_arch = "x86_64")]
+mod trapped;
 
 use std::process::ExitCode;
 
@@ -50,6 +55,18 @@ fn main() -> ExitCode {
         "host" => manners::host(),
         "host-without-descriptors" => manners::host_without_descriptors(),
         "manners" => return manners::run(),
+        #[cfg(target_arch = "x86_64")]
+        "overwritten" => overwritten::run(number(1) as usize),
+        #[cfg(target_arch = "x86_64")]
+        "trapped" => trapped::run(
+            arguments.get(1).map_or("steady", String::as_str),
+            number(2),
+            arguments.get(3).is_some_and(|when| when == "from-the-start"),
+        ),
+        "refused" => refused::run(
+            arguments.get(1).is_some_and(|how| how == "measured"),
+            arguments.get(2).map(std::path::Path::new),
+        ),
         other => panic!("there is no scenario {other:?}"),
     }
     ExitCode::SUCCESS

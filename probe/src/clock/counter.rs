@@ -1,0 +1,158 @@
+//! Whether the tick counter can be relied on, and what stands in for it where it
+//! cannot: the system's clock, at the price of a call.
+//!
+//! The hot path knows nothing of this. With the stand-in in force the word that a
+//! thread watches never has the value expected, so that every stamp takes the cold
+//! path, and the cold path reads here.
+
+use std::fs;
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use super::{arch, calibrate};
+
+/// What is known of the counter before it is used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts<'a> {
+    /// The processor says that it runs at one rate, whatever the core does.
+    pub(crate) invariant: bool,
+    /// The kernel's clock source; none where it cannot be read.
+    pub(crate) source: Option<&'a str>,
+    /// Those it could use, with spaces between.
+    pub(crate) available: &'a str,
+}
+
+/// Clock sources that are the counter itself, or are computed from it.
+const COUNTERS: [&str; 6] =
+    ["tsc", "tsc-early", "arch_sys_counter", "kvm-clock", "xen", "hyperv_clocksource_tsc_page"];
+
+/// Whether the counter may be used. The kernel knows more of it than the processor
+/// does: it watches the counter against another clock and against the other cores,
+/// and most virtual machines are not told whether it is invariant.
+pub(crate) fn is_steady(facts: Facts<'_>) -> bool {
+    match facts.source {
+        None => facts.invariant,
+        // A kernel that has caught it no longer offers it. Whoever chose another one
+        // by hand leaves it on offer.
+        Some(source) => {
+            COUNTERS.contains(&source)
+                || facts.available.split_whitespace().any(|source| source == "tsc")
+        }
+    }
+}
+
+/// Asks this machine.
+pub(crate) fn is_steady_here() -> bool {
+    let read = |what: &str| {
+        let path = format!("/sys/devices/system/clocksource/clocksource0/{what}_clocksource");
+        fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+    };
+    let source = read("current");
+    let known = |source: &String| COUNTERS.contains(&source.as_str());
+    let available = match &source {
+        Some(source) if !known(source) => read("available").unwrap_or_default(),
+        _ => String::new(),
+    };
+    is_steady(Facts {
+        invariant: arch::is_invariant(),
+        source: source.as_deref(),
+        available: &available,
+    })
+}
+
+/// Whether the system's clock stands in for the counter.
+static STANDS_IN: AtomicBool = AtomicBool::new(false);
+/// Whether somebody sees to that.
+static STARTING: AtomicBool = AtomicBool::new(false);
+/// It goes on where the counter was given up, and at its rate, so that what was
+/// measured before and after adds up.
+static FROM_TICKS: AtomicU64 = AtomicU64::new(0);
+static FROM_NS: AtomicU64 = AtomicU64::new(0);
+/// Ticks per nanosecond, in 2^-32.
+static RATE: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the system's clock stands in for the counter.
+#[inline]
+pub(crate) fn is_replaced() -> bool {
+    // stand-in: meets the store in `replace`.
+    STANDS_IN.load(Acquire)
+}
+
+/// The counter, or what stands in for it. For the cold paths.
+pub(crate) fn stamp() -> u64 {
+    if is_replaced() { stand_in() } else { arch::ticks() }
+}
+
+fn stand_in() -> u64 {
+    let passed = arch::system_ns().saturating_sub(FROM_NS.load(Relaxed));
+    let ticks = (u128::from(passed) * u128::from(RATE.load(Relaxed))) >> 32;
+    FROM_TICKS.load(Relaxed).wrapping_add(ticks as u64)
+}
+
+/// Gives up the counter for good. `ticks` is where the stand-in goes on; the rate is
+/// that which was calibrated, or a tick a nanosecond where none was.
+pub(crate) fn replace(ticks: u64) {
+    if STARTING.swap(true, Relaxed) {
+        return;
+    }
+    FROM_TICKS.store(ticks, Relaxed);
+    FROM_NS.store(arch::system_ns(), Relaxed);
+    RATE.store(calibrate::ticks_per_ns_fixed(), Relaxed);
+    // stand-in: whoever sees it sees from where and how fast it goes.
+    STANDS_IN.store(true, Release);
+    super::thread::watch_closely();
+}
+
+/// How often the counter may go astray, and how long that is one time: a machine that
+/// was suspended, or moved, finds all of a program's threads at once.
+const TIMES: u32 = 8;
+const ONE_TIME_NS: u64 = 100_000_000;
+
+static ASTRAY: AtomicU32 = AtomicU32::new(0);
+static LAST_ASTRAY_NS: AtomicU64 = AtomicU64::new(0);
+
+/// The counter went astray. True if that was once too often: it is given up now.
+pub(crate) fn doubt() -> bool {
+    if is_replaced() {
+        return false;
+    }
+    let now = arch::system_ns();
+    let last = LAST_ASTRAY_NS.load(Relaxed);
+    if now.saturating_sub(last) < ONE_TIME_NS
+        || LAST_ASTRAY_NS.compare_exchange(last, now, Relaxed, Relaxed).is_err()
+        || ASTRAY.fetch_add(1, Relaxed) + 1 < TIMES
+    {
+        return false;
+    }
+    replace(arch::ticks());
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_is_believed_before_the_processor() {
+        for (source, available, invariant, steady) in [
+            (Some("tsc"), "", true, true),
+            (Some("tsc"), "", false, true),
+            (Some("kvm-clock"), "", false, true),
+            (Some("arch_sys_counter"), "", true, true),
+            // Given up by the kernel.
+            (Some("hpet"), "hpet acpi_pm", true, false),
+            (Some("acpi_pm"), "acpi_pm", false, false),
+            (Some("hyperv_clocksource_msr"), "hyperv_clocksource_msr acpi_pm", true, false),
+            // Not given up: somebody wanted another one.
+            (Some("hpet"), "tsc hpet acpi_pm", false, true),
+            // Nobody says.
+            (None, "", true, true),
+            (None, "", false, false),
+        ] {
+            let found = is_steady(Facts { invariant, source, available });
+            assert_eq!(found, steady, "{source:?} of {available:?}, invariant {invariant}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Threads that compete for a CPU while somebody else in the process uses the
+//! restartable-sequence area too, as an allocator may: all the time.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use pfp_tests::os;
+use pfp_tests::script::{pause, say};
+
+/// CPU time of each thread.
+const EACH: Duration = Duration::from_millis(200);
+const PIECE: Duration = Duration::from_micros(200);
+
+/// The kernel's `struct rseq_cs`, of a section that is never executed.
+#[repr(C, align(32))]
+struct Section {
+    version: u32,
+    flags: u32,
+    start_ip: *const u32,
+    post_commit_offset: u64,
+    abort_ip: *const u32,
+}
+
+// SAFETY: constant data.
+unsafe impl Sync for Section {}
+
+/// The signature that the C library registers with.
+static NOWHERE: [u32; 4] = [0x5305_3053; 4];
+static SECTION: Section = Section {
+    version: 0,
+    flags: 0,
+    start_ip: &raw const NOWHERE[0],
+    post_commit_offset: 4,
+    abort_ip: &raw const NOWHERE[2],
+};
+
+/// The calling thread's `rseq_cs`; none where there is no area.
+fn word() -> Option<&'static AtomicU64> {
+    // SAFETY: looks up a name that ends in zero.
+    let offset = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()) };
+    // SAFETY: as above.
+    let size = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()) };
+    if offset.is_null() || size.is_null() {
+        return None;
+    }
+    let pointer: *const u8;
+    // SAFETY: the ABI keeps the thread pointer at its own start.
+    unsafe { std::arch::asm!("mov {}, fs:0", out(reg) pointer) };
+    // SAFETY: the C library declares them so; the area lives as long as the thread.
+    unsafe {
+        let (offset, size) = (*offset.cast::<isize>(), *size.cast::<u32>());
+        (size != 0).then(|| &*pointer.wrapping_offset(offset + 8).cast::<AtomicU64>())
+    }
+}
+
+/// Takes the area as an allocator would: with a section of its own, then none.
+fn overwrite(round: u64) {
+    let Some(word) = word() else { return };
+    let own = (&raw const SECTION).addr() as u64;
+    word.store(if round.is_multiple_of(2) { own } else { 0 }, Relaxed);
+}
+
+pub(crate) fn run(threads: usize) {
+    let cpus = os::cpus();
+    os::pin(*cpus.last().expect("there is a CPU"));
+    pfp::init();
+    say("area", &[&word().is_some()]);
+    let (begin, end) = (Barrier::new(threads), Barrier::new(threads + 1));
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                begin.wait();
+                let cpu = os::thread_cpu();
+                {
+                    pfp::scope!("everything");
+                    let mut round = 0;
+                    while os::thread_cpu() - cpu < EACH {
+                        overwrite(round);
+                        pfp::scope!("piece");
+                        overwrite(round / 2);
+                        os::burn(PIECE);
+                        overwrite(round / 3);
+                        if round % 64 == 5 {
+                            thread::sleep(Duration::from_millis(1));
+                        }
+                        round += 1;
+                    }
+                }
+                let cpu = os::thread_cpu() - cpu;
+                say("thread", &[&os::tid(), &cpu.as_nanos()]);
+                end.wait();
+                // The lane stays this thread's until it has been read.
+                end.wait();
+            });
+        }
+        end.wait();
+        say("ticks_per_second", &[&pfp::ticks_per_second()]);
+        pause("done");
+        end.wait();
+    });
+}

@@ -1,0 +1,118 @@
+//! A host whose start may be refused anything by the system. On standard output it
+//! says what it would say without the probe; what the probe did goes to a file.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::hint::black_box;
+use std::path::Path;
+
+use pfp_tests::faults;
+use pfp_tests::os;
+
+/// A value that nothing sets `errno` to.
+const KEPT: i32 = 4242;
+/// Rounds of the work.
+const ROUNDS: u64 = 96;
+/// The numbered point.
+const NUMBERED: u32 = 7;
+
+static OUTER: pfp::Point = pfp::Point::new("outer");
+static INNER: [pfp::Point; 40] = [const { pfp::Point::new("inner") }; 40];
+static BY_HAND: pfp::Point = pfp::Point::new("by hand");
+
+/// Works, with or without points, between two marks for whoever traces it; at the third it ends.
+pub(crate) fn run(measured: bool, report: Option<&Path>) {
+    let before = Looks::now();
+    faults::mark();
+    let (sum, errno) = if measured { work::<true>() } else { work::<false>() };
+    faults::mark();
+    println!("{sum:x} {errno}");
+    if let Some(report) = report {
+        let text = tell(&before, &Looks::now());
+        fs::write(report, text).expect("there is room for the report");
+    }
+    faults::mark();
+}
+
+fn work<const MEASURED: bool>() -> (u64, i32) {
+    os::set_errno(KEPT);
+    if MEASURED {
+        pfp::enable(NUMBERED);
+    }
+    let mut sum = 1u64;
+    for round in 0..ROUNDS {
+        let _outer = MEASURED.then(|| OUTER.measure());
+        let _inner = MEASURED.then(|| INNER[round as usize % INNER.len()].measure());
+        if MEASURED {
+            BY_HAND.begin();
+            pfp::begin(NUMBERED);
+        }
+        // Longer and longer, so that histograms grow too.
+        for step in 0..round * round {
+            sum = (sum ^ black_box(step)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
+        }
+        if MEASURED {
+            pfp::end(NUMBERED, round % 8 == 3);
+            BY_HAND.end();
+        }
+    }
+    (sum, os::errno())
+}
+
+fn tell(before: &Looks, after: &Looks) -> String {
+    let mut text = String::new();
+    let mut line = |key: &str, value: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{key} {value}");
+    };
+    let new = |of: fn(&Looks) -> &BTreeSet<String>| {
+        let found: Vec<&String> = of(after).difference(of(before)).collect();
+        found
+    };
+    for descriptor in new(|looks| &looks.descriptors) {
+        line("descriptor", descriptor.clone());
+    }
+    for mapping in new(|looks| &looks.mappings) {
+        line("mapping", mapping.clone());
+    }
+    line("count", format!("{ROUNDS} {}", count(OUTER.stats())));
+    line("count", format!("{ROUNDS} {}", count(BY_HAND.stats())));
+    line("count", format!("{} {}", ROUNDS - ROUNDS / 8, count(pfp::stats(NUMBERED))));
+    let inner: u64 = INNER.iter().map(|point| count(point.stats())).sum();
+    line("count", format!("{ROUNDS} {inner}"));
+    let all = [OUTER.stats(), BY_HAND.stats(), pfp::stats(NUMBERED)];
+    let longest = all.iter().flatten().map(|stats| stats.inclusive).max().unwrap_or(0);
+    line("seconds", (longest as f64 / pfp::ticks_per_second()).to_string());
+    // Asked last: it may try again.
+    line("init", pfp::init().to_string());
+    text
+}
+
+fn count(stats: Option<pfp::Stats>) -> u64 {
+    stats.map_or(0, |stats| stats.count)
+}
+
+/// What the process holds of the system's.
+struct Looks {
+    descriptors: BTreeSet<String>,
+    /// Of more than the allocator's heap, which also grows for others.
+    mappings: BTreeSet<String>,
+}
+
+impl Looks {
+    fn now() -> Self {
+        let maps = fs::read_to_string("/proc/self/maps").expect("/proc is there");
+        let mapping = |line: &str| {
+            let mut words = line.split_whitespace();
+            let (range, mode) = (words.next()?, words.next()?);
+            let name = words.nth(3).unwrap_or("-");
+            (!name.starts_with("[heap]") && !name.starts_with("[stack]"))
+                .then(|| format!("{name} {mode} {range}"))
+        };
+        Self {
+            descriptors: os::descriptors(std::process::id()).into_iter().collect(),
+            mappings: maps.lines().filter_map(mapping).collect(),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! A thread whose time-stamp counter is not the machine's: each reading traps, and a
+//! signal handler answers with whatever a bad counter would say.
+
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use pfp_tests::os;
+use pfp_tests::script::{pause, say};
+
+/// The counter that is played goes on where the real one was, at its rate: the C
+/// library computes clocks from it.
+static FROM_TICKS: AtomicU64 = AtomicU64::new(0);
+static FROM_NS: AtomicU64 = AtomicU64::new(0);
+/// Ticks in a thousand seconds.
+static RATE: AtomicU64 = AtomicU64::new(0);
+
+/// About one, in ticks.
+const HOUR: i64 = 3_600 * 2_500_000_000;
+
+/// How the counter goes wrong.
+const MODES: [&str; 6] = ["steady", "backwards", "jumps", "frozen", "suspended", "everything"];
+const STEADY: u8 = 0;
+const BACKWARDS: u8 = 1;
+const JUMPS: u8 = 2;
+const FROZEN: u8 = 3;
+const SUSPENDED: u8 = 4;
+const EVERYTHING: u8 = 5;
+
+static MODE: AtomicU8 = AtomicU8::new(STEADY);
+/// What the counter is ahead by, in ticks.
+static AHEAD: AtomicI64 = AtomicI64::new(0);
+/// All that it ever went ahead by, and how often it was wrong.
+static AHEAD_IN_ALL: AtomicU64 = AtomicU64::new(0);
+static WRONG: AtomicU64 = AtomicU64::new(0);
+static READ: AtomicU64 = AtomicU64::new(0);
+/// Readings for which it stands still yet, and where.
+static STILL_FOR: AtomicU64 = AtomicU64::new(0);
+static STILL_AT: AtomicU64 = AtomicU64::new(0);
+static RANDOM: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
+
+fn random(below: u64) -> u64 {
+    let mut x = RANDOM.load(Relaxed);
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    RANDOM.store(x, Relaxed);
+    x % below
+}
+
+fn shift(by: i64) {
+    AHEAD.fetch_add(by, Relaxed);
+    AHEAD_IN_ALL.fetch_add(by.max(0) as u64, Relaxed);
+    WRONG.fetch_add(1, Relaxed);
+}
+
+/// What the next reading gives.
+fn reading() -> u64 {
+    let passed = system_ns() - FROM_NS.load(Relaxed);
+    READ.fetch_add(1, Relaxed);
+    let mode = match MODE.load(Relaxed) {
+        EVERYTHING => 1 + random(4) as u8,
+        mode => mode,
+    };
+    match mode {
+        // A core that is a little behind the others, and now and then seconds.
+        BACKWARDS if random(50) == 0 => shift(-(random(100_000) as i64)),
+        BACKWARDS if random(5_000) == 0 => shift(-HOUR / 400),
+        JUMPS if random(500) == 0 => shift(random(12) as i64 * HOUR),
+        // It counts on while nothing runs, or begins anew.
+        SUSPENDED if random(2_000) == 0 && AHEAD.load(Relaxed) <= 0 => shift(8 * HOUR),
+        SUSPENDED if random(2_000) == 0 => shift(-8 * HOUR),
+        _ => {}
+    }
+    let passed = u128::from(passed) * u128::from(RATE.load(Relaxed)) / 1_000_000_000_000;
+    let now = FROM_TICKS.load(Relaxed).wrapping_add(passed as u64);
+    let now = now.wrapping_add_signed(AHEAD.load(Relaxed));
+    let still = STILL_FOR.load(Relaxed);
+    if still > 0 {
+        STILL_FOR.store(still - 1, Relaxed);
+        return STILL_AT.load(Relaxed);
+    }
+    if mode == FROZEN && random(200) == 0 {
+        WRONG.fetch_add(1, Relaxed);
+        STILL_AT.store(now, Relaxed);
+        // Long beside the millisecond from which on it is noticed.
+        STILL_FOR.store(random(3_000), Relaxed);
+    }
+    now
+}
+
+/// Answers a trapped RDTSC or RDTSCP, and goes on behind it.
+extern "C" fn answer(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel gives the handler the interrupted thread's registers.
+    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let at = registers[libc::REG_RIP as usize] as *const [u8; 3];
+    // SAFETY: this was just executed.
+    let length = match unsafe { *at } {
+        [0x0f, 0x31, _] => 2,
+        [0x0f, 0x01, 0xf9] => 3,
+        _ => {
+            // A fault of another kind happens again, and is the end.
+            // SAFETY: sets the default.
+            unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
+            return;
+        }
+    };
+    let ticks = reading();
+    registers[libc::REG_RAX as usize] = i64::from(ticks as u32);
+    registers[libc::REG_RDX as usize] = (ticks >> 32) as i64;
+    if length == 3 {
+        registers[libc::REG_RCX as usize] = 0;
+    }
+    registers[libc::REG_RIP as usize] += length;
+}
+
+const PR_SET_TSC: libc::c_int = 26;
+const PR_TSC_ENABLE: libc::c_ulong = 1;
+const PR_TSC_SIGSEGV: libc::c_ulong = 2;
+
+fn trap(how: libc::c_ulong) {
+    // SAFETY: changes what RDTSC does on this thread; the handler is there.
+    let result = unsafe { libc::prctl(PR_SET_TSC, how, 0, 0, 0) };
+    assert_eq!(result, 0, "the counter can be trapped");
+}
+
+fn install() {
+    // SAFETY: all zero is a value of it, and the handler only uses what is its own.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = answer as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        assert_eq!(libc::sigaction(libc::SIGSEGV, &raw const action, ptr::null_mut()), 0);
+    }
+}
+
+static OUTER: pfp::Point = pfp::Point::new("outer");
+static INNER: pfp::Point = pfp::Point::new("inner");
+static BY_HAND: pfp::Point = pfp::Point::new("by hand");
+
+/// Measures so often with a counter that goes wrong in this way; from the start, or
+/// only when the probe has found it in order.
+pub(crate) fn run(mode: &str, calls: u64, from_the_start: bool) {
+    install();
+    let mode = MODES.iter().position(|&known| known == mode).expect("a known way to go wrong");
+    let rate = real_rate();
+    // Played from here on, so that there is only one counter.
+    FROM_NS.store(system_ns(), Relaxed);
+    FROM_TICKS.store(real_ticks(), Relaxed);
+    RATE.store((rate * 1e3) as u64, Relaxed);
+    trap(PR_TSC_SIGSEGV);
+    if from_the_start {
+        MODE.store(mode as u8, Relaxed);
+        if mode == usize::from(FROZEN) {
+            // For good.
+            STILL_AT.store(FROM_TICKS.load(Relaxed), Relaxed);
+            STILL_FOR.store(u64::MAX, Relaxed);
+        }
+    }
+    pfp::init();
+    MODE.store(mode as u8, Relaxed);
+    let (cpu, wall) = (os::thread_cpu(), system_ns());
+    for round in 0..calls / 3 {
+        let _outer = OUTER.measure();
+        {
+            let _inner = INNER.measure();
+            std::hint::black_box(round);
+        }
+        BY_HAND.begin();
+        if round % 1_000 == 7 {
+            thread::sleep(Duration::from_micros(50));
+        }
+        BY_HAND.end();
+    }
+    let cpu = os::thread_cpu() - cpu;
+    let wall = system_ns() - wall;
+    trap(PR_TSC_ENABLE);
+    let ahead_ns = AHEAD_IN_ALL.load(Relaxed) as f64 / rate * 1e9;
+    say("figures", &[&(calls / 3), &cpu.as_nanos(), &wall, &ahead_ns]);
+    say("readings", &[&READ.load(Relaxed), &WRONG.load(Relaxed)]);
+    pause("done");
+}
+
+fn real_ticks() -> u64 {
+    // SAFETY: reads a counter.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// Ticks a second of the machine's own counter.
+fn real_rate() -> f64 {
+    let (ticks, ns) = (real_ticks(), system_ns());
+    thread::sleep(Duration::from_millis(20));
+    (real_ticks() - ticks) as f64 * 1e9 / (system_ns() - ns) as f64
+}
+
+/// Not by the C library, which would compute it from the counter.
+fn system_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills our structure.
+    unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC_RAW, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

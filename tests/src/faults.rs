@@ -1,0 +1,118 @@
+//! What the system refuses: a `/dev/shm` of one's own, and system calls that fail
+//! because a tracer says so.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::ptr;
+
+/// Tells a tracer where something begins or ends: a system call that nobody makes.
+pub fn mark() {
+    // SAFETY: an argument that the kernel refuses, without looking at memory.
+    unsafe { libc::sched_get_priority_max(MARK) };
+}
+
+const MARK: libc::c_int = 7_777;
+
+/// Gives the calling thread, and what it starts, a `/dev/shm` of its own: a tmpfs
+/// with these options. Allocates nothing, so it may stand between fork and exec.
+///
+/// # Errors
+///
+/// What the system answered; most often that this takes more rights.
+pub fn own_shm(flags: libc::c_ulong, options: &CStr) -> io::Result<()> {
+    let check = |result: libc::c_int| {
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    // SAFETY: plain system calls with constant strings.
+    unsafe {
+        check(libc::unshare(libc::CLONE_NEWNS))?;
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        check(libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), private, ptr::null()))?;
+        check(libc::mount(
+            c"tmpfs".as_ptr(),
+            c"/dev/shm".as_ptr(),
+            c"tmpfs".as_ptr(),
+            flags,
+            options.as_ptr().cast(),
+        ))
+    }
+}
+
+/// Does something on a thread with a `/dev/shm` of its own, so that whatever is left
+/// in it is known to be that thread's.
+///
+/// # Errors
+///
+/// As [`own_shm`].
+///
+/// # Panics
+///
+/// As the work does.
+pub fn with_own_shm<R: Send>(options: &str, work: impl FnOnce() -> R + Send) -> io::Result<R> {
+    let options = CString::new(options)?;
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || own_shm(0, &options).map(|()| work()));
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// A system call: its name, and which one of that name it is, counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Call {
+    /// As strace writes it.
+    pub name: String,
+    /// As strace counts it.
+    pub number: u32,
+    /// The whole line of the trace.
+    pub line: String,
+}
+
+/// What strace wrote of one thread: the calls between its [marks](mark), as many
+/// lists as there are marks, and the last one from the last mark to the end.
+///
+/// # Panics
+///
+/// If there are no marks.
+#[must_use]
+pub fn calls(trace: &Path) -> Vec<Vec<Call>> {
+    let text = fs::read_to_string(trace).expect("strace has written it");
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+    let mut parts: Vec<Vec<Call>> = Vec::new();
+    for line in text.lines() {
+        // With -f, each line starts with the thread's id.
+        let line = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+        let Some((name, arguments)) = line.split_once('(') else { continue };
+        if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            continue;
+        }
+        let number = counts.entry(name.to_owned()).or_default();
+        *number += 1;
+        if name == "sched_get_priority_max" && arguments.contains(&format!("{MARK:#x}")) {
+            parts.push(Vec::new());
+        } else if let Some(part) = parts.last_mut() {
+            part.push(Call { name: name.to_owned(), number: *number, line: line.to_owned() });
+        }
+    }
+    assert!(!parts.is_empty(), "no mark in {text}");
+    parts
+}
+
+/// A command that runs another one under strace, with these options. Its own
+/// environment stays as it is.
+#[must_use]
+pub fn traced(command: &Command, options: &[&str], trace: &Path) -> Command {
+    let mut strace = Command::new("strace");
+    strace.args(["-qq", "-f", "-o"]).arg(trace).args(options).arg("--");
+    strace.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => strace.env(name, value),
+            None => strace.env_remove(name),
+        };
+    }
+    strace
+}

@@ -1,0 +1,114 @@
+//! The ladder of the clock: each rung is taken where the one above is missing, also in
+//! a container's seccomp profile, and none needs the restartable-sequence area for
+//! itself.
+#![cfg(target_arch = "x86_64")]
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use pfp_shm_layout::header::ClockKind;
+use pfp_tests::target::{Place, Target};
+use pfp_tests::watch::{self, Watch};
+use pfp_tests::{figure, os, skipped};
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+
+/// Refuses system calls with EPERM, as the profiles of containers do.
+fn forbid(command: &mut Command, calls: &'static [libc::c_long]) {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code: u16, jt: u8, jf: u8, k: u32| libc::sock_filter { code, jt, jf, k };
+    // The call's number is the first word of what a filter sees.
+    let mut program = vec![step(LOAD, 0, 0, 0)];
+    for &call in calls {
+        program.push(step(IF_EQUAL, 0, 1, call as u32));
+        program.push(step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32));
+    }
+    program.push(step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
+    // SAFETY: two system calls between fork and exec; the program was made before.
+    unsafe {
+        command.pre_exec(move || {
+            let filter =
+                libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+            let refused = libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+                || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter)
+                    != 0;
+            if refused { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+        });
+    }
+}
+
+const NO_RSEQ: (&str, &str) = ("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+const PERF: libc::c_long = libc::SYS_perf_event_open;
+const CLOCK: libc::c_long = libc::SYS_clock_gettime;
+
+/// The rung that a program takes where some things are missing.
+fn rung(rseq: bool, forbidden: &'static [libc::c_long]) -> ClockKind {
+    let place = Place::new();
+    let mut command = place.command(TARGET);
+    command.arg("life");
+    if !rseq {
+        command.env(NO_RSEQ.0, NO_RSEQ.1);
+    }
+    forbid(&mut command, forbidden);
+    let mut target = Target::start(&mut command);
+    target.reach("done");
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    // Whichever it is, it measures.
+    assert_eq!(watch::named(picture, "a scope").count, 100);
+    let kind = picture.clock.kind;
+    target.end_well();
+    kind
+}
+
+#[test]
+fn each_rung_is_taken_where_the_one_above_is_missing() {
+    let with_all = rung(true, &[]);
+    if with_all != ClockKind::Rseq {
+        return skipped("the ladder", &format!("this system begins at {with_all:?}"));
+    }
+    assert_eq!(rung(true, &[PERF]), ClockKind::Rseq, "a container's profile");
+    match rung(false, &[]) {
+        ClockKind::Perf => {}
+        ClockKind::Cputime => skipped("the rung perf", "perf events are forbidden here"),
+        other => panic!("without rseq: {other:?}"),
+    }
+    assert_eq!(rung(false, &[PERF]), ClockKind::Cputime, "without rseq, a container's profile");
+    // A switch that was noticed has to be asked about.
+    assert_eq!(rung(true, &[CLOCK]), ClockKind::Wall, "no CPU time");
+    assert_eq!(rung(false, &[PERF, CLOCK]), ClockKind::Wall, "nothing at all");
+    figure("clock_ladder: rseq, perf, cputime, wall: each where the one above is missing");
+}
+
+/// Somebody else uses the area all the time: that costs readings, and nothing else.
+#[test]
+fn figures_stay_right_where_something_else_uses_rseq() {
+    let place = Place::new();
+    let threads = 2 * os::cpus().len();
+    let mut target = place.start(TARGET, &["overwritten", &threads.to_string()]);
+    let said = target.reach("done").clone();
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    assert!(said.one::<bool>("area") || picture.clock.kind != ClockKind::Rseq);
+    let ns_per_tick = 1e9 / picture.clock.ticks_per_second;
+    let mut worst = 0.0f64;
+    for thread in said.all::<f64>("thread") {
+        let (tid, cpu_ns) = (thread[0] as u32, thread[1]);
+        let all = watch::of_lane(picture, watch::lane(picture, tid));
+        let off = all.exclusive as f64 * ns_per_tick / cpu_ns - 1.0;
+        // The readings are in the CPU time, and some of them in nobody's region.
+        assert!(off.abs() < 0.02, "{off:+.5} from the CPU time of {cpu_ns} ns: {all:?}");
+        worst = worst.max(off.abs());
+        assert!(all.switches > 0, "the competition was real: {all:?}");
+    }
+    assert_eq!(picture.losses.clock_anomalies, 0);
+    figure(&format!(
+        "clock_ladder: rseq_cs overwritten all the time: {:?}, CPU time within {:.3} %",
+        picture.clock.kind,
+        worst * 100.0
+    ));
+    target.go();
+    target.end_well();
+}

@@ -1,0 +1,153 @@
+//! A clock that cannot be trusted: a counter that runs backwards, jumps, stands still,
+//! or counted through a suspension. No figure is negative or wrapped, nothing is lost,
+//! what went wrong is counted, and a counter that goes on so is given up.
+//!
+//! The counter is played: each reading of it traps in the target.
+#![cfg(target_arch = "x86_64")]
+
+use pfp_shm_layout::header::ClockKind;
+use pfp_shm_layout::histogram::LIMIT;
+use pfp_tests::target::Place;
+use pfp_tests::watch::{self, Watch};
+use pfp_tests::{cells, figure, size, skipped};
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+const RUNGS: [(&str, ClockKind); 4] = [
+    ("rseq", ClockKind::Rseq),
+    ("perf", ClockKind::Perf),
+    ("cputime", ClockKind::Cputime),
+    ("wall", ClockKind::Wall),
+];
+
+/// What became of a run.
+struct Run {
+    anomalies: u64,
+    wrong: u64,
+    kind: ClockKind,
+    system_clock: bool,
+    /// Exclusive time of all regions as a share of the thread's CPU time.
+    of_cpu: f64,
+}
+
+/// Runs the target on a rung with a counter that goes wrong in a way, and checks what
+/// must hold of every way.
+fn run(rung: &str, mode: &str, calls: u64, when: &str) -> Run {
+    let place = Place::new();
+    let arguments = ["trapped", mode, &calls.to_string(), when];
+    let mut target = place.start_with(TARGET, &arguments, "PFP_CLOCK", rung);
+    let said = target.reach("done").clone();
+    let [count, cpu_ns, wall_ns, ahead_ns] = said.all::<f64>("figures")[0][..] else {
+        panic!("{said:?}")
+    };
+    let [_, wrong] = said.all::<u64>("readings")[0][..] else { panic!("{said:?}") };
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    let what = format!("{rung}, {mode} {when}: {:?}", picture.clock);
+    let ns_per_tick = 1e9 / picture.clock.ticks_per_second;
+    assert!((0.1..1000.0).contains(&ns_per_tick), "{what}");
+    let mut exclusive = 0.0;
+    for name in ["outer", "inner", "by hand"] {
+        let point = watch::id(picture, name);
+        for cell in watch::cells(picture, point) {
+            cells::check(cell, name != "outer");
+            // That is where a wrapped one would end up.
+            assert!(cell.live.max < LIMIT - 1, "{what}: {cell:?}");
+            let longest = wall_ns + ahead_ns + 1e9;
+            for ticks in [cell.live.exclusive, cell.live.inclusive, cell.live.off_cpu] {
+                let ns = ticks as f64 * ns_per_tick;
+                assert!(ns <= 2.0 * longest, "{what}: {ns} ns of {longest}: {cell:?}");
+            }
+        }
+        let total = watch::total(picture, point);
+        assert_eq!(total.count as f64, count, "{what}: {name}");
+        exclusive += total.exclusive as f64 * ns_per_tick;
+    }
+    let run = Run {
+        anomalies: picture.losses.clock_anomalies,
+        wrong,
+        kind: picture.clock.kind,
+        system_clock: picture.clock.system_clock,
+        of_cpu: exclusive / cpu_ns,
+    };
+    target.go();
+    target.end_well();
+    run
+}
+
+/// A counter that goes wrong in a way, on every rung.
+fn on_every_rung(mode: &str, calls: u64, check: impl Fn(&Run, &str)) {
+    for (rung, kind) in RUNGS {
+        let run = run(rung, mode, calls, "later");
+        if run.kind != kind && run.anomalies == 0 {
+            skipped(&format!("{mode} on {rung}"), "it is not to be had here");
+            continue;
+        }
+        // Whoever asks for the CPU time is not deceived.
+        if matches!(kind, ClockKind::Rseq | ClockKind::Cputime) {
+            assert!(run.of_cpu < 1.02, "{rung}, {mode}: {} of the CPU time", run.of_cpu);
+        }
+        check(&run, rung);
+        figure(&format!(
+            "clocks: {mode} on {rung}: {calls} measurements, none negative or wrapped; wrong {} \
+             times, {} anomalies counted{}",
+            run.wrong,
+            run.anomalies,
+            if run.system_clock { ", then the system's clock" } else { "" }
+        ));
+    }
+}
+
+const SOME: u64 = size(1_500, 30_000);
+
+#[test]
+fn a_counter_in_order_is_no_anomaly() {
+    on_every_rung("steady", SOME, |run, rung| {
+        assert_eq!((run.wrong, run.anomalies), (0, 0), "{rung}");
+        assert!(!run.system_clock);
+    });
+}
+
+#[test]
+fn a_counter_that_runs_backwards_is_noticed() {
+    on_every_rung("backwards", SOME, |run, rung| assert!(run.anomalies > 0, "{rung}"));
+}
+
+#[test]
+fn a_counter_that_jumps_by_hours_does_no_harm() {
+    on_every_rung("jumps", SOME, |_, _| {});
+}
+
+#[test]
+fn a_counter_that_stands_still_does_no_harm() {
+    on_every_rung("frozen", SOME, |_, _| {});
+}
+
+#[test]
+fn a_machine_that_was_suspended_does_no_harm() {
+    on_every_rung("suspended", SOME, |_, _| {});
+}
+
+/// All of it together, and often: in the end the counter is given up.
+#[test]
+fn a_counter_that_goes_on_so_is_given_up() {
+    on_every_rung("everything", size(3_000, 1_000_000), |run, rung| {
+        assert!(run.anomalies > 0, "{rung}");
+        if cfg!(feature = "torture") {
+            assert!(run.system_clock, "{rung}: {} anomalies", run.anomalies);
+        }
+    });
+}
+
+/// One that never moved is not used at all.
+#[test]
+fn a_counter_that_stands_still_from_the_start_is_replaced() {
+    for (rung, _) in RUNGS {
+        let run = run(rung, "frozen", SOME, "from-the-start");
+        assert!(run.system_clock, "{rung}");
+        assert!(!matches!(run.kind, ClockKind::Rseq | ClockKind::Perf), "{rung}");
+        if rung != "wall" {
+            assert!(run.of_cpu < 1.02, "{rung}: {} of the CPU time", run.of_cpu);
+        }
+    }
+    figure("clocks: a counter that never moved is replaced by the system's clock");
+}
