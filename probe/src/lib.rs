@@ -92,6 +92,7 @@
 //! | `PFP_DIR` | directory for the beacons by which viewers find the program | `$XDG_RUNTIME_DIR/pfp`, else `/tmp/pfp-UID` |
 //! | `PFP_POINTS`, `PFP_LANES` | most points, most threads with a lane of their own | 10240, 128 |
 //! | `PFP_SNAPSHOT` | file for a snapshot when the program ends in order, as of [`snapshot_to`]; `%p` in it is the process's id. Never over another file | none |
+//! | `PFP_CUDA_LIBRARY` | with the feature `cuda`: the CUDA driver's library | `libcuda.so.1` |
 //! | `PFP_MEMORY_MB` | most shared memory, in MiB; taken only as needed | 250 |
 //!
 //! # Compiled out

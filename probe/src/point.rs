@@ -60,6 +60,8 @@ pub struct Point {
     line: u32,
     /// Whether it measures without being switched on.
     starts_on: bool,
+    /// Whether what it measures is a device's time.
+    device: bool,
 }
 
 /// Where a point's name comes from.
@@ -105,6 +107,12 @@ impl Point {
         Self { starts_on: false, ..self }
     }
 
+    /// The point, of a device's time: viewers count it as no CPU's.
+    #[cfg(feature = "cuda")]
+    pub(crate) const fn of_a_device(self) -> Self {
+        Self { device: true, ..self }
+    }
+
     /// For [`crate::function_scope!`].
     #[doc(hidden)]
     #[must_use]
@@ -129,6 +137,7 @@ impl Point {
             file,
             line,
             starts_on: !matches!(name, Name::Number) || number == 0,
+            device: false,
         }
     }
 
@@ -262,6 +271,11 @@ impl Point {
 
     fn is_numeric(&self) -> bool {
         matches!(self.name, Name::Number)
+    }
+
+    /// Whether what it measures is a device's time.
+    pub(crate) fn is_device(&self) -> bool {
+        self.device
     }
 
     /// Whether it measures without being switched on.

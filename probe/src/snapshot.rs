@@ -234,6 +234,9 @@ fn point<W: Write>(json: &mut Json<W>, point: &PointPicture) -> io::Result<()> {
     json.text("name", &point.name)?;
     json.text("file", &point.file)?;
     json.plain("line", point.line)?;
+    if point.device {
+        json.plain("device", true)?;
+    }
     json.word(
         "state",
         match (control.invalid(), control.enabled()) {

@@ -4,6 +4,8 @@
 //! becomes a point in [`named`], once.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod gpu;
 mod group;
 mod named;
 mod sample;
@@ -11,6 +13,8 @@ mod stamp;
 mod student;
 
 pub use cpu::CpuTimer;
+#[cfg(feature = "cuda")]
+pub use gpu::{Gpu, GpuTimer, NoGpu, Stream};
 pub use group::{ProcessGroup, Synced, ThreadGroup};
 pub use sample::{Sampled, Settled, sample};
 pub use stamp::{CycleCount, CycleStamp, Sync, cycle_count, cycle_stamp, synchronize};

@@ -221,3 +221,93 @@ impl ProcessGroup {
         self
     }
 }
+
+#[cfg(feature = "cuda")]
+pub use gpu::{Gpu, GpuTimer, NoGpu, Stream};
+
+#[cfg(feature = "cuda")]
+mod gpu {
+    use std::convert::Infallible;
+    use std::fmt;
+    use std::path::Path;
+
+    /// Nothing is measured, so nothing is loaded.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    #[expect(missing_docs, reason = "see the measuring version")]
+    pub enum NoGpu {
+        NoDriver(String),
+        NotADriver(&'static str),
+        NoDevice,
+        Refused(u32),
+    }
+
+    impl fmt::Display for NoGpu {
+        fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("no GPU: measuring was compiled out")
+        }
+    }
+
+    impl std::error::Error for NoGpu {}
+
+    /// A stream of the driver's.
+    pub type Stream = *mut std::ffi::c_void;
+
+    /// There is none.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Gpu(Infallible);
+
+    #[expect(missing_docs, reason = "see the measuring version")]
+    impl Gpu {
+        pub fn find() -> Result<Self, NoGpu> {
+            Err(NoGpu::NoDevice)
+        }
+        pub fn with_library(_path: impl AsRef<Path>) -> Result<Self, NoGpu> {
+            Err(NoGpu::NoDevice)
+        }
+        #[must_use]
+        pub fn devices(self) -> u32 {
+            match self.0 {}
+        }
+    }
+
+    /// There is none.
+    #[derive(Debug)]
+    pub struct GpuTimer(Infallible);
+
+    #[expect(missing_docs, reason = "see the measuring version")]
+    impl GpuTimer {
+        #[must_use]
+        pub fn new(gpu: Gpu, _name: &str) -> Self {
+            Self(gpu.0)
+        }
+        #[must_use]
+        pub fn copies(self) -> Self {
+            self
+        }
+        /// # Safety
+        ///
+        /// None.
+        #[must_use]
+        pub unsafe fn on_stream(self, _stream: Stream) -> Self {
+            self
+        }
+        pub fn start(&mut self) {}
+        pub fn stop(&mut self) {}
+        pub fn elapsed_ms(&mut self) -> Option<f64> {
+            match self.0 {}
+        }
+        #[must_use]
+        pub fn launch_ms(&self) -> f64 {
+            match self.0 {}
+        }
+        pub fn collect(&mut self) -> usize {
+            match self.0 {}
+        }
+        pub fn synchronize(&mut self) {}
+        #[must_use]
+        pub fn lost(&self) -> u64 {
+            match self.0 {}
+        }
+    }
+}

@@ -7,6 +7,8 @@
 //! 64 +---------------------------------------------------------------+
 //! ```
 //!
+//! `kind` is the upper half of a word, `line` the lower: see [`DEVICE`].
+//!
 //! Names and files are bytes in the string space. An entry is taken with a
 //! compare-and-swap on `ready`, filled, and announced by a store to it.
 //!
@@ -21,6 +23,10 @@ use crate::sync::{AtomicU64, Ordering, ord};
 const EMPTY: u64 = 0;
 const FILLING: u64 = 1;
 const READY: u64 = 2;
+
+/// In the word of a point's line: what it measures is a device's time, not that of the
+/// CPU on which its thread runs. Readers that do not know it see the line.
+pub const DEVICE: u64 = 1 << 32;
 
 /// One point's entry; see the module for the drawing.
 #[repr(C, align(64))]
@@ -62,6 +68,8 @@ pub struct EntryPicture {
     pub file: Text,
     /// Line in that file, 0 where unknown.
     pub line: u32,
+    /// Whether its time is a device's; see [`DEVICE`].
+    pub device: bool,
     /// Offset of its cell on the overflow lane in the segment, 0 for none.
     pub shared_cell: u64,
 }
@@ -95,11 +103,11 @@ impl Entry {
         self.ready.compare_exchange(EMPTY, FILLING, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Fills a taken entry and announces it.
-    pub fn announce(&self, name: Text, file: Text, line: u32) {
+    /// Fills a taken entry and announces it. The line may have [`DEVICE`] in it.
+    pub fn announce(&self, name: Text, file: Text, line: u64) {
         self.name.store(name.pack(), Ordering::Relaxed);
         self.file.store(file.pack(), Ordering::Relaxed);
-        self.line.store(u64::from(line), Ordering::Relaxed);
+        self.line.store(line, Ordering::Relaxed);
         // Meets `point-enter`.
         self.ready.store(READY, ord!("point-ready", Release));
     }
@@ -138,11 +146,13 @@ impl Entry {
     /// Copies the entry; none while it is not announced.
     #[must_use]
     pub fn read(&self) -> Option<EntryPicture> {
+        let line = || self.line.load(Ordering::Relaxed);
         self.is_ready().then(|| EntryPicture {
             // Meets `point-name`: the string is there before the new offset.
             name: Text::unpack(self.name.load(ord!("point-name-seen", Acquire))),
             file: Text::unpack(self.file.load(Ordering::Relaxed)),
-            line: self.line.load(Ordering::Relaxed) as u32,
+            line: line() as u32,
+            device: line() & DEVICE != 0,
             shared_cell: self.shared_cell(),
         })
     }

@@ -87,6 +87,8 @@ pub struct PointPicture {
     pub file: String,
     /// The line, 0 where unknown.
     pub line: u32,
+    /// Whether its time is a device's, and no CPU's.
+    pub device: bool,
     /// Its control word.
     pub control: Control,
 }
@@ -346,9 +348,11 @@ impl<S: Borrow<Segment>> Reader<S> {
                     point.file = text(entry.file);
                 }
                 (point.line, point.control, *last) = (entry.line, control, entry);
+                point.device = entry.device;
             } else {
                 let (name, file) = (text(entry.name), text(entry.file));
-                let point = PointPicture { id: id as u32, name, file, line: entry.line, control };
+                let EntryPicture { line, device, .. } = entry;
+                let point = PointPicture { id: id as u32, name, file, line, device, control };
                 points.insert(place, point);
                 self.entries.insert(place, entry);
                 // One that was announced late: the places behind it move.

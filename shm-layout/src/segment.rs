@@ -666,7 +666,7 @@ impl Segment {
         first_free: usize,
         name: &str,
         file: &str,
-        line: u32,
+        line: u64,
     ) -> Option<usize> {
         let ledger = self.ledger();
         let refuse = || {

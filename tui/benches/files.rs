@@ -110,7 +110,7 @@ fn fill(each: usize) -> Segment {
     segment.ledger().ticks_per_1000_s.store(2_600_000_000_000, Relaxed);
     for point in 0..POINTS {
         let name = format!("module_{}::function_{point}", point / 50);
-        segment.enter_point(None, 0, &name, "src/somewhere/module.rs", point as u32);
+        segment.enter_point(None, 0, &name, "src/somewhere/module.rs", point as u64);
         segment.control(point).expect("there is room").store(enabled.0, Relaxed);
     }
     let mut random = 0x2545_f491_4f6c_dd1d_u64;

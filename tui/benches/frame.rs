@@ -51,6 +51,7 @@ impl Busy {
             name: format!("part{}.region{id}", id % 10),
             file: "src/work.rs".into(),
             line: id,
+            device: false,
             state: PointState::On,
             alpha: None,
             resets: 0,

@@ -278,6 +278,7 @@ impl Column {
             Self::Id => figures.number().to_string(),
             Self::Process => figures.process().map_or(String::new(), process_text),
             Self::Name => match figures.trouble().as_slice() {
+                [] if figures.point().device => format!("{} (device)", figures.name()),
                 [] => figures.name(),
                 trouble => {
                     let words: Vec<_> = trouble.iter().map(|trouble| trouble.words()).collect();

@@ -145,6 +145,9 @@ pub struct Point {
     pub file: String,
     /// Line in it, 0 where unknown.
     pub line: u32,
+    /// Its times are those of a device, such as a GPU: no CPU has spent them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub device: bool,
     /// Whether it measures, and if not, why.
     pub state: PointState,
     /// Weight of a new value in the exponential average, in (0, 1]; none

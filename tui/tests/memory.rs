@@ -68,6 +68,7 @@ impl Restless {
             name: format!("part{id}"),
             file: "src/work.rs".into(),
             line: id,
+            device: false,
             state: PointState::On,
             alpha: None,
             resets: 0,

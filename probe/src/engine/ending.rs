@@ -393,6 +393,32 @@ fn finish_with(
     }
 }
 
+/// Records what a device has measured, for a point of its own. It has no record in the
+/// thread's ring: the thread was elsewhere.
+#[cfg(feature = "cuda")]
+pub(crate) fn record_of_a_device(point: &'static Point, ticks: u64) {
+    let ready = match measure::ready(point, point.control()) {
+        Some(ready) => Some(Ok(ready)),
+        None => thread::prepare(point),
+    };
+    let exclusive = ticks.min(LIMIT - 1);
+    match ready {
+        Some(Ok((thread, cell))) if !thread.is_busy() => thread.busy(|| {
+            let inclusive_total = cell.inclusive_total().wrapping_add(exclusive);
+            let bucket = thread.last_bucket(cell);
+            cell.record(Measurement { exclusive, inclusive_total, away: None }, bucket);
+        }),
+        Some(Err(Unready::Overflow(thread))) => {
+            if let Some(cell) = thread.shared_cell(point.index(), point.control()) {
+                let bucket = thread.shared_bucket(cell, exclusive);
+                let inclusive_total = exclusive;
+                cell.record_shared(Measurement { exclusive, inclusive_total, away: None }, bucket);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Records a measurement into a cell whose histogram may lack a part.
 fn record_slow(to: Destination<'_>, measured: Measurement, start: u64, elapsed: u64) {
     let Destination { thread, cell, .. } = to;

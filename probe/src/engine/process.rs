@@ -19,6 +19,7 @@ use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find;
 use pfp_shm_layout::header::{Facts, ProcessState};
 use pfp_shm_layout::object::Name;
+use pfp_shm_layout::point::DEVICE;
 use pfp_shm_layout::segment::{Config, Segment};
 
 use super::names::Names;
@@ -481,6 +482,7 @@ impl Process {
     ) -> Option<(u32, &AtomicU64)> {
         let wanted = point.number();
         let (name, file, line) = point.description();
+        let line = u64::from(line) | if point.is_device() { DEVICE } else { 0 };
         let number =
             self.segment.enter_point(wanted.map(|n| n as usize), FIRST_NAMED, name, file, line)?;
         let control = self.segment.control(number)?;

@@ -38,6 +38,16 @@ fn find(mut at: *const Named, name: &str) -> Option<&'static Named> {
 ///
 /// A list that grows by one exchange, and no lock: a fork may come at any moment.
 pub(super) fn point(name: &str) -> Option<&'static Point> {
+    find_or_make(name, |name| Point::at(name, "", 0))
+}
+
+/// The same, of a device's time.
+#[cfg(feature = "cuda")]
+pub(super) fn device_point(name: &str) -> Option<&'static Point> {
+    find_or_make(name, |name| Point::at(name, "", 0).of_a_device())
+}
+
+fn find_or_make(name: &str, make: fn(&'static str) -> Point) -> Option<&'static Point> {
     // Meets the exchange below: what is behind the pointer is there.
     let mut head = NAMED.load(Acquire);
     if let Some(known) = find(head, name) {
@@ -48,7 +58,7 @@ pub(super) fn point(name: &str) -> Option<&'static Point> {
         return None;
     }
     let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
-    let new = Box::leak(Box::new(Named { point: Point::at(name, "", 0), name, next: head }));
+    let new = Box::leak(Box::new(Named { point: make(name), name, next: head }));
     loop {
         new.next = head;
         match NAMED.compare_exchange(head, ptr::from_mut(new), Release, Acquire) {

@@ -74,6 +74,9 @@ impl Figures {
         // After a reset nobody knows how long the figures have been growing.
         if elapsed_ticks > 0 && self.point().resets == 0 {
             self.rate = Some(self.total.count as f64 / seconds);
+        }
+        // A device's time is no load of a CPU.
+        if elapsed_ticks > 0 && self.point().resets == 0 && !self.point().device {
             self.load = Some(self.total.exclusive as f64 / elapsed_ticks as f64);
         }
     }
@@ -97,7 +100,9 @@ impl Figures {
         let grown =
             |now: u64, before: Option<u64>| before.and_then(|before| now.checked_sub(before));
         self.rate = grown(self.total.count, count_before).map(|n| n as f64 / seconds);
-        let load = grown(self.total.exclusive, exclusive_before).map(|n| n as f64 / ticks as f64);
+        let load = grown(self.total.exclusive, exclusive_before)
+            .filter(|_| !self.point().device)
+            .map(|n| n as f64 / ticks as f64);
         let smoothed = old.as_ref().filter(|old| old.settled).and_then(|old| old.load);
         let is_at_rest = self.point().state != PointState::On && load == Some(0.0);
         self.load = match (load, smoothed) {

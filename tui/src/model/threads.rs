@@ -194,7 +194,14 @@ fn sums(
         .collect();
     let key = |cell: &Cell| (cell.point, cell.lane);
     let mut cells = before.map_or(&[][..], |before| &before.cells).iter().peekable();
+    // Both are in the order of the points.
+    let mut points = snapshot.points.iter().peekable();
     for cell in &snapshot.cells {
+        while points.next_if(|point| point.id < cell.point).is_some() {}
+        // A device's time is no thread's.
+        if points.peek().is_some_and(|point| point.id == cell.point && point.device) {
+            continue;
+        }
         let now = exclusive(cell);
         let place = place(snapshot, cell.lane);
         if let Some(place) = place {

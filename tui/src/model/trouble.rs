@@ -12,6 +12,8 @@ pub enum Trouble {
     DiedInside,
     /// Threads without a lane of their own measured it.
     Overflow,
+    /// Its time is a device's.
+    Device,
 }
 
 impl Trouble {
@@ -21,6 +23,7 @@ impl Trouble {
             Self::Invalid => "invalid",
             Self::DiedInside => "died",
             Self::Overflow => "shared lane",
+            Self::Device => "device",
         }
     }
 
@@ -30,6 +33,7 @@ impl Trouble {
             Self::Invalid => "invalid: begun twice",
             Self::DiedInside => "died inside",
             Self::Overflow => "shared lane",
+            Self::Device => "device time",
         }
     }
 
@@ -49,6 +53,10 @@ impl Trouble {
                 "More threads ran than the segment has lanes. What those without one measured \
                  stands together under (overflow) below: it is counted, but not by thread."
             }
+            Self::Device => {
+                "Its times are a device's, such as a GPU's, by that device's own events: no \
+                 thread has spent them, so they are in no load and no thread's share."
+            }
         }
     }
 }
@@ -65,6 +73,9 @@ impl Figures {
     pub fn remarks(&self) -> Vec<Trouble> {
         let is_overflow = |lane: LaneFigures| lane.lane.map(|l| l.kind) == Some(LaneKind::Overflow);
         let mut remarks = self.trouble();
+        if self.point().device {
+            remarks.push(Trouble::Device);
+        }
         if self.lanes().any(is_overflow) {
             remarks.push(Trouble::Overflow);
         }

@@ -459,6 +459,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
                 name: point.name.clone(),
                 file: point.file.clone(),
                 line: point.line,
+                device: point.device,
                 state: point_state(point.control),
                 alpha: point.control.alpha(),
                 resets: point.control.epoch(),

@@ -194,7 +194,11 @@ impl Table<'_> {
                 Column::Count => units::si(sum(|row| row.total().count as f64)),
                 Column::Rate => units::si(sum(|row| row.rate().unwrap_or(0.0))),
                 Column::Load => units::percent(sum(|row| row.load().unwrap_or(0.0))),
-                Column::Excl => scale.ticks(sum(|row| row.total().exclusive as f64)),
+                // What devices took is no CPU's.
+                Column::Excl => scale.ticks(sum(|row| match row.point().device {
+                    true => 0.0,
+                    false => row.total().exclusive as f64,
+                })),
                 Column::Switches => units::si(sum(|row| row.total().switches as f64)),
                 _ => String::new(),
             };

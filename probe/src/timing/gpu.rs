@@ -1,0 +1,290 @@
+//! A timer of what a GPU does, by its own events.
+
+mod driver;
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::ptr;
+
+use driver::{Driver, Event};
+pub use driver::{NoGpu, Stream};
+
+use super::{CpuTimer, named};
+use crate::engine::ending;
+use crate::errno;
+use crate::point::Point;
+
+/// Measurements that may wait for the device; one more is not timed, and counted.
+const PENDING: usize = 1024;
+
+/// The driver of the GPUs here.
+#[derive(Clone, Copy, Debug)]
+pub struct Gpu {
+    driver: &'static Driver,
+}
+
+impl Gpu {
+    /// Loads the driver, `libcuda.so.1` or what `PFP_CUDA_LIBRARY` names in the
+    /// environment.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no GPU.
+    pub fn find() -> Result<Self, NoGpu> {
+        errno::kept(driver::find).map(|driver| Self { driver })
+    }
+
+    /// Loads the driver from another library.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::find`].
+    pub fn with_library(path: impl AsRef<Path>) -> Result<Self, NoGpu> {
+        errno::kept(|| driver::load(path.as_ref())).map(|driver| Self { driver })
+    }
+
+    /// Devices that the driver has; at least 1.
+    #[must_use]
+    pub fn devices(self) -> u32 {
+        self.driver.devices
+    }
+}
+
+/// Times what a stream of a GPU does between a start and a stop, by the device's own
+/// events, so that it does not matter that launches return at once.
+///
+/// Each pair is a measurement of the point `gpu:NAME` (`gpu:copy:NAME` for
+/// [copies](Self::copies)), whose time is the device's and no load of a CPU; what the
+/// host did in between, the launch itself, is one of the point `launch:NAME`. The host
+/// is never made to wait: what the device has finished is collected at later calls, so
+/// call [`collect`](Self::collect) now and then, or [`synchronize`](Self::synchronize)
+/// where waiting does no harm. A point that is switched off records no events.
+///
+/// Events belong to the CUDA context that is current on the calling thread, which is to
+/// be the same at each call; the runtime's is, once it has been used there.
+///
+/// ```no_run
+/// let gpu = match pfp::Gpu::find() {
+///     Ok(gpu) => gpu,
+///     Err(none) => return println!("{none}"),
+/// };
+/// let mut timer = pfp::GpuTimer::new(gpu, "solve");
+/// timer.start();
+/// // ... launch kernels on the default stream ...
+/// timer.stop();
+/// // ... other work ...
+/// if let Some(ms) = timer.elapsed_ms() {
+///     println!("{ms} ms on the device, launched in {} ms", timer.launch_ms());
+/// }
+/// ```
+#[derive(Debug)]
+pub struct GpuTimer {
+    driver: &'static Driver,
+    stream: Stream,
+    name: String,
+    device: Option<&'static Point>,
+    launch: Option<&'static Point>,
+    host: CpuTimer,
+    /// Events that nobody uses now.
+    idle: Vec<Event>,
+    open: Option<Open>,
+    /// Those that were stopped, in the order of the stream.
+    pending: VecDeque<Pending>,
+    started: u64,
+    /// Of which start the last time is, and that time.
+    last: Option<(u64, f64)>,
+    lost: u64,
+    thread_bound: PhantomData<*const ()>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    /// None where this one is not timed.
+    event: Option<Event>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    number: u64,
+    start: Event,
+    end: Event,
+}
+
+impl GpuTimer {
+    /// A timer of kernels on the default stream.
+    #[must_use]
+    pub fn new(gpu: Gpu, name: &str) -> Self {
+        Self {
+            driver: gpu.driver,
+            stream: ptr::null_mut(),
+            name: name.to_owned(),
+            device: named::device_point(&format!("gpu:{name}")),
+            launch: named::point(&format!("launch:{name}")),
+            host: CpuTimer::new(),
+            idle: Vec::new(),
+            open: None,
+            pending: VecDeque::new(),
+            started: 0,
+            last: None,
+            lost: 0,
+            thread_bound: PhantomData,
+        }
+    }
+
+    /// The timer, of copies between the host's memory and the device's: points
+    /// `gpu:copy:NAME` and `launch:copy:NAME`.
+    #[must_use]
+    pub fn copies(mut self) -> Self {
+        self.device = named::device_point(&format!("gpu:copy:{}", self.name));
+        self.launch = named::point(&format!("launch:copy:{}", self.name));
+        self
+    }
+
+    /// The timer, on a stream of the driver's; the runtime's streams are those.
+    ///
+    /// # Safety
+    ///
+    /// The stream is one of the current context, and exists as long as the timer is
+    /// started and stopped.
+    #[must_use]
+    pub unsafe fn on_stream(mut self, stream: Stream) -> Self {
+        self.stream = stream;
+        self
+    }
+
+    /// Starts a measurement: what is put into the stream from here on. One that was
+    /// started and not stopped is dropped.
+    pub fn start(&mut self) {
+        self.abandon();
+        self.collect();
+        self.started += 1;
+        let event = self.device.filter(|point| point.is_enabled()).and_then(|_| self.record());
+        self.open = Some(Open { event });
+        if let Some(launch) = self.launch {
+            launch.begin();
+        }
+        self.host.start();
+    }
+
+    /// Stops it: what was put into the stream up to here. Does not wait for the device.
+    pub fn stop(&mut self) {
+        let Some(Open { event }) = self.open.take() else { return };
+        self.host.stop();
+        if let Some(launch) = self.launch {
+            launch.end();
+        }
+        if let Some(start) = event {
+            match self.record() {
+                Some(end) => {
+                    self.pending.push_back(Pending { number: self.started, start, end });
+                }
+                None => self.idle.push(start),
+            }
+        }
+        self.collect();
+    }
+
+    /// Milliseconds that the device took for the measurement that was stopped last; none
+    /// while it is not done with that, and after it was not timed. Does not wait, and may
+    /// be asked as often as one likes.
+    pub fn elapsed_ms(&mut self) -> Option<f64> {
+        self.collect();
+        let (number, ms) = self.last?;
+        (number == self.started && self.open.is_none()).then_some(ms)
+    }
+
+    /// Milliseconds that the host took from the last start to its stop: the launch.
+    #[must_use]
+    pub fn launch_ms(&self) -> f64 {
+        self.host.elapsed_ms()
+    }
+
+    /// Takes what the device has done by now, without waiting; how many measurements it
+    /// has not.
+    pub fn collect(&mut self) -> usize {
+        self.take(|driver, event| driver.is_done(event))
+    }
+
+    /// Waits until the device has done all that was stopped.
+    pub fn synchronize(&mut self) {
+        self.take(|driver, event| driver.wait(event).map(|()| true));
+    }
+
+    /// Measurements that were not timed on the device, because 1,024 were waiting
+    /// or the driver refused.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Takes what is done, by what `is_done` says.
+    fn take(&mut self, is_done: impl Fn(&Driver, Event) -> Result<bool, NoGpu>) -> usize {
+        while let Some(&Pending { number, start, end }) = self.pending.front() {
+            let time = match is_done(self.driver, end) {
+                Ok(false) => break,
+                Ok(true) => self.driver.between(start, end),
+                Err(refused) => Err(refused),
+            };
+            self.pending.pop_front();
+            match time {
+                Ok(ms) => {
+                    self.idle.extend([start, end]);
+                    self.last = Some((number, ms));
+                    if let Some(point) = self.device {
+                        let ticks = ms / 1e3 * crate::ticks_per_second();
+                        ending::record_of_a_device(point, ticks as u64);
+                    }
+                }
+                Err(_) => {
+                    self.lost += 1;
+                    // Whatever is wrong with them is not for the next one.
+                    self.driver.destroy(start);
+                    self.driver.destroy(end);
+                }
+            }
+        }
+        self.pending.len()
+    }
+
+    /// An event in the stream, here.
+    fn record(&mut self) -> Option<Event> {
+        let recorded = errno::kept(|| {
+            if self.pending.len() >= PENDING {
+                return None;
+            }
+            let event = self.idle.pop().or_else(|| self.driver.create().ok())?;
+            // SAFETY: the stream is null, or as the caller of `on_stream` has promised.
+            match unsafe { self.driver.record(event, self.stream) } {
+                Ok(()) => Some(event),
+                Err(_) => {
+                    self.driver.destroy(event);
+                    None
+                }
+            }
+        });
+        self.lost += u64::from(recorded.is_none());
+        recorded
+    }
+
+    fn abandon(&mut self) {
+        if let Some(Open { event }) = self.open.take() {
+            self.idle.extend(event);
+            if let Some(launch) = self.launch {
+                launch.end();
+            }
+        }
+    }
+}
+
+impl Drop for GpuTimer {
+    /// Collects what is done; what is not is given up, since nobody shall wait.
+    fn drop(&mut self) {
+        self.abandon();
+        self.collect();
+        let waiting = self.pending.drain(..).flat_map(|it| [it.start, it.end]);
+        for event in self.idle.drain(..).chain(waiting) {
+            self.driver.destroy(event);
+        }
+    }
+}
