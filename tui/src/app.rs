@@ -16,6 +16,7 @@ pub mod mouse;
 mod noticed;
 mod prompt;
 mod replay;
+pub(crate) mod roofline;
 mod session;
 mod steer;
 mod suspend;
@@ -24,6 +25,7 @@ mod timeline;
 pub(crate) mod weight;
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossterm::event::{KeyEvent, KeyEventKind};
@@ -35,6 +37,7 @@ pub use filter::Filter;
 pub use load_view::LoadView;
 pub use prompt::{Prompt, default_file_name};
 pub use replay::Replay;
+pub use roofline::Roofline;
 pub use session::Session;
 pub use steer::Question;
 pub use threads::{ThreadColumn, ThreadList};
@@ -74,6 +77,8 @@ pub enum Screen {
     Diff,
     /// What was noticed, and what measuring costs.
     Log,
+    /// What the machine can do at most, and the points below that.
+    Roofline,
 }
 
 impl Screen {
@@ -86,6 +91,7 @@ impl Screen {
         (Self::Timeline, "Timeline"),
         (Self::Diff, "Diff"),
         (Self::Log, "Log"),
+        (Self::Roofline, "Roofline"),
     ];
 
     /// Whether it shows what the rings hold, which is not looked at otherwise.
@@ -190,6 +196,8 @@ pub struct Options {
     pub look_every: Option<Duration>,
     /// Several processes to watch as one.
     pub together: Option<Together>,
+    /// Where the ceilings of the roofline are kept.
+    pub ceilings: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -207,6 +215,7 @@ impl Default for Options {
             updates: None,
             look_every: None,
             together: None,
+            ceilings: None,
         }
     }
 }
@@ -253,6 +262,8 @@ pub struct App {
     pub toast: Option<Toast>,
     /// What the figures are compared with.
     pub diff: Diff,
+    /// What the machine can do at most, and the points below that.
+    pub roofline: Roofline,
     /// What was noticed.
     pub log: Log,
     /// Entries of the log below the last one seen; 0 follows the newest.
@@ -320,6 +331,7 @@ impl App {
             paused: false,
             toast: None,
             diff: Diff::default(),
+            roofline: Roofline::default(),
             log: Log::default(),
             log_back: 0,
             discovery: Discovery::default(),
@@ -376,12 +388,14 @@ impl App {
             Status::Paused if self.ended_unseen.is_none() => Some(self.next_poll),
             // The list of processes goes on changing.
             _ if self.screen == Screen::Picker => Some(self.next_poll),
+            _ if self.roofline.is_measuring() => Some(self.next_poll),
             _ => None,
         }
     }
 
     /// Takes the next snapshot, or looks for a process where there is none.
     pub fn poll(&mut self, now: Instant) {
+        self.take_ceilings(now);
         if self.status() == Status::Paused {
             self.look_after_it(now);
         } else if self.replay.is_some() {
@@ -580,12 +594,14 @@ impl App {
             Screen::Detail => self.model.point(id).is_some(),
             // It lists points as well that only the baseline has.
             Screen::Diff => self.order.contains(&id) || self.diff.order.contains(&id),
+            Screen::Roofline => true,
             _ => self.order.contains(&id),
         };
         if !self.selected.is_some_and(has_row) {
             self.selected = self.order.first().copied();
         }
         self.arrange();
+        self.arrange_roofline();
     }
 
     /// Mends what time and the size of the screen have made untrue: messages
@@ -717,6 +733,7 @@ impl App {
             (None, Screen::Picker) => keys::Mode::Picker,
             (None, Screen::Diff) => keys::Mode::Diff,
             (None, Screen::Log) => keys::Mode::Log,
+            (None, Screen::Roofline) => keys::Mode::Roofline,
         }
     }
 

@@ -389,6 +389,7 @@ impl Show {
             updates: self.updates,
             look_every: None,
             together: None,
+            ceilings: crate::roofline::Ceilings::usual_place(),
         }
     }
 

@@ -14,9 +14,14 @@ mod kernels;
 mod machine;
 mod measure;
 
+use std::io;
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 
 pub use measure::measure;
+
+use crate::export::whole::{self, Overwrite, WriteError};
 
 /// What a machine can do at most.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +65,54 @@ pub struct Flops {
     pub kind: String,
     /// Operations on numbers of 64 bits per second; a fused one counts twice.
     pub per_second: f64,
+}
+
+impl Ceilings {
+    /// Where they are kept: `$XDG_CACHE_HOME/pfp-top/ceilings.json`, or in `~/.cache`.
+    #[must_use]
+    pub fn usual_place() -> Option<PathBuf> {
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let folder = set("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        let folder = folder.or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")))?;
+        Some(folder.join("pfp-top/ceilings.json"))
+    }
+
+    /// Those that were kept, if they are of this machine's processor.
+    #[must_use]
+    pub fn load(path: &Path) -> Option<Self> {
+        let text = std::fs::read(path).ok()?;
+        let kept: Self = serde_json::from_slice(&text).ok()?;
+        (kept.cpu == machine::cpu() && kept.is_sound()).then_some(kept)
+    }
+
+    /// Keeps them, in place of those before.
+    ///
+    /// # Errors
+    ///
+    /// Where the file cannot be written.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let text = serde_json::to_vec_pretty(self)?;
+        whole::write(path, Overwrite::Yes, |out| out.write_all(&text)).map_err(
+            |error| match error {
+                WriteError::Exists => io::ErrorKind::AlreadyExists.into(),
+                WriteError::Io(error) => error,
+            },
+        )
+    }
+
+    /// Whether all of it can be drawn.
+    fn is_sound(&self) -> bool {
+        [&self.alone, &self.together].into_iter().all(|roof| {
+            let bandwidths = roof.bandwidths.iter().map(|bandwidth| bandwidth.bytes_per_second);
+            let mut rates = bandwidths.chain(roof.flops.iter().map(|flops| flops.per_second));
+            !roof.bandwidths.is_empty()
+                && !roof.flops.is_empty()
+                && rates.all(|rate| (1.0..1e21).contains(&rate))
+        })
+    }
 }
 
 impl Roof {

@@ -3,7 +3,7 @@
 //! ```text
 //! header    pfp-top  my_app[4711]  up 00:12:31  8 thr  ...       LIVE
 //! notice    lost: 7 ring records overwritten unread        (if any)
-//! body      table | detail | threads | timeline | diff | log | picker | waiting | help
+//! body      table | detail | threads | timeline | diff | log | roofline | picker | waiting | help
 //! tabs      1 Points  2 Detail [3 Threads] 4 Timeline ...  (if there is room)
 //! footer    Space pause  Enter open  ...  ? help  q quit
 //! ```
@@ -20,6 +20,7 @@ mod load;
 mod log;
 mod palette;
 mod picker;
+mod roofline;
 mod table;
 mod tabs;
 mod theme;
@@ -53,6 +54,7 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
         (_, Screen::Picker) => picker::draw(frame, parts.body, app, look),
         (_, Screen::Diff) => diff::draw(frame, parts.body, app, look),
         (_, Screen::Log) => log::draw(frame, parts.body, app, look),
+        (_, Screen::Roofline) => roofline::draw(frame, parts.body, app, look),
     }
     tabs::draw(frame, parts.tabs, app, look);
     if let Some(Overlay::Columns(cursor)) = app.overlay {
@@ -67,6 +69,7 @@ pub fn room(app: &App, look: &Look, area: Rect) -> Room {
     let rows = match (&app.overlay, app.screen) {
         (None, Screen::Timeline) => timeline::rows(body),
         (None, Screen::Threads) => threads::rows(app, body),
+        (None, Screen::Roofline) => roofline::rows(app, body),
         (None, Screen::Diff) => body.height.saturating_sub(diff::HEAD),
         (None, Screen::Log) => log::rows(app, body, look).0 as u16,
         (_, Screen::Points) => body.height.saturating_sub(1 + table::totals(app, body)),

@@ -116,6 +116,8 @@ impl App {
             Action::ShowTimeline => self.show(Screen::Timeline, now),
             Action::ShowDiff => self.show(Screen::Diff, now),
             Action::ShowLog => self.show(Screen::Log, now),
+            Action::ShowRoofline => self.show(Screen::Roofline, now),
+            Action::MeasureCeilings => self.measure_ceilings(now),
             Action::NextScreen => self.turn(1, now),
             Action::PreviousScreen => self.turn(Screen::TABS.len() - 1, now),
             Action::StepBack => self.step(-1, now),
@@ -197,7 +199,7 @@ impl App {
             Screen::Diff if self.selected.is_some() && self.selected().is_none() => {
                 self.say(now, "only the baseline has that point: there is no more of it");
             }
-            Screen::Points | Screen::Diff if self.selected.is_some() => {
+            Screen::Points | Screen::Diff | Screen::Roofline if self.selected.is_some() => {
                 self.detail_offset = 0;
                 self.show(Screen::Detail, now);
             }
@@ -215,7 +217,12 @@ impl App {
                     self.attach(&candidate, now);
                 }
             }
-            Screen::Waiting | Screen::Points | Screen::Detail | Screen::Diff | Screen::Log => {}
+            Screen::Waiting
+            | Screen::Points
+            | Screen::Detail
+            | Screen::Diff
+            | Screen::Roofline
+            | Screen::Log => {}
             Screen::Threads => self.show_points_of_thread(now),
         }
     }
@@ -275,6 +282,7 @@ impl App {
         match screen {
             Screen::Diff => self.begin_diff(),
             Screen::Log => self.begin_log(),
+            Screen::Roofline => self.begin_roofline(),
             Screen::Detail => self.look_back(),
             _ => {}
         }

@@ -102,6 +102,10 @@ actions! {
     ShowDiff,
     /// Show what was noticed.
     ShowLog,
+    /// Show the roofline.
+    ShowRoofline,
+    /// Measure what the machine can do at most.
+    MeasureCeilings,
     /// Show the next screen.
     NextScreen,
     /// Show the screen before.

@@ -90,6 +90,10 @@ impl App {
 
     /// The points of the list on the screen, in the order of its rows.
     pub(super) fn listed(&self) -> &[u32] {
-        if self.screen == Screen::Diff { &self.diff.order } else { &self.order }
+        match self.screen {
+            Screen::Diff => &self.diff.order,
+            Screen::Roofline => self.roofline.order(),
+            _ => &self.order,
+        }
     }
 }

@@ -23,6 +23,8 @@ pub enum Mode {
     Diff,
     /// What was noticed.
     Log,
+    /// The roofline.
+    Roofline,
     /// The help.
     Help,
     /// What the points shown must have, while it is typed.
@@ -39,7 +41,7 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Waiting,
         Self::Points,
         Self::Detail,
@@ -48,6 +50,7 @@ impl Mode {
         Self::Picker,
         Self::Diff,
         Self::Log,
+        Self::Roofline,
         Self::Help,
         Self::Filter,
         Self::Prompt,
@@ -123,19 +126,20 @@ pub struct Binding {
 
 use Key::{Char, Ctrl, Named, Shift, Twice};
 use Mode::{
-    Ask, Columns, Confirm, Detail, Diff, Filter, Help, Log, Picker, Points, Prompt, Threads,
-    Timeline, Waiting,
+    Ask, Columns, Confirm, Detail, Diff, Filter, Help, Log, Picker, Points, Prompt, Roofline,
+    Threads, Timeline, Waiting,
 };
 
-const LISTS: &[Mode] = &[Points, Threads, Diff, Log, Picker, Help, Columns];
+const LISTS: &[Mode] = &[Points, Threads, Diff, Log, Roofline, Picker, Help, Columns];
 /// Where there are rows to go up and down.
-const ROWS: &[Mode] = &[Points, Detail, Threads, Timeline, Diff, Log, Picker, Help, Columns];
+const ROWS: &[Mode] =
+    &[Points, Detail, Threads, Timeline, Diff, Log, Roofline, Picker, Help, Columns];
 /// Where there is a point that the keys mean.
-const FIGURES: &[Mode] = &[Points, Detail, Timeline, Diff];
+const FIGURES: &[Mode] = &[Points, Detail, Timeline, Diff, Roofline];
 /// Where a process is looked at.
-const TABS: &[Mode] = &[Points, Detail, Threads, Timeline, Diff, Log];
+const TABS: &[Mode] = &[Points, Detail, Threads, Timeline, Diff, Log, Roofline];
 /// Those where no keys zoom.
-const POLLED: &[Mode] = &[Points, Threads, Diff, Log];
+const POLLED: &[Mode] = &[Points, Threads, Diff, Log, Roofline];
 
 /// All keys, in the order of the last line and the help.
 pub const BINDINGS: &[Binding] = &[
@@ -188,9 +192,16 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Open,
         &[Named(KeyCode::Enter)],
-        &[Points, Threads, Timeline, Diff, Picker],
+        &[Points, Threads, Timeline, Diff, Roofline, Picker],
         "open",
         "open what is under the cursor; of a thread: the points it was in",
+    ),
+    bind(
+        Action::MeasureCeilings,
+        &[Char('m')],
+        &[Roofline],
+        "measure",
+        "roofline: measure what the machine can do at most; some seconds on all processors",
     ),
     bind(
         Action::Below,
@@ -262,7 +273,13 @@ pub const BINDINGS: &[Binding] = &[
         "back",
         "back to where you came from",
     ),
-    bind(Action::Back, &[Named(KeyCode::Esc)], &[Diff, Log], "back", "back to the table of points"),
+    bind(
+        Action::Back,
+        &[Named(KeyCode::Esc)],
+        &[Diff, Log, Roofline],
+        "back",
+        "back to the table of points",
+    ),
     bind(
         Action::Back,
         &[Named(KeyCode::Esc)],
@@ -467,19 +484,26 @@ pub const BINDINGS: &[Binding] = &[
         "what changed since the baseline, and whether that is more than chance",
     ),
     bind(Action::ShowLog, &[Char('6')], TABS, "", "what was noticed, and what measuring costs"),
+    bind(
+        Action::ShowRoofline,
+        &[Char('7')],
+        TABS,
+        "",
+        "how near the points with bytes and flops come to what the machine can do",
+    ),
     bind(Action::NextScreen, &[Named(KeyCode::Tab)], TABS, "", "the next of these"),
     bind(Action::PreviousScreen, &[Named(KeyCode::BackTab)], TABS, "", "the one before"),
     bind(
         Action::Help,
         &[Char('?'), Named(KeyCode::F(1))],
-        &[Points, Detail, Threads, Timeline, Diff, Log, Picker, Waiting],
+        &[Points, Detail, Threads, Timeline, Diff, Log, Roofline, Picker, Waiting],
         "help",
         "this help",
     ),
     bind(
         Action::Quit,
         &[Char('q'), Named(KeyCode::F(10)), Ctrl('c')],
-        &[Points, Detail, Threads, Timeline, Diff, Log, Picker, Waiting, Help, Columns],
+        &[Points, Detail, Threads, Timeline, Diff, Log, Roofline, Picker, Waiting, Help, Columns],
         "quit",
         "leave; toggled points are put back unless started with --keep",
     ),

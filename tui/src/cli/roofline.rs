@@ -50,6 +50,15 @@ pub(super) fn run(asked: &Roofline) -> Result<u8> {
     if shows_progress {
         let _ = write!(std::io::stderr(), "\r\x1b[K");
     }
+    if let Some(path) = Ceilings::usual_place()
+        && let Err(error) = ceilings.save(&path)
+    {
+        let path = path.display();
+        let _ = writeln!(
+            std::io::stderr(),
+            "pfp-top: {path} cannot be written, so the screen will measure again: {error}"
+        );
+    }
     match asked.json {
         true => say(&(serde_json::to_string_pretty(&ceilings)? + "\n"))?,
         false => say(&table(&ceilings))?,

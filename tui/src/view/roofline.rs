@@ -1,0 +1,273 @@
+//! The roofline: a picture with logarithmic axes, a letter for each point, and the
+//! points with what they reach.
+//!
+//! ```text
+//!  100G              ------------------------   what is computed at best
+//!             /             b
+//!   10G     /                                   the slope: bytes out of memory
+//!         /  a
+//!       0.1        1        10   flops per byte
+//! ```
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::Look;
+use crate::app::App;
+use crate::roofline::{Ceilings, Dot, Roof};
+use crate::text;
+use crate::units::{self, NONE};
+
+/// The heading, and that of the rows.
+const HEADS: u16 = 2;
+/// Lines of a picture that can be read, with its axis, at least.
+const PICTURE_MIN: u16 = 6;
+/// Room for the labels of the upright axis.
+const LABELS: u16 = 6;
+/// Room for a name.
+const NAME: (usize, usize) = (8, 40);
+/// Columns behind the name: a blank and these.
+const COLUMNS: [(&str, usize); 5] =
+    [("FLOP/B", 7), ("FLOP/s", 7), ("B/s", 7), ("Roof%", 6), ("Below", 12)];
+
+/// Rows that a body of this height has room for.
+pub(super) fn rows(app: &App, body: Rect) -> u16 {
+    parts(app, body).1.height
+}
+
+/// Where the picture and the rows go.
+fn parts(app: &App, body: Rect) -> (Rect, Rect) {
+    let room = body.height.saturating_sub(HEADS);
+    let wanted = u16::try_from(app.roofline.dots.len()).unwrap_or(u16::MAX).max(1);
+    let drawn = app.roofline.ceilings.is_some() && room >= PICTURE_MIN + 2;
+    let rows = if drawn { wanted.min(room - PICTURE_MIN).min((room / 3).max(2)) } else { room };
+    let [_, picture, _, list] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(room - rows),
+        Constraint::Length(1),
+        Constraint::Length(rows),
+    ])
+    .areas(body);
+    (picture, list)
+}
+
+pub(super) fn draw(frame: &mut Frame, body: Rect, app: &App, look: &Look) {
+    let (picture, list) = parts(app, body);
+    let heading = match &app.roofline.ceilings {
+        Some(ceilings) => format!(" {}", told(ceilings)),
+        None if app.roofline.is_measuring() => " measuring what this machine can do".into(),
+        None => " m measures what this machine can do at most; it takes some seconds".into(),
+    };
+    let width = usize::from(body.width);
+    let heading = text::cut(&heading, width, look.glyphs.ellipsis);
+    let top = Rect { height: body.height.min(1), ..body };
+    frame.render_widget(Line::styled(heading, look.theme.process), top);
+    if let Some(ceilings) = &app.roofline.ceilings
+        && picture.height >= PICTURE_MIN
+    {
+        draw_picture(frame, picture, app, ceilings, look);
+    }
+    let name_width = name_width(width);
+    let head = Rect { y: list.y.saturating_sub(1), height: body.height.min(1), ..list };
+    frame.render_widget(head_of_rows(name_width, width, look), head);
+    if app.roofline.dots.is_empty() {
+        let text =
+            " no point shown tells of bytes and flops: scope!(\"name\", bytes = .., flops = ..)";
+        let text = text::cut(text, width, look.glyphs.ellipsis);
+        return frame.render_widget(Line::styled(text, look.theme.faint), list);
+    }
+    let roof = app.roofline.ceilings.as_ref().map(|ceilings| &ceilings.alone);
+    let seen = app.roofline.dots.iter().enumerate().skip(app.offset);
+    for (area, (place, (id, dot))) in list.rows().zip(seen) {
+        let is_selected = app.selected == Some(*id);
+        if is_selected {
+            frame.buffer_mut().set_style(area, look.theme.selected);
+        }
+        let line = row(place, dot, roof, name_width, is_selected, look);
+        frame.render_widget(text::cut(&line, width, look.glyphs.ellipsis), area);
+    }
+}
+
+/// What one thread has at best.
+fn told(ceilings: &Ceilings) -> String {
+    let roof = &ceilings.alone;
+    let kind = roof.flops.last().map_or("", |flops| flops.kind.as_str());
+    format!(
+        "{}, a thread: {}B/s of memory, {}FLOP/s by {kind}, ridge at {:.1}",
+        ceilings.cpu,
+        units::si(roof.memory()),
+        units::si(roof.peak()),
+        roof.ridge()
+    )
+}
+
+fn name_width(width: usize) -> usize {
+    let behind: usize = COLUMNS.iter().map(|(_, width)| width + 1).sum();
+    width.saturating_sub(4 + behind).clamp(NAME.0, NAME.1)
+}
+
+fn head_of_rows(name_width: usize, width: usize, look: &Look) -> Line<'static> {
+    let ellipsis = look.glyphs.ellipsis;
+    let mut heading = format!("    {}", text::fit("Name", name_width, ellipsis));
+    for (title, width) in COLUMNS {
+        heading += &format!(" {title:>width$}");
+    }
+    Line::styled(text::fit(&heading, width, ellipsis), look.theme.heading)
+}
+
+fn row(
+    place: usize,
+    dot: &Dot,
+    roof: Option<&Roof>,
+    name_width: usize,
+    is_selected: bool,
+    look: &Look,
+) -> String {
+    let cursor = if is_selected { look.glyphs.cursor } else { ' ' };
+    let name = text::fit(&dot.label, name_width, look.glyphs.ellipsis);
+    let share = roof.map_or(NONE.into(), |roof| units::percent(dot.share_of(roof)));
+    let below = roof.and_then(|roof| dot.limit(roof)).unwrap_or(NONE);
+    let cells = [
+        units::si(dot.intensity),
+        units::si(dot.flops_per_second),
+        units::si(dot.bytes_per_second()),
+        share,
+        below.to_owned(),
+    ];
+    let mut line = format!("{cursor}{} {name} ", letter(place));
+    line.insert(1, ' ');
+    for ((_, width), cell) in COLUMNS.iter().zip(cells) {
+        line += &format!("{cell:>width$} ");
+    }
+    line.trim_end().to_owned()
+}
+
+/// What stands for a point in the picture.
+fn letter(place: usize) -> char {
+    u8::try_from(place)
+        .ok()
+        .filter(|place| *place < 26)
+        .map_or('+', |place| char::from(b'a' + place))
+}
+
+/// From where to where the axes go, as powers of ten.
+struct Axes {
+    x: (f64, f64),
+    y: (f64, f64),
+    width: u16,
+    height: u16,
+}
+
+impl Axes {
+    fn of(ceilings: &Ceilings, dots: &[(u32, Dot)], width: u16, height: u16) -> Self {
+        let roof = &ceilings.alone;
+        let (low, high) = (roof.ridge() / 64.0, roof.ridge() * 8.0);
+        let xs = dots.iter().map(|(_, dot)| dot.intensity).chain([low, high]);
+        let ys = dots.iter().map(|(_, dot)| dot.flops_per_second);
+        let ys = ys.chain([roof.at(low), roof.peak() * 1.5]);
+        Self { x: range(xs), y: range(ys), width, height }
+    }
+
+    fn intensity(&self, column: u16) -> f64 {
+        let share = (f64::from(column) + 0.5) / f64::from(self.width);
+        10_f64.powf(self.x.0 + share * (self.x.1 - self.x.0))
+    }
+
+    fn column(&self, intensity: f64) -> u16 {
+        place(intensity, self.x, self.width)
+    }
+
+    /// Counted from the top.
+    fn row(&self, flops: f64) -> u16 {
+        self.height - 1 - place(flops, self.y, self.height)
+    }
+}
+
+fn place(value: f64, (low, high): (f64, f64), cells: u16) -> u16 {
+    let share = (value.log10() - low) / (high - low);
+    ((share * f64::from(cells)).floor().max(0.0) as u16).min(cells - 1)
+}
+
+/// Around all of them that have a place.
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let logs = values.map(f64::log10).filter(|log| log.is_finite());
+    let (low, high) = logs
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), log| (low.min(log), high.max(log)));
+    if low <= high { (low - 0.1, high + 0.1) } else { (0.0, 1.0) }
+}
+
+fn draw_picture(frame: &mut Frame, area: Rect, app: &App, ceilings: &Ceilings, look: &Look) {
+    let plot = Rect {
+        x: area.x + LABELS.min(area.width),
+        width: area.width.saturating_sub(LABELS + 1),
+        height: area.height - 1,
+        ..area
+    };
+    if plot.width < 8 {
+        return;
+    }
+    let dots = &app.roofline.dots;
+    let axes = Axes::of(ceilings, dots, plot.width, plot.height);
+    label_axes(frame, area, plot, &axes, look);
+    let roof = &ceilings.alone;
+    let buffer = frame.buffer_mut();
+    let mut put = |column: u16, row: u16, sign: char, style: Style| {
+        let cell = &mut buffer[(plot.x + column, plot.y + row)];
+        cell.set_char(sign).set_style(style);
+    };
+    for column in 0..plot.width {
+        let intensity = axes.intensity(column);
+        let slants = roof.bandwidths.iter().map(|bandwidth| bandwidth.bytes_per_second * intensity);
+        let flats = roof.flops.iter().map(|flops| flops.per_second);
+        let fastest = roof.bandwidths.iter().map(|bandwidth| bandwidth.bytes_per_second);
+        let reach = fastest.fold(0.0, f64::max) * intensity;
+        for flops in slants
+            .filter(|flops| *flops <= roof.peak())
+            .chain(flats.filter(|flops| *flops <= reach))
+        {
+            put(column, axes.row(flops), '.', look.theme.faint);
+        }
+    }
+    for column in 0..plot.width {
+        let intensity = axes.intensity(column);
+        let sign = if intensity < roof.ridge() { '/' } else { '-' };
+        put(column, axes.row(roof.at(intensity)), sign, look.theme.bar);
+    }
+    // Those that took most time lie on top.
+    for (place, (id, dot)) in dots.iter().enumerate().rev() {
+        let style = match app.selected == Some(*id) {
+            true => look.theme.selected,
+            false => look.theme.key,
+        };
+        put(axes.column(dot.intensity), axes.row(dot.flops_per_second), letter(place), style);
+    }
+}
+
+/// Powers of ten below and at the left.
+fn label_axes(frame: &mut Frame, area: Rect, plot: Rect, axes: &Axes, look: &Look) {
+    let style = look.theme.faint;
+    for power in axes.y.0.ceil() as i32..=axes.y.1.floor() as i32 {
+        let value = 10_f64.powi(power);
+        let line = Rect { y: plot.y + axes.row(value), width: LABELS - 1, height: 1, ..area };
+        frame.render_widget(Line::styled(units::si(value), style).right_aligned(), line);
+    }
+    let bottom = Rect { y: plot.bottom(), height: 1, ..area };
+    let unit = "flops per byte";
+    let mut free = bottom.x;
+    for power in axes.x.0.ceil() as i32..=axes.x.1.floor() as i32 {
+        let label = 10_f64.powi(power).to_string();
+        let x = plot.x + axes.column(10_f64.powi(power));
+        let width = label.len() as u16;
+        if x >= free && x + width + unit.len() as u16 + 1 < bottom.right() {
+            frame.render_widget(Span::styled(label, style), Rect { x, width, ..bottom });
+            free = x + width + 1;
+        }
+    }
+    let x = bottom.right().saturating_sub(unit.len() as u16 + 1);
+    if x >= free {
+        let width = unit.len() as u16;
+        frame.render_widget(Span::styled(unit, style), Rect { x, width, ..bottom });
+    }
+}
