@@ -12,6 +12,9 @@
 //!   +---- watch <--- segment <------+                watch:  the segment, and its figures
 //! ```
 //!
+//! A target can also be run instruction by instruction (`stepper`), and tell what it
+//! has done when it cannot speak any more (`witness`).
+//!
 //! Programs in C are built by `c`, and are targets like any other. What scrapes the
 //! viewer's figures is started by `prometheus`.
 //!
@@ -20,13 +23,16 @@
 
 pub mod c;
 pub mod cells;
+pub mod changes;
 pub mod os;
 pub mod own;
 pub mod prometheus;
 pub mod screen;
 pub mod script;
+pub mod stepper;
 pub mod target;
 pub mod watch;
+pub mod witness;
 
 use std::io::Write;
 

@@ -3,6 +3,7 @@
 
 mod counts;
 mod forks;
+mod killed;
 mod life;
 mod manners;
 mod on_cpu;
@@ -11,6 +12,7 @@ mod signals;
 mod snapshots;
 mod thousands;
 mod threads;
+mod viewing;
 
 use std::process::ExitCode;
 
@@ -39,6 +41,13 @@ fn main() -> ExitCode {
         "ends" => snapshots::ends(arguments.get(1).map_or("alone", String::as_str)),
         "host" => manners::host(),
         "host-without-descriptors" => manners::host_without_descriptors(),
+        "stepped" => killed::stepped(
+            arguments.get(1).expect("argument 1 is the witness"),
+            arguments.get(2).map(String::as_str),
+        ),
+        "endless" => killed::endless(arguments.get(1).expect("argument 1 is the witness")),
+        "watched" => killed::watched(arguments.get(1).expect("argument 1 is the witness")),
+        "viewing" => viewing::run(&arguments[1..]),
         "manners" => return manners::run(),
         other => panic!("there is no scenario {other:?}"),
     }
