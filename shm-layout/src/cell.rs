@@ -493,17 +493,40 @@ impl Cell {
         self.seq.store(seq + 2, ord!("cell-close", Release));
     }
 
-    /// Follows a new control word, and a new owner of the lane: starts afresh if
-    /// the point was reset or the owner has changed. `clear` is called for each
-    /// histogram part that has to be zeroed, with its chunk number. The caller
-    /// has counted the last measurement in the histogram, if there was one.
-    pub fn follow(&self, control: Control, owner: u32, mut clear: impl FnMut(u32)) {
+    /// Counts the last measurement in its bucket, before its time: none if it has no
+    /// bucket. A process killed in here says that it was in the middle, since then
+    /// the histogram may have it twice.
+    pub fn count_last(&self, bucket: Option<&AtomicU64>) {
+        let seq = self.open();
+        if let Some(bucket) = bucket {
+            add(bucket, 1);
+        }
+        self.forget_last();
+        self.close(seq);
+    }
+
+    /// Begins a change; what the sequence word was is for [`Self::close`].
+    fn open(&self) -> u64 {
         let seq = self.seq.load(Ordering::Relaxed);
         // A process that was killed in the middle leaves an odd number, but no
         // thread to come by here.
         self.seq.store(seq + 1, Ordering::Relaxed);
+        // Meets `cell-recheck`.
         fence_at!("cell-open", Release);
+        seq
+    }
 
+    /// Ends a change. Meets `cell-enter`.
+    fn close(&self, seq: u64) {
+        self.seq.store(seq + 2, ord!("cell-close", Release));
+    }
+
+    /// Follows a new control word, and a new owner of the lane: starts afresh if
+    /// the point was reset or the owner has changed. `clear` is called for each
+    /// histogram part that has to be zeroed, with its chunk number. The caller
+    /// has counted the last measurement in the histogram, see [`Self::count_last`].
+    pub fn follow(&self, control: Control, owner: u32, mut clear: impl FnMut(u32)) {
+        let seq = self.open();
         // Not the epoch of `control`, which an owner takes along.
         let commit = self.commit.load(Ordering::Relaxed);
         let epoch = self.settled[(commit & 1) as usize].epoch.load(Ordering::Relaxed);
@@ -555,7 +578,7 @@ impl Cell {
             self.average.store(0, Ordering::Relaxed);
         }
         self.control.store(control.0, Ordering::Relaxed);
-        self.seq.store(seq + 2, ord!("cell-close", Release));
+        self.close(seq);
     }
 
     fn settle(&self, commit: u64, epoch: u32, sums: &Sums, past: (u64, u64)) {

@@ -19,6 +19,20 @@ pub fn check(cell: &CellReading, leaf: bool) {
     assert!(in_histogram(cell) >= counted, "histogram behind its cell: {cell:?}");
 }
 
+/// Checks a cell that a dead process has left. Only what it died in the middle of may
+/// hold a part of a measurement, and says so.
+pub fn check_left(cell: &CellReading) {
+    let counted = cell.live.count + cell.retired.count;
+    let histogram = in_histogram(cell);
+    if cell.in_flight {
+        assert!((counted..=counted + 1).contains(&histogram), "{histogram}: {cell:?}");
+        return;
+    }
+    check_sums(&cell.live, false);
+    check_sums(&cell.retired, false);
+    assert_eq!(histogram, counted, "the histogram has others than were counted: {cell:?}");
+}
+
 fn check_sums(sums: &Sums, leaf: bool) {
     let (count, exclusive) = (u128::from(sums.count), u128::from(sums.exclusive));
     if count == 0 {

@@ -12,6 +12,9 @@
 //!   +---- watch <--- segment <------+                watch:  the segment, and its figures
 //! ```
 //!
+//! A target can also be run instruction by instruction (`stepper`), and tell what it
+//! has done when it cannot speak any more (`witness`).
+//!
 //! Programs in C are built by `c`, and are targets like any other. What scrapes the
 //! viewer's figures is started by `prometheus`; what they are pushed to is `collector`.
 //!
@@ -20,6 +23,7 @@
 
 pub mod c;
 pub mod cells;
+pub mod changes;
 pub mod collector;
 pub mod faults;
 pub mod measured;
@@ -29,9 +33,11 @@ pub mod prometheus;
 pub mod random;
 pub mod screen;
 pub mod script;
+pub mod stepper;
 pub mod strict;
 pub mod target;
 pub mod watch;
+pub mod witness;
 
 use std::io::Write;
 

@@ -290,10 +290,7 @@ impl Thread {
     ) -> Option<&Cell> {
         let owner = self.generation.load(Relaxed) as u32;
         if let Some(cell) = self.cell(index) {
-            if let Some(bucket) = self.last_bucket(cell) {
-                bucket.store(bucket.load(Relaxed) + 1, Relaxed);
-            }
-            cell.forget_last();
+            cell.count_last(self.last_bucket(cell));
             cell.follow(control, owner, |chunk| clear_chunk(&process.segment, chunk));
             return Some(cell);
         }

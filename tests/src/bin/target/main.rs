@@ -5,6 +5,7 @@ mod counts;
 mod emissions;
 mod forks;
 mod groups;
+mod killed;
 mod life;
 mod manners;
 mod on_cpu;
@@ -18,6 +19,7 @@ mod thousands;
 mod threads;
 #[cfg(target_arch = "x86_64")]
 mod trapped;
+mod viewing;
 
 use std::process::ExitCode;
 
@@ -54,6 +56,13 @@ fn main() -> ExitCode {
         "ends" => snapshots::ends(arguments.get(1).map_or("alone", String::as_str)),
         "host" => manners::host(),
         "host-without-descriptors" => manners::host_without_descriptors(),
+        "stepped" => killed::stepped(
+            arguments.get(1).expect("argument 1 is the witness"),
+            arguments.get(2).map(String::as_str),
+        ),
+        "endless" => killed::endless(arguments.get(1).expect("argument 1 is the witness")),
+        "watched" => killed::watched(arguments.get(1).expect("argument 1 is the witness")),
+        "viewing" => viewing::run(&arguments[1..]),
         "manners" => return manners::run(),
         #[cfg(target_arch = "x86_64")]
         "overwritten" => overwritten::run(number(1) as usize),

@@ -1,0 +1,115 @@
+//! A viewer without a terminal: it finds a program, switches its points, resets them
+//! and saves what it sees, by the code that the viewer's keys lead to, until it is
+//! killed. Stepped, it does each once, and stops itself before each.
+//!
+//! ```text
+//! viewing WITNESS PID FOLDER [stepped]
+//! ```
+
+use std::path::Path;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use pfp_tests::os;
+use pfp_tests::stepper::{stop_here, trace_me};
+use pfp_tests::witness::{self, NAMES, RUN, SEATS, Witness, point, stage};
+use pfp_top::export::json::{self, Overwrite};
+use pfp_top::snapshot::Snapshot;
+use pfp_top::source::{self, Change, Source};
+
+pub(crate) fn run(arguments: &[String]) {
+    let [path, pid, folder, stepped @ ..] = arguments else {
+        panic!("expected a witness, a process and a folder");
+    };
+    let witness = witness::open(path);
+    let pid = pid.parse().expect("the second argument is a process's id");
+    let folder = Path::new(folder);
+    if !stepped.is_empty() {
+        trace_me();
+        return once(witness, pid, folder);
+    }
+    let mut viewer = Viewer::attach(pid);
+    let cpu = os::process_cpu(std::process::id()).unwrap_or_default();
+    witness.attached_in.store(cpu.as_nanos() as u64, Relaxed);
+    witness.attached.fetch_add(1, Release);
+    for number in 0_u64.. {
+        viewer.switch(witness);
+        viewer.reset();
+        viewer
+            .act(Change::SetAlpha(viewer.id(point::HAND), number.is_multiple_of(2).then_some(0.5)));
+        viewer.save(folder, number);
+    }
+}
+
+/// Everything once, each after a stop.
+fn once(witness: &Witness, pid: u32, folder: &Path) {
+    let stage = |stage| {
+        witness.seats[SEATS - 1].stage.store(stage, Release);
+        stop_here();
+    };
+    stage(RUN);
+    stage(stage::ATTACH);
+    let mut viewer = Viewer::attach(pid);
+    stage(stage::SWITCH);
+    viewer.switch(witness);
+    stage(stage::RESET);
+    viewer.reset();
+    stage(stage::SAVE);
+    viewer.save(folder, 0);
+    stage(RUN);
+}
+
+struct Viewer {
+    source: Box<dyn Source>,
+    snapshot: Snapshot,
+}
+
+impl Viewer {
+    fn attach(pid: u32) -> Self {
+        let found = source::discover().expect("one can look");
+        let candidate = found.candidates.iter().find(|candidate| candidate.pid == pid);
+        let candidate = candidate.unwrap_or_else(|| panic!("{}", found.nothing_found()));
+        let mut source = source::attach(candidate).expect("it runs");
+        let snapshot = source.poll().expect("it runs");
+        Self { source, snapshot }
+    }
+
+    fn id(&self, at: usize) -> u32 {
+        let point = self.snapshot.points.iter().find(|point| point.name == NAMES[at]);
+        point.expect("the program has come by all its points").id
+    }
+
+    fn act(&mut self, change: Change) {
+        self.source.act(change).expect("it runs");
+    }
+
+    /// Off and on again.
+    fn switch(&mut self, witness: &Witness) {
+        let id = self.id(point::TOGGLED);
+        for change in [Change::Disable(id), Change::Enable(id)] {
+            let number = witness.switched.load(Acquire) + 1;
+            witness.switching.store(number, Release);
+            self.act(change);
+            witness.switched.store(number, Release);
+        }
+    }
+
+    fn reset(&mut self) {
+        for at in [point::RESET, point::INNER] {
+            self.act(Change::Reset(self.id(at)));
+        }
+    }
+
+    /// Over a file that is there, as one that is not, and a copy of the segment.
+    fn save(&mut self, folder: &Path, number: u64) {
+        let mut snapshot = self.source.poll().expect("it runs");
+        self.source.add_records(&mut snapshot);
+        json::write(&snapshot, &folder.join("again.json"), Overwrite::Yes).expect("there is room");
+        let new = folder.join(format!("new-{number}.json.zst"));
+        json::write(&snapshot, &new, Overwrite::No).expect("there is room");
+        if number.is_multiple_of(4) {
+            let raw = folder.join(format!("copy-{number}.pfp"));
+            self.source.save_raw(&raw, Overwrite::No).expect("there is room");
+        }
+        self.snapshot = snapshot;
+    }
+}
