@@ -312,8 +312,7 @@ impl Point {
             return false;
         }
         let me = super::engine::thread::tid();
-        // Bounded, so that nothing can hang the host.
-        for _ in 0..100_000 {
+        for () in process::turns() {
             match self.registering.compare_exchange(NEW, me, Acquire, Acquire) {
                 Ok(_) => {
                     crate::errno::kept(|| self.enter(process, None));

@@ -716,6 +716,34 @@ fn reach(program: &Program, stepper: &mut Stepper, stage: u64) {
     }
 }
 
+/// Whoever makes the segment may be off its CPU for long. A region that another thread
+/// begins meanwhile is measured all the same.
+#[test]
+fn a_region_waits_for_the_segment() {
+    if let Some(why) = stepper::why_not() {
+        return skipped("a thread held up while it makes the segment", &why);
+    }
+    let place = Place::new();
+    let program = Program::start(&place, &["slow-start"], "wall");
+    let mut stepper = Stepper::take(program.pid());
+    reach(&program, &mut stepper, stage::CREATION);
+    while place.entries().is_empty() {
+        assert_eq!(stepper.to_system_call(), Halt::Step);
+    }
+    program.witness.pause.store(1, Release);
+    let seat = &program.witness.seats[1];
+    wait_for("the other thread's region", || (seat.calling.load(Acquire) == 1).then_some(()));
+    // A fraction of what it has patience for.
+    std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(seat.claimed.load(Acquire), 0, "it did not wait, and was not measured");
+    // To the end of the making, then of the other thread.
+    assert_eq!([stepper.run(), stepper.run()], [Halt::Stop; 2]);
+    let left = Judge::new(&place, &program, false).attach().expect("it runs");
+    let id = left.picture.points.iter().find(|at| at.name == NAMES[point::INNER]).map(|at| at.id);
+    let cells = left.picture.cells.iter().filter(|cell| Some(cell.point) == id);
+    assert_eq!(cells.map(|cell| cell.lifetime_count).sum::<u64>(), 1);
+}
+
 /// Killed whenever it happens, with two threads that call.
 #[test]
 fn whatever_moment_is_the_last() {

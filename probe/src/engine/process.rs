@@ -124,8 +124,7 @@ fn make_or_wait() -> Option<&'static Process> {
         return None;
     }
     let me = thread::tid() as i32;
-    // Bounded, so that nothing can hang the host: a second or so.
-    for _ in 0..100_000 {
+    for () in turns() {
         if let Some(process) = current() {
             return Some(process);
         }
@@ -150,6 +149,21 @@ fn make_or_wait() -> Option<&'static Process> {
         unsafe { libc::sched_yield() };
     }
     None
+}
+
+/// The turns that a thread takes while it waits for another one of its process: a
+/// second of them, so that nothing can hang the host. In time and not in number, since
+/// on a busy machine the other one may be off its CPU for long, and a region of whoever
+/// gives up is not measured; in number as well, in case the clock stands still.
+pub(crate) fn turns() -> impl Iterator<Item = ()> {
+    const NS: u64 = 1_000_000_000;
+    const MOST: u32 = 100_000_000;
+    let start = calibrate::monotonic_ns();
+    (0..MOST)
+        .take_while(move |turn| {
+            !turn.is_multiple_of(64) || calibrate::monotonic_ns().saturating_sub(start) < NS
+        })
+        .map(|_| ())
 }
 
 fn make() -> Option<&'static Process> {

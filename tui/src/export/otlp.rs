@@ -457,7 +457,7 @@ mod tests {
         assert!(seen.values().all(|count| *count == 1));
         let of = |name: &str| seen.keys().filter(|(metric, _)| metric == name).count();
         assert_eq!((of("pfp.calls"), of("pfp.enabled")), (4_000, 4_000));
-        assert_eq!((of("pfp.call.exclusive"), of("pfp.losses")), (4_000, 7));
+        assert_eq!((of("pfp.call.exclusive"), of("pfp.losses")), (4_000, 9));
     }
 
     #[test]

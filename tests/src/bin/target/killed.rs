@@ -344,6 +344,27 @@ fn waiting(witness: &'static Witness, seat: usize) -> Me {
     me
 }
 
+/// A thread makes the segment and is held up in the middle of it; another one comes by
+/// its first region meanwhile.
+pub(crate) fn slow_start(path: &str) {
+    let witness = witness::open(path);
+    let me = Me::sits(witness, 0);
+    let beside = thread::spawn(move || {
+        let me = Me::sits(witness, 1);
+        while witness.pause.load(Acquire) == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        me.first_region();
+    });
+    trace_me();
+    me.stage(RUN);
+    me.stage(stage::CREATION);
+    pfp::init();
+    me.stage(RUN);
+    let _ = beside.join();
+    me.stage(RUN);
+}
+
 /// Two threads that call until they are killed, and end now and then for others.
 pub(crate) fn endless(path: &str) {
     let witness = witness::open(path);

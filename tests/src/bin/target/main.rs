@@ -60,6 +60,7 @@ fn main() -> ExitCode {
             arguments.get(1).expect("argument 1 is the witness"),
             arguments.get(2).map(String::as_str),
         ),
+        "slow-start" => killed::slow_start(arguments.get(1).expect("argument 1 is the witness")),
         "endless" => killed::endless(arguments.get(1).expect("argument 1 is the witness")),
         "watched" => killed::watched(arguments.get(1).expect("argument 1 is the witness")),
         "viewing" => viewing::run(&arguments[1..]),
