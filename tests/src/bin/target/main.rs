@@ -6,6 +6,8 @@ mod forks;
 mod life;
 mod manners;
 mod on_cpu;
+mod races;
+mod reborn;
 mod served;
 mod signals;
 mod snapshots;
@@ -33,6 +35,8 @@ fn main() -> ExitCode {
         "life" => life::run(),
         "steered" => life::steered(),
         "served" => served::run(),
+        "as-pid" => reborn::as_pid(number(1) as libc::pid_t),
+        "races" => races::run(number(1)),
         "many-points" => life::many_points(),
         "thousands" => thousands::run(number(1) as usize),
         "full-for-a-while" => life::full_for_a_while(),
