@@ -52,7 +52,8 @@ impl WholeFile {
     /// # Errors
     ///
     /// `AlreadyExists` if there is a file of that name which is to be kept;
-    /// `InvalidInput` if the path names none; else what the system answered.
+    /// `InvalidInput` if the path names none, or something else than a file is to be
+    /// replaced; else what the system answered.
     pub fn create(path: &Path, existing: Existing) -> io::Result<Self> {
         if path.file_name().is_none() {
             return Err(io::Error::new(
@@ -64,6 +65,9 @@ impl WholeFile {
         // race, when the file gets its name.
         if existing == Existing::Keep && fs::symlink_metadata(path).is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        if existing == Existing::Replace {
+            check_replaceable(path)?;
         }
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -149,6 +153,24 @@ impl Drop for WholeFile {
             // Nobody is left to be told.
             let _ = fs::remove_file(draft);
         }
+    }
+}
+
+/// Tells whether what stands there may be replaced by a file: a file, or a link, which
+/// is not followed. Put in the place of a device, a file would take it away from
+/// everybody.
+///
+/// # Errors
+///
+/// `InvalidInput` if it is anything else.
+pub fn check_replaceable(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if !there.is_file() && !there.is_symlink() => {
+            let why = "expected a file to replace, found something else, such as a device or a \
+                       folder: give the name of a file";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+        }
+        _ => Ok(()),
     }
 }
 

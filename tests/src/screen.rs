@@ -80,7 +80,7 @@ impl Stage {
     #[expect(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("pfp-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+        let name = format!("pfp-stage-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         let folder = std::env::temp_dir().join(name);
         DirBuilder::new().mode(0o700).create(&folder).expect("a folder of this test's own");
         DirBuilder::new().mode(0o700).create(folder.join("beacons")).expect("and one in it");

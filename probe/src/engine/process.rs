@@ -177,9 +177,12 @@ fn make() -> Option<&'static Process> {
     // nobody can find.
     let object = Name::random().ok()?;
     let beacon = light_beacon(object, name.as_deref().unwrap_or(""));
-    let segment = Segment::create(object, config(), &facts(object.id(), origin)).ok();
-    let made = segment.and_then(|segment| publish(segment, origin, name.as_deref()));
-    let Some((process, gate)) = made else {
+    let Ok(segment) = Segment::create(object, config(), &facts(object.id(), origin)) else {
+        // Nothing is left of it; what else has that name is somebody's.
+        beacon.map(Beacon::extinguish);
+        return None;
+    };
+    let Some((process, gate)) = publish(segment, origin, name.as_deref()) else {
         let _ = pfp_shm_layout::object::unlink(&object);
         beacon.map(Beacon::extinguish);
         return None;

@@ -12,6 +12,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use pfp_shm_layout::whole::check_replaceable;
 
 use super::json::Overwrite;
 use crate::recording::{Encoder, FileHeader};
@@ -58,11 +59,12 @@ impl Writer {
         let shown = path.display();
         let exists = || format!("{shown} exists already: give another name, --append or --force");
         ensure!(overwrite == Overwrite::Yes || fs::symlink_metadata(path).is_err(), exists());
+        let failed = || format!("{shown} was not written");
+        check_replaceable(path).with_context(failed)?;
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        let failed = || format!("{shown} was not written");
         let neighbour = tempfile::Builder::new()
             .prefix(".pfp-recording-")
             // As any new file: the user's umask decides who may read it.

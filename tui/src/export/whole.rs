@@ -1,6 +1,5 @@
 //! Files written whole or not at all.
 
-use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -70,16 +69,6 @@ pub fn write_file(
         Overwrite::Yes => Existing::Replace,
         Overwrite::No => Existing::Keep,
     };
-    // Put in the place of a device, a file would take it away from everybody.
-    if let Ok(there) = fs::symlink_metadata(path)
-        && existing == Existing::Replace
-        && !there.is_file()
-        && !there.is_symlink()
-    {
-        let why = "expected a file to replace, found something else, such as a device or a \
-                   folder: give the name of a file";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
-    }
     let mut file = WholeFile::create(path, existing)?;
     fill(&mut file)?;
     Ok(file.finish()?)
@@ -88,6 +77,7 @@ pub fn write_file(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn what_fails_on_the_way_leaves_the_old_file() {

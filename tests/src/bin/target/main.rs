@@ -11,6 +11,8 @@ mod manners;
 mod on_cpu;
 #[cfg(target_arch = "x86_64")]
 mod overwritten;
+mod races;
+mod reborn;
 mod refused;
 mod served;
 mod snapshots;
@@ -49,6 +51,8 @@ fn main() -> ExitCode {
         "life" => life::run(),
         "steered" => life::steered(),
         "served" => served::run(),
+        "as-pid" => reborn::as_pid(number(1) as libc::pid_t),
+        "races" => races::run(number(1)),
         "many-points" => life::many_points(),
         "thousands" => thousands::run(number(1) as usize),
         "full-for-a-while" => life::full_for_a_while(),

@@ -1,5 +1,6 @@
 //! The checks, in the order in which a person would look.
 
+use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsString};
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find::{self, Entry};
 use pfp_shm_layout::liveness::{Identity, Liveness};
+use pfp_shm_layout::object::Name;
 use pfp_shm_layout::segment::Segment;
 
 use super::Finding;
@@ -33,6 +35,7 @@ pub(super) fn all() -> Vec<Finding> {
     findings.extend(directories());
     findings.extend(shared_memory(Path::new("/dev/shm")));
     findings.extend(processes());
+    findings.extend(objects(Path::new("/dev/shm")));
     findings.extend(other_users());
     findings.extend(containers());
     findings.extend(clock());
@@ -171,6 +174,53 @@ fn processes() -> Vec<Finding> {
             Finding::note(ABOUT, "none is instrumented and runs")
                 .advice("`pfp-top demo` shows one; `pfp-top run -- CMD` starts one"),
         );
+    }
+    findings
+}
+
+/// What has the name of a segment, and is none: a program that comes to that name
+/// measures nothing. And segments of this user's to which nothing leads from here.
+fn objects(shm: &Path) -> Vec<Finding> {
+    const ABOUT: &str = "segments";
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    let own = unsafe { libc::geteuid() };
+    let (found, _) = find::find_everywhere();
+    let known: HashSet<Name> =
+        found.iter().flat_map(|place| &place.entries).map(|entry| entry.info.object).collect();
+    let (mut findings, mut lost, mut bytes) = (Vec::new(), 0, 0);
+    for file in fs::read_dir(shm).into_iter().flatten().flatten() {
+        let name = file.file_name();
+        let Some(name) = Name::parse(&format!("/{}", name.to_string_lossy())) else { continue };
+        let Ok(meta) = fs::symlink_metadata(file.path()) else { continue };
+        let kind = meta.file_type();
+        let shown = file.path().display().to_string();
+        if !kind.is_file() || meta.nlink() > 1 {
+            let what = if kind.is_symlink() {
+                "a symbolic link"
+            } else if kind.is_file() {
+                "a file with a second name"
+            } else if kind.is_dir() {
+                "a folder"
+            } else {
+                "neither a file nor a folder"
+            };
+            let found = format!("{shown}: expected a segment, found {what} of uid {}", meta.uid());
+            findings
+                .push(Finding::problem(ABOUT, found).advice(
+                    "somebody has put it there: remove it; no program follows or opens it",
+                ));
+        } else if meta.uid() == own && !known.contains(&name) {
+            lost += 1;
+            bytes += meta.blocks() * 512;
+        }
+    }
+    if lost > 0 {
+        let found =
+            format!("{lost} in {}, {} KiB, without a beacon here", shm.display(), bytes >> 10);
+        findings.push(Finding::note(ABOUT, found).advice(
+            "of programs that look elsewhere for the folder of beacons, such as with PFP_DIR or \
+             in a container; of none that runs, remove them by hand",
+        ));
     }
     findings
 }

@@ -1,0 +1,283 @@
+//! Who lives: a dead process is shown as dead at once, and never as alive, whoever has
+//! its id by now; one in a container is told from outside; sweepers harm nobody.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Lines};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pfp_shm_layout::find::{self, KEEP};
+use pfp_shm_layout::liveness::Liveness;
+use pfp_tests::screen::{Stage, pfp_top, why_no_screen};
+use pfp_tests::target::{Place, Target, wait_for};
+use pfp_tests::watch::{self, Watch};
+use pfp_tests::{figure, os, size, skipped};
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+const STEADY: &str = env!("CARGO_BIN_EXE_steady");
+
+/// The viewer as scripts use it, line by line.
+struct Viewer {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Viewer {
+    /// Watches a process whose beacon is in a folder.
+    fn watching(folder: &Path, pid: u32) -> Self {
+        let mut command = Command::new(pfp_top());
+        command.args(["-b", "--json", "-d", "0.1", "-p", &pid.to_string()]);
+        command.env("PFP_DIR", folder).env("PFP_TOP_CONFIG", "");
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        // SAFETY: one system call between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
+        let mut child = command.spawn().expect("pfp-top starts");
+        let lines = BufReader::new(child.stdout.take().expect("it was piped")).lines();
+        Self { child, lines }
+    }
+
+    /// Reads on until the process is in a state.
+    fn says(&mut self, state: &str) {
+        let state = format!("\"state\":\"{state}\"");
+        let said = self.lines.by_ref().map_while(Result::ok).any(|line| line.contains(&state));
+        assert!(said, "the viewer never said {state}");
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn list(folder: &Path) -> Vec<(u32, String)> {
+    let output = Command::new(pfp_top())
+        .args(["list", "--json"])
+        .env("PFP_DIR", folder)
+        .output()
+        .expect("pfp-top starts");
+    let listed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let listed = listed.as_array().cloned().unwrap_or_default();
+    let of = |entry: &serde_json::Value| {
+        let pid = entry["pid"].as_u64().expect("it has one") as u32;
+        (pid, entry["state"].as_str().expect("it has one").to_owned())
+    };
+    listed.iter().map(of).collect()
+}
+
+/// A program that is killed and started again and again; the viewer says so each time,
+/// although nobody has waited for the dead one yet.
+#[test]
+fn a_death_shows_at_once_and_restarts_keep_three() {
+    let cycles = size(8, 1_000);
+    let place = Place::new();
+    let (mut slowest, mut sum) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..cycles {
+        let mut target = place.start(TARGET, &["life"]);
+        target.reach("done");
+        let pid = target.pid();
+        let entries = place.entries();
+        assert!(entries.len() <= KEEP + 1, "{entries:?}");
+        let mut viewer = Viewer::watching(place.path(), pid);
+        viewer.says("running");
+        let killed = Instant::now();
+        os::signal(pid, libc::SIGKILL);
+        viewer.says("crashed");
+        slowest = slowest.max(killed.elapsed());
+        sum += killed.elapsed();
+        assert_eq!(place.entry(pid).map(|entry| entry.state), Some(Liveness::Dead));
+        target.kill();
+    }
+    let mut target = place.start(TARGET, &["life"]);
+    target.reach("done");
+    let entries = place.entries();
+    assert_eq!(entries.len(), KEEP + 1, "{entries:?}");
+    target.end_well();
+    assert!(slowest < Duration::from_secs(10), "{slowest:?}");
+    let mean = sum / cycles as u32;
+    figure(&format!(
+        "liveness: {cycles} kills, said to be dead {mean:?} later on average and {slowest:?} at \
+         most, at 10 polls a second; {KEEP} segments kept"
+    ));
+}
+
+/// The same on the screen, at the interval that it has by itself.
+#[test]
+fn a_death_shows_on_the_screen() {
+    if let Some(why) = why_no_screen() {
+        return skipped("a death on the screen", why);
+    }
+    let stage = Stage::new();
+    let mut target = stage.start(STEADY, &[]);
+    let screen = stage.screen(100, 20);
+    screen.pfp_top("");
+    screen.wait_for("a row", |text| text.contains('●'));
+    let killed = Instant::now();
+    target.kill();
+    screen.wait_for_status("CRASHED");
+    figure(&format!("liveness: on the screen {:?} after the signal", killed.elapsed()));
+}
+
+/// Another process comes to a dead one's id.
+#[test]
+fn a_reused_id_revives_nobody() {
+    let reuses = size(3, 200);
+    for _ in 0..reuses {
+        let place = Place::new();
+        let mut first = place.start(TARGET, &["life"]);
+        first.reach("done");
+        let pid = first.pid();
+        let mut viewer = Viewer::watching(place.path(), pid);
+        viewer.says("running");
+        let dead = place.entry(pid).expect("it was found");
+        first.kill();
+        let mut second = place.start(TARGET, &["as-pid", &pid.to_string()]);
+        let said = second.reach("done");
+        if said.has("refused") {
+            return skipped("the id of a dead process", "this user may not choose ids");
+        }
+        // Both are told, each as what it is.
+        viewer.says("crashed");
+        let states = |place: &Place| {
+            let entries = place.entries().into_iter();
+            entries.map(|entry| (entry.info.process.pid, entry.state)).collect::<Vec<_>>()
+        };
+        let both = [(pid, Liveness::Alive), (pid, Liveness::Dead)];
+        assert_eq!(states(&place), both);
+        let listed = list(place.path());
+        assert_eq!(listed.len(), 2, "{listed:?}");
+        for state in ["running", "crashed"] {
+            assert!(listed.contains(&(pid, state.to_owned())), "{listed:?}");
+        }
+        // Also where only the id and the start time can tell: somebody holds the lock.
+        let alive = place.entry(pid).expect("it was found");
+        assert_ne!(alive.info.object, dead.info.object);
+        if alive.info.process.start != dead.info.process.start {
+            let beacon = File::open(&dead.path).expect("it is there");
+            // SAFETY: an open descriptor and plain numbers.
+            let locked = unsafe { libc::flock(beacon.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+            assert_eq!(locked, 0);
+            assert_eq!(states(&place), both);
+        }
+        // Who sweeps takes the one and not the other.
+        let swept = find::gc(&place.directory()).expect("the directory can be read");
+        assert_eq!(swept.removed.len(), 1, "{swept:?}");
+        assert_eq!(states(&place), both[..1]);
+        second.end_well();
+    }
+    figure(&format!("liveness: {reuses} ids used again, nobody revived"));
+}
+
+/// Starts a scenario in namespaces of its own, after what a shell does there first; none
+/// where this user may not.
+fn contain(place: &Place, first: &str) -> Option<Target> {
+    let unshare = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let tried = Command::new("unshare").args(unshare).arg("true").output();
+    if !tried.is_ok_and(|output| output.status.success()) {
+        return None;
+    }
+    let script = format!("{first} exec {TARGET} life");
+    Some(Target::start(place.command("unshare").args(unshare).args(["sh", "-c", &script])))
+}
+
+/// The only child of a process.
+fn child_of(pid: u32) -> u32 {
+    wait_for("the process inside", || {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+        children.split_whitespace().next()?.parse().ok()
+    })
+}
+
+/// A process in a container: its id means nothing outside, its lock does.
+#[test]
+fn a_process_in_a_container_is_told_from_outside() {
+    let place = Place::new();
+    let folder = place.path().display();
+    for (what, first) in [
+        ("pids of its own", String::new()),
+        ("files of its own", format!("mount -t tmpfs -o mode=700 none {folder} &&")),
+    ] {
+        let Some(mut target) = contain(&place, &first) else {
+            return skipped("processes in namespaces", "this user may not make any");
+        };
+        target.reach("done");
+        let outside = child_of(target.pid());
+        // The way in that does not depend on what is shared.
+        let inside = PathBuf::from(format!("/proc/{outside}/root{folder}"));
+        let shared = first.is_empty();
+        assert_eq!(place.entry(1).is_some(), shared, "{what}");
+        let folders = if shared { vec![place.path(), &inside] } else { vec![inside.as_path()] };
+        for folder in &folders {
+            assert_eq!(list(folder), [(1, "running".to_owned())], "{what}");
+        }
+        let mut viewers: Vec<_> = folders.iter().map(|it| Viewer::watching(it, 1)).collect();
+        viewers.iter_mut().for_each(|viewer| viewer.says("running"));
+        if shared {
+            let entry = place.entry(1).expect("just found");
+            assert_eq!(watch::named(Watch::open(&entry).poll(), "a scope").count, 100);
+            // And seen from inside another one.
+            let seen = place
+                .command("unshare")
+                .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+                .arg(pfp_top())
+                .args(["list", "--json"])
+                .output()
+                .expect("it was started before");
+            let seen = String::from_utf8_lossy(&seen.stdout).into_owned();
+            assert!(seen.contains("\"running\""), "{seen}");
+        }
+        let killed = Instant::now();
+        os::signal(outside, libc::SIGKILL);
+        viewers.iter_mut().for_each(|viewer| viewer.says("crashed"));
+        figure(&format!("liveness: {what}, dead {:?} after the signal", killed.elapsed()));
+        if shared {
+            assert_eq!(place.entry(1).map(|entry| entry.state), Some(Liveness::Dead), "{what}");
+            find::gc(&place.directory()).expect("the directory can be read");
+        }
+    }
+}
+
+/// One whose shared memory is its own cannot be watched from outside; that it lives is
+/// told, and why there are no figures.
+#[test]
+fn a_process_with_shared_memory_of_its_own_is_explained() {
+    let place = Place::new();
+    let first = "mount -t tmpfs none /dev/shm &&";
+    let Some(mut target) = contain(&place, first) else {
+        return skipped("processes in namespaces", "this user may not make any");
+    };
+    target.reach("done");
+    let entry = place.entry(1).expect("its beacon is here");
+    assert_eq!((entry.state, entry.object_bytes), (Liveness::Alive, None));
+    assert_eq!(list(place.path()), []);
+    let doctor =
+        place.command(pfp_top().to_str().expect("it is plain text")).arg("doctor").output();
+    let told = String::from_utf8(doctor.expect("pfp-top starts").stdout).expect("it is text");
+    assert!(told.contains("runs, but its segment is not in /dev/shm"), "{told}");
+    os::signal(child_of(target.pid()), libc::SIGKILL);
+    wait_for("it to be dead", || (place.entry(1)?.state == Liveness::Dead).then_some(()));
+}
+
+#[test]
+fn racing_sweepers_leave_the_living_alone() {
+    let races = size(100, 10_000);
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["races", &races.to_string()]);
+    let said = target.reach("done").clone();
+    assert_eq!(said.one::<u64>("harmed"), 0, "the living");
+    assert_eq!(said.one::<u64>("failed"), 0, "sweepers that met trouble");
+    // None is removed twice, and none stays.
+    assert_eq!(said.one::<u64>("removed"), said.one::<u64>("dead"));
+    assert_eq!(said.one::<u64>("left"), 0);
+    target.end_well();
+    figure(&format!("liveness: {races} races of 8 sweepers, no living one harmed"));
+}

@@ -1,0 +1,376 @@
+//! Modes, and what others have planted where a program or the viewer would write: it is
+//! refused, nobody's file suffers, the program does as ever, and `doctor` tells.
+
+use std::ffi::CString;
+use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::screen::pfp_top;
+use pfp_tests::target::{Place, Target};
+use pfp_tests::{figure, size, skipped};
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+const NOBODY: u32 = 65534;
+
+fn is_root() -> bool {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+fn fifo(path: &Path) {
+    let path = CString::new(path.as_os_str().as_bytes()).expect("no zero in it");
+    // SAFETY: a NUL-terminated path that outlives the call.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+}
+
+/// Removes whatever stands there.
+fn clear(path: &Path) {
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.is_dir() => fs::remove_dir_all(path).expect("it is the test's"),
+        Ok(_) => fs::remove_file(path).expect("it is the test's"),
+        Err(_) => {}
+    }
+}
+
+/// All of a file that somebody could have changed.
+#[derive(Debug, PartialEq)]
+struct State {
+    content: Vec<u8>,
+    kind: u32,
+    owner: (u32, u32),
+    links: u64,
+    inode: u64,
+    written: (i64, i64),
+}
+
+impl State {
+    /// Of what stands there itself, a link or whatever it is.
+    fn of(path: &Path) -> Self {
+        let meta = fs::symlink_metadata(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        let content = match meta.file_type() {
+            kind if kind.is_file() => fs::read(path).expect("it can be read"),
+            kind if kind.is_symlink() => {
+                fs::read_link(path).expect("it can be read").into_os_string().into_encoded_bytes()
+            }
+            kind if kind.is_dir() => {
+                let names = fs::read_dir(path).expect("it can be read");
+                let names = names.map(|name| name.expect("it can be read").file_name());
+                names.flat_map(std::ffi::OsString::into_encoded_bytes).collect()
+            }
+            _ => Vec::new(),
+        };
+        Self {
+            content,
+            kind: meta.mode(),
+            owner: (meta.uid(), meta.gid()),
+            links: meta.nlink(),
+            inode: meta.ino(),
+            written: (meta.mtime(), meta.mtime_nsec()),
+        }
+    }
+}
+
+/// Whatever the umask: the folder is 0700, the beacon and the object 0600 (the beacon
+/// with the sticky bit, which tells cleaners to leave it alone), and the viewer reads.
+#[test]
+fn modes_are_the_same_under_any_umask() {
+    let mut users = vec![None];
+    if is_root() {
+        users.push(Some(NOBODY));
+    } else {
+        skipped("modes for another user", "not root");
+    }
+    for user in users {
+        for umask in [0, 0o022, 0o077, 0o777] {
+            let place = Place::new();
+            let folder = place.path().join("pfp");
+            fs::set_permissions(place.path(), Permissions::from_mode(0o1777)).expect("it is ours");
+            let mut command = place.command(TARGET);
+            command.arg("life").env("PFP_DIR", &folder);
+            if let Some(user) = user {
+                command.uid(user).gid(user);
+            }
+            // SAFETY: one system call between fork and exec.
+            unsafe {
+                command.pre_exec(move || {
+                    libc::umask(umask);
+                    Ok(())
+                });
+            }
+            if user.is_some() && command.output().is_err() {
+                return skipped("modes for another user", "it may not start the program");
+            }
+            let mut target = Target::start(&mut command);
+            target.reach("done");
+            let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o7777;
+            let beacons: Vec<PathBuf> = fs::read_dir(&folder)
+                .expect("it is there")
+                .map(|file| file.expect("it can be read").path())
+                .collect();
+            let [beacon] = &beacons[..] else { panic!("{beacons:?}") };
+            let hex = beacon.file_stem().expect("it has a name").to_string_lossy();
+            let object = format!("/dev/shm/pfp-{hex}");
+            let modes = [mode(&folder), mode(beacon), mode(object.as_ref())];
+            assert_eq!(modes, [0o700, 0o1600, 0o600], "umask {umask:o}, user {user:?}");
+            let mut list = place.command(pfp_top().to_str().expect("it is plain text"));
+            list.args(["list", "--json"]).env("PFP_DIR", &folder);
+            if let Some(user) = user {
+                list.uid(user).gid(user);
+            }
+            if let Ok(listed) = list.output() {
+                let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+                assert!(listed.contains("\"running\""), "umask {umask:o}: {listed}");
+            }
+            target.end_well();
+            assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 0);
+            assert!(fs::symlink_metadata(&object).is_err());
+            fs::set_permissions(place.path(), Permissions::from_mode(0o700)).expect("it is ours");
+        }
+    }
+}
+
+fn host(place: &Place, folder: &Path) -> Output {
+    let output = place.command(TARGET).arg("host").env("PFP_DIR", folder).output();
+    output.expect("the target can be started")
+}
+
+fn doctor(place: &Place, folder: &Path) -> String {
+    let mut command = Command::new(pfp_top());
+    command.arg("doctor").env("PFP_DIR", folder).env("PFP_TOP_CONFIG", "");
+    let output = command.current_dir(place.path()).output().expect("pfp-top starts");
+    assert_eq!(output.status.code(), Some(1), "a problem was found: {output:?}");
+    String::from_utf8(output.stdout).expect("it is text")
+}
+
+/// In the place of the folder of beacons.
+#[test]
+fn a_planted_folder_is_refused() {
+    let base = Place::new();
+    let place = Place::new();
+    let plain = host(&base, base.path());
+    assert!(plain.status.success() && plain.stderr.is_empty());
+    let folder = place.path().join("planted");
+    let victim_folder = place.path().join("victim folder");
+    fs::create_dir(&victim_folder).expect("it is ours");
+    fs::write(victim_folder.join("kept"), "precious").expect("it is ours");
+    let victim = place.path().join("victim");
+    fs::write(&victim, "precious").expect("it is ours");
+
+    let with_mode = |mode: u32| {
+        fs::create_dir(&folder).expect("it is ours");
+        fs::set_permissions(&folder, Permissions::from_mode(mode)).expect("it is ours");
+    };
+    let foreign = |mode: u32| {
+        with_mode(mode);
+        chown(&folder, Some(NOBODY), Some(NOBODY)).expect("root may");
+    };
+    type Plant<'a> = (&'a str, &'a str, Box<dyn Fn() + 'a>);
+    let mut plants: Vec<Plant<'_>> = vec![
+        (
+            "a link to a folder",
+            "found a symbolic link",
+            Box::new(|| symlink(&victim_folder, &folder).expect("it is ours")),
+        ),
+        (
+            "a link to a file",
+            "found a symbolic link",
+            Box::new(|| symlink(&victim, &folder).expect("it is ours")),
+        ),
+        (
+            "a link to nothing",
+            "found a symbolic link",
+            Box::new(|| symlink(place.path().join("nothing"), &folder).expect("it is ours")),
+        ),
+        (
+            "a hard link",
+            "found a regular file",
+            Box::new(|| fs::hard_link(&victim, &folder).expect("it is ours")),
+        ),
+        ("a FIFO", "found a FIFO", Box::new(|| fifo(&folder))),
+        ("a socket", "found a socket", Box::new(|| drop(UnixListener::bind(&folder)))),
+        ("a folder of everybody's", "found mode 0777", Box::new(|| with_mode(0o777))),
+        ("a folder like /tmp", "found mode 1777", Box::new(|| with_mode(0o1777))),
+        ("a folder of a group's", "found mode 0720", Box::new(|| with_mode(0o720))),
+    ];
+    let theirs: [Plant<'_>; 2] = [
+        ("a folder of another user's", "found user 65534's", Box::new(|| foreign(0o700))),
+        ("the same, open to all", "found user 65534's", Box::new(|| foreign(0o777))),
+    ];
+    if is_root() {
+        plants.extend(theirs);
+    } else {
+        skipped("a folder of another user's", "not root");
+    }
+    for (at, (what, why, plant)) in plants.iter().enumerate() {
+        plant();
+        let before = [&folder, &victim_folder, &victim].map(|path| State::of(path));
+        assert_eq!(host(&place, &folder), plain, "{what}");
+        // It tries a program out, which takes its time.
+        if size(u64::from(at % 3 == 0), 1) == 1 {
+            let told = doctor(&place, &folder);
+            assert!(told.contains("planted: expected") && told.contains(why), "{what}: {told}");
+        }
+        let after = [&folder, &victim_folder, &victim].map(|path| State::of(path));
+        assert_eq!(before, after, "{what}");
+        assert!(!place.path().join("nothing").exists(), "{what}");
+        clear(&folder);
+    }
+    figure(&format!("permissions: {} planted folders refused", plants.len()));
+}
+
+/// Under the very names that a program is about to use. They are random, so chance has
+/// to be taken away first.
+#[test]
+fn what_is_planted_under_a_programs_names_is_refused() {
+    if !c::is_there("cc") {
+        return skipped("names that are known beforehand", "no C compiler");
+    }
+    let preload = c::compile(
+        Compiler::C,
+        "fixed_random.so",
+        &["fixed_random.c"],
+        Link::Without,
+        ["-shared", "-fPIC"],
+    );
+    let place = Place::new();
+    // The victim lies where both kinds of link can be made.
+    let victims = [place.path().join("victim"), PathBuf::from("/dev/shm/pfp-test-victim")];
+    let hex = "5a".repeat(16);
+    let object = PathBuf::from(format!("/dev/shm/pfp-{hex}"));
+    let names = [
+        (object.clone(), &victims[1]),
+        (place.path().join(format!("{hex}.beacon")), &victims[0]),
+        (place.path().join(format!("{hex}.0.new")), &victims[0]),
+    ];
+    let start = |scenario: &str| {
+        let mut command = place.command(TARGET);
+        command.arg(scenario).env("LD_PRELOAD", &preload);
+        command
+    };
+    // The names are what they are thought to be.
+    let mut target = Target::start(&mut start("life"));
+    target.reach("done");
+    assert!(object.exists() && names[1].0.exists(), "other names than expected");
+    target.end_well();
+    let plain = start("host").output().expect("the target can be started");
+    assert!(plain.status.success() && plain.stderr.is_empty());
+
+    let mut tried = 0;
+    for (name, victim) in &names {
+        fs::write(victim, [7; 9000]).expect("it is ours");
+        for what in ["link", "dangling link", "hard link", "FIFO", "socket", "folder", "foreign"] {
+            match what {
+                "link" => symlink(victim, name).expect("it is ours"),
+                "dangling link" => {
+                    symlink(place.path().join("nothing"), name).expect("it is ours");
+                }
+                "hard link" => fs::hard_link(victim, name).expect("it is ours"),
+                "FIFO" => fifo(name),
+                "socket" => drop(UnixListener::bind(name).expect("it is ours")),
+                "folder" => fs::create_dir(name).expect("it is ours"),
+                _ if is_root() => {
+                    fs::write(name, "theirs").expect("it is ours");
+                    chown(name, Some(NOBODY), Some(NOBODY)).expect("root may");
+                }
+                _ => {
+                    skipped("a file of another user's", "not root");
+                    continue;
+                }
+            }
+            let before = [State::of(name), State::of(victim)];
+            let output = start("host").output().expect("the target can be started");
+            assert_eq!(output, plain, "{what} at {name:?}");
+            assert_eq!(before, [State::of(name), State::of(victim)], "{what} at {name:?}");
+            assert!(!place.path().join("nothing").exists(), "{what} at {name:?}");
+            // Files of other users in /dev/shm are their segments, for all one knows; and
+            // of a draft nobody makes anything.
+            let is_told =
+                !name.ends_with(format!("{hex}.0.new")) && !(name == &object && what == "foreign");
+            if is_told && size(u64::from(what == "link" || what == "FIFO"), 1) == 1 {
+                let told = doctor(&place, place.path());
+                let line = format!("{}: ", name.display());
+                assert!(told.contains(&line), "{what} at {name:?}: {told}");
+            }
+            clear(name);
+            tried += 1;
+        }
+        clear(victim);
+    }
+    figure(&format!("permissions: {tried} things planted under a program's names, refused"));
+}
+
+/// Files that the viewer writes, and the program itself: what stands there stays as it
+/// is; with `--force` a link is replaced, and not followed.
+#[test]
+fn files_are_written_through_no_link() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["life"]);
+    target.reach("done");
+    let pid = target.pid().to_string();
+    let victim = place.path().join("victim");
+    fs::write(&victim, "precious").expect("it is ours");
+    let path = place.path().join("planted");
+    let shown = path.to_str().expect("it is plain text");
+    let commands: [&[&str]; 6] = [
+        &["snapshot", "-p", &pid, "-o", shown],
+        &["save-raw", "-p", &pid, "-o", shown],
+        &["record", "-p", &pid, "-i", "50ms", "-d", "60ms", "-o", shown],
+        &["export", "csv", "-p", &pid, "-o", shown],
+        &["export", "perfetto", "-p", &pid, "-o", shown],
+        // Of the program itself, which ends as ever.
+        &[],
+    ];
+    let mut tried = 0;
+    for command in commands {
+        for what in ["link", "dangling link", "hard link", "FIFO", "folder"] {
+            match what {
+                "link" => symlink(&victim, &path).expect("it is ours"),
+                "dangling link" => symlink(place.path().join("nothing"), &path).expect("ours"),
+                "hard link" => fs::hard_link(&victim, &path).expect("it is ours"),
+                "FIFO" => fifo(&path),
+                _ => fs::create_dir(&path).expect("it is ours"),
+            }
+            let before = [State::of(&path), State::of(&victim)];
+            let run = |force: &[&str]| {
+                let viewer = pfp_top().to_str().expect("it is plain text");
+                let output = if command.is_empty() {
+                    place.command(TARGET).arg("host").env("PFP_SNAPSHOT", &path).output()
+                } else {
+                    place.command(viewer).args(command).args(force).output()
+                };
+                output.expect("it can be started")
+            };
+            let output = run(&[]);
+            assert_eq!(output.status.success(), command.is_empty(), "{command:?}: {output:?}");
+            assert_eq!(before, [State::of(&path), State::of(&victim)], "{command:?} {what}");
+            assert!(!place.path().join("nothing").exists(), "{command:?} {what}");
+            if !command.is_empty() {
+                let output = run(&["--force"]);
+                let replaced = fs::symlink_metadata(&path).expect("it is there");
+                let may_be = !matches!(what, "FIFO" | "folder");
+                assert_eq!(output.status.success(), may_be, "{command:?} {what}: {output:?}");
+                if may_be {
+                    assert!(replaced.is_file() && replaced.nlink() == 1, "{command:?} {what}");
+                } else {
+                    let kind = replaced.file_type();
+                    assert!(kind.is_fifo() || kind.is_dir(), "{command:?} {what} was replaced");
+                }
+                assert_eq!(fs::read(&victim).expect("it is ours"), b"precious");
+                assert!(!place.path().join("nothing").exists(), "{command:?} {what}");
+            }
+            clear(&path);
+            tried += 1;
+        }
+    }
+    // Nothing half done is left either.
+    let left: Vec<_> = fs::read_dir(place.path()).expect("it is ours").flatten().collect();
+    assert_eq!(left.len(), 2, "the victim and the beacon: {left:?}");
+    target.end_well();
+    figure(&format!("permissions: {tried} times something stood in the place of a file"));
+}
