@@ -10,8 +10,9 @@ use std::process::{Child, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use pfp_tests::os::signal;
+use pfp_tests::os::{process_cpu, signal};
 use pfp_tests::screen::{Stage, Target, pfp_top, wait_until};
+use pfp_tests::{figure, size};
 use pfp_top::export::json;
 use pfp_top::snapshot::{ProcessState, Record, Snapshot};
 use pfp_top::source::{Recording, Source};
@@ -222,6 +223,66 @@ fn a_killed_recorder_leaves_whole_frames() {
         }
     }
     pfp_tests::figure(&format!("100 kills: {known} snapshots, {torn} torn ends"));
+}
+
+/// Memory that is resident, KiB.
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).expect("it is told")
+}
+
+/// However long it records, it holds one key frame and no list of what it wrote.
+#[test]
+fn a_long_recording_takes_no_more_memory_than_a_short_one() {
+    let frames = size(600, 20_000) as usize;
+    let stage = Stage::new();
+    let target = stage.start(env!("CARGO_BIN_EXE_hundred"), &[]);
+    wait_until("a beacon", || !stage.lit().is_empty());
+    let file = stage.path("a.pfprec");
+    let recorder = record(&stage, &target, &file, &["-i", "10ms", "--events"]);
+    let pid = recorder.id();
+    // Several keys, and all buckets that there will be.
+    wait_until("the first snapshots", || read(&file).len() >= frames / 3);
+    let (first, length) = (resident(pid), read(&file).len());
+    let most = std::cell::Cell::new(first);
+    wait_until("many more", || {
+        most.set(most.get().max(resident(pid)));
+        thread::sleep(Duration::from_millis(50));
+        read(&file).len() >= frames
+    });
+    let most = most.get();
+    let (fine, said) = interrupted(recorder);
+    assert!(fine, "{said}");
+    figure(&format!(
+        "recorder: {first} KiB after {length} snapshots, {most} at most up to {frames}"
+    ));
+    // A list of as little as a frame's header would be 64 bytes a frame; allocators keep
+    // some, and the histograms' last buckets come late.
+    assert!(most < first + 1024, "{first} KiB after {length} snapshots, {most} after {frames}");
+}
+
+/// What it takes of a CPU at one snapshot a second, of a hundred busy points on four
+/// threads.
+#[test]
+fn a_recorder_is_hardly_noticed() {
+    let rounds = size(3, 60);
+    let stage = Stage::new();
+    let target = stage.start(env!("CARGO_BIN_EXE_hundred"), &[]);
+    wait_until("a beacon", || !stage.lit().is_empty());
+    let file = stage.path("a.pfprec");
+    let recorder = record(&stage, &target, &file, &["-i", "1s"]);
+    let (pid, start) = (recorder.id(), std::time::Instant::now());
+    let before = process_cpu(pid).expect("it runs");
+    let first = read(&file).len();
+    wait_until("its snapshots", || read(&file).len() >= first + rounds as usize);
+    let used = process_cpu(pid).expect("it runs") - before;
+    let share = used.as_secs_f64() / start.elapsed().as_secs_f64();
+    let (fine, said) = interrupted(recorder);
+    assert!(fine, "{said}");
+    figure(&format!("recorder: {:.2} % of a CPU over {rounds} s at -i 1s", 100.0 * share));
+    // Generous: the bar is of a release build on a quiet machine.
+    assert!(share < 0.25, "{share}");
 }
 
 /// The recorder stops with what it could write, and says so.

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::screen::pfp_top;
 use pfp_tests::target::Place;
-use pfp_tests::{figure, skipped};
+use pfp_tests::{figure, size, skipped};
 use pfp_top::snapshot::{ProcessState, Snapshot};
 use pfp_top::source;
 
@@ -272,10 +272,16 @@ struct Writing<'a> {
     command: Box<dyn Fn(&Path) -> Command + 'a>,
     /// Whether the file that is there is to be replaced.
     replaces: bool,
+    /// What the new file holds, where that is always the same; else it is a snapshot.
+    content: Option<Vec<u8>>,
 }
 
-/// The ways to write a file of a process that stands still.
-fn writings<'a>(place: &'a Place, pid: &'a str) -> Vec<Writing<'a>> {
+/// Exports that are greater than the disk that is full, and how many of them are tried.
+const EXPORTS: [&str; 4] = ["perfetto", "chrome", "speedscope", "svg-trace"];
+const TRIED: u64 = size(1, EXPORTS.len() as u64);
+
+/// The ways to write a file of a process that stands still, or of its snapshot.
+fn writings<'a>(place: &'a Place, pid: &'a str, snapshot: &'a Path) -> Vec<Writing<'a>> {
     let viewer = move |words: &'static [&'static str], end: &'static str| {
         Box::new(move |path: &Path| {
             let mut command = place.command(text(pfp_top()));
@@ -292,17 +298,39 @@ fn writings<'a>(place: &'a Place, pid: &'a str) -> Vec<Writing<'a>> {
         command.env("PFP_CLOCK", "wall");
         command
     });
-    vec![
-        Writing { what: "snapshot", command: viewer(&["snapshot", "--force"], ""), replaces: true },
-        Writing { what: "a new snapshot", command: viewer(&["snapshot"], ""), replaces: false },
-        Writing {
-            what: "packed",
-            command: viewer(&["snapshot", "--force"], ".zst"),
-            replaces: true,
-        },
-        Writing { what: "raw", command: viewer(&["save-raw", "--force"], ""), replaces: true },
-        Writing { what: "PFP_SNAPSHOT", command: at_exit, replaces: false },
-    ]
+    let writing = |what, command: Box<dyn Fn(&Path) -> Command + 'a>, replaces| Writing {
+        what,
+        command,
+        replaces,
+        content: None,
+    };
+    let mut all = vec![
+        writing("snapshot", viewer(&["snapshot", "--force"], ""), true),
+        writing("a new snapshot", viewer(&["snapshot"], ""), false),
+        writing("packed", viewer(&["snapshot", "--force"], ".zst"), true),
+        writing("raw", viewer(&["save-raw", "--force"], ""), true),
+        writing("PFP_SNAPSHOT", at_exit, false),
+    ];
+    for (number, format) in (0..TRIED).zip(EXPORTS) {
+        // By turns a new file and one that is replaced.
+        let replaces = number % 2 == 0;
+        let export = move |output: Option<&Path>| {
+            let mut command = place.command(text(pfp_top()));
+            command.args(["export", format]).arg(snapshot).env("PFP_TOP_CONFIG", "");
+            if let Some(output) = output {
+                command.arg("-o").arg(output);
+            }
+            if replaces {
+                command.arg("--force");
+            }
+            command
+        };
+        let content = export(None).output().expect("pfp-top starts").stdout;
+        assert!(content.len() > 16 << 10, "{format}: {}", content.len());
+        let command = Box::new(move |path: &Path| export(Some(&path.join("file"))));
+        all.push(Writing { content: Some(content), ..writing(format, command, replaces) });
+    }
+    all
 }
 
 /// The system calls of a trace from the first on that has to do with a folder, each
@@ -341,10 +369,11 @@ fn a_kill_at_any_step_leaves_the_old_file_or_the_new_one() {
     }
     let place = Place::new();
     let folder = files(&place);
-    let mut target = place.start(TARGET, &["saved", text(&folder.join("own.json"))]);
+    let own = folder.join("own.json");
+    let mut target = place.start(TARGET, &["saved", text(&own)]);
     target.reach("saved");
     let pid = target.pid().to_string();
-    for Writing { what, command, replaces } in writings(&place, &pid) {
+    for Writing { what, command, replaces, content } in writings(&place, &pid, &own) {
         let (mut kills, mut old, mut new, mut litter) = (0, 0, 0, 0);
         let into = folder.join("kills");
         let start = |inject: Option<String>, trace: &Path| {
@@ -391,6 +420,9 @@ fn a_kill_at_any_step_leaves_the_old_file_or_the_new_one() {
                     litter += 1;
                 } else if fs::read(&path).expect("it is there") == b"old" {
                     old += 1;
+                } else if let Some(content) = &content {
+                    assert!(fs::read(&path).expect("it is there") == *content, "{what}");
+                    new += 1;
                 } else {
                     assert_eq!(figures(&opened(&path), "reset in between")[0], 5_050);
                     new += 1;
@@ -420,10 +452,11 @@ fn a_kill_at_any_step_leaves_the_old_file_or_the_new_one() {
 fn a_full_disk_leaves_the_old_file() {
     let place = Place::new();
     let folder = files(&place);
-    let mut target = place.start(TARGET, &["saved", text(&folder.join("own.json"))]);
+    let own = folder.join("own.json");
+    let mut target = place.start(TARGET, &["saved", text(&own)]);
     target.reach("saved");
     let pid = target.pid().to_string();
-    for Writing { what, command, replaces } in writings(&place, &pid) {
+    for Writing { what, command, replaces, .. } in writings(&place, &pid, &own) {
         let into = folder.join("full");
         let _ = fs::create_dir(&into);
         let plain = command(&into);
@@ -467,7 +500,8 @@ fn a_full_disk_leaves_the_old_file() {
         }
     }
     // By a limit, where the system would send a signal.
-    for Writing { what, command, .. } in writings(&place, &pid).into_iter().take(4) {
+    let all = writings(&place, &pid, &own).into_iter();
+    for Writing { what, command, .. } in all.filter(|writing| writing.what != "PFP_SNAPSHOT") {
         let into = folder.join("limited");
         let _ = fs::create_dir(&into);
         let mut command = command(&into);

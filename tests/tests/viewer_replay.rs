@@ -135,6 +135,8 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     screen.wait_for("the timeline of that moment", |text| {
         text.contains("(30 of") && text.contains("worker") && text.contains(" wide")
     });
+    // Its right edge is that moment, and not now.
+    screen.wait_for("its edge", |text| text.contains("here|") && !text.contains("now|"));
     // A round takes a tenth of a second.
     screen.keys(&["-", "-", "-", "-"]);
     screen.wait_for("rounds", |text| text.contains("round") && text.contains("ticker"));
@@ -167,6 +169,8 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     screen.wait_for("it to play", |text| text.contains("PLAYING 10x"));
     screen.text("q");
     screen.wait_for_shell();
+    screen.pfp_top("open a.pfprec -n 3");
+    screen.wait_for("a refusal", |text| text.contains("-n counts tables"));
 }
 
 /// What the first line says at a snapshot.

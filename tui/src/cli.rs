@@ -119,7 +119,8 @@ pub enum Command {
         /// The file, compressed or not.
         file: PathBuf,
         /// The moment of a recording: 12:03:41, +34s behind its first snapshot, or #34.
-        /// Without it, the screen begins at the first one, and --once prints the last.
+        /// Without it, the screen begins at the first one, as -n and -b do, and --once
+        /// prints the last.
         #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
         at: Option<Moment>,
         /// How to show it.
@@ -158,12 +159,19 @@ pub enum Command {
         before: PathBuf,
         /// What is compared with it; of the same process, what it has more.
         now: PathBuf,
-        /// The moment of the baseline, where that is a recording; else its last.
+        /// Where what is compared begins, in a recording; of one recording on both sides
+        /// the baseline then ends there.
         #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
         from: Option<Moment>,
-        /// The moment of what is compared, where that is a recording; else its last.
+        /// Where it ends; else at its last moment.
+        #[arg(long, visible_alias = "at", value_name = "MOMENT", value_parser = Moment::parse)]
+        to: Option<Moment>,
+        /// Where the baseline begins, in a recording; else with its process.
         #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
-        at: Option<Moment>,
+        baseline_from: Option<Moment>,
+        /// Where it ends.
+        #[arg(long, visible_alias = "baseline-at", value_name = "MOMENT", value_parser = Moment::parse)]
+        baseline_to: Option<Moment>,
         /// Print JSON instead of a table.
         #[arg(long)]
         json: bool,

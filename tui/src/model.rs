@@ -15,6 +15,7 @@
 //! of the process ([`Basis::Life`]). A point that was reset in between has no
 //! figure for that interval, since nobody knows when it began afresh.
 
+mod between;
 mod calls;
 pub mod compare;
 pub mod cost;
@@ -34,6 +35,7 @@ mod window;
 
 use std::sync::Arc;
 
+pub use between::between;
 pub use calls::{Calls, Related};
 pub use figures::{Figures, LaneFigures, mean, off_share, total, variance};
 pub use histogram::Quantiles;

@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -31,6 +32,7 @@ pub use recording::{Moment, Recording};
 pub use refusal::Refusal;
 
 use crate::export::json::{Overwrite, WriteError};
+use crate::model::between;
 use crate::snapshot::{Drained, ProcessState, Snapshot};
 
 /// A watched process, or what is left of one.
@@ -296,6 +298,72 @@ pub fn open_at(path: &Path, moment: Option<&Moment>) -> Result<Box<dyn Source>> 
              one moment only; leave the moment out"
         ),
     }
+}
+
+/// A part of what a file tells: a recording has many moments, a snapshot but one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// When it begins; without it, when the process did.
+    pub from: Option<Moment>,
+    /// When it ends; without it, at the last moment.
+    pub to: Option<Moment>,
+}
+
+/// Reads a file: all that was measured up to a moment, or between two. With the records
+/// where they are wanted.
+///
+/// # Errors
+///
+/// As of [`open_at`]; also if the span has no time in it.
+pub fn read(path: &Path, span: &Span, with_records: bool) -> Result<Snapshot> {
+    let mut source = open_at(path, span.to.as_ref())?;
+    let mut to = source.poll()?;
+    if with_records {
+        source.add_records(&mut to);
+    }
+    let Some(from) = &span.from else { return Ok(to) };
+    let first = open_at(path, Some(from))?.poll()?;
+    between(&first, to).with_context(|| {
+        format!(
+            "expected a moment behind {from} to look at what was measured since, found none in {}",
+            path.display()
+        )
+    })
+}
+
+/// The moments that a recording is cut at, so that each part is about so long, from one
+/// moment to another. What is left behind the last of them is too short.
+///
+/// # Errors
+///
+/// As of [`open_at`]; also if it is no recording, or shorter than one part.
+pub fn read_parts(path: &Path, span: &Span, long: Duration) -> Result<Vec<Snapshot>> {
+    let mut source = open_at(path, span.to.as_ref())?;
+    let shown = path.display();
+    let Some(recording) = source.recording() else {
+        bail!("expected a recording to cut in parts, found that {shown} is a snapshot");
+    };
+    let last = recording.cursor();
+    let first = match &span.from {
+        Some(from) => recording.find(from).with_context(|| shown.to_string())?,
+        None => 0,
+    };
+    let places = recording.cut(first, last, long);
+    if places.len() < 2 {
+        let found = recording.taken_unix_ns(last).saturating_sub(recording.taken_unix_ns(first));
+        bail!(
+            "expected at least {}s of {shown}, found {}s there",
+            long.as_secs_f64(),
+            found as f64 / 1e9
+        );
+    }
+    let mut at = |place: usize| {
+        if let Some(recording) = source.recording() {
+            recording.seek(place);
+        }
+        source.poll()
+    };
+    places.into_iter().map(&mut at).collect()
 }
 
 /// Removes what processes that have ended left behind; returns one line for

@@ -209,10 +209,65 @@ def read_otlp(*paths):
     return requests
 
 
+def read_schema(path, schema):
+    """Validates JSON, a document or one a line, by a schema. Then each object in it is
+    mutilated: every field is taken out once, and one that nobody knows is put in. Returns
+    the places whose fields may be missing, and how many mutilations were tried."""
+    import jsonschema
+
+    with open(schema, encoding="utf-8") as file:
+        rules = json.load(file)
+    jsonschema.Draft202012Validator.check_schema(rules)
+    validator = jsonschema.Draft202012Validator(rules)
+    with open(path, encoding="utf-8") as file:
+        documents = [json.loads(line) for line in file]
+    tried, optional, loose = 0, set(), set()
+
+    def mutilate(document, value, place):
+        nonlocal tried
+        if isinstance(value, list):
+            # The first few of a kind stand for all of them.
+            for item in value[:3]:
+                mutilate(document, item, place + "[]")
+        if not isinstance(value, dict):
+            return
+        for key in list(value):
+            order = list(value.items())
+            del value[key]
+            tried += 1
+            if validator.is_valid(document):
+                optional.add(f"{place}.{key}")
+            value.clear()
+            value.update(order)
+            mutilate(document, value[key], f"{place}.{key}")
+        value["of_tomorrow"] = 1
+        tried += 1
+        if validator.is_valid(document):
+            loose.add(place)
+        del value["of_tomorrow"]
+
+    for document in documents:
+        validator.validate(document)
+        # A copy whose lists are short is as telling, and much faster to try.
+        short = shortened(document)
+        validator.validate(short)
+        mutilate(short, short, "")
+    return {"documents": len(documents), "tried": tried, "optional": sorted(optional), "loose": sorted(loose)}
+
+
+def shortened(value):
+    if isinstance(value, list):
+        return [shortened(item) for item in value[:3]]
+    if isinstance(value, dict):
+        return {key: shortened(item) for key, item in value.items()}
+    return value
+
+
 READERS = {
     "csv": read_csv,
     "openmetrics": read_openmetrics,
     "hlog": read_hlog,
+    "schema": read_schema,
     "speedscope": read_speedscope,
     "chrome": read_chrome,
     "perfetto": read_perfetto,

@@ -17,8 +17,8 @@ use crate::export::json::{self, Overwrite, WriteError};
 use crate::export::list;
 use crate::interrupt::Interrupt;
 use crate::model::compare::{Baseline, Comparison};
-use crate::snapshot::ProcessState;
-use crate::source::{self, Choice, Machine, Moment, Refusal, Source, Wanted, choose};
+use crate::snapshot::{ProcessState, Snapshot};
+use crate::source::{self, Choice, Machine, Moment, Refusal, Source, Span, Wanted, choose};
 use crate::text;
 
 /// Exit status of a comparison that found more than it was to allow.
@@ -45,13 +45,24 @@ pub fn run(cli: Cli) -> Result<u8> {
             let saved = resolve(&target)?.save_raw(&output, overwrite(force));
             written(saved, &output)
         }
-        Some(Command::Diff { before, now, from, at, json, markdown, fail_over }) => {
+        Some(Command::Diff {
+            before,
+            now,
+            from,
+            to,
+            baseline_from,
+            baseline_to,
+            json,
+            markdown,
+            fail_over,
+        }) => {
             let form = match (json, markdown) {
                 (true, _) => diff_json,
                 (_, true) => diff_markdown,
                 _ => diff_table,
             };
-            diff((&before, from.as_ref()), (&now, at.as_ref()), form, fail_over)
+            let baseline = Span { from: baseline_from, to: baseline_to };
+            diff((&before, baseline), (&now, Span { from, to }), form, fail_over)
         }
         Some(Command::Export(export)) => export::run(&export),
         Some(Command::Serve(serve)) => serve::run(&serve),
@@ -115,7 +126,13 @@ fn open(file: &Path, at: Option<&Moment>, show: &Show) -> Result<u8> {
             // Whether anybody reads it changes nothing.
             let _ = writeln!(io::stderr(), "pfp-top: {}: {remark}", file.display());
         }
-        if at.is_none() && !is_headless(show) {
+        if !is_headless(show) && show.updates.is_some() {
+            bail!(
+                "-n counts tables: nothing on the screen of a recording comes by itself; leave it \
+                 out, or print tables with --table"
+            );
+        }
+        if at.is_none() && (!is_headless(show) || show.tables().is_some()) {
             recording.seek(0);
         }
     }
@@ -177,13 +194,12 @@ fn written(result: Result<(), WriteError>, path: &Path) -> Result<u8> {
 
 /// A snapshot file as what is compared with.
 pub(super) fn baseline(file: &Path) -> Result<Baseline> {
-    baseline_at(file, None)
+    Ok(baseline_of(file, source::open(file)?.poll()?))
 }
 
-fn baseline_at(file: &Path, moment: Option<&Moment>) -> Result<Baseline> {
-    let snapshot = source::open_at(file, moment)?.poll()?;
+fn baseline_of(file: &Path, snapshot: Snapshot) -> Baseline {
     let name = file.file_name().map(|name| text::clean(&name.to_string_lossy()).into_owned());
-    Ok(Baseline::of(snapshot, name))
+    Baseline::of(snapshot, name)
 }
 
 fn diff_table(baseline: &Baseline, comparison: &Comparison) -> Result<String> {
@@ -199,14 +215,14 @@ fn diff_markdown(baseline: &Baseline, comparison: &Comparison) -> Result<String>
 }
 
 fn diff(
-    before: (&Path, Option<&Moment>),
-    now: (&Path, Option<&Moment>),
+    before: (&Path, Span),
+    now: (&Path, Span),
     form: fn(&Baseline, &Comparison) -> Result<String>,
     fail_over: Option<f64>,
 ) -> Result<u8> {
-    let baseline = baseline_at(before.0, before.1)?;
-    let Some(comparison) = Comparison::new(&baseline, &source::open_at(now.0, now.1)?.poll()?)
-    else {
+    let (old, new) = sides(before, now)?;
+    let baseline = baseline_of(before.0, old);
+    let Some(comparison) = Comparison::new(&baseline, &new) else {
         let (before, now) = (before.0.display(), now.0.display());
         bail!(
             "expected a later moment than that of {before}, found {now}, of the same process and not \
@@ -217,6 +233,37 @@ fn diff(
     let fails = fail_over
         .is_some_and(|percent| diff::slower_than(&comparison, percent / 100.0).next().is_some());
     Ok(if fails { SLOWER } else { 0 })
+}
+
+/// What is compared with what. Of two runs each has its own span. Of one process, what
+/// is compared is what it has more than the baseline, unless that has a span of its own:
+/// then they are two windows, which share no measurement.
+fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Snapshot)> {
+    let (mut first, mut last) = (before.1, now.1);
+    let id = |file| Ok::<_, anyhow::Error>(source::open(file)?.poll()?.process.segment_id);
+    if first.from.or(first.to).or(last.from).is_none() || id(before.0)? != id(now.0)? {
+        return Ok((source::read(before.0, &first, false)?, source::read(now.0, &last, false)?));
+    }
+    first.to = first.to.or(last.from);
+    let until = source::read(before.0, &Span { from: None, to: first.to }, false)?;
+    if first.from.is_none() && (last.from.is_none() || last.from == first.to) {
+        return Ok((until, source::read(now.0, &Span { from: None, to: last.to }, false)?));
+    }
+    last.from = last.from.or(first.to);
+    let since = match &last.from {
+        Some(from) => source::open_at(now.0, Some(from))?.poll()?.elapsed_ticks,
+        None => 0,
+    };
+    if since < until.elapsed_ticks {
+        bail!(
+            "expected a window that begins after the baseline has ended, found that they overlap"
+        );
+    }
+    let mut old = source::read(before.0, &first, false)?;
+    let new = source::read(now.0, &last, false)?;
+    // Two windows stand beside each other as two runs do: neither is a part of the other.
+    old.process.segment_id.clear();
+    Ok((old, new))
 }
 
 fn list_processes(json: bool) -> Result<u8> {

@@ -14,7 +14,7 @@ use crate::export::whole::{self, Overwrite, WriteError};
 use crate::export::{Format, Subject};
 use crate::interrupt::Interrupt;
 use crate::model::Model;
-use crate::source;
+use crate::source::{self, Moment, Span};
 
 /// What to export, and where to.
 #[derive(Args, Clone, Debug)]
@@ -25,6 +25,16 @@ pub struct Export {
     /// A snapshot file; without one, the process that is asked for is looked at once.
     #[arg(conflicts_with_all = ["pid", "name", "all", "sum"])]
     file: Option<PathBuf>,
+    /// The moment of a recording: 12:03:41, +34s behind its first snapshot, or #34; else
+    /// its last.
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse, conflicts_with_all = ["from", "to", "pid", "name", "all", "sum"])]
+    at: Option<Moment>,
+    /// Only what was measured after this moment of a recording.
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse, conflicts_with_all = ["pid", "name", "all", "sum"])]
+    from: Option<Moment>,
+    /// And up to this one.
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse, conflicts_with_all = ["pid", "name", "all", "sum"])]
+    to: Option<Moment>,
     #[command(flatten)]
     target: Target,
     /// Write to this file, whole or not at all; `-` is standard output.
@@ -57,13 +67,21 @@ pub(super) fn run(export: &Export) -> Result<u8> {
     if !to_stdout && !export.force && export.output.symlink_metadata().is_ok() {
         return Err(exists(&export.output));
     }
+    if export.file.is_none() && export.at.or(export.from).or(export.to).is_some() {
+        bail!("expected a recording to look for a moment in, found no file: name it");
+    }
     let interrupt = Interrupt::install()?;
-    let mut source = match &export.file {
-        Some(file) => source::open(file)?,
-        None => resolve(&export.target)?,
+    let snapshot = match &export.file {
+        Some(file) => {
+            source::read(file, &Span { from: export.from, to: export.to.or(export.at) }, true)?
+        }
+        None => {
+            let mut source = resolve(&export.target)?;
+            let mut snapshot = source.poll()?;
+            source.add_records(&mut snapshot);
+            snapshot
+        }
     };
-    let mut snapshot = source.poll()?;
-    source.add_records(&mut snapshot);
     let mut model = Model::default();
     model.fold(snapshot);
     let subject = Subject::new(&model, |figures| export.filter.admits(figures), export.per_thread)

@@ -1,7 +1,8 @@
 //! `pfp-top gate`: an exit status for whether a program became slower.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -15,7 +16,8 @@ use crate::interrupt::Interrupt;
 use crate::model::Model;
 use crate::model::gate::{self, Finding, Limit, Run};
 use crate::snapshot::Snapshot;
-use crate::source::{self, Refusal};
+use crate::source::{self, Moment, Refusal, Span};
+use crate::units;
 
 /// Exit status of a gate that failed.
 const FAILED: u8 = 1;
@@ -25,7 +27,8 @@ const INTERRUPTED: u8 = 130;
 /// What is compared, and how much worse it may be.
 #[derive(Args, Clone, Debug)]
 pub struct Gate {
-    /// Snapshots of the runs before; several of one process are one run.
+    /// Snapshots of the runs before; several of one process are one run. Several files
+    /// may follow, up to the next option, and it may be given again.
     #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     baseline: Vec<PathBuf>,
     /// How much worse each point may be: p50, p90, p99 (or another), mean, load, count
@@ -39,8 +42,31 @@ pub struct Gate {
     )]
     max_regress: Vec<Limit>,
     /// Snapshots of the runs now.
-    #[arg(value_name = "FILE", required_unless_present = "pid")]
+    #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Where the runs now begin, in recordings: 12:03:41, +34s behind the first snapshot,
+    /// or #34.
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse, conflicts_with = "pid")]
+    from: Option<Moment>,
+    /// Where they end; else at the last moment.
+    #[arg(
+        long,
+        visible_alias = "at",
+        value_name = "MOMENT",
+        value_parser = Moment::parse,
+        conflicts_with = "pid"
+    )]
+    to: Option<Moment>,
+    /// Where the runs before begin, in recordings.
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
+    baseline_from: Option<Moment>,
+    /// Where they end.
+    #[arg(long, visible_alias = "baseline-at", value_name = "MOMENT", value_parser = Moment::parse)]
+    baseline_to: Option<Moment>,
+    /// Cut recordings into parts about so long, and take each for a run: 10s, 1m. Parts
+    /// of one process differ less than runs do.
+    #[arg(long, value_name = "TIME", value_parser = part, conflicts_with = "pid")]
+    split: Option<Duration>,
     /// Instead of files, the process with this id: all that it has measured.
     #[arg(short, long, value_name = "PID", conflicts_with = "files")]
     pid: Option<u32>,
@@ -69,22 +95,41 @@ pub struct Gate {
     json: bool,
 }
 
+fn part(text: &str) -> Result<Duration, String> {
+    match units::parse_duration(text)? {
+        Duration::ZERO => Err("expected more than nothing, such as 10s".into()),
+        long => Ok(long),
+    }
+}
+
 pub(super) fn run(gate: &Gate) -> Result<u8> {
-    let before = Run::all(read(&gate.baseline)?);
+    let (baseline, files) = sides(gate)?;
+    let before = read(baseline, &Span { from: gate.baseline_from, to: gate.baseline_to }, gate)?;
     let now = match gate.pid {
-        None => Run::all(read(&gate.files)?),
+        None => read(files, &Span { from: gate.from, to: gate.to }, gate)?,
         Some(pid) => match watch(gate, pid)? {
             Some(run) => vec![run],
             None => return Ok(INTERRUPTED),
         },
     };
-    if let Some(run) = now.iter().find(|now| before.iter().any(|then| is_same(now, then))) {
+    if let Some(run) = now.iter().find(|now| before.iter().any(|then| now.overlaps(then))) {
         let process = &run.last().process;
         bail!(
             "expected runs of two processes, but {}[{}] is on both sides; `pfp-top diff` compares \
-             two moments of one",
+             two moments of one, and of a recording --baseline-to and --from make windows that \
+             share nothing",
             process.name,
             process.pid
+        );
+    }
+    if gate.split.is_some() {
+        // Whether anybody reads it changes nothing.
+        let _ = writeln!(
+            io::stderr(),
+            "pfp-top: {} and {} parts of recordings count as runs: they differ less than runs do, \
+             so this says whether the process changed, not whether the program did",
+            before.len(),
+            now.len()
         );
     }
     let admitted: HashSet<String> =
@@ -109,13 +154,46 @@ pub(super) fn run(gate: &Gate) -> Result<u8> {
     Ok(if judgement.count(Finding::Failed) > 0 { FAILED } else { 0 })
 }
 
-fn is_same(a: &Run, b: &Run) -> bool {
-    a.last().process.segment_id == b.last().process.segment_id
+/// The files of both sides. `--baseline A B` at the end is one file for each, as anybody
+/// would read it; of more, nobody could say which is which.
+fn sides(gate: &Gate) -> Result<(&[PathBuf], &[PathBuf])> {
+    match gate.baseline.as_slice() {
+        all if gate.pid.is_some() || !gate.files.is_empty() => Ok((all, &gate.files)),
+        [before, now] => Ok((std::slice::from_ref(before), std::slice::from_ref(now))),
+        [_] => bail!("expected the runs now as well, found those before alone: name their files"),
+        several => bail!(
+            "expected the runs now as well, found that --baseline takes all {} files: put another \
+             option or -- before the first of the runs now",
+            several.len()
+        ),
+    }
 }
 
-fn read(files: &[PathBuf]) -> Result<Vec<Snapshot>> {
-    let read = |file: &PathBuf| source::open(Path::new(file))?.poll();
-    files.iter().map(read).collect()
+/// The runs that these files are of.
+fn read(files: &[PathBuf], span: &Span, gate: &Gate) -> Result<Vec<Run>> {
+    let (mut runs, mut whole) = (Vec::new(), Vec::new());
+    for file in files {
+        match (gate.split, &span.from) {
+            (Some(long), _) => {
+                let moments = source::read_parts(file, span, long)?;
+                let parts = moments.windows(2);
+                runs.extend(
+                    parts.filter_map(|two| Run::since(two[0].clone(), vec![two[1].clone()])),
+                );
+            }
+            (None, Some(from)) => {
+                let from = source::open_at(file, Some(from))?.poll()?;
+                let to = source::read(file, &Span { from: None, to: span.to }, false)?;
+                if from.elapsed_ticks >= to.elapsed_ticks {
+                    bail!("{}: expected a window that ends after it begins", file.display());
+                }
+                runs.extend(Run::since(from, vec![to]));
+            }
+            (None, None) => whole.push(source::read(file, span, false)?),
+        }
+    }
+    runs.extend(Run::all(whole));
+    Ok(runs)
 }
 
 /// What a process measured, or measures from now on; none if a signal came first.

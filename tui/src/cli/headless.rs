@@ -1,6 +1,7 @@
 //! The table on standard output, without a screen: for people, or for programs.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 
@@ -29,7 +30,7 @@ pub(super) enum Form {
 /// whether it came to its end without being interrupted.
 ///
 /// Rates need two polls; a process that runs is polled once before the first
-/// table.
+/// table. Of a recording there is a table for each snapshot, from that of the cursor on.
 pub(super) fn print(
     mut source: Box<dyn Source>,
     show: &Show,
@@ -55,7 +56,21 @@ pub(super) fn print(
     let mut printer = Printer::new(&show, baseline.as_ref())?;
     for round in 0..show.tables().unwrap_or(1) {
         let runs = model.snapshot().is_some_and(|s| s.process.state == ProcessState::Running);
-        if source.is_process() && runs {
+        if let Some(recording) = source.recording() {
+            // The first one is there already.
+            if round > 0 {
+                let next = recording.cursor() + 1;
+                if next == recording.len() {
+                    break;
+                }
+                if interrupt.raised() {
+                    return Ok(false);
+                }
+                recording.seek(next);
+                printer.interval = recording.since_before(next);
+                model.fold(source.poll()?);
+            }
+        } else if source.is_process() && runs {
             if !interrupt.sleep(show.interval) {
                 return Ok(false);
             }
@@ -75,6 +90,8 @@ pub(super) struct Printer<'a> {
     show: &'a Show,
     baseline: Option<&'a Baseline>,
     columns: Option<Vec<Column>>,
+    /// Time between what is printed and what was before.
+    interval: Duration,
     printed: u64,
 }
 
@@ -94,7 +111,8 @@ impl<'a> Printer<'a> {
         if columns.is_empty() && !show.columns.is_empty() {
             bail!("expected columns that can be printed, found the trend alone: name others");
         }
-        Ok(Self { show, baseline, columns: Some(columns).filter(|c| !c.is_empty()), printed: 0 })
+        let columns = Some(columns).filter(|columns| !columns.is_empty());
+        Ok(Self { show, baseline, columns, interval: show.interval, printed: 0 })
     }
 
     /// Prints what the model holds. False once nobody reads any more, as when `head`
@@ -130,7 +148,7 @@ impl<'a> Printer<'a> {
             }
             (None, Form::Table) => {
                 let columns = self.columns(model);
-                table::render(model, &rows, &columns, show.unit, show.interval)
+                table::render(model, &rows, &columns, show.unit, self.interval)
             }
             (None, Form::Json) => rows::json(model, &rows, &self.columns(model), show.unit)?,
             (None, Form::Csv) => rows::csv(model, &rows, &self.columns(model), show.unit, first)?,

@@ -206,6 +206,15 @@ impl Run {
         runs
     }
 
+    /// Whether both are of one process and of one time in it.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let begin = |run: &Self| run.from.as_ref().map_or(0, |from| from.elapsed_ticks);
+        let end = |run: &Self| run.last().elapsed_ticks;
+        self.last().process.segment_id == other.last().process.segment_id
+            && begin(self) < end(other)
+            && begin(other) < end(self)
+    }
+
     /// Its last snapshot.
     pub fn last(&self) -> &Snapshot {
         // There is one; an empty run is not made.

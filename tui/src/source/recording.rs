@@ -304,6 +304,30 @@ impl Recording {
         }
     }
 
+    /// The places of the snapshots that lie about so long after one another, from one
+    /// place to another: each is the nearest to its moment, and the first of them is
+    /// always there.
+    pub fn cut(&self, first: usize, last: usize, long: Duration) -> Vec<usize> {
+        let long = u64::try_from(long.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let begin = self.taken_unix_ns(first);
+        let (mut places, mut wanted) = (vec![first], begin.saturating_add(long));
+        for place in first + 1..=last {
+            let taken = self.taken_unix_ns(place);
+            let next = self.taken_unix_ns((place + 1).min(last));
+            if place < last && next.abs_diff(wanted) <= taken.abs_diff(wanted) {
+                continue;
+            }
+            // The last one may be too early for a whole part.
+            if taken.saturating_add(long / 10) >= wanted {
+                places.push(place);
+                while wanted <= taken.saturating_add(long / 10) {
+                    wanted = wanted.saturating_add(long);
+                }
+            }
+        }
+        places
+    }
+
     /// What the rings brought in the frame of this place.
     ///
     /// # Errors

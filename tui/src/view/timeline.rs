@@ -19,7 +19,7 @@ use ratatui::text::{Line, Span};
 
 use super::Look;
 use super::detail::scale;
-use crate::app::{App, step_above};
+use crate::app::{App, Status, step_above};
 use crate::model::Figures;
 use crate::model::timeline::{Column, Level, Run, Timeline, Track, Window, columns, runs};
 use crate::snapshot::PointState;
@@ -113,7 +113,10 @@ impl Picture<'_> {
             if at < self.window.from {
                 break;
             }
-            let shown = moment(mark.saturating_mul(step), step, farthest);
+            let shown = match mark {
+                0 => self.edge().into(),
+                _ => moment(mark.saturating_mul(step), step, farthest),
+            };
             let width = shown.len() as u16 + 1;
             let Some(column) = self.window.column(at) else {
                 // The very end, which has no column of its own.
@@ -134,6 +137,15 @@ impl Picture<'_> {
         if let Some(column) = cursor {
             let mark = &mut buffer[(graph.x + column as u16, area.y)];
             mark.set_char(self.look.glyphs.down).set_style(self.look.theme.selected);
+        }
+    }
+
+    /// What the last moment is called.
+    fn edge(&self) -> &'static str {
+        match self.app.status() {
+            Status::Exited | Status::Crashed => "end",
+            Status::Replay => "here",
+            _ => "now",
         }
     }
 

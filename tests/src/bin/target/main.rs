@@ -8,6 +8,7 @@ mod groups;
 mod killed;
 mod life;
 mod manners;
+mod my_app;
 mod on_cpu;
 #[cfg(target_arch = "x86_64")]
 mod overwritten;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         "full-for-a-while" => life::full_for_a_while(),
         "saved" => snapshots::saved(arguments.get(1).expect("argument 1 is a file").as_ref()),
         "ends" => snapshots::ends(arguments.get(1).map_or("alone", String::as_str)),
+        "my-app" => my_app::run(),
         "host" => manners::host(),
         "host-without-descriptors" => manners::host_without_descriptors(),
         "stepped" => killed::stepped(

@@ -1,0 +1,42 @@
+//! The program that the README's lines are about: it has the points that they name.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use pfp_tests::os::burn;
+
+static RUNNING: AtomicBool = AtomicBool::new(true);
+
+/// Works a little, until its standard input ends.
+pub(crate) fn run() {
+    pfp::set_program_name("my_app");
+    pfp::enable(3);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while RUNNING.load(Relaxed) {
+                work();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        // Nothing is ever sent.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        RUNNING.store(false, Relaxed);
+    });
+}
+
+fn work() {
+    {
+        pfp::scope!("io.read");
+        burn(Duration::from_micros(50));
+    }
+    {
+        pfp::scope!("parse");
+        burn(Duration::from_micros(20));
+        pfp::scope!("sort");
+        burn(Duration::from_micros(20));
+    }
+    pfp::begin(3);
+    pfp::end(3, false);
+    pfp::scope!("io.write");
+    burn(Duration::from_micros(10));
+}

@@ -1,0 +1,192 @@
+//! The README's shell lines, run as they stand there: what it promises is there, under
+//! those names.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use pfp_tests::c::{self, Compiler};
+use pfp_tests::screen::pfp_top;
+use pfp_tests::skipped;
+use pfp_tests::target::{Place, wait_for};
+use pfp_top::export::json::{self, Overwrite};
+use pfp_top::export::recording::Writer;
+use pfp_top::snapshot::Snapshot;
+use pfp_top::source::Source;
+use pfp_top::source::synthetic::Synthetic;
+
+const README: &str = include_str!("../../README.md");
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+
+/// Lines that are not run here, and why.
+const NOT_RUN: [(&str, &str); 6] = [
+    ("cargo run --release -- demo", "builds all of pfp; viewer.rs watches the demo"),
+    ("cargo test --workspace --release", "is what runs this test"),
+    ("cmake -S probe -B build", "builds and installs libpfp; c_packaging.rs does so"),
+    ("cc app.c $(pkg-config", "needs what the line before installs; c_packaging.rs links so"),
+    ("cargo run --release -p pfp-bench --example growth", "takes minutes of a quiet machine"),
+    ("cargo run --release --locked --manifest-path probe/comparison", "the same"),
+];
+/// Lines that go on until somebody ends them, after so many seconds here.
+const ENDLESS: [&str; 2] = ["pfp-top -b -n 60 -d 1", "pfp-top record "];
+const SECONDS: &str = "3";
+
+/// The lines of all blocks, one after the other.
+fn lines() -> Vec<&'static str> {
+    let (mut lines, mut inside) = (Vec::new(), false);
+    for line in README.lines() {
+        match line {
+            "```sh" => inside = true,
+            "```" => inside = false,
+            line if inside && !line.trim().is_empty() => lines.push(line),
+            _ => {}
+        }
+    }
+    lines
+}
+
+/// A program with functions for `-finstrument-functions`, for a second or two.
+const APP: &str = "#include <unistd.h>\n\
+                   static int parse_line(int n) { return n * 3; }\n\
+                   static int other(int n) { return n + 1; }\n\
+                   int main(void) { int sum = 0;\n\
+                   for (int n = 0; n < 1000; n++) {\n\
+                   sum += parse_line(other(n)); usleep(1000); }\n\
+                   return sum == 1; }\n";
+
+/// A snapshot of another run each time.
+fn run(number: u32) -> Snapshot {
+    let mut source = Synthetic::new();
+    source.snapshot_mut().process.segment_id = format!("{number:032x}");
+    for _ in 0..5 {
+        source.poll().unwrap();
+    }
+    source.poll().unwrap()
+}
+
+/// A recording of six minutes from noon on.
+fn record(path: &Path) {
+    // 2026-11-21 12:00:00 UTC.
+    let noon = 1_795_262_400_000_000_000;
+    let mut source = Synthetic::new();
+    let mut next = |second: u64| {
+        let mut snapshot = source.poll().unwrap();
+        snapshot.taken_unix_ns = noon + second * 1_000_000_000;
+        snapshot
+    };
+    let first = next(0);
+    let mut writer = Writer::create(path, Overwrite::Yes, 1_000_000_000, &first, &[]).unwrap();
+    for second in 1..360 {
+        writer.append(&next(second), &[]).unwrap();
+    }
+}
+
+#[test]
+fn the_readmes_shell_lines_do_what_it_says() {
+    let lines = lines();
+    assert!(lines.len() > 35, "{lines:#?}");
+    for (line, _) in NOT_RUN {
+        assert!(
+            lines.iter().any(|found| found.starts_with(line)),
+            "{line} is in the README no more"
+        );
+    }
+    let Some(_) = Compiler::all().next() else {
+        return skipped("the README's shell lines", "there is no C compiler");
+    };
+    if !c::is_there("jq") {
+        return skipped("the README's shell lines", "there is no jq");
+    }
+    let place = Place::new();
+    let home = place.path().join("home");
+    for folder in [
+        "bin",
+        ".local/share/bash-completion/completions",
+        ".zfunc",
+        ".config/fish/completions",
+        ".local/share/man/man1",
+    ] {
+        std::fs::create_dir_all(home.join(folder)).unwrap();
+    }
+    let program = format!("#!/bin/sh\nexec '{TARGET}' ends alone\n");
+    std::fs::write(home.join("program"), program).unwrap();
+    assert!(Command::new("chmod").arg("+x").arg(home.join("program")).status().unwrap().success());
+    std::os::unix::fs::symlink(pfp_top(), home.join("bin/pfp-top")).unwrap();
+    std::fs::write(home.join("app.c"), APP).unwrap();
+    for number in 0..4 {
+        let side = if number % 2 == 0 { "before" } else { "now" };
+        json::write(&run(number), &home.join(format!("{side}-{number}.json")), Overwrite::No)
+            .unwrap();
+    }
+    let target = place.start(TARGET, &["my-app"]);
+    let pid = target.pid().to_string();
+    let path = format!("{}:{}", home.join("bin").display(), std::env::var("PATH").unwrap());
+    let shell = |line: &str, endless: bool| -> Command {
+        let mut command = place.command(if endless { "timeout" } else { "bash" });
+        if endless {
+            command.args(["--preserve-status", "-s", "INT", SECONDS, "bash"]);
+        }
+        command.args(["-eu", "-o", "pipefail", "-c", line]).current_dir(&home);
+        command.env("HOME", &home).env("PATH", &path).env("TZ", "UTC").env("LC_ALL", "C.UTF-8");
+        command.env("PFP_LIBRARY", c::library().join("libpfp.so"));
+        command.env("PFP_TOP_CONFIG", "").stdin(Stdio::null());
+        command
+    };
+    wait_for("the points", || {
+        let output = shell("pfp-top --once --json", false).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        ["sort", "parse", "io.write"]
+            .iter()
+            .all(|name| text.contains(&format!("\"{name}\"")))
+            .then_some(())
+    });
+    let saved = format!("pfp-top snapshot -p {pid} -o run-4711.json");
+    assert!(shell(&saved, false).status().unwrap().success());
+
+    let mut ran = 0;
+    for line in &lines {
+        if NOT_RUN.iter().any(|(start, _)| line.starts_with(start)) {
+            continue;
+        }
+        // The process that a reader would name.
+        let meant =
+            line.replace("-p 4711", &format!("-p {pid}")).replace("-p PID", &format!("-p {pid}"));
+        let endless = ENDLESS.iter().any(|start| line.starts_with(start));
+        let output = shell(&meant, endless).output().expect("a shell starts");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let ended = output.status.code();
+        // As shells have it of what Ctrl-C has ended.
+        assert!(ended == Some(0) || endless && ended == Some(130), "{line}: {ended:?} {errors}");
+        ran += 1;
+        // The files that it is to write are there, and hold something.
+        // What is behind a pipe is another program's.
+        let own = meant.split(" #").next().unwrap().split(" | ").next().unwrap();
+        let words: Vec<&str> = own.split_whitespace().collect();
+        for pair in words.windows(2).filter(|pair| matches!(pair[0], "-o" | ">")) {
+            let name = pair[1].replace("~/", "");
+            let size = std::fs::metadata(home.join(&name)).map(|file| file.len());
+            assert!(size.as_ref().is_ok_and(|size| *size > 0), "{line}: {name} {size:?}");
+        }
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        match *line {
+            line if line.starts_with("pfp-top record") => record(&home.join("run.pfprec")),
+            line if line.starts_with("pfp-top disable") => {
+                assert!(said.contains("disabled 3 of "), "{line}: {said}");
+            }
+            line if line.starts_with("pfp-top run") => {
+                assert!(said.contains("parse_line"), "{line}: {said}{errors}");
+            }
+            line if line.starts_with("PFP_SNAPSHOT=") => {
+                let names = std::fs::read_dir(&home).unwrap().flatten();
+                let runs =
+                    names.filter(|file| file.file_name().to_string_lossy().starts_with("run-"));
+                assert_eq!(runs.count(), 2, "a file for each process");
+            }
+            line if line.contains("--at 12:03:41") => {
+                assert!(said.contains("12:03:41") || said.contains("my_app"), "{line}: {said}");
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(ran, lines.len() - NOT_RUN.len());
+    target.end_well();
+}

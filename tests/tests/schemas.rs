@@ -1,0 +1,134 @@
+//! The JSON that pfp writes, checked by the schemas in `docs/` with a validator that is not
+//! pfp's. Each of their fields is needed or named here, and none more is let through.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pfp_tests::screen::pfp_top;
+use pfp_tests::skipped;
+use pfp_tests::target::{Place, wait_for};
+use serde_json::{Value, json};
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+/// Fields of snapshots that may be missing, as docs/snapshot-format.md has it.
+const OPTIONAL: [&str; 10] = [
+    ".cells[].in_flight",
+    ".clock.core_hz",
+    ".clock.reported_ticks_per_second",
+    ".lanes[].amiss",
+    ".lanes[].amiss.begins_refused",
+    ".lanes[].amiss.clock_anomalies",
+    ".lanes[].amiss.mismatched_ends",
+    ".lanes[].clock",
+    ".process.members",
+    ".records",
+];
+/// Of those of several processes.
+const OF_SEVERAL: [&str; 2] = [".points[].number", ".points[].process"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// What the validator says of a file; none where there is no validator.
+#[track_caller]
+fn validated(file: &Path, schema: &str) -> Option<Value> {
+    let python = root().join("target/tools/readers/bin/python3");
+    if !python.exists() {
+        skipped("schemas", "there are no readers; `.ci/run` installs tui/tests/readers.txt");
+        return None;
+    }
+    let mut command = Command::new(python);
+    command.arg(root().join("tui/tests/readers.py")).arg("schema").arg(file);
+    let output = command.arg(root().join("docs").join(schema)).output().expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {errors}", file.display());
+    let found: Value = serde_json::from_slice(&output.stdout).expect("it prints JSON");
+    assert_eq!(found["loose"], json!([]), "an unknown field is let through");
+    assert!(found["tried"].as_u64() > Some(8), "{found}");
+    Some(found)
+}
+
+fn optional(found: &Value) -> Vec<&str> {
+    found["optional"].as_array().unwrap().iter().map(|place| place.as_str().unwrap()).collect()
+}
+
+fn written(place: &Place, name: &str, arguments: &[&str]) -> PathBuf {
+    let path = place.path().join(name);
+    let mut command = place.command(pfp_top().to_str().unwrap());
+    let output = command.env("PFP_TOP_CONFIG", "").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    std::fs::write(&path, output.stdout).unwrap();
+    path
+}
+
+#[test]
+fn snapshots_are_as_their_schema_has_them() {
+    let Some(found) = validated(&root().join("assets/snapshot-v1.json"), "snapshot.schema.json")
+    else {
+        return;
+    };
+    assert!(optional(&found).iter().all(|place| OPTIONAL.contains(place)), "{found}");
+    let place = Place::new();
+    let own = place.path().join("own.json");
+    let mut target = place.start(TARGET, &["saved", own.to_str().unwrap()]);
+    target.reach("saved");
+    let pid = target.pid().to_string();
+    let (one, all) = (place.path().join("one.json"), place.path().join("all.json"));
+    written(&place, "said", &["snapshot", "-p", &pid, "-o", one.to_str().unwrap()]);
+    written(&place, "said", &["snapshot", "--all", "-o", all.to_str().unwrap()]);
+    // By the program itself, by the viewer, and of several as one.
+    for (file, more) in [(&own, &[][..]), (&one, &[]), (&all, &OF_SEVERAL)] {
+        let Some(found) = validated(file, "snapshot.schema.json") else { return };
+        let known = |place: &&str| OPTIONAL.contains(place) || more.contains(place);
+        assert!(optional(&found).iter().all(known), "{}: {found}", file.display());
+        assert!(optional(&found).contains(&".records"), "{found}");
+    }
+    let found = validated(&all, "snapshot.schema.json").expect("it is there");
+    assert!(optional(&found).contains(&".process.members"), "{found}");
+
+    // A value of the wrong kind is as wrong as one that is missing.
+    let text = std::fs::read_to_string(&one).unwrap();
+    let wrong = place.path().join("wrong.json");
+    for (right, false_) in [
+        ("\"version\":1", "\"version\":2"),
+        ("\"state\":\"running\"", "\"state\":\"asleep\""),
+        ("\"count\":", "\"count\":-"),
+    ] {
+        let changed = text.replacen(right, false_, 1);
+        assert_ne!(changed, text, "{right}");
+        std::fs::write(&wrong, changed).unwrap();
+        let refused = std::panic::catch_unwind(|| validated(&wrong, "snapshot.schema.json"));
+        assert!(refused.is_err(), "{false_}");
+    }
+}
+
+#[test]
+fn tables_are_as_their_schema_has_them() {
+    let place = Place::new();
+    let (one, two) = (place.start(TARGET, &["served"]), place.start(TARGET, &["served"]));
+    let mut targets = [one, two];
+    for target in &mut targets {
+        target.reach("worked");
+    }
+    wait_for("both", || (place.entries().len() == 2).then_some(()));
+    let pid = targets[0].pid().to_string();
+    let every = "on,id,process,name,count,rate,load,excl,avg,min,max,p50,p99,off,incl,dev,last,\
+                 smooth,switches,thr";
+    for (name, arguments) in [
+        ("plain", &["-p", &pid, "--once", "--json"][..]),
+        ("every", &["-p", &pid, "-b", "-n", "3", "-d", "0.1", "--json", "--columns", every]),
+        ("cycles", &["-p", &pid, "--once", "--json", "--columns", every, "--unit", "cycles"]),
+        ("all", &["--all", "--once", "--json"]),
+    ] {
+        let file = written(&place, name, arguments);
+        let Some(found) = validated(&file, "table.schema.json") else { return };
+        assert_eq!(found["documents"], if name == "every" { 3 } else { 1 }, "{found}");
+        // Which columns there are is the user's choice, and nothing else is.
+        let chosen = |place: &&str| place.starts_with(".points[].");
+        assert!(optional(&found).iter().all(chosen), "{found}");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let line: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        assert!(line["points"].as_array().unwrap().len() > 2, "{text}");
+    }
+}

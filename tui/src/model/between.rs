@@ -1,0 +1,147 @@
+//! What a process measured between two moments, as a snapshot of its own.
+//!
+//! ```text
+//! process  |--------------------|=====================|
+//!        start                from                    to
+//! ```
+//!
+//! As if the process had begun at `from`: sums, histograms and losses are what `to` has
+//! more, times are counted from there. A point that was reset in between has what it
+//! measured since. The extremes of a window are exact where they are beyond those of
+//! before; else they are known to the width of a bucket.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::total;
+use crate::snapshot::{Bucket, Cell, Losses, Snapshot, Stats};
+
+/// The window, or none where `to` is of another process, or not later.
+pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
+    let is_same = from.process.segment_id == to.process.segment_id;
+    if !is_same || from.elapsed_ticks >= to.elapsed_ticks {
+        return None;
+    }
+    let resets: HashMap<u32, u32> = from.points.iter().map(|p| (p.id, p.resets)).collect();
+    let was_reset: HashMap<u32, bool> = to
+        .points
+        .iter()
+        .map(|point| (point.id, resets.get(&point.id).is_some_and(|then| *then != point.resets)))
+        .collect();
+    let before: HashMap<(u32, u32), &Arc<Cell>> =
+        from.cells.iter().map(|cell| ((cell.point, cell.lane), cell)).collect();
+    let cells = to.cells.iter().filter_map(|cell| {
+        let kept = was_reset.get(&cell.point).copied().unwrap_or(false);
+        match before.get(&(cell.point, cell.lane)).filter(|_| !kept) {
+            Some(before) => since(before, cell).map(Arc::new),
+            None => Some(Arc::clone(cell)),
+        }
+    });
+    to.cells = cells.collect();
+    let lanes: HashMap<u32, _> = from.lanes.iter().map(|lane| (lane.id, lane)).collect();
+    for lane in &mut to.lanes {
+        if let Some(before) = lanes.get(&lane.id) {
+            lane.records_written = lane.records_written.saturating_sub(before.records_written);
+            lane.switches = lane.switches.saturating_sub(before.switches);
+        }
+    }
+    to.losses = lost(&from.losses, &to.losses);
+    to.records.retain_mut(|record| {
+        let start = record.start.checked_sub(from.elapsed_ticks);
+        record.start = start.unwrap_or_default();
+        start.is_some()
+    });
+    to.elapsed_ticks -= from.elapsed_ticks;
+    to.process.started_unix_ns = from.taken_unix_ns;
+    Some(to)
+}
+
+/// What a cell has more; none where that is nothing.
+fn since(before: &Cell, now: &Cell) -> Option<Cell> {
+    let (then, sum) = (total([before].into_iter()), total([now].into_iter()));
+    let count = sum.count.checked_sub(then.count).filter(|count| *count > 0)?;
+    let old: HashMap<u64, u64> = before.histogram.iter().map(|b| (b.low, b.count)).collect();
+    let more = |bucket: &Bucket| {
+        let count = bucket.count.saturating_sub(old.get(&bucket.low).copied().unwrap_or(0));
+        (count > 0).then_some(Bucket { count, ..*bucket })
+    };
+    let histogram: Vec<Bucket> = now.histogram.iter().filter_map(more).collect();
+    let shortest = histogram.first().map_or(sum.min, |bucket| bucket.low);
+    let longest =
+        histogram.last().map_or(sum.max, |b| b.low.saturating_add(b.width.saturating_sub(1)));
+    let stats = Stats {
+        count,
+        exclusive: sum.exclusive.saturating_sub(then.exclusive),
+        inclusive: sum.inclusive.saturating_sub(then.inclusive),
+        off_cpu: sum.off_cpu.saturating_sub(then.off_cpu),
+        switches: sum.switches.saturating_sub(then.switches),
+        min: if sum.min < then.min { sum.min } else { shortest.max(sum.min) },
+        max: if sum.max > then.max { sum.max } else { longest.min(sum.max) },
+        squares: sum.squares.saturating_sub(then.squares),
+        ..sum
+    };
+    Some(Cell { stats, retired: Stats::default(), histogram, ..now.clone() })
+}
+
+fn lost(before: &Losses, now: &Losses) -> Losses {
+    Losses {
+        points_refused: now.points_refused.saturating_sub(before.points_refused),
+        space_refused: now.space_refused.saturating_sub(before.space_refused),
+        lanes_overflowed: now.lanes_overflowed.saturating_sub(before.lanes_overflowed),
+        mismatched_ends: now.mismatched_ends.saturating_sub(before.mismatched_ends),
+        begins_refused: now.begins_refused.saturating_sub(before.begins_refused),
+        clock_anomalies: now.clock_anomalies.saturating_sub(before.clock_anomalies),
+        records_lost: now.records_lost.saturating_sub(before.records_lost),
+        // Of the last look alone.
+        cells_busy: now.cells_busy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Window;
+    use crate::source::synthetic::Synthetic;
+    use crate::source::{Change, Source};
+
+    #[test]
+    fn a_window_of_a_window_is_what_the_figures_say() {
+        let mut source = Synthetic::new();
+        let all: Vec<Snapshot> = (0..6).map(|_| source.poll().unwrap()).collect();
+        let window = between(&all[2], all[5].clone()).unwrap();
+        assert_eq!(window.elapsed_ticks, all[5].elapsed_ticks - all[2].elapsed_ticks);
+        assert_eq!(window.process.started_unix_ns, all[2].taken_unix_ns);
+        for id in 1..8 {
+            let expected = Window::between(Some(&all[2]), &all[5], id).unwrap();
+            let found = Window::between(None, &window, id).unwrap();
+            assert_eq!(found, expected, "{id}");
+        }
+        for cell in &window.cells {
+            let stats = &cell.stats;
+            assert!(stats.count > 0 && stats.min <= stats.max, "{stats:?}");
+            let (first, last) = (cell.histogram[0], cell.histogram[cell.histogram.len() - 1]);
+            assert!((first.low..first.low + first.width).contains(&stats.min), "{stats:?}");
+            assert!((last.low..last.low + last.width).contains(&stats.max), "{stats:?}");
+        }
+        // In parts it is the same.
+        let parts = [between(&all[2], all[3].clone()), between(&all[3], all[5].clone())];
+        let sum = |s: &Snapshot| total(s.cells.iter().map(Arc::as_ref));
+        let parts = parts.map(|part| sum(&part.unwrap()));
+        assert_eq!(parts[0].count + parts[1].count, sum(&window).count);
+        assert_eq!(parts[0].squares + parts[1].squares, sum(&window).squares);
+        assert_eq!(between(&all[5], all[2].clone()), None, "backwards");
+        assert_eq!(between(&all[5], all[5].clone()), None, "nothing");
+    }
+
+    #[test]
+    fn after_a_reset_there_is_what_was_measured_since() {
+        let mut source = Synthetic::new();
+        let first = source.poll().unwrap();
+        source.act(Change::Reset(1)).unwrap();
+        let second = source.poll().unwrap();
+        let window = between(&first, second.clone()).unwrap();
+        let cells =
+            |s: &Snapshot| s.cells.iter().filter(|c| c.point == 1).cloned().collect::<Vec<_>>();
+        assert_eq!(cells(&window), cells(&second));
+    }
+}
