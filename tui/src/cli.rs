@@ -223,6 +223,9 @@ pub enum Command {
     Gc,
     /// Tell what is found here, why something is not, and what to do.
     Doctor {
+        /// What to look at alone, and more closely.
+        #[arg(value_enum)]
+        part: Option<doctor::Part>,
         /// As JSON.
         #[arg(long)]
         json: bool,

@@ -181,6 +181,32 @@ fn completions_and_manual_tell_of_every_command() {
 }
 
 #[test]
+fn the_doctor_holds_clocks_against_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pfp-top"));
+    command.args(["doctor", "clocks", "--json"]).env("PFP_DIR", folder.path());
+    let output = command.output().expect("the program starts");
+    let findings: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let said: Vec<(String, String)> = findings
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| (f["about"].as_str().unwrap().into(), f["found"].as_str().unwrap().into()))
+        .collect();
+    let rate = |of: &str| -> f64 {
+        let line = said.iter().find(|(about, found)| about == "counter" && found.starts_with(of));
+        let (_, found) = line.unwrap_or_else(|| panic!("no {of:?} in {said:?}"));
+        let (_, number) = found.split_once(": ").unwrap();
+        number.split_once(" GHz").unwrap().0.parse().unwrap()
+    };
+    // Two measurements of one counter, by different programs and over different times.
+    let (program, here) = (rate("measured by the program"), rate("measured by this program"));
+    assert!((program / here - 1.0).abs() < 0.01, "{said:?}");
+    assert!(said.iter().any(|(about, _)| about == "core"), "{said:?}");
+    assert!(said.iter().any(|(about, _)| about == "source"), "{said:?}");
+}
+
+#[test]
 fn the_doctor_tells_a_folder_that_serves_from_one_that_does_not() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();

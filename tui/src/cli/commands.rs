@@ -76,7 +76,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Alpha { weight, points }) => control::run(&points, weight),
         Some(Command::List { json }) => list_processes(json),
         Some(Command::Gc) => gc(),
-        Some(Command::Doctor { json }) => doctor::run(json),
+        Some(Command::Doctor { part, json }) => doctor::run(part, json),
         Some(Command::Completions { shell }) => manual::completions(shell),
         Some(Command::Man { folder }) => manual::man(folder.as_deref()),
         Some(Command::DemoWorkload) => bail!("the demo's program is started by `pfp-top demo`"),

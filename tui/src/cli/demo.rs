@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::Show;
 use super::commands::{is_headless, show_source};
-use crate::snapshot::ClockKind;
+use crate::snapshot::{Clock, ClockKind};
 use crate::source::{self, Candidate};
 
 /// How long the program may take to show its segment.
@@ -55,6 +55,48 @@ pub(super) fn try_out() -> Result<ClockKind> {
     let mut workload = start()?;
     let candidate = find(&mut workload.0, TRIAL)?;
     Ok(source::attach(&candidate)?.poll()?.clock.kind)
+}
+
+/// What a program that was tried out says of its clock, and what its counter did
+/// beside the kernel's.
+pub(super) struct Rates {
+    pub(super) clock: Clock,
+    pub(super) ticks_per_second: f64,
+}
+
+/// Tries a program out, and holds its counter against CLOCK_MONOTONIC_RAW for a while.
+pub(super) fn rates(stretch: Duration) -> Result<Rates> {
+    let mut workload = start()?;
+    let candidate = find(&mut workload.0, TRIAL)?;
+    let mut source = source::attach(&candidate)?;
+    // A poll reads the counter somewhere between two readings of the clock: the tightest
+    // of some tries.
+    let mut moment = || -> Result<(f64, f64, Clock)> {
+        let mut best: Option<(f64, f64, f64, Clock)> = None;
+        for _ in 0..16 {
+            let before = raw_seconds();
+            let snapshot = source.poll()?;
+            let width = raw_seconds() - before;
+            if best.as_ref().is_none_or(|best| width < best.0) {
+                let ticks = snapshot.elapsed_ticks as f64;
+                best = Some((width, before + width / 2.0, ticks, snapshot.clock));
+            }
+        }
+        let (_, at, ticks, clock) = best.context("nothing was polled")?;
+        Ok((at, ticks, clock))
+    };
+    let first = moment()?;
+    std::thread::sleep(stretch);
+    let (at, ticks, clock) = moment()?;
+    Ok(Rates { ticks_per_second: (ticks - first.1) / (at - first.0), clock })
+}
+
+/// CLOCK_MONOTONIC_RAW: the machine's own rate, which nobody steers.
+fn raw_seconds() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a structure that we own.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 fn start() -> Result<Workload> {
