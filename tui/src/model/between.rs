@@ -92,6 +92,8 @@ fn lost(before: &Losses, now: &Losses) -> Losses {
         begins_refused: now.begins_refused.saturating_sub(before.begins_refused),
         clock_anomalies: now.clock_anomalies.saturating_sub(before.clock_anomalies),
         records_lost: now.records_lost.saturating_sub(before.records_lost),
+        begins_missed: now.begins_missed.saturating_sub(before.begins_missed),
+        records_missed: now.records_missed.saturating_sub(before.records_missed),
         // Of the last look alone.
         cells_busy: now.cells_busy,
     }

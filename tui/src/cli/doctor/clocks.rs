@@ -188,6 +188,7 @@ mod tests {
             reported_ticks_per_second: reported,
             core_hz,
             invariant: true,
+            system_clock: false,
             overhead_inside: 0,
             overhead_pair: 0,
         }
