@@ -5,6 +5,7 @@
 //! original:  points by number, in the manner of the original component
 //! hooks:     tasks and interrupts of a user-level scheduler, by handle
 //! named:     points by name: scopes, begin and end by hand
+//! timed:     points by name whose regions carry amounts
 //! program:   the program, its threads, the clock
 //! functions: every function of a program that was built for it
 //! ```
@@ -23,3 +24,4 @@ mod program;
 mod stats;
 mod status;
 mod text;
+mod timed;

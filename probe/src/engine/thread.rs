@@ -19,6 +19,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use pfp_shm_layout::amounts::SumWords;
 use pfp_shm_layout::cell::Cell;
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::histogram;
@@ -208,6 +209,19 @@ impl Thread {
         Some(unsafe { &*segment.add(offset).cast::<AtomicU64>() })
     }
 
+    /// The sums of amounts beside a cell; none if it has none.
+    #[inline(always)]
+    pub(crate) fn sums(&self, cell: &Cell) -> Option<&SumWords> {
+        let chunk = u64::from(cell.amounts());
+        // As in `bucket`.
+        if chunk.wrapping_sub(self.first_chunk.load(Relaxed)) >= self.chunk_count.load(Relaxed) {
+            return None;
+        }
+        // SAFETY: there are chunks only in a segment, the chunk is within its pool,
+        // as just tested, and the sums are shorter than a chunk.
+        Some(unsafe { &*self.segment.load(Relaxed).add(chunk as usize * CHUNK).cast() })
+    }
+
     /// Writes a record into the ring. The fence that must go before a slot is
     /// filled again is the one at the start of [`Cell::record`].
     #[inline(always)]
@@ -271,19 +285,25 @@ impl Thread {
     fn ready_cell(
         &self,
         process: &'static Process,
-        index: usize,
+        point: &Point,
         control: Control,
     ) -> Option<&Cell> {
+        let index = point.index();
         let owner = self.generation.load(Relaxed) as u32;
         if let Some(cell) = self.cell(index) {
             if let Some(bucket) = self.last_bucket(cell) {
                 bucket.store(bucket.load(Relaxed) + 1, Relaxed);
             }
             cell.forget_last();
-            cell.follow(control, owner, |chunk| clear_chunk(&process.segment, chunk));
+            let sums = process.segment.sums(cell.amounts());
+            let clear = |chunk| clear_chunk(&process.segment, chunk);
+            cell.follow_with(control, owner, sums, clear);
             return Some(cell);
         }
         let cell = self.new_cell(process)?;
+        if point.has_sums() {
+            cell.set_amounts(self.new_chunks(process, 1)?);
+        }
         cell.prepare(index as u32, control, owner);
         self.commit_cell(process);
         self.set_cell(index, cell);
@@ -376,7 +396,8 @@ impl Thread {
     }
 
     /// The shared cell of a point, on the overflow lane.
-    pub(crate) fn shared_cell(&self, index: usize, control: Control) -> Option<&'static Cell> {
+    pub(crate) fn shared_cell(&self, point: &Point) -> Option<&'static Cell> {
+        let (index, control) = (point.index(), point.control());
         let process = process::current()?;
         let segment = &process.segment;
         let entry = segment.entry(index)?;
@@ -385,6 +406,9 @@ impl Thread {
             let taken = u64::from(self.new_chunks(process, 2)?) * CHUNK as u64;
             let cell = segment.shared_cell(taken)?;
             cell.prepare(index as u32, control, 0);
+            if point.has_sums() {
+                cell.set_amounts(self.new_chunks(process, 1)?);
+            }
             offset = entry.set_shared_cell(taken);
         }
         let cell = segment.shared_cell(offset)?;
@@ -457,7 +481,7 @@ pub(crate) fn prepare(
     if !thread.clock.refresh_and_verify() {
         process.take_rung();
     }
-    match thread.busy(|| thread.ready_cell(process, point.index(), control)) {
+    match thread.busy(|| thread.ready_cell(process, point, control)) {
         Some(cell) => Some(Ok((thread, cell))),
         None => Some(Err(Unready::Never)),
     }

@@ -61,6 +61,7 @@ impl Synthetic {
             resets: 0,
             process: None,
             number: None,
+            amounts: Vec::new(),
         });
         let lanes = ["main", "reader", "packer"].iter().enumerate().map(|(id, name)| Lane {
             id: id as u32,
@@ -164,6 +165,7 @@ impl Synthetic {
                     retired: Stats::default(),
                     in_flight: false,
                     histogram: Vec::new(),
+                    variants: Vec::new(),
                 }),
             );
         }
