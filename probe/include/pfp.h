@@ -547,7 +547,7 @@ private:
     PFP_TIMED_AT_(site, var, name, names, a, b, c, d)
 #define PFP_AMOUNTS(name, names, ...)                                                \
     PFP_TIMED_OF_(PFP_HERE_(pfp_timed_site_), PFP_HERE_(pfp_timed_), "" name, "" names, \
-                  __VA_ARGS__, 0, 0, 0, 0)
+                  __VA_ARGS__, 0, 0, 0, 0, 0)
 #define PFP_TIMED(name, bytes, flops) PFP_AMOUNTS(name, "bytes,flops", bytes, flops)
 #define PFP_SCOPE_OF(point) PFP_SCOPE_OF_AT_(PFP_HERE_(pfp_scope_of_), point)
 #define PFP_FUNCTION()                                                               \
@@ -647,8 +647,11 @@ PFP_NOTHING_ const char *pfp_version(void) { return ""; }
 #define PFP_SCOPE(name) ((void)0)
 #define PFP_SCOPE_OF(point) ((void)(point))
 #define PFP_FUNCTION() ((void)0)
-#define PFP_TIMED(name, bytes, flops) ((void)0)
-#define PFP_AMOUNTS(name, names, ...) ((void)0)
+/* Seen, so that nothing is unused, and not evaluated. */
+#define PFP_SEEN_(a, b, c, d, ...)                                                   \
+    ((void)sizeof(a), (void)sizeof(b), (void)sizeof(c), (void)sizeof(d))
+#define PFP_AMOUNTS(name, names, ...) PFP_SEEN_(__VA_ARGS__, 0, 0, 0, 0, 0)
+#define PFP_TIMED(name, bytes, flops) PFP_AMOUNTS(name, "bytes,flops", bytes, flops)
 
 #endif /* PFP_DISABLE */
 
