@@ -269,7 +269,15 @@ int pfpHwiEnd(void *hwi);
  *
  * measures under a point that pfp_point() has given.
  *
- * Each of the three can stand once in a line.
+ *     PFP_TIMED("triad", n * 24, n * 2);
+ *     PFP_AMOUNTS("handle", "requests,bytes", count, size);
+ *
+ * are PFP_SCOPE with what the region does: bytes and floating-point operations, or one
+ * to four amounts of any names. They are whole numbers, converted to uint64_t, and
+ * evaluated once if the point is on. The viewer shows them by the second, and tells
+ * up to eight different tuples of a point's amounts apart.
+ *
+ * Each of them can stand once in a line.
  */
 
 /* The point of a name that is not known when compiling. Points of the same name
@@ -310,6 +318,17 @@ int pfp_register_thread(const char *name);
  * with errno, which is EEXIST for a file that is there. */
 int pfp_snapshot_to(const char *path);
 int pfp_snapshot_over(const char *path);
+
+/* Writes the figures of this process to a file descriptor, as a line of JSON: an array
+ * of threads, of each an object with an array for each label, of each tuple of amounts
+ * an object with Bytes, Flops and Calls, and Min, Max, Avg and Stddev of a call's
+ * exclusive time in seconds. Not in signal handlers. PFP_ENOSPACE, PFP_EFILE with
+ * errno. */
+int pfpShow(int fd);
+
+/* Switches all measuring off, and on again: those points that this has switched off.
+ * Takes effect at each point's next begin. */
+void pfp_set_enabled(int on);
 
 /* The time-stamp counter. */
 uint64_t pfp_ticks(void);
@@ -380,6 +399,24 @@ typedef struct pfp_scope {
     uint64_t noted[6];
 } pfp_scope_t;
 
+/* A place in the source with amounts, whose names have commas between them. */
+typedef struct pfp_timed_site {
+    const pfp_point_t *point;
+    const char *name;
+    const char *file;
+    const char *amounts;
+    unsigned line;
+} pfp_timed_site_t;
+
+/* A region with amounts that is open. */
+typedef struct pfp_timed {
+    uint64_t tag;
+    uint64_t noted[7];
+    uint64_t amounts[4];
+} pfp_timed_t;
+
+void pfp_timed_begin_site(pfp_timed_t *scope, pfp_timed_site_t *site);
+void pfp_timed_end_on(pfp_timed_t *scope);
 void pfp_scope_begin_site(pfp_scope_t *scope, pfp_site_t *site);
 void pfp_scope_begin_point(pfp_scope_t *scope, pfp_point_t *point);
 void pfp_scope_end_on(pfp_scope_t *scope);
@@ -440,6 +477,28 @@ PFP_INLINE_ void pfp_scope_end_(pfp_scope_t *scope)
         pfp_scope_end_on(scope);
 }
 
+PFP_INLINE_ int pfp_timed_is_on_(pfp_timed_t *scope, pfp_timed_site_t *site)
+{
+    scope->tag = 0;
+    return pfp_is_on_(__atomic_load_n(&site->point, __ATOMIC_RELAXED));
+}
+
+PFP_INLINE_ void pfp_timed_begin_(pfp_timed_t *scope, pfp_timed_site_t *site, uint64_t a,
+                                  uint64_t b, uint64_t c, uint64_t d)
+{
+    scope->amounts[0] = a;
+    scope->amounts[1] = b;
+    scope->amounts[2] = c;
+    scope->amounts[3] = d;
+    pfp_timed_begin_site(scope, site);
+}
+
+PFP_INLINE_ void pfp_timed_end_(pfp_timed_t *scope)
+{
+    if (scope->tag)
+        pfp_timed_end_on(scope);
+}
+
 #define PFP_JOIN_(a, b) PFP_JOIN_NOW_(a, b)
 #define PFP_JOIN_NOW_(a, b) a##b
 #define PFP_SITE_(var, name)                                                         \
@@ -466,7 +525,24 @@ private:
     scope &operator=(const scope &);
     pfp_scope_t scope_;
 };
+
+/* The same with amounts, which are put in afterwards. */
+class timed {
+public:
+    inline __attribute__((always_inline)) timed() {}
+    inline __attribute__((always_inline)) ~timed() { pfp_timed_end_(&scope_); }
+    inline __attribute__((always_inline)) pfp_timed_t *in() { return &scope_; }
+
+private:
+    timed(const timed &);
+    timed &operator=(const timed &);
+    pfp_timed_t scope_;
+};
 } // namespace pfp
+
+#define PFP_AMOUNT_(x) static_cast<uint64_t>(x)
+#define PFP_TIMED_VAR_(var) pfp::timed var
+#define PFP_TIMED_IN_(var) var.in()
 
 #define PFP_SCOPE_AT_(site, var, name)                                             \
     PFP_SITE_(site, name);                                                           \
@@ -479,6 +555,10 @@ private:
     PFP_SITE_(site, name);                                                           \
     pfp_scope_t var __attribute__((cleanup(pfp_scope_end_)));                        \
     pfp_scope_begin_(&var, &site)
+#define PFP_AMOUNT_(x) ((uint64_t)(x))
+#define PFP_TIMED_VAR_(var)                                                          \
+    pfp_timed_t var __attribute__((cleanup(pfp_timed_end_)))
+#define PFP_TIMED_IN_(var) (&var)
 #define PFP_SCOPE_OF_AT_(var, point)                                               \
     pfp_scope_t var __attribute__((cleanup(pfp_scope_end_)));                        \
     pfp_scope_begin_of_(&var, point)
@@ -488,6 +568,19 @@ private:
 #define PFP_HERE_(prefix) PFP_JOIN_(prefix, __LINE__)
 #define PFP_SCOPE(name)                                                              \
     PFP_SCOPE_AT_(PFP_HERE_(pfp_site_), PFP_HERE_(pfp_scope_), "" name)
+#define PFP_TIMED_AT_(site, var, name, names, a, b, c, d)                            \
+    static pfp_timed_site_t site = {&pfp_unregistered_, name, __FILE__, names, __LINE__}; \
+    PFP_TIMED_VAR_(var);                                                             \
+    if (pfp_timed_is_on_(PFP_TIMED_IN_(var), &site))                                 \
+    pfp_timed_begin_(PFP_TIMED_IN_(var), &site, PFP_AMOUNT_(a), PFP_AMOUNT_(b),      \
+                     PFP_AMOUNT_(c), PFP_AMOUNT_(d))
+/* Fills up to four; a fifth is none. */
+#define PFP_TIMED_OF_(site, var, name, names, a, b, c, d, ...)                       \
+    PFP_TIMED_AT_(site, var, name, names, a, b, c, d)
+#define PFP_AMOUNTS(name, names, ...)                                                \
+    PFP_TIMED_OF_(PFP_HERE_(pfp_timed_site_), PFP_HERE_(pfp_timed_), "" name, "" names, \
+                  __VA_ARGS__, 0, 0, 0, 0, 0)
+#define PFP_TIMED(name, bytes, flops) PFP_AMOUNTS(name, "bytes,flops", bytes, flops)
 #define PFP_SCOPE_OF(point) PFP_SCOPE_OF_AT_(PFP_HERE_(pfp_scope_of_), point)
 #define PFP_FUNCTION()                                                               \
     PFP_SCOPE_AT_(PFP_HERE_(pfp_site_of_), PFP_HERE_(pfp_function_), __func__)
@@ -581,6 +674,8 @@ PFP_NOTHING_ int pfp_snapshot_to(const char *path)
     return path ? PFP_ENOSPACE : PFP_ENULL;
 }
 PFP_NOTHING_ int pfp_snapshot_over(const char *path) { return pfp_snapshot_to(path); }
+PFP_NOTHING_ int pfpShow(int fd) { return (void)fd, PFP_ENOSPACE; }
+PFP_NOTHING_ void pfp_set_enabled(int on) { (void)on; }
 PFP_NOTHING_ uint64_t pfp_ticks(void) { return 0; }
 PFP_NOTHING_ double pfp_ticks_per_second(void) { return 1e9; }
 PFP_NOTHING_ uint64_t pfp_on_cpu_ticks(void) { return 0; }
@@ -589,6 +684,11 @@ PFP_NOTHING_ const char *pfp_version(void) { return ""; }
 #define PFP_SCOPE(name) ((void)0)
 #define PFP_SCOPE_OF(point) ((void)(point))
 #define PFP_FUNCTION() ((void)0)
+/* Seen, so that nothing is unused, and not evaluated. */
+#define PFP_SEEN_(a, b, c, d, ...)                                                   \
+    ((void)sizeof(a), (void)sizeof(b), (void)sizeof(c), (void)sizeof(d))
+#define PFP_AMOUNTS(name, names, ...) PFP_SEEN_(__VA_ARGS__, 0, 0, 0, 0, 0)
+#define PFP_TIMED(name, bytes, flops) PFP_AMOUNTS(name, "bytes,flops", bytes, flops)
 
 #endif /* PFP_DISABLE */
 

@@ -25,6 +25,31 @@ pub fn register_thread(name: &str) {
     thread::set_name(name);
 }
 
+/// Switches all measuring off, and on again. Off takes effect at each point's next
+/// begin, and for points that are met later; on switches those points on that this
+/// has switched off, so that one that was off before stays so. Meanwhile a point can
+/// still be switched on by itself.
+///
+/// ```
+/// {
+///     pfp::scope!("work");
+/// }
+/// pfp::set_enabled(false);
+/// {
+///     pfp::scope!("not measured");
+/// }
+/// pfp::set_enabled(true);
+/// ```
+pub fn set_enabled(on: bool) {
+    process::pause(!on);
+}
+
+/// Whether [`set_enabled`] has not switched all measuring off.
+#[must_use]
+pub fn is_enabled() -> bool {
+    process::is_enabled()
+}
+
 /// Ticks of the time-stamp counter per second, as calibrated: more exactly the
 /// longer the program runs.
 #[must_use]

@@ -11,13 +11,19 @@ use crate::engine::context::{self, Switched};
 use crate::engine::{measure, process, thread};
 use crate::errno;
 use crate::numeric;
-use crate::{Context, Guard, Point};
+use crate::{Context, Guard, Point, Timed, TimedGuard};
 
 /// Begins a region of a point into the caller's memory. The point's word was read
 /// by the caller, and said that the point is on.
 #[inline(always)]
 pub fn begin_into(point: &'static Point, word: u64, guard: &mut MaybeUninit<Guard>) {
     Guard::begin_into(point, word, guard);
+}
+
+/// Begins a region of a point with amounts, which the guard has and whose tag is 0.
+#[inline(always)]
+pub fn begin_timed(timed: &'static Timed, guard: &mut TimedGuard) {
+    timed.begin_with(guard);
 }
 
 /// The same for a function that a compiler's hooks begin.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::errors::alpha_of;
-use crate::{AlphaError, SetError};
+use crate::{AlphaError, Amount, SetError};
 
 /// Points that are named by a number: `0..NUMERIC`.
 pub const NUMERIC: u32 = 64;
@@ -37,6 +37,96 @@ impl Guard {
 impl Drop for Guard {
     #[inline(always)]
     fn drop(&mut self) {}
+}
+
+/// A point with amounts that does not measure.
+#[derive(Debug)]
+pub struct Timed(());
+
+/// Measures nothing.
+#[must_use = "a guard that is not bound to a name ends its region at once"]
+#[derive(Debug)]
+pub struct TimedGuard(PhantomData<*const ()>);
+
+impl TimedGuard {
+    #[doc(hidden)]
+    #[inline(always)]
+    #[must_use]
+    pub fn empty() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl Drop for TimedGuard {
+    #[inline(always)]
+    fn drop(&mut self) {}
+}
+
+#[expect(missing_docs, reason = "see the measuring version")]
+impl Timed {
+    #[must_use]
+    pub const fn new(_name: &'static str, _amounts: &'static [&'static str]) -> Self {
+        Self(())
+    }
+    #[must_use]
+    pub const fn at(
+        _name: &'static str,
+        _file: &'static str,
+        _line: u32,
+        _amounts: &'static [&'static str],
+    ) -> Self {
+        Self(())
+    }
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn in_function(
+        _name: fn() -> &'static str,
+        _amounts: &'static [&'static str],
+    ) -> Self {
+        Self(())
+    }
+    #[must_use]
+    pub const fn starts_off(self) -> Self {
+        self
+    }
+    #[inline(always)]
+    pub fn measure<A: Amount, const N: usize>(&'static self, _amounts: [A; N]) -> TimedGuard {
+        TimedGuard(PhantomData)
+    }
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn measure_in<A: Amount, const N: usize>(
+        &'static self,
+        _amounts: [A; N],
+        _guard: &mut TimedGuard,
+    ) {
+    }
+    #[inline(always)]
+    pub fn enable(&'static self) {}
+    #[inline(always)]
+    pub fn disable(&'static self) {}
+    #[inline(always)]
+    #[must_use]
+    pub fn is_enabled(&'static self) -> bool {
+        false
+    }
+    #[inline(always)]
+    pub fn reset(&'static self) {}
+    pub fn set_alpha(&'static self, alpha: f64) -> Result<(), AlphaError> {
+        if alpha > 0.0 && alpha <= 1.0 { Ok(()) } else { Err(AlphaError { alpha }) }
+    }
+    #[inline(always)]
+    pub fn clear_alpha(&'static self) {}
+    #[inline(always)]
+    #[must_use]
+    pub fn stats(&'static self) -> Option<Stats> {
+        None
+    }
+    #[inline(always)]
+    #[must_use]
+    pub fn amounts(&'static self) -> Vec<(&'static str, u128)> {
+        Vec::new()
+    }
 }
 
 /// Statistics that there are none of.
@@ -77,6 +167,11 @@ pub fn snapshot_to(_path: impl AsRef<Path>) -> io::Result<()> {
 
 /// The same.
 pub fn snapshot_over(_path: impl AsRef<Path>) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Writes nothing, which is an error: there are no figures.
+pub fn show(_out: &mut impl io::Write) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
@@ -191,6 +286,15 @@ pub fn set_program_name(_name: &str) {}
 /// Does nothing.
 #[inline(always)]
 pub fn register_thread(_name: &str) {}
+/// Does nothing.
+#[inline(always)]
+pub fn set_enabled(_on: bool) {}
+/// False.
+#[inline(always)]
+#[must_use]
+pub fn is_enabled() -> bool {
+    false
+}
 /// A nominal rate.
 #[must_use]
 pub fn ticks_per_second() -> f64 {

@@ -133,20 +133,23 @@ mod snapshot;
 #[cfg(feature = "enabled")]
 mod stats;
 #[cfg(feature = "enabled")]
+mod timed;
+#[cfg(feature = "enabled")]
 mod timing;
 
 #[cfg(feature = "enabled")]
 pub use self::{
     api::{
-        Context, Entered, Overhead, calibrate, init, on_cpu_ticks, register_thread,
-        set_program_name, task_switch, ticks, ticks_per_second,
+        Context, Entered, Overhead, calibrate, init, is_enabled, on_cpu_ticks, register_thread,
+        set_enabled, set_program_name, task_switch, ticks, ticks_per_second,
     },
     engine::measure::Guard,
     future::Measured,
     numeric::{begin, disable, enable, end, reset, set_alpha, set_average, set_name, stats},
     point::{NUMERIC, Point},
-    snapshot::{snapshot_over, snapshot_to},
+    snapshot::{show, snapshot_over, snapshot_to},
     stats::Stats,
+    timed::{Timed, TimedGuard},
     timing::*,
 };
 
@@ -157,6 +160,8 @@ mod timing_disabled;
 #[cfg(not(feature = "enabled"))]
 pub use self::{disabled::*, timing_disabled::*};
 
+mod amount;
+pub use amount::Amount;
 mod errors;
 #[cfg(feature = "enabled")]
 pub(crate) use errors::alpha_of;
@@ -184,6 +189,18 @@ pub fn __name_around<F>(_inner: F) -> &'static str {
 ///     }
 /// }
 /// ```
+///
+/// A region may carry amounts, one to four numbers of any names: how much it does.
+/// They are worked out at its begin, whether it is on or off. The viewer shows rates
+/// by them, `bytes` as bytes per second and `flops` as floating-point operations per
+/// second, and tells measurements of different amounts apart; see [`Timed`].
+///
+/// ```
+/// fn send(requests: &[&str]) {
+///     pfp::scope!("send", requests = requests.len(), bytes = requests.concat().len());
+/// }
+/// send(&["a", "bc"]);
+/// ```
 #[macro_export]
 macro_rules! scope {
     ($name:expr) => {
@@ -193,13 +210,21 @@ macro_rules! scope {
             __PFP_POINT.measure()
         };
     };
+    ($name:expr, $($amount:ident = $value:expr),+ $(,)?) => {
+        let mut __pfp_guard = $crate::TimedGuard::empty();
+        {
+            static __PFP_POINT: $crate::Timed =
+                $crate::Timed::new($name, &[$(stringify!($amount)),+]);
+            __PFP_POINT.measure_in([$($crate::Amount::amount($value)),+], &mut __pfp_guard);
+        }
+    };
 }
 
 /// Measures from here to the end of the block, under the name of the function.
 ///
 /// ```
 /// fn work() {
-///     pfp::function_scope!();
+///     pfp::function_scope!(); // or with amounts: `function_scope!(items = n)`
 /// }
 /// work();
 /// ```
@@ -215,5 +240,18 @@ macro_rules! function_scope {
             static __PFP_POINT: $crate::Point = $crate::Point::in_function(__pfp_name);
             __PFP_POINT.measure()
         };
+    };
+    ($($amount:ident = $value:expr),+ $(,)?) => {
+        let mut __pfp_guard = $crate::TimedGuard::empty();
+        {
+            // The path of a function inside this one, less its own name.
+            fn __pfp_here() {}
+            fn __pfp_name() -> &'static str {
+                $crate::__name_around(__pfp_here)
+            }
+            static __PFP_POINT: $crate::Timed =
+                $crate::Timed::in_function(__pfp_name, &[$(stringify!($amount)),+]);
+            __PFP_POINT.measure_in([$($crate::Amount::amount($value)),+], &mut __pfp_guard);
+        }
     };
 }

@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicPtr, AtomicU32, AtomicU64,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::time::Duration;
@@ -13,6 +13,7 @@ use pfp_shm_layout::control::{self, Alpha, Change, Control};
 use crate::engine::measure::Guard;
 use crate::engine::{ending, process};
 use crate::stats::Stats;
+use crate::timed::{self, REST, Timed};
 use crate::{AlphaError, alpha_of};
 
 /// Points that are named by a number: `0..NUMERIC`. Point 0 is the
@@ -62,15 +63,29 @@ pub struct Point {
     starts_on: bool,
     /// Whether what it measures is a device's time.
     device: bool,
+    /// Whether [`crate::set_enabled`] has switched it off.
+    paused: AtomicBool,
 }
 
 /// Where a point's name comes from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Name {
     Literal(&'static str),
     /// A path is not known before the program runs.
     Function(fn() -> &'static str),
     Number,
+    /// Of what it is a variant, once it is one, and its place there.
+    Variant(AtomicPtr<Timed>, u8),
+}
+
+/// What a point is.
+pub(crate) enum Kind<'a> {
+    Plain,
+    /// What measures certain amounts of another one.
+    Variant {
+        of: &'a AtomicPtr<Timed>,
+        place: u8,
+    },
 }
 
 impl Point {
@@ -127,7 +142,13 @@ impl Point {
         Self::named(Name::Number, number, "", 0)
     }
 
+    /// A place for a variant of a point with amounts.
+    pub(crate) const fn variant(place: u8) -> Self {
+        Self::named(Name::Variant(AtomicPtr::new(ptr::null_mut()), place), 0, "", 0)
+    }
+
     const fn named(name: Name, number: u32, file: &'static str, line: u32) -> Self {
+        let starts_on = !matches!(name, Name::Number) || number == 0;
         Self {
             control: AtomicPtr::new((&raw const UNREGISTERED).cast_mut()),
             index: AtomicU32::new(number),
@@ -136,8 +157,9 @@ impl Point {
             name,
             file,
             line,
-            starts_on: !matches!(name, Name::Number) || number == 0,
+            starts_on,
             device: false,
+            paused: AtomicBool::new(false),
         }
     }
 
@@ -260,13 +282,56 @@ impl Point {
     }
 
     pub(crate) fn description(&self) -> (&str, &str, u32) {
-        let name = match self.name {
+        let name = match &self.name {
             Name::Literal(name) => name,
             Name::Function(name) => name(),
             Name::Number if self.index.load(Relaxed) == 0 => return ("overhead", "", 0),
-            Name::Number => return ("", "", 0),
+            Name::Number | Name::Variant(..) => return ("", "", 0),
         };
         (name, self.file, self.line)
+    }
+
+    pub(crate) fn kind(&self) -> Kind<'_> {
+        match &self.name {
+            Name::Variant(of, place) => Kind::Variant { of, place: *place },
+            Name::Literal(_) | Name::Function(_) | Name::Number => Kind::Plain,
+        }
+    }
+
+    /// Says of what it is a variant, before it is registered.
+    pub(crate) fn belong_to(&self, timed: &'static Timed) {
+        if let Name::Variant(of, _) = &self.name {
+            of.store(ptr::from_ref(timed).cast_mut(), Release);
+        }
+    }
+
+    /// Whether its cells have sums of amounts: those of its regions differ.
+    pub(crate) fn has_sums(&self) -> bool {
+        matches!(self.name, Name::Variant(_, place) if usize::from(place) == REST)
+    }
+
+    /// Whether it measured when everything was switched off; forgets it if asked for
+    /// the point to be switched on again.
+    pub(crate) fn pause(&'static self, pause: bool) {
+        if !pause {
+            if self.paused.swap(false, Relaxed) {
+                self.enable();
+            }
+        } else if self.is_enabled() {
+            self.paused.store(true, Relaxed);
+            self.disable();
+        }
+    }
+
+    /// Switches it off until [`crate::set_enabled`] switches all on: it would have
+    /// started on.
+    pub(crate) fn start_paused(&self) {
+        self.paused.store(true, Relaxed);
+    }
+
+    /// Measures no more: what belongs to it found no room.
+    pub(crate) fn refuse(&self) {
+        self.control.store((&raw const process::REFUSED).cast_mut(), Release);
     }
 
     fn is_numeric(&self) -> bool {
@@ -347,12 +412,21 @@ impl Point {
     }
 
     fn enter(&'static self, process: &'static process::Process, inherited: Option<Control>) {
-        let word = match process.enter(self, inherited) {
+        let entered = match self.kind() {
+            Kind::Plain => process.enter(self, inherited),
+            Kind::Variant { .. } => timed::enter(process, self),
+        };
+        let word = match entered {
             Some((index, word)) => {
                 self.index.store(index, Relaxed);
                 word
             }
-            None => &process::REFUSED,
+            None => {
+                if let Some((timed, _)) = timed::variant_of(self).filter(|_| inherited.is_some()) {
+                    timed.whole().refuse();
+                }
+                &process::REFUSED
+            }
         };
         self.control.store((&raw const *word).cast_mut(), Release);
     }

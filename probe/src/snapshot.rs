@@ -3,17 +3,22 @@
 //! Written by hand, so that a program which links pfp links no serializer with it.
 
 mod json;
+mod show;
+
+pub use show::show;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::header::{ClockKind, Facts};
 use pfp_shm_layout::lane::LaneState;
 use pfp_shm_layout::reader::{CellReading, LaneReading, Picture, PointPicture, Reader};
 use pfp_shm_layout::ring::Record;
+use pfp_shm_layout::segment::Segment;
 use pfp_shm_layout::whole::{Existing, WholeFile};
 
 use crate::clock::calibrate;
@@ -66,11 +71,22 @@ pub fn snapshot_over(path: impl AsRef<Path>) -> io::Result<()> {
 }
 
 fn write(path: &Path, existing: Existing) -> io::Result<()> {
-    let process = process::get().ok_or_else(|| {
-        let why = "expected a process that can be measured, found no shared memory to measure in";
-        io::Error::new(io::ErrorKind::Unsupported, why)
-    })?;
-    write_of(process, path, existing)
+    write_of(process::get().ok_or_else(unsupported)?, path, existing)
+}
+
+fn unsupported() -> io::Error {
+    let why = "expected a process that can be measured, found no shared memory to measure in";
+    io::Error::new(io::ErrorKind::Unsupported, why)
+}
+
+/// A reader of the process's own segment, with a picture.
+fn polled(process: &Process) -> io::Result<Reader<&Segment>> {
+    let segment = &process.segment;
+    let facts = segment.facts().map_err(|error| io::Error::other(error.to_string()))?;
+    let mut reader = Reader::new(segment, facts);
+    // A thread that was pre-empted in the middle of a change may be through with it.
+    while reader.poll(false).losses.cells_busy > 0 && reader.picture().poll < POLLS {}
+    Ok(reader)
 }
 
 /// What `PFP_SNAPSHOT` asks for: where the process's last figures go. `%p` in it
@@ -112,17 +128,14 @@ pub(crate) fn write_at_exit(process: &Process, path: &Path) {
 fn write_of(process: &Process, path: &Path, existing: Existing) -> io::Result<()> {
     let mut file = WholeFile::create(path, existing)?;
     process.refine_rate();
-    let segment = &process.segment;
-    let facts = segment.facts().map_err(|error| io::Error::other(error.to_string()))?;
-    let mut reader = Reader::new(segment, facts.clone());
-    // A thread that was pre-empted in the middle of a change may be through with it.
-    while reader.poll(false).losses.cells_busy > 0 && reader.picture().poll < POLLS {}
+    let reader = polled(process)?;
+    let facts = reader.facts();
     let picture = reader.picture();
     let taken_unix_ns = calibrate::unix_ns();
     let seconds = calibrate::monotonic_ns().saturating_sub(facts.created_monotonic_ns) as f64 / 1e9;
     let taken = Taken {
         picture,
-        facts: &facts,
+        facts,
         taken_unix_ns,
         elapsed_ticks: (seconds * picture.clock.ticks_per_second) as u64,
         records: reader.records(),
@@ -150,14 +163,16 @@ impl Taken<'_> {
         json.plain("elapsed_ticks", self.elapsed_ticks)?;
         json.name("process")?.object(|json| self.process(json))?;
         json.name("clock")?.object(|json| self.clock(json))?;
-        json.name("points")?
-            .list(&self.picture.points, |json, of| json.object(|json| point(json, of)))?;
+        let whole = self.picture.points.iter().filter(|point| point.variant.is_none());
+        json.name("points")?.list(whole, |json, of| json.object(|json| point(json, of)))?;
         json.name("lanes")?
             .list(&self.picture.lanes, |json, of| json.object(|json| lane(json, of)))?;
-        let has_any = |cell: &&CellReading| cell.live.count > 0 || cell.retired.count > 0;
+        let has_any =
+            |cell: &&CellReading| !cell.is_part && (cell.live.count > 0 || cell.retired.count > 0);
         let mut cells: Vec<_> = self.picture.cells.iter().filter(has_any).collect();
         cells.sort_unstable_by_key(|cell| (cell.point, cell.lane));
-        json.name("cells")?.list(cells, |json, of| json.object(|json| cell(json, of)))?;
+        json.name("cells")?
+            .list(cells, |json, of| json.object(|json| cell(json, of, self.picture)))?;
         let created = self.facts.created_ticks;
         let records = self.records.iter().filter_map(|(lane, record)| {
             let start = record.start.saturating_sub(created);
@@ -246,7 +261,11 @@ fn point<W: Write>(json: &mut Json<W>, point: &PointPicture) -> io::Result<()> {
         },
     )?;
     json.float("alpha", control.alpha())?;
-    json.plain("resets", control.epoch())
+    json.plain("resets", control.epoch())?;
+    if point.amounts.is_empty() {
+        return Ok(());
+    }
+    json.name("amounts")?.list(&point.amounts, |json, name| json.bare_text(name))
 }
 
 fn lane<W: Write>(json: &mut Json<W>, reading: &LaneReading) -> io::Result<()> {
@@ -269,7 +288,7 @@ fn lane<W: Write>(json: &mut Json<W>, reading: &LaneReading) -> io::Result<()> {
     json.plain("switches", reading.switches)
 }
 
-fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading) -> io::Result<()> {
+fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading, picture: &Picture) -> io::Result<()> {
     json.plain("point", cell.point)?;
     json.plain("lane", cell.lane)?;
     json.name("stats")?.object(|json| stats(json, &cell.live))?;
@@ -279,7 +298,45 @@ fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading) -> io::Result<()> {
     }
     json.name("histogram")?.list(cell.histogram.iter(), |json, bucket| {
         json.bare(format_args!("[{},{},{}]", bucket.low, bucket.width, bucket.count))
+    })?;
+    let parts = cell.variants.iter().map(|place| &picture.cells[*place as usize]);
+    let parts: Vec<_> = parts.filter_map(|part| Part::of(part, picture)).collect();
+    if parts.is_empty() {
+        return Ok(());
+    }
+    json.name("variants")?.list(&parts, |json, part| {
+        json.object(|json| {
+            let name = if part.each { "each" } else { "sums" };
+            let amounts = &part.amounts[..part.names];
+            json.name(name)?.list(amounts, |json, amount| json.bare(format_args!("{amount}")))?;
+            json.name("stats")?.object(|json| stats(json, &part.sums))
+        })
     })
+}
+
+/// What a variant of a point has measured on a lane.
+pub(crate) struct Part {
+    /// Whether the amounts are those of each measurement, and not their sums.
+    pub(crate) each: bool,
+    pub(crate) amounts: Amounts,
+    /// How many amounts there are.
+    pub(crate) names: usize,
+    pub(crate) sums: Sums,
+}
+
+impl Part {
+    /// None if nothing was measured.
+    pub(crate) fn of(reading: &CellReading, picture: &Picture) -> Option<Self> {
+        let (sums, amounts) = reading.all_owners();
+        let find = |id: u32| {
+            let place = picture.points.binary_search_by_key(&id, |point| point.id).ok()?;
+            Some(&picture.points[place])
+        };
+        let variant = find(reading.point)?.variant.as_ref().filter(|_| sums.count > 0)?;
+        let names = find(variant.of)?.amounts.len();
+        let each = variant.each.is_some();
+        Some(Self { each, amounts: variant.each.unwrap_or(amounts), names, sums })
+    }
 }
 
 fn stats<W: Write>(json: &mut Json<W>, sums: &Sums) -> io::Result<()> {

@@ -1,9 +1,14 @@
 //! A program's view of its own points.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed},
+};
 
+use pfp_shm_layout::amounts::MOST;
 use pfp_shm_layout::cell::{Cell, CellPicture, CellRead, Sums};
 use pfp_shm_layout::control::Control;
+use pfp_shm_layout::segment::Segment;
 
 use crate::engine::process;
 use crate::point::Point;
@@ -53,54 +58,84 @@ impl Stats {
 
 pub(crate) fn of_point(point: &'static Point) -> Option<Stats> {
     // None for a refused point too: its number is another one's.
-    let control = Control(point.word()?.load(Relaxed));
+    let (stats, _) = of_points(point.word()?, std::iter::once(point))?;
+    (stats.count > 0).then_some(stats)
+}
+
+/// Statistics of points that follow the same control word, all together, and the
+/// sums of amounts that their cells have; none without a process.
+pub(crate) fn of_points(
+    word: &AtomicU64,
+    points: impl Iterator<Item = &'static Point>,
+) -> Option<(Stats, [u128; MOST])> {
+    let control = Control(word.load(Relaxed));
     let process = process::current()?;
-    let mut sums = Sums::default();
-    let (mut weighted, mut averaged) = (0.0, 0);
-    let mut add = |cell: &Cell| {
-        let Some(picture) = read(cell) else { return };
-        if picture.epoch == control.epoch() {
-            weighted += picture.live.average() * picture.live.count as f64;
-            averaged += picture.live.count;
-            sums.merge(&picture.live);
-            sums.merge(&picture.settled);
-            if picture.live.count > 0 {
-                sums.last = picture.live.last;
+    let mut all = Collected { epoch: control.epoch(), ..Collected::default() };
+    for point in points {
+        for lane in &process.lanes {
+            // SAFETY: null, or pages that stay mapped as long as the process runs.
+            let thread = unsafe { lane.load(Acquire).as_ref() };
+            if let Some(cell) = thread.and_then(|thread| thread.cell_of_any(point.index())) {
+                all.add(&process.segment, cell);
             }
         }
-    };
-    for lane in &process.lanes {
-        // SAFETY: null, or pages that stay mapped as long as the process runs.
-        let thread = unsafe { lane.load(Acquire).as_ref() };
-        if let Some(cell) = thread.and_then(|thread| thread.cell_of_any(point.index())) {
-            add(cell);
+        let offset = process.segment.entry(point.index())?.shared_cell();
+        if let Some(cell) = process.segment.shared_cell(offset) {
+            all.add(&process.segment, cell);
         }
     }
-    let offset = process.segment.entry(point.index())?.shared_cell();
-    if let Some(cell) = process.segment.shared_cell(offset) {
-        add(cell);
-    }
-    (sums.count > 0).then(|| Stats {
+    let Collected { sums, weighted, averaged, amounts, .. } = all;
+    let stats = Stats {
         count: sums.count,
         exclusive: sums.exclusive,
         inclusive: sums.inclusive,
         off_cpu: sums.off_cpu,
         switches: sums.switches,
-        min: sums.min,
+        min: if sums.count > 0 { sums.min } else { 0 },
         max: sums.max,
         last: sums.last,
         average: weighted / averaged.max(1) as f64,
         alpha: control.alpha().unwrap_or(0.0),
         sums,
-    })
+    };
+    Some((stats, amounts))
+}
+
+/// What several cells have together.
+#[derive(Default)]
+struct Collected {
+    epoch: u32,
+    sums: Sums,
+    weighted: f64,
+    averaged: u64,
+    amounts: [u128; MOST],
+}
+
+impl Collected {
+    fn add(&mut self, segment: &Segment, cell: &Cell) {
+        let Some(picture) = read(segment, cell).filter(|it| it.epoch == self.epoch) else { return };
+        self.weighted += picture.live.average() * picture.live.count as f64;
+        self.averaged += picture.live.count;
+        self.sums.merge(&picture.live);
+        self.sums.merge(&picture.settled);
+        if picture.live.count > 0 {
+            self.sums.last = picture.live.last;
+        }
+        for of in [picture.amounts.live, picture.amounts.settled] {
+            for (sum, more) in self.amounts.iter_mut().zip(of) {
+                *sum += u128::from(more);
+            }
+        }
+    }
 }
 
 /// Copies a cell while its thread may write it.
-fn read(cell: &Cell) -> Option<CellPicture> {
+fn read(segment: &Segment, cell: &Cell) -> Option<CellPicture> {
     let mut picture = CellPicture::default();
     // Bounded, so that a caller on the writing thread itself, in a signal
     // handler, cannot hang.
     (0..1000).find_map(|_| {
-        (cell.read(&mut picture) == CellRead::Whole).then(|| std::mem::take(&mut picture))
+        let whole = cell.read_with(&mut picture, |chunk| segment.sums(chunk));
+        (whole == CellRead::Whole).then(|| std::mem::take(&mut picture))
     })
 }

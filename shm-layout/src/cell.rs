@@ -13,7 +13,8 @@
 //! 296 | point                                                        |  never
 //! 304 +--------------------------------------------------------------+
 //!     | settled[2]: what was before, two copies, one in force        |  restarts
-//! 496 +--------------------------------------------------------------+
+//! 496 | amounts: chunk number of the sums of amounts, 0 for none      |  once
+//! 504 +--------------------------------------------------------------+
 //! ```
 //!
 //! One thread writes a cell, in place, between an odd and an even value of
@@ -53,6 +54,7 @@
 //! these pairs imposes. A reader who knows of the death needs no order of its
 //! own, since nothing changes under its eyes; one who does not has `seq`.
 
+use crate::amounts::{self, Amounts, SumWords, SumsPicture};
 use crate::control::{ALPHA_BITS, Control};
 use crate::histogram::PARTS;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
@@ -96,6 +98,9 @@ pub struct Cell {
     point: AtomicU64,
 
     settled: [Settled; 2],
+
+    /// Chunk number of the sums of amounts, see [`crate::amounts`]; 0 for none.
+    amounts: AtomicU64,
 }
 
 /// Figures that are no longer added to. Ticks where not said otherwise.
@@ -223,6 +228,8 @@ pub struct CellPicture {
     /// Ticks of the last measurement, if the histogram does not count it yet. Of
     /// a shared cell it always does.
     pub uncounted: Option<u64>,
+    /// Sums of amounts, of a cell that has them.
+    pub amounts: SumsPicture,
     /// Number of restarts; a histogram read beside this picture is of the same
     /// window if the number is still the same afterwards.
     pub restarts: u64,
@@ -334,6 +341,7 @@ impl Cell {
             parts: core::array::from_fn(|_| AtomicU32::new(0)),
             point: zero(),
             settled: [settled(), settled()],
+            amounts: zero(),
         }
     }
 
@@ -441,6 +449,29 @@ impl Cell {
         measured: Measurement,
         bucket: Option<&AtomicU64>,
     ) {
+        self.record_also(control, measured, bucket, || ());
+    }
+
+    /// The same of a region with amounts, for a cell that has the sums of them.
+    #[inline(always)]
+    pub fn record_amounts(
+        &self,
+        control: Control,
+        measured: Measurement,
+        bucket: Option<&AtomicU64>,
+        (sums, amounts): (&SumWords, &Amounts),
+    ) {
+        self.record_also(control, measured, bucket, || amounts::add(sums, amounts));
+    }
+
+    #[inline(always)]
+    fn record_also(
+        &self,
+        control: Control,
+        measured: Measurement,
+        bucket: Option<&AtomicU64>,
+        also: impl FnOnce(),
+    ) {
         let own = measured.exclusive;
         let seq = self.seq.load(Ordering::Relaxed);
         self.seq.store(seq + 1, Ordering::Relaxed);
@@ -486,6 +517,7 @@ impl Cell {
         if let Some(bucket) = bucket {
             add(bucket, 1);
         }
+        also();
         // Last: a process killed in here has not counted what it did not finish.
         add(&self.count, 1);
 
@@ -525,7 +557,18 @@ impl Cell {
     /// the point was reset or the owner has changed. `clear` is called for each
     /// histogram part that has to be zeroed, with its chunk number. The caller
     /// has counted the last measurement in the histogram, see [`Self::count_last`].
-    pub fn follow(&self, control: Control, owner: u32, mut clear: impl FnMut(u32)) {
+    pub fn follow(&self, control: Control, owner: u32, clear: impl FnMut(u32)) {
+        self.follow_with(control, owner, None, clear);
+    }
+
+    /// The same for a cell that has the sums of amounts.
+    pub fn follow_with(
+        &self,
+        control: Control,
+        owner: u32,
+        sums: Option<&SumWords>,
+        mut clear: impl FnMut(u32),
+    ) {
         let seq = self.open();
         // Not the epoch of `control`, which an owner takes along.
         let commit = self.commit.load(Ordering::Relaxed);
@@ -542,6 +585,9 @@ impl Cell {
                 settled = Sums::default();
             }
             self.settle(commit + 1, control.epoch(), &settled, past);
+            if let Some(sums) = sums {
+                amounts::settle(sums, commit + 1, reset);
+            }
             // Meets death: the copy is complete before it is in force.
             self.commit.store(commit + 1, ord!("cell-commit", Release));
             // Meets `cell-recheck`, and death: nothing is zeroed, here or in
@@ -550,6 +596,9 @@ impl Cell {
 
             if reset {
                 self.for_each_part(&mut clear);
+            }
+            if let Some(sums) = sums {
+                amounts::clear(sums);
             }
             for word in [
                 &self.count,
@@ -603,6 +652,16 @@ impl Cell {
     /// Copies the cell once. A torn copy still holds what a dead process left:
     /// its count is of finished measurements only.
     pub fn read(&self, picture: &mut CellPicture) -> CellRead {
+        self.read_with(picture, |_| None)
+    }
+
+    /// The same with the sums of amounts, which `find` finds by the number of their
+    /// chunk.
+    pub fn read_with<'a>(
+        &self,
+        picture: &mut CellPicture,
+        find: impl FnOnce(u32) -> Option<&'a SumWords>,
+    ) -> CellRead {
         // Meets `cell-close`.
         let before = self.seq.load(ord!("cell-enter", Acquire));
         let commit = self.commit.load(Ordering::Relaxed);
@@ -610,6 +669,7 @@ impl Cell {
         let settled_epoch = self.settled[(commit & 1) as usize].epoch.load(Ordering::Relaxed);
         let void = self.version.load(Ordering::Relaxed) != commit;
         picture.live = if void { Sums::default() } else { self.live_sums() };
+        picture.amounts = self.amounts_sums(commit, void, find);
         let last = self.last.load(Ordering::Relaxed);
         picture.uncounted = (!void && last != NO_LAST).then_some(last);
         picture.parts = Parts::default();
@@ -638,21 +698,78 @@ impl Cell {
     /// None if the cell was written to meanwhile, or has restarted since a
     /// picture with this number of restarts.
     pub fn read_live(&self, restarts: u64) -> Option<(u64, Sums, Option<u64>)> {
+        let (sequence, live, last, _) = self.read_live_with(restarts, |_| None)?;
+        Some((sequence, live, last))
+    }
+
+    /// The same with the sums of amounts, as in [`Self::read_with`].
+    pub fn read_live_with<'a>(
+        &self,
+        restarts: u64,
+        find: impl FnOnce(u32) -> Option<&'a SumWords>,
+    ) -> Option<(u64, Sums, Option<u64>, SumsPicture)> {
         let looked = self.look(|| {
             let same = self.commit.load(Ordering::Relaxed) == restarts
                 && self.version.load(Ordering::Relaxed) == restarts;
             let live = self.live_sums();
             let last = Some(self.last.load(Ordering::Relaxed)).filter(|&last| last != NO_LAST);
-            same.then_some((live, last))
+            let amounts = self.amounts_sums(restarts, false, find);
+            same.then_some((live, last, amounts))
         });
-        looked.and_then(|(sequence, found)| found.map(|(live, last)| (sequence, live, last)))
+        let (sequence, found) = looked?;
+        let (live, last, amounts) = found?;
+        Some((sequence, live, last, amounts))
+    }
+
+    /// The sums of amounts, of a cell that has them.
+    fn amounts_sums<'a>(
+        &self,
+        commit: u64,
+        void: bool,
+        find: impl FnOnce(u32) -> Option<&'a SumWords>,
+    ) -> SumsPicture {
+        let sums = Some(self.amounts_to_read()).filter(|&chunk| chunk != 0).and_then(find);
+        sums.map_or_else(SumsPicture::default, |sums| amounts::read(sums, commit, void))
+    }
+
+    /// The chunk number of the sums of amounts, 0 for none.
+    #[inline(always)]
+    #[must_use]
+    pub fn amounts(&self) -> u32 {
+        self.amounts.load(Ordering::Relaxed) as u32
+    }
+
+    /// The same for a reader, which goes on to read the chunk.
+    pub(crate) fn amounts_to_read(&self) -> u32 {
+        // Meets `cell-part`: the zeros that the chunk began with.
+        self.amounts.load(Ordering::Acquire) as u32
+    }
+
+    /// Gives a cell the chunk of zeros for its sums of amounts, unless another
+    /// thread was faster; returns the chunk that is in force.
+    pub fn set_amounts(&self, chunk: u32) -> u32 {
+        let won = self.amounts.compare_exchange(
+            0,
+            u64::from(chunk),
+            ord!("cell-part", Release),
+            Ordering::Relaxed,
+        );
+        won.map_or_else(|found| found as u32, |_| chunk)
     }
 
     /// Copies the words of the cell, as they lie in memory: `words` are the cell's
-    /// own. With a whole copy comes the number of restarts.
-    pub(crate) fn copy(&self, words: &[AtomicU64], to: &mut [u64]) -> Option<u64> {
+    /// own, and `sums` those of its sums of amounts. With a whole copy comes the
+    /// number of restarts.
+    pub(crate) fn copy(
+        &self,
+        (words, to): (&[AtomicU64], &mut [u64]),
+        (sums, sums_to): (&[AtomicU64], &mut [u64]),
+    ) -> Option<u64> {
         self.look(|| {
             let restarts = self.commit.load(Ordering::Relaxed);
+            for (to, word) in sums_to.iter_mut().zip(sums) {
+                *to = word.load(Ordering::Relaxed);
+            }
             for (to, word) in to.iter_mut().zip(words) {
                 *to = word.load(Ordering::Relaxed);
             }

@@ -26,6 +26,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::slice;
 
+use crate::amounts::MOST;
 use crate::cell::Cell;
 use crate::header::{Facts, FormatError};
 use crate::histogram::PARTS;
@@ -286,10 +287,19 @@ impl Copy {
             return;
         };
         for _ in 0..TRIES {
-            let Some(restarts) = cell.copy(words, &mut copy) else {
+            let chunk = cell.amounts_to_read();
+            let at = chunk as usize * CHUNK;
+            let found = from.sums(chunk).filter(|_| self.extents.have(at));
+            let mut sums = [0; 3 * MOST];
+            let whole = cell
+                .copy((words, &mut copy), (found.map_or(&[], |sums| sums.as_slice()), &mut sums));
+            let Some(restarts) = whole else {
                 std::hint::spin_loop();
                 continue;
             };
+            if let Some(to) = self.segment.words(at, sums.len()).filter(|_| found.is_some()) {
+                to.iter().zip(sums).for_each(|(to, sum)| to.store(sum, Ordering::Relaxed));
+            }
             to.iter().zip(copy).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
             for part in 0..PARTS {
                 let number = cell.part(part) as usize;

@@ -13,6 +13,7 @@
 //!  viewer --> control words (control) --> begin
 //! ```
 
+pub mod amounts;
 pub mod beacon;
 pub mod cell;
 mod chain;

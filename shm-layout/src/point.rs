@@ -3,11 +3,15 @@
 //! ```text
 //!  0 +---------------------------------------------------------------+
 //!    | ready | kind, line | name offset, length | file offset, length|
-//!    | shared cell | spare                                           |
+//!    | shared cell | of: 1 + the point that it is a variant of, or 0 |
+//!    | amounts offset, length | spare                                |
 //! 64 +---------------------------------------------------------------+
 //! ```
 //!
 //! `kind` is the upper half of a word, `line` the lower: see [`DEVICE`].
+//!
+//! The amounts of a variant are a text: `bytes=2400,flops=200`, and of the rest,
+//! whose amounts differ, the names alone: `bytes,flops`.
 //!
 //! Names and files are bytes in the string space. An entry is taken with a
 //! compare-and-swap on `ready`, filled, and announced by a store to it.
@@ -37,7 +41,9 @@ pub struct Entry {
     name: AtomicU64,
     file: AtomicU64,
     shared_cell: AtomicU64,
-    spare: [AtomicU64; 3],
+    of: AtomicU64,
+    amounts: AtomicU64,
+    spare: AtomicU64,
 }
 
 /// Where a string lies in the string space.
@@ -72,6 +78,17 @@ pub struct EntryPicture {
     pub device: bool,
     /// Offset of its cell on the overflow lane in the segment, 0 for none.
     pub shared_cell: u64,
+    /// What it is a variant of.
+    pub variant: Option<VariantOf>,
+}
+
+/// What makes a point a variant of another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VariantOf {
+    /// Number of the other one, whose control word it follows.
+    pub point: u32,
+    /// Its amounts.
+    pub amounts: Text,
 }
 
 impl Default for Entry {
@@ -91,7 +108,9 @@ impl Entry {
             name: zero(),
             file: zero(),
             shared_cell: zero(),
-            spare: core::array::from_fn(|_| zero()),
+            of: zero(),
+            amounts: zero(),
+            spare: zero(),
         }
     }
 
@@ -101,6 +120,13 @@ impl Entry {
     /// reads nothing of the loser's.
     pub fn take(&self) -> bool {
         self.ready.compare_exchange(EMPTY, FILLING, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Fills a taken entry of a variant and announces it.
+    pub fn announce_variant(&self, name: Text, file: Text, line: u64, variant: VariantOf) {
+        self.amounts.store(variant.amounts.pack(), Ordering::Relaxed);
+        self.of.store(u64::from(variant.point) + 1, Ordering::Relaxed);
+        self.announce(name, file, line);
     }
 
     /// Fills a taken entry and announces it. The line may have [`DEVICE`] in it.
@@ -154,6 +180,14 @@ impl Entry {
             line: line() as u32,
             device: line() & DEVICE != 0,
             shared_cell: self.shared_cell(),
+            variant: self.variant(),
         })
+    }
+
+    fn variant(&self) -> Option<VariantOf> {
+        let of = self.of.load(Ordering::Relaxed);
+        // A number beyond 32 bits was never written here.
+        let point = u32::try_from(of.checked_sub(1)?).ok()?;
+        Some(VariantOf { point, amounts: Text::unpack(self.amounts.load(Ordering::Relaxed)) })
     }
 }

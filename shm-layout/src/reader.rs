@@ -14,7 +14,9 @@
 mod cells;
 
 use std::borrow::Borrow;
+use std::collections::HashMap;
 
+use crate::amounts::{Amounts, MOST};
 use crate::cell::Cell;
 use crate::control::{self, Change, Control};
 use crate::header::{ClockKind, Facts, ProcessState};
@@ -49,7 +51,8 @@ pub struct Picture {
     /// The lanes that have ever been used, by number; the overflow lane last.
     pub lanes: Vec<LaneReading>,
     /// The cells, in the order in which they were first read: a cell keeps its
-    /// place as long as the reader lives.
+    /// place as long as the reader lives. Those of variants are there by themselves,
+    /// and summed for their point.
     pub cells: Vec<CellReading>,
     /// What was refused or lost.
     pub losses: Losses,
@@ -91,6 +94,21 @@ pub struct PointPicture {
     pub device: bool,
     /// Its control word.
     pub control: Control,
+    /// The names of its amounts, where its regions have amounts.
+    pub amounts: Vec<String>,
+    /// It is a variant of another point: all that is measured here is in the
+    /// readings of that one as well.
+    pub variant: Option<Variant>,
+}
+
+/// A variant of a point: its measurements of certain amounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// Number of the point.
+    pub of: u32,
+    /// The amounts of each measurement, in the order of their names; none where
+    /// they differ: then the cells have the sums.
+    pub each: Option<Amounts>,
 }
 
 /// A lane.
@@ -192,6 +210,12 @@ pub struct Reader<S = Segment> {
     cells: CellReader,
     /// An entry of the directory is read into it.
     entry: LanePicture,
+    /// The numbers of variants, in their order, and of their points.
+    variants: Vec<(u32, u32)>,
+    /// Places of the sums of variants, by lane and point.
+    sums: HashMap<(u32, u32), u32>,
+    /// Cells that were looked at for being variants' ones.
+    sorted: usize,
 }
 
 /// What the last poll saw of a lane.
@@ -218,6 +242,9 @@ impl<S: Borrow<Segment>> Reader<S> {
             lanes: Vec::new(),
             shared: Vec::new(),
             entry: LanePicture::default(),
+            variants: Vec::new(),
+            sums: HashMap::new(),
+            sorted: 0,
         }
     }
 
@@ -281,7 +308,29 @@ impl<S: Borrow<Segment>> Reader<S> {
         self.poll_points();
         self.poll_lanes(dead);
         self.poll_overflow();
+        self.sum_variants();
         &self.picture
+    }
+
+    /// Sums what variants have measured for the points that they are variants of.
+    fn sum_variants(&mut self) {
+        let cells = &mut self.picture.cells;
+        if !self.variants.is_empty() {
+            for place in self.sorted..cells.len() {
+                let (lane, point) = (cells[place].lane, cells[place].point);
+                let Some(of) = point_of(&self.variants, point) else { continue };
+                let sum = *self.sums.entry((lane, of)).or_insert_with(|| {
+                    cells.push(CellReading::sum(lane, of));
+                    cells.len() as u32 - 1
+                });
+                cells[place].is_part = true;
+                cells[sum as usize].variants.push(place as u32);
+            }
+        }
+        self.sorted = cells.len();
+        for &place in self.sums.values() {
+            CellReading::sum_up(place as usize, &mut self.picture);
+        }
     }
 
     /// Copies the records that the rings hold, lane by lane, oldest first, each
@@ -315,6 +364,11 @@ impl<S: Borrow<Segment>> Reader<S> {
         for (id, lane, slots) in lanes.take(most) {
             of_lane.clear();
             let drained = ring::drain(&lane.tally.written, slots, from(id), &mut of_lane);
+            if !self.variants.is_empty() {
+                for record in &mut of_lane {
+                    record.point = point_of(&self.variants, record.point).unwrap_or(record.point);
+                }
+            }
             take(id, drained, &of_lane);
         }
     }
@@ -351,8 +405,23 @@ impl<S: Borrow<Segment>> Reader<S> {
                 point.device = entry.device;
             } else {
                 let (name, file) = (text(entry.name), text(entry.file));
-                let EntryPicture { line, device, .. } = entry;
-                let point = PointPicture { id: id as u32, name, file, line, device, control };
+                let id = id as u32;
+                let found = entry.variant.filter(|variant| variant.point < id);
+                let variant = found.map(|found| {
+                    let (names, each) = amounts_of(&text(found.amounts));
+                    let of = points.binary_search_by_key(&found.point, |point| point.id);
+                    if let Ok(of) = of
+                        && points[of].amounts.is_empty()
+                    {
+                        points[of].amounts = names;
+                    }
+                    let at = self.variants.partition_point(|(known, _)| *known < id);
+                    self.variants.insert(at, (id, found.point));
+                    Variant { of: found.point, each }
+                });
+                let (EntryPicture { line, device, .. }, amounts) = (entry, Vec::new());
+                let point =
+                    PointPicture { id, name, file, line, device, control, amounts, variant };
                 points.insert(place, point);
                 self.entries.insert(place, entry);
                 // One that was announced late: the places behind it move.
@@ -510,6 +579,27 @@ impl<'a> Iterator for LaneCells<'a> {
             self.block = next;
         }
     }
+}
+
+/// The point that one is a variant of.
+fn point_of(variants: &[(u32, u32)], point: u32) -> Option<u32> {
+    let at = variants.binary_search_by_key(&point, |(variant, _)| *variant).ok()?;
+    Some(variants[at].1)
+}
+
+/// The names of amounts, and what each measurement has of them, as
+/// [`crate::point`] has them.
+fn amounts_of(text: &str) -> (Vec<String>, Option<Amounts>) {
+    let (mut names, mut each) = (Vec::new(), Some(Amounts::default()));
+    for (place, amount) in text.split(',').take(MOST).enumerate() {
+        let (name, value) = amount.split_once('=').unwrap_or((amount, ""));
+        names.push(name.to_owned());
+        match (&mut each, value.parse()) {
+            (Some(each), Ok(value)) => each[place] = value,
+            _ => each = None,
+        }
+    }
+    (names, each)
 }
 
 /// Reads a text; `left` is charged for it.

@@ -31,12 +31,13 @@
 use std::io;
 use std::sync::atomic::AtomicU8;
 
+use crate::amounts::SumWords;
 use crate::cell::Cell;
 pub use crate::chain::CellBlock;
 use crate::header::{Facts, FormatError, Header, Ledger};
 use crate::lane::Lane;
 use crate::object::{self, Name, NoSpace, Object};
-use crate::point::Entry;
+use crate::point::{Entry, VariantOf};
 use crate::ring::Slot;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -577,6 +578,12 @@ impl Segment {
         (offset >= self.geometry.pool() + BLOCK).then(|| self.at(offset))?
     }
 
+    /// The sums of amounts in a chunk; none outside the pool.
+    #[must_use]
+    pub fn sums(&self, chunk: u32) -> Option<&SumWords> {
+        self.chunk(chunk)?.0.first_chunk()
+    }
+
     /// A shared cell by its offset; none outside the pool.
     #[must_use]
     pub fn shared_cell(&self, offset: u64) -> Option<&Cell> {
@@ -668,6 +675,37 @@ impl Segment {
         file: &str,
         line: u64,
     ) -> Option<usize> {
+        self.enter(wanted, first_free, |entry| {
+            // A point without a name is better than none.
+            let name = self.enter_text(name).unwrap_or_default();
+            let file = self.enter_text(file).unwrap_or_default();
+            entry.announce(name, file, line);
+        })
+    }
+
+    /// The same for a variant of a point that is in the table, with its amounts as
+    /// [`crate::point`] has them.
+    pub fn enter_variant(
+        &self,
+        wanted: Option<usize>,
+        first_free: usize,
+        of: usize,
+        amounts: &str,
+    ) -> Option<usize> {
+        let known = self.entry(of)?.read()?;
+        self.enter(wanted, first_free, |entry| {
+            let amounts = self.enter_text(amounts).unwrap_or_default();
+            let variant = VariantOf { point: of as u32, amounts };
+            entry.announce_variant(known.name, known.file, u64::from(known.line), variant);
+        })
+    }
+
+    fn enter(
+        &self,
+        wanted: Option<usize>,
+        first_free: usize,
+        fill: impl FnOnce(&Entry),
+    ) -> Option<usize> {
         let ledger = self.ledger();
         let refuse = || {
             ledger.points_refused.fetch_add(1, Ordering::Relaxed);
@@ -697,10 +735,7 @@ impl Segment {
         };
         let entry = self.entry(point)?;
         if entry.take() {
-            // A point without a name is better than none.
-            let name = self.enter_text(name).unwrap_or_default();
-            let file = self.enter_text(file).unwrap_or_default();
-            entry.announce(name, file, line);
+            fill(entry);
         }
         Some(point)
     }

@@ -6,6 +6,7 @@
 //! in one sum by the measurements in progress. All orderings are relaxed: each
 //! word stands for itself.
 
+use crate::amounts::{self, Amounts, SumWords};
 use crate::cell::{AVERAGE_FRACTION_BITS, Cell, Measurement};
 use crate::control::{ALPHA_BITS, Control, is_newer};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -53,6 +54,11 @@ impl Cell {
         words.count.fetch_add(1, Relaxed);
     }
 
+    /// Adds the amounts of a measurement, before it is recorded.
+    pub fn add_amounts_shared(sums: &SumWords, amounts: &Amounts) {
+        amounts::add_shared(sums, amounts);
+    }
+
     /// Follows a new control word. One thread does, the others go on adding;
     /// what they add in the meantime belongs to the window before or after, and
     /// is in exactly one of them.
@@ -92,6 +98,9 @@ impl Cell {
         }
         words.min.store(u64::MAX, Relaxed);
         self.for_each_part(&mut clear);
+        if self.amounts() != 0 {
+            clear(self.amounts());
+        }
         // Only forwards: of two threads that follow two resets, the one with the
         // older may come last, and readers show nothing of an older epoch.
         let _ = words.epoch.fetch_update(Relaxed, Relaxed, |epoch| {

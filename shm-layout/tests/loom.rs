@@ -15,6 +15,8 @@
     reason = "these are parts of a library, and this is not its crate"
 )]
 
+#[path = "../src/amounts.rs"]
+mod amounts;
 #[path = "../src/cell.rs"]
 mod cell;
 #[path = "../src/chain.rs"]

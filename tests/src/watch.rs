@@ -3,7 +3,7 @@
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::control::Change;
 use pfp_shm_layout::find::Entry;
-use pfp_shm_layout::reader::{CellReading, Picture, Reader};
+use pfp_shm_layout::reader::{CellReading, Picture, PointPicture, Reader};
 use pfp_shm_layout::segment::Segment;
 
 use crate::target::{Place, Target, wait_for};
@@ -70,12 +70,16 @@ impl Watch {
 /// Number of a point by its name; there must be one such point.
 #[must_use]
 pub fn id(picture: &Picture, name: &str) -> u32 {
-    let found: Vec<u32> =
-        picture.points.iter().filter(|point| point.name == name).map(|point| point.id).collect();
+    let found: Vec<u32> = named_points(picture, name).map(|point| point.id).collect();
     match found[..] {
         [id] => id,
         _ => panic!("expected one point named {name:?}, found {found:?}"),
     }
+}
+
+/// The points of a name, but for the variants that others have.
+fn named_points<'a>(picture: &'a Picture, name: &str) -> impl Iterator<Item = &'a PointPicture> {
+    picture.points.iter().filter(move |point| point.name == name && point.variant.is_none())
 }
 
 /// The cells of a point, on all lanes.
@@ -98,7 +102,7 @@ pub fn named(picture: &Picture, name: &str) -> Sums {
 /// All of one lane's figures.
 #[must_use]
 pub fn of_lane(picture: &Picture, lane: u32) -> Sums {
-    sum(picture.cells.iter().filter(|cell| cell.lane == lane))
+    sum(picture.cells.iter().filter(|cell| cell.lane == lane && !cell.is_part))
 }
 
 fn sum<'a>(cells: impl Iterator<Item = &'a CellReading>) -> Sums {

@@ -17,7 +17,8 @@ const PAIRS: &str = env!("CARGO_BIN_EXE_pairs");
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 /// Instructions of one call of each case, less the empty loop's, as compiled by
-/// [`COMPILER`] for x86-64: a function with one region, with one that averages, with
+/// [`COMPILER`] for x86-64: a function with one region, with one with two amounts, with
+/// those the last of eight, with those one of the rest, and off; with one that averages, with
 /// one by number, with one by hand, with one in two parts by hand, with one that is
 /// off (two of them make room on the stack), with a call, with a call in one that is
 /// off, with two in each other, with two one after the other in laps, with one poll
@@ -25,8 +26,12 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 ///
 /// To renew them: `PFP_TEST_FIGURES=1 cargo test --release -p pfp-tests --test
 /// instructions`, and say in the commit what they bought or cost.
-const RECORDED: [(&str, f64); 12] = [
+const RECORDED: [(&str, f64); 16] = [
     ("enabled", 218.0),
+    ("amounts", 267.0),
+    ("amounts_last", 287.0),
+    ("amounts_rest", 310.0),
+    ("amounts_off", 8.0),
     ("average", 233.0),
     ("numeric", 313.0),
     ("by_hand", 311.0),

@@ -57,6 +57,7 @@ impl Busy {
             resets: 0,
             process: None,
             number: None,
+            amounts: Vec::new(),
         };
         snapshot.points = (0..POINTS).map(point).collect();
         let lane = |id| Lane {
@@ -82,7 +83,15 @@ impl Busy {
             let (min, max) = (histogram[0].low, low);
             let stats = Stats { count: 900, exclusive: 900_000, min, max, ..Stats::default() };
             let retired = Stats::default();
-            Arc::new(Cell { point, lane, stats, retired, in_flight: false, histogram })
+            Arc::new(Cell {
+                point,
+                lane,
+                stats,
+                retired,
+                in_flight: false,
+                histogram,
+                variants: Vec::new(),
+            })
         };
         let cells = || {
             let of_point = |point: u32| {

@@ -6,7 +6,7 @@ use std::cmp::{Ordering, Reverse};
 
 use clap::ValueEnum;
 
-use crate::model::{BUCKETS_AT_ONCE, Figures, Quantiles};
+use crate::model::{BUCKETS_AT_ONCE, BYTES, FLOPS, Figures, Quantiles};
 use crate::snapshot::{PointState, Process, ProcessState};
 use crate::units::{self, NONE, Scale};
 
@@ -57,6 +57,14 @@ pub enum Column {
     /// Threads that were in it.
     #[value(name = "thr")]
     Threads,
+    /// Bytes in a second of exclusive time, of a point that tells of bytes.
+    Bytes,
+    /// Floating-point operations in a second of exclusive time.
+    Flops,
+    /// Floating-point operations for each byte.
+    Intensity,
+    /// What else the point counts, in a second of exclusive time.
+    Items,
 }
 
 /// From this width on processes have a column.
@@ -72,7 +80,7 @@ const TREND_MORE: usize = 52;
 
 impl Column {
     /// All there are.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 25] = [
         Self::On,
         Self::Id,
         Self::Process,
@@ -94,6 +102,10 @@ impl Column {
         Self::Smooth,
         Self::Switches,
         Self::Threads,
+        Self::Bytes,
+        Self::Flops,
+        Self::Intensity,
+        Self::Items,
     ];
 
     /// Those of the table unless the user chooses others, from left to right.
@@ -139,6 +151,10 @@ impl Column {
             Self::Smooth => "Smooth",
             Self::Switches => "Switch",
             Self::Threads => "Thr",
+            Self::Bytes => "B/s",
+            Self::Flops => "FLOP/s",
+            Self::Intensity => "FLOP/B",
+            Self::Items => "Items/s",
         }
     }
 
@@ -166,6 +182,10 @@ impl Column {
             Self::Smooth => "exponential average, see the key a",
             Self::Switches => "times its threads were off the CPU",
             Self::Threads => "threads that were in it",
+            Self::Bytes => "bytes in a second of its time",
+            Self::Flops => "floating-point operations in a second",
+            Self::Intensity => "floating-point operations per byte",
+            Self::Items => "what else it counts, in a second",
         }
     }
 
@@ -226,6 +246,8 @@ impl Column {
             Self::Excl | Self::Avg | Self::Min | Self::Max | Self::P50 | Self::P99 => 7,
             Self::Incl | Self::Dev | Self::Last | Self::Smooth | Self::Switches => 7,
             Self::Off | Self::Threads => 5,
+            Self::Bytes | Self::Flops | Self::Intensity => 7,
+            Self::Items => 8,
         })
     }
 
@@ -249,6 +271,7 @@ impl Column {
             Self::Incl | Self::Dev | Self::Last | Self::Smooth | Self::Switches | Self::Threads => {
                 13
             }
+            Self::Bytes | Self::Flops | Self::Intensity | Self::Items => 13,
         }
     }
 
@@ -310,6 +333,20 @@ impl Column {
             Self::Smooth => single(smoothed(figures)),
             Self::Switches => units::count(total.switches),
             Self::Threads => figures.lanes().count().to_string(),
+            Self::Bytes | Self::Flops | Self::Intensity | Self::Items => {
+                self.of_amounts(figures).map_or(NONE.into(), units::si)
+            }
+        }
+    }
+
+    /// What it tells of a point's amounts; none of other columns.
+    pub fn of_amounts(self, figures: &Figures) -> Option<f64> {
+        match self {
+            Self::Bytes => figures.amount(BYTES)?.per_cpu_second,
+            Self::Flops => figures.amount(FLOPS)?.per_cpu_second,
+            Self::Intensity => figures.intensity(),
+            Self::Items => figures.own_amount()?.per_cpu_second,
+            _ => None,
         }
     }
 
@@ -357,6 +394,10 @@ impl Column {
             Self::Smooth => by(smoothed),
             Self::Switches => a.total().switches.cmp(&b.total().switches),
             Self::Threads => a.lanes().count().cmp(&b.lanes().count()),
+            Self::Bytes | Self::Flops | Self::Intensity | Self::Items => {
+                let key = |figures| self.of_amounts(figures).unwrap_or(f64::NEG_INFINITY);
+                key(a).total_cmp(&key(b))
+            }
         }
     }
 }

@@ -37,7 +37,10 @@ use std::sync::Arc;
 
 pub use between::between;
 pub use calls::{Calls, Related};
-pub use figures::{Figures, LaneFigures, mean, off_share, total, variance};
+pub use figures::{
+    Amount, BYTES, FLOPS, Figures, LaneFigures, VariantFigures, amounts, intensity, mean,
+    off_share, total, variance,
+};
 pub use histogram::Quantiles;
 pub use history::{History, Sample, Slice};
 pub use lifetime::Lifetime;

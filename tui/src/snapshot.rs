@@ -162,7 +162,14 @@ pub struct Point {
     /// The id that it has in its process, where that is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
+    /// The names of its amounts, where its regions have amounts: at most
+    /// [`AMOUNTS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub amounts: Vec<String>,
 }
+
+/// Most amounts of a point.
+pub const AMOUNTS: usize = pfp_shm_layout::amounts::MOST;
 
 /// Whether a point measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -256,6 +263,32 @@ pub struct Cell {
     /// and `retired` together, by bucket, in the order of the buckets.
     #[serde(deserialize_with = "buckets")]
     pub histogram: Vec<Bucket>,
+    /// The same measurements by their amounts, where the point has amounts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
+}
+
+/// The measurements of a cell that have certain amounts, or the rest of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Variant {
+    /// What each measurement has, in the order of [`Point::amounts`]; empty for the
+    /// rest, whose amounts differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub each: Vec<u64>,
+    /// What the measurements of the rest have together; empty for others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sums: Vec<u64>,
+    /// Its figures, of all threads that have owned the lane.
+    pub stats: Stats,
+}
+
+impl Variant {
+    /// What its measurements have together of the amount at that place.
+    pub fn sum(&self, place: usize) -> u128 {
+        let each =
+            self.each.get(place).map(|each| u128::from(*each) * u128::from(self.stats.count));
+        each.or_else(|| self.sums.get(place).map(|sum| u128::from(*sum))).unwrap_or(0)
+    }
 }
 
 /// A bucket of a histogram: measurements of `low..low + width` ticks.

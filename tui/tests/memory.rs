@@ -74,6 +74,7 @@ impl Restless {
             resets: 0,
             process: None,
             number: None,
+            amounts: Vec::new(),
         };
         snapshot.points = (0..POINTS).map(point).collect();
         snapshot.records.clear();

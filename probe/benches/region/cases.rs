@@ -42,6 +42,23 @@ fn nothing() {
 #[inline(always)]
 fn attribute() {}
 
+fn with_amounts(n: u64) {
+    let n = black_box(n);
+    pfp::scope!("amounts", bytes = n * 24, flops = n * 2);
+    nothing();
+}
+
+/// A point all of whose variants are taken.
+fn of_the_rest() {
+    (1..9).for_each(with_rest);
+}
+
+fn with_rest(n: u64) {
+    let n = black_box(n);
+    pfp::scope!("rest", bytes = n * 24, flops = n * 2);
+    nothing();
+}
+
 fn two_rdtsc() {
     let first = pfp::ticks();
     black_box(pfp::ticks().wrapping_sub(first));
@@ -187,6 +204,9 @@ pub(crate) fn rows() -> Vec<Row> {
                 nothing();
             }),
         ),
+        row(1.45, case!("with two amounts", 1, with_amounts(100))),
+        row(1.45, case!("with two amounts, eight in turn", 8, (1..9).for_each(with_amounts))),
+        row(None, case!("with two amounts, of the rest", 1, of_the_rest, with_rest(9))),
         row(1.35, case!("enabled: #[pfp::function]", 1, attribute())),
         row(1.35, case!("enabled: Point::measure", 1, measure())),
         row(1.6, case!(BY_HAND, 1, by_hand())),

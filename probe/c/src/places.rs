@@ -110,7 +110,7 @@ fn hash(name: &[u8], file: &[u8], line: u32) -> u64 {
 }
 
 /// The bytes of a text, with what is not UTF-8 in it replaced.
-fn text(bytes: &[u8]) -> impl Iterator<Item = u8> {
+pub(crate) fn text(bytes: &[u8]) -> impl Iterator<Item = u8> {
     bytes.utf8_chunks().flat_map(|chunk| {
         let replacement = if chunk.invalid().is_empty() { "" } else { "\u{fffd}" };
         chunk.valid().bytes().chain(replacement.bytes())
@@ -122,7 +122,7 @@ fn bytes(kept: &[AtomicU8]) -> impl Iterator<Item = u8> {
 }
 
 /// Keeps a text; the same in two forms.
-fn keep(bytes: &[u8]) -> Option<(&'static [AtomicU8], &'static str)> {
+pub(crate) fn keep(bytes: &[u8]) -> Option<(&'static [AtomicU8], &'static str)> {
     let kept = arena::keep_bytes(text(bytes).count())?;
     for (to, byte) in kept.iter().zip(text(bytes)) {
         to.store(byte, Relaxed);

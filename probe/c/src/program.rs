@@ -73,7 +73,12 @@ unsafe fn save(path: *const c_char, write: fn(&OsStr) -> io::Result<()>) -> c_in
     }
     // SAFETY: as the caller says.
     let path = OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes());
-    let Err(error) = write(path) else { return Status::Ok.code() };
+    shown(write(path))
+}
+
+/// What writing came to; `errno` says why it failed.
+fn shown(written: io::Result<()>) -> c_int {
+    let Err(error) = written else { return Status::Ok.code() };
     let number = match error.kind() {
         io::ErrorKind::Unsupported if error.raw_os_error().is_none() => {
             return Status::NoSpace.code();
@@ -108,6 +113,32 @@ pub(crate) unsafe extern "C" fn pfp_snapshot_to(path: *const c_char) -> c_int {
 pub(crate) unsafe extern "C" fn pfp_snapshot_over(path: *const c_char) -> c_int {
     // SAFETY: as the caller says.
     unsafe { save(path, |path| probe::snapshot_over(path)) }
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfpShow(fd: c_int) -> c_int {
+    struct Descriptor(c_int);
+
+    impl io::Write for Descriptor {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            // SAFETY: bytes of ours; the descriptor is the caller's to answer for.
+            let written = unsafe { libc::write(self.0, bytes.as_ptr().cast(), bytes.len()) };
+            usize::try_from(written).map_err(|_| io::Error::last_os_error())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    shown(probe::show(&mut Descriptor(fd)))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfp_set_enabled(on: c_int) {
+    probe::set_enabled(on != 0);
 }
 
 /// See `pfp.h`.

@@ -3,13 +3,18 @@
 use proc_macro::TokenStream;
 use proc_macro2::Span;
 use quote::quote;
-use syn::{Ident, ItemFn, LitStr, parse_macro_input};
+use syn::parse::{Parse, ParseStream};
+use syn::{Expr, Ident, ItemFn, LitStr, Token, parse_macro_input};
 
 /// Measures every call of a function.
 ///
 /// `#[pfp::function]` names the point as the function is named,
 /// `#[pfp::function("name")]` as it says. An `async fn` is measured over all its
 /// polls: the time between them is not counted.
+///
+/// `#[pfp::function(bytes = data.len())]` and `#[pfp::function("name", items = n)]`
+/// give each call amounts, worked out of its arguments as it begins; not of an
+/// `async fn`.
 #[proc_macro_attribute]
 pub fn function(arguments: TokenStream, item: TokenStream) -> TokenStream {
     expand(arguments, item)
@@ -61,31 +66,72 @@ fn point(name: &LitStr) -> proc_macro2::TokenStream {
     }}
 }
 
+/// What stands in the attribute's parentheses: a name, amounts, both or nothing.
+struct Arguments {
+    name: Option<LitStr>,
+    amounts: Vec<(Ident, Expr)>,
+}
+
+impl Parse for Arguments {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let name: Option<LitStr> = input.peek(LitStr).then(|| input.parse()).transpose()?;
+        let mut amounts = Vec::new();
+        while !input.is_empty() {
+            if name.is_some() || !amounts.is_empty() {
+                input.parse::<Token![,]>()?;
+                if input.is_empty() {
+                    break;
+                }
+            }
+            let amount = input.parse()?;
+            input.parse::<Token![=]>()?;
+            amounts.push((amount, input.parse()?));
+        }
+        Ok(Self { name, amounts })
+    }
+}
+
 fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as ItemFn);
-    let name = if arguments.is_empty() {
-        item.sig.ident.to_string().trim_start_matches("r#").to_owned()
-    } else {
-        parse_macro_input!(arguments as LitStr).value()
-    };
+    let Arguments { name, amounts } = parse_macro_input!(arguments as Arguments);
+    let name = name.map_or_else(
+        || item.sig.ident.to_string().trim_start_matches("r#").to_owned(),
+        |name| name.value(),
+    );
     if let Some(constness) = item.sig.constness {
         let problem = "a const fn cannot be measured: it may run in the compiler";
         return syn::Error::new_spanned(constness, problem).to_compile_error().into();
     }
+    if let Some(asyncness) = item.sig.asyncness.filter(|_| !amounts.is_empty()) {
+        let problem = "an async fn has no amounts: put `pfp::scope!` around what it does";
+        return syn::Error::new_spanned(asyncness, problem).to_compile_error().into();
+    }
     let ItemFn { attrs, vis, sig, block, .. } = item;
+    let (names, values): (Vec<_>, Vec<_>) =
+        amounts.into_iter().map(|(name, value)| (name.to_string(), value)).unzip();
+    let (point, begin) = if names.is_empty() {
+        let begin = quote! { let __pfp_guard = __PFP_POINT.measure(); };
+        (quote! { ::pfp::Point = ::pfp::Point::new(#name) }, begin)
+    } else {
+        let begin = quote! {
+            let mut __pfp_guard = ::pfp::TimedGuard::empty();
+            __PFP_POINT.measure_in([#(::pfp::Amount::amount(#values)),*], &mut __pfp_guard);
+        };
+        (quote! { ::pfp::Timed = ::pfp::Timed::new(#name, &[#(#names),*]) }, begin)
+    };
     let body = if sig.asyncness.is_some() {
         // The block keeps the function's own meaning of `return` and `?`.
         quote! { __PFP_POINT.measure_async(async move #block).await }
     } else {
         quote! {
-            let __pfp_guard = __PFP_POINT.measure();
+            #begin
             #block
         }
     };
     quote! {
         #(#attrs)*
         #vis #sig {
-            static __PFP_POINT: ::pfp::Point = ::pfp::Point::new(#name);
+            static __PFP_POINT: #point;
             #body
         }
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{
     compiler_fence,
 };
 
+use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::{Away, Cell, Measurement};
 use pfp_shm_layout::control::Change;
 use pfp_shm_layout::histogram::LIMIT;
@@ -214,6 +215,11 @@ pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
 /// does nothing.
 #[inline]
 pub(crate) fn end(point: &'static Point, latch: bool) {
+    end_kept(point, latch, None);
+}
+
+#[inline(always)]
+fn end_kept(point: &'static Point, latch: bool, amounts: Option<&Amounts>) {
     let Some(thread) = thread::current() else { return };
     let regions = thread.regions();
     let Some(at) = regions.innermost(point) else { return };
@@ -236,13 +242,20 @@ pub(crate) fn end(point: &'static Point, latch: bool) {
         regions.open.store(at as u64, Relaxed);
         let inclusive = cell.inclusive_total();
         let to = Destination { thread, cell, control: cell.control(), index: point.index() };
-        return measure::close(to, now, around, inclusive, start);
+        return measure::close(to, now, around, inclusive, start, amounts);
     }
-    end_at(thread, point, at, now, latch);
+    end_at(thread, point, at, now, latch, amounts);
 }
 
 #[cold]
-fn end_at(thread: &Thread, point: &'static Point, at: usize, now: u64, latch: bool) {
+fn end_at(
+    thread: &Thread,
+    point: &'static Point,
+    at: usize,
+    now: u64,
+    latch: bool,
+    amounts: Option<&Amounts>,
+) {
     let now = thread.stamp_after(now);
     let regions = thread.regions();
     let slot = &regions.slots[at];
@@ -258,15 +271,15 @@ fn end_at(thread: &Thread, point: &'static Point, at: usize, now: u64, latch: bo
     regions.open.store(at as u64, Relaxed);
     thread.set_level(place.wrapping_add(LEVEL));
     let inclusive = if recursive { Inclusive::Inner } else { Inclusive::Add };
-    finish(thread, point, Ending { begun, child, now, inclusive, latch });
+    finish(thread, point, Ending { begun, child, now, inclusive, latch, amounts });
 }
 
 /// The door out of a guard's end: what the hot path could not end.
 #[cold]
 #[inline(never)]
-pub(crate) fn end_guard(point: &'static Point, guard: &Guard, now: u64) {
+pub(crate) fn end_guard(point: &'static Point, guard: &Guard, now: u64, amounts: Option<&Amounts>) {
     let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
-    let Some(&begun) = guard.begun() else { return end(point, false) };
+    let Some(&begun) = guard.begun() else { return end_kept(point, false, amounts) };
     let now = thread.stamp_after(now);
     let mut child = thread.child.load(Relaxed);
     // Regions between this one and the innermost, of as many as are counted.
@@ -292,16 +305,18 @@ pub(crate) fn end_guard(point: &'static Point, guard: &Guard, now: u64) {
             .cell(point.index())
             .is_some_and(|cell| thread::tag(cell.control(), thread.inner_place()) == guard.tag());
     let inclusive = if noted { Inclusive::Since(begun.inclusive) } else { Inclusive::Add };
-    finish(thread, point, Ending { begun, child, now, inclusive, latch: false });
+    finish(thread, point, Ending { begun, child, now, inclusive, latch: false, amounts });
 }
 
 /// The innermost region, which ends on the long way.
-struct Ending {
+struct Ending<'a> {
     begun: Begun,
     child: u64,
     now: u64,
     inclusive: Inclusive,
     latch: bool,
+    /// What it carries, if its point sums that.
+    amounts: Option<&'a Amounts>,
 }
 
 /// What a region does to the point's inclusive ticks.
@@ -314,8 +329,8 @@ enum Inclusive {
     Since(u64),
 }
 
-fn finish(thread: &Thread, point: &'static Point, ending: Ending) {
-    let Ending { begun, child, now, inclusive, latch } = ending;
+fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
+    let Ending { begun, child, now, inclusive, latch, amounts } = ending;
     let part = thread.part(&begun, child, now);
     measure::give_back(thread, begun.child, part.span);
     let sum = Sum {
@@ -338,7 +353,7 @@ fn finish(thread: &Thread, point: &'static Point, ending: Ending) {
     };
     // A region that a lap began starts a little after the stamp.
     let elapsed = (now.wrapping_sub(start) as i64).max(0) as u64;
-    finish_with(thread, point, sum, since, start, elapsed);
+    finish_with(thread, point, sum, since, (start, elapsed), amounts);
 }
 
 /// Records a sum, with what waits of the point.
@@ -347,8 +362,8 @@ fn finish_with(
     point: &'static Point,
     mut sum: Sum,
     since: Option<u64>,
-    start: u64,
-    elapsed: u64,
+    (start, elapsed): (u64, u64),
+    amounts: Option<&Amounts>,
 ) {
     let busy = thread.is_busy();
     if !busy && thread.detour.load(Relaxed) != 0 {
@@ -377,10 +392,13 @@ fn finish_with(
             let total = since.unwrap_or_else(|| cell.inclusive_total());
             measured.inclusive_total = total.wrapping_add(sum.inclusive);
             let to = Destination { thread, cell, control: cell.control(), index };
-            record_slow(to, measured, start, elapsed);
+            record_slow(to, measured, start, elapsed, amounts);
         }
-        None => match thread.shared_cell(index, point.control()) {
+        None => match thread.shared_cell(point) {
             Some(cell) => {
+                if let (Some(sums), Some(amounts)) = (thread.sums(cell), amounts) {
+                    Cell::add_amounts_shared(sums, amounts);
+                }
                 let bucket = thread.shared_bucket(cell, measured.exclusive);
                 cell.record_shared(measured, bucket);
                 thread.count(|tally| &tally.unrecorded);
@@ -409,7 +427,7 @@ pub(crate) fn record_of_a_device(point: &'static Point, ticks: u64) {
             cell.record(Measurement { exclusive, inclusive_total, away: None }, bucket);
         }),
         Some(Err(Unready::Overflow(thread))) => {
-            if let Some(cell) = thread.shared_cell(point.index(), point.control()) {
+            if let Some(cell) = thread.shared_cell(point) {
                 let bucket = thread.shared_bucket(cell, exclusive);
                 let inclusive_total = exclusive;
                 cell.record_shared(Measurement { exclusive, inclusive_total, away: None }, bucket);
@@ -420,11 +438,20 @@ pub(crate) fn record_of_a_device(point: &'static Point, ticks: u64) {
 }
 
 /// Records a measurement into a cell whose histogram may lack a part.
-fn record_slow(to: Destination<'_>, measured: Measurement, start: u64, elapsed: u64) {
+fn record_slow(
+    to: Destination<'_>,
+    measured: Measurement,
+    start: u64,
+    elapsed: u64,
+    amounts: Option<&Amounts>,
+) {
     let Destination { thread, cell, .. } = to;
     thread.busy(|| {
         let bucket = thread.last_bucket(cell);
-        cell.record(measured, bucket);
+        match measure::with_sums(to, amounts) {
+            None => cell.record(measured, bucket),
+            Some(amounts) => cell.record_amounts(cell.control(), measured, bucket, amounts),
+        }
         // The region is closed already, so the thread's place is the region's.
         let place = thread.place.load(Relaxed);
         let own = measured.exclusive;
@@ -436,7 +463,14 @@ fn record_slow(to: Destination<'_>, measured: Measurement, start: u64, elapsed: 
 /// the counter ran backwards.
 #[cold]
 #[inline(never)]
-pub(crate) fn close_slow(to: Destination<'_>, now: u64, around: u64, inclusive: u64, start: u64) {
+pub(crate) fn close_slow(
+    to: Destination<'_>,
+    now: u64,
+    around: u64,
+    inclusive: u64,
+    start: u64,
+    amounts: Option<&Amounts>,
+) {
     let thread = to.thread;
     let mut elapsed = now.wrapping_sub(start);
     if (elapsed as i64) < 0 {
@@ -465,7 +499,7 @@ pub(crate) fn close_slow(to: Destination<'_>, now: u64, around: u64, inclusive: 
     measure::give_back(thread, around, span);
     let inclusive_total = inclusive.wrapping_add(span);
     let measured = Measurement { exclusive: own.min(LIMIT - 1), inclusive_total, away };
-    record_slow(to, measured, start, elapsed);
+    record_slow(to, measured, start, elapsed, amounts);
 }
 
 /// What a future measured over several polls.
@@ -503,6 +537,7 @@ pub(crate) fn end_poll(point: &'static Point, guard: &Guard, polls: &mut Polls, 
     let first = *polls.start.get_or_insert(start);
     if last {
         let polls = std::mem::take(polls);
-        finish_with(thread, point, polls.sum, None, first, now.wrapping_sub(first));
+        let elapsed = now.wrapping_sub(first);
+        finish_with(thread, point, polls.sum, None, (first, elapsed), None);
     }
 }

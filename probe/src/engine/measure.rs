@@ -24,6 +24,7 @@ use std::sync::atomic::{
     compiler_fence,
 };
 
+use pfp_shm_layout::amounts::{Amounts, SumWords};
 use pfp_shm_layout::cell::{Cell, Measurement};
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::ring::Record;
@@ -196,6 +197,37 @@ impl Guard {
         guard.write(Self::begin_slow(point));
     }
 
+    /// Fills a guard where it stays. The caller has read the word of the point, and
+    /// found it on.
+    #[inline(always)]
+    pub(crate) fn begin_in_place(
+        point: &'static Point,
+        control: Control,
+        guard: &mut MaybeUninit<Self>,
+    ) {
+        let Some((thread, cell)) = ready(point, control) else {
+            return Self::begin_function_slow(point, guard);
+        };
+        let tag = thread::tag(control, thread.place.load(Relaxed));
+        let begun = note(thread, cell);
+        if thread.clock.was_switched() {
+            return Self::begin_in_place_late(point, thread, tag, begun, guard);
+        }
+        guard.write(Self::of(point, tag, begun));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_in_place_late(
+        point: &'static Point,
+        thread: &Thread,
+        tag: u64,
+        begun: Begun,
+        guard: &mut MaybeUninit<Self>,
+    ) {
+        guard.write(Self::of(point, tag, note_late(thread, begun)));
+    }
+
     /// For C, which has read the word of the point, and found it on.
     #[inline(always)]
     pub(crate) fn begin_into(point: &'static Point, word: u64, guard: &mut MaybeUninit<Self>) {
@@ -274,7 +306,18 @@ impl Guard {
 
     /// Ends the region.
     #[inline(never)]
-    fn end_on(&self) {
+    pub(crate) fn end_on(&self) {
+        self.end_here(None);
+    }
+
+    /// Ends a region of a point whose cells have sums of amounts.
+    #[inline(never)]
+    pub(crate) fn end_rest(&self, amounts: &Amounts) {
+        self.end_here(Some(amounts));
+    }
+
+    #[inline(always)]
+    fn end_here(&self, amounts: Option<&Amounts>) {
         // First of all: the counter is read when everything before it is done, and
         // what comes after it, the way to the cell among it, goes on side by side
         // with what waits for the reading.
@@ -294,10 +337,10 @@ impl Guard {
             {
                 let start = begun.start.wrapping_add(off);
                 let to = Destination { thread, cell, control, index: point.index() };
-                return close(to, now, begun.child, begun.inclusive, start);
+                return close(to, now, begun.child, begun.inclusive, start, amounts);
             }
         }
-        ending::end_guard(point, self, now);
+        ending::end_guard(point, self, now, amounts);
     }
 
     /// Ends the region and begins one of another point, with a single reading of
@@ -368,7 +411,7 @@ impl Guard {
                     // Less what was taken, not 0: a signal handler may have measured.
                     let child = thread.child.load(Relaxed).wrapping_sub(closing.child);
                     thread.child.store(child, Relaxed);
-                    closing.record(total);
+                    closing.record(total, None);
                     compiler_fence(SeqCst);
                     thread.detour.store(0, Relaxed);
                     return;
@@ -384,7 +427,7 @@ impl Guard {
     fn lap_slow(&mut self, next: &'static Point, now: u64) {
         if self.tag != 0 {
             // SAFETY: the tag is not 0.
-            ending::end_guard(unsafe { self.point.assume_init() }, self, now);
+            ending::end_guard(unsafe { self.point.assume_init() }, self, now, None);
             self.tag = 0;
         }
         *self = Self::begin(next);
@@ -481,16 +524,23 @@ pub(crate) struct Destination<'a> {
 /// `start` and `now` are the counter at begin and end, `around` is `child` of the
 /// region around it, and `inclusive` the inclusive total at begin.
 #[inline(always)]
-pub(crate) fn close(to: Destination<'_>, now: u64, around: u64, inclusive: u64, start: u64) {
+pub(crate) fn close(
+    to: Destination<'_>,
+    now: u64,
+    around: u64,
+    inclusive: u64,
+    start: u64,
+    amounts: Option<&Amounts>,
+) {
     let thread = to.thread;
     let Some(closing) = Closing::of(to, now, start) else {
-        return ending::close_slow(to, now, around, inclusive, start);
+        return ending::close_slow(to, now, around, inclusive, start, amounts);
     };
     thread.detour.store(ending::BUSY, Relaxed);
     compiler_fence(SeqCst);
     give_back(thread, around, closing.span);
     let total = inclusive.wrapping_add(closing.span);
-    closing.record(total);
+    closing.record(total, amounts);
     compiler_fence(SeqCst);
     thread.detour.store(0, Relaxed);
 }
@@ -530,11 +580,24 @@ impl<'a> Closing<'a> {
     }
 
     #[inline(always)]
-    fn record(self, inclusive_total: u64) {
+    fn record(self, inclusive_total: u64, amounts: Option<&Amounts>) {
         let measured = Measurement { exclusive: self.own, inclusive_total, away: None };
-        self.to.cell.record_under(self.to.control, measured, Some(self.bucket));
+        let (control, bucket) = (self.to.control, Some(self.bucket));
+        match with_sums(self.to, amounts) {
+            None => self.to.cell.record_under(control, measured, bucket),
+            Some(amounts) => self.to.cell.record_amounts(control, measured, bucket, amounts),
+        }
         note_record(self.to, self.own, self.start, self.elapsed, self.place);
     }
+}
+
+/// Amounts with the sums that they are added to; none if there are none.
+#[inline(always)]
+pub(crate) fn with_sums<'a>(
+    to: Destination<'a>,
+    amounts: Option<&'a Amounts>,
+) -> Option<(&'a SumWords, &'a Amounts)> {
+    amounts.and_then(|amounts| Some((to.thread.sums(to.cell)?, amounts)))
 }
 
 /// A difference of two stamps, or 0 if it is negative: what calibration takes

@@ -27,7 +27,7 @@ use super::owner;
 use super::thread::{self, Thread};
 use crate::clock::{self, calibrate, counter};
 use crate::errno;
-use crate::point::{FIRST_NAMED, Point};
+use crate::point::{FIRST_NAMED, Kind, Point};
 use crate::snapshot;
 
 const PAGE: usize = 4096;
@@ -201,8 +201,10 @@ fn make() -> Option<&'static Process> {
     unsafe { libc::atexit(at_process_exit) };
 
     // Points of the parent this process was forked from keep their numbers.
-    for point in points() {
-        point.enter_again(process);
+    // Variants after what they are variants of.
+    for variants in [false, true] {
+        let which = |point: &&Point| matches!(point.kind(), Kind::Variant { .. }) == variants;
+        points().filter(which).for_each(|point| point.enter_again(process));
     }
     super::measure::calibrate(CALIBRATION_PAIRS);
     Some(process)
@@ -365,6 +367,23 @@ pub(crate) fn set_name(name: &str) {
     }
 }
 
+/// Whether [`pause`] has switched everything off.
+static PAUSED: AtomicBool = AtomicBool::new(false);
+
+/// Switches every point off that is on, and those on again that this has switched
+/// off; points that are registered meanwhile wait too.
+pub(crate) fn pause(pause: bool) {
+    PAUSED.store(pause, Relaxed);
+    let steered =
+        |point: &&Point| point.number() != Some(0) && !matches!(point.kind(), Kind::Variant { .. });
+    points().filter(steered).for_each(|point| point.pause(pause));
+}
+
+/// Whether [`pause`] has not switched everything off.
+pub(crate) fn is_enabled() -> bool {
+    !PAUSED.load(Relaxed)
+}
+
 /// All points of this process.
 pub(crate) fn points() -> impl Iterator<Item = &'static Point> {
     // SAFETY: the list holds statics only, and links are set before a point is
@@ -511,9 +530,28 @@ impl Process {
         } else {
             Control::default()
         };
+        let initial = if initial.enabled() && !calibration && PAUSED.load(Relaxed) {
+            point.start_paused();
+            initial.with(Change::Disable)
+        } else {
+            initial
+        };
         // A viewer may have been faster.
         let _ = control.compare_exchange(0, initial.0, Relaxed, Relaxed);
         Some((number as u32, control))
+    }
+
+    /// Enters a variant of the point of that number and returns its number, and the
+    /// control word, which is that point's.
+    pub(crate) fn enter_variant(
+        &self,
+        variant: &Point,
+        of: usize,
+        amounts: &str,
+    ) -> Option<(u32, &AtomicU64)> {
+        let wanted = variant.number().map(|n| n as usize);
+        let number = self.segment.enter_variant(wanted, FIRST_NAMED, of, amounts)?;
+        Some((number as u32, self.segment.control(of)?))
     }
 }
 

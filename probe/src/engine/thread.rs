@@ -19,6 +19,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use pfp_shm_layout::amounts::SumWords;
 use pfp_shm_layout::cell::Cell;
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::histogram;
@@ -217,6 +218,19 @@ impl Thread {
         Some(unsafe { &*segment.add(offset).cast::<AtomicU64>() })
     }
 
+    /// The sums of amounts beside a cell; none if it has none.
+    #[inline(always)]
+    pub(crate) fn sums(&self, cell: &Cell) -> Option<&SumWords> {
+        let chunk = u64::from(cell.amounts());
+        // As in `bucket`.
+        if chunk.wrapping_sub(self.first_chunk.load(Relaxed)) >= self.chunk_count.load(Relaxed) {
+            return None;
+        }
+        // SAFETY: there are chunks only in a segment, the chunk is within its pool,
+        // as just tested, and the sums are shorter than a chunk.
+        Some(unsafe { &*self.segment.load(Relaxed).add(chunk as usize * CHUNK).cast() })
+    }
+
     /// Writes a record into the ring. The fence that must go before a slot is
     /// filled again is the one at the start of [`Cell::record`].
     #[inline(always)]
@@ -285,16 +299,22 @@ impl Thread {
     fn ready_cell(
         &self,
         process: &'static Process,
-        index: usize,
+        point: &Point,
         control: Control,
     ) -> Option<&Cell> {
+        let index = point.index();
         let owner = self.generation.load(Relaxed) as u32;
         if let Some(cell) = self.cell(index) {
             cell.count_last(self.last_bucket(cell));
-            cell.follow(control, owner, |chunk| clear_chunk(&process.segment, chunk));
+            let sums = process.segment.sums(cell.amounts());
+            let clear = |chunk| clear_chunk(&process.segment, chunk);
+            cell.follow_with(control, owner, sums, clear);
             return Some(cell);
         }
         let cell = self.new_cell(process)?;
+        if point.has_sums() {
+            cell.set_amounts(self.new_chunks(process, 1)?);
+        }
         cell.prepare(index as u32, control, owner);
         self.commit_cell(process);
         self.set_cell(index, cell);
@@ -387,7 +407,8 @@ impl Thread {
     }
 
     /// The shared cell of a point, on the overflow lane.
-    pub(crate) fn shared_cell(&self, index: usize, control: Control) -> Option<&'static Cell> {
+    pub(crate) fn shared_cell(&self, point: &Point) -> Option<&'static Cell> {
+        let (index, control) = (point.index(), point.control());
         let process = process::current()?;
         let control = control.meant();
         let segment = &process.segment;
@@ -397,6 +418,9 @@ impl Thread {
             let taken = u64::from(self.new_chunks(process, 2)?) * CHUNK as u64;
             let cell = segment.shared_cell(taken)?;
             cell.prepare(index as u32, control, 0);
+            if point.has_sums() {
+                cell.set_amounts(self.new_chunks(process, 1)?);
+            }
             offset = entry.set_shared_cell(taken);
         }
         let cell = segment.shared_cell(offset)?;
@@ -473,7 +497,7 @@ pub(crate) fn prepare(
     if !thread.clock.refresh_and_verify() {
         process.take_rung();
     }
-    match thread.busy(|| thread.ready_cell(process, point.index(), control)) {
+    match thread.busy(|| thread.ready_cell(process, point, control)) {
         Some(cell) => Some(Ok((thread, cell))),
         None => Some(Err(Unready::Never)),
     }

@@ -50,6 +50,13 @@ impl<W: Write> Json<W> {
         Ok(self)
     }
 
+    /// The same of a name that may be anything.
+    pub(super) fn text_name(&mut self, name: &str) -> io::Result<&mut Self> {
+        self.next()?;
+        write!(self.out, "\"{}\":", Escaped(name))?;
+        Ok(self)
+    }
+
     /// A field that is a number, or reads like one in JSON.
     pub(super) fn plain(&mut self, name: &str, value: impl Display) -> io::Result<()> {
         self.name(name)?;
@@ -77,6 +84,11 @@ impl<W: Write> Json<W> {
     /// A value that reads as it should already.
     pub(super) fn bare(&mut self, value: fmt::Arguments<'_>) -> io::Result<()> {
         self.out.write_fmt(value)
+    }
+
+    /// A text as a value, whatever it is.
+    pub(super) fn bare_text(&mut self, text: &str) -> io::Result<()> {
+        self.bare(format_args!("\"{}\"", Escaped(text)))
     }
 
     fn within(

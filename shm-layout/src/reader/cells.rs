@@ -1,6 +1,7 @@
 //! The cells of a picture: what is kept of each, and when it is read again.
 
 use super::{Picture, TRIES};
+use crate::amounts::Amounts;
 use crate::cell::{Cell, CellPicture, CellRead, Sums};
 use crate::control::Control;
 use crate::histogram::{self, BUCKETS, PARTS};
@@ -32,6 +33,14 @@ pub struct CellReading {
     /// beside the sums: of a cell in use it may be ahead of them by the
     /// measurements that ended in between, and is never behind.
     pub histogram: Histogram,
+    /// Sums of amounts of the lane's owner, where the cell has them.
+    pub live_amounts: Amounts,
+    /// The same of owners before.
+    pub retired_amounts: Amounts,
+    /// It is a part of the reading of the point that its point is a variant of.
+    pub is_part: bool,
+    /// Of what is the sum of the point's variants: their places in the picture.
+    pub variants: Vec<u32>,
 }
 
 /// A histogram: only the parts in use.
@@ -117,6 +126,14 @@ impl Histogram {
     fn clear(&mut self) {
         self.parts.clear();
         (self.window, self.last) = (None, None);
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (part, counts) in other.parts.iter() {
+            for (sum, count) in self.parts.at(part).iter_mut().zip(counts) {
+                *sum = sum.saturating_add(*count);
+            }
+        }
     }
 }
 
@@ -365,7 +382,8 @@ impl Owner {
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
     sequence: u64,
-    point: u32,
+    /// Whose control word the cell follows.
+    steered_by: u32,
     epoch: u32,
     /// The point was of that epoch.
     current: bool,
@@ -379,7 +397,7 @@ impl Default for Mark {
     fn default() -> Self {
         Self {
             sequence: Self::NEVER,
-            point: 0,
+            steered_by: 0,
             epoch: 0,
             current: false,
             owner: Owner::default(),
@@ -402,7 +420,7 @@ impl Mark {
         let sequence = cell.sequence();
         sequence == self.sequence
             && sequence & 1 == 0
-            && is_current(segment, self.point, self.epoch) == Some(self.current)
+            && is_current(segment, self.steered_by, self.epoch) == Some(self.current)
     }
 }
 
@@ -469,6 +487,14 @@ impl<'a> Stale<'a> {
         }
         std::hint::black_box(asked);
     }
+}
+
+/// The point whose control word a point follows: its own, or that of the point that
+/// it is a variant of, which was there before it.
+fn steering(segment: &Segment, point: u32) -> u32 {
+    let entry = segment.entry(point as usize).and_then(|entry| entry.read());
+    let of = entry.and_then(|entry| entry.variant).map(|variant| variant.point);
+    of.filter(|of| *of < point).unwrap_or(point)
 }
 
 /// Whether figures of this epoch are the point's since its last reset; none for
@@ -541,14 +567,18 @@ impl CellReader {
         let Some(window) = reading.histogram.window.filter(|_| from.owner == mark.owner) else {
             return false;
         };
-        let Some((sequence, live, last)) = cell.read_live(window) else { return false };
+        let find = |chunk| segment.sums(chunk);
+        let Some((sequence, live, last, amounts)) = cell.read_live_with(window, find) else {
+            return false;
+        };
         let mut last = Last::of(last);
         let beside = beside(sequence, &live, &reading.retired, last);
         let Some(is_to_be_added) = self.parts.read_on(segment, cell, &reading.histogram, beside)
         else {
             return false;
         };
-        if cell.restarted_since(window) || is_current(segment, mark.point, mark.epoch) != Some(true)
+        if cell.restarted_since(window)
+            || is_current(segment, mark.steered_by, mark.epoch) != Some(true)
         {
             return false;
         }
@@ -560,6 +590,7 @@ impl CellReader {
         let grown = live.exclusive.wrapping_sub(reading.live.exclusive);
         reading.lifetime_exclusive = reading.lifetime_exclusive.wrapping_add(grown);
         reading.live = live;
+        reading.live_amounts = amounts.live;
         let held = reading.histogram.parts.counts.len();
         reading.histogram.take(&self.parts, Some(window), last);
         self.account(held, reading);
@@ -584,10 +615,11 @@ impl CellReader {
             return false;
         };
         let copy = &self.copy;
-        let Some(current) = is_current(segment, copy.point, copy.epoch) else { return true };
+        let steered_by = steering(segment, copy.point);
+        let Some(current) = is_current(segment, steered_by, copy.epoch) else { return true };
         let place = mark.place.unwrap_or(picture.cells.len() as u32);
         let (point, epoch, owner) = (copy.point, copy.epoch, from.owner);
-        *mark = Mark { sequence, point, epoch, current, owner, place: Some(place) };
+        *mark = Mark { sequence, steered_by, epoch, current, owner, place: Some(place) };
         if place as usize == picture.cells.len() {
             picture.cells.push(CellReading::blank());
             self.cells_left -= 1;
@@ -628,7 +660,8 @@ impl CellReader {
     ) -> Option<(u64, bool, Last)> {
         for _ in 0..TRIES {
             let sequence = cell.sequence();
-            let whole = cell.read(&mut self.copy) == CellRead::Whole;
+            let whole =
+                cell.read_with(&mut self.copy, |chunk| segment.sums(chunk)) == CellRead::Whole;
             if !whole && !from.dead {
                 std::hint::spin_loop();
                 continue;
@@ -663,7 +696,54 @@ impl CellReading {
             lifetime_exclusive: 0,
             in_flight: false,
             histogram: Histogram::default(),
+            live_amounts: Amounts::default(),
+            retired_amounts: Amounts::default(),
+            is_part: false,
+            variants: Vec::new(),
         }
+    }
+
+    /// The figures and sums of amounts of all who have owned the lane.
+    #[must_use]
+    pub fn all_owners(&self) -> (Sums, Amounts) {
+        let sums = [&self.retired, &self.live];
+        let mut amounts = self.retired_amounts;
+        for (sum, more) in amounts.iter_mut().zip(self.live_amounts) {
+            *sum = sum.saturating_add(more);
+        }
+        (together(sums.into_iter()), amounts)
+    }
+
+    /// The sum of a point's variants on a lane, of none so far.
+    pub(super) fn sum(lane: u32, point: u32) -> Self {
+        Self { lane, point, ..Self::blank() }
+    }
+
+    /// Sums the variants anew, if one has changed in this poll.
+    pub(super) fn sum_up(place: usize, picture: &mut Picture) {
+        let cells = &mut picture.cells;
+        let is_new = |part: &u32| cells[*part as usize].changed == picture.poll;
+        if !cells[place].variants.iter().any(is_new) {
+            return;
+        }
+        let mut sum = std::mem::replace(&mut cells[place], Self::blank());
+        let places = std::mem::take(&mut sum.variants);
+        sum.changed = picture.poll;
+        sum.in_flight = false;
+        (sum.lifetime_count, sum.lifetime_exclusive) = (0, 0);
+        sum.histogram.clear();
+        for &part in &places {
+            let part = &cells[part as usize];
+            sum.in_flight |= part.in_flight;
+            sum.lifetime_count = sum.lifetime_count.saturating_add(part.lifetime_count);
+            sum.lifetime_exclusive = sum.lifetime_exclusive.saturating_add(part.lifetime_exclusive);
+            sum.histogram.add(&part.histogram);
+        }
+        let parts = || places.iter().map(|&part| &cells[part as usize]);
+        sum.live = together(parts().map(|part| &part.live));
+        sum.retired = together(parts().map(|part| &part.retired));
+        sum.variants = places;
+        cells[place] = sum;
     }
 
     /// What a copy of the cell says about its point. The live figures are
@@ -673,14 +753,20 @@ impl CellReading {
         let exclusive = cell.live.exclusive.wrapping_add(cell.settled.exclusive);
         self.lifetime_count = cell.past_count.wrapping_add(count);
         self.lifetime_exclusive = cell.past_exclusive.wrapping_add(exclusive);
+        (self.live_amounts, self.retired_amounts) = Default::default();
         if !current {
             (self.live, self.retired) = (Sums::default(), Sums::default());
             return;
         }
         self.retired.clone_from(&cell.settled);
+        self.retired_amounts = cell.amounts.settled;
         if owned {
             self.live.clone_from(&cell.live);
+            self.live_amounts = cell.amounts.live;
         } else {
+            for (sum, more) in self.retired_amounts.iter_mut().zip(cell.amounts.live) {
+                *sum = sum.saturating_add(more);
+            }
             // The thread has ended; its figures stay.
             self.live = Sums::default();
             self.retired.merge(&cell.live);
@@ -688,4 +774,22 @@ impl CellReading {
             self.retired.average_fixed = cell.live.average_fixed;
         }
     }
+}
+
+/// Sums of several variants. The last measurement and the average are told of each
+/// one only: the first is that of the variant with most measurements, the other the
+/// mean of theirs, weighted by their counts.
+fn together<'a>(parts: impl Iterator<Item = &'a Sums>) -> Sums {
+    let mut sum = Sums::default();
+    let (mut most, mut weighted) = (0, 0_u128);
+    for part in parts.filter(|part| part.count > 0) {
+        sum.merge(part);
+        weighted = weighted
+            .saturating_add(u128::from(part.average_fixed).saturating_mul(part.count.into()));
+        if part.count >= most {
+            (most, sum.last) = (part.count, part.last);
+        }
+    }
+    sum.average_fixed = (weighted / u128::from(sum.count.max(1))) as u64;
+    sum
 }

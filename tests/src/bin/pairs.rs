@@ -27,6 +27,7 @@ const NUMBER: u32 = 5;
 static OFF: pfp::Point = pfp::Point::new("off");
 static AVERAGE: pfp::Point = pfp::Point::new("average");
 static BY_HAND: pfp::Point = pfp::Point::new("by hand");
+static TIMED_OFF: pfp::Timed = pfp::Timed::new("timed off", &["bytes", "flops"]);
 static POLLED: pfp::Point = pfp::Point::new("poll");
 
 /// One region.
@@ -34,6 +35,47 @@ static POLLED: pfp::Point = pfp::Point::new("poll");
 #[inline(never)]
 extern "C" fn pairs_enabled() {
     pfp::scope!("enabled");
+    black_box(());
+}
+
+/// One region with two amounts, always the same.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_amounts() {
+    let n = black_box(100_u64);
+    pfp::scope!("amounts", bytes = n * 24, flops = n * 2);
+    black_box(());
+}
+
+#[inline(always)]
+fn full(n: u64) {
+    let n = black_box(n);
+    pfp::scope!("full", bytes = n * 24, flops = n * 2);
+    black_box(());
+}
+
+/// The same, with amounts that are the last of those that are told apart.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_amounts_last() {
+    full(8);
+    black_box(());
+}
+
+/// The same, with amounts that are summed as the rest.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_amounts_rest() {
+    full(9);
+    black_box(());
+}
+
+/// The same, off.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_amounts_off() {
+    let mut guard = pfp::TimedGuard::empty();
+    TIMED_OFF.measure_in([black_box(9_u64), 1], &mut guard);
     black_box(());
 }
 
@@ -181,6 +223,10 @@ fn main() -> ExitCode {
     let Ok(times) = times.parse() else { return ExitCode::FAILURE };
     let case = match case.as_str() {
         "enabled" => pairs_enabled,
+        "amounts" => pairs_amounts,
+        "amounts_last" => pairs_amounts_last,
+        "amounts_rest" => pairs_amounts_rest,
+        "amounts_off" => pairs_amounts_off,
         "numeric" => pairs_numeric,
         "disabled" => pairs_disabled,
         "call" => pairs_call,
@@ -197,6 +243,8 @@ fn main() -> ExitCode {
         _ => return ExitCode::FAILURE,
     };
     OFF.disable();
+    TIMED_OFF.disable();
+    (1..=8).for_each(full);
     pfp::enable(NUMBER);
     if AVERAGE.set_alpha(0.1).is_err() {
         return ExitCode::FAILURE;

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Instant;
 
 use super::{App, Screen};
-use crate::model::Figures;
+use crate::model::{FLOPS, Figures};
 use crate::roofline::{self, Ceilings, Dot};
 
 /// What the roofline shows.
@@ -115,8 +115,8 @@ impl App {
 pub(crate) fn dot(figures: &Figures, ticks_per_second: f64) -> Option<Dot> {
     Some(Dot {
         label: figures.name(),
-        intensity: None?,
-        flops_per_second: None?,
+        intensity: figures.intensity()?,
+        flops_per_second: figures.amount(FLOPS)?.per_cpu_second?,
         seconds: figures.total().exclusive as f64 / ticks_per_second,
     })
 }

@@ -3,16 +3,19 @@
 //!
 //! The end of a title is its unit: `_ns` nanoseconds, `_ticks` ticks of the
 //! process's clock, exact; `load` is the share of one CPU. A figure that there is
-//! none of is an empty field. Rates and loads are what the model has: of a file, or
+//! none of is an empty field. What regions carry is in one field,
+//! `bytes=2400;flops=200`: the sums, by seconds of exclusive time, and by seconds of
+//! the clock. Rates and loads are what the model has: of a file, or
 //! of one look at a process, those of its whole life.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use serde::Serialize;
 
 use super::Subject;
 use super::subject::Shown;
-use crate::model::{histogram, mean, total, variance};
+use crate::model::{amounts, histogram, mean, total, variance};
 use crate::snapshot::{PointState, Stats};
 
 /// A row; the names of its fields are the [`TITLES`].
@@ -56,10 +59,13 @@ struct Row<'a> {
     last_ticks: Option<u64>,
     squares_ticks2: u128,
     ticks_per_second: f64,
+    amounts: String,
+    amounts_per_cpu_second: String,
+    amounts_per_second: String,
 }
 
 /// The line of titles.
-const TITLES: [&str; 38] = [
+const TITLES: [&str; 41] = [
     "process",
     "pid",
     "id",
@@ -98,6 +104,9 @@ const TITLES: [&str; 38] = [
     "last_ticks",
     "squares_ticks2",
     "ticks_per_second",
+    "amounts",
+    "amounts_per_cpu_second",
+    "amounts_per_second",
 ];
 
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
@@ -125,6 +134,11 @@ fn rows(subject: &Subject<'_>, out: &mut dyn Write) -> ::csv::Result<()> {
             let quantiles = figures.quantiles_at(QUANTILES);
             let mut row = row(subject, shown, figures.total(), rates, quantiles);
             row.in_flight = cells.iter().any(|cell| cell.in_flight);
+            let amounts = || figures.amounts();
+            row.amounts = listed(amounts().map(|one| (one.name, Some(one.sum))));
+            let rates = amounts().map(|one| (one.name, one.per_cpu_second));
+            row.amounts_per_cpu_second = listed(rates);
+            row.amounts_per_second = listed(amounts().map(|one| (one.name, one.per_second)));
             writer.serialize(row)?;
             continue;
         }
@@ -138,6 +152,12 @@ fn rows(subject: &Subject<'_>, out: &mut dyn Write) -> ::csv::Result<()> {
             row.lane = Some(cell.lane);
             row.tid = lane.map(|lane| lane.tid).filter(|tid| *tid > 0);
             row.thread = lane.map(|lane| lane.name.as_str());
+            let of_lane = amounts(std::slice::from_ref(cell));
+            let names = figures.point().amounts.iter().map(String::as_str);
+            let seconds = sums.exclusive as f64 / subject.ticks_per_second();
+            let rate = |sum: u128| (seconds > 0.0).then(|| sum as f64 / seconds);
+            row.amounts = listed(names.clone().zip(of_lane.map(Some)));
+            row.amounts_per_cpu_second = listed(names.zip(of_lane.map(rate)));
             writer.serialize(row)?;
         }
     }
@@ -210,7 +230,16 @@ fn row<'a>(
         last_ticks: measured(sums.last),
         squares_ticks2: sums.squares,
         ticks_per_second: subject.ticks_per_second(),
+        amounts: String::new(),
+        amounts_per_cpu_second: String::new(),
+        amounts_per_second: String::new(),
     }
+}
+
+/// Amounts in one field: `bytes=2400;flops=200`.
+fn listed<'a, T: Display>(amounts: impl Iterator<Item = (&'a str, Option<T>)>) -> String {
+    let known = amounts.filter_map(|(name, value)| Some(format!("{name}={}", value?)));
+    known.collect::<Vec<_>>().join(";")
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl Format {
 mod tests {
     use super::*;
     use crate::model::Model;
-    use crate::snapshot::{Bucket, Cell, Record, Snapshot, Stats};
+    use crate::snapshot::{Bucket, Cell, Record, Snapshot, Stats, Variant};
     use crate::source::guarded;
     use crate::source::synthetic::Synthetic;
     use crate::source::{Change, Source};
@@ -120,6 +120,11 @@ mod tests {
                             count: self.number(),
                         })
                         .collect(),
+                    variants: vec![Variant {
+                        each: vec![self.number(); self.number() as usize % 6],
+                        sums: vec![self.number(); self.number() as usize % 6],
+                        stats: self.stats(),
+                    }],
                 });
             }
             for lane in &mut snapshot.lanes {

@@ -8,6 +8,7 @@
 //! | `pfp_inclusive_seconds` | counter | point, thread | on a CPU, with nested regions |
 //! | `pfp_off_cpu_seconds` | counter | point, thread | between begin and end, not on a CPU |
 //! | `pfp_switches` | counter | point, thread | switches between begin and end |
+//! | `pfp_amount` | counter | point, thread, amount | what the calls carried: bytes, items; of points that have amounts |
 //! | `pfp_call_exclusive_seconds` | histogram | point, thread | exclusive time of single calls |
 //! | `pfp_load` | gauge | point | share of one CPU |
 //! | `pfp_enabled` | gauge | point | 1 while it measures, else 0 |
@@ -19,7 +20,8 @@
 //! | `pfp_build` | info | | the pfp-top that looked; not in files |
 //!
 //! Labels: `process`, made unique where two have the same name and id, and `pid`;
-//! `point`, made unique in its process; with threads, also `thread` and `lane`. A
+//! `point`, made unique in its process; with threads, also `thread` and `lane`;
+//! `amount`, its name. A
 //! reset of a point is a reset of its counters.
 //!
 //! The buckets of the histograms end at 10 ns times powers of two, to 86 s. One
@@ -45,7 +47,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::Subject;
 use super::series::{Labels, Native, Part, SCHEMA, ZERO, clock, losses, state};
-use crate::model::total;
+use crate::model::{amounts, total};
 use crate::snapshot::{Bucket, Cell, Snapshot, Stats};
 
 /// Where the first bucket ends, seconds.
@@ -190,6 +192,9 @@ impl EncodeLabelSet for Labels {
         if let Some(kind) = self.kind {
             [("kind", kind)].encode(encoder)?;
         }
+        if let Some(amount) = &self.amount {
+            [("amount", amount.as_str())].encode(encoder)?;
+        }
         Ok(())
     }
 }
@@ -281,6 +286,36 @@ impl Exposition {
                     Some(_) => ConstCounter::new(part.seconds(sum)).encode(series),
                     None => ConstCounter::new(sum).encode(series),
                 }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What regions carry; nothing where none carries any.
+    fn of_amounts(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let names = |part: &Part, cells: &[Arc<Cell>]| -> Vec<String> {
+            let of = cells.first().map(|cell| cell.point);
+            let points = &part.snapshot.points;
+            let place = of.and_then(|id| points.binary_search_by_key(&id, |point| point.id).ok());
+            place.map(|place| points[place].amounts.clone()).unwrap_or_default()
+        };
+        let has_any = |part: &Part| part.snapshot.points.iter().any(|p| !p.amounts.is_empty());
+        if !self.parts.iter().any(has_any) {
+            return Ok(());
+        }
+        let mut metric = encoder.encode_descriptor(
+            "pfp_amount",
+            "What the calls carried: bytes, floating-point operations, items.",
+            None,
+            MetricType::Counter,
+        )?;
+        for part in &self.parts {
+            part.each(|labels, _, cells| {
+                for (name, sum) in names(part, cells).into_iter().zip(amounts(cells)) {
+                    let labels = Labels { amount: Some(name), ..labels.clone() };
+                    ConstCounter::new(sum as f64).encode(metric.encode_family(&labels)?)?;
+                }
+                Ok(())
             })?;
         }
         Ok(())
@@ -434,6 +469,7 @@ impl Collector for Exposition {
         self.counter(out, &seconds("pfp_off_cpu", off_cpu), |s| s.off_cpu)?;
         let switches = "Switches of the thread noticed between begin and end.";
         self.counter(out, &family("pfp_switches", switches), |s| s.switches)?;
+        self.of_amounts(out)?;
         self.histograms(out)?;
         self.of_points(out)?;
         self.of_processes(out)

@@ -59,6 +59,8 @@ pub fn heading(column: Column, unit: Unit) -> String {
         Column::Load => "load_cpus".into(),
         Column::Off => "off_share".into(),
         Column::Threads => "threads".into(),
+        Column::Bytes | Column::Flops | Column::Items => format!("{word}_per_cpu_s"),
+        Column::Intensity => "flops_per_byte".into(),
         Column::On
         | Column::Id
         | Column::Process
@@ -112,6 +114,9 @@ fn value(column: Column, figures: &Figures, snapshot: &Snapshot, unit: Unit) -> 
         }
         Column::Switches => Value::Whole(total.switches),
         Column::Threads => Value::Whole(figures.lanes().count() as u64),
+        Column::Bytes | Column::Flops | Column::Intensity | Column::Items => {
+            Value::number(column.of_amounts(figures))
+        }
     }
 }
 

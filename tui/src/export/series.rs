@@ -48,6 +48,8 @@ pub(super) struct Labels {
     /// A lane's last thread and the lane; several lanes together have no number.
     pub(super) thread: Option<(String, Option<u32>)>,
     pub(super) kind: Option<&'static str>,
+    /// Name of an amount.
+    pub(super) amount: Option<String>,
 }
 
 impl Part {
@@ -60,6 +62,7 @@ impl Part {
                 point: Some(shown.label.clone()),
                 thread: None,
                 kind: None,
+                amount: None,
             };
             Point {
                 labels,
@@ -99,6 +102,7 @@ impl Part {
             point: None,
             thread: None,
             kind: None,
+            amount: None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{History, Quantiles, Sample, histogram};
-use crate::snapshot::{Bucket, Cell, Lane, Point, PointState, Process, Snapshot, Stats};
+use crate::snapshot::{AMOUNTS, Bucket, Cell, Lane, Point, PointState, Process, Snapshot, Stats};
 
 /// One point, all lanes together.
 #[derive(Debug)]
@@ -17,6 +17,10 @@ pub struct Figures {
     pub(super) state: PointState,
     rate: Option<f64>,
     load: Option<f64>,
+    /// What its measurements have of each amount, together.
+    amounts: [u128; AMOUNTS],
+    /// The same per second.
+    amount_rates: [Option<f64>; AMOUNTS],
     /// Whether `load` has seen an interval, and may be smoothed on from.
     settled: bool,
     history: History,
@@ -35,6 +39,53 @@ pub struct LaneFigures<'a> {
     pub id: u32,
     /// The lane's threads, past and present, together.
     pub total: Stats,
+}
+
+/// The amount that is shown as bytes per second.
+pub const BYTES: &str = "bytes";
+/// The amount that is shown as floating-point operations per second.
+pub const FLOPS: &str = "flops";
+
+/// One amount of a point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Amount<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What all measurements since the last reset have of it together.
+    pub sum: u128,
+    /// That by the exclusive time of these measurements.
+    pub per_cpu_second: Option<f64>,
+    /// How much there was in a second of the clock, as [`Figures::rate`] has it.
+    pub per_second: Option<f64>,
+}
+
+/// The measurements of a point that have the same amounts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VariantFigures {
+    /// What each of them has; empty for the rest, whose amounts differ.
+    pub each: Vec<u64>,
+    /// What they have together.
+    pub sums: [u128; AMOUNTS],
+    /// That by their exclusive time, in seconds.
+    pub rates: [Option<f64>; AMOUNTS],
+    /// Their figures.
+    pub total: Stats,
+}
+
+/// Floating-point operations for each byte; none without bytes.
+pub fn intensity(flops: u128, bytes: u128) -> Option<f64> {
+    (bytes > 0).then(|| flops as f64 / bytes as f64)
+}
+
+/// What the measurements of these cells have of each amount.
+pub fn amounts(cells: &[Arc<Cell>]) -> [u128; AMOUNTS] {
+    let mut sums = [0_u128; AMOUNTS];
+    for variant in cells.iter().flat_map(|cell| &cell.variants) {
+        for (place, sum) in sums.iter_mut().enumerate() {
+            *sum = sum.saturating_add(variant.sum(place));
+        }
+    }
+    sums
 }
 
 impl Figures {
@@ -56,10 +107,12 @@ impl Figures {
                 snapshot: Arc::clone(snapshot),
                 index,
                 total: total(cells[range.clone()].iter().map(Arc::as_ref)),
-                cells: range,
+                cells: range.clone(),
                 state: point.state,
                 rate: None,
                 load: None,
+                amounts: amounts(&cells[range.clone()]),
+                amount_rates: [None; AMOUNTS],
                 settled: false,
                 history: History::default(),
                 quantiles: OnceCell::new(),
@@ -74,6 +127,7 @@ impl Figures {
         // After a reset nobody knows how long the figures have been growing.
         if elapsed_ticks > 0 && self.point().resets == 0 {
             self.rate = Some(self.total.count as f64 / seconds);
+            self.amount_rates = self.amounts.map(|sum| Some(sum as f64 / seconds));
         }
         // A device's time is no load of a CPU.
         if elapsed_ticks > 0 && self.point().resets == 0 && !self.point().device {
@@ -90,6 +144,15 @@ impl Figures {
         seconds: f64,
         alpha: f64,
     ) {
+        let amounts_before = match &old {
+            Some(old) if old.point().resets == self.point().resets => Some(old.amounts),
+            Some(_) => None,
+            None => Some([0; AMOUNTS]),
+        };
+        self.amount_rates = std::array::from_fn(|place| {
+            let more = self.amounts[place].checked_sub(amounts_before?[place])?;
+            Some(more as f64 / seconds)
+        });
         let (count_before, exclusive_before) = match &old {
             Some(old) if old.point().resets == self.point().resets => {
                 (Some(old.total.count), Some(old.total.exclusive))
@@ -132,6 +195,7 @@ impl Figures {
         if let Some(old) = old {
             self.rate = old.rate;
             self.load = old.load;
+            self.amount_rates = old.amount_rates;
             self.settled = old.settled;
             self.history = old.history;
         }
@@ -193,6 +257,70 @@ impl Figures {
     /// Share of one CPU, smoothed; above 1 when several threads are in it.
     pub fn load(&self) -> Option<f64> {
         self.load
+    }
+
+    /// Its amounts, in their order: bytes, say, or items.
+    pub fn amounts(&self) -> impl Iterator<Item = Amount<'_>> {
+        let names = self.point().amounts.iter().take(AMOUNTS).enumerate();
+        names.map(|(place, name)| Amount {
+            name,
+            sum: self.amounts[place],
+            per_cpu_second: self.per_cpu_second(self.amounts[place]),
+            per_second: self.amount_rates[place],
+        })
+    }
+
+    /// The amount of that name.
+    pub fn amount(&self, name: &str) -> Option<Amount<'_>> {
+        self.amounts().find(|amount| amount.name == name)
+    }
+
+    /// The first amount that is neither bytes nor floating-point operations: what the
+    /// program counts itself.
+    pub fn own_amount(&self) -> Option<Amount<'_>> {
+        self.amounts().find(|amount| ![BYTES, FLOPS].contains(&amount.name))
+    }
+
+    /// Floating-point operations for each byte; none without bytes.
+    pub fn intensity(&self) -> Option<f64> {
+        intensity(self.amount(FLOPS)?.sum, self.amount(BYTES)?.sum)
+    }
+
+    fn per_cpu_second(&self, sum: u128) -> Option<f64> {
+        let seconds = self.total.exclusive as f64 / self.snapshot.clock.ticks_per_second;
+        (seconds > 0.0 && seconds.is_finite()).then(|| sum as f64 / seconds)
+    }
+
+    /// Its measurements by their amounts, over all lanes, the most frequent first, the
+    /// rest last.
+    pub fn variants(&self) -> Vec<VariantFigures> {
+        let mut found: Vec<VariantFigures> = Vec::new();
+        for variant in self.cells().iter().flat_map(|cell| &cell.variants) {
+            let known = found.iter().position(|known| known.each == variant.each);
+            let at = known.unwrap_or_else(|| {
+                let (each, total) = (variant.each.clone(), Stats::default());
+                found.push(VariantFigures {
+                    each,
+                    sums: [0; AMOUNTS],
+                    rates: [None; AMOUNTS],
+                    total,
+                });
+                found.len() - 1
+            });
+            let one = Cell { stats: variant.stats.clone(), ..Cell::default() };
+            let before = Cell { stats: found[at].total.clone(), ..Cell::default() };
+            found[at].total = total([&before, &one].into_iter());
+            for (place, sum) in found[at].sums.iter_mut().enumerate() {
+                *sum = sum.saturating_add(variant.sum(place));
+            }
+        }
+        for variant in &mut found {
+            let seconds = variant.total.exclusive as f64 / self.snapshot.clock.ticks_per_second;
+            let is_time = seconds > 0.0 && seconds.is_finite();
+            variant.rates = variant.sums.map(|sum| is_time.then(|| sum as f64 / seconds));
+        }
+        found.sort_by_key(|one| (one.each.is_empty(), std::cmp::Reverse(one.total.count)));
+        found
     }
 
     /// Loads of the last intervals.

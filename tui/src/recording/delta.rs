@@ -159,6 +159,7 @@ fn changed_cells(old: &[Arc<Cell>], new: &[Arc<Cell>]) -> (CellChanges, Vec<Cell
                 retired: cell.retired.clone(),
                 in_flight: cell.in_flight,
                 histogram,
+                variants: cell.variants.clone(),
             }),
             None => changes.now.push(Arc::clone(cell)),
         }

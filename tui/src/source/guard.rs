@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::{Change, Discovery, Recording, Source};
 use crate::export::json::{Overwrite, WriteError};
-use crate::snapshot::{Cell, Drained, Process, Snapshot};
+use crate::snapshot::{AMOUNTS, Cell, Drained, Process, Snapshot};
 use crate::text::clean_in_place;
 
 /// A source whose snapshots keep the promises of [`crate::snapshot`], whatever
@@ -100,16 +100,21 @@ fn clean_snapshot(snapshot: &mut Snapshot) {
         clean_in_place(&mut point.name);
         clean_in_place(&mut point.file);
         point.alpha = point.alpha.filter(|v| v.is_finite());
+        point.amounts.truncate(AMOUNTS);
+        point.amounts.iter_mut().for_each(clean_in_place);
     }
     for lane in &mut snapshot.lanes {
         clean_in_place(&mut lane.name);
     }
     let is_unfit = |cell: &&mut Arc<Cell>| {
-        [&cell.stats, &cell.retired].iter().any(|stats| !stats.average.is_finite())
+        let of_variants = cell.variants.iter().map(|variant| &variant.stats);
+        let mut all = [&cell.stats, &cell.retired].into_iter().chain(of_variants);
+        all.any(|stats| !stats.average.is_finite())
     };
     for cell in snapshot.cells.iter_mut().filter(is_unfit) {
         let cell = Arc::make_mut(cell);
-        for stats in [&mut cell.stats, &mut cell.retired] {
+        let of_variants = cell.variants.iter_mut().map(|variant| &mut variant.stats);
+        for stats in [&mut cell.stats, &mut cell.retired].into_iter().chain(of_variants) {
             if !stats.average.is_finite() {
                 stats.average = 0.0;
             }

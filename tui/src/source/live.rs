@@ -26,7 +26,7 @@ use crate::export::packed;
 use crate::export::whole::{self, Overwrite, WriteError};
 use crate::snapshot::{
     Amiss, Bucket, Cell, Clock, ClockKind, Drained, FORMAT, Lane, LaneKind, Losses, Point,
-    PointState, Process, ProcessState, Record, Snapshot, Stats, VERSION,
+    PointState, Process, ProcessState, Record, Snapshot, Stats, VERSION, Variant,
 };
 
 /// Looks for segments.
@@ -77,7 +77,7 @@ fn candidate(entry: &Entry, reader: &mut Reader, facts: &Facts) -> Candidate {
         segment_id: format!("{:032x}", facts.id),
         state: state_of(picture, dead),
         started_unix_ns: facts.created_unix_ns,
-        points: picture.points.len() as u32,
+        points: picture.points.iter().filter(|point| point.variant.is_none()).count() as u32,
     }
 }
 
@@ -358,7 +358,7 @@ impl Cells {
                     cell[0] = Arc::default();
                 }
                 if let Some(cell) = Arc::get_mut(&mut cell[0]) {
-                    fill(cell, reading);
+                    fill(cell, reading, picture);
                 }
             }
         }
@@ -367,13 +367,14 @@ impl Cells {
             let cell = |place: usize| &self.converted[place][0];
             self.order.sort_unstable_by_key(|place| (cell(*place).point, cell(*place).lane));
         }
-        let cells = self.order.iter().map(|place| &self.converted[*place][0]);
+        let whole = self.order.iter().filter(|place| !picture.cells[**place].is_part);
+        let cells = whole.map(|place| &self.converted[*place][0]);
         cells.filter(|cell| cell.stats.count > 0 || cell.retired.count > 0).cloned().collect()
     }
 }
 
 /// Makes a cell say what a reading does.
-fn fill(cell: &mut Cell, reading: &CellReading) {
+fn fill(cell: &mut Cell, reading: &CellReading, picture: &Picture) {
     cell.point = reading.point;
     cell.lane = reading.lane;
     cell.stats = stats(&reading.live);
@@ -384,6 +385,23 @@ fn fill(cell: &mut Cell, reading: &CellReading) {
     reading.histogram.iter().for_each(|BucketCount { low, width, count }| {
         cell.histogram.push(Bucket { low, width, count });
     });
+    let parts = reading.variants.iter().map(|place| &picture.cells[*place as usize]);
+    cell.variants.clear();
+    cell.variants.extend(parts.filter_map(|part| variant(part, picture)));
+}
+
+/// What a variant has measured; none if it has not.
+fn variant(part: &CellReading, picture: &Picture) -> Option<Variant> {
+    let (sums, amounts) = part.all_owners();
+    let place = picture.points.binary_search_by_key(&part.point, |point| point.id).ok()?;
+    let variant = picture.points[place].variant.as_ref().filter(|_| sums.count > 0)?;
+    let names = picture.points.binary_search_by_key(&variant.of, |point| point.id).ok()?;
+    let names = picture.points[names].amounts.len();
+    let (each, sums_of) = match variant.each {
+        Some(each) => (each[..names].to_vec(), Vec::new()),
+        None => (Vec::new(), amounts[..names].to_vec()),
+    };
+    Some(Variant { each, sums: sums_of, stats: stats(&sums) })
 }
 
 /// CLOCK_MONOTONIC_RAW, as the header's times are.
@@ -454,6 +472,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
         points: picture
             .points
             .iter()
+            .filter(|point| point.variant.is_none())
             .map(|point| Point {
                 id: point.id,
                 name: point.name.clone(),
@@ -465,6 +484,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
                 resets: point.control.epoch(),
                 process: None,
                 number: None,
+                amounts: point.amounts.clone(),
             })
             .collect(),
         lanes: picture

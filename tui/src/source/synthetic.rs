@@ -62,6 +62,7 @@ impl Synthetic {
             resets: 0,
             process: None,
             number: None,
+            amounts: Vec::new(),
         });
         let lanes = ["main", "reader", "packer"].iter().enumerate().map(|(id, name)| Lane {
             id: id as u32,
@@ -166,6 +167,7 @@ impl Synthetic {
                     retired: Stats::default(),
                     in_flight: false,
                     histogram: Vec::new(),
+                    variants: Vec::new(),
                 }),
             );
         }

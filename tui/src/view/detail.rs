@@ -115,6 +115,7 @@ impl Text {
             lines.extend(pane.figures());
             lines.extend(pane.histogram(width));
         }
+        lines.extend(pane.amounts(width));
         self.load.0 = lines.len();
         lines.extend(load::lines(app, figures, look, width));
         self.load.1 = lines.len();
@@ -297,6 +298,54 @@ impl Pane<'_> {
         }
         if let Some(lately) = &self.lately {
             lines.push(self.summary(lately, quantiles));
+        }
+        lines
+    }
+
+    /// What its regions carry, and their figures by that.
+    fn amounts(&self, width: usize) -> Vec<Line<'static>> {
+        let rate = |rate: Option<f64>| rate.map_or(NONE.into(), units::si);
+        let title = |text: String| Line::from(Span::styled(text, self.look.theme.process));
+        let amounts: Vec<_> = self.figures.amounts().collect();
+        if amounts.is_empty() {
+            return Vec::new();
+        }
+        let name_width = width.saturating_sub(2 + 3 * 9).clamp(8, 40);
+        let fit = |name: &str| text::fit(name, name_width, self.look.glyphs.ellipsis);
+        let row = |name: &str, [sum, cpu, wall]: [&str; 3]| {
+            format!(" {} {sum:>8} {cpu:>8} {wall:>8}", fit(name))
+        };
+        let mut lines = vec![title(row("Amounts", ["Sum", "/CPU s", "/s"]))];
+        lines.extend(amounts.iter().map(|amount| {
+            let sum = units::si(amount.sum as f64);
+            let rates = [rate(amount.per_cpu_second), rate(amount.per_second)];
+            Line::raw(row(amount.name, [&sum, &rates[0], &rates[1]]))
+        }));
+        if let Some(intensity) = self.figures.intensity() {
+            lines.push(Line::raw(row("flops per byte", [&units::si(intensity), "", ""])));
+        }
+        let row = |name: &str, [count, avg, min, max, rate]: [&str; 5]| {
+            format!(" {} {count:>6} {avg:>7} {min:>7} {max:>7} {rate:>7}", fit(name))
+        };
+        // The first is what bounds most.
+        let of = format!("{}/s", amounts[0].name);
+        let of = text::fit(&of, 7, self.look.glyphs.ellipsis);
+        let heading = ["Count", "Avg", "Min", "Max", of.trim_end()];
+        lines.push(title(row("By amounts", heading)));
+        for variant in self.figures.variants() {
+            let each = amounts.iter().zip(&variant.each);
+            let each: Vec<String> =
+                each.map(|(amount, each)| format!("{}={each}", amount.name)).collect();
+            let name = if each.is_empty() { "other".into() } else { each.join(" ") };
+            let total = &variant.total;
+            let figures = [
+                units::count(total.count),
+                self.single(mean(total)),
+                self.single(Some(total.min as f64)),
+                self.single(Some(total.max as f64)),
+                rate(variant.rates[0]),
+            ];
+            lines.push(Line::raw(row(&name, figures.each_ref().map(String::as_str))));
         }
         lines
     }

@@ -611,7 +611,7 @@ fn letters_of_the_roofline_stand_where_their_points_are() {
     };
     let roof = |column: usize| {
         let is_roof = |line: &&str| matches!(line.as_bytes().get(column), Some(b'/' | b'-'));
-        lines.iter().position(|line| is_roof(line)).unwrap()
+        lines.iter().position(is_roof).unwrap()
     };
     let [triad, multiply, stencil] = ['a', 'b', 'c'].map(at);
     assert!(triad.1 < stencil.1 && stencil.1 < multiply.1, "by intensity");

@@ -1,6 +1,7 @@
 //! The program that is watched: one scenario for each test, chosen by the first
 //! argument. Each tells what it did by other means than the probe's.
 
+mod amounts;
 mod counts;
 mod emissions;
 mod forks;
@@ -33,6 +34,8 @@ fn main() -> ExitCode {
         argument.unwrap_or_else(|| panic!("argument {at} must be a number"))
     };
     match arguments.first().map_or("", String::as_str) {
+        "amounts" => amounts::run(arguments.get(1).expect("argument 1 is a file").as_ref()),
+        "endless-amounts" => amounts::endless(),
         "on-cpu" => on_cpu::run(number(1) as usize),
         "counts" => counts::run(number(1)),
         "storm" => storm::run(number(1) as usize),

@@ -1,0 +1,144 @@
+//! Points with amounts. A site leads to a point of the library's own, as one without
+//! amounts does; there are few, and each is looked for once, so one list is enough.
+
+use std::ffi::{CStr, c_char, c_uint};
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use probe::{Timed, TimedGuard};
+
+use crate::named::word;
+use crate::{arena, places};
+
+/// Points that are kept.
+const MOST: usize = 1 << 14;
+/// Amounts of a point.
+const AMOUNTS: usize = 4;
+
+/// `pfp_timed_site_t` of `pfp.h`.
+#[repr(C)]
+pub(crate) struct TimedSite {
+    /// A word that reads as "not registered" stands behind what this points to at
+    /// first.
+    point: AtomicPtr<Timed>,
+    name: *const c_char,
+    file: *const c_char,
+    /// Their names, with commas between them.
+    amounts: *const c_char,
+    line: c_uint,
+}
+
+// As C lays them out.
+const _: () = assert!(size_of::<TimedSite>() == 40);
+const _: () = assert!(size_of::<TimedGuard>() == 12 * size_of::<u64>());
+
+/// A point and where it stands.
+struct Place {
+    name: &'static str,
+    file: &'static str,
+    amounts: &'static str,
+    line: c_uint,
+    timed: Timed,
+    next: AtomicPtr<Place>,
+}
+
+static PLACES: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The point of a site; none without a name or amounts, if there are too many points, or
+/// no memory.
+///
+/// # Safety
+///
+/// The texts are null or end with a zero byte.
+unsafe fn settle(site: &TimedSite) -> Option<&'static Timed> {
+    // SAFETY: as the caller says.
+    let of = |text: *const c_char| (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) });
+    let [name, amounts] = [of(site.name)?.to_bytes(), of(site.amounts)?.to_bytes()];
+    let file = of(site.file).unwrap_or_default().to_bytes();
+    let is_it = |place: &Place| {
+        place.line == site.line
+            && [place.name, place.file, place.amounts]
+                .iter()
+                .zip([name, file, amounts])
+                .all(|(kept, text)| kept.bytes().eq(places::text(text)))
+    };
+    let mut first = PLACES.load(Acquire);
+    if let Some(known) = find(first, is_it) {
+        return Some(&known.timed);
+    }
+    if COUNT.load(Relaxed) >= MOST || amounts.is_empty() {
+        return None;
+    }
+    let [(_, name), (_, file), (_, amounts)] =
+        [places::keep(name)?, places::keep(file)?, places::keep(amounts)?];
+    let mut names = amounts.split(',').map(str::trim);
+    let count = names.clone().count().min(AMOUNTS);
+    let names = arena::keep(std::array::from_fn::<_, AMOUNTS, _>(|_| names.next().unwrap_or("")))?;
+    let new = arena::keep(Place {
+        name,
+        file,
+        amounts,
+        line: site.line,
+        timed: Timed::at(name, file, site.line, &names[..count]),
+        next: AtomicPtr::new(first),
+    })?;
+    loop {
+        let link = ptr::from_ref(new).cast_mut();
+        // Meets `Acquire` above and in `find`: the place is filled.
+        let Err(found) = PLACES.compare_exchange(first, link, Release, Acquire) else {
+            COUNT.fetch_add(1, Relaxed);
+            return Some(&new.timed);
+        };
+        // Somebody else, or a signal handler, was faster, maybe with the same one.
+        if let Some(known) = find(found, is_it) {
+            return Some(&known.timed);
+        }
+        new.next.store(found, Relaxed);
+        first = found;
+    }
+}
+
+fn find(first: *const Place, is_it: impl Fn(&Place) -> bool) -> Option<&'static Place> {
+    // SAFETY: null, or a place, which is never given back.
+    let at = |place: *const Place| unsafe { place.as_ref() };
+    std::iter::successors(at(first), |place| at(place.next.load(Acquire))).find(|it| is_it(it))
+}
+
+/// See `pfp.h`, which calls this for a site whose point is on or not registered, with the
+/// amounts in the scope and a tag of 0.
+///
+/// # Safety
+///
+/// `scope` is valid for writes and has its amounts, and `site` is a site of the header's
+/// macros.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pfp_timed_begin_site(scope: &mut TimedGuard, site: &TimedSite) {
+    let point = site.point.load(Acquire);
+    // SAFETY: a point with amounts begins as any does.
+    let word = unsafe { word(point.cast()) };
+    if word == probe::c::UNREGISTERED {
+        // SAFETY: the macros of `pfp.h` put string literals there.
+        let Some(timed) = (unsafe { settle(site) }) else { return };
+        // Meets `Acquire` above.
+        site.point.store(ptr::from_ref(timed).cast_mut(), Release);
+        probe::c::begin_timed(timed, scope);
+    } else {
+        // SAFETY: any other word is that of a point of ours, which is never freed.
+        probe::c::begin_timed(unsafe { &*point }, scope);
+    }
+}
+
+/// See `pfp.h`, which calls this for a scope that measures.
+///
+/// # Safety
+///
+/// `scope` was filled by the one above, on this thread, and was not ended.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pfp_timed_end_on(scope: *mut TimedGuard) {
+    // SAFETY: as the caller says.
+    unsafe { ptr::drop_in_place(scope) };
+}

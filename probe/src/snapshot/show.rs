@@ -1,0 +1,117 @@
+//! The figures of this process in the form of the timers that HPC programs carry.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use pfp_shm_layout::cell::Sums;
+use pfp_shm_layout::reader::{CellReading, Picture, PointPicture};
+
+use super::Part;
+use super::json::Json;
+use crate::engine::process;
+
+/// Writes the figures of this process as JSON: an array of threads, of each an object
+/// with an array for each label, of each tuple of amounts an object with `Bytes`,
+/// `Flops`, `Calls`, and `Min`, `Max`, `Avg`, `Stddev` of a call's exclusive time in
+/// seconds. `Bytes` and `Flops` are of one call, 0 where a region does not tell; of
+/// calls whose amounts are not told apart, the mean. Other amounts stand under their
+/// own names. A line of its own, complete or not at all as far as `out` goes.
+///
+/// Threads that had the same lane one after the other are one.
+///
+/// ```
+/// {
+///     pfp::scope!("triad", bytes = 2400, flops = 200);
+/// }
+/// let mut out = Vec::new();
+/// pfp::show(&mut out)?;
+/// # #[cfg(not(miri))]
+/// assert!(String::from_utf8_lossy(&out).contains(r#""triad":[{"Bytes":2400,"Flops":200,"Calls":1"#));
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// `Unsupported` if nothing can be measured here, or pfp is compiled out; else what
+/// writing to `out` has answered.
+pub fn show(out: &mut impl Write) -> io::Result<()> {
+    let process = process::get().ok_or_else(super::unsupported)?;
+    process.refine_rate();
+    let reader = super::polled(process)?;
+    let picture = reader.picture();
+    let point = |id: u32| {
+        let place = picture.points.binary_search_by_key(&id, |point| point.id).ok()?;
+        Some(&picture.points[place])
+    };
+    let mut json = Json::new(Vec::new());
+    json.list(&picture.lanes, |json, lane| {
+        let mut labels: BTreeMap<&str, Vec<(&PointPicture, &CellReading)>> = BTreeMap::new();
+        let cells = picture.cells.iter().filter(|cell| cell.lane == lane.id && !cell.is_part);
+        for cell in cells.filter(|cell| cell.all_owners().0.count > 0) {
+            if let Some(point) = point(cell.point) {
+                labels.entry(&point.name).or_default().push((point, cell));
+            }
+        }
+        json.object(|json| {
+            for (label, cells) in labels {
+                let rows = cells.into_iter().flat_map(|(point, cell)| rows(picture, point, cell));
+                json.text_name(label)?
+                    .list(rows, |json, row| json.object(|json| row.write(json)))?;
+            }
+            Ok(())
+        })
+    })?;
+    out.write_all(&json.end()?)
+}
+
+/// A label's calls of the same amounts.
+struct Row<'a> {
+    names: &'a [String],
+    /// Of a call.
+    amounts: Vec<u64>,
+    sums: Sums,
+    ticks_per_second: f64,
+}
+
+fn rows<'a>(picture: &Picture, point: &'a PointPicture, cell: &CellReading) -> Vec<Row<'a>> {
+    let ticks_per_second = picture.clock.ticks_per_second;
+    let names = point.amounts.as_slice();
+    if names.is_empty() {
+        let (sums, _) = cell.all_owners();
+        return vec![Row { names, amounts: Vec::new(), sums, ticks_per_second }];
+    }
+    let parts = cell.variants.iter().map(|place| &picture.cells[*place as usize]);
+    let parts = parts.filter_map(|part| Part::of(part, picture));
+    parts
+        .map(|part| {
+            let calls = if part.each { 1 } else { part.sums.count.max(1) };
+            let amounts = part.amounts[..part.names].iter().map(|sum| sum / calls).collect();
+            Row { names, amounts, sums: part.sums, ticks_per_second }
+        })
+        .collect()
+}
+
+impl Row<'_> {
+    fn write<W: Write>(&self, json: &mut Json<W>) -> io::Result<()> {
+        let of = |name: &str| {
+            let place = self.names.iter().position(|known| known == name);
+            place.and_then(|place| self.amounts.get(place)).copied()
+        };
+        let seconds = |ticks: f64| ticks / self.ticks_per_second;
+        let sums = &self.sums;
+        json.plain("Bytes", of("bytes").unwrap_or(0))?;
+        json.plain("Flops", of("flops").unwrap_or(0))?;
+        json.plain("Calls", sums.count)?;
+        json.float("Min", seconds(sums.min as f64))?;
+        json.float("Max", seconds(sums.max as f64))?;
+        json.float("Avg", seconds(sums.mean().unwrap_or(0.0)))?;
+        json.float("Stddev", seconds(sums.variance().unwrap_or(0.0).sqrt()))?;
+        let others = self.names.iter().zip(&self.amounts);
+        for (name, amount) in
+            others.filter(|(name, _)| !["bytes", "flops"].contains(&name.as_str()))
+        {
+            json.text_name(name)?.bare(format_args!("{amount}"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,500 @@
+//! Points whose regions carry amounts: bytes, operations, items.
+//!
+//! A tuple of amounts has a point of its own, a *variant*, with its own number and
+//! cells, which follows the control word of the whole; so a region with amounts is a
+//! region of one of up to nine points, and what it costs more is to find which. The
+//! amounts of each variant lie side by side, unwritten once they are there, and are
+//! compared one after the other: a loop that a branch predictor knows is cheaper than
+//! any index that waits for a hash, and threads that have different amounts do not
+//! fight for what would remember the last.
+//!
+//! All of it is in the point's own static, so nothing is allocated when a variant is
+//! met for the first time, in a signal handler, say.
+
+use std::fmt::{self, Write};
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::panic::Location;
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use pfp_shm_layout::amounts::{Amounts, MOST, VARIANTS};
+use pfp_shm_layout::control::{Change, Control};
+
+use crate::engine::measure::Guard;
+use crate::engine::{process, thread};
+use crate::point::{Kind, Point};
+use crate::stats::{self, Stats};
+use crate::{AlphaError, Amount};
+
+/// In place of a first amount: this variant is not there yet.
+const NONE: u64 = u64::MAX;
+/// Place of the point of all amounts that have no variant.
+pub(crate) const REST: usize = VARIANTS;
+/// Bytes of a name of an amount that are kept.
+const LONGEST_NAME: usize = 32;
+
+/// A point whose regions carry amounts: how much they did, beside how long it took.
+///
+/// The viewer shows what they come to in a second, of CPU time and of the clock's.
+/// Measurements of different amounts are told apart, up to eight different tuples
+/// of a point; all others are summed as the rest. Switching the point on and off,
+/// resetting and averaging it are of all of them.
+///
+/// [`crate::scope!`] makes one at the place where it stands.
+///
+/// ```
+/// static TRIAD: pfp::Timed = pfp::Timed::new("triad", &["bytes", "flops"]);
+///
+/// fn triad(a: &mut [f64], b: &[f64], c: &[f64], by: f64) {
+///     let n = a.len();
+///     let _guard = TRIAD.measure([n * 24, n * 2]);
+///     for ((a, b), c) in a.iter_mut().zip(b).zip(c) {
+///         *a = b + by * c;
+///     }
+/// }
+/// triad(&mut [0.0; 100], &[1.0; 100], &[2.0; 100], 3.0);
+/// # #[cfg(not(miri))]
+/// assert_eq!(TRIAD.amounts()[0], ("bytes", 2400));
+/// ```
+#[derive(Debug)]
+#[repr(C)]
+pub struct Timed {
+    /// The whole. It measures nothing by itself. First, as C's inline functions
+    /// expect it.
+    point: Point,
+    names: &'static [&'static str],
+    /// What the variants' regions have; [`NONE`] first while there is no such
+    /// variant.
+    keys: [[AtomicU64; MOST]; VARIANTS],
+    /// 1 once the rest has its point.
+    has_rest: AtomicU32,
+    /// 0, or the thread that makes a variant.
+    making: AtomicU32,
+    /// Variants that were begun to be made.
+    made: AtomicU32,
+    /// The first amounts of those, before they are published in `keys`.
+    first: [AtomicU64; VARIANTS],
+    points: [Point; VARIANTS + 1],
+}
+
+impl Timed {
+    /// A point of this name, and the names of its amounts, one to four; the place is
+    /// where this is called. Of names longer than 32 bytes the rest is cut.
+    ///
+    /// # Panics
+    ///
+    /// There are no amounts, or more than four: when compiling, since it is a
+    /// static's.
+    #[must_use]
+    #[track_caller]
+    pub const fn new(name: &'static str, amounts: &'static [&'static str]) -> Self {
+        let here = Location::caller();
+        Self::at(name, here.file(), here.line(), amounts)
+    }
+
+    /// The same of a place that is not this one, as [`Point::at`] has it.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::new`].
+    #[must_use]
+    pub const fn at(
+        name: &'static str,
+        file: &'static str,
+        line: u32,
+        amounts: &'static [&'static str],
+    ) -> Self {
+        Self::of(Point::at(name, file, line), amounts)
+    }
+
+    /// For [`crate::function_scope!`].
+    #[doc(hidden)]
+    #[must_use]
+    #[track_caller]
+    pub const fn in_function(name: fn() -> &'static str, amounts: &'static [&'static str]) -> Self {
+        Self::of(Point::in_function(name), amounts)
+    }
+
+    const fn of(point: Point, names: &'static [&'static str]) -> Self {
+        assert!(!names.is_empty() && names.len() <= MOST, "a point has one to four amounts");
+        Self {
+            point,
+            names,
+            keys: [const { [const { AtomicU64::new(NONE) }; MOST] }; VARIANTS],
+            has_rest: AtomicU32::new(0),
+            making: AtomicU32::new(0),
+            made: AtomicU32::new(0),
+            first: [const { AtomicU64::new(0) }; VARIANTS],
+            points: [
+                Point::variant(0),
+                Point::variant(1),
+                Point::variant(2),
+                Point::variant(3),
+                Point::variant(4),
+                Point::variant(5),
+                Point::variant(6),
+                Point::variant(7),
+                Point::variant(REST as u8),
+            ],
+        }
+    }
+
+    /// The point, switched off from the start; see [`Point::starts_off`].
+    #[must_use]
+    pub const fn starts_off(mut self) -> Self {
+        self.point = self.point.starts_off();
+        self
+    }
+
+    /// Measures until the guard is dropped, with these amounts in the order of their
+    /// names: bytes, say, or a count of what was done. Fewer than there are names
+    /// leave the others 0, more are lost.
+    #[inline(always)]
+    pub fn measure<A: Amount, const N: usize>(&'static self, amounts: [A; N]) -> TimedGuard {
+        let mut guard = TimedGuard::empty();
+        self.measure_in(amounts, &mut guard);
+        guard
+    }
+
+    /// Measures until a guard, which has no region yet, is dropped: one that is filled
+    /// where it stays need not be copied, which would wait for the counter.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn measure_in<A: Amount, const N: usize>(
+        &'static self,
+        amounts: [A; N],
+        guard: &mut TimedGuard,
+    ) {
+        let control = self.point.control();
+        if control.enabled() {
+            let mut given = amounts.into_iter().map(Amount::amount);
+            guard.amounts.write(std::array::from_fn(|_| given.next().unwrap_or(0)));
+            self.begin_on(control, guard);
+        }
+    }
+
+    /// Begins a region in a guard that has its amounts, if the point is on.
+    #[inline(always)]
+    pub(crate) fn begin_with(&'static self, guard: &mut TimedGuard) {
+        let control = self.point.control();
+        if control.enabled() {
+            self.begin_on(control, guard);
+        }
+    }
+
+    /// Begins a region of a point that is on, in a guard that has its amounts.
+    #[inline(never)]
+    fn begin_on(&'static self, control: Control, guard: &mut TimedGuard) {
+        // SAFETY: the callers have filled them.
+        let amounts = unsafe { guard.amounts.assume_init_ref() };
+        let (point, is_rest) = self.choose(amounts);
+        let Some(point) = point else { return };
+        guard.is_rest.write(u64::from(is_rest));
+        Guard::begin_in_place(point, control, &mut guard.guard);
+    }
+
+    /// The point that a region with these amounts is of, and whether it is the rest's;
+    /// none if it cannot be had now. The point is on.
+    #[inline(always)]
+    fn choose(&'static self, amounts: &Amounts) -> (Option<&'static Point>, bool) {
+        match self.find(amounts) {
+            Some(point) => (Some(point), false),
+            // Meets the store in `make_alone`.
+            None if self.has_rest.load(Acquire) != 0 => (Some(&self.points[REST]), true),
+            None => self.choose_new(amounts),
+        }
+    }
+
+    /// The point of the variant with these amounts, if there is one.
+    #[inline(always)]
+    fn find(&'static self, amounts: &Amounts) -> Option<&'static Point> {
+        for (key, point) in self.keys.iter().zip(&self.points) {
+            // Meets the store in `make_alone`: the rest of the key, and the point.
+            let is_first = key[0].load(Acquire) == amounts[0];
+            if is_first && (1..MOST).all(|at| key[at].load(Relaxed) == amounts[at]) {
+                // What is as large as what stands for none.
+                return (amounts[0] != NONE).then_some(point);
+            }
+        }
+        None
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn choose_new(&'static self, amounts: &Amounts) -> (Option<&'static Point>, bool) {
+        // Read once: a viewer may switch the point off this very moment.
+        let on = |word: &AtomicU64| Control(word.load(Relaxed)).enabled();
+        if !self.point.word().is_some_and(on) {
+            return (None, false);
+        }
+        // More than is kept as a key is not told apart from the most.
+        let mut amounts = *amounts;
+        amounts[0] = amounts[0].min(NONE - 1);
+        let place = self.make(&amounts);
+        (place.and_then(|place| self.points.get(place)), place == Some(REST))
+    }
+
+    /// The place of the variant with these amounts, made if there is room for it; none
+    /// if that cannot be done now.
+    fn make(&'static self, amounts: &Amounts) -> Option<usize> {
+        let me = thread::tid();
+        // Bounded, so that nothing can hang the host.
+        for _ in 0..100_000 {
+            match self.making.compare_exchange(0, me, Acquire, Acquire) {
+                Ok(_) => {
+                    let made = self.make_alone(amounts);
+                    self.making.store(0, Release);
+                    return made;
+                }
+                // A signal handler that interrupts its own thread's making measures
+                // nothing.
+                Err(other) if other == me => return None,
+                // It was making in the parent that this process was forked from.
+                Err(other) if !thread::exists(other) => {
+                    let _ = self.making.compare_exchange(other, 0, Relaxed, Relaxed);
+                }
+                Err(_) => {
+                    // SAFETY: yields.
+                    unsafe { libc::sched_yield() };
+                }
+            }
+        }
+        None
+    }
+
+    fn make_alone(&'static self, amounts: &Amounts) -> Option<usize> {
+        if let Some(known) = self.find(amounts) {
+            return self.points.iter().position(|point| std::ptr::eq(point, known));
+        }
+        let place = self.made.load(Relaxed) as usize;
+        if place >= VARIANTS {
+            let rest = &self.points[REST];
+            rest.belong_to(self);
+            if !rest.register() || rest.number().is_none() {
+                return None;
+            }
+            // Meets the load in `choose`: the point is registered.
+            self.has_rest.store(1, Release);
+            return Some(REST);
+        }
+        let (key, point) = (&self.keys[place], &self.points[place]);
+        self.first[place].store(amounts[0], Relaxed);
+        key.iter().zip(amounts).skip(1).for_each(|(key, amount)| key.store(*amount, Relaxed));
+        point.belong_to(self);
+        // Taken for good first: a child that is forked now finds the point half made,
+        // and makes another one.
+        self.made.store(place as u32 + 1, Relaxed);
+        if !point.register() {
+            self.made.store(place as u32, Relaxed);
+            return None;
+        }
+        // Refused: there is no room in the table, neither for others.
+        point.number()?;
+        // Meets the load in `find`.
+        key[0].store(amounts[0], Release);
+        Some(place)
+    }
+
+    /// Says in the table's words what the regions of a variant have.
+    pub(crate) fn describe(&self, place: usize, to: &mut Description) {
+        for (at, name) in self.names.iter().enumerate() {
+            if at > 0 {
+                let _ = to.write_char(',');
+            }
+            let mut end = name.len().min(LONGEST_NAME);
+            while !name.is_char_boundary(end) {
+                end -= 1;
+            }
+            for letter in name[..end].chars() {
+                // What separates.
+                let _ = to.write_char(if matches!(letter, ',' | '=') { '_' } else { letter });
+            }
+            if place < REST {
+                let word = if at == 0 { &self.first[place] } else { &self.keys[place][at] };
+                let _ = write!(to, "={}", word.load(Relaxed));
+            }
+        }
+    }
+
+    /// The whole, which names the variants and has their control word.
+    pub(crate) const fn whole(&self) -> &Point {
+        &self.point
+    }
+
+    /// The points of the variants, the rest last, as far as they measure.
+    fn parts(&'static self) -> impl Iterator<Item = (usize, &'static Point)> {
+        let is_there = move |place: usize| match self.keys.get(place) {
+            Some(key) => key[0].load(Acquire) != NONE,
+            None => self.has_rest.load(Acquire) != 0,
+        };
+        self.points.iter().enumerate().filter(move |(place, _)| is_there(*place))
+    }
+
+    /// Switches the point on; takes effect at the next begin.
+    pub fn enable(&'static self) {
+        self.point.enable();
+    }
+
+    /// Switches the point off; takes effect at the next begin.
+    pub fn disable(&'static self) {
+        self.point.disable();
+    }
+
+    /// Whether the point measures.
+    #[must_use]
+    pub fn is_enabled(&'static self) -> bool {
+        self.point.is_enabled()
+    }
+
+    /// Starts the point's statistics afresh, of all amounts; takes effect at the next
+    /// begin.
+    pub fn reset(&'static self) {
+        self.point.change(Change::Reset);
+    }
+
+    /// Averages exponentially, as [`Point::set_alpha`] does, for each tuple of amounts
+    /// by itself.
+    ///
+    /// # Errors
+    ///
+    /// `alpha` is not in (0, 1].
+    pub fn set_alpha(&'static self, alpha: f64) -> Result<(), AlphaError> {
+        self.point.set_alpha(alpha)
+    }
+
+    /// Averages no longer.
+    pub fn clear_alpha(&'static self) {
+        self.point.clear_alpha();
+    }
+
+    /// The point's statistics since its last reset, over all threads and amounts; none
+    /// if it has not measured yet.
+    #[must_use]
+    pub fn stats(&'static self) -> Option<Stats> {
+        let points = self.parts().map(|(_, point)| point);
+        let (stats, _) = stats::of_points(self.point.word()?, points)?;
+        (stats.count > 0).then_some(stats)
+    }
+
+    /// What all regions since the last reset had of each amount, over all threads,
+    /// with its name; 0 before the first. Exact, but for what regions in progress add
+    /// meanwhile.
+    #[must_use]
+    pub fn amounts(&'static self) -> Vec<(&'static str, u128)> {
+        let mut sums = [0_u128; MOST];
+        let word = self.point.word();
+        for (place, point) in self.parts() {
+            let found = word.and_then(|word| stats::of_points(word, std::iter::once(point)));
+            let Some((stats, rest)) = found else { continue };
+            for (at, sum) in sums.iter_mut().enumerate() {
+                *sum += match self.keys.get(place) {
+                    Some(key) => u128::from(key[at].load(Relaxed)) * u128::from(stats.count),
+                    None => rest[at],
+                };
+            }
+        }
+        self.names.iter().copied().zip(sums).collect()
+    }
+}
+
+/// A text of bounded length: what a variant's regions have. It is written where
+/// nothing may be allocated.
+pub(crate) struct Description {
+    bytes: [u8; MOST * (LONGEST_NAME + 22)],
+    len: usize,
+}
+
+impl Description {
+    pub(crate) const fn new() -> Self {
+        Self { bytes: [0; MOST * (LONGEST_NAME + 22)], len: 0 }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
+    }
+}
+
+impl Write for Description {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.bytes.get_mut(self.len..self.len + text.len()).ok_or(fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.len += text.len();
+        Ok(())
+    }
+}
+
+/// Measures a region with amounts until it is dropped; see [`Timed::measure`].
+///
+/// It belongs to its thread: it cannot be sent to another one.
+#[must_use = "a guard that is not bound to a name ends its region at once"]
+#[derive(Debug)]
+#[repr(C)]
+pub struct TimedGuard {
+    /// Always defined, and not dropped by itself. First, as C's inline functions
+    /// expect it.
+    guard: MaybeUninit<Guard>,
+    /// Whether the region is one of the rest. Defined if the region is measured.
+    is_rest: MaybeUninit<u64>,
+    /// Defined if the region is measured.
+    amounts: MaybeUninit<Amounts>,
+    thread_bound: PhantomData<*const ()>,
+}
+
+impl TimedGuard {
+    /// A guard that has no region, for the macros.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn empty() -> Self {
+        Self {
+            guard: MaybeUninit::new(Guard::empty()),
+            is_rest: MaybeUninit::uninit(),
+            amounts: MaybeUninit::uninit(),
+            thread_bound: PhantomData,
+        }
+    }
+}
+
+impl Drop for TimedGuard {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: defined from the start.
+        let guard = unsafe { self.guard.assume_init_ref() };
+        if guard.tag() == 0 {
+            return;
+        }
+        // SAFETY: defined with a tag other than 0.
+        if unsafe { self.is_rest.assume_init() } == 0 {
+            guard.end_on();
+        } else {
+            // SAFETY: as above.
+            guard.end_rest(unsafe { self.amounts.assume_init_ref() });
+        }
+    }
+}
+
+/// What kind of point this is, for what has to treat variants by themselves.
+pub(crate) fn variant_of(point: &Point) -> Option<(&'static Timed, usize)> {
+    match point.kind() {
+        Kind::Plain => None,
+        Kind::Variant { of, place } => {
+            // SAFETY: null, or a static that the point is in.
+            let of = unsafe { of.load(Acquire).as_ref() }?;
+            Some((of, usize::from(place)))
+        }
+    }
+}
+
+/// Enters a variant into the process's table, after its whole.
+pub(crate) fn enter(
+    process: &'static process::Process,
+    point: &Point,
+) -> Option<(u32, &'static AtomicU64)> {
+    let (timed, place) = variant_of(point)?;
+    let of = timed.whole().number()? as usize;
+    let mut amounts = Description::new();
+    timed.describe(place, &mut amounts);
+    process.enter_variant(point, of, amounts.as_str())
+}

@@ -1,0 +1,73 @@
+//! Regions that carry amounts, which the target also sums by itself.
+
+use std::path::Path;
+use std::thread;
+
+use pfp_tests::script::{pause, say};
+
+/// Calls of each thread.
+const CALLS: u64 = 3000;
+
+static FORMER: pfp::Timed = pfp::Timed::new("former", &["bytes", "requests"]);
+
+fn many(items: u64) -> u64 {
+    let bytes = 1000 + items * 24;
+    // Twelve different tuples, of which eight are told apart.
+    pfp::scope!("many", bytes = bytes, flops = items * 2, items = items);
+    bytes
+}
+
+fn few(items: u64) -> u64 {
+    pfp::scope!("few", items = items);
+    items
+}
+
+fn work(thread: u64) -> [u64; 3] {
+    let mut sums = [0; 3];
+    for call in 0..CALLS {
+        let items = (call * 7 + thread) % 12;
+        sums[0] += many(items);
+        sums[1] += items;
+        sums[2] += few(items % 2 + 1);
+    }
+    sums
+}
+
+/// Three threads, then three more on their lanes; a point that was reset and switched
+/// off and on; says the sums, and writes a snapshot of its own.
+pub(crate) fn run(file: &Path) {
+    let mut sums = [0; 3];
+    for _ in 0..2 {
+        let threads: Vec<_> = (0..3).map(|at| thread::spawn(move || work(at))).collect();
+        for of_thread in threads.into_iter().map(|thread| thread.join().expect("it counts")) {
+            sums = std::array::from_fn(|at| sums[at] + of_thread[at]);
+        }
+    }
+    say("many", &[&(6 * CALLS), &sums[0], &sums[1]]);
+    say("few", &[&(6 * CALLS), &sums[2]]);
+
+    (0..20_u64).for_each(|n| drop(FORMER.measure([n, 1])));
+    FORMER.reset();
+    (0..15_u64).for_each(|n| drop(FORMER.measure([n, 2])));
+    FORMER.disable();
+    (0..15_u64).for_each(|n| drop(FORMER.measure([n, 3])));
+    FORMER.enable();
+    pfp::set_enabled(false);
+    (0..15_u64).for_each(|n| drop(FORMER.measure([n, 4])));
+    pfp::set_enabled(true);
+    (0..10_u64).for_each(|n| drop(FORMER.measure([n, 5])));
+    say("former", &[&25, &(105 + 45), &(30 + 50)]);
+    let told = FORMER.amounts();
+    say("told", &[&FORMER.stats().map_or(0, |stats| stats.count), &told[0].1, &told[1].1]);
+    if let Err(error) = pfp::snapshot_to(file) {
+        say("error", &[&error]);
+    }
+    pause("done");
+}
+
+/// Measures without an end: the n-th call has n bytes and one item.
+pub(crate) fn endless() {
+    for bytes in 1.. {
+        pfp::scope!("endless", bytes = bytes as u64, items = 1);
+    }
+}

@@ -1,0 +1,331 @@
+//! Amounts of regions: their sums against the program's own arithmetic, over threads,
+//! owners of lanes, resets and switches; which are told apart; what is left of them
+//! after a kill; in signal handlers, and where the threads have no lane.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use pfp_shm_layout::reader::Picture;
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::own;
+use pfp_tests::screen::pfp_top;
+use pfp_tests::size;
+use pfp_tests::target::{Place, Target, wait_for};
+use pfp_tests::watch::{self, Watch};
+use pfp_top::snapshot::Snapshot;
+use pfp_top::source;
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+
+/// Measurements of a point and sums of its amounts, out of its variants; how many
+/// variants there are; and the measurements of the rest.
+fn sums(picture: &Picture, name: &str) -> (u64, [u64; 4], usize, u64) {
+    let id = watch::id(picture, name);
+    let (mut count, mut sums, mut rest) = (0, [0; 4], 0);
+    let variants = || {
+        picture.points.iter().filter_map(|point| {
+            let variant = point.variant.as_ref().filter(|variant| variant.of == id)?;
+            Some((point.id, variant.each))
+        })
+    };
+    for (variant, each) in variants() {
+        for cell in watch::cells(picture, variant) {
+            let (of_cell, amounts) = cell.all_owners();
+            count += of_cell.count;
+            for (at, sum) in sums.iter_mut().enumerate() {
+                *sum += each.map_or(amounts[at], |each| each[at] * of_cell.count);
+            }
+            rest += if each.is_none() { of_cell.count } else { 0 };
+        }
+    }
+    assert_eq!(count, watch::total(picture, id).count, "the whole of {name} is its variants");
+    (count, sums, variants().filter(|(_, each)| each.is_some()).count(), rest)
+}
+
+fn of_snapshot(snapshot: &Snapshot, name: &str) -> Vec<u128> {
+    let point = snapshot.points.iter().find(|point| point.name == name).expect("it was measured");
+    let cells = snapshot.cells.iter().filter(|cell| cell.point == point.id);
+    let mut all = vec![0; 1 + point.amounts.len()];
+    for cell in cells {
+        let counts = cell.variants.iter().map(|variant| variant.stats.count);
+        assert_eq!(counts.sum::<u64>(), cell.stats.count + cell.retired.count);
+        let ticks = cell.variants.iter().map(|variant| variant.stats.exclusive);
+        assert_eq!(ticks.sum::<u64>(), cell.stats.exclusive + cell.retired.exclusive);
+        let buckets = cell.histogram.iter().map(|bucket| bucket.count);
+        assert_eq!(buckets.sum::<u64>(), cell.stats.count + cell.retired.count);
+        for variant in &cell.variants {
+            all[0] += u128::from(variant.stats.count);
+            (1..all.len()).for_each(|at| all[at] += variant.sum(at - 1));
+        }
+    }
+    all
+}
+
+fn said(target: &Target, key: &str) -> Vec<u128> {
+    target.said().all::<u128>(key).remove(0)
+}
+
+fn opened(path: &Path) -> Snapshot {
+    source::open(path).and_then(|mut source| source.poll()).expect("the file can be read")
+}
+
+fn well(command: &mut Command) -> String {
+    let output = command.env("PFP_TOP_CONFIG", "").output().expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8(output.stdout).expect("it prints text")
+}
+
+/// With lanes for all, and with two only, so that most threads share the overflow lane.
+#[test]
+fn sums_are_those_of_the_programs_own_arithmetic() {
+    for lanes in ["128", "2"] {
+        let place = Place::new();
+        let file = place.path().join("own.json");
+        let arguments = ["amounts", file.to_str().expect("it is plain")];
+        let mut target = place.start_with(TARGET, &arguments, "PFP_LANES", lanes);
+        target.reach("done");
+        let mut watch = Watch::attach(&place, &target);
+        let picture = watch.poll();
+        for (name, variants) in [("many", 8), ("few", 2), ("former", 8)] {
+            let expected = said(&target, name);
+            let (count, sums, told_apart, rest) = sums(picture, name);
+            assert_eq!(u128::from(count), expected[0], "{name} with {lanes} lanes");
+            assert_eq!(told_apart, variants);
+            assert_eq!(rest > 0, variants == 8);
+            // The second of `many` is worked out from the third.
+            let sums = match name {
+                "many" => vec![sums[0], sums[2]],
+                _ => sums[..expected.len() - 1].to_vec(),
+            };
+            let sums: Vec<_> = sums.into_iter().map(u128::from).collect();
+            assert_eq!(sums, expected[1..], "{name} with {lanes} lanes");
+        }
+        assert_eq!(said(&target, "told"), said(&target, "former"));
+
+        // Whoever writes a snapshot, and a copy of the segment, says the same.
+        let top =
+            |arguments: &[&str]| well(place.command(pfp_top().to_str().unwrap()).args(arguments));
+        let pid = target.pid().to_string();
+        let files = ["viewer.json", "raw.pfp"].map(|name| place.path().join(name));
+        let [viewer, raw] = files.each_ref().map(|file| file.to_str().unwrap());
+        top(&["snapshot", "--pid", &pid, "-o", viewer]);
+        top(&["save-raw", "--pid", &pid, "-o", raw]);
+        let of_probe = opened(&file);
+        for path in &files {
+            let other = opened(path);
+            assert_eq!(of_probe.points, other.points, "{}", path.display());
+            assert_eq!(of_probe.cells, other.cells, "{}", path.display());
+        }
+        for name in ["few", "former"] {
+            assert_eq!(of_snapshot(&of_probe, name), said(&target, name));
+        }
+        let records = of_probe.records.iter().map(|record| record.point);
+        let known = |id: u32| of_probe.points.iter().any(|point| point.id == id);
+        assert!(records.into_iter().all(known), "records are of points that there are");
+
+        let csv = top(&["export", "csv", viewer]);
+        let few = said(&target, "few");
+        assert!(csv.contains(&format!("items={}", few[1])), "{csv}");
+        let metrics = top(&["export", "openmetrics", viewer]);
+        let line = metrics
+            .lines()
+            .find(|line| line.starts_with("pfp_amount_total{") && line.contains("\"few\""));
+        let value = line.and_then(|line| line.rsplit(' ').next()).expect("there is a counter");
+        assert_eq!(value.parse::<f64>().unwrap(), few[1] as f64);
+        let columns = "name,count,items,bytes,flops,intensity";
+        let rows = top(&["-p", &pid, "-b", "-n", "1", "--json", "--columns", columns]);
+        assert!(rows.contains("items_per_cpu_s"), "{rows}");
+        target.end_well();
+    }
+}
+
+/// What a killed program leaves: the n-th measurement had n bytes, so the sum tells how
+/// many it is of. One that was in progress may be in the sum already.
+#[test]
+fn a_kill_loses_nothing() {
+    for _ in 0..size(20, 1000) {
+        let place = Place::new();
+        let mut child = place.command(TARGET).arg("endless-amounts").spawn().expect("it starts");
+        let mut watch = Watch::attach_to(&place, child.id());
+        wait_for("measurements", || {
+            let picture = watch.poll();
+            let known = picture.points.iter().any(|point| point.name == "endless");
+            (known && watch::named(picture, "endless").count > 1000).then_some(())
+        });
+        child.kill().expect("it runs");
+        child.wait().expect("it is a child");
+        let picture = watch.poll_dead();
+        let (count, amounts, ..) = sums(picture, "endless");
+        let of = |calls: u64| (calls * (calls + 1) / 2, calls);
+        let found = (amounts[0], amounts[1]);
+        let in_flight = picture.cells.iter().any(|cell| cell.in_flight);
+        let may_be = |calls| found == of(calls);
+        // Killed between the two sums of the one in progress.
+        let half = found == (of(count + 1).0, of(count).1);
+        assert!(
+            may_be(count) || in_flight && (half || may_be(count + 1)),
+            "{found:?} of {count}, in flight: {in_flight}"
+        );
+    }
+}
+
+static HANDLED: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn on_signal(_: libc::c_int) {
+    let n = HANDLED.fetch_add(1, Relaxed);
+    pfp::scope!("handled", items = n % 20);
+}
+
+/// The first regions of the point are in a handler that interrupts regions with amounts;
+/// whatever it interrupts, its own are counted, but for those that met the making of
+/// themselves.
+#[test]
+fn amounts_in_a_signal_handler() {
+    pfp::init();
+    {
+        pfp::scope!("before");
+    }
+    // SAFETY: the handler does what handlers may: it measures.
+    unsafe { libc::signal(libc::SIGUSR1, on_signal as extern "C" fn(_) as usize) };
+    let tick = libc::itimerval {
+        it_interval: libc::timeval { tv_sec: 0, tv_usec: 50 },
+        it_value: libc::timeval { tv_sec: 0, tv_usec: 50 },
+    };
+    let mut calls = 0;
+    // SAFETY: the signal of the calling thread itself, and a handler for the timer's.
+    unsafe {
+        libc::signal(libc::SIGALRM, on_signal as extern "C" fn(_) as usize);
+        libc::setitimer(libc::ITIMER_REAL, &raw const tick, std::ptr::null_mut());
+    }
+    while HANDLED.load(Relaxed) < size(2000, 200_000) {
+        calls += 1;
+        pfp::scope!("interrupted", items = calls % 20);
+        // SAFETY: as above.
+        unsafe { libc::raise(libc::SIGUSR1) };
+    }
+    let none = libc::itimerval { it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 }, ..tick };
+    let none = libc::itimerval { it_value: none.it_interval, ..none };
+    // SAFETY: switches the timer off.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const none, std::ptr::null_mut()) };
+    let mut watch = own::watch();
+    let picture = watch.poll();
+    let handled = HANDLED.load(Relaxed);
+    let (count, amounts, told_apart, _) = sums(picture, "interrupted");
+    assert_eq!((count, told_apart), (calls, 8));
+    assert_eq!(amounts[0], (1..=calls).map(|call| call % 20).sum::<u64>());
+    let (count, amounts, told_apart, rest) = sums(picture, "handled");
+    assert!(count <= handled && handled - count <= 100, "{count} of {handled}");
+    assert!(told_apart == 8 && rest > 0);
+    if count == handled {
+        assert_eq!(amounts[0], (0..handled).map(|n| n % 20).sum::<u64>());
+    }
+}
+
+#[pfp::function("attribute", items = items.len(), bytes = items.iter().sum::<u64>())]
+fn attribute(items: &[u64]) -> usize {
+    items.len()
+}
+
+#[pfp::measure(items = 3)]
+fn unnamed() {
+    pfp::function_scope!(requests = 7, bytes = 1.5_f64);
+}
+
+#[test]
+fn attributes_and_functions_carry_amounts() {
+    assert_eq!(attribute(&[1, 2, 3]) + attribute(&[10]), 4);
+    unnamed();
+    let mut watch = own::watch();
+    let picture = watch.poll();
+    assert_eq!(sums(picture, "attribute"), (2, [4, 16, 0, 0], 2, 0));
+    let ids: Vec<_> = (picture.points.iter())
+        .filter(|point| point.name == "unnamed" && point.variant.is_none())
+        .map(|point| point.amounts.clone())
+        .collect();
+    assert!(ids.contains(&vec!["items".to_owned()]), "{ids:?}");
+    assert!(ids.contains(&vec!["requests".to_owned(), "bytes".to_owned()]), "{ids:?}");
+}
+
+/// In C and in C++, with every compiler there is; and what `pfpShow` prints, which is the
+/// same by the same arithmetic.
+#[test]
+fn in_c_and_cpp() {
+    for (at, compiler) in Compiler::all().enumerate() {
+        let link = if at % 2 == 0 { Link::Static } else { Link::Shared };
+        let flags = ["-Wall", "-Wextra", "-Werror"];
+        let program = c::compile(compiler, "amounts", &["amounts.c"], link, flags);
+        let place = Place::new();
+        let mut target = place.start(program.to_str().expect("it is plain"), &[]);
+        target.reach("done");
+        let mut watch = Watch::attach(&place, &target);
+        let picture = watch.poll();
+        for (name, variants) in [("triad", 8), ("handle", 3)] {
+            let expected = said(&target, name);
+            let (count, sums, told_apart, _) = sums(picture, name);
+            let found = [count, sums[0], sums[1]].map(u128::from);
+            assert_eq!((found.to_vec(), told_apart), (expected, variants), "{name}, {compiler:?}");
+        }
+        let json = target.said().all::<String>("shown").remove(0).concat();
+        let shown: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+        shown_is(&shown, "triad", said(&target, "triad"), ["Bytes", "Flops"]);
+        shown_is(&shown, "handle", said(&target, "handle"), ["requests", "Bytes"]);
+        target.go();
+        assert!(target.end().status.success());
+    }
+    // Without: it prints, and measures nothing.
+    let program = c::compile(
+        Compiler::C,
+        "amounts-off",
+        &["amounts.c"],
+        Link::Without,
+        ["-DPFP_DISABLE", "-Wall", "-Wextra"],
+    );
+    let output = Command::new(program).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(1), "pfpShow says that it has nothing to show");
+}
+
+/// Calls and sums of two amounts, out of what `show` wrote. Of the rest it tells means,
+/// rounded down.
+fn shown_is(shown: &serde_json::Value, label: &str, expected: Vec<u128>, names: [&str; 2]) {
+    let threads = shown.as_array().expect("an array of threads");
+    let rows: Vec<_> =
+        threads.iter().filter_map(|thread| thread[label].as_array()).flatten().collect();
+    let number = |row: &serde_json::Value, name: &str| row[name].as_u64().expect("a number");
+    let calls = || rows.iter().map(|row| number(row, "Calls"));
+    assert_eq!(u128::from(calls().sum::<u64>()), expected[0]);
+    let most = u128::from(calls().max().unwrap_or(0));
+    for (name, expected) in names.into_iter().zip(&expected[1..]) {
+        let sum: u64 = rows.iter().map(|row| number(row, name) * number(row, "Calls")).sum();
+        let lost = expected - u128::from(sum);
+        assert!(lost < most, "{label}: {name} is {sum}, and not {expected}");
+    }
+    for row in rows {
+        let [least, mean, most] = ["Min", "Avg", "Max"].map(|name| row[name].as_f64().unwrap());
+        assert!(0.0 <= least && least <= mean && mean <= most && most < 1.0, "{row}");
+        assert!(row["Stddev"].as_f64().is_some_and(|deviation| deviation >= 0.0), "{row}");
+    }
+}
+
+/// A child of a fork has the variants of its parent, and sums of its own.
+#[test]
+fn a_forked_child_sums_for_itself() {
+    static FORKED: pfp::Timed = pfp::Timed::new("forked", &["items"]);
+    (1..=12_u64).for_each(|n| drop(FORKED.measure([n])));
+    // SAFETY: the child measures, reads its own figures, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        (1..=12_u64).for_each(|n| drop(FORKED.measure([n])));
+        drop(FORKED.measure([1_u64]));
+        let good = FORKED.amounts() == [("items", 79)]
+            && FORKED.stats().is_some_and(|stats| stats.count == 13);
+        // SAFETY: no destructors are wanted.
+        unsafe { libc::_exit(if good { 0 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: a child of ours.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0);
+    assert_eq!(FORKED.amounts(), [("items", 78)]);
+}
