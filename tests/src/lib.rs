@@ -20,6 +20,8 @@
 
 pub mod c;
 pub mod cells;
+pub mod fuzz;
+pub mod hostile;
 pub mod os;
 pub mod own;
 pub mod prometheus;
