@@ -51,7 +51,6 @@ pub struct TimedGuard(PhantomData<*const ()>);
 impl TimedGuard {
     #[doc(hidden)]
     #[inline(always)]
-    #[must_use]
     pub fn empty() -> Self {
         Self(PhantomData)
     }

@@ -31,7 +31,7 @@ use crate::cell::Cell;
 use crate::header::{Facts, FormatError};
 use crate::histogram::PARTS;
 use crate::lane::Lane;
-use crate::reader::{LaneCells, TRIES};
+use crate::reader::{Followed, LaneCells, TRIES};
 use crate::ring::Slot;
 use crate::segment::{BLOCK, CHUNK, Geometry, OpenError, PAGE, RING_SLOTS, Segment};
 use crate::sync::{Ordering, fence};
@@ -261,12 +261,12 @@ impl Copy {
         let used = from.ledger().lanes_used.load(Ordering::Acquire);
         let lanes = usize::try_from(used).map_or(usize::MAX, |used| used).min(geometry.lanes());
         // As a reader bounds them: a damaged segment leads in circles.
-        let mut blocks_left = geometry.blocks_present();
-        let mut parts_left = blocks_left * (BLOCK / CHUNK);
+        let mut followed = Followed::new(geometry);
+        let mut parts_left = geometry.blocks_present() * (BLOCK / CHUNK);
         for id in 0..lanes {
             let Some(lane) = from.lane(id) else { continue };
             let Some(entry) = (0..TRIES).find_map(|_| lane.read()) else { continue };
-            for cell in LaneCells::new(from, entry.cells_block, &mut blocks_left) {
+            for cell in LaneCells::new(from, entry.cells_block, &mut followed) {
                 self.take_cell(from, cell, &mut parts_left);
             }
             if let (Some(slots), Some(own)) = (from.ring(entry.ring_block), self.segment.lane(id)) {

@@ -33,4 +33,5 @@ pub mod ring;
 pub mod segment;
 mod shared_cell;
 pub(crate) mod sync;
+pub mod truncation;
 pub mod whole;

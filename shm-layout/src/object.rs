@@ -25,6 +25,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use shared_memory::{Shmem, ShmemConf, ShmemError};
 
+use crate::truncation::Watched;
+
 /// Where the C library keeps POSIX shared-memory objects on Linux.
 const SHM_ROOT: &[u8] = b"/dev/shm";
 /// `/pfp-`, then 32 hex digits.
@@ -169,8 +171,9 @@ enum Hold {
     Creator { pid: libc::pid_t, _crate: ManuallyDrop<Shmem> },
     /// A process that shares another one's object. It unmaps as a creator does.
     Joined { pid: libc::pid_t },
-    /// A viewer. The crate unmaps; our own descriptor tells the size later on.
-    Viewer { _crate: Shmem, file: OwnedFd },
+    /// A viewer. The crate unmaps; our own descriptor tells the size later on. Watched
+    /// as long as both are there: fields are dropped in this order.
+    Viewer { watched: Watched, _crate: Shmem, file: OwnedFd },
 }
 
 // SAFETY: the only thing that ties an Object to a thread is its raw pointer.
@@ -264,13 +267,9 @@ impl Object {
         if !after.is_same_file(&before) {
             return Err(bad(name, "was replaced while it was being opened"));
         }
-        Ok(Object {
-            name: *name,
-            map,
-            len,
-            file: before,
-            hold: Hold::Viewer { _crate: shmem, file },
-        })
+        let watched = Watched::new(map, len, file.as_raw_fd())?;
+        let hold = Hold::Viewer { watched, _crate: shmem, file };
+        Ok(Object { name: *name, map, len, file: before, hold })
     }
 
     /// Opens and maps another process's object, to write to it as its maker does: of a
@@ -320,7 +319,8 @@ impl Object {
     /// The first byte of the mapping, at a page boundary.
     ///
     /// Valid for [`Object::len`] bytes as long as the object lives, if nobody
-    /// truncates the file: a reader of a foreign object has to survive that.
+    /// truncates the file: a reader of a foreign object has to
+    /// [survive](crate::truncation::survive) that.
     pub fn as_ptr(&self) -> *mut u8 {
         self.map
     }
@@ -347,6 +347,18 @@ impl Object {
                 }
                 Ok(now.len)
             }
+        }
+    }
+
+    /// Whether the file was found to be shorter than the mapping, by touching what was
+    /// gone or by asking now. Of a creator's it is never asked.
+    pub fn is_cut(&self) -> bool {
+        match &self.hold {
+            Hold::Viewer { watched, file, .. } => {
+                watched.is_cut()
+                    || FileId::of(file.as_raw_fd()).is_ok_and(|now| now.len < self.len as u64)
+            }
+            Hold::Creator { .. } | Hold::Joined { .. } => false,
         }
     }
 

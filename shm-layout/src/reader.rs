@@ -23,7 +23,7 @@ use crate::header::{ClockKind, Facts, ProcessState};
 use crate::lane::{LanePicture, LaneState, Tally};
 use crate::point::{EntryPicture, Text};
 use crate::ring::{self, Drained, Record};
-use crate::segment::{RING_BLOCKS, RING_SLOTS, Segment};
+use crate::segment::{Geometry, RING_BLOCKS, RING_SLOTS, Segment};
 use crate::sync::{AtomicU64, Ordering};
 
 pub use cells::{BucketCount, CellReading, Histogram};
@@ -216,6 +216,7 @@ pub struct Reader<S = Segment> {
     sums: HashMap<(u32, u32), u32>,
     /// Cells that were looked at for being variants' ones.
     sorted: usize,
+    followed: Followed,
 }
 
 /// What the last poll saw of a lane.
@@ -235,6 +236,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             // A damaged table may name the same ones again and again.
             text_left: geometry.string_bytes(),
             cells: CellReader::new(geometry),
+            followed: Followed::new(geometry),
             segment,
             facts,
             picture: Picture::default(),
@@ -439,9 +441,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         let lanes = segment.geometry().lanes();
         let used = usize::try_from(used).map_or(lanes, |used| used.min(lanes));
         self.lanes.resize_with(used.max(self.lanes.len()), LaneCache::default);
-        // A block is in one chain, so all chains together are no longer than the
-        // pool. A damaged chain may be a ring, and many lanes may lead into it.
-        let mut blocks_left = segment.geometry().blocks_present();
+        self.followed.forget();
         let mut place = 0;
         for (id, cache) in self.lanes.iter_mut().enumerate().take(used) {
             let readings = &mut self.picture.lanes;
@@ -481,7 +481,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                 cache.owner = owner;
                 cache.marks.iter_mut().for_each(Mark::forget);
             }
-            let cells = LaneCells::new(segment, entry.cells_block, &mut blocks_left);
+            let cells = LaneCells::new(segment, entry.cells_block, &mut self.followed);
             let mut cells = cells.enumerate();
             let mut seen = 0;
             loop {
@@ -510,8 +510,9 @@ impl<S: Borrow<Segment>> Reader<S> {
                     break;
                 }
             }
-            // Only a damaged chain is shorter than it was.
-            cache.marks.truncate(seen);
+            // Only a damaged chain is shorter than it was. Their readings keep their
+            // places, or a chain that comes and goes would add to them without end.
+            cache.marks.iter_mut().skip(seen).for_each(Mark::forget);
         }
     }
 
@@ -554,13 +555,36 @@ pub(crate) struct LaneCells<'a> {
     segment: &'a Segment,
     block: u64,
     cells: std::slice::Iter<'a, Cell>,
-    /// Blocks that may still follow.
-    left: &'a mut usize,
+    followed: &'a mut Followed,
+}
+
+/// The blocks of cells that were read in this poll. A block is in one chain, once. A
+/// damaged chain may be a ring, and many lanes may lead into it.
+#[derive(Debug)]
+pub(crate) struct Followed(Vec<u64>);
+
+impl Followed {
+    pub(crate) fn new(geometry: &Geometry) -> Self {
+        Self(vec![0; geometry.blocks_present() / 64 + 1])
+    }
+
+    fn forget(&mut self) {
+        self.0.fill(0);
+    }
+
+    /// Notes a block; false if it was noted already, or cannot be one.
+    fn note(&mut self, block: u64) -> bool {
+        let word = usize::try_from(block / 64).ok().and_then(|place| self.0.get_mut(place));
+        let Some(word) = word else { return false };
+        let is_new = *word >> (block % 64) & 1 == 0;
+        *word |= 1 << (block % 64);
+        is_new
+    }
 }
 
 impl<'a> LaneCells<'a> {
-    pub(crate) fn new(segment: &'a Segment, block: u64, left: &'a mut usize) -> Self {
-        Self { segment, block, cells: [].iter(), left }
+    pub(crate) fn new(segment: &'a Segment, block: u64, followed: &'a mut Followed) -> Self {
+        Self { segment, block, cells: [].iter(), followed }
     }
 }
 
@@ -573,7 +597,9 @@ impl<'a> Iterator for LaneCells<'a> {
                 return Some(cell);
             }
             let block = self.segment.cell_block(self.block)?;
-            *self.left = self.left.checked_sub(1)?;
+            if !self.followed.note(self.block) {
+                return None;
+            }
             let (cells, next) = block.read();
             self.cells = cells.iter();
             self.block = next;

@@ -455,6 +455,13 @@ impl Segment {
         }
     }
 
+    /// Whether the object behind an opened segment is shorter than it was: what was
+    /// read of it since nobody knows when is zeros. See [`crate::truncation`].
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.object().is_some_and(Object::is_cut)
+    }
+
     /// The object's name; none for a segment in private memory.
     #[must_use]
     pub fn name(&self) -> Option<&Name> {

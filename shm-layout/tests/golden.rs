@@ -381,6 +381,28 @@ fn mutations_are_read_in_bounded_time_without_a_panic() {
     assert!(accepted > 1_000, "only {accepted} copies were read at all");
 }
 
+/// Chains that lead back into themselves, and lanes that share one: each cell is read
+/// once, and by one of them.
+#[test]
+fn a_chain_that_is_a_ring_is_read_once() {
+    let mut copy = GOLDEN.to_vec();
+    let link = |copy: &mut Vec<u8>, at: usize, block: u64| {
+        copy[at..at + 8].copy_from_slice(&block.to_le_bytes());
+    };
+    // To itself; and each to the other.
+    for (first, second) in [(5_u64, 11_u64), (11, 5)] {
+        link(&mut copy, POOL + 5 * BLOCK, first);
+        link(&mut copy, POOL + 11 * BLOCK, second);
+        let (segment, facts) = Segment::from_copy(&copy).expect("the header is as it was");
+        let again = segment.to_copy().expect("there is memory");
+        assert_eq!(again.len(), copy.len());
+        let mut reader = Reader::new(segment, facts);
+        let cells = reader.poll(true).cells.len();
+        assert_eq!(cells, 7, "as in the file");
+        assert_eq!(reader.poll(true).cells.len(), cells);
+    }
+}
+
 /// Offsets of words to change, by section, a section twice where more depends on
 /// it. In each are the words that say something, and here and there one that is
 /// zero.

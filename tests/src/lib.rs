@@ -26,6 +26,8 @@ pub mod cells;
 pub mod changes;
 pub mod collector;
 pub mod faults;
+pub mod fuzz;
+pub mod hostile;
 pub mod measured;
 pub mod os;
 pub mod own;

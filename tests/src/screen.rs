@@ -358,6 +358,17 @@ impl<'a> Screen<'a> {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// From now on, everything that is written to the terminal goes to a file as well,
+    /// byte by byte.
+    pub fn tap(&self, file: &Path) {
+        self.ask(&["pipe-pane", &format!("cat >> '{}'", file.display())]);
+    }
+
+    /// The title of the terminal.
+    pub fn title(&self) -> String {
+        self.ask(&["display-message", "-p", "#{pane_title}"])
+    }
+
     /// Whether the program in the terminal has asked for the mouse.
     pub fn has_mouse(&self) -> bool {
         self.ask(&["display-message", "-p", "#{mouse_any_flag}"]).trim() == "1"

@@ -19,6 +19,7 @@ use pfp_shm_layout::liveness::{Liveness, Watch};
 use pfp_shm_layout::reader::{BucketCount, CellReading, Picture, Reader};
 use pfp_shm_layout::ring;
 use pfp_shm_layout::segment::{OpenError, Segment};
+use pfp_shm_layout::truncation;
 
 use super::symbol::readable;
 use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
@@ -50,7 +51,15 @@ pub(super) fn discover() -> Result<Discovery> {
             }
             match open(&entry.info) {
                 Ok((mut reader, facts)) => {
-                    discovery.candidates.push(candidate(&entry, &mut reader, &facts));
+                    let candidate = candidate(&entry, &mut reader, &facts);
+                    let why = whole(&reader).map_err(|why| Refusal::NoTarget(why.to_string()));
+                    match why {
+                        Ok(()) => discovery.candidates.push(candidate),
+                        Err(why) => {
+                            let pid = Some(entry.info.process.pid);
+                            discovery.refused.push(Refused { pid, why });
+                        }
+                    }
                 }
                 Err(why) => {
                     discovery.refused.push(Refused { pid: Some(entry.info.process.pid), why });
@@ -81,7 +90,11 @@ fn candidate(entry: &Entry, reader: &mut Reader, facts: &Facts) -> Candidate {
     }
 }
 
+/// Opens a segment, of which from then on nothing can hurt this process.
 fn open(info: &Info) -> Result<(Reader, Facts), Refusal> {
+    if let Err(error) = truncation::survive() {
+        return Err(Refusal::NoTarget(format!("SIGBUS cannot be taken over: {error}")));
+    }
     match Segment::open(&info.object) {
         Ok((segment, facts)) => Ok((Reader::new(segment, facts.clone()), facts)),
         Err(OpenError::Format(error @ FormatError::Version { .. })) => {
@@ -92,6 +105,20 @@ fn open(info: &Info) -> Result<(Reader, Facts), Refusal> {
         }
         Err(error) => Err(Refusal::NoTarget(format!("{}: {error}", info.object))),
     }
+}
+
+/// Whether what a reader has read was there.
+fn whole(reader: &Reader) -> Result<()> {
+    let segment = reader.segment();
+    if segment.is_cut() {
+        let name = segment.name().map_or_else(String::new, ToString::to_string);
+        let bytes = segment.geometry().len();
+        bail!(
+            "somebody has cut the segment short: expected the {bytes} bytes of {name}, found \
+             fewer; the figures are those of before, start the program again"
+        );
+    }
+    Ok(())
 }
 
 /// Attaches to the segment of one process.
@@ -163,7 +190,10 @@ impl Source for LiveSource {
         // Judged before the picture is taken: a process that is found dead has
         // written its last by then.
         self.dead = matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
-        let picture = self.reader.poll(self.dead);
+        self.reader.poll(self.dead);
+        // Asked afterwards: what is gone by then may have been read as zeros.
+        whole(&self.reader)?;
+        let picture = self.reader.picture();
         let cells = self.cells.convert(picture);
         let mut snapshot = convert(picture, cells, &self.facts, self.dead);
         show_names(&mut self.names, &mut snapshot.points);

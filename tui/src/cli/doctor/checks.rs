@@ -8,11 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use pfp_shm_layout::beacon::Info;
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find::{self, Entry};
 use pfp_shm_layout::liveness::{Identity, Liveness};
 use pfp_shm_layout::object::Name;
-use pfp_shm_layout::segment::Segment;
+use pfp_shm_layout::segment::{OpenError, Segment};
+use pfp_shm_layout::truncation;
 
 use super::Finding;
 use crate::cli::{demo, locale_has_unicode};
@@ -247,7 +249,7 @@ fn process(about: &'static str, entry: &Entry, here: &Identity) -> Finding {
         .advice(
             "it is just starting or ending, or has another /dev/shm: share that of its container",
         ),
-        (Liveness::Alive, Some(bytes)) => match Segment::open(&info.object) {
+        (Liveness::Alive, Some(bytes)) => match open(info) {
             Ok(_) => {
                 let mut found = format!("{who} runs and can be watched; {} KiB", bytes >> 10);
                 if info.process.pidns != here.pidns {
@@ -259,6 +261,12 @@ fn process(about: &'static str, entry: &Entry, here: &Identity) -> Finding {
                 .advice("use the pfp-top of the version that the program was built with"),
         },
     }
+}
+
+/// Opens a segment; that it is cut short meanwhile is no reason to die.
+fn open(info: &Info) -> Result<Segment, OpenError> {
+    truncation::survive()?;
+    Ok(Segment::open(&info.object)?.0)
 }
 
 /// Segments of others are seen by their owners alone: that is worth knowing

@@ -1,0 +1,231 @@
+//! The whole way of what a viewer does, for bytes that mean ill: segment or file,
+//! reader, snapshot, model, every export, every screen. Whatever comes out of it is
+//! refused in words or is fit for a terminal.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::ValueEnum;
+use crossterm::event::{KeyCode, KeyEvent};
+use pfp_top::app::{App, Options};
+use pfp_top::columns::Column;
+use pfp_top::export::{Format, Subject, rows, table};
+use pfp_top::model::{Figures, Model};
+use pfp_top::snapshot::Snapshot;
+use pfp_top::source::{self, Candidate, Discovery, Finder, Source, Together};
+use pfp_top::units::Unit;
+use pfp_top::view::{self, Look};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+/// Keys that turn to every screen and do what can be done on it: the detail with its
+/// windows, threads, timeline, log, baseline and comparison, a filter, the help.
+const KEYS: &str = "\r Hh\x1b2b345jk6\x1b/a\rs?\x1b1";
+
+/// Finds nothing: an app that watches one source needs no other.
+struct Nothing;
+
+impl Finder for Nothing {
+    fn discover(&mut self) -> Result<Discovery> {
+        Ok(Discovery::default())
+    }
+
+    fn attach(&mut self, _: &Candidate) -> Result<Box<dyn Source>> {
+        anyhow::bail!("there is nothing")
+    }
+
+    fn attach_together(&mut self, _: &Together) -> Result<Box<dyn Source>> {
+        anyhow::bail!("there is nothing")
+    }
+}
+
+/// Whether a terminal does anything for a character but show it.
+#[must_use]
+pub fn is_control(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Asserts that a text has no control characters but ends of lines.
+///
+/// # Panics
+///
+/// If it has.
+pub fn assert_fit(what: &str, text: &str) {
+    if let Some(at) = text.find(|c| is_control(c) && c != '\n') {
+        let from = text[..at].char_indices().rev().nth(60).map_or(0, |(at, _)| at);
+        let near: String = text[from..].chars().take(120).collect();
+        panic!("{what} has a control character: {near:?}");
+    }
+}
+
+/// Shows one snapshot in every form but the screens. Returns the bytes of it all.
+///
+/// # Panics
+///
+/// If a form fails, or would do something to a terminal.
+pub fn show(snapshot: Snapshot) -> usize {
+    let json = serde_json::to_string(&snapshot).expect("a snapshot can be written");
+    assert_fit("a snapshot", &json);
+    let again: Snapshot = serde_json::from_str(&json).expect("and read again");
+    assert_eq!(again, snapshot, "what is read again is another one");
+    let mut bytes = json.len();
+    let mut model = Model::default();
+    model.fold(snapshot.clone());
+    model.fold(snapshot);
+    for per_thread in [false, true] {
+        let subject = Subject::new(&model, |_| true, per_thread).expect("there is a snapshot");
+        for format in Format::value_variants() {
+            if per_thread && !format.has_per_thread() {
+                continue;
+            }
+            let mut out = Vec::new();
+            format.write(&subject, &mut out).expect("memory can be written to");
+            bytes += out.len();
+            if !format.is_binary() {
+                let text = String::from_utf8(out).expect("an export is text");
+                // RFC 4180 has lines that end so.
+                assert_fit(&format!("{format:?}"), &text.replace("\r\n", "\n"));
+            }
+        }
+    }
+    let rows_of: Vec<&Figures> = model.points().iter().collect();
+    let columns = Column::value_variants();
+    let columns: Vec<Column> =
+        columns.iter().copied().filter(|column| *column != Column::Trend).collect();
+    let interval = Duration::from_millis(100);
+    let unit = Unit::Time;
+    let table = table::render(&model, &rows_of, &columns, unit, interval);
+    assert_fit("the table", &table);
+    let line = rows::json(&model, &rows_of, &columns, unit).expect("rows have a form");
+    assert_fit("a line of rows", &line);
+    let csv = rows::csv(&model, &rows_of, &columns, unit, true).expect("rows have a form");
+    assert_fit("rows as CSV", &csv.replace("\r\n", "\n"));
+    bytes + table.len() + line.len() + csv.len()
+}
+
+/// Shows a source on every screen, as somebody who presses keys would see it.
+///
+/// # Panics
+///
+/// If a screen does, or has a control character in a cell.
+pub fn see(source: Box<dyn Source>, keys: &str) {
+    let mut now = Instant::now();
+    let mut app = App::new(Options::default(), Box::new(Nothing), now);
+    app.watch(source, now);
+    let mut terminal = Terminal::new(TestBackend::new(100, 30)).expect("it is only memory");
+    let area = terminal.get_frame().area();
+    let look = Look::new(true, false);
+    for key in keys.chars() {
+        let code = match key {
+            '\r' => KeyCode::Enter,
+            '\x1b' => KeyCode::Esc,
+            key => KeyCode::Char(key),
+        };
+        app.key(KeyEvent::from(code), now);
+        now += Duration::from_millis(400);
+        app.poll(now);
+        app.settle(view::room(&app, &look, area), now);
+        terminal.draw(|frame| view::draw(frame, &app, &look)).expect("it is only memory");
+        for cell in terminal.backend().buffer().content() {
+            assert!(!cell.symbol().chars().any(is_control), "{:?} on a screen", cell.symbol());
+        }
+    }
+}
+
+/// A file in memory, to be opened by its path.
+#[derive(Debug)]
+pub struct Memory(File);
+
+impl Memory {
+    /// One with these bytes.
+    ///
+    /// # Errors
+    ///
+    /// What the system answered.
+    pub fn new(bytes: &[u8]) -> io::Result<Self> {
+        // SAFETY: a constant name; the descriptor is this value's alone.
+        let mut file = unsafe {
+            let file = libc::memfd_create(c"pfp-test".as_ptr(), libc::MFD_CLOEXEC);
+            if file < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            File::from_raw_fd(file)
+        };
+        file.write_all(bytes)?;
+        Ok(Self(file))
+    }
+
+    /// Where it can be opened.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+    }
+
+    /// Writes over bytes of it.
+    ///
+    /// # Errors
+    ///
+    /// What the system answered.
+    pub fn write(&self, at: usize, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, at as u64)
+    }
+
+    /// Cuts it, or fills it up with zeros.
+    ///
+    /// # Errors
+    ///
+    /// What the system answered.
+    pub fn set_len(&self, len: usize) -> io::Result<()> {
+        self.0.set_len(len as u64)
+    }
+}
+
+/// Opens a file and shows it in every form, with `screens` on every screen too. False
+/// if it is refused, which must be in words that a terminal can show.
+///
+/// # Panics
+///
+/// If anything of this does.
+pub fn look_at_file(file: &Memory, screens: bool) -> bool {
+    let mut source = match source::open(&file.path()) {
+        Ok(source) => source,
+        Err(error) => {
+            assert_fit("a refusal", &format!("{error:#}"));
+            return false;
+        }
+    };
+    look_at(source.as_mut());
+    if screens {
+        see(source, KEYS);
+    }
+    true
+}
+
+/// Shows what a source has in every form but the screens.
+///
+/// # Panics
+///
+/// If anything of this does.
+pub fn look_at(source: &mut dyn Source) {
+    match source.poll() {
+        Ok(mut snapshot) => {
+            source.add_records(&mut snapshot);
+            show(snapshot);
+        }
+        Err(error) => assert_fit("a failed poll", &format!("{error:#}")),
+    }
+}
+
+/// Shows a source on every screen.
+///
+/// # Panics
+///
+/// If a screen does.
+pub fn see_all(source: Box<dyn Source>) {
+    see(source, KEYS);
+}

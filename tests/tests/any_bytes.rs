@@ -1,0 +1,78 @@
+//! Bytes of every kind where a segment or a file is expected, many a second: whatever
+//! they say, reading them ends, without a panic.
+
+use std::path::Path;
+use std::time::Instant;
+
+use pfp_tests::random::Random;
+use pfp_tests::{figure, fuzz, size};
+
+fn asset(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets").join(name);
+    std::fs::read(path).expect("the asset is there")
+}
+
+/// Calls what a fuzzer would; the input that it does not survive is told by its seed.
+fn run(what: &str, count: u64, look: fn(&[u8]), mut input: impl FnMut(&mut Random) -> Vec<u8>) {
+    let start = Instant::now();
+    for seed in 0..count {
+        let input = input(&mut Random::new(seed));
+        if let Err(panic) = std::panic::catch_unwind(|| look(&input)) {
+            eprintln!("{what}: seed {seed}, {} bytes", input.len());
+            std::panic::resume_unwind(panic);
+        }
+    }
+    let rate = count as f64 / start.elapsed().as_secs_f64();
+    figure(&format!("any bytes, {what}: {count} inputs, {rate:.0} a second"));
+}
+
+#[test]
+fn a_segment_may_change_in_any_word() {
+    run("words of a segment", size(20_000, 10_000_000), fuzz::segment, |random| {
+        let changes = 1 + random.below(16);
+        (0..changes * 11).map(|_| random.word() as u8).collect()
+    });
+}
+
+#[test]
+fn a_header_may_say_anything() {
+    let golden = asset("segment-v1.pfp");
+    run("headers", size(2_000, 200_000), fuzz::header, |random| {
+        let mut bytes = golden.clone();
+        bytes.truncate(random.below(golden.len() + 1));
+        for _ in 0..random.below(6) {
+            let at = random.below(256);
+            let edge = random.edge().to_le_bytes();
+            let byte = edge[random.below(8)];
+            if let Some(to) = bytes.get_mut(at) {
+                *to = byte;
+            }
+        }
+        bytes
+    });
+}
+
+#[test]
+fn files_may_say_anything() {
+    let files = ["snapshot-v1.json.zst", "segment-copy-v1.pfp.zst", "recording-v1.pfprec"];
+    let files = files.map(asset);
+    let texts = [asset("snapshot-v1.json")];
+    run("files", size(150, 20_000), fuzz::file, |random| {
+        let all: Vec<&Vec<u8>> = files.iter().chain(&texts).collect();
+        let mut bytes = all[random.below(all.len())].clone();
+        for _ in 0..=random.below(4) {
+            let at = random.below(bytes.len());
+            match random.below(4) {
+                // A digit stays a number more often than a byte stays anything.
+                0 => bytes[at] = b'0' + random.below(10) as u8,
+                1 => bytes[at] = random.word() as u8,
+                2 => bytes.truncate(at + 1),
+                _ => {
+                    let from = random.below(bytes.len());
+                    bytes[at] = bytes[from];
+                }
+            }
+        }
+        bytes
+    });
+}

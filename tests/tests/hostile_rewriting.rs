@@ -1,0 +1,312 @@
+//! A segment that somebody writes over all the time while it is watched: in a real
+//! terminal, by every command that prints or writes, and by a server. Nobody crashes or
+//! hangs, and nothing of what is written there gets to a terminal but as text.
+//!
+//! At full size for minutes; `PFP_HOSTILE_SECONDS` says for how long.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pfp_tests::hostile::assert_fit;
+use pfp_tests::os::signal;
+use pfp_tests::prometheus::get;
+use pfp_tests::random::Random;
+use pfp_tests::screen::{Stage, Target, pfp_top, runs, wait_until, why_no_screen};
+use pfp_tests::{figure, size, skipped};
+
+const STEADY: &str = env!("CARGO_BIN_EXE_steady");
+const SECONDS: u64 = size(3, 240);
+/// Longest that a command may take: only a hang does.
+const PATIENCE: &str = "60";
+
+/// What a terminal must not get to see as it is.
+const EVIL: [&[u8]; 8] = [
+    b"\x1b]0;pfp-owned\x07",
+    b"\x1b[5;41mpfp-owned",
+    b"\x1bP+q544e\x1b\\",
+    b"\x1bc\x1b[2J\x1b[3J",
+    b"\xc2\x9b5;41mpfp-owned",
+    b"\x1b[6n\x1b[c\x1b[>q",
+    b"\r\n\x08\x08\x7f\x00\x01\x02",
+    b"\xe2\x80\xae\xe2\x81\xa6pfp-owned",
+];
+
+/// A segment as one who means ill has it mapped.
+struct Mapping {
+    base: *mut u8,
+    len: usize,
+    original: Vec<u64>,
+}
+
+// SAFETY: all access is to atomics in a mapping that lives as long as the value.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(object: &Path) -> Self {
+        let file = File::options().read(true).write(true).open(object).expect("it is ours");
+        let len = file.metadata().expect("it is open").len() as usize;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        assert_ne!(base, libc::MAP_FAILED);
+        let mut mapping = Self { base: base.cast(), len, original: Vec::new() };
+        // What is in use; the rest has no memory and is not touched.
+        let (segment, _) = pfp_shm_layout::segment::Segment::open(
+            &pfp_shm_layout::object::Name::from_hex(
+                object.to_str().and_then(|path| path.rsplit('-').next()).unwrap().as_bytes(),
+            )
+            .expect("it is named so"),
+        )
+        .expect("it is one");
+        let used = segment.to_copy().expect("there is memory").len() / 8;
+        mapping.original = (0..used).map(|word| mapping.word(word).load(Relaxed)).collect();
+        mapping
+    }
+
+    fn word(&self, word: usize) -> &AtomicU64 {
+        assert!(word * 8 + 8 <= self.len);
+        // SAFETY: within the mapping, and aligned; all access is atomic.
+        unsafe { &*self.base.add(word * 8).cast::<AtomicU64>() }
+    }
+
+    fn restore(&self) {
+        for (word, value) in self.original.iter().enumerate() {
+            if self.word(word).load(Relaxed) != *value {
+                self.word(word).store(*value, Relaxed);
+            }
+        }
+    }
+
+    /// Writes over it until told to stop; how many words.
+    fn rewrite(&self, stop: &AtomicBool) -> u64 {
+        let mut random = Random::new(99);
+        let told: Vec<usize> =
+            (0..self.original.len()).filter(|word| self.original[*word] != 0).collect();
+        let mut written = 0;
+        while !stop.load(Relaxed) {
+            // In bursts, after which all is well for a while: whoever comes then gets in.
+            for _ in 0..random.below(40_000) {
+                let word = told[random.below(told.len())];
+                // Not always the header, or nobody would ever get in.
+                if word < 8 && random.below(64) != 0 {
+                    continue;
+                }
+                let text = self.original[word].to_le_bytes().iter().all(u8::is_ascii_graphic);
+                if text && random.below(2) == 0 {
+                    let evil = EVIL[random.below(EVIL.len())];
+                    for (place, part) in evil.chunks(8).enumerate() {
+                        let mut bytes = [b'x'; 8];
+                        bytes[..part.len()].copy_from_slice(part);
+                        let word = (word + place).min(self.original.len() - 1);
+                        self.word(word).store(u64::from_le_bytes(bytes), Relaxed);
+                    }
+                } else {
+                    let value = match random.below(4) {
+                        0 => random.word(),
+                        1 => random.below(300) as u64,
+                        2 => self.original[told[random.below(told.len())]],
+                        _ => random.edge(),
+                    };
+                    self.word(word).store(value, Relaxed);
+                }
+                written += 1;
+            }
+            if random.below(3) == 0 {
+                self.restore();
+                thread::sleep(Duration::from_millis(random.below(30) as u64));
+            }
+        }
+        self.restore();
+        written
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping made above.
+        unsafe { libc::munmap(self.base.cast(), self.len) };
+    }
+}
+
+/// A program that stands still, with its beacon lit: only its segment changes.
+fn still(stage: &Stage) -> (Target, Mapping, std::path::PathBuf) {
+    let target = stage.start(STEADY, &[]);
+    wait_until("the program to be found", || stage.pfp_top(&["--once"]).status.success());
+    thread::sleep(Duration::from_millis(300));
+    signal(target.pid(), libc::SIGSTOP);
+    let beacons = stage.lit();
+    let hex = beacons.iter().find_map(|name| name.strip_suffix(".beacon")).expect("one is lit");
+    let object = Path::new("/dev/shm").join(format!("pfp-{hex}"));
+    let mapping = Mapping::new(&object);
+    (target, mapping, object)
+}
+
+fn seconds() -> Duration {
+    let asked = std::env::var("PFP_HOSTILE_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(asked.unwrap_or(SECONDS))
+}
+
+/// Asserts that what was written to a terminal is text, line ends, and of sequences
+/// only those that this viewer uses to move, to colour and to set modes.
+fn assert_tame(raw: &[u8]) {
+    let text = String::from_utf8_lossy(raw);
+    assert!(!text.contains("\x1b[5;41m") && !text.contains("\x1b]0;"), "the name is obeyed");
+    let mut rest = text.as_ref();
+    while let Some(at) = rest.find(pfp_tests::hostile::is_control) {
+        let near: String = rest[at..].chars().take(40).collect();
+        rest = &rest[at..];
+        let first = rest.chars().next().expect("there is one");
+        if let Some(sequence) = rest.strip_prefix("\x1b[") {
+            let end = sequence.find(|c: char| !matches!(c, '0'..='9' | ';' | ':' | '?'));
+            let (end, last) = sequence[end.expect("it has an end")..]
+                .chars()
+                .next()
+                .map(|last| (end.unwrap_or(0), last))
+                .expect("it has an end");
+            assert!("HmJKhlABCDG".contains(last), "not one of this viewer's: {near:?}");
+            rest = &sequence[end + last.len_utf8()..];
+        } else {
+            assert!(matches!(first, '\n' | '\r'), "a control character: {near:?}");
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+}
+
+/// The most memory that a process ever had, KiB.
+fn peak(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().split(' ').next()?.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
+    if let Some(why) = why_no_screen() {
+        return skipped("the viewer in a terminal", why);
+    }
+    let stage = Stage::new();
+    let (_target, mapping, object) = still(&stage);
+    let screen = stage.screen(110, 30);
+    screen.pfp_top("-d 0.05");
+    screen.wait_for_status("LIVE");
+    let (viewer, title, raw) = (screen.viewer(), screen.title(), stage.path("raw"));
+    screen.tap(&raw);
+    let stop = AtomicBool::new(false);
+    let (mut keys, mut written) = (0_u64, 0);
+    thread::scope(|scope| {
+        let attacker = scope.spawn(|| mapping.rewrite(&stop));
+        let end = Instant::now() + seconds();
+        for key in
+            ["2", "j", "3", "4", "+", "5", "b", "6", "1", "Enter", "H", "Escape", "s", "Space"]
+                .iter()
+                .cycle()
+        {
+            if Instant::now() > end || !runs(viewer) {
+                break;
+            }
+            screen.keys(&[key]);
+            keys += 1;
+            thread::sleep(Duration::from_millis(60));
+        }
+        stop.store(true, Relaxed);
+        written = attacker.join().expect("it only writes");
+    });
+    assert!(runs(viewer), "the viewer has crashed:\n{}", screen.shown());
+    assert_eq!(screen.title(), title, "a name has set the title");
+    // It goes on, and what it shows is right again.
+    screen.keys(&["Escape", "1"]);
+    screen.wait_for("the points as they are", |text| text.contains("tick"));
+    let most = peak(viewer);
+
+    // And then most of it is gone.
+    let file = File::options().write(true).open(&object).expect("it is ours");
+    file.set_len(20_000).expect("it can be cut");
+    screen.wait_for("why nothing new comes", |text| text.contains("cut the segment short"));
+    assert!(runs(viewer), "the viewer has crashed");
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+    let raw = std::fs::read(raw).expect("there is something");
+    assert_tame(&raw);
+    figure(&format!(
+        "hostile rewriting: {} s under a viewer in a terminal, {written} words, {keys} keys, {} KiB \
+         of output, the viewer's most memory {most} KiB",
+        seconds().as_secs(),
+        raw.len() >> 10
+    ));
+}
+
+#[test]
+fn commands_and_a_server_survive_what_is_written_under_them() {
+    let stage = Stage::new();
+    let (_target, mapping, _) = still(&stage);
+    let mut server = stage.command(pfp_top());
+    server.args(["serve", "--listen", "127.0.0.1:0", "-i", "0.1"]);
+    let mut server = server.stdout(Stdio::piped()).spawn().expect("the server starts");
+    let mut line = String::new();
+    let mut output = std::io::BufReader::new(server.stdout.take().expect("it is piped"));
+    std::io::BufRead::read_line(&mut output, &mut line).expect("it says where");
+    let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
+    let address = address.expect("it says where").to_owned();
+
+    let stop = AtomicBool::new(false);
+    let (file, raw) = (stage.path("out.json"), stage.path("out.pfp"));
+    let (file, raw) = (file.to_str().unwrap(), raw.to_str().unwrap());
+    let commands: [&[&str]; 12] = [
+        &["--once", "-d", "0.05"],
+        &["--json", "-d", "0.05", "-n", "5"],
+        &["--csv", "-d", "0.05", "-n", "3"],
+        &["snapshot", "--force", "-o", file],
+        &["open", "--once", file],
+        &["export", "csv"],
+        &["export", "openmetrics", "--per-thread"],
+        &["export", "chrome"],
+        &["export", "folded"],
+        &["save-raw", "--force", "-o", raw],
+        &["open", "--json", raw],
+        &["list"],
+    ];
+    let (mut ran, mut well, mut asked, mut written) = (0_u64, 0_u64, 0_u64, 0);
+    thread::scope(|scope| {
+        let attacker = scope.spawn(|| mapping.rewrite(&stop));
+        let end = Instant::now() + seconds();
+        for command in commands.iter().cycle() {
+            if Instant::now() > end {
+                break;
+            }
+            let mut run = stage.command("timeout");
+            let output = run.arg(PATIENCE).arg(pfp_top()).args(*command).output();
+            let output = output.expect("timeout is there");
+            let (out, err) = (&output.stdout, &output.stderr);
+            let (out, err) = (String::from_utf8_lossy(out), String::from_utf8_lossy(err));
+            // By a signal there would be no code; a hang has 124, a panic 101.
+            let code = output.status.code();
+            assert!(matches!(code, Some(0..=5)), "{command:?}: {:?}: {err}", output.status);
+            assert_fit(&format!("{command:?}"), &out.replace("\r\n", "\n"));
+            assert_fit(&format!("{command:?}"), &err);
+            ran += 1;
+            well += u64::from(code == Some(0));
+            assert_eq!(get(&address, "/metrics", &[]).status, 200, "the server answers");
+            asked += 1;
+        }
+        stop.store(true, Relaxed);
+        written = attacker.join().expect("it only writes");
+    });
+    assert!(server.try_wait().expect("it is ours").is_none(), "the server has crashed");
+    let most = peak(server.id());
+    let _ = server.kill();
+    let _ = server.wait();
+    assert!(well > 0, "no command of {ran} got anything");
+    figure(&format!(
+        "hostile rewriting: {} s under commands, {written} words; {ran} commands, {well} showed \
+         something, the others said why not; the server asked {asked} times, its most memory \
+         {most} KiB",
+        seconds().as_secs()
+    ));
+}
