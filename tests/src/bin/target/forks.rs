@@ -115,7 +115,7 @@ fn wait_for_all() -> u64 {
 
 /// A child measures, or not, and ends in one of all ways.
 fn in_child(number: u64) -> ! {
-    if number % 3 != 0 {
+    if !number.is_multiple_of(3) {
         measure_and_check();
     }
     match number % 4 {
