@@ -19,6 +19,7 @@ mod chain;
 pub mod control;
 pub mod copy;
 pub mod directory;
+pub mod failure;
 pub mod find;
 pub mod header;
 pub mod histogram;
