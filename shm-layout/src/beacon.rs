@@ -402,7 +402,7 @@ fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && byte != b'%'
 }
 
-fn escape(bytes: &[u8]) -> String {
+pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
         if is_plain(byte) {
@@ -418,7 +418,7 @@ fn escape(bytes: &[u8]) -> String {
 }
 
 /// The bytes behind an escaped text, if that is the only way to write them.
-fn unescape(text: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     let nibble = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use crate::beacon::{self, Info, Malformed};
 use crate::directory::Directory;
+use crate::failure;
 use crate::group;
 use crate::liveness::{self, Grip, Liveness};
 use crate::object::{self, Name};
@@ -169,6 +170,10 @@ pub fn gc(dir: &Directory) -> io::Result<Swept> {
         }
         if group::is_group(name) {
             remove_group(dir, name, &mut swept);
+            continue;
+        }
+        if failure::is_one(name) {
+            swept.note_failure(dir, name, dir.remove(name).map(|()| true));
             continue;
         }
         let Some(object) = beacon::object_of(name) else {

@@ -557,6 +557,13 @@ pub fn unlink(name: &Name) -> io::Result<()> {
     Ok(())
 }
 
+/// The same, for whoever only wants it gone. False if the name is still there.
+pub fn unlink_if_there(name: &Name) -> bool {
+    // A read-only file system refuses what is not there, too.
+    unlink(name).is_ok()
+        || open_path(name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
 /// The memory an object holds, in bytes actually backed; `None` if it is gone.
 ///
 /// # Errors

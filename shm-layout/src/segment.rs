@@ -471,11 +471,12 @@ impl Segment {
         }
     }
 
-    /// Removes the object's name; the bytes stay as long as they are mapped.
-    pub fn unlink(&self) {
-        if let Bytes::Object(object) = &self.bytes {
-            // Whoever removed it before us did what we wanted.
-            let _ = object::unlink(object.name());
+    /// Removes the object's name; the bytes stay as long as they are mapped. False if
+    /// the name is still there.
+    pub fn unlink(&self) -> bool {
+        match &self.bytes {
+            Bytes::Object(object) => object::unlink_if_there(object.name()),
+            Bytes::Heap(_) => true,
         }
     }
 

@@ -2,9 +2,12 @@
 //! every warning an error, against libpfp.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Where the sources of the tests' programs are.
 pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/c");
@@ -38,6 +41,7 @@ pub fn library() -> &'static Path {
     BUILT.get_or_init(|| {
         // In a folder of its own, so that it waits for no other build.
         let target = scratch().join("libpfp");
+        let _alone = alone_in(&target);
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         let mut command = Command::new(cargo);
         // Not the flags that this test is built with.
@@ -50,10 +54,23 @@ pub fn library() -> &'static Path {
             .arg("--target-dir")
             .arg(&target);
         run(&mut command);
-        let built = target.join("c");
+        // Cargo takes a library away before it puts the new one there, and a program of
+        // another test may be starting with it just then.
+        let (built, shown) = (target.join("c"), target.join("shown"));
+        std::fs::create_dir_all(&shown).expect("there is room");
+        for name in ["libpfp.a", "libpfp.so"] {
+            let (new, place) = (built.join(name), shown.join(name));
+            if std::fs::read(&new).expect("it was built")
+                != std::fs::read(&place).unwrap_or_default()
+            {
+                let copy = shown.join(unique(name));
+                std::fs::copy(&new, &copy).expect("there is room");
+                put(&copy, &place);
+            }
+        }
         // By the name that programs linked with it ask for.
-        let _ = std::os::unix::fs::symlink("libpfp.so", built.join("libpfp.so.0"));
-        built
+        let _ = std::os::unix::fs::symlink("libpfp.so", shown.join("libpfp.so.0"));
+        shown
     })
 }
 
@@ -108,6 +125,22 @@ pub enum Link {
     Without,
 }
 
+/// Waits until nobody else builds in a folder: other tests, in this process or another
+/// one, may want the same at the same time. Until the file is dropped.
+fn alone_in(folder: &Path) -> File {
+    std::fs::create_dir_all(folder).expect("there is room");
+    let lock = File::create(folder.join(".lock")).expect("there is room");
+    // SAFETY: an open descriptor; it waits.
+    assert_eq!(unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) }, 0, "it can be locked");
+    lock
+}
+
+/// Gives what was built its name in one step: whoever starts a program, or loads a
+/// library, gets all of the one before or all of this one.
+fn put(built: &Path, name: &Path) {
+    std::fs::rename(built, name).expect("both are in one folder");
+}
+
 /// Builds a program of sources in [`SOURCES`], or of absolute paths, and returns where it
 /// is. `program` must be a name of its own.
 pub fn compile(
@@ -119,7 +152,7 @@ pub fn compile(
 ) -> PathBuf {
     let folder = scratch().join("c").join(compiler.name);
     std::fs::create_dir_all(&folder).expect("there is room");
-    let built = folder.join(program);
+    let (place, built) = (folder.join(program), folder.join(unique(program)));
     let mut command = Command::new(compiler.name);
     command
         .arg(compiler.standard)
@@ -144,5 +177,28 @@ pub fn compile(
         Link::Without => {}
     }
     run(&mut command);
-    built
+    put(&built, &place);
+    place
+}
+
+/// A name that no other test, of whatever process, has at the same time.
+fn unique(name: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{name}.{}.{}", std::process::id(), NEXT.fetch_add(1, Relaxed))
+}
+
+/// Whether a compiler builds an empty program with these flags.
+#[must_use]
+pub fn builds_with(compiler: Compiler, flag: &str) -> bool {
+    let folder = scratch().join("c");
+    std::fs::create_dir_all(&folder).expect("there is room");
+    let (source, program) = (folder.join(unique("empty.c")), folder.join(unique("empty")));
+    std::fs::write(&source, "int main(void) { return 0; }\n").expect("there is room");
+    let mut command = Command::new(compiler.name);
+    command.arg(flag).arg("-o").arg(&program).args(["-x", "c"]).arg(&source);
+    let works = command.output().is_ok_and(|output| output.status.success());
+    for file in [source, program] {
+        let _ = std::fs::remove_file(file);
+    }
+    works
 }

@@ -263,8 +263,9 @@ impl Target {
     /// Lets the target run to its end, which must be a good and a quiet one.
     pub fn end_well(self) -> Said {
         let ended = self.end();
-        assert!(ended.status.success(), "{}: {}", ended.status, ended.errors);
-        assert_eq!(ended.errors, "", "the target wrote on standard error");
+        let Ended { status, errors, said } = &ended;
+        assert!(status.success(), "{status}: {errors}\nit said {said:?}");
+        assert_eq!(errors, "", "the target wrote on standard error; it said {said:?}");
         ended.said
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::skipped;
 use pfp_tests::target::Place;
 use pfp_tests::watch::{self, Watch};
 
@@ -14,15 +15,9 @@ const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fsanitize=threa
 
 /// Whether a compiler has its part of a sanitizer; says so if not.
 fn has(compiler: Compiler, sanitizer: &str) -> bool {
-    let folder = c::scratch().join("c");
-    std::fs::create_dir_all(&folder).expect("there is room");
-    let (source, program) = (folder.join("empty.c"), folder.join("empty"));
-    std::fs::write(&source, "int main(void) { return 0; }\n").expect("there is room");
-    let mut command = Command::new(compiler.name);
-    command.arg(sanitizer).arg("-o").arg(&program).arg(&source);
-    let works = command.output().is_ok_and(|output| output.status.success());
+    let works = c::builds_with(compiler, sanitizer);
     if !works {
-        eprintln!("SKIPPED: {} has no {sanitizer}", compiler.name);
+        skipped(&format!("{} with {sanitizer}", compiler.name), "the compiler does not have it");
     }
     works
 }

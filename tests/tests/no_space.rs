@@ -5,35 +5,14 @@ use std::ffi::CString;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Output};
-use std::ptr;
 
 use pfp_shm_layout::object;
+use pfp_tests::faults::own_shm;
 use pfp_tests::target::Place;
 use pfp_tests::watch::Watch;
-use pfp_tests::{figure, skipped};
+use pfp_tests::{figure, size, skipped};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
-
-/// Gives the calling process a `/dev/shm` of its own. Called between fork and
-/// exec: no allocation.
-fn own_shm(flags: libc::c_ulong, options: &CString) -> io::Result<()> {
-    let check = |result: libc::c_int| {
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    };
-    // SAFETY: plain system calls with constant strings.
-    unsafe {
-        check(libc::unshare(libc::CLONE_NEWNS))?;
-        let private = libc::MS_REC | libc::MS_PRIVATE;
-        check(libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), private, ptr::null()))?;
-        check(libc::mount(
-            c"tmpfs".as_ptr(),
-            c"/dev/shm".as_ptr(),
-            c"tmpfs".as_ptr(),
-            flags,
-            options.as_ptr().cast(),
-        ))
-    }
-}
 
 /// Runs the host; with a `/dev/shm` of its own if flags and options are given.
 fn host(place: &Place, shm: Option<(libc::c_ulong, String)>) -> io::Result<Output> {
@@ -52,8 +31,12 @@ fn the_host_does_not_notice_a_full_dev_shm() {
     let place = Place::new();
     let plain = host(&place, None).expect("the target can be started");
     assert!(plain.status.success());
-    // From nothing at all to more than is needed, past every step of the start.
-    let sizes = (1..=64).map(|pages| pages * 4).chain((5..=40).map(|step| step * 64));
+    // From nothing at all to more than is needed, past every step of the start: by pages
+    // up to what the first regions take, then wider.
+    let pages = (1..=size(64, 768)).map(|pages| pages * 4);
+    let wider = (5..=40).map(|step| step * 64);
+    let mebibytes = (1..=size(3, 64)).map(|mebibytes| mebibytes * 1024);
+    let sizes = pages.chain(wider).chain(mebibytes);
     let mut tried = 0;
     for kib in sizes {
         let squeezed = match host(&place, Some((0, format!("size={kib}k")))) {
@@ -66,6 +49,20 @@ fn the_host_does_not_notice_a_full_dev_shm() {
         tried += 1;
     }
     figure(&format!("no_space: {tried} sizes of /dev/shm, the host as ever"));
+}
+
+/// Room, and no place for one more file.
+#[test]
+fn the_host_does_not_notice_a_dev_shm_without_inodes() {
+    let place = Place::new();
+    let plain = host(&place, None).expect("the target can be started");
+    // The first is the folder itself.
+    for inodes in 1..=2 {
+        match host(&place, Some((0, format!("size=64m,nr_inodes={inodes}")))) {
+            Ok(output) => assert_eq!(output, plain, "{inodes} inodes"),
+            Err(error) => return skipped("a /dev/shm without inodes", &error.to_string()),
+        }
+    }
 }
 
 #[test]

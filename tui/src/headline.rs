@@ -35,7 +35,12 @@ impl Headline {
             process: process(&snapshot.process),
             uptime: format!("up {}", units::uptime(snapshot.elapsed_ticks as f64 / rate)),
             threads: format!("{threads} thr"),
-            clock: format!("{} tsc {}", clock_word(clock.kind), units::hertz(rate)),
+            clock: if clock.system_clock {
+                // A counter that cannot be relied on.
+                format!("{} no tsc", clock_word(clock.kind))
+            } else {
+                format!("{} tsc {}", clock_word(clock.kind), units::hertz(rate))
+            },
             core: clock.core_hz.map_or(String::new(), |hz| format!("core {}", units::hertz(hz))),
             overhead: format!("ovh {}", units::duration(clock.overhead_pair as f64 / rate)),
             wall_clock: clock.kind == ClockKind::Wall,

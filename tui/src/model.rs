@@ -251,7 +251,7 @@ const NO_SPACE: &str = "cells not recorded: no space";
 const SHARED: &str = "threads share the overflow lane";
 const MISMATCHED: &str = "ends not of the innermost region";
 const TOO_DEEP: &str = "begins nested too deep";
-const BACKWARDS: &str = "times the clock ran backwards";
+const BACKWARDS: &str = "times the clock went astray";
 const MISSED: &str = "begins not measured";
 const NO_RECORD: &str = "measurements without a record";
 

@@ -217,7 +217,7 @@ pub struct Amiss {
     /// Begins refused because too many regions were open.
     #[serde(default)]
     pub begins_refused: u64,
-    /// Stamps at which the clock ran backwards.
+    /// Stamps at which the counter had run backwards, stood still or jumped.
     #[serde(default)]
     pub clock_anomalies: u64,
     /// Measurements of which there is no record.
@@ -416,7 +416,7 @@ pub struct Losses {
     pub mismatched_ends: u64,
     /// Begins refused because too many regions were open.
     pub begins_refused: u64,
-    /// Stamps at which the clock ran backwards.
+    /// Stamps at which the counter had run backwards, stood still or jumped.
     pub clock_anomalies: u64,
     /// Records of rings that this reader came too late for.
     pub records_lost: u64,

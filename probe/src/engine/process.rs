@@ -5,6 +5,7 @@
 //! handler that interrupts the making on its own thread measures nothing
 //! instead.
 
+use std::io;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::Mutex;
@@ -16,6 +17,7 @@ use std::sync::atomic::{
 use pfp_shm_layout::beacon::{Beacon, Info};
 use pfp_shm_layout::control::{Change, Control};
 use pfp_shm_layout::directory::Directory;
+use pfp_shm_layout::failure::{self, Failure, Stage};
 use pfp_shm_layout::find;
 use pfp_shm_layout::header::{Facts, ProcessState};
 use pfp_shm_layout::object::Name;
@@ -176,15 +178,40 @@ fn make() -> Option<&'static Process> {
     // The beacon first: killed at any moment, the process leaves no object that
     // nobody can find.
     let object = Name::random().ok()?;
-    let beacon = light_beacon(object, name.as_deref().unwrap_or(""));
-    let Ok(segment) = Segment::create(object, config(), &facts(object.id(), origin)) else {
-        // Nothing is left of it; what else has that name is somebody's.
-        beacon.map(Beacon::extinguish);
-        return None;
+    let directory = Directory::for_this_process();
+    let info = Info::of_this_process(object, name.as_deref().unwrap_or(""));
+    let beacon = directory.as_ref().ok().map(|directory| light_beacon(directory, &info));
+    let made = Segment::create(object, config(), &facts(object.id(), origin))
+        .map_err(|error| (Stage::Segment, error))
+        .and_then(|segment| {
+            let made = publish(segment, origin, name.as_deref());
+            // Private memory, or a key for threads: the system has no more of it.
+            made.ok_or_else(|| (Stage::Process, io::Error::from_raw_os_error(libc::ENOMEM)))
+        });
+    let trouble = match (&made, &beacon) {
+        (Err((stage, error)), _) => Some((*stage, error)),
+        (Ok(_), Some(Err(error))) => Some((Stage::Beacon, error)),
+        (Ok(_), _) => None,
     };
-    let Some((process, gate)) = publish(segment, origin, name.as_deref()) else {
-        let _ = pfp_shm_layout::object::unlink(&object);
-        beacon.map(Beacon::extinguish);
+    if let Ok(directory) = &directory {
+        match trouble {
+            Some((stage, error)) => {
+                let errno = error.raw_os_error().unwrap_or(errno_of(error.kind()));
+                let exe = info.exe.clone();
+                // The host is not told, but whoever asks `pfp-top doctor` is.
+                let _ = Failure { pid: info.process.pid, exe, stage, errno }.note(directory);
+            }
+            None => failure::forget(directory, &info.exe),
+        }
+    }
+    let is_taken = matches!(&made, Err((Stage::Segment, error)) if error.kind() == io::ErrorKind::AlreadyExists);
+    let beacon = beacon.and_then(Result::ok);
+    let Ok((process, gate)) = made else {
+        // What has that name already is somebody's; what cannot be removed stays to be
+        // found.
+        if is_taken || pfp_shm_layout::object::unlink_if_there(&object) {
+            beacon.map(Beacon::extinguish);
+        }
         return None;
     };
     if let Ok(mut kept) = process.beacon.try_lock() {
@@ -237,6 +264,8 @@ fn publish(
     let mut exit_key = 0;
     // SAFETY: makes a key with a destructor of the right type.
     if unsafe { libc::pthread_key_create(&raw mut exit_key, Some(thread::at_thread_exit)) } != 0 {
+        // SAFETY: nobody has seen the page yet.
+        unsafe { libc::munmap(gate.cast(), PAGE) };
         return None;
     }
     let lanes = (0..=segment.geometry().lanes()).map(|_| AtomicPtr::default()).collect();
@@ -335,12 +364,21 @@ fn facts(id: u128, origin: calibrate::Instant) -> Facts {
     }
 }
 
-fn light_beacon(object: Name, name: &str) -> Option<Beacon> {
-    let directory = Directory::for_this_process().ok()?;
-    let info = Info::of_this_process(object, name);
+fn light_beacon(directory: &Directory, info: &Info) -> io::Result<Beacon> {
     // What earlier runs left; trouble with that is not this run's.
-    let _ = find::sweep(&directory, &info.exe, find::KEEP);
-    Beacon::light(&directory, &info).ok()
+    let _ = find::sweep(directory, &info.exe, find::KEEP);
+    Beacon::light(directory, info)
+}
+
+/// The system's number of what has none any more.
+fn errno_of(kind: io::ErrorKind) -> i32 {
+    match kind {
+        io::ErrorKind::StorageFull => libc::ENOSPC,
+        io::ErrorKind::FileTooLarge => libc::EFBIG,
+        io::ErrorKind::PermissionDenied => libc::EACCES,
+        io::ErrorKind::AlreadyExists => libc::EEXIST,
+        _ => 0,
+    }
 }
 
 extern "C" fn at_process_exit() {
@@ -352,9 +390,11 @@ extern "C" fn at_process_exit() {
     if let Some(path) = &process.snapshot {
         snapshot::write_at_exit(process, path);
     }
-    process.segment.unlink();
-    let beacon = process.beacon.try_lock().ok().and_then(|mut beacon| beacon.take());
-    beacon.map(Beacon::extinguish);
+    // What cannot be removed stays to be found.
+    if process.segment.unlink() {
+        let beacon = process.beacon.try_lock().ok().and_then(|mut beacon| beacon.take());
+        beacon.map(Beacon::extinguish);
+    }
 }
 
 /// Names the program, now or when its segment is made.

@@ -38,8 +38,9 @@ const MEANINGS: [(&str, &str); 8] = [
     ),
     (
         super::BACKWARDS,
-        "the time-stamp counter was less than before, as on a machine whose cores disagree or \
-         that was moved; such a measurement counts as no time",
+        "the time-stamp counter was less than before, stood still or jumped, as on a machine \
+         whose cores disagree or that was suspended or moved; such a measurement counts with \
+         the CPU time, or as no time",
     ),
     (
         super::MISSED,

@@ -65,9 +65,8 @@ fn reading() -> u64 {
         mode => mode,
     };
     match mode {
-        // A core that is a little behind the others, and now and then seconds.
+        // A core that is a little behind the others.
         BACKWARDS if random(50) == 0 => shift(-(random(100_000) as i64)),
-        BACKWARDS if random(5_000) == 0 => shift(-HOUR / 400),
         JUMPS if random(500) == 0 => shift(random(12) as i64 * HOUR),
         // It counts on while nothing runs, or begins anew.
         SUSPENDED if random(2_000) == 0 && AHEAD.load(Relaxed) <= 0 => shift(8 * HOUR),

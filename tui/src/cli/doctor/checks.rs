@@ -7,9 +7,11 @@ use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::beacon::Info;
 use pfp_shm_layout::directory::Directory;
+use pfp_shm_layout::failure::{self, Failure, Stage};
 use pfp_shm_layout::find::{self, Entry};
 use pfp_shm_layout::liveness::{Identity, Liveness};
 use pfp_shm_layout::object::Name;
@@ -170,6 +172,8 @@ fn processes() -> Vec<Finding> {
             );
         }
         findings.extend(place.entries.iter().map(|entry| process(ABOUT, entry, &here)));
+        let failures = Directory::open(&place.looked_in).and_then(|dir| failure::find(&dir));
+        findings.extend(failures.unwrap_or_default().iter().map(|note| failed(ABOUT, note)));
     }
     if findings.is_empty() {
         findings.push(
@@ -227,6 +231,47 @@ fn objects(shm: &Path) -> Vec<Finding> {
     findings
 }
 
+/// A program whose last start came to nothing, why, and what to do.
+fn failed(about: &'static str, note: &Failure) -> Finding {
+    let exe = note.exe.file_name().unwrap_or(note.exe.as_os_str()).to_string_lossy();
+    let what = match note.stage {
+        Stage::Segment => "could not measure: no segment in /dev/shm",
+        Stage::Process => "could not measure: no private memory",
+        Stage::Beacon => "measures and cannot be found: no beacon",
+    };
+    let why = match note.errno {
+        0 => String::new(),
+        errno => format!(" ({})", io::Error::from_raw_os_error(errno)),
+    };
+    let place = match note.stage {
+        Stage::Beacon => "the folder of the beacons",
+        _ => "/dev/shm",
+    };
+    let advice = match note.errno {
+        libc::ENOSPC | libc::EDQUOT => {
+            format!("make room in {place} (`pfp-top gc`, `df`), or mount it larger, and start anew")
+        }
+        libc::ENOMEM => "the machine, its control group or `ulimit -v` has no memory left: \
+                         PFP_MEMORY_MB asks for less"
+            .into(),
+        libc::EMFILE | libc::ENFILE => {
+            "it needs five descriptors for a moment: raise `ulimit -n`, \
+                                        or call init() before the program opens its own"
+                .into()
+        }
+        libc::EACCES | libc::EPERM | libc::EROFS => {
+            format!(
+                "{place} must be writable for the program's user: look at mode, mount and profile"
+            )
+        }
+        libc::EFBIG => "`ulimit -f` is lower than the segment: raise it, or PFP_MEMORY_MB asks \
+                        for less"
+            .into(),
+        _ => "start it anew; `strace -f` shows what the system refuses".to_owned(),
+    };
+    Finding::problem(about, format!("{exe} [{}] {what}{why}", note.pid)).advice(advice)
+}
+
 fn process(about: &'static str, entry: &Entry, here: &Identity) -> Finding {
     let info = &entry.info;
     let exe = info.exe.file_name().unwrap_or(info.exe.as_os_str()).to_string_lossy();
@@ -250,12 +295,12 @@ fn process(about: &'static str, entry: &Entry, here: &Identity) -> Finding {
             "it is just starting or ending, or has another /dev/shm: share that of its container",
         ),
         (Liveness::Alive, Some(bytes)) => match open(info) {
-            Ok(_) => {
+            Ok(segment) => {
                 let mut found = format!("{who} runs and can be watched; {} KiB", bytes >> 10);
                 if info.process.pidns != here.pidns {
                     found.push_str("; its id counts in another pid namespace");
                 }
-                Finding::ok(about, found)
+                of_clock(about, &segment, found)
             }
             Err(error) => Finding::problem(about, format!("{who} cannot be read: {error}"))
                 .advice("use the pfp-top of the version that the program was built with"),
@@ -267,6 +312,28 @@ fn process(about: &'static str, entry: &Entry, here: &Identity) -> Finding {
 fn open(info: &Info) -> Result<Segment, OpenError> {
     truncation::survive()?;
     Ok(Segment::open(&info.object)?.0)
+}
+
+/// A process that can be watched: is its clock one to trust?
+fn of_clock(about: &'static str, segment: &Segment, mut found: String) -> Finding {
+    let ledger = segment.ledger();
+    let astray: u64 = (0..=segment.overflow_lane())
+        .take(usize::try_from(ledger.lanes_used.load(Relaxed)).unwrap_or(usize::MAX))
+        .filter_map(|lane| Some(segment.lane(lane)?.tally.anomalies.load(Relaxed)))
+        .fold(0, u64::saturating_add);
+    let replaced = ledger.system_clock.load(Relaxed) == 1;
+    if astray > 0 {
+        found.push_str(&format!("; its tick counter went astray {astray} times"));
+    }
+    if replaced {
+        found.push_str("; the system's clock is read in place of the tick counter");
+    }
+    if astray == 0 && !replaced {
+        return Finding::ok(about, found);
+    }
+    Finding::note(about, found).advice(
+        "the kernel's log tells of an unstable clock source; its on-CPU time is right all the same",
+    )
 }
 
 /// Segments of others are seen by their owners alone: that is worth knowing
@@ -452,6 +519,26 @@ mod tests {
         assert_eq!(found[0].verdict, Verdict::Problem);
         let here = shared_memory(&std::env::temp_dir());
         assert!(here[0].found.contains("MiB are free"), "{here:?}");
+    }
+
+    #[test]
+    fn a_start_that_failed_is_told_with_its_cause_and_what_to_do() {
+        let of = |stage, errno| {
+            failed("processes", &Failure { pid: 42, exe: "/usr/bin/app".into(), stage, errno })
+        };
+        for (errno, cause, advice) in [
+            (libc::ENOSPC, "No space left", "make room in /dev/shm"),
+            (libc::EMFILE, "Too many open files", "ulimit -n"),
+            (libc::EACCES, "Permission denied", "must be writable"),
+            (libc::ENOMEM, "Cannot allocate memory", "PFP_MEMORY_MB"),
+            (libc::EINTR, "Interrupted", "start it anew"),
+        ] {
+            let found = of(Stage::Segment, errno);
+            assert_eq!(found.verdict, Verdict::Problem);
+            assert!(found.found.starts_with("app [42] could not measure"), "{found:?}");
+            assert!(found.found.contains(cause) && found.advice.contains(advice), "{found:?}");
+        }
+        assert!(of(Stage::Beacon, libc::ENOSPC).advice.contains("folder of the beacons"));
     }
 
     #[test]
