@@ -425,7 +425,7 @@ mod tests {
         let mut source = Synthetic::new();
         let snapshot = source.snapshot_mut();
         let point = snapshot.points[1].clone();
-        for id in 8..4_000 {
+        for id in 9..4_000 {
             let name = format!("point {id}");
             snapshot.points.push(crate::snapshot::Point { id, name, ..point.clone() });
         }
