@@ -221,6 +221,7 @@ fn the_documentation_has_every_field() {
         depth: 0,
         context: 0,
     });
+    snapshot.lanes[0].amiss.mismatched_ends = 1;
     let Point { process, number, .. } = &mut snapshot.points[0];
     (*process, *number) = (Some(0), Some(0));
     std::sync::Arc::make_mut(&mut snapshot.cells[0]).in_flight = true;
