@@ -31,7 +31,7 @@ const RECORDED: [(&str, f64); 16] = [
     ("amounts", 267.0),
     ("amounts_last", 287.0),
     ("amounts_rest", 310.0),
-    ("amounts_off", 8.0),
+    ("amounts_off", 26.0),
     ("average", 233.0),
     ("numeric", 313.0),
     ("by_hand", 311.0),
