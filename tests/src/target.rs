@@ -292,6 +292,13 @@ impl Said {
         }
     }
 
+    /// All lines in words: the keys, in their order, and what stood behind each.
+    pub fn lines(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.lines.iter().flat_map(|(key, lines)| {
+            lines.iter().map(move |values| (key.as_str(), values.as_slice()))
+        })
+    }
+
     /// Whether there is a line with this key.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {

@@ -1,0 +1,117 @@
+/*
+ * The Lorenz system over OpenMP's threads, with a reduction: each thread integrates its
+ * share of the trajectories, and their ends are summed. `probe/examples/lorenz.rs` is the
+ * same in Rust, and gives the same sums.
+ *
+ *     c++ -O2 -fopenmp -ffp-contract=off lorenz.cpp $(pkg-config --cflags --libs pfp)
+ *
+ * lorenz [THREADS] [TRAJECTORIES] [STEPS] [--hold]: with --hold it stays after its table
+ * until its standard input ends, so that a viewer can look at it.
+ */
+#include <pfp.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+static pfp::point trajectories_point("trajectory", __FILE__, __LINE__);
+static pfp::point reduction_point("reduction", __FILE__, __LINE__);
+
+struct state {
+    double x, y, z;
+};
+
+static const double STEP = 0.001;
+
+/* The classic parameters: sigma 10, rho 28, beta 8/3. */
+static state slope(const state &s)
+{
+    state d = {10.0 * (s.y - s.x), s.x * (28.0 - s.z) - s.y, s.x * s.y - 8.0 / 3.0 * s.z};
+    return d;
+}
+
+static state along(const state &s, const state &d, double time)
+{
+    state end = {s.x + time * d.x, s.y + time * d.y, s.z + time * d.z};
+    return end;
+}
+
+/* A step of the classic Runge-Kutta method. */
+static state step(const state &s)
+{
+    state a = slope(s);
+    state b = slope(along(s, a, STEP / 2.0));
+    state c = slope(along(s, b, STEP / 2.0));
+    state d = slope(along(s, c, STEP));
+    state end = {s.x + STEP / 6.0 * (a.x + 2.0 * b.x + 2.0 * c.x + d.x),
+                 s.y + STEP / 6.0 * (a.y + 2.0 * b.y + 2.0 * c.y + d.y),
+                 s.z + STEP / 6.0 * (a.z + 2.0 * b.z + 2.0 * c.z + d.z)};
+    return end;
+}
+
+static state trajectory(long number, long steps)
+{
+    PFP_SCOPE_OF(trajectories_point);
+    state s = {1.0 + (double)number * 1e-3, 1.0, 1.0};
+    for (long i = 0; i < steps; i++)
+        s = step(s);
+    return s;
+}
+
+static void show(const char *name, pfp::point &point)
+{
+    pfpStats_t stats = point.stats();
+    double ms = 1e3 / pfp_ticks_per_second();
+    std::printf("point: %s %llu %.6f %.6f %.6f %.6f %.6f\n", name,
+                (unsigned long long)stats.n_count, (double)stats.c_total * ms,
+                (double)stats.c_min * ms, (double)stats.c_max * ms, stats.c_mean * ms,
+                stats.c_deviation * ms);
+}
+
+int main(int argc, char **argv)
+{
+    long numbers[3] = {4, 64, 2000};
+    bool hold = false;
+    double x = 0, y = 0, z = 0, on_cpu_ms = 0;
+
+    for (int i = 1; i < argc; i++) {
+        if (std::strcmp(argv[i], "--hold") == 0)
+            hold = true;
+        else if (i > 3 || (numbers[i - 1] = std::atol(argv[i])) <= 0)
+            return std::fprintf(stderr, "lorenz [THREADS] [TRAJECTORIES] [STEPS] [--hold]\n"), 1;
+    }
+    /* What pfp does once at its first region is no trajectory's. */
+    (void)pfp_init();
+    long trajectories = numbers[1], steps = numbers[2];
+
+#pragma omp parallel num_threads((int)numbers[0]) reduction(+ : x, y, z, on_cpu_ms)
+    {
+        pfp::cpu_timer timer;
+        timer.start();
+#pragma omp for schedule(static) nowait
+        for (long number = 0; number < trajectories; number++) {
+            state end = trajectory(number, steps);
+            x += end.x;
+            y += end.y;
+            z += end.z;
+        }
+        timer.stop();
+        on_cpu_ms += timer.on_cpu_ms();
+    }
+    {
+        /* What OpenMP has reduced; here it is only put to use. */
+        PFP_SCOPE_OF(reduction_point);
+        std::printf("sum: %.9f %.9f %.9f\n", x, y, z);
+    }
+    std::printf("on_cpu_ms: %.6f\n", on_cpu_ms);
+    show("trajectory", trajectories_point);
+    show("reduction", reduction_point);
+    if (hold) {
+        std::puts("done");
+        std::fflush(stdout);
+        while (std::getchar() != EOF)
+            ;
+    }
+    return 0;
+}

@@ -1,0 +1,317 @@
+//! Tuning an inner loop by its cycles: a supervisor and six workers, each of which adds a
+//! constant to an array in a way of its own.
+//!
+//! First every way is tried on every length and alignment and must do what the scalar one
+//! does, and leave what is around alone. Then the workers run, one at a time, in turn, and
+//! the supervisor tells how many cycles of the core each takes for an element; beside it,
+//! `pfp-top` shows the points `add:scalar` and so on. All figures are those of a pass over
+//! an array that stays in the first cache.
+//!
+//! Run it with `cargo run --release -p pfp-probe --example inner_loop -- [ROUNDS] [--hold]`.
+
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+use std::sync::{Barrier, Mutex};
+use std::{env, hint, thread};
+
+use pfp::Point;
+
+/// Elements of the array: 16 KiB.
+const LENGTH: usize = 4096;
+/// Passes in a worker's turn.
+const PASSES: u32 = 200;
+/// Every length up to this is tried.
+const LENGTHS: usize = 130;
+/// And every alignment of a vector, in elements.
+const ALIGNMENTS: usize = 16;
+
+/// A way to add a constant to all elements.
+type Way = fn(&mut [u32], u32);
+
+struct Worker {
+    name: &'static str,
+    way: Way,
+    point: &'static Point,
+}
+
+macro_rules! worker {
+    ($name:literal, $way:expr) => {{
+        static POINT: Point = Point::new(concat!("add:", $name));
+        Worker { name: $name, way: $way, point: &POINT }
+    }};
+}
+
+fn workers() -> [Worker; 6] {
+    [
+        worker!("scalar", scalar),
+        worker!("unrolled-2", unrolled::<2>),
+        worker!("unrolled-8", unrolled::<8>),
+        worker!("vectorised", vectorised),
+        worker!("vectorised-4", vectorised_4),
+        worker!("pipelined", pipelined),
+    ]
+}
+
+/// Its argument, of which the compiler knows nothing: what is scalar stays so.
+#[inline(always)]
+fn opaque(value: u32) -> u32 {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    {
+        let mut value = u64::from(value);
+        // SAFETY: there is no instruction in it.
+        unsafe {
+            std::arch::asm!("/* {0} */", inout(reg) value, options(nomem, nostack, preserves_flags));
+        }
+        value as u32
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    hint::black_box(value)
+}
+
+#[inline(never)]
+fn scalar(array: &mut [u32], constant: u32) {
+    for element in array {
+        *element = opaque(element.wrapping_add(constant));
+    }
+}
+
+#[inline(never)]
+fn unrolled<const N: usize>(array: &mut [u32], constant: u32) {
+    let (groups, rest) = array.as_chunks_mut::<N>();
+    for group in groups {
+        for element in group {
+            *element = opaque(element.wrapping_add(constant));
+        }
+    }
+    scalar(rest, constant);
+}
+
+/// Four elements, in a register.
+#[cfg(target_arch = "x86_64")]
+mod vector {
+    use std::arch::x86_64::*;
+
+    pub(super) type Vector = __m128i;
+
+    #[inline(always)]
+    pub(super) fn splat(value: u32) -> Vector {
+        // SAFETY: every x86-64 has SSE2.
+        unsafe { _mm_set1_epi32(value as i32) }
+    }
+
+    #[inline(always)]
+    pub(super) fn load(from: &[u32; 4]) -> Vector {
+        // SAFETY: as above; 16 bytes that may lie anywhere.
+        unsafe { _mm_loadu_si128(from.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    pub(super) fn add(a: Vector, b: Vector) -> Vector {
+        // SAFETY: as above.
+        unsafe { _mm_add_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    pub(super) fn store(to: &mut [u32; 4], value: Vector) {
+        // SAFETY: as in `load`.
+        unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), value) }
+    }
+}
+
+/// The same, as the compiler makes it.
+#[cfg(not(target_arch = "x86_64"))]
+mod vector {
+    pub(super) type Vector = [u32; 4];
+
+    #[inline(always)]
+    pub(super) fn splat(value: u32) -> Vector {
+        [value; 4]
+    }
+
+    #[inline(always)]
+    pub(super) fn load(from: &[u32; 4]) -> Vector {
+        *from
+    }
+
+    #[inline(always)]
+    pub(super) fn add(a: Vector, b: Vector) -> Vector {
+        std::array::from_fn(|at| a[at].wrapping_add(b[at]))
+    }
+
+    #[inline(always)]
+    pub(super) fn store(to: &mut [u32; 4], value: Vector) {
+        *to = value;
+    }
+}
+
+#[inline(never)]
+fn vectorised(array: &mut [u32], constant: u32) {
+    let all = vector::splat(constant);
+    let (groups, rest) = array.as_chunks_mut::<4>();
+    for group in groups {
+        vector::store(group, vector::add(vector::load(group), all));
+        // One at a time, whatever the compiler thinks of it.
+        opaque(0);
+    }
+    scalar(rest, constant);
+}
+
+#[inline(never)]
+fn vectorised_4(array: &mut [u32], constant: u32) {
+    let all = vector::splat(constant);
+    let (groups, rest) = array.as_chunks_mut::<4>();
+    let (fours, few) = groups.as_chunks_mut::<4>();
+    for four in fours {
+        for group in four {
+            vector::store(group, vector::add(vector::load(group), all));
+        }
+        opaque(0);
+    }
+    for group in few {
+        vector::store(group, vector::add(vector::load(group), all));
+    }
+    scalar(rest, constant);
+}
+
+/// Loads the next two vectors before it stores the two before.
+#[inline(never)]
+fn pipelined(array: &mut [u32], constant: u32) {
+    let all = vector::splat(constant);
+    let (groups, rest) = array.as_chunks_mut::<4>();
+    let (pairs, few) = groups.as_chunks_mut::<2>();
+    if let Some(first) = pairs.first() {
+        let mut loaded = [vector::load(&first[0]), vector::load(&first[1])];
+        for at in 0..pairs.len() {
+            let sums = loaded.map(|it| vector::add(it, all));
+            if let Some([a, b]) = pairs.get(at + 1) {
+                loaded = [vector::load(a), vector::load(b)];
+            }
+            let [a, b] = &mut pairs[at];
+            vector::store(a, sums[0]);
+            vector::store(b, sums[1]);
+        }
+    }
+    for group in few {
+        vector::store(group, vector::add(vector::load(group), all));
+    }
+    scalar(rest, constant);
+}
+
+/// Tries a way on every length and alignment; how many there were.
+fn is_right(way: Way) -> Result<usize, (usize, usize)> {
+    let mut tried = 0;
+    for length in 0..=LENGTHS {
+        for alignment in 0..ALIGNMENTS {
+            let fresh = |at: usize| (at as u32).wrapping_mul(0x9e37_79b9);
+            let mut found: Vec<u32> = (0..LENGTHS + 2 * ALIGNMENTS).map(fresh).collect();
+            let mut expected = found.clone();
+            way(&mut found[alignment..alignment + length], 0xffff_fff0);
+            scalar(&mut expected[alignment..alignment + length], 0xffff_fff0);
+            if found != expected {
+                return Err((length, alignment));
+            }
+            tried += 1;
+        }
+    }
+    Ok(tried)
+}
+
+fn main() -> ExitCode {
+    let mut rounds = 20u32;
+    let mut hold = false;
+    for argument in env::args().skip(1) {
+        match argument.parse() {
+            _ if argument == "--hold" => hold = true,
+            Ok(number) => rounds = number,
+            Err(_) => {
+                eprintln!("inner_loop [ROUNDS] [--hold]");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    let workers = workers();
+    for worker in &workers {
+        match is_right(worker.way) {
+            Ok(tried) => println!("right: {} {tried}", worker.name),
+            Err((length, alignment)) => {
+                println!("wrong: {} at length {length}, alignment {alignment}", worker.name);
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+
+    // How many cycles of the core a tick is: a chain of dependent additions, one a cycle.
+    let cycles_per_tick = cycles_per_tick();
+    println!("cycles per tick: {cycles_per_tick:.4}");
+    // A worker's turn is between two meetings with the supervisor.
+    let meet = Barrier::new(workers.len() + 1);
+    let least = Mutex::new([u64::MAX; 6]);
+    thread::scope(|scope| {
+        for (number, worker) in workers.iter().enumerate() {
+            let (meet, least) = (&meet, &least);
+            scope.spawn(move || {
+                pfp::register_thread(worker.name);
+                let mut array = vec![1u32; LENGTH];
+                for _ in 0..rounds {
+                    for turn in 0..6 {
+                        meet.wait();
+                        if turn != number {
+                            continue;
+                        }
+                        let mut fastest = u64::MAX;
+                        for _ in 0..PASSES {
+                            let guard = worker.point.measure();
+                            (worker.way)(hint::black_box(&mut array), 3);
+                            drop(guard);
+                            // By hand as well, for who wants to compare.
+                            let before = pfp::ticks();
+                            (worker.way)(hint::black_box(&mut array), 3);
+                            fastest = fastest.min(pfp::ticks() - before);
+                        }
+                        if let Ok(mut least) = least.lock() {
+                            least[number] = least[number].min(fastest);
+                        }
+                    }
+                }
+            });
+        }
+        for _ in 0..rounds {
+            for _ in 0..6 {
+                meet.wait();
+            }
+            print!("live:");
+            for worker in &workers {
+                let stats = worker.point.stats().unwrap_or_default();
+                print!(" {} {:.3}", worker.name, stats.mean() / LENGTH as f64 * cycles_per_tick);
+            }
+            println!();
+            let _ = io::stdout().flush();
+        }
+    });
+    let least = least.into_inner().unwrap_or([0; 6]);
+    for (worker, by_hand) in workers.iter().zip(least) {
+        let stats = worker.point.stats().unwrap_or_default();
+        let each = |ticks: u64| ticks as f64 / LENGTH as f64 * cycles_per_tick;
+        println!(
+            "worker: {} {} {:.4} {:.4}",
+            worker.name,
+            stats.count,
+            each(stats.min),
+            each(by_hand)
+        );
+    }
+    if hold {
+        println!("done");
+        let _ = io::stdin().read_to_end(&mut Vec::new());
+    }
+    ExitCode::SUCCESS
+}
+
+/// The core's clock over the counter's.
+fn cycles_per_tick() -> f64 {
+    let sampled = pfp::sample("the core's clock", 0, 1, || ());
+    match sampled.core_hz {
+        Some((core, _)) => core / pfp::ticks_per_second(),
+        None => 1.0,
+    }
+}

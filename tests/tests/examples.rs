@@ -1,0 +1,194 @@
+//! The examples of the README's list that need no test of their own: each runs, and its
+//! figures are held against arithmetic that knows nothing of pfp.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::target::{Place, Target};
+use pfp_tests::watch::{self, Watch};
+use pfp_tests::{figure, skipped};
+
+const C_EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe/examples/c");
+
+/// Runs an example up to its table; the lines by what stands before the colon.
+fn run(
+    place: &Place,
+    program: &str,
+    arguments: &[&str],
+) -> (Target, BTreeMap<String, Vec<String>>) {
+    let mut target = Target::start(place.command(program).args(arguments).arg("--hold"));
+    target.reach("done");
+    // The script's lines are split at blanks, and the first word is the key.
+    let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (key, values) in target.said().lines() {
+        lines.entry(key.trim_end_matches(':').to_owned()).or_default().push(values.join(" "));
+    }
+    (target, lines)
+}
+
+fn numbers(text: &str) -> Vec<f64> {
+    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+#[test]
+fn phases_are_counted_and_only_the_runs_averaged() {
+    const RUNS: u64 = 40;
+    let place = Place::new();
+    let (target, lines) = run(&place, env!("CARGO_BIN_EXE_phases"), &[&RUNS.to_string()]);
+    // The polynomial, term by term.
+    let value = |x: u64| -> u64 {
+        let power = |n: u32| (0..n).fold(1u64, |power, _| power.wrapping_mul(x));
+        (0..24u64).fold(0u64, |sum, n| sum.wrapping_add((n * n + 1).wrapping_mul(power(n as u32))))
+    };
+    let sum = (0..4096).fold(0u64, |sum, x| sum.wrapping_add(value(x)));
+    assert_eq!(lines["sum"], [sum.to_string()]);
+
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    let mut own = 0;
+    for (name, count) in
+        [("build", 1), ("compile", 1), ("load", 1), ("run", RUNS), ("copy back", 1)]
+    {
+        let found = watch::named(picture, name);
+        assert_eq!(found.count, count, "{name}");
+        own += found.exclusive;
+        let point = picture.points.iter().find(|point| point.name == name);
+        let averaged = point.expect("it was found above").control.alpha().is_some();
+        assert_eq!(averaged, name == "run", "{name}");
+    }
+    let all = numbers(&lines["all"][0]);
+    let own_ms = own as f64 / picture.clock.ticks_per_second * 1e3;
+    // All of the phases are within what the timer was on the CPU.
+    assert!(all[1] <= all[0] + 0.5 && own_ms <= all[1] * 1.02, "{own_ms} ms of {all:?}");
+    assert!(own_ms >= all[1] * 0.5, "the phases are most of it: {own_ms} ms of {all:?}");
+    target.end_well();
+}
+
+#[test]
+fn six_workers_are_right_and_told_apart_by_fractions_of_a_cycle() {
+    let place = Place::new();
+    let rounds = 4;
+    let (target, lines) = run(&place, env!("CARGO_BIN_EXE_inner_loop"), &[&rounds.to_string()]);
+    assert_eq!(lines["right"].len(), 6);
+    assert!(lines["right"].iter().all(|line| line.ends_with(" 2096")), "{:?}", lines["right"]);
+    assert_eq!(lines["live"].len(), rounds, "one line a round");
+    // Name, count, and cycles an element by pfp and by hand.
+    let found: Vec<(String, u64, f64, f64)> = lines["worker"]
+        .iter()
+        .map(|line| {
+            let (name, rest) = line.split_once(' ').expect("a name");
+            let [count, by_pfp, by_hand] = numbers(rest)[..] else { panic!("{line}") };
+            (name.to_owned(), count as u64, by_pfp, by_hand)
+        })
+        .collect();
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    for (name, count, by_pfp, by_hand) in &found {
+        figure(&format!("{name}: {by_pfp} cycles an element, by hand {by_hand}"));
+        assert_eq!(watch::named(picture, &format!("add:{name}")).count, *count);
+        assert_eq!(*count, rounds as u64 * 200);
+    }
+    // The fastest of hundreds of passes of thousands of cycles each. Time that a hypervisor
+    // has stolen is taken out of a later region, which may make one of them too short.
+    let all = found.len();
+    let agrees = |it: &&(String, u64, f64, f64)| (it.2 / it.3 - 1.0).abs() < 0.1;
+    let found: Vec<_> = found.iter().filter(agrees).collect();
+    // Not optimised, a pass is long enough to be interrupted each time.
+    let least = if cfg!(debug_assertions) { 0 } else { all - 1 };
+    assert!(found.len() >= least, "only these agree with what is measured by hand: {found:?}");
+    // What differs by a tenth of a cycle and a fifth of itself by hand, does by pfp.
+    let mut pairs = 0;
+    for a in &found {
+        for b in &found {
+            let apart = b.3 - a.3;
+            if apart > 0.1 && apart > 0.3 * a.3 {
+                assert!(b.2 > a.2, "{a:?} {b:?}");
+                pairs += usize::from(apart < 1.0);
+            }
+        }
+    }
+    figure(&format!("{pairs} pairs differ by less than a cycle and are told apart"));
+    if cfg!(not(debug_assertions)) {
+        assert!(pairs > 0, "no two ways differ by a fraction of a cycle: {found:?}");
+    }
+    target.end_well();
+}
+
+/// The sums, one trajectory after the other.
+fn lorenz(trajectories: u32, steps: u32) -> [f64; 3] {
+    let slope = |[x, y, z]: [f64; 3]| [10.0 * (y - x), x * (28.0 - z) - y, x * y - 8.0 / 3.0 * z];
+    let along =
+        |s: [f64; 3], d: [f64; 3], t: f64| [s[0] + t * d[0], s[1] + t * d[1], s[2] + t * d[2]];
+    let mut sum = [0.0; 3];
+    for number in 0..trajectories {
+        let mut s = [1.0 + f64::from(number) * 1e-3, 1.0, 1.0];
+        for _ in 0..steps {
+            let h = 0.001;
+            let a = slope(s);
+            let b = slope(along(s, a, h / 2.0));
+            let c = slope(along(s, b, h / 2.0));
+            let d = slope(along(s, c, h));
+            for at in 0..3 {
+                s[at] += h / 6.0 * (a[at] + 2.0 * b[at] + 2.0 * c[at] + d[at]);
+            }
+        }
+        (0..3).for_each(|at| sum[at] += s[at]);
+    }
+    sum
+}
+
+fn assert_lorenz(place: &Place, program: &str, threads: u32, trajectories: u32, steps: u32) {
+    let arguments = [threads, trajectories, steps].map(|number| number.to_string());
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (target, lines) = run(place, program, &arguments);
+    let found = numbers(&lines["sum"][0]);
+    for (found, expected) in found.iter().zip(lorenz(trajectories, steps)) {
+        // The same trajectories, summed in another order.
+        assert!((found - expected).abs() < 1e-6, "{program}: {found} instead of {expected}");
+    }
+    let point = numbers(&lines["point"][0]);
+    let [count, all, least, most, mean, deviation] = point[..] else { panic!("{point:?}") };
+    assert_eq!(count, f64::from(trajectories));
+    assert!(least <= mean && mean <= most && deviation <= most - least, "{point:?}");
+    assert!((mean * count / all - 1.0).abs() < 1e-3, "{point:?}");
+    // Nearly all that the threads did on a CPU, by the kernel's account.
+    let on_cpu = numbers(&lines["on_cpu_ms"][0])[0];
+    figure(&format!("{program}: {all} ms in trajectories of {on_cpu} ms on a CPU"));
+    assert!(all <= on_cpu * 1.02 && all >= on_cpu * 0.8, "{program}: {all} of {on_cpu} ms");
+    let mut watch = Watch::attach(place, &target);
+    let picture = watch.poll();
+    let id = watch::id(picture, "trajectory");
+    // Of threads that run, and of those that have ended.
+    let lanes =
+        watch::cells(picture, id).filter(|cell| cell.live.count + cell.retired.count > 0).count();
+    assert_eq!(lanes, threads.min(trajectories) as usize, "{program}: one lane a thread");
+    assert_eq!(watch::total(picture, id).count, u64::from(trajectories));
+    target.end_well();
+}
+
+#[test]
+fn lorenz_over_threads_gives_what_plain_arithmetic_gives() {
+    let place = Place::new();
+    // Two threads, which run at once: no lane is used by two of them in turn.
+    assert_lorenz(&place, env!("CARGO_BIN_EXE_lorenz"), 2, 64, 20_000);
+}
+
+#[test]
+fn lorenz_over_openmp_gives_the_same() {
+    let source = format!("{C_EXAMPLES}/lorenz.cpp");
+    for compiler in Compiler::all().filter(|compiler| compiler.is_cxx()) {
+        let place = Place::new();
+        let empty = place.path().join("empty.cpp");
+        std::fs::write(&empty, "int main() { return 0; }\n").expect("there is room");
+        let mut command = Command::new(compiler.name);
+        command.arg("-fopenmp").arg(empty).arg("-o").arg(place.path().join("empty"));
+        if !command.output().is_ok_and(|output| output.status.success()) {
+            skipped("Lorenz over OpenMP", &format!("{} has no -fopenmp here", compiler.name));
+            continue;
+        }
+        let flags = ["-fopenmp", "-ffp-contract=off"];
+        let program = c::compile(compiler, "lorenz", &[&source], Link::Static, flags);
+        assert_lorenz(&place, program.to_str().expect("it is plain text"), 4, 64, 20_000);
+    }
+}
