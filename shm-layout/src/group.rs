@@ -26,7 +26,7 @@
 //! segments. A file in the directory of beacons, named by the group's name, tells the
 //! object's. It is locked by bytes (open file description locks, held through a mapping
 //! as a beacon's lock is): byte `i` by the process that is member `i`, for as long as it
-//! lives; byte [`JOINING`] for a moment by who joins, leaves or sweeps. Who comes to a
+//! lives; byte `JOINING` for a moment by who joins, leaves or sweeps. Who comes to a
 //! file whose members are all gone starts afresh under a new object.
 
 use std::ffi::CString;

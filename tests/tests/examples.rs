@@ -192,3 +192,63 @@ fn lorenz_over_openmp_gives_the_same() {
         assert_lorenz(&place, program.to_str().expect("it is plain text"), 4, 64, 20_000);
     }
 }
+
+/// What the loops move and compute is counted, and set below the machine's ceilings.
+#[test]
+fn loops_stand_below_the_roof() {
+    const ROUNDS: u64 = 2;
+    let place = Place::new();
+    let (target, lines) = run(&place, env!("CARGO_BIN_EXE_triad"), &[&ROUNDS.to_string()]);
+    // A line of JSON, which begins with the array of threads.
+    let shown = lines.keys().find(|key| key.starts_with("[{")).expect("a line of JSON");
+    let shown: Vec<serde_json::Value> = serde_json::from_str(shown).expect("it is JSON");
+    let of = |label: &str| {
+        let mut calls: Vec<[u64; 3]> = Vec::new();
+        for one in shown.iter().flat_map(|thread| thread[label].as_array().into_iter().flatten()) {
+            calls.push(["Bytes", "Flops", "Calls"].map(|name| one[name].as_u64().expect(name)));
+            let [least, mean, most] =
+                ["Min", "Avg", "Max"].map(|name| one[name].as_f64().expect(name));
+            assert!(least <= mean && mean <= most, "{label}: {one}");
+        }
+        calls.sort_unstable();
+        calls
+    };
+    let each = |n: u64| [n * 24, n * 2, ROUNDS * 4_000_000 / n];
+    assert_eq!(of("triad"), [1_000, 10_000, 4_000_000].map(each));
+    assert_eq!(of("multiply"), [[4 * 192 * 192 * 8, 2 * 192 * 192 * 192, ROUNDS]]);
+
+    let roofline = |more: &[&str]| {
+        let mut command = place.command(pfp_tests::screen::pfp_top().to_str().expect("plain text"));
+        command.env("XDG_CACHE_HOME", place.path());
+        let pid = target.pid().to_string();
+        command.args(["roofline", "-p", &pid, "--json"]).args(more);
+        let output = command.output().expect("pfp-top can be run");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{error}");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).expect("it is JSON")
+    };
+    let picture = place.path().join("roofline.svg");
+    let measured = roofline(&["--threads", "1", "-o", picture.to_str().expect("plain text")]);
+    let points = measured["points"].as_array().expect("points");
+    let number = |of: &serde_json::Value, name: &str| of[name].as_f64().expect("a number");
+    let find = |name: &str| {
+        points.iter().find(|point| point["name"] == name).unwrap_or_else(|| panic!("{name}"))
+    };
+    let multiply = 2.0 * 192.0 / (4.0 * 8.0);
+    for (name, intensity) in [("triad", 2.0 / 24.0), ("dot", 2.0 / 16.0), ("multiply", multiply)] {
+        let point = find(name);
+        assert!((number(point, "flops_per_byte") / intensity - 1.0).abs() < 1e-9, "{point}");
+        let rates = number(point, "flops_per_cpu_s") / number(point, "bytes_per_cpu_s");
+        assert!((rates / intensity - 1.0).abs() < 1e-9, "{point}");
+        // As much as it did, in the time that it took.
+        let flops = number(point, "flops_per_cpu_s") * number(point, "cpu_seconds");
+        let expected: u64 = of(name).iter().map(|[_, flops, calls]| flops * calls).sum();
+        assert!((flops / expected as f64 - 1.0).abs() < 1e-6, "{flops} instead of {expected}");
+    }
+    // The same ceilings again, and the same picture of what stands still.
+    let kept = roofline(&["--kept"]);
+    assert_eq!(kept, measured);
+    let picture = std::fs::read_to_string(picture).expect("it was written");
+    assert_eq!(picture.matches("<circle").count(), 3, "{picture}");
+    target.end_well();
+}

@@ -230,7 +230,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Measure what this machine can do at most: bytes and operations per second.
+    /// Measure what this machine can do at most, bytes and operations per second, and
+    /// tell how near the points of a program come to it.
     Roofline(Roofline),
     /// Print a script that completes this command line in a shell.
     Completions {
@@ -270,6 +271,11 @@ impl Target {
     /// The process with this id.
     fn of_pid(pid: u32) -> Self {
         Self { pid: vec![pid], name: None, all: false, sum: false }
+    }
+
+    /// Whether any process was asked for.
+    fn names_any(&self) -> bool {
+        !self.pid.is_empty() || self.name.is_some() || self.all || self.sum
     }
 
     fn wanted(&self) -> Wanted {

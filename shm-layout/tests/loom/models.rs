@@ -31,6 +31,7 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("cell_death_and_histogram", cell_death_and_histogram),
     ("cell_part", cell_part),
     ("cell_part_shared", cell_part_shared),
+    ("cell_amounts", cell_amounts),
     ("shared_cell_records", shared_cell_records),
     ("shared_cell_reset", shared_cell_reset),
     ("shared_cell_two_resets", shared_cell_two_resets),
@@ -478,18 +479,25 @@ fn cell_death_and_histogram() {
 
 /// A chunk is backed and zeroed before its number can be seen.
 fn cell_part() {
-    part_is_published(|cell| cell.set_part(0, 9));
+    part_is_published("parts", |cell| cell.set_part(0, 9), |cell| torn_or_whole(cell).parts.0[0]);
 }
 
 /// The same where several threads may give the part its chunk.
 fn cell_part_shared() {
-    part_is_published(|cell| assert_eq!(cell.set_part_shared(0, 9), 9));
+    let set = |cell: &Cell| assert_eq!(cell.set_part_shared(0, 9), 9);
+    part_is_published("parts", set, |cell| torn_or_whole(cell).parts.0[0]);
 }
 
-fn part_is_published(set: fn(&Cell)) {
+/// So are the sums of amounts.
+fn cell_amounts() {
+    let set = |cell: &Cell| assert_eq!(cell.set_amounts(9), 9);
+    part_is_published("amounts", set, Cell::amounts_to_read);
+}
+
+fn part_is_published(word: &'static str, set: fn(&Cell), get: fn(&Cell) -> u32) {
     check(move || {
         let (cell, chunk) = (Arc::new(new_cell()), memory());
-        watch(&*cell, &["parts"]);
+        watch(&*cell, &[word]);
         let writer = {
             let (cell, chunk) = (Arc::clone(&cell), Arc::clone(&chunk));
             thread::spawn(move || {
@@ -497,7 +505,7 @@ fn part_is_published(set: fn(&Cell)) {
                 set(&cell);
             })
         };
-        if torn_or_whole(&cell).parts.0[0] == 9 {
+        if get(&cell) == 9 {
             assert_ready(&chunk);
         }
         writer.join().unwrap();

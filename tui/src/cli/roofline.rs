@@ -1,21 +1,38 @@
-//! `pfp-top roofline`: what this machine can do at most, measured.
+//! `pfp-top roofline`: what this machine can do at most, measured, and how near the
+//! points of a program come to it.
 
 use std::io::{IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::commands::say;
-use crate::export::svg_roofline;
+use super::Target;
+use super::commands::{resolve, say};
+use crate::app::{Filter, roofline_dot};
 use crate::export::whole::{self, Overwrite, WriteError};
-use crate::roofline::{self, Ceilings, Roof};
+use crate::export::{Subject, svg_roofline};
+use crate::model::Model;
+use crate::roofline::{self, Ceilings, Dot, Roof};
+use crate::source::{self, Source};
 use crate::units;
 
-/// What to measure, and where to write it.
+/// What to measure, whose points to set below it, and where to write it.
 #[derive(Args, Clone, Debug)]
 pub struct Roofline {
+    /// A snapshot file whose points are set below the ceilings, of a program that ran
+    /// on this machine; or the process that is asked for; or neither.
+    #[arg(conflicts_with_all = ["pid", "name", "all", "sum"])]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    target: Target,
+    /// Only the points that this admits, as on the screen.
+    #[arg(long, value_name = "FILTER", default_value = "", value_parser = Filter::new, hide_default_value = true)]
+    filter: Filter,
+    /// Take the ceilings that were measured last, by this command or on the screen.
+    #[arg(long, conflicts_with = "threads")]
+    kept: bool,
     /// Threads that work at once; without it, one for each processor.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     threads: Option<u16>,
@@ -37,36 +54,19 @@ pub(super) fn run(asked: &Roofline) -> Result<u8> {
     {
         bail!("{} exists already: give another name, or --force", path.display());
     }
-    let threads = match asked.threads {
-        Some(threads) => usize::from(threads),
-        None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
-    };
-    let shows_progress = std::io::stderr().is_terminal();
-    let ceilings = roofline::measure(threads, |what| {
-        if shows_progress {
-            let _ = write!(std::io::stderr(), "\r\x1b[Kmeasuring {what}");
-        }
-    });
-    if shows_progress {
-        let _ = write!(std::io::stderr(), "\r\x1b[K");
-    }
-    if let Some(path) = Ceilings::usual_place()
-        && let Err(error) = ceilings.save(&path)
-    {
-        let path = path.display();
-        let _ = writeln!(
-            std::io::stderr(),
-            "pfp-top: {path} cannot be written, so the screen will measure again: {error}"
-        );
-    }
+    // What the program has done is looked at before this disturbs it.
+    let points = asked.points()?;
+    let ceilings = if asked.kept { kept()? } else { asked.measure() };
+    let dots = points.as_ref().map_or(&[][..], |points| &points.dots);
     match asked.json {
-        true => say(&(serde_json::to_string_pretty(&ceilings)? + "\n"))?,
-        false => say(&table(&ceilings))?,
+        true => say(&(serde_json::to_string_pretty(&as_json(&ceilings, dots))? + "\n"))?,
+        false => say(&(table(&ceilings) + &points_table(&ceilings.alone, points.as_ref())))?,
     }
     if let Some(path) = &asked.output {
         let overwrite = if asked.force { Overwrite::Yes } else { Overwrite::No };
+        let whose = points.as_ref().map(|points| points.whose.as_str());
         let drawn =
-            whole::write(path, overwrite, |out| svg_roofline::write(&ceilings, &[], None, out));
+            whole::write(path, overwrite, |out| svg_roofline::write(&ceilings, dots, whose, out));
         match drawn {
             Ok(()) => {}
             Err(WriteError::Exists) => {
@@ -76,6 +76,129 @@ pub(super) fn run(asked: &Roofline) -> Result<u8> {
         }
     }
     Ok(0)
+}
+
+/// The points below the roof.
+struct Points {
+    /// What they are of.
+    whose: String,
+    dots: Vec<Dot>,
+}
+
+impl Roofline {
+    /// Those of the program that was asked for; none if none was.
+    fn points(&self) -> Result<Option<Points>> {
+        let mut source: Box<dyn Source> = match &self.file {
+            Some(file) => source::open(file)?,
+            None if self.target.names_any() => resolve(&self.target)?,
+            None => return Ok(None),
+        };
+        let mut model = Model::default();
+        model.fold(source.poll()?);
+        let subject = Subject::new(&model, |figures| self.filter.admits(figures), false)
+            .context("the process showed nothing")?;
+        let rate = subject.ticks_per_second();
+        let dot = |label: &str, figures| {
+            roofline_dot(figures, rate).map(|dot| Dot { label: label.to_owned(), ..dot })
+        };
+        let shown = subject.points().iter();
+        let mut dots: Vec<Dot> =
+            shown.filter_map(|shown| dot(&shown.label, shown.figures)).collect();
+        dots.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        let process = &subject.snapshot().process;
+        Ok(Some(Points { whose: format!("{}[{}]", process.name, process.pid), dots }))
+    }
+
+    /// Measures, and keeps what was measured for the screen.
+    fn measure(&self) -> Ceilings {
+        let threads = match self.threads {
+            Some(threads) => usize::from(threads),
+            None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        };
+        let shows_progress = std::io::stderr().is_terminal();
+        let ceilings = roofline::measure(threads, |what| {
+            if shows_progress {
+                let _ = write!(std::io::stderr(), "\r\x1b[Kmeasuring {what}");
+            }
+        });
+        if shows_progress {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+        if let Some(path) = Ceilings::usual_place()
+            && let Err(error) = ceilings.save(&path)
+        {
+            let path = path.display();
+            let _ = writeln!(
+                std::io::stderr(),
+                "pfp-top: {path} cannot be written, so the screen will measure again: {error}"
+            );
+        }
+        ceilings
+    }
+}
+
+/// What was measured last.
+fn kept() -> Result<Ceilings> {
+    let path = Ceilings::usual_place().context("expected HOME or XDG_CACHE_HOME to be set")?;
+    Ceilings::load(&path).with_context(|| {
+        format!(
+            "{} has no ceilings of this processor: leave out --kept, and they are measured",
+            path.display()
+        )
+    })
+}
+
+fn as_json(ceilings: &Ceilings, dots: &[Dot]) -> serde_json::Value {
+    let point = |dot: &Dot| {
+        serde_json::json!({
+            "name": dot.label,
+            "flops_per_byte": dot.intensity,
+            "flops_per_cpu_s": dot.flops_per_second,
+            "bytes_per_cpu_s": dot.bytes_per_second(),
+            "cpu_seconds": dot.seconds,
+            "share_of_roof": dot.share_of(&ceilings.alone),
+            "below": dot.limit(&ceilings.alone),
+        })
+    };
+    let points: Vec<_> = dots.iter().map(point).collect();
+    serde_json::json!({ "ceilings": ceilings, "points": points })
+}
+
+/// The points, a line each, those that took most time first.
+fn points_table(roof: &Roof, points: Option<&Points>) -> String {
+    let Some(Points { whose, dots }) = points else { return String::new() };
+    if dots.is_empty() {
+        return format!(
+            "\n{whose}: no point tells of bytes and flops: scope!(\"name\", bytes = .., flops = ..)\n"
+        );
+    }
+    let width = dots.iter().map(|dot| crate::text::width(&dot.label)).max().unwrap_or(0);
+    let width = width.max(whose.len()).min(48);
+    let name = |text: &str| crate::text::fit(text, width, '~');
+    let mut text = format!(
+        "\n{} {:>7} {:>9} {:>7} {:>6} {:>6}  below\n",
+        name(whose),
+        "FLOP/B",
+        "FLOP/s",
+        "B/s",
+        "Roof%",
+        "Time"
+    );
+    for dot in dots {
+        let line = format!(
+            "{} {:>7} {:>9} {:>7} {:>6} {:>6}  {}",
+            name(&dot.label),
+            units::si(dot.intensity),
+            units::si(dot.flops_per_second),
+            units::si(dot.bytes_per_second()),
+            units::percent(dot.share_of(roof)),
+            units::duration(dot.seconds),
+            dot.limit(roof).unwrap_or(units::NONE)
+        );
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
 }
 
 /// The ceilings, a line each.
