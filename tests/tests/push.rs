@@ -181,7 +181,7 @@ fn figures_are_those_of_the_segment_and_no_reset_takes_any_back() {
         figure(&all[0], "pfp.process.info", "")["attributes"]["pfp.process.state"],
         "running"
     );
-    assert_eq!(figures(last, "pfp.losses", "").count(), 7);
+    assert_eq!(figures(last, "pfp.losses", "").count(), 9);
     assert_eq!(figure(last, "pfp.cells.busy", "")["value"], json!(0));
     assert!(figure(last, "pfp.elapsed", "")["value"].as_f64() > Some(1.0));
     assert!(figure(last, "pfp.overhead", "")["value"].as_f64() > Some(0.0));

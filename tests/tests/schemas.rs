@@ -11,15 +11,20 @@ use serde_json::{Value, json};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 /// Fields of snapshots that may be missing, as docs/snapshot-format.md has it.
-const OPTIONAL: [&str; 10] = [
+const OPTIONAL: [&str; 15] = [
     ".cells[].in_flight",
     ".clock.core_hz",
     ".clock.reported_ticks_per_second",
+    ".clock.system_clock",
     ".lanes[].amiss",
     ".lanes[].amiss.begins_refused",
     ".lanes[].amiss.clock_anomalies",
     ".lanes[].amiss.mismatched_ends",
+    ".lanes[].amiss.records_missed",
     ".lanes[].clock",
+    ".losses.begins_missed",
+    ".losses.records_missed",
+    ".points[].device",
     ".process.members",
     ".records",
 ];
@@ -114,7 +119,7 @@ fn tables_are_as_their_schema_has_them() {
     wait_for("both", || (place.entries().len() == 2).then_some(()));
     let pid = targets[0].pid().to_string();
     let every = "on,id,process,name,count,rate,load,excl,avg,min,max,p50,p99,off,incl,dev,last,\
-                 smooth,switches,thr";
+                 smooth,switches,thr,bytes,flops,intensity,items";
     for (name, arguments) in [
         ("plain", &["-p", &pid, "--once", "--json"][..]),
         ("every", &["-p", &pid, "-b", "-n", "3", "-d", "0.1", "--json", "--columns", every]),

@@ -154,7 +154,7 @@ impl Column {
             Self::Bytes => "B/s",
             Self::Flops => "FLOP/s",
             Self::Intensity => "FLOP/B",
-            Self::Items => "Items/s",
+            Self::Items => "Item/s",
         }
     }
 
@@ -246,8 +246,7 @@ impl Column {
             Self::Excl | Self::Avg | Self::Min | Self::Max | Self::P50 | Self::P99 => 7,
             Self::Incl | Self::Dev | Self::Last | Self::Smooth | Self::Switches => 7,
             Self::Off | Self::Threads => 5,
-            Self::Bytes | Self::Flops | Self::Intensity => 7,
-            Self::Items => 8,
+            Self::Bytes | Self::Flops | Self::Intensity | Self::Items => 7,
         })
     }
 

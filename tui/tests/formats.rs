@@ -224,7 +224,11 @@ fn the_documentation_has_every_field() {
     snapshot.lanes[0].amiss.mismatched_ends = 1;
     let Point { process, number, .. } = &mut snapshot.points[0];
     (*process, *number) = (Some(0), Some(0));
-    std::sync::Arc::make_mut(&mut snapshot.cells[0]).in_flight = true;
+    (snapshot.points[0].device, snapshot.points[0].amounts) = (true, vec!["bytes".into()]);
+    let cell = std::sync::Arc::make_mut(&mut snapshot.cells[0]);
+    cell.in_flight = true;
+    let (each, sums) = (vec![1], vec![1]);
+    cell.variants = vec![pfp_top::snapshot::Variant { each, sums, ..Default::default() }];
 
     fn fields(value: &Value, into: &mut BTreeSet<String>) {
         match value {

@@ -47,7 +47,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::Subject;
 use super::series::{Labels, Native, Part, SCHEMA, ZERO, clock, losses, state};
-use crate::model::{amounts, total};
+use crate::model::total;
 use crate::snapshot::{Bucket, Cell, Snapshot, Stats};
 
 /// Where the first bucket ends, seconds.
@@ -293,12 +293,6 @@ impl Exposition {
 
     /// What regions carry; nothing where none carries any.
     fn of_amounts(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let names = |part: &Part, cells: &[Arc<Cell>]| -> Vec<String> {
-            let of = cells.first().map(|cell| cell.point);
-            let points = &part.snapshot.points;
-            let place = of.and_then(|id| points.binary_search_by_key(&id, |point| point.id).ok());
-            place.map(|place| points[place].amounts.clone()).unwrap_or_default()
-        };
         let has_any = |part: &Part| part.snapshot.points.iter().any(|p| !p.amounts.is_empty());
         if !self.parts.iter().any(has_any) {
             return Ok(());
@@ -311,8 +305,8 @@ impl Exposition {
         )?;
         for part in &self.parts {
             part.each(|labels, _, cells| {
-                for (name, sum) in names(part, cells).into_iter().zip(amounts(cells)) {
-                    let labels = Labels { amount: Some(name), ..labels.clone() };
+                for (name, sum) in part.amounts(cells) {
+                    let labels = Labels { amount: Some(name.to_owned()), ..labels.clone() };
                     ConstCounter::new(sum as f64).encode(metric.encode_family(&labels)?)?;
                 }
                 Ok(())

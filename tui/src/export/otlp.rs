@@ -9,6 +9,7 @@
 //! | `pfp.inclusive` | sum | s | point, thread | `pfp_inclusive_seconds_total` |
 //! | `pfp.off_cpu` | sum | s | point, thread | `pfp_off_cpu_seconds_total` |
 //! | `pfp.switches` | sum | `{switch}` | point, thread | `pfp_switches_total` |
+//! | `pfp.amount` | sum | | point, thread, amount | `pfp_amount_total` |
 //! | `pfp.call.exclusive` | exponential histogram | s | point, thread | `pfp_call_exclusive_seconds` |
 //! | `pfp.load` | gauge | `{cpu}` | point | `pfp_load` |
 //! | `pfp.enabled` | gauge | | point | `pfp_enabled` |
@@ -21,7 +22,7 @@
 //! Sums are monotonic and cumulative. A process is a resource (`service.name`,
 //! `service.instance.id`, `process.pid`, `process.executable.name` and `.path`,
 //! `host.name`), whose instance is the random id of its segment. Attributes: `pfp.point`,
-//! `thread.name` and `pfp.lane`, `pfp.loss.kind`, `pfp.process.state`, `pfp.clock`.
+//! `thread.name` and `pfp.lane`, `pfp.amount.name`, `pfp.loss.kind`, `pfp.process.state`, `pfp.clock`.
 //!
 //! Sums begin with the segment; of a point that had been reset before anybody looked,
 //! when that was first looked at (see [`Begin`](super::Begin)).
@@ -67,12 +68,13 @@ const fn gauge(name: &'static str, unit: &'static str, about: &'static str) -> F
 }
 
 /// The metrics that are numbers, in the order of [`Of`].
-const FAMILIES: [Family; 12] = [
+const FAMILIES: [Family; 13] = [
     sum("pfp.calls", "{call}", "Finished measurements."),
     sum("pfp.exclusive", "s", "Time on a CPU, nested regions taken out."),
     sum("pfp.inclusive", "s", "Time on a CPU with nested regions; recursion counted once."),
     sum("pfp.off_cpu", "s", "Time between begin and end that the thread was not on a CPU."),
     sum("pfp.switches", "{switch}", "Switches of the thread noticed between begin and end."),
+    sum("pfp.amount", "", "What the calls carried: bytes, floating-point operations, items."),
     gauge("pfp.load", "{cpu}", "Share of one CPU that the point takes, nested regions taken out."),
     gauge("pfp.enabled", "", "Whether the point measures."),
     sum("pfp.overhead", "s", "Time that measuring took: calls by the calibrated time of each."),
@@ -90,6 +92,7 @@ enum Of {
     Inclusive,
     OffCpu,
     Switches,
+    Amount,
     Load,
     Enabled,
     Overhead,
@@ -223,6 +226,11 @@ impl Told {
         ];
         for (of, ticks) in times {
             self.sum(of, begin, attributes.clone(), Number::AsDouble(part.seconds(ticks)));
+        }
+        for (name, sum) in part.amounts(cells) {
+            let mut attributes = attributes.clone();
+            attributes.push(text("pfp.amount.name", name));
+            self.sum(Of::Amount, begin, attributes, whole(u64::try_from(sum).unwrap_or(u64::MAX)));
         }
         let native = Native::of(part, cells);
         let counted = native.buckets.values().fold(native.zero, |sum, n| sum.saturating_add(*n));

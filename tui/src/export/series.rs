@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Subject;
-use crate::model::histogram;
+use crate::model::{amounts, histogram};
 use crate::snapshot::{Cell, ClockKind, PointState, ProcessState, Snapshot};
 
 /// A native bucket ends two to the power of an eighth further than the one before:
@@ -104,6 +104,16 @@ impl Part {
             kind: None,
             amount: None,
         }
+    }
+
+    /// The amounts of the point that these are the cells of: their names, and what its
+    /// regions carried together.
+    pub(super) fn amounts(&self, cells: &[Arc<Cell>]) -> impl Iterator<Item = (&str, u128)> {
+        let points = &self.snapshot.points;
+        let of = cells.first().map(|cell| cell.point);
+        let place = of.and_then(|id| points.binary_search_by_key(&id, |point| point.id).ok());
+        let names = place.map_or(&[][..], |place| &points[place].amounts);
+        names.iter().map(String::as_str).zip(amounts(cells))
     }
 
     /// Shows every series of points, or of points and threads, with its cells; stops at
