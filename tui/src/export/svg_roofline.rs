@@ -4,8 +4,8 @@
 
 use std::io::{self, Write};
 
-use super::svg::{COLOURS, LETTER, Picture, QUIET, cut, px};
-use crate::roofline::{Ceilings, Dot, Roof};
+use super::svg::{COLOURS, FONT_SIZE, LETTER, Picture, QUIET, cut, px};
+use crate::roofline::{Ceilings, Dot, Flops, Roof};
 use crate::units;
 
 const WIDTH: f64 = 960.0;
@@ -52,9 +52,10 @@ pub fn write(
                 &share,
                 Some("5 4"),
                 &format!(", 1 of {}", ceilings.together.threads),
+                &ceilings.alone.flops,
             )?;
         }
-        roof(picture, &axes, &ceilings.alone, None, "")?;
+        roof(picture, &axes, &ceilings.alone, None, "", &[])?;
         let most = shown.first().map_or(1.0, |dot| dot.seconds).max(f64::MIN_POSITIVE);
         shown.iter().enumerate().try_for_each(|(place, dot)| {
             let colour = COLOURS[place % COLOURS.len()];
@@ -134,6 +135,7 @@ fn roof(
     roof: &Roof,
     dashes: Option<&str>,
     suffix: &str,
+    named: &[Flops],
 ) -> io::Result<()> {
     let (first, last) = (10_f64.powf(axes.x.0), 10_f64.powf(axes.x.1));
     let lowest = 10_f64.powf(axes.y.0);
@@ -158,6 +160,11 @@ fn roof(
         let from = (flops.per_second / fastest).clamp(first, last);
         let y = axes.y(flops.per_second);
         picture.line((axes.x(from), y), (axes.x(last), y), stroke, dashes)?;
+        // Lines that lie on each other have one name.
+        let is_near = |other: f64| (axes.y(other) - y).abs() < FONT_SIZE;
+        if dashes.is_some() && named.iter().any(|flops| is_near(flops.per_second)) {
+            continue;
+        }
         let label = format!("{}{suffix} {}", flops.kind, units::si(flops.per_second));
         let label = cut(&label, RIGHT - 12.0);
         picture.text((WIDTH - RIGHT + 6.0, y + 4.0), "start", stroke, &label)?;
