@@ -44,7 +44,7 @@ enum Op {
     Multiply,
 }
 
-/// By Horner's rule: ((c[n] x + c[n-1]) x + ...) x + c[0], modulo 2^64.
+/// By Horner's rule: `((c[n] x + c[n-1]) x + ...) x + c[0]`, modulo 2^64.
 fn compile(coefficients: &[u64]) -> Vec<Op> {
     let mut code = vec![Op::Constant(0)];
     for &coefficient in coefficients.iter().rev() {
