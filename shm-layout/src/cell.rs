@@ -694,9 +694,9 @@ impl Cell {
     }
 
     /// Copies the live figures alone, behind the sequence word that goes with them, and
-    /// the last measurement if the histogram does not count it yet: as long as nothing restarts, the rest is as it was.
-    /// None if the cell was written to meanwhile, or has restarted since a
-    /// picture with this number of restarts.
+    /// the last measurement if the histogram does not count it yet: as long as nothing
+    /// restarts, the rest is as it was. None if the cell was written to meanwhile, or
+    /// has restarted since a picture with this number of restarts.
     pub fn read_live(&self, restarts: u64) -> Option<(u64, Sums, Option<u64>)> {
         let (sequence, live, last, _) = self.read_live_with(restarts, |_| None)?;
         Some((sequence, live, last))

@@ -15,7 +15,7 @@ use pfp_tests::{figure, skipped};
 /// The stand-in, for one test alone: each copy of the library is a device of its own.
 struct StandIn {
     path: PathBuf,
-    library: *mut c_void,
+    handle: *mut c_void,
 }
 
 impl StandIn {
@@ -31,13 +31,13 @@ impl StandIn {
         // SAFETY: a library of ours, which does nothing when it is loaded.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
         assert!(!library.is_null(), "{}", path.display());
-        Self { path, library }
+        Self { path, handle: library }
     }
 
     fn function<F: Copy>(&self, name: &str) -> F {
         let name = CString::new(format!("stand_in_{name}")).expect("no zero byte");
         // SAFETY: the library stays loaded.
-        let found = unsafe { libc::dlsym(self.library, name.as_ptr()) };
+        let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
         assert!(!found.is_null() && size_of::<F>() == size_of_val(&found));
         // SAFETY: the callers name the types as `cuda.c` has them.
         unsafe { std::mem::transmute_copy(&found) }
