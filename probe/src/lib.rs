@@ -53,10 +53,12 @@
 //!   asked for, and a histogram of exclusive ticks.
 //!
 //! On-CPU time is what the kernel counts as the thread's CPU time. Nobody tells a
-//! thread about time that a hypervisor steals: where the kernel takes it out, it is
-//! taken out of the region that is open at the thread's next switch. On the `wall`
-//! rung of the clock, where nothing
-//! tells of switches, off-CPU time is inside the figures, and the viewer says so.
+//! thread about time that a hypervisor steals, so a thread that measures asks for its
+//! CPU time after each switch and once a millisecond: where the kernel takes stolen
+//! time out, it is taken out of the region in which it fell, save what falls within a
+//! millisecond of the last reading, which may be taken out of a later region. On the
+//! `wall` rung of the clock, where nothing tells of switches, off-CPU time is inside
+//! the figures, and the viewer says so.
 //!
 //! The cost of measuring is that of a begin and end with nothing around them. A
 //! processor overlaps part of it with work of the region around that need not wait
@@ -69,7 +71,8 @@
 //! A region that is on costs a sixth to a third more than two bare readings of the
 //! time-stamp counter, a lap a quarter less than that; a region that is off costs four
 //! instructions, eight around a call. There is no lock, allocation or system call on that path, save
-//! one clock reading after each switch of the thread, and backing the next page of its
+//! one clock reading after each switch of the thread and a millisecond after the last
+//! one, and backing the next page of its
 //! memory when it comes to one for the first time. The README has the measured
 //! figures.
 //!

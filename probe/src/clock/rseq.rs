@@ -70,11 +70,15 @@ pub(super) fn works() -> bool {
     if word.load(Relaxed) != 0 && word.load(Relaxed) != armed() {
         return false;
     }
-    word.store(armed(), Relaxed);
-    let moment = libc::timespec { tv_sec: 0, tv_nsec: 1 };
-    // SAFETY: sleeps for a moment; the structure is ours.
-    unsafe { libc::nanosleep(&raw const moment, std::ptr::null_mut()) };
-    let noticed = word.load(Relaxed) == 0;
+    // The shortest sleep may be over before the thread is switched out: a real-time
+    // thread's timers have no slack.
+    let noticed = [1, 100_000, 2_000_000].into_iter().any(|tv_nsec| {
+        word.store(armed(), Relaxed);
+        let moment = libc::timespec { tv_sec: 0, tv_nsec };
+        // SAFETY: sleeps for a moment; the structure is ours.
+        unsafe { libc::nanosleep(&raw const moment, std::ptr::null_mut()) };
+        word.load(Relaxed) == 0
+    });
     word.store(0, Relaxed);
     if !noticed {
         OFFSET.store(0, Relaxed);

@@ -21,6 +21,15 @@ pub(super) fn watch_closely() {
 /// short as 500 ns.
 const LEAST_SWITCH_NS: u64 = 500;
 
+/// A thread that measures reads its CPU time at least this often, in ticks: about once
+/// a millisecond. What the kernel takes off it without a switch (a hypervisor's time,
+/// on some kernels interrupts') touches no word: of that only the CPU time tells. So all
+/// of it but the shortest is known at the first stamp that comes after, and no region
+/// pays for another one; and it costs a call in so long a time, half a thousandth of it.
+///
+/// A number that the compiler knows, since it stands at every stamp.
+const STALE: u64 = if cfg!(target_arch = "x86_64") { 1 << 21 } else { 1 << 18 };
+
 /// Reading both clocks takes less than this many ticks, seconds of them, or the counter
 /// did not go on as it should.
 const LONGEST_READING: u64 = 1 << 34;
@@ -28,6 +37,10 @@ const LONGEST_READING: u64 = 1 << 34;
 const TRIES: u32 = 8;
 /// The least ticks that reading both has taken in this process.
 static LEAST_WIDTH: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Half a minute or so in ticks: a thread that was not switched out for so long is to
+/// be looked at more closely.
+const LONG: u64 = 1 << 36;
 
 /// Off-CPU time that nobody noticed, beyond which a rung is not believed any
 /// more: this much, and this share of the time on the CPU. Interrupts take some
@@ -50,6 +63,8 @@ pub(crate) struct ThreadClock {
     /// Ticks to subtract from the counter: time off the CPU, and whatever
     /// shifts the current context's clock.
     off: AtomicU64,
+    /// When both clocks were last read, or tried to be.
+    looked: AtomicU64,
     /// Switches that the current context has seen, and above [`COUNTING`] bits the
     /// stretch in which it runs: a number that is another one each time that a
     /// context is resumed.
@@ -83,12 +98,30 @@ pub(crate) struct Stamps {
     /// The counter went astray since the last one: it was less than before, or stood
     /// still while the thread ran.
     pub(crate) astray: bool,
+    /// The rung has missed a switch: it does not do what it claims, and another one is
+    /// in force now.
+    pub(crate) missed: bool,
 }
 
 impl Stamps {
     /// One stamp for both.
     fn one(now: u64) -> Self {
-        Self { early: now, late: now, astray: false }
+        Self { early: now, late: now, astray: false, missed: false }
+    }
+}
+
+/// Both clocks at nearly one moment.
+struct Reading {
+    stamps: Stamps,
+    cpu_ns: u64,
+    /// Whether the thread was switched out before.
+    switched: bool,
+}
+
+impl Reading {
+    /// Where the CPU time cannot be read.
+    fn without(now: u64) -> Self {
+        Self { stamps: Stamps::one(now), cpu_ns: 0, switched: false }
     }
 }
 
@@ -100,9 +133,17 @@ fn tolerance(ran_ns: u64) -> u128 {
 }
 
 impl ThreadClock {
-    /// Whether the thread may have been off the CPU since the word was armed.
+    /// Whether [`Self::refresh`] may have something to tell a stamp taken at `now`:
+    /// the thread was switched out, the last look is too long ago, or the counter is
+    /// behind it.
     #[inline(always)]
-    pub(crate) fn was_switched(&self) -> bool {
+    pub(crate) fn is_outdated(&self, now: u64) -> bool {
+        self.was_switched() || now.wrapping_sub(self.looked.load(Relaxed)) > STALE
+    }
+
+    /// Whether the thread was switched out since the word was armed.
+    #[inline(always)]
+    fn was_switched(&self) -> bool {
         let watch = self.watch.load(Relaxed) as *const AtomicU64;
         // SAFETY: `start` has set `watch` to a word that lives as long as the
         // thread, or to a static one; a clock that was not started is not read.
@@ -157,9 +198,10 @@ impl ThreadClock {
         self.take_rung();
         self.off.store(0, Relaxed);
         self.residue.store(0, Relaxed);
-        let (stamps, cpu_ns) = self.read_both().unwrap_or_else(|| (Stamps::one(stamp()), 0));
-        self.anchor_ticks.store(stamps.late, Relaxed);
-        self.anchor_ns.store(cpu_ns, Relaxed);
+        let read = self.read_both().unwrap_or_else(|| Reading::without(stamp()));
+        self.anchor_ticks.store(read.stamps.late, Relaxed);
+        self.anchor_ns.store(read.cpu_ns, Relaxed);
+        self.looked.store(read.stamps.late, Relaxed);
         compiler_fence(std::sync::atomic::Ordering::SeqCst);
         self.refreshing.store(0, Relaxed);
     }
@@ -180,25 +222,36 @@ impl ThreadClock {
     /// Brings `off` up to date after a switch, or whenever asked.
     #[cold]
     pub(crate) fn refresh(&self) -> Stamps {
+        self.refresh_and_verify(false)
+    }
+
+    /// As [`Self::refresh`]. With `verify`, or after long enough, it also looks whether
+    /// there was a switch that was not noticed.
+    pub(crate) fn refresh_and_verify(&self, verify: bool) -> Stamps {
         if self.refreshing.swap(1, Relaxed) != 0 {
             return Stamps::one(stamp());
         }
         compiler_fence(std::sync::atomic::Ordering::SeqCst);
-        let stamps = self.refresh_alone();
+        let stamps = self.refresh_alone(verify);
         compiler_fence(std::sync::atomic::Ordering::SeqCst);
         self.refreshing.store(0, Relaxed);
         stamps
     }
 
-    fn refresh_alone(&self) -> Stamps {
+    fn refresh_alone(&self, verify: bool) -> Stamps {
         if self.asked.load(Relaxed) != u64::from(KIND.load(Relaxed)) {
             self.take_rung();
         }
         if self.kind.load(Relaxed) == ClockKind::Wall as u64 {
-            return Stamps::one(stamp());
+            let now = stamp();
+            self.looked.store(now, Relaxed);
+            return Stamps::one(now);
         }
+        let read = self.read_both();
+        let looked = read.as_ref().map_or_else(stamp, |read| read.stamps.early);
+        self.looked.store(looked, Relaxed);
         // Nothing is learned where the CPU time cannot be read; the next one tells.
-        let Some((stamps, cpu_ns)) = self.read_both() else { return Stamps::one(stamp()) };
+        let Some(Reading { stamps, cpu_ns, switched }) = read else { return Stamps::one(stamp()) };
         // No thread's CPU time runs backwards. This one belongs to a child in its
         // parent's memory, which the thread waits for: what it reads is not ours.
         if (cpu_ns.wrapping_sub(self.anchor_ns.load(Relaxed)) as i64) < 0 {
@@ -222,43 +275,27 @@ impl ThreadClock {
             self.off.fetch_add((away >> 32) as u64, Relaxed);
             return Stamps { astray: true, ..stamps };
         }
+        let kind = ClockKind::from_word(self.kind.load(Relaxed));
+        let missed = (verify || passed >= LONG)
+            && matches!(kind, ClockKind::Rseq | ClockKind::Perf)
+            && away > tolerance(ran_ns) as i128
+            && !(switched || self.was_switched());
+        if missed {
+            super::demote(kind);
+        }
         let off = away + i128::from(self.residue.load(Relaxed) as i64);
         let whole = (off >> 32).clamp(0, i128::from(i64::MAX)) as u64;
         let rest = (off - (i128::from(whole) << 32)).clamp(i64::MIN.into(), i64::MAX.into());
         self.residue.store(rest as i64 as u64, Relaxed);
         // In one instruction: the hooks of a signal handler shift it too.
         self.off.fetch_add(whole, Relaxed);
-        if (u128::from(whole) << 32) > u128::from(LEAST_SWITCH_NS) * u128::from(rate) {
+        let is_switch = (u128::from(whole) << 32) > u128::from(LEAST_SWITCH_NS) * u128::from(rate);
+        // Time that was taken without a switch is off the CPU as well, but is none.
+        if switched && is_switch {
             self.switches.store(self.switches().wrapping_add(1), Relaxed);
             self.all_switches.store(self.all_switches().wrapping_add(1), Relaxed);
         }
-        stamps
-    }
-
-    /// Refreshes although no switch was noticed, and tells whether one was
-    /// missed: then the rung does not do what it claims.
-    pub(crate) fn refresh_and_verify(&self) -> bool {
-        if self.refreshing.load(Relaxed) != 0 {
-            return true;
-        }
-        // Both clocks are read before the word, and the word is not armed again
-        // before that: a switch up to here shows in it.
-        let now = stamp();
-        let Some(cpu_ns) = arch::cpu_time_ns() else { return true };
-        let noticed = self.was_switched();
-        // Backwards is no switch.
-        let passed = (now.wrapping_sub(self.anchor_ticks.load(Relaxed)) as i64).max(0) as u64;
-        let ran_ns = cpu_ns.saturating_sub(self.anchor_ns.load(Relaxed));
-        let rate = u128::from(calibrate::ticks_per_ns_fixed());
-        let missed = (u128::from(passed) << 32).saturating_sub(u128::from(ran_ns) * rate);
-        let kind = ClockKind::from_word(self.kind.load(Relaxed));
-        let claims = matches!(kind, ClockKind::Rseq | ClockKind::Perf);
-        self.refresh();
-        let missed = claims && !noticed && missed > tolerance(ran_ns);
-        if missed {
-            super::demote(kind);
-        }
-        !missed
+        Stamps { missed, ..stamps }
     }
 
     /// Arms the word and reads counter and CPU time at nearly one moment: with no
@@ -267,11 +304,12 @@ impl ThreadClock {
     /// taken from the next one.
     ///
     /// None where the CPU time cannot be read.
-    fn read_both(&self) -> Option<(Stamps, u64)> {
+    fn read_both(&self) -> Option<Reading> {
         let mut width = u64::MAX;
         let mut read = None;
+        let mut switched = false;
         for tried in 1..=TRIES {
-            self.arm();
+            switched |= self.arm();
             compiler_fence(std::sync::atomic::Ordering::SeqCst);
             let early = stamp();
             let ns = arch::cpu_time_ns()?;
@@ -285,7 +323,7 @@ impl ThreadClock {
             }
             if read.is_none() || late.wrapping_sub(early) < width {
                 width = late.wrapping_sub(early);
-                read = Some((Stamps { early, late, astray: false }, ns));
+                read = Some((Stamps { early, late, astray: false, missed: false }, ns));
             }
             let least = LEAST_WIDTH.load(Relaxed);
             // Neither of a counter that stands still.
@@ -298,30 +336,30 @@ impl ThreadClock {
                 break;
             }
         }
-        if let Some((stamps, _)) = &mut read
-            && stamps.late.wrapping_sub(stamps.early) >= LONGEST_READING
-        {
+        let (mut stamps, cpu_ns) = read?;
+        if stamps.late.wrapping_sub(stamps.early) >= LONGEST_READING {
             // The counter jumped in between: what begins here begins where the thread's
             // clock was read.
             stamps.late = stamps.early;
             stamps.astray = true;
         }
-        read
+        Some(Reading { stamps, cpu_ns, switched })
     }
 
-    fn arm(&self) {
-        match self.kind.load(Relaxed) {
-            kind if kind == ClockKind::Rseq as u64 => {
-                if let Some(word) = rseq::word() {
-                    word.store(rseq::armed(), Relaxed);
-                }
+    /// Arms the word, and tells whether the thread was switched out since it last was.
+    fn arm(&self) -> bool {
+        match ClockKind::from_word(self.kind.load(Relaxed)) {
+            // In one instruction: a switch before it is told, one after it is in the word.
+            ClockKind::Rseq => {
+                rseq::word().is_some_and(|word| word.swap(rseq::armed(), Relaxed) != rseq::armed())
             }
-            kind if kind == ClockKind::Perf as u64 => {
+            ClockKind::Perf => {
                 let watch = self.watch.load(Relaxed) as *const AtomicU64;
                 // SAFETY: on this rung `watch` is the word of a mapped page.
-                self.expect.store(unsafe { (*watch).load(Relaxed) }, Relaxed);
+                let word = unsafe { (*watch).load(Relaxed) };
+                self.expect.swap(word, Relaxed) != word
             }
-            _ => {}
+            _ => self.was_switched(),
         }
     }
 

@@ -41,7 +41,7 @@ impl Thread {
     /// The stamp of an end that has read the counter already.
     #[inline]
     fn stamp_after(&self, now: u64) -> u64 {
-        if !self.clock.was_switched() {
+        if !self.clock.is_outdated(now) {
             return now;
         }
         let stamps = self.refresh();
@@ -52,8 +52,13 @@ impl Thread {
     /// Brings the clock up to date, and counts if that had gone astray.
     pub(super) fn refresh(&self) -> Stamps {
         let stamps = self.clock.refresh();
-        if stamps.astray {
+        if stamps.astray || stamps.missed {
             self.note_anomaly();
+        }
+        if stamps.missed
+            && let Some(process) = process::current()
+        {
+            process.take_rung_later();
         }
         stamps
     }
@@ -76,14 +81,15 @@ impl Thread {
     /// What a region measured that ends at `now`.
     fn part(&self, begun: &Begun, child: u64, now: u64) -> Part {
         let off = self.clock.off();
-        let elapsed = now.wrapping_sub(begun.start.wrapping_add(begun.off));
+        let elapsed = now.wrapping_sub(begun.ticks());
         if measure::ran_backwards(elapsed) {
             self.note_anomaly();
         }
-        // Below zero although the counter went on: time that the kernel has
-        // taken off the thread without a switch, a hypervisor's most of all, is
-        // only known at the next switch. What is more than this region has is
-        // taken from the region around it, whose span is that much shorter.
+        // Below zero although the counter went on: of time that the kernel has
+        // taken off the thread without a switch, a hypervisor's most of all, the
+        // clock may know only now, up to a millisecond late. What is more than this
+        // region has is taken from the region around it, whose span is that much
+        // shorter.
         let raw = (now.wrapping_sub(off).wrapping_sub(begun.start) as i64).max(0) as u64;
         Part {
             span: raw.saturating_sub(measure::OVERHEAD.inside()),
@@ -227,7 +233,7 @@ fn end_kept(point: &'static Point, latch: bool, amounts: Option<&Amounts>) {
     let now = ticks();
     // The same tests as at the end of a guard: then it is as short.
     let off = thread.clock.off();
-    if !thread.clock.was_switched()
+    if !thread.clock.is_outdated(now)
         && !latch
         && thread.detour.load(Relaxed) == 0
         && slot.off.load(Relaxed) == off
@@ -346,7 +352,7 @@ fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
     if latch {
         thread.count(|tally| &tally.refused);
     }
-    let start = begun.start.wrapping_add(begun.off);
+    let start = begun.ticks();
     let since = match inclusive {
         Inclusive::Since(total) => Some(total),
         Inclusive::Inner | Inclusive::Add => None,
@@ -479,26 +485,11 @@ pub(crate) fn close_slow(
         }
         elapsed = 0;
     }
-    let mut span = elapsed.saturating_sub(measure::OVERHEAD.inside());
-    let mut away = None;
-    if elapsed >= measure::LONG {
-        // So long without a switch: it may be that the counter jumped, or that the
-        // rung has missed one. The CPU time tells.
-        let before = thread.clock.off();
-        if !thread.clock.refresh_and_verify() {
-            thread.note_anomaly();
-            if let Some(process) = process::current() {
-                process.take_rung_later();
-            }
-        }
-        let off_cpu = (thread.clock.off().wrapping_sub(before) as i64).max(0) as u64;
-        span = span.saturating_sub(off_cpu);
-        away = Some(Away { off_cpu, switches: 0 });
-    }
+    let span = elapsed.saturating_sub(measure::OVERHEAD.inside());
     let own = span.saturating_sub(thread.child.load(Relaxed));
     measure::give_back(thread, around, span);
     let inclusive_total = inclusive.wrapping_add(span);
-    let measured = Measurement { exclusive: own.min(LIMIT - 1), inclusive_total, away };
+    let measured = Measurement { exclusive: own.min(LIMIT - 1), inclusive_total, away: None };
     record_slow(to, measured, start, elapsed, amounts);
 }
 
@@ -529,7 +520,7 @@ pub(crate) fn end_poll(point: &'static Point, guard: &Guard, polls: &mut Polls, 
     thread.set_level(place.wrapping_add(LEVEL));
     let part = thread.part(&begun, child, now);
     measure::give_back(thread, begun.child, part.span);
-    let start = begun.start.wrapping_add(begun.off);
+    let start = begun.ticks();
     polls.sum.own = polls.sum.own.wrapping_add(part.own());
     polls.sum.inclusive = polls.sum.inclusive.wrapping_add(part.span);
     polls.sum.off = polls.sum.off.wrapping_add(part.off);

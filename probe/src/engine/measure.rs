@@ -27,6 +27,7 @@ use std::sync::atomic::{
 use pfp_shm_layout::amounts::{Amounts, SumWords};
 use pfp_shm_layout::cell::{Cell, Measurement};
 use pfp_shm_layout::control::Control;
+use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::Record;
 
 use super::ending;
@@ -97,10 +98,6 @@ impl Overhead {
     }
 }
 
-/// Half a minute or so in ticks: a thread that was not switched out for so long is to
-/// be looked at more closely.
-pub(crate) const LONG: u64 = 1 << 36;
-
 /// Whether some thread calibrates.
 static CALIBRATING: AtomicBool = AtomicBool::new(false);
 
@@ -121,6 +118,12 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
+    /// The counter when the region began.
+    #[inline(always)]
+    pub(crate) fn ticks(&self) -> u64 {
+        self.start.wrapping_add(self.off)
+    }
+
     /// With what the hooks of a function cost taken out.
     #[inline(always)]
     fn of_a_function(mut self) -> Self {
@@ -172,7 +175,7 @@ impl Guard {
         };
         let tag = thread::tag(control, thread.place.load(Relaxed));
         let begun = note(thread, cell);
-        if thread.clock.was_switched() {
+        if thread.clock.is_outdated(begun.ticks()) {
             return Self::begin_function_late(point, thread, tag, begun, guard);
         }
         guard.write(Self::of(point, tag, begun.of_a_function()));
@@ -210,7 +213,7 @@ impl Guard {
         };
         let tag = thread::tag(control, thread.place.load(Relaxed));
         let begun = note(thread, cell);
-        if thread.clock.was_switched() {
+        if thread.clock.is_outdated(begun.ticks()) {
             return Self::begin_in_place_late(point, thread, tag, begun, guard);
         }
         guard.write(Self::of(point, tag, begun));
@@ -246,7 +249,7 @@ impl Guard {
         let Some((thread, cell)) = ready(point, control) else { return Self::begin_slow(point) };
         let tag = thread::tag(control, thread.place.load(Relaxed));
         let begun = note(thread, cell);
-        if thread.clock.was_switched() {
+        if thread.clock.is_outdated(begun.ticks()) {
             return Self::begin_late(point, thread, tag, begun.child, begun.inclusive);
         }
         Self::of(point, tag, begun)
@@ -333,7 +336,9 @@ impl Guard {
             // SAFETY: no cell has a control word that gives any other tag.
             let begun = unsafe { self.begun.assume_init_ref() };
             let off = thread.clock.off();
-            if !thread.clock.was_switched() && thread.detour.load(Relaxed) == 0 && off == begun.off
+            if !thread.clock.is_outdated(now)
+                && thread.detour.load(Relaxed) == 0
+                && off == begun.off
             {
                 let start = begun.start.wrapping_add(off);
                 let to = Destination { thread, cell, control, index: point.index() };
@@ -387,7 +392,7 @@ impl Guard {
                 // Here and not first, as an end does: measured, it is cheaper.
                 let now = ticks();
                 let start = begun.start.wrapping_add(off);
-                if !thread.clock.was_switched()
+                if !thread.clock.is_outdated(now)
                     && thread.detour.load(Relaxed) == 0
                     && off == begun.off
                     && let Some(closing) = Closing::of(to, now, start)
@@ -502,7 +507,7 @@ fn note_late(thread: &Thread, noted: Begun) -> Begun {
 #[inline(always)]
 pub(crate) fn begin_in(thread: &Thread, cell: &Cell) -> Begun {
     let begun = note(thread, cell);
-    if thread.clock.was_switched() { note_late(thread, begun) } else { begun }
+    if thread.clock.is_outdated(begun.ticks()) { note_late(thread, begun) } else { begun }
 }
 
 /// Where a region is recorded.
@@ -565,8 +570,8 @@ impl<'a> Closing<'a> {
     fn of(to: Destination<'a>, now: u64, start: u64) -> Option<Self> {
         let thread = to.thread;
         let elapsed = now.wrapping_sub(start);
-        // Also a counter that ran backwards: that is long, too.
-        if elapsed >= LONG {
+        // The histogram ends there. Also a counter that ran backwards: that is long, too.
+        if elapsed >= LIMIT {
             return None;
         }
         // Of the measurement before: known before the counter is read.

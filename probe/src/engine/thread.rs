@@ -494,7 +494,7 @@ pub(crate) fn prepare(
     if thread.overflows() || thread.is_busy() {
         return Some(Err(Unready::Overflow(thread)));
     }
-    if !thread.clock.refresh_and_verify() {
+    if thread.clock.refresh_and_verify(true).missed {
         process.take_rung();
     }
     match thread.busy(|| thread.ready_cell(process, point, control)) {

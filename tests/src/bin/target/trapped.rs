@@ -17,8 +17,9 @@ static FROM_NS: AtomicU64 = AtomicU64::new(0);
 /// Ticks in a thousand seconds.
 static RATE: AtomicU64 = AtomicU64::new(0);
 
-/// About one, in ticks.
-const HOUR: i64 = 3_600 * 2_500_000_000;
+/// About that, in ticks.
+const SECOND: i64 = 2_500_000_000;
+const HOUR: i64 = 3_600 * SECOND;
 
 /// How the counter goes wrong.
 const MODES: [&str; 6] = ["steady", "backwards", "jumps", "frozen", "suspended", "everything"];
@@ -67,6 +68,8 @@ fn reading() -> u64 {
     match mode {
         // A core that is a little behind the others.
         BACKWARDS if random(50) == 0 => shift(-(random(100_000) as i64)),
+        // Or one that was set.
+        BACKWARDS if random(500) == 0 => shift(-(random(3_600) as i64) * SECOND),
         JUMPS if random(500) == 0 => shift(random(12) as i64 * HOUR),
         // It counts on while nothing runs, or begins anew.
         SUSPENDED if random(2_000) == 0 && AHEAD.load(Relaxed) <= 0 => shift(8 * HOUR),
