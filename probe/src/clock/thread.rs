@@ -138,6 +138,11 @@ impl ThreadClock {
     /// behind it.
     #[inline(always)]
     pub(crate) fn is_outdated(&self, now: u64) -> bool {
+        // The oracle takes each of its programs the one way or the other.
+        #[cfg(test)]
+        if super::mock::is_running() {
+            return self.was_switched();
+        }
         self.was_switched() || now.wrapping_sub(self.looked.load(Relaxed)) > STALE
     }
 
