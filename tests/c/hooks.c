@@ -3,10 +3,10 @@
 #include <pfp.h>
 #include <pthread.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "script.h"
+#include "stolen.h"
 
 /* Handles. */
 static char a, b, moved, interrupt, swi, elsewhere, unknown, many[PFP_OBJECTS];
@@ -27,20 +27,31 @@ static uint64_t count(int id)
     return stats.n_count;
 }
 
+/* What was stolen in `burn` so far. Only one thread burns at a time. */
+static long long stolen;
+
 static long long cpu_ns(void)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return time.tv_sec * 1000000000LL + time.tv_nsec;
+    return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 /* Computes for some time of the thread's; what it really took. */
 static long long burn(long long ns)
 {
-    long long start = cpu_ns(), now;
-    while ((now = cpu_ns()) - start < ns)
+    long long start = cpu_ns();
+    struct account account = account_now();
+    while (cpu_ns() - start < ns)
         ;
-    return now - start;
+    stolen += stolen_ns(account);
+    return cpu_ns() - start;
+}
+
+/* Says what was found beside what was expected, and what was stolen, all in ticks. */
+static void say_both(const char *what, uint64_t found, long long ran_ns)
+{
+    double rate = pfp_ticks_per_second() / 1e9;
+    say("%s %llu %.0f %.0f", what, (unsigned long long)found, (double)ran_ns * rate,
+        (double)stolen * rate);
 }
 
 static void before_creation(void)
@@ -156,8 +167,7 @@ static void switched_in_an_interrupt(void)
     EXPECT(pfpTaskSwitch(&a, NULL) == PFP_OK);
     EXPECT(count(3) == 1 && count(4) == 1 && count(5) == 1);
     EXPECT(pfpGetStats(3, &stats) == PFP_OK);
-    say("put-aside %llu %.0f", (unsigned long long)stats.c_total,
-        (double)ran * pfp_ticks_per_second() / 1e9);
+    say_both("put-aside", stats.c_total, ran);
     EXPECT((double)stats.c_off_cpu > 0.008 * pfp_ticks_per_second());
     EXPECT(stats.c_inclusive == stats.c_total);
 }
@@ -253,8 +263,7 @@ static void moved_to_another_thread(void)
     pthread_join(thread, NULL);
     EXPECT(pfpGetStats(6, &stats) == PFP_OK);
     EXPECT(stats.n_count == 1);
-    say("moved %llu %.0f", (unsigned long long)stats.c_inclusive,
-        (double)moved_ran * pfp_ticks_per_second() / 1e9);
+    say_both("moved", stats.c_inclusive, moved_ran);
     EXPECT((double)stats.c_off_cpu >= 0.003 * pfp_ticks_per_second());
     EXPECT(pfp_get_stats(by_name, &stats) == PFP_OK);
     EXPECT(stats.n_count == 1);

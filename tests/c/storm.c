@@ -5,10 +5,10 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/time.h>
-#include <time.h>
 #include <ucontext.h>
 
 #include "script.h"
+#include "stolen.h"
 
 #define TASKS 4
 #define STACK (256 * 1024)
@@ -33,13 +33,6 @@ static volatile sig_atomic_t is_over;
 static char timer;
 /* How often tasks are to be pre-empted; and what happened. */
 static uint64_t wanted, switches, preempted, interrupts;
-
-static int64_t cpu_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
-}
 
 static void spin(unsigned loops)
 {
@@ -147,8 +140,10 @@ static void set_timer(long every_us)
 int main(int argc, char **argv)
 {
     struct sigaction action;
+    struct account account;
     uint64_t rounds = 0;
-    int64_t began;
+    long long began, ran, stolen;
+    double rate;
 
     wanted = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000;
     EXPECT(pfpCreate() == PFP_OK);
@@ -167,14 +162,18 @@ int main(int argc, char **argv)
     EXPECT(sigaction(SIGALRM, &action, NULL) == 0);
     /* A thread's first region must not be in a handler. */
     raise(SIGALRM);
-    began = cpu_ns();
+    account = account_now();
+    began = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     {
         PFP_SCOPE("scheduler");
         set_timer(EVERY_US);
         yield();
         set_timer(0);
     }
-    say("cpu %.0f", (double)(cpu_ns() - began) * pfp_ticks_per_second() / 1e9);
+    ran = clock_ns(CLOCK_THREAD_CPUTIME_ID) - began;
+    stolen = stolen_ns(account);
+    rate = pfp_ticks_per_second() / 1e9;
+    say("cpu %.0f %.0f", (double)ran * rate, (double)stolen * rate);
     for (int i = 0; i < TASKS; i++)
         rounds += tasks[i].rounds;
     say("rounds %llu", (unsigned long long)rounds);

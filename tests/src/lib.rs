@@ -18,6 +18,9 @@
 //! Programs in C are built by `c`, and are targets like any other. What scrapes the
 //! viewer's figures is started by `prometheus`; what they are pushed to is `collector`.
 //!
+//! A hypervisor may take a processor away from a thread that is on it. What that adds to
+//! the error of a figure is measured as well (`stolen`), and allowed beside its bound.
+//!
 //! No test waits for a time to pass: it waits for a line or for a condition, with
 //! a deadline so far away that only a hang reaches it.
 
@@ -36,6 +39,7 @@ pub mod random;
 pub mod screen;
 pub mod script;
 pub mod stepper;
+pub mod stolen;
 pub mod strict;
 pub mod target;
 pub mod watch;

@@ -4,6 +4,8 @@ use std::fs;
 use std::mem;
 use std::time::Duration;
 
+use crate::stolen;
+
 /// CPU time of the calling thread.
 #[must_use]
 pub fn thread_cpu() -> Duration {
@@ -69,18 +71,23 @@ pub fn pin(cpu: usize) {
     assert_eq!(result, 0, "a thread may be kept on a CPU that it may run on");
 }
 
-/// Computes until the calling thread has used this much CPU time.
-pub fn burn(time: Duration) {
-    let end = thread_cpu() + time;
-    while thread_cpu() < end {
-        let mut chain = std::hint::black_box(1u64);
-        for _ in 0..1_000 {
-            chain ^= chain << 13;
-            chain ^= chain >> 7;
-            chain ^= chain << 17;
+/// Computes until the calling thread has used this much CPU time; how much it was in the
+/// end. What is stolen from it meanwhile is counted.
+pub fn burn(time: Duration) -> Duration {
+    let start = thread_cpu();
+    let end = start + time;
+    stolen::counted(|| {
+        while thread_cpu() < end {
+            let mut chain = std::hint::black_box(1u64);
+            for _ in 0..1_000 {
+                chain ^= chain << 13;
+                chain ^= chain >> 7;
+                chain ^= chain << 17;
+            }
+            std::hint::black_box(chain);
         }
-        std::hint::black_box(chain);
-    }
+    });
+    thread_cpu() - start
 }
 
 /// Threads of a process.

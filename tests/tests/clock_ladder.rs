@@ -95,11 +95,15 @@ fn figures_stay_right_where_something_else_uses_rseq() {
     let ns_per_tick = 1e9 / picture.clock.ticks_per_second;
     let mut worst = 0.0f64;
     for thread in said.all::<f64>("thread") {
-        let (tid, cpu_ns) = (thread[0] as u32, thread[1]);
+        let (tid, cpu_ns, stolen_ns) = (thread[0] as u32, thread[1], thread[2]);
         let all = watch::of_lane(picture, watch::lane(picture, tid));
         let off = all.exclusive as f64 * ns_per_tick / cpu_ns - 1.0;
         // The readings are in the CPU time, and some of them in nobody's region.
-        assert!(off.abs() < 0.02, "{off:+.5} from the CPU time of {cpu_ns} ns: {all:?}");
+        let room = 0.02 + stolen_ns / cpu_ns;
+        assert!(
+            off.abs() < room,
+            "{off:+.5} from the CPU time of {cpu_ns} ns, {stolen_ns} ns stolen: {all:?}"
+        );
         worst = worst.max(off.abs());
         assert!(all.switches > 0, "the competition was real: {all:?}");
     }

@@ -10,11 +10,16 @@ use std::time::Duration;
 
 use pfp_tests::os::{burn, thread_cpu, tid, wall};
 use pfp_tests::watch::{of_lane, total};
-use pfp_tests::{figure, own, watch};
+use pfp_tests::{figure, own, stolen, watch};
 
 const TASKS: usize = 5;
 const STEPS: usize = 40;
+/// What the first task computes in a step: long beside what is nobody's, the readings of
+/// the clock after a switch, also where a busy machine makes them slow.
+const STEP: Duration = Duration::from_millis(2);
 const NEAR: f64 = 0.01;
+/// What a scheduler computes that has nothing to do.
+const IDLE: Duration = Duration::from_micros(20);
 
 static WORK: [pfp::Point; TASKS] = [
     pfp::Point::new("task 0"),
@@ -36,10 +41,12 @@ fn ticks(time: Duration) -> f64 {
     time.as_secs_f64() * pfp::ticks_per_second()
 }
 
-fn assert_near(what: &str, found: u64, expected: Duration) {
+/// `stolen` from the threads that have run it, or that it has run beside.
+fn assert_near(what: &str, found: u64, expected: Duration, stolen: Duration) {
     let off = found as f64 / ticks(expected) - 1.0;
-    figure(&format!("contexts {what}: {off:+.5} from {expected:?}"));
-    assert!(off.abs() < NEAR, "{what}: {off:+.5} from {expected:?}");
+    let said = format!("{what}: {off:+.5} from {expected:?}, {stolen:?} stolen");
+    figure(&format!("contexts {said}"));
+    assert!(off.abs() < NEAR + stolen.div_duration_f64(expected), "{said}");
 }
 
 struct Task {
@@ -72,7 +79,7 @@ impl Task {
             7 => inner.end(),
             _ => {}
         }
-        burn(Duration::from_micros(1000 + 300 * self.number as u64));
+        burn(STEP + self.number as u32 * STEP / 3);
         let used = thread_cpu() - before;
         if (3..7).contains(&(self.step % 10)) {
             self.inner += used
@@ -115,6 +122,7 @@ fn tasks_keep_their_regions_across_threads() {
             while finished.load(Relaxed) < TASKS as u64 {
                 let next = queue.lock().expect("nobody panicked").pop_front();
                 let Some(mut task) = next else {
+                    burn(IDLE);
                     thread::yield_now();
                     continue;
                 };
@@ -132,13 +140,14 @@ fn tasks_keep_their_regions_across_threads() {
                 thread::yield_now();
             }
         }
-        (tid(), thread_cpu() - before)
+        (tid(), thread_cpu() - before, stolen::so_far())
     };
-    let threads: Vec<(u32, Duration)> = thread::scope(|scope| {
+    let threads: Vec<(u32, Duration, Duration)> = thread::scope(|scope| {
         let threads = [scope.spawn(scheduler), scope.spawn(scheduler)];
         threads.map(|thread| thread.join().expect("tasks do not panic")).into()
     });
 
+    let stolen: Duration = threads.iter().map(|(.., stolen)| *stolen).sum();
     let picture = watch.poll();
     let mut moved = 0;
     for (task, lasted) in done.into_inner().expect("nobody panicked") {
@@ -146,19 +155,19 @@ fn tasks_keep_their_regions_across_threads() {
         let inner = total(picture, watch::id(picture, &format!("inner of task {}", task.number)));
         assert_eq!((work.count, inner.count), (1, STEPS as u64 / 10), "task {}", task.number);
         let name = |what: &str| format!("task {} {what}", task.number);
-        assert_near(&name("own"), work.exclusive, task.own);
-        assert_near(&name("inner"), inner.exclusive, task.inner);
-        assert_near(&name("inclusive"), work.inclusive, task.own + task.inner);
+        assert_near(&name("own"), work.exclusive, task.own, stolen);
+        assert_near(&name("inner"), inner.exclusive, task.inner, stolen);
+        assert_near(&name("inclusive"), work.inclusive, task.own + task.inner, stolen);
         // Put aside is off the CPU.
-        assert_near(&name("from begin to end"), work.inclusive + work.off_cpu, lasted);
+        assert_near(&name("from begin to end"), work.inclusive + work.off_cpu, lasted, stolen);
         moved += usize::from(task.threads.len() > 1);
     }
     assert!(moved > 0, "no task ever moved to the other thread");
     // Nothing is counted twice, nothing is nobody's.
-    let cpu: Duration = threads.iter().map(|(_, cpu)| *cpu).sum();
-    let lanes = threads.iter().map(|(tid, _)| watch::lane(picture, *tid));
+    let cpu: Duration = threads.iter().map(|(_, cpu, _)| *cpu).sum();
+    let lanes = threads.iter().map(|(tid, ..)| watch::lane(picture, *tid));
     let exclusive: u64 = lanes.map(|lane| of_lane(picture, lane).exclusive).sum();
-    assert_near("all together", exclusive, cpu);
+    assert_near("all together", exclusive, cpu, stolen);
     figure(&format!("contexts: {moved} of {TASKS} tasks ran on both threads"));
 }
 
@@ -183,31 +192,31 @@ fn a_context_is_current_on_one_thread_only() {
 #[test]
 fn an_interrupt_is_not_part_of_what_it_interrupts() {
     static WORK: pfp::Point = pfp::Point::new("interrupted");
-    const STEP: Duration = Duration::from_millis(20);
+    const LONG: Duration = Duration::from_millis(20);
     // A thread's first look at the probe is no region's.
     pfp::register_thread("interrupted");
     let interrupt = pfp::Context::new();
-    let before = thread_cpu();
+    let (before, stolen) = (thread_cpu(), stolen::so_far());
     let handled;
     {
         let _work = WORK.measure();
-        burn(STEP);
+        burn(LONG);
         {
             let _entered = interrupt.enter().expect("it is current nowhere");
             pfp::scope!("handler");
             let before = thread_cpu();
-            burn(2 * STEP);
+            burn(2 * LONG);
             handled = thread_cpu() - before;
         }
-        burn(STEP);
+        burn(LONG);
     }
-    let all = thread_cpu() - before;
+    let (all, stolen) = (thread_cpu() - before, stolen::since(stolen));
     let [work, handler] = ["interrupted", "handler"].map(own::figures);
     assert_eq!((work.count, handler.count), (1, 1));
-    assert_near("the handler", handler.exclusive, handled);
-    assert_near("the interrupted", work.exclusive, all - handled);
+    assert_near("the handler", handler.exclusive, handled, stolen);
+    assert_near("the interrupted", work.exclusive, all - handled, stolen);
     assert_eq!(work.inclusive, work.exclusive);
-    assert!(work.off_cpu as f64 >= ticks(handled) * (1.0 - NEAR));
+    assert!(work.off_cpu as f64 >= ticks(handled) * (1.0 - NEAR) - ticks(stolen));
 }
 
 /// Two tasks of one thread in regions of the same point: what the one adds to it

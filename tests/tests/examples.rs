@@ -5,26 +5,30 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::stolen::Outside;
 use pfp_tests::target::{Place, Target};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, skipped};
 
 const C_EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe/examples/c");
 
-/// Runs an example up to its table; the lines by what stands before the colon.
+/// Runs an example up to its table; the lines by what stands before the colon, and the
+/// milliseconds that were stolen from it.
 fn run(
     place: &Place,
     program: &str,
     arguments: &[&str],
-) -> (Target, BTreeMap<String, Vec<String>>) {
+) -> (Target, BTreeMap<String, Vec<String>>, f64) {
     let mut target = Target::start(place.command(program).args(arguments).arg("--hold"));
+    let account = Outside::of(target.pid());
     target.reach("done");
+    let stolen_ms = account.stolen().as_secs_f64() * 1e3;
     // The script's lines are split at blanks, and the first word is the key.
     let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (key, values) in target.said().lines() {
         lines.entry(key.trim_end_matches(':').to_owned()).or_default().push(values.join(" "));
     }
-    (target, lines)
+    (target, lines, stolen_ms)
 }
 
 fn numbers(text: &str) -> Vec<f64> {
@@ -35,7 +39,8 @@ fn numbers(text: &str) -> Vec<f64> {
 fn phases_are_counted_and_only_the_runs_averaged() {
     const RUNS: u64 = 40;
     let place = Place::new();
-    let (target, lines) = run(&place, env!("CARGO_BIN_EXE_phases"), &[&RUNS.to_string()]);
+    let (target, lines, stolen_ms) =
+        run(&place, env!("CARGO_BIN_EXE_phases"), &[&RUNS.to_string()]);
     // The polynomial, term by term.
     let value = |x: u64| -> u64 {
         let power = |n: u32| (0..n).fold(1u64, |power, _| power.wrapping_mul(x));
@@ -60,8 +65,10 @@ fn phases_are_counted_and_only_the_runs_averaged() {
     let all = numbers(&lines["all"][0]);
     let own_ms = own as f64 / picture.clock.ticks_per_second * 1e3;
     // All of the phases are within what the timer was on the CPU.
-    assert!(all[1] <= all[0] + 0.5 && own_ms <= all[1] * 1.02, "{own_ms} ms of {all:?}");
-    assert!(own_ms >= all[1] * 0.5, "the phases are most of it: {own_ms} ms of {all:?}");
+    let said = format!("{own_ms} ms of {all:?}, {stolen_ms} ms stolen");
+    figure(&format!("phases: {said}"));
+    assert!(all[1] <= all[0] + 0.5 && own_ms <= all[1] * 1.02 + stolen_ms, "{said}");
+    assert!(own_ms >= all[1] * 0.5, "the phases are most of it: {said}");
     target.end_well();
 }
 
@@ -69,7 +76,7 @@ fn phases_are_counted_and_only_the_runs_averaged() {
 fn six_workers_are_right_and_told_apart_by_fractions_of_a_cycle() {
     let place = Place::new();
     let rounds = 4;
-    let (target, lines) = run(&place, env!("CARGO_BIN_EXE_inner_loop"), &[&rounds.to_string()]);
+    let (target, lines, _) = run(&place, env!("CARGO_BIN_EXE_inner_loop"), &[&rounds.to_string()]);
     assert_eq!(lines["right"].len(), 6);
     assert!(lines["right"].iter().all(|line| line.ends_with(" 2096")), "{:?}", lines["right"]);
     assert_eq!(lines["live"].len(), rounds, "one line a round");
@@ -89,8 +96,9 @@ fn six_workers_are_right_and_told_apart_by_fractions_of_a_cycle() {
         assert_eq!(watch::named(picture, &format!("add:{name}")).count, *count);
         assert_eq!(*count, rounds as u64 * 200);
     }
-    // The fastest of hundreds of passes of thousands of cycles each. Time that a hypervisor
-    // has stolen is taken out of a later region, which may make one of them too short.
+    // The fastest of hundreds of passes of thousands of cycles each. Such a one is too short
+    // if it pays for what was stolen before it (`pfp_tests::stolen`): however little that
+    // was, so that one of the six may be wrong.
     let all = found.len();
     let agrees = |it: &&(String, u64, f64, f64)| (it.2 / it.3 - 1.0).abs() < 0.1;
     let found: Vec<_> = found.iter().filter(agrees).collect();
@@ -141,7 +149,7 @@ fn lorenz(trajectories: u32, steps: u32) -> [f64; 3] {
 fn assert_lorenz(place: &Place, program: &str, threads: u32, trajectories: u32, steps: u32) {
     let arguments = [threads, trajectories, steps].map(|number| number.to_string());
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let (target, lines) = run(place, program, &arguments);
+    let (target, lines, stolen_ms) = run(place, program, &arguments);
     let found = numbers(&lines["sum"][0]);
     for (found, expected) in found.iter().zip(lorenz(trajectories, steps)) {
         // The same trajectories, summed in another order.
@@ -154,8 +162,9 @@ fn assert_lorenz(place: &Place, program: &str, threads: u32, trajectories: u32, 
     assert!((mean * count / all - 1.0).abs() < 1e-3, "{point:?}");
     // Nearly all that the threads did on a CPU, by the kernel's account.
     let on_cpu = numbers(&lines["on_cpu_ms"][0])[0];
-    figure(&format!("{program}: {all} ms in trajectories of {on_cpu} ms on a CPU"));
-    assert!(all <= on_cpu * 1.02 && all >= on_cpu * 0.8, "{program}: {all} of {on_cpu} ms");
+    let said = format!("{all} ms in trajectories of {on_cpu} on a CPU, {stolen_ms} stolen");
+    figure(&format!("{program}: {said}"));
+    assert!(all <= on_cpu * 1.02 + stolen_ms && all >= on_cpu * 0.8, "{program}: {said}");
     let mut watch = Watch::attach(place, &target);
     let picture = watch.poll();
     let id = watch::id(picture, "trajectory");
@@ -198,7 +207,7 @@ fn lorenz_over_openmp_gives_the_same() {
 fn loops_stand_below_the_roof() {
     const ROUNDS: u64 = 2;
     let place = Place::new();
-    let (target, lines) = run(&place, env!("CARGO_BIN_EXE_triad"), &[&ROUNDS.to_string()]);
+    let (target, lines, _) = run(&place, env!("CARGO_BIN_EXE_triad"), &[&ROUNDS.to_string()]);
     // A line of JSON, which begins with the array of threads.
     let shown = lines.keys().find(|key| key.starts_with("[{")).expect("a line of JSON");
     let shown: Vec<serde_json::Value> = serde_json::from_str(shown).expect("it is JSON");

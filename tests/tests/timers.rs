@@ -6,7 +6,7 @@ use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::os::{burn, thread_cpu, wall};
 use pfp_tests::own::figures;
 use pfp_tests::target::{Place, Said};
-use pfp_tests::{figure, size};
+use pfp_tests::{figure, size, stolen};
 
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
@@ -106,6 +106,7 @@ fn in_c_and_cxx_it_is_the_same_timer() {
 fn samples_are_a_point_and_their_mean_is_the_cpu_time() {
     let samples = size(30, 300) as u32;
     let (mut runs, mut spent) = (0, Vec::new());
+    let stolen = stolen::so_far();
     let found = pfp::sample("a burn", 3, samples, || {
         runs += 1;
         let before = thread_cpu();
@@ -113,19 +114,22 @@ fn samples_are_a_point_and_their_mean_is_the_cpu_time() {
         std::thread::sleep(Duration::from_micros(100));
         spent.push((thread_cpu() - before).as_secs_f64());
     });
+    let stolen = stolen::since(stolen);
     assert_eq!((runs, found.samples, found.warmups), (samples + 3, samples, 3));
     let spent = &spent[3..];
     let mean = spent.iter().sum::<f64>() / spent.len() as f64;
     let off = found.mean / mean - 1.0;
-    figure(&format!("samples: mean {off:+.5} from the CPU time; {found}"));
-    assert!(off.abs() < 0.01, "{} instead of {mean}", found.mean);
+    let room = 0.01 + stolen.as_secs_f64() / spent.iter().sum::<f64>();
+    figure(&format!("samples: mean {off:+.5} from the CPU time, {stolen:?} stolen; {found}"));
+    assert!(off.abs() < room, "{} instead of {mean}, {stolen:?} stolen", found.mean);
     assert!(found.low < found.mean && found.mean < found.high);
-    assert!(found.least >= 500e-6 * 0.99 && found.median <= found.greatest);
+    assert!(found.least >= 500e-6 * 0.99 - stolen.as_secs_f64());
+    assert!(found.median <= found.greatest);
     assert!(found.elapsed > f64::from(samples) * 600e-6, "{}", found.elapsed);
     // No warm-up is among them.
     let point = figures("a burn");
     assert_eq!(point.count, u64::from(samples));
     let recorded = point.exclusive as f64 / pfp::ticks_per_second() / f64::from(samples);
-    assert!((recorded / found.mean - 1.0).abs() < 0.01, "{recorded} instead of {}", found.mean);
+    assert!((recorded / found.mean - 1.0).abs() < room, "{recorded} instead of {}", found.mean);
     assert!(found.to_string().starts_with("a burn: "), "{found}");
 }

@@ -73,7 +73,7 @@ pub(crate) fn steered() {
     }
     let latched = pfp::stats(3).unwrap_or_default();
     let ms = latched.exclusive as f64 / pfp::ticks_per_second() * 1e3;
-    say("latched", &[&latched.count, &ms]);
+    say("latched", &[&latched.count, &ms, &(pfp_tests::stolen::so_far().as_secs_f64() * 1e3)]);
 
     // Begin after begin.
     pfp::enable(4);

@@ -6,8 +6,8 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use pfp_tests::os;
 use pfp_tests::script::{pause, say};
+use pfp_tests::{os, stolen};
 
 /// CPU time of each thread: so long that reading two clocks one after the other
 /// is nothing.
@@ -68,7 +68,8 @@ fn measured(begin: &Barrier) {
         }
     }
     let (cpu, wall) = (os::thread_cpu() - cpu, os::wall() - wall);
-    say("thread", &[&os::tid(), &cpu.as_nanos(), &wall.as_nanos()]);
+    let stolen = stolen::so_far().as_nanos();
+    say("thread", &[&os::tid(), &cpu.as_nanos(), &wall.as_nanos(), &stolen]);
     drop(ask);
     echo.join().expect("it only echoes");
 }

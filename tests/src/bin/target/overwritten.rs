@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use pfp_tests::os;
 use pfp_tests::script::{pause, say};
+use pfp_tests::{os, stolen};
 
 /// CPU time of each thread.
 const EACH: Duration = Duration::from_millis(200);
@@ -89,7 +89,8 @@ pub(crate) fn run(threads: usize) {
                     }
                 }
                 let cpu = os::thread_cpu() - cpu;
-                say("thread", &[&os::tid(), &cpu.as_nanos()]);
+                let stolen = stolen::so_far().as_nanos();
+                say("thread", &[&os::tid(), &cpu.as_nanos(), &stolen]);
                 end.wait();
                 // The lane stays this thread's until it has been read.
                 end.wait();

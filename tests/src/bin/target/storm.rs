@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use pfp_tests::os;
 use pfp_tests::script::{pause, say};
+use pfp_tests::{os, stolen};
 use pfp_top::app::{App, Options};
 use pfp_top::snapshot::{ProcessState, Snapshot};
 use pfp_top::source::{self, Change, Machine, Source};
@@ -25,8 +25,9 @@ pub(crate) fn run(threads: usize) {
             scope.spawn(|| {
                 round();
                 begin.wait();
-                let (cpu, rounds) = work();
-                say("thread", &[&os::tid(), &rounds, &cpu.as_nanos()]);
+                let (cpu, rounds) = stolen::counted(work);
+                let stolen = stolen::so_far().as_nanos();
+                say("thread", &[&os::tid(), &rounds, &cpu.as_nanos(), &stolen]);
                 end.wait();
                 // The lane stays this thread's until it has been read.
                 end.wait();
