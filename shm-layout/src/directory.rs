@@ -17,6 +17,7 @@
 //! name. Each refusal names the path, the expected and the found.
 
 use std::ffi::{CStr, CString, OsStr};
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -94,7 +95,7 @@ impl Directory {
             let error = io::Error::last_os_error();
             // Whatever stands there already is judged below.
             if error.kind() != io::ErrorKind::AlreadyExists {
-                return Err(at(path, &error));
+                return Err(at(path, error));
             }
         }
         Directory::open(path)
@@ -111,7 +112,7 @@ impl Directory {
         let name = to_c(path.as_os_str())?;
         // O_PATH: to be looked at before anything is opened. It is also the
         // only way to a directory that a umask of 0777 has just closed to us.
-        let look = open_at(libc::AT_FDCWD, &name, libc::O_PATH, 0).map_err(|e| at(path, &e))?;
+        let look = open_at(libc::AT_FDCWD, &name, libc::O_PATH, 0).map_err(|e| at(path, e))?;
         let stat = status(look.as_raw_fd())?;
         let refuse = |kind, expected: &str, found: String| {
             Err(io::Error::new(
@@ -139,10 +140,10 @@ impl Directory {
             );
         }
         if stat.st_mode & 0o700 != 0o700 {
-            chmod(&look, 0o700).map_err(|e| at(path, &e))?;
+            chmod(&look, 0o700).map_err(|e| at(path, e))?;
         }
         let fd = open_at(look.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)
-            .map_err(|e| at(path, &e))?;
+            .map_err(|e| at(path, e))?;
         Ok(Directory { fd, path: path.to_owned() })
     }
 
@@ -252,28 +253,66 @@ impl Directory {
         Ok(())
     }
 
+    /// What a symbolic link of this user's says, at most `limit` bytes of it. It is never
+    /// followed.
+    pub(crate) fn read_link(&self, name: &CStr, limit: usize) -> io::Result<Vec<u8>> {
+        let stat = self.status_of(name)?;
+        if stat.st_mode & libc::S_IFMT != libc::S_IFLNK {
+            return Err(self.refusal(name, "a symbolic link", kind_of(stat.st_mode)));
+        }
+        let user = effective_user();
+        if stat.st_uid != user {
+            let (expected, found) = (format!("a link of user {user}"), stat.st_uid);
+            return Err(self.refusal(name, &expected, &format!("user {found}'s")));
+        }
+        let mut text = vec![0u8; limit];
+        // SAFETY: a NUL-terminated name and a buffer of that length, which both outlive
+        // the call.
+        let read = unsafe {
+            let to = text.as_mut_ptr().cast();
+            libc::readlinkat(self.fd.as_raw_fd(), name.as_ptr(), to, text.len())
+        };
+        text.truncate(usize::try_from(read).map_err(|_| io::Error::last_os_error())?);
+        Ok(text)
+    }
+
+    /// Leaves a text where no descriptor is to be had, so that no directory can be opened
+    /// and no file be made: as a symbolic link that says it and leads nowhere, in place of
+    /// whatever has that name in the directory.
+    pub(crate) fn leave_link(path: &Path, name: &CStr, text: &CStr) -> io::Result<()> {
+        let to = path.join(OsStr::from_bytes(name.to_bytes()));
+        let (path, to) = (to_c(path.as_os_str())?, to_c(to.as_os_str())?);
+        let stat = status_at(libc::AT_FDCWD, &path)?;
+        let is_trusted = stat.st_mode & libc::S_IFMT == libc::S_IFDIR
+            && stat.st_uid == effective_user()
+            && stat.st_mode & 0o022 == 0;
+        if !is_trusted {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        // Between the look and these two, only this user could put another directory there:
+        // /tmp has the sticky bit. Neither follows a link in the last step.
+        // SAFETY: NUL-terminated texts that outlive the calls.
+        let refused = unsafe {
+            libc::unlink(to.as_ptr());
+            libc::symlink(text.as_ptr(), to.as_ptr())
+        };
+        if refused != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    fn status_of(&self, name: &CStr) -> io::Result<libc::stat> {
+        status_at(self.fd.as_raw_fd(), name)
+    }
+
     /// Whether the name still leads to the file that was opened by it.
     pub(crate) fn leads_to(&self, name: &CStr, file: &File) -> io::Result<bool> {
         let held = status(file.as_raw_fd())?;
-        let mut named = std::mem::MaybeUninit::<libc::stat>::zeroed();
-        // SAFETY: a NUL-terminated name and a stat, which both outlive the call.
-        let refused = unsafe {
-            libc::fstatat(
-                self.fd.as_raw_fd(),
-                name.as_ptr(),
-                named.as_mut_ptr(),
-                libc::AT_SYMLINK_NOFOLLOW,
-            )
+        let named = match self.status_of(name) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            named => named?,
         };
-        if refused != 0 {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::NotFound => Ok(false),
-                _ => Err(error),
-            };
-        }
-        // SAFETY: zeroed and then filled in by the call; any bytes are valid.
-        let named = unsafe { named.assume_init() };
         Ok((held.st_dev, held.st_ino) == (named.st_dev, named.st_ino))
     }
 
@@ -385,6 +424,19 @@ fn status(fd: RawFd) -> io::Result<libc::stat> {
     Ok(unsafe { stat.assume_init() })
 }
 
+/// Of what stands there itself, not of what it leads to.
+fn status_at(dir: RawFd, name: &CStr) -> io::Result<libc::stat> {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: a NUL-terminated name and a stat, which both outlive the call.
+    let refused =
+        unsafe { libc::fstatat(dir, name.as_ptr(), stat.as_mut_ptr(), libc::AT_SYMLINK_NOFOLLOW) };
+    if refused != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeroed and then filled in by the call; any bytes are valid.
+    Ok(unsafe { stat.assume_init() })
+}
+
 fn kind_of(mode: libc::mode_t) -> &'static str {
     match mode & libc::S_IFMT {
         libc::S_IFREG => "a regular file",
@@ -411,6 +463,26 @@ fn to_c(text: &OsStr) -> io::Result<CString> {
     CString::new(text.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-fn at(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+fn at(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), At { path: path.to_owned(), error })
+}
+
+/// What the system answered, and where; the number is still to be had, see
+/// [`failure::errno_of`](crate::failure::errno_of).
+#[derive(Debug)]
+struct At {
+    path: PathBuf,
+    error: io::Error,
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.error)
+    }
+}
+
+impl std::error::Error for At {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
 }

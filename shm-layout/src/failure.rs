@@ -11,6 +11,9 @@
 //! errno=28
 //! exe=/usr/bin/my%25prog
 //! ```
+//!
+//! Where the program has no descriptor left, it cannot write a file. Then the note is a
+//! symbolic link that says the same and leads nowhere.
 
 use std::ffi::{CStr, CString};
 use std::io::{self, Read, Write};
@@ -25,7 +28,7 @@ use crate::object;
 const MAGIC: &str = "pfp-failure 1";
 const ENDING: &str = ".failed";
 /// No note is longer.
-const MAX_BYTES: u64 = 4096;
+const MAX_BYTES: usize = 4096;
 
 /// What could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,19 +80,35 @@ impl Failure {
     /// What the system answered: whatever kept the program from starting may keep it
     /// from saying so.
     pub fn note(&self, dir: &Directory) -> io::Result<()> {
-        let Self { pid, exe, stage, errno } = self;
-        let stage = STAGES.iter().find(|(known, _)| known == stage).map_or("", |(_, word)| word);
-        let exe_text = escape(cut_exe(exe).as_os_str().as_bytes());
-        let text = format!("{MAGIC}\npid={pid}\nstage={stage}\nerrno={errno}\nexe={exe_text}\n");
+        let text = self.to_text();
         object::check_file_limit(text.len() as u64)?;
-        forget(dir, exe);
-        let name = file_name(exe);
-        let written = dir.create_file(&name)?.write_all(text.as_bytes());
+        forget(dir, &self.exe);
+        let name = file_name(&self.exe);
+        let written = dir.create_file(&name).and_then(|mut file| file.write_all(text.as_bytes()));
         if written.is_err() {
             // Half a note says nothing.
             let _ = dir.remove(&name);
+            return self.note_at(dir.path());
         }
         written
+    }
+
+    /// The same where not even the directory can be opened.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied` if it is no directory that this user alone can write to; else
+    /// what the system answered.
+    pub fn note_at(&self, dir: &Path) -> io::Result<()> {
+        let text = CString::new(self.to_text()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        Directory::leave_link(dir, &file_name(&self.exe), &text)
+    }
+
+    fn to_text(&self) -> String {
+        let Self { pid, exe, stage, errno } = self;
+        let stage = STAGES.iter().find(|(known, _)| known == stage).map_or("", |(_, word)| word);
+        let exe = escape(cut_exe(exe).as_os_str().as_bytes());
+        format!("{MAGIC}\npid={pid}\nstage={stage}\nerrno={errno}\nexe={exe}\n")
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -107,6 +126,29 @@ impl Failure {
     }
 }
 
+/// The system's number of what went wrong, also where the error says more than that; 0
+/// where it told none.
+pub fn errno_of(error: &io::Error) -> i32 {
+    if let Some(errno) = error.raw_os_error() {
+        return errno;
+    }
+    let mut cause = error.get_ref().and_then(|inner| inner.source());
+    while let Some(inner) = cause {
+        if let Some(errno) = inner.downcast_ref().and_then(io::Error::raw_os_error) {
+            return errno;
+        }
+        cause = inner.source();
+    }
+    match error.kind() {
+        io::ErrorKind::StorageFull => libc::ENOSPC,
+        io::ErrorKind::FileTooLarge => libc::EFBIG,
+        io::ErrorKind::PermissionDenied => libc::EACCES,
+        io::ErrorKind::AlreadyExists => libc::EEXIST,
+        io::ErrorKind::Interrupted => libc::EINTR,
+        _ => 0,
+    }
+}
+
 /// Removes a program's note, if there is one.
 pub fn forget(dir: &Directory, exe: &Path) {
     // Most often there is none.
@@ -120,9 +162,15 @@ pub fn forget(dir: &Directory, exe: &Path) {
 /// If the directory itself cannot be read.
 pub fn find(dir: &Directory) -> io::Result<Vec<Failure>> {
     let read = |name: &CString| {
-        let mut text = String::new();
-        dir.open_file(name).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
-        Failure::parse(&text)
+        let text = match dir.open_file(name) {
+            Ok(file) => {
+                let mut text = Vec::new();
+                file.take(MAX_BYTES as u64).read_to_end(&mut text).ok()?;
+                text
+            }
+            Err(_) => dir.read_link(name, MAX_BYTES).ok()?,
+        };
+        Failure::parse(std::str::from_utf8(&text).ok()?)
     };
     let (names, _) = dir.names(MAX_FILES)?;
     Ok(names.iter().filter(|name| is_one(name)).filter_map(read).collect())
@@ -130,6 +178,8 @@ pub fn find(dir: &Directory) -> io::Result<Vec<Failure>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -147,9 +197,61 @@ mod tests {
         assert_eq!(find(&dir).expect("it can be read"), [of(24)]);
         forget(&dir, Path::new("/usr/bin/another"));
         assert_eq!(find(&dir).expect("it can be read").len(), 1);
+        // Without a descriptor; a note is a note.
+        of(23).note_at(&path).expect("there is room");
+        assert_eq!(find(&dir).expect("it can be read"), [of(23)]);
+        of(28).note(&dir).expect("there is room");
+        assert_eq!(find(&dir).expect("it can be read"), [of(28)]);
+        of(23).note_at(&path).expect("there is room");
         forget(&dir, &of(24).exe);
         assert_eq!(find(&dir).expect("it can be read"), []);
         std::fs::remove_dir(path).expect("nothing is left in it");
+    }
+
+    #[test]
+    fn a_note_is_left_in_no_directory_that_others_can_write_to() {
+        let path = std::env::temp_dir().join(format!("pfp-failure-open-{}", std::process::id()));
+        std::fs::create_dir(&path).expect("there is room");
+        let note = Failure { pid: 1, exe: "/bin/app".into(), stage: Stage::Segment, errno: 24 };
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).expect("it is ours");
+        let refused = note.note_at(&path).map_err(|error| error.kind());
+        let left = std::fs::read_dir(&path).expect("it is ours").count();
+        std::fs::remove_dir(&path).expect("nothing is left in it");
+        assert_eq!((refused, left), (Err(io::ErrorKind::PermissionDenied), 0));
+    }
+
+    /// What has the note's name goes away, and what it leads to stays as it is.
+    #[test]
+    fn a_note_is_written_through_no_link() {
+        let path = std::env::temp_dir().join(format!("pfp-failure-link-{}", std::process::id()));
+        let dir = Directory::create(&path).expect("there is room");
+        let note = Failure { pid: 1, exe: "/bin/app".into(), stage: Stage::Segment, errno: 24 };
+        let name = path.join(file_name(&note.exe).to_str().expect("it is plain text"));
+        let victim = path.join("victim");
+        std::fs::write(&victim, "precious").expect("there is room");
+        let links: [fn(&Path, &Path) -> io::Result<()>; 2] =
+            [|to, at| std::os::unix::fs::symlink(to, at), |to, at| std::fs::hard_link(to, at)];
+        let ways: [fn(&Failure, &Directory) -> io::Result<()>; 2] =
+            [Failure::note, |note, dir| note.note_at(dir.path())];
+        for write in ways {
+            for link in links {
+                link(&victim, &name).expect("there is room");
+                write(&note, &dir).expect("there is room");
+                assert_eq!(find(&dir).expect("it can be read"), std::slice::from_ref(&note));
+                assert_eq!(std::fs::read(&victim).expect("it is there"), b"precious");
+                forget(&dir, &note.exe);
+            }
+        }
+        std::fs::remove_dir_all(path).expect("it is ours");
+    }
+
+    #[test]
+    fn the_number_of_an_error_is_found_under_what_it_says() {
+        let gone = Path::new("/no/such/place/at/all");
+        assert_eq!(errno_of(&Directory::open(gone).expect_err("it is not there")), libc::ENOENT);
+        assert_eq!(errno_of(&io::Error::from_raw_os_error(libc::EMFILE)), libc::EMFILE);
+        assert_eq!(errno_of(&io::ErrorKind::StorageFull.into()), libc::ENOSPC);
+        assert_eq!(errno_of(&io::Error::other("something")), 0);
     }
 
     #[test]

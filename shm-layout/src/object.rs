@@ -647,13 +647,18 @@ fn settle(name: &Name, len: usize) -> io::Result<(FileId, Option<RawFd>)> {
         file = FileId::of(path.as_raw_fd())?;
     }
     // The lowest free number is taken each time, so it is most often the one
-    // just below ours. Not found: it stays open, and harms nobody.
+    // just below ours.
     let ours = path.as_raw_fd();
     let below = (0..ours).rev().take(DESCRIPTOR_SEARCH as usize);
     let above = ours + 1..ours.saturating_add(DESCRIPTOR_SEARCH);
-    let crates = below
-        .chain(above)
-        .find(|&number| FileId::of(number).is_ok_and(|found| found.is_same_file(&file)));
+    let mut candidates = below.chain(above);
+    let leads_there = |&number: &RawFd| {
+        // Where the system would not tell, it is asked once more. Not found: it stays
+        // open, and harms nobody.
+        let found = FileId::of(number).or_else(|_| FileId::of(number));
+        found.is_ok_and(|found| found.is_same_file(&file))
+    };
+    let crates = candidates.find(leads_there);
     Ok((file, crates))
 }
 

@@ -90,8 +90,10 @@ int main(int count, char **arguments)
     errno = KEPT;
     sched_get_priority_max(MARK);
     errno = KEPT;
-    if (measured)
+    if (measured) {
+        (void)pfpCreate();
         (void)pfpEnable(7);
+    }
     sum = work(measured);
     kept = errno;
     sched_get_priority_max(MARK);

@@ -22,7 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(crate::size(60, 1200));
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(40);
 /// What the shell shows when it waits for a command.

@@ -13,32 +13,45 @@ use pfp_tests::{figure, os, size};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// In every way, while eight threads measure.
+/// In every way, while eight threads measure, on every rung of the clock.
 #[test]
 fn children_leave_their_parent_alone() {
-    let forks = size(60, 10_000);
+    for (clock, forks) in [
+        ("rseq", size(60, 10_000)),
+        ("perf", size(20, 1_000)),
+        ("cputime", size(20, 1_000)),
+        ("wall", size(20, 1_000)),
+    ] {
+        fork_away(clock, forks);
+    }
+}
+
+fn fork_away(clock: &str, forks: u64) {
     let place = Place::new();
-    let mut target = place.start(TARGET, &["forks", &forks.to_string()]);
+    let arguments = ["forks", &forks.to_string()];
+    let mut target = place.start_with(TARGET, &arguments, "PFP_CLOCK", clock);
     let said = target.reach("done").clone();
     let calls: u64 = said.one("calls");
-    assert_eq!(said.one::<u64>("bad"), 0, "children that hung, crashed or miscounted");
+    assert_eq!(said.one::<u64>("bad"), 0, "{clock}: children that hung, crashed or miscounted");
     let mut watch = Watch::attach(&place, &target);
     let picture = watch.poll();
-    assert_eq!(watch::named(picture, "call").count, calls);
-    assert_eq!(watch::named(picture, "across the fork").count, forks);
-    assert_eq!(watch::named(picture, "across the fork by hand").count, forks);
-    assert_eq!(picture.losses.mismatched_ends, 0);
-    assert!(!picture.exited);
+    assert_eq!(watch::named(picture, "call").count, calls, "{clock}");
+    assert_eq!(watch::named(picture, "across the fork").count, forks, "{clock}");
+    assert_eq!(watch::named(picture, "across the fork by hand").count, forks, "{clock}");
+    assert_eq!(picture.losses.mismatched_ends, 0, "{clock}");
+    assert!(!picture.exited, "{clock}");
 
     // Its object was not removed by a child that ended, nor its beacon.
     let entry = place.entry(target.pid()).expect("the beacon is there");
-    assert_eq!(entry.state, Liveness::Alive);
+    assert_eq!(entry.state, Liveness::Alive, "{clock}");
     assert!(object::backed_bytes(&entry.info.object).is_ok_and(|bytes| bytes.is_some()));
     // Of the children only those that did not end in order have left something, and
     // each sweeps what those before it left.
     let children = place.entries().len() - 1;
-    assert!(children <= KEEP + 1, "{children} children left a segment");
-    figure(&format!("fork: {forks} children beside {calls} calls, {children} left a segment"));
+    assert!(children <= KEEP + 1, "{clock}: {children} children left a segment");
+    figure(&format!(
+        "fork: {clock}, {forks} children beside {calls} calls, {children} left a segment"
+    ));
     target.end_well();
 }
 

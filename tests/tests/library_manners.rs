@@ -55,7 +55,7 @@ fn trouble_is_borne_in_silence() {
 fn a_host_without_descriptors_works_on() {
     let place = Place::new();
     let plain = place.command(TARGET).arg("host").output().expect("the target can be started");
-    let without = place.command(TARGET).arg("host-without-descriptors").output();
+    let without = place.command(TARGET).args(["host-short-of-descriptors", "0"]).output();
     assert_eq!(without.expect("the target can be started"), plain);
 }
 

@@ -2,13 +2,12 @@
 //! were overwritten before it could copy them and those for which there was no room are
 //! together all that there were, and what could not be measured is counted too.
 
-use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::ptr;
 use std::time::{Duration, Instant};
 
 use pfp_shm_layout::segment::RING_SLOTS;
+use pfp_tests::faults::own_shm;
 use pfp_tests::target::{Place, Target, wait_for};
 use pfp_tests::watch::Watch;
 use pfp_tests::{figure, os, size, skipped};
@@ -79,26 +78,10 @@ fn what_a_stopped_reader_missed_is_counted() {
     target.end_well();
 }
 
-/// Gives the calling process a small `/dev/shm` of its own. Called between fork and
-/// exec: no allocation.
-fn small_shm() -> io::Result<()> {
-    let check = |result: libc::c_int| {
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    };
-    let (none, root, tmpfs, shm) = (ptr::null(), c"/".as_ptr(), c"tmpfs".as_ptr(), c"/dev/shm");
-    let size = c"size=2m".as_ptr().cast();
-    // SAFETY: plain system calls with constant strings.
-    unsafe {
-        check(libc::unshare(libc::CLONE_NEWNS))?;
-        check(libc::mount(none, root, none, libc::MS_REC | libc::MS_PRIVATE, ptr::null()))?;
-        check(libc::mount(tmpfs, shm.as_ptr(), tmpfs, 0, size))
-    }
-}
-
 /// Lets a program run with a small `/dev/shm`.
 fn in_small_shm(command: &mut Command) -> &mut Command {
     // SAFETY: only system calls between fork and exec.
-    unsafe { command.pre_exec(small_shm) }
+    unsafe { command.pre_exec(|| own_shm(0, c"size=2m")) }
 }
 
 #[test]

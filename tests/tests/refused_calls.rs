@@ -1,19 +1,23 @@
 //! Every system call of the probe's is refused in turn, with every error that means
 //! "not now" or "not you": the host's output and exit code are what they were without
-//! the probe, it keeps no descriptor and no mapping of what came to nothing, and what
-//! is shown is right.
+//! the probe, it keeps no descriptor and no mapping of what came to nothing, what is
+//! shown is right, and `pfp-top doctor` tells what was refused.
 //!
 //! Which calls those are is found out by tracing, so that a new one cannot be missed.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use anyhow::{Result, ensure};
-use pfp_shm_layout::failure::{self, Stage};
+use anyhow::{Context, Result, bail, ensure};
+use pfp_shm_layout::failure::{self, Failure, Stage};
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::faults::{self, Call};
+use pfp_tests::screen::pfp_top;
 use pfp_tests::target::Place;
 use pfp_tests::{figure, size, skipped};
 
@@ -37,6 +41,8 @@ struct Host {
     plain: Output,
     /// Private mappings that it may have although nothing is measured.
     keeps: usize,
+    /// What `doctor` has been asked about.
+    told: RefCell<Vec<(Stage, i32)>>,
 }
 
 impl Host {
@@ -59,6 +65,7 @@ impl Host {
             plain,
             place,
             keeps: 0,
+            told: RefCell::default(),
         }
     }
 
@@ -126,14 +133,60 @@ impl Host {
         let _ = fs::remove_file(&self.report);
         let output = command.output().expect("strace is there");
         let what = format!("{error} for {name} {when}: {}", call.line);
+        let notes = failure::find(&self.place.directory()).expect("the directory can be read");
+        // As long as it stands there.
+        let told = notes.iter().try_for_each(|note| self.tell(note, &what));
         let left_behind = self.left_behind(&what);
         ensure!(output == self.plain, "{what}: {output:?}");
         left_behind?;
-        self.judge(call, &what)
+        told?;
+        let (outcome, is_found) = self.judge(call, &what)?;
+        self.judge_notes(call, error, &notes, outcome != Outcome::Nothing && is_found, &what)?;
+        Ok(outcome)
+    }
+
+    /// A start that came to nothing, or of which no beacon tells, has left a note of what
+    /// was refused; any other has not.
+    fn judge_notes(
+        &self,
+        call: &Call,
+        error: &str,
+        notes: &[Failure],
+        works: bool,
+        what: &str,
+    ) -> Result<()> {
+        match notes {
+            [] => ensure!(works, "{what}: nobody is told"),
+            [note] => {
+                ensure!(!works, "{what}: it works, but {note:?}");
+                let expected = match call.name.as_str() {
+                    // Whatever keeps the first pages from being there is a lack of space.
+                    "madvise" if call.line.contains("MADV_POPULATE_WRITE") => "ENOSPC",
+                    // It cannot fail: to the program, its own files are another user's.
+                    "geteuid" => "EACCES",
+                    _ => error,
+                };
+                ensure!(note.errno == errno_of(expected), "{what}: {note:?}");
+            }
+            _ => bail!("{what}: {notes:?}"),
+        }
+        Ok(())
+    }
+
+    /// `doctor` names the program, what it lacks, and why; asked once about each.
+    fn tell(&self, note: &Failure, what: &str) -> Result<()> {
+        let kind = (note.stage, note.errno);
+        if self.told.borrow().contains(&kind) {
+            return Ok(());
+        }
+        self.told.borrow_mut().push(kind);
+        tells(&doctor(&self.place), &self.program, note.stage, note.errno)
+            .with_context(|| what.to_owned())
     }
 
     /// What the process itself says of what it holds and has measured.
-    fn judge(&self, call: &Call, what: &str) -> Result<Outcome> {
+    /// Also whether a beacon is lit.
+    fn judge(&self, call: &Call, what: &str) -> Result<(Outcome, bool)> {
         let report = fs::read_to_string(&self.report).expect("the host has written it");
         let of = |key: &str| -> Vec<Vec<String>> {
             let lines = report.lines().map(|line| line.split_whitespace().map(str::to_owned));
@@ -172,14 +225,15 @@ impl Host {
         }
         let seconds: f64 = of("seconds")[0][0].parse().expect("a number");
         ensure!((0.0..60.0).contains(&seconds), "{what}: {report}");
-        Ok(match (works, whole) {
+        let outcome = match (works, whole) {
             (false, _) => Outcome::Nothing,
             (true, false) => Outcome::Part,
             (true, true) => Outcome::All,
-        })
+        };
+        Ok((outcome, mapped(".beacon") == 1))
     }
 
-    /// An object is found by its beacon, or is not there.
+    /// An object is found by its beacon, or is not there. Clears all away.
     fn left_behind(&self, what: &str) -> Result<()> {
         let found = self.place.entries();
         let mut lost = Vec::new();
@@ -191,8 +245,8 @@ impl Host {
             }
             fs::remove_file(object.path()).expect("it is ours");
         }
-        for entry in found {
-            let _ = fs::remove_file(entry.path);
+        for file in fs::read_dir(self.place.path()).expect("it is there").flatten() {
+            fs::remove_file(file.path()).expect("it is ours");
         }
         ensure!(lost.is_empty(), "{what}: nobody finds {lost:?}");
         Ok(())
@@ -219,6 +273,11 @@ enum Outcome {
 fn refuse_everything(program: &str, arguments: &[&str], keeps: usize) -> String {
     let mut host = Host::new(program, arguments);
     host.keeps = keeps;
+    let output = host.command("measured").output().expect("it can be started");
+    assert_eq!(output, host.plain);
+    let nothing = Call { name: "nothing".into(), number: 0, line: String::new() };
+    let judged = host.judge(&nothing, "nothing is refused").expect("it works");
+    assert_eq!(judged, (Outcome::All, true), "nothing is refused");
     let calls = host.calls_of_the_probe();
     let mut outcomes: BTreeMap<Outcome, usize> = BTreeMap::new();
     let (mut runs, mut bad) = (0, Vec::new());
@@ -238,7 +297,12 @@ fn refuse_everything(program: &str, arguments: &[&str], keeps: usize) -> String 
     let mut names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
-    format!("{} calls ({}) refused in {runs} runs, {outcomes:?}", calls.len(), names.join(", "))
+    let told = host.told.borrow().len();
+    format!(
+        "{} calls ({}) refused in {runs} runs, {outcomes:?}, {told} kinds told",
+        calls.len(),
+        names.join(", ")
+    )
 }
 
 fn does_not_notice(language: &str, program: &str, arguments: &[&str], keeps: usize) {
@@ -263,9 +327,55 @@ fn a_host_in_c_does_not_notice_what_is_refused() {
     does_not_notice("C", program.to_str().expect("it is plain text"), &[], 1);
 }
 
-/// A start that came to nothing is told by `pfp-top doctor`, until one does not.
+/// What `pfp-top doctor` says about a folder of beacons.
+fn doctor(place: &Place) -> String {
+    let output = Command::new(pfp_top())
+        .args(["doctor", "--json"])
+        .env("PFP_DIR", place.path())
+        .env("PFP_TOP_CONFIG", "")
+        .output()
+        .expect("pfp-top starts");
+    String::from_utf8(output.stdout).expect("it is text")
+}
+
+/// Whether it tells that a program was refused something, and why.
+fn tells(doctor: &str, program: &str, stage: Stage, errno: i32) -> Result<()> {
+    let findings: serde_json::Value = serde_json::from_str(doctor)?;
+    let lacks = match stage {
+        Stage::Segment => "no segment",
+        Stage::Process => "no private memory",
+        Stage::Beacon => "no beacon",
+    };
+    let name = Path::new(program).file_name().expect("it is a file").to_string_lossy();
+    let why = std::io::Error::from_raw_os_error(errno).to_string();
+    let tells = |finding: &serde_json::Value| {
+        let found = finding["found"].as_str().unwrap_or_default();
+        finding["verdict"] == "problem"
+            && found.starts_with(&*name)
+            && found.contains(lacks)
+            && found.contains(&why)
+            && finding["advice"].as_str().is_some_and(|advice| !advice.is_empty())
+    };
+    let told = findings.as_array().is_some_and(|all| all.iter().any(tells));
+    ensure!(told, "expected {name}, {lacks}, {why:?}: {doctor}");
+    Ok(())
+}
+
+fn errno_of(error: &str) -> i32 {
+    match error {
+        "ENOSPC" => libc::ENOSPC,
+        "EMFILE" => libc::EMFILE,
+        "EACCES" => libc::EACCES,
+        "ENOMEM" => libc::ENOMEM,
+        "EINTR" => libc::EINTR,
+        other => panic!("{other} is refused nowhere"),
+    }
+}
+
+/// A start that came to nothing is told by `pfp-top doctor`, until one does not; one that
+/// was only interrupted comes to something.
 #[test]
-fn what_was_refused_is_noted_for_the_doctor() {
+fn doctor_tells_what_was_refused_until_it_is_not() {
     if !c::is_there("strace") {
         return skipped("what is noted of refused calls", "strace is not installed");
     }
@@ -281,20 +391,99 @@ fn what_was_refused_is_noted_for_the_doctor() {
         let mut command = faults::traced(&host.command("measured"), &options, &host.trace);
         assert_eq!(command.output().expect("strace is there"), host.plain);
     };
-    for (name, error, when, stage, errno) in [
-        ("ftruncate", "ENOSPC", "1", Stage::Segment, libc::ENOSPC),
-        ("ftruncate", "EACCES", "1", Stage::Segment, libc::EACCES),
-        ("ftruncate", "EMFILE", "1", Stage::Segment, libc::EMFILE),
-        ("renameat2", "ENOSPC", "1", Stage::Beacon, libc::ENOSPC),
-        ("renameat2", "EACCES", "1", Stage::Beacon, libc::EACCES),
+    for (name, error, when, stage) in [
+        ("ftruncate", "ENOSPC", "1", Stage::Segment),
+        ("ftruncate", "EACCES", "1", Stage::Segment),
+        ("ftruncate", "EMFILE", "1", Stage::Segment),
+        ("ftruncate", "EINTR", "1+", Stage::Segment),
+        ("renameat2", "ENOSPC", "1", Stage::Beacon),
+        ("renameat2", "EACCES", "1", Stage::Beacon),
+        ("renameat2", "EINTR", "1+", Stage::Beacon),
     ] {
         refuse(name, error, when);
         let found = said();
         assert_eq!(found.len(), 1, "{error} for {name}: {found:?}");
-        assert_eq!((found[0].stage, found[0].errno), (stage, errno), "{error} for {name}");
-        assert_eq!(found[0].exe.file_name(), Some("pfp-test-target".as_ref()));
+        let expected = (stage, errno_of(error));
+        assert_eq!((found[0].stage, found[0].errno), expected, "{error} for {name}");
+        tells(&doctor(&host.place), TARGET, stage, expected.1).expect("it was noted");
     }
-    let output = host.command("measured").output().expect("it can be started");
-    assert_eq!(output, host.plain);
-    assert_eq!(said(), [], "it works again");
+    for name in ["ftruncate", "renameat2"] {
+        refuse(name, "EINTR", "1");
+        assert_eq!(said(), [], "{name} was asked again");
+    }
+}
+
+/// The same without a tracer: what the system refuses by itself, told as what it is.
+#[test]
+fn doctor_tells_what_the_system_refuses_by_itself() {
+    let place = Place::new();
+    let run = |arguments: &[&str], prepare: &dyn Fn(&mut Command)| {
+        let mut command = place.command(TARGET);
+        prepare(command.args(arguments));
+        command.output()
+    };
+    let plain = run(&["refused", "plain"], &|_| {}).expect("the target can be started");
+    assert!(plain.status.success(), "{plain:?}");
+    let own_shm = |flags, options: &'static CStr| {
+        move |command: &mut Command| {
+            // SAFETY: only system calls between fork and exec.
+            unsafe { command.pre_exec(move || faults::own_shm(flags, options)) };
+        }
+    };
+    let limited = |what, to| {
+        move |command: &mut Command| {
+            let limit = libc::rlimit { rlim_cur: to, rlim_max: to };
+            // SAFETY: one system call between fork and exec, which reads our structure.
+            unsafe {
+                command.pre_exec(move || match libc::setrlimit(what, &raw const limit) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                });
+            }
+        }
+    };
+    type Prepare = Box<dyn Fn(&mut Command)>;
+    let cases: [(&str, Prepare, i32); 5] = [
+        ("no room", Box::new(own_shm(0, c"size=4k")), libc::ENOSPC),
+        ("no inode", Box::new(own_shm(0, c"size=64m,nr_inodes=1")), libc::ENOSPC),
+        ("nothing can be written", Box::new(own_shm(libc::MS_RDONLY, c"size=64m")), libc::EROFS),
+        ("no addresses", Box::new(limited(libc::RLIMIT_AS, 64 << 20)), libc::ENOMEM),
+        ("no large files", Box::new(limited(libc::RLIMIT_FSIZE, 1 << 20)), libc::EFBIG),
+    ];
+    let mut tried = 0;
+    for (what, prepare, errno) in &cases {
+        match run(&["refused", "measured"], &**prepare) {
+            Ok(output) => assert_eq!(output, plain, "{what}"),
+            Err(error) => {
+                skipped(what, &error.to_string());
+                continue;
+            }
+        }
+        tells(&doctor(&place), TARGET, Stage::Segment, *errno).expect(what);
+        tried += 1;
+    }
+
+    // Short of descriptors, down to none.
+    let plain = run(&["host"], &|_| {}).expect("the target can be started");
+    let said = || failure::find(&place.directory()).expect("the directory can be read");
+    assert_eq!(said(), [], "it worked again");
+    let mut enough = None;
+    for left in 0..=8 {
+        let output = run(&["host-short-of-descriptors", &left.to_string()], &|_| {});
+        assert_eq!(output.expect("the target can be started"), plain, "{left} descriptors");
+        let Some(note) = said().pop() else {
+            enough = enough.or(Some(left));
+            continue;
+        };
+        assert_eq!((note.errno, enough), (libc::EMFILE, None), "{left} descriptors: {note:?}");
+        tells(&doctor(&place), TARGET, note.stage, libc::EMFILE).expect("it was noted");
+        tried += 1;
+    }
+    // As many as the advice says.
+    let enough = enough.expect("eight are enough");
+    assert!((1..=5).contains(&enough), "{enough}");
+    figure(&format!(
+        "refused_calls: doctor told {tried} refusals of the system's own; a start takes {enough} \
+         descriptors"
+    ));
 }

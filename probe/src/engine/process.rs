@@ -6,7 +6,7 @@
 //! instead.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{
@@ -175,37 +175,40 @@ fn make() -> Option<&'static Process> {
     }
     let origin = calibrate::instant();
     let name = NAME.try_lock().ok().and_then(|name| name.clone());
+    let directory = uninterrupted(Directory::for_this_process);
+    let object = match Name::random() {
+        Ok(object) => object,
+        Err(error) => {
+            note_failure(&directory, &this_exe(), Stage::Segment, &error);
+            return None;
+        }
+    };
     // The beacon first: killed at any moment, the process leaves no object that
     // nobody can find.
-    let object = Name::random().ok()?;
-    let directory = Directory::for_this_process();
     let info = Info::of_this_process(object, name.as_deref().unwrap_or(""));
-    let beacon = directory.as_ref().ok().map(|directory| light_beacon(directory, &info));
-    let made = Segment::create(object, config(), &facts(object.id(), origin))
+    let beacon = match &directory {
+        Ok(directory) => uninterrupted(|| light_beacon(directory, &info)),
+        Err(error) => Err(io::Error::from_raw_os_error(failure::errno_of(error))),
+    };
+    let facts = facts(object.id(), origin);
+    let made = uninterrupted(|| Segment::create(object, config(), &facts))
         .map_err(|error| (Stage::Segment, error))
         .and_then(|segment| {
             let made = publish(segment, origin, name.as_deref());
-            // Private memory, or a key for threads: the system has no more of it.
-            made.ok_or_else(|| (Stage::Process, io::Error::from_raw_os_error(libc::ENOMEM)))
+            made.map_err(|error| (Stage::Process, error))
         });
     let trouble = match (&made, &beacon) {
         (Err((stage, error)), _) => Some((*stage, error)),
-        (Ok(_), Some(Err(error))) => Some((Stage::Beacon, error)),
-        (Ok(_), _) => None,
+        (Ok(_), Err(error)) => Some((Stage::Beacon, error)),
+        (Ok(_), Ok(_)) => None,
     };
-    if let Ok(directory) = &directory {
-        match trouble {
-            Some((stage, error)) => {
-                let errno = error.raw_os_error().unwrap_or(errno_of(error.kind()));
-                let exe = info.exe.clone();
-                // The host is not told, but whoever asks `pfp-top doctor` is.
-                let _ = Failure { pid: info.process.pid, exe, stage, errno }.note(directory);
-            }
-            None => failure::forget(directory, &info.exe),
-        }
+    match (trouble, &directory) {
+        (Some((stage, error)), _) => note_failure(&directory, &info.exe, stage, error),
+        (None, Ok(directory)) => failure::forget(directory, &info.exe),
+        (None, Err(_)) => {}
     }
     let is_taken = matches!(&made, Err((Stage::Segment, error)) if error.kind() == io::ErrorKind::AlreadyExists);
-    let beacon = beacon.and_then(Result::ok);
+    let beacon = beacon.ok();
     let Ok((process, gate)) = made else {
         // What has that name already is somebody's; what cannot be removed stays to be
         // found.
@@ -237,12 +240,51 @@ fn make() -> Option<&'static Process> {
     Some(process)
 }
 
+/// Asks again where a signal came in between; whoever asks leaves nothing behind when it
+/// fails.
+fn uninterrupted<R>(mut ask: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+    /// None of these waits for anything, so no signal can keep it from its end for long.
+    const TRIES: u32 = 16;
+    for _ in 1..TRIES {
+        match ask() {
+            Err(error) if failure::errno_of(&error) == libc::EINTR => {}
+            result => return result,
+        }
+    }
+    ask()
+}
+
+fn this_exe() -> PathBuf {
+    std::env::current_exe().unwrap_or_default()
+}
+
+/// Leaves a note of a start that came to nothing, or of a beacon that could not be made:
+/// the host is not told, but whoever asks `pfp-top doctor` is.
+fn note_failure(directory: &io::Result<Directory>, exe: &Path, stage: Stage, error: &io::Error) {
+    // SAFETY: no preconditions.
+    let pid = unsafe { libc::getpid() } as u32;
+    let failure = Failure { pid, exe: exe.to_owned(), stage, errno: failure::errno_of(error) };
+    // What keeps this from being noted is most often seen without a note.
+    let _ = match directory {
+        Ok(directory) => failure.note(directory),
+        Err(_) => Directory::candidates()
+            .iter()
+            .map(|path| failure.note_at(path))
+            .find(Result::is_ok)
+            .unwrap_or(Ok(())),
+    };
+}
+
 /// Makes a process of a new segment, and the gate that will lead to it.
+///
+/// # Errors
+///
+/// What the system answered: it has no more private memory, or no key for threads.
 fn publish(
     segment: Segment,
     origin: calibrate::Instant,
     name: Option<&str>,
-) -> Option<(&'static Process, *mut AtomicPtr<Process>)> {
+) -> io::Result<(&'static Process, *mut AtomicPtr<Process>)> {
     let ledger = segment.ledger();
     ledger.set_name(name.unwrap_or(""));
 
@@ -263,10 +305,12 @@ fn publish(
     let gate = gate()?;
     let mut exit_key = 0;
     // SAFETY: makes a key with a destructor of the right type.
-    if unsafe { libc::pthread_key_create(&raw mut exit_key, Some(thread::at_thread_exit)) } != 0 {
+    let refused =
+        unsafe { libc::pthread_key_create(&raw mut exit_key, Some(thread::at_thread_exit)) };
+    if refused != 0 {
         // SAFETY: nobody has seen the page yet.
         unsafe { libc::munmap(gate.cast(), PAGE) };
-        return None;
+        return Err(io::Error::from_raw_os_error(refused));
     }
     let lanes = (0..=segment.geometry().lanes()).map(|_| AtomicPtr::default()).collect();
     let process = Box::leak(Box::new(Process {
@@ -294,21 +338,20 @@ fn publish(
     let reported = calibrate::reported_rate().map_or(0, thousand_seconds);
     ledger.reported_ticks_per_1000_s.store(reported, Relaxed);
     ledger.core_hz.store(calibrate::core_hz(rate).map_or(0, |hz| hz as u64), Relaxed);
-    Some((process, gate))
+    Ok((process, gate))
 }
 
 /// A private page that a forked child sees as zeros.
-fn gate() -> Option<*mut AtomicPtr<Process>> {
-    let page = private_pages(PAGE)?;
-    Some(page.cast())
+fn gate() -> io::Result<*mut AtomicPtr<Process>> {
+    uninterrupted(|| map_private(PAGE)).map(<*mut u8>::cast)
 }
 
 /// Maps private memory that reads zero in a forked child.
 pub(crate) fn private_pages(bytes: usize) -> Option<*mut u8> {
-    errno::kept(|| map_private(bytes))
+    errno::kept(|| map_private(bytes).ok())
 }
 
-fn map_private(bytes: usize) -> Option<*mut u8> {
+fn map_private(bytes: usize) -> io::Result<*mut u8> {
     // SAFETY: a new mapping, at a place of the kernel's choice.
     let pages = unsafe {
         libc::mmap(
@@ -321,15 +364,16 @@ fn map_private(bytes: usize) -> Option<*mut u8> {
         )
     };
     if pages == libc::MAP_FAILED {
-        return None;
+        return Err(io::Error::last_os_error());
     }
     // SAFETY: advice about pages that we have just mapped.
     if unsafe { libc::madvise(pages, bytes, libc::MADV_WIPEONFORK) } != 0 {
+        let error = io::Error::last_os_error();
         // SAFETY: nobody has seen them yet.
         unsafe { libc::munmap(pages, bytes) };
-        return None;
+        return Err(error);
     }
-    Some(pages.cast())
+    Ok(pages.cast())
 }
 
 fn config() -> Config {
@@ -368,17 +412,6 @@ fn light_beacon(directory: &Directory, info: &Info) -> io::Result<Beacon> {
     // What earlier runs left; trouble with that is not this run's.
     let _ = find::sweep(directory, &info.exe, find::KEEP);
     Beacon::light(directory, info)
-}
-
-/// The system's number of what has none any more.
-fn errno_of(kind: io::ErrorKind) -> i32 {
-    match kind {
-        io::ErrorKind::StorageFull => libc::ENOSPC,
-        io::ErrorKind::FileTooLarge => libc::EFBIG,
-        io::ErrorKind::PermissionDenied => libc::EACCES,
-        io::ErrorKind::AlreadyExists => libc::EEXIST,
-        _ => 0,
-    }
 }
 
 extern "C" fn at_process_exit() {

@@ -64,7 +64,7 @@ fn main() -> ExitCode {
         "ends" => snapshots::ends(arguments.get(1).map_or("alone", String::as_str)),
         "my-app" => my_app::run(),
         "host" => manners::host(),
-        "host-without-descriptors" => manners::host_without_descriptors(),
+        "host-short-of-descriptors" => manners::host_short_of_descriptors(number(1)),
         "stepped" => killed::stepped(
             arguments.get(1).expect("argument 1 is the witness"),
             arguments.get(2).map(String::as_str),

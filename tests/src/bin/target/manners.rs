@@ -21,11 +21,11 @@ pub(crate) fn host() {
     println!("{sums:?}");
 }
 
-/// The same, with no descriptor left to open.
-pub(crate) fn host_without_descriptors() {
-    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+/// The same, with no descriptor left to open but so many behind the standard ones.
+pub(crate) fn host_short_of_descriptors(left: u64) {
+    let limit = libc::rlimit { rlim_cur: 3 + left, rlim_max: 3 + left };
     // SAFETY: reads our structure.
-    let result = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) };
+    let result = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
     assert_eq!(result, 0, "a limit may be lowered");
     host();
 }
