@@ -1,14 +1,18 @@
-//! Makes `assets/segment-v1.pfp`: what a program that was killed has left in
-//! its segment, every figure of it known.
+//! Makes `assets/segment-v1.pfp` and `assets/segment-v1.1.pfp`: what programs that
+//! were killed have left in their segments, every figure of them known.
 //!
-//! `cargo run -p pfp-shm-layout --example golden -- FILE`
+//! `cargo run -p pfp-shm-layout --example golden -- STORY FILE`, where the story is
+//! `first` or `amounts`.
 //!
-//! The file that is kept was written once, when layout version 1.0 was made, and
-//! proves that later readers understand it. It is not made again: a new minor
-//! version gets a file of its own beside it. What it holds is told here by the
-//! writer's half of the layout, in the order in which the threads of a program
-//! would do it, and is written down a second time, as figures, in
-//! `tests/golden.rs`.
+//! The files that are kept were written once, when layout versions 1.0 and 1.1 were
+//! made, and prove that later readers understand them. They are not made again: what
+//! a new minor version has gets a file of its own beside them. What they hold is told
+//! here by the writer's half of the layout, in the order in which the threads of a
+//! program would do it, and is written down a second time, as figures, in
+//! `tests/golden.rs` and `tests/golden_amounts.rs`.
+
+#[path = "golden/amounts.rs"]
+mod amounts;
 
 use std::cell::Cell as LocalCell;
 use std::error::Error;
@@ -16,6 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::{Away, Cell, Measurement, NO_LAST};
 use pfp_shm_layout::control::{Alpha, Change, Control, apply};
 use pfp_shm_layout::header::{ClockKind, Facts};
@@ -28,16 +33,24 @@ use pfp_shm_layout::segment::{CHUNK, Config, RING_BLOCKS, RING_SLOTS, Segment};
 const FIRST_NAMED: usize = 64;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let path = std::env::args_os().nth(1).ok_or("expected the file to write")?;
+    let mut arguments = std::env::args_os().skip(1);
+    let (Some(story), Some(path)) = (arguments.next(), arguments.next()) else {
+        return Err("expected a story and the file to write".into());
+    };
+    let fill = match story.to_str() {
+        Some("first") => first,
+        Some("amounts") => amounts::fill,
+        _ => return Err("the stories are first and amounts".into()),
+    };
     std::fs::write(path, fill().ok_or("the segment is too small")?.to_copy()?)?;
     Ok(())
 }
 
-/// The life of the program.
-fn fill() -> Option<Segment> {
+/// The life of the first program.
+fn first() -> Option<Segment> {
     let config = Config { points: 128, lanes: 3, string_bytes: 4096, blocks: 32 };
     let segment = Segment::in_private_memory(config, &facts());
-    clock(&segment);
+    clock(&segment, "golden");
     let [parse, compress, wait, lookup] = points(&segment)?;
 
     let main = Thread::start(&segment, 0, 4_711, b"main")?;
@@ -114,9 +127,9 @@ fn facts() -> Facts {
     }
 }
 
-fn clock(segment: &Segment) {
+fn clock(segment: &Segment, name: &str) {
     let ledger = segment.ledger();
-    ledger.set_name("golden");
+    ledger.set_name(name);
     ledger.clock_kind.store(ClockKind::Rseq as u64, Relaxed);
     ledger.ticks_per_1000_s.store(2_300_000_500_000, Relaxed);
     ledger.reported_ticks_per_1000_s.store(2_300_000_000_000, Relaxed);
@@ -126,11 +139,13 @@ fn clock(segment: &Segment) {
     ledger.overhead_pair.store(51, Relaxed);
 }
 
-/// A point: its number and its control word.
+/// A point: its number and the control word that it follows.
 #[derive(Clone, Copy)]
 struct Point<'a> {
     number: usize,
     word: &'a AtomicU64,
+    /// Its cells have the sums of amounts.
+    has_sums: bool,
 }
 
 impl Point<'_> {
@@ -145,7 +160,7 @@ fn points(segment: &Segment) -> Option<[Point<'_>; 4]> {
         let number = segment.enter_point(wanted, FIRST_NAMED, name, file, line)?;
         let word = segment.control(number)?;
         apply(word, change);
-        Some(Point { number, word })
+        Some(Point { number, word, has_sums: false })
     };
     enter(Some(0), "overhead", "", 0, Change::Enable)?;
     // By number, named later, and begun twice.
@@ -171,6 +186,8 @@ struct Region {
     away: Option<Away>,
     depth: u8,
     context: u32,
+    /// What it adds to the sums of its point.
+    amounts: Amounts,
 }
 
 /// A thread with a lane, as the probe keeps it.
@@ -219,6 +236,9 @@ impl<'a> Thread<'a> {
             return cell;
         }
         let cell = block.cell(cells.len());
+        if point.has_sums {
+            cell.set_amounts(self.chunk.replace(self.chunk.get() + 1));
+        }
         cell.prepare(point.number as u32, point.control(), self.generation);
         block.set_used(cells.len() + 1);
         cell
@@ -246,7 +266,13 @@ impl<'a> Thread<'a> {
             inclusive_total: cell.inclusive_total() + inclusive,
             away: region.away,
         };
-        cell.record(measured, self.last_bucket(cell));
+        let bucket = self.last_bucket(cell);
+        match self.segment.sums(cell.amounts()) {
+            None => cell.record(measured, bucket),
+            Some(sums) => {
+                cell.record_amounts(point.control(), measured, bucket, (sums, &region.amounts));
+            }
+        }
 
         let span = inclusive + region.away.map_or(0, |away| away.off_cpu);
         let written = self.lane.tally.written.load(Relaxed);
@@ -260,7 +286,8 @@ impl<'a> Thread<'a> {
     /// Follows the point's control word, as the next begin after a change does.
     fn follow(&self, point: Point<'_>) {
         let cell = self.count_last(point);
-        cell.follow(point.control(), self.generation, |chunk| {
+        let sums = self.segment.sums(cell.amounts());
+        cell.follow_with(point.control(), self.generation, sums, |chunk| {
             for bucket in &self.segment.chunk(chunk).expect("the cell has it").0 {
                 bucket.store(0, Relaxed);
             }
@@ -271,8 +298,9 @@ impl<'a> Thread<'a> {
     /// histogram that has to be cleared.
     fn die_following(&self, point: Point<'_>) {
         let cell = self.count_last(point);
-        let death =
-            || cell.follow(point.control(), self.generation, |_| resume_unwind(Box::new(())));
+        let sums = self.segment.sums(cell.amounts());
+        let killed = |_| resume_unwind(Box::new(()));
+        let death = || cell.follow_with(point.control(), self.generation, sums, killed);
         assert!(catch_unwind(AssertUnwindSafe(death)).is_err());
     }
 

@@ -13,6 +13,7 @@
 //! 296 | point                                                        |  never
 //! 304 +--------------------------------------------------------------+
 //!     | settled[2]: what was before, two copies, one in force        |  restarts
+//!     | (of a shared cell: settled[1].past_*: what there ever was)   |  every end
 //! 496 | amounts: chunk number of the sums of amounts, 0 for none      |  once
 //! 504 +--------------------------------------------------------------+
 //! ```
@@ -119,8 +120,9 @@ struct Settled {
     squares_low: AtomicU64,
     squares_high: AtomicU64,
     /// Measurements in windows that a reset has ended.
+    /// In the second copy of a shared cell: measurements in all windows.
     past_count: AtomicU64,
-    /// Exclusive ticks in windows that a reset has ended.
+    /// Exclusive ticks in windows that a reset has ended; as above.
     past_exclusive: AtomicU64,
 }
 
@@ -262,6 +264,8 @@ pub(crate) struct SharedWords<'a> {
     pub(crate) epoch: &'a AtomicU64,
     pub(crate) past_count: &'a AtomicU64,
     pub(crate) past_exclusive: &'a AtomicU64,
+    pub(crate) ever_count: &'a AtomicU64,
+    pub(crate) ever_exclusive: &'a AtomicU64,
 }
 
 /// How a cell was read.
@@ -842,6 +846,8 @@ impl Cell {
             epoch: &self.settled[0].epoch,
             past_count: &self.settled[0].past_count,
             past_exclusive: &self.settled[0].past_exclusive,
+            ever_count: &self.settled[1].past_count,
+            ever_exclusive: &self.settled[1].past_exclusive,
         }
     }
 

@@ -5,6 +5,13 @@
 //! after the other, so a picture of such a cell is never torn but may be ahead
 //! in one sum by the measurements in progress. All orderings are relaxed: each
 //! word stands for itself.
+//!
+//! **What there ever was**, over all resets, has words of its own, to which every
+//! measurement is added first and which nobody takes from. A reset moves what the
+//! window had to what is past in two steps, and between them it is in neither: a
+//! process killed there would have lost it, if the total were the sum of the two.
+//! The past is kept all the same, for readers of layout 1.1, whose writers had no
+//! other.
 
 use crate::amounts::{self, Amounts, SumWords};
 use crate::cell::{AVERAGE_FRACTION_BITS, Cell, Measurement};
@@ -17,6 +24,8 @@ impl Cell {
     pub fn record_shared(&self, measured: Measurement, bucket: Option<&AtomicU64>) {
         let words = self.shared_words();
         let own = measured.exclusive;
+        words.ever_count.fetch_add(1, Relaxed);
+        words.ever_exclusive.fetch_add(own, Relaxed);
         words.exclusive.fetch_add(own, Relaxed);
         words.inclusive.fetch_add(measured.inclusive_total, Relaxed);
         if let Some(away) = measured.away {
@@ -52,6 +61,14 @@ impl Cell {
             bucket.fetch_add(1, Relaxed);
         }
         words.count.fetch_add(1, Relaxed);
+    }
+
+    /// Measurements and their exclusive ticks in all windows; none if there are none,
+    /// or the writer is of a version that did not count them by themselves.
+    pub(crate) fn ever(&self) -> Option<(u64, u64)> {
+        let words = self.shared_words();
+        let count = words.ever_count.load(Relaxed);
+        (count > 0).then(|| (count, words.ever_exclusive.load(Relaxed)))
     }
 
     /// Adds the amounts of a measurement, before it is recorded.

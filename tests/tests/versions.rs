@@ -158,6 +158,7 @@ fn every_golden_file_is_read() {
     let stage = Stage::new();
     let files = [
         ("segment-v1.pfp", "golden"),
+        ("segment-v1.1.pfp", "golden amounts"),
         ("segment-copy-v1.pfp.zst", "the \"saving\" one"),
         ("snapshot-v1.json", "pfp-demo"),
         ("snapshot-v1.json.zst", "pfp-demo"),

@@ -628,6 +628,9 @@ impl CellReader {
         (reading.changed, reading.lane, reading.point) = (picture.poll, from.lane, point);
         let owned = owner.owns(copy);
         reading.take(copy, owned, current);
+        if let Some(ever) = (owner == Owner::All).then(|| cell.ever()).flatten() {
+            (reading.lifetime_count, reading.lifetime_exclusive) = ever;
+        }
         reading.in_flight = !whole;
         if current {
             let alone = owner != Owner::All;

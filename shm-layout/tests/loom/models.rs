@@ -35,6 +35,7 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("shared_cell_records", shared_cell_records),
     ("shared_cell_reset", shared_cell_reset),
     ("shared_cell_two_resets", shared_cell_two_resets),
+    ("shared_cell_death_in_reset", shared_cell_death_in_reset),
     ("ring_behind_cell", ring_behind_cell),
     ("ring_alone", ring_alone),
     ("lane_two_claimants", lane_two_claimants),
@@ -574,6 +575,38 @@ fn shared_cell_two_resets() {
         let picture = torn_or_whole(&cell);
         assert_eq!((picture.epoch, cell.control().epoch()), (2, 2));
         assert_eq!((picture.live.count, picture.past_count), (0, 1));
+    });
+}
+
+/// Threads killed at any moment of a reset and of a measurement beside it: what had
+/// returned is in the total over all windows, and at most what was under way besides.
+fn shared_cell_death_in_reset() {
+    check(|| {
+        let cell = Arc::new(new_cell());
+        record_shared(&cell, 10);
+        watch(&*cell, &["control", "count", "past_count", "past_count#1"]);
+        // Stands for what the program knows to have returned.
+        let returned = memory();
+        let recording = {
+            let (cell, returned) = (Arc::clone(&cell), Arc::clone(&returned));
+            thread::spawn(move || {
+                record_shared(&cell, 20);
+                returned.store(1, Ordering::Release);
+            })
+        };
+        let following = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || cell.follow_shared(after_reset(), |_| ()))
+        };
+        let total = || cell.ever().map_or(0, |(count, _)| count);
+        let least = 1 + returned.load(Ordering::Acquire);
+        let left = total();
+        assert!((least..=2).contains(&left), "{left} of {least} at least");
+        recording.join().unwrap();
+        following.join().unwrap();
+        assert_eq!(total(), 2);
+        let picture = torn_or_whole(&cell);
+        assert_eq!(picture.live.count + picture.past_count, 2);
     });
 }
 

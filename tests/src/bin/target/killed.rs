@@ -326,6 +326,15 @@ fn threads(me: &Me) {
             for _ in 0..4 {
                 me.region(point::OUTER, Way::Scope, || me.leaf(point::INNER, Way::Hand));
             }
+            // A reset of what is shared: the region after it moves the figures.
+            me.stage(stage::OVERFLOW);
+            for at in [point::OUTER, point::HAND] {
+                me.leaf(at, Way::Scope);
+                // The first thread is inside a region of it.
+                me.reset(at, u64::from(at == point::HAND));
+                me.leaf(at, Way::Scope);
+                me.leaf(at, Way::Hand);
+            }
             me.seat.leaves.store(1, Release);
         });
         beside(3);

@@ -1,0 +1,146 @@
+//! The story of `assets/segment-v1.1.pfp`: what layout version 1.1 has more than 1.0.
+//!
+//! A program copies blocks, mostly of 4,096 bytes and of 64, and takes steps, of which
+//! no two are alike; a device works for it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use pfp_shm_layout::amounts::Amounts;
+use pfp_shm_layout::cell::{Cell, Measurement};
+use pfp_shm_layout::control::{Change, apply};
+use pfp_shm_layout::histogram::locate;
+use pfp_shm_layout::point::DEVICE;
+use pfp_shm_layout::segment::{CHUNK, Config, Segment};
+
+use super::{FIRST_NAMED, Point, Region, Thread, clock, facts};
+
+const KI: u64 = 1 << 10;
+
+fn region(own: u64, amounts: Amounts) -> Region {
+    Region { own, amounts, ..Region::default() }
+}
+
+/// The life of the program.
+pub(crate) fn fill() -> Option<Segment> {
+    let config = Config { points: 128, lanes: 2, string_bytes: 4096, blocks: 32 };
+    let segment = Segment::in_private_memory(config, &facts());
+    clock(&segment, "golden amounts");
+    segment.ledger().begins_missed.store(6, Relaxed);
+    let Points { blocks, lines, any, device, steps } = points(&segment)?;
+
+    let main = Thread::start(&segment, 0, 4_711, b"main")?;
+    for own in [100, 100, 130] {
+        main.record(blocks, Region { own, inside: 5, ..Region::default() });
+    }
+    main.record(lines, region(50, [0; 4]));
+    main.record(lines, region(60, [0; 4]));
+    main.record(any, region(1_000, [KI, 0, 0, 0]));
+    main.record(any, region(2_000, [3 * KI, 0, 0, 0]));
+    // A reset of the whole. One of its variants is not measured again.
+    apply(blocks.word, Change::Reset);
+    for point in [blocks, any] {
+        main.follow(point);
+    }
+    main.record(blocks, region(110, [0; 4]));
+    main.record(blocks, region(110, [0; 4]));
+    main.record(any, region(1_500, [5 * KI, 0, 0, 0]));
+    main.record(any, region(2_500, [7 * KI, 0, 0, 0]));
+    main.work_of_a_device(device, 50_000);
+    main.work_of_a_device(device, 70_000);
+    main.record(steps, region(300, [7, 1, 1 << 40, 0]));
+    main.record(steps, region(400, [8, 2, 1 << 41, 0]));
+    main.lane.tally.unrecorded.store(2, Relaxed);
+
+    // A lane with two owners, the second of which copies no lines.
+    let first = Thread::start(&segment, 1, 4_712, b"worker 1")?;
+    first.record(lines, region(40, [0; 4]));
+    first.record(any, region(700, [1_000, 0, 0, 0]));
+    first.record(any, region(710, [2_000, 0, 0, 0]));
+    let second = first.end_and_hand_over(4_713, b"worker 2")?;
+    second.follow(any);
+    second.record(any, region(800, [4_000, 0, 0, 0]));
+
+    // Threads without a lane, after the same reset.
+    let lane = segment.back_lane(segment.overflow_lane()).ok()??;
+    segment.ledger().lanes_overflowed.store(1, Relaxed);
+    lane.tally.unrecorded.store(3, Relaxed);
+    let first_chunk = segment.block_offset(segment.take_blocks(1).ok()?)? / CHUNK;
+    share(&segment, first_chunk as u32, blocks, &[(95, [0; 4])])?;
+    share(&segment, first_chunk as u32 + 4, any, &[(90, [10, 0, 0, 0]), (90, [20, 0, 0, 0])])?;
+
+    // The end: killed in the middle of a reset, before the sums are cleared.
+    apply(steps.word, Change::Reset);
+    main.die_following(steps);
+    Some(segment)
+}
+
+struct Points<'a> {
+    /// Copies of 4,096 bytes, of 64, and of any other number.
+    blocks: Point<'a>,
+    lines: Point<'a>,
+    any: Point<'a>,
+    device: Point<'a>,
+    steps: Point<'a>,
+}
+
+fn points<'a>(segment: &'a Segment) -> Option<Points<'a>> {
+    let enter = |name, line| {
+        let number = segment.enter_point(None, FIRST_NAMED, name, "src/copy.rs", line)?;
+        let word = segment.control(number)?;
+        apply(word, Change::Enable);
+        Some(Point { number, word, has_sums: false })
+    };
+    let variant = |whole: Point<'a>, amounts: &str, has_sums| {
+        let number = segment.enter_variant(None, FIRST_NAMED, whole.number, amounts)?;
+        Some(Point { number, has_sums, ..whole })
+    };
+    let copy = enter("copy", 10)?;
+    let device = enter("gpu:copy", DEVICE | 20)?;
+    let blocks = variant(copy, "bytes=4096", false)?;
+    let lines = variant(copy, "bytes=64", false)?;
+    let any = variant(copy, "bytes", true)?;
+    let step = enter("step", 30)?;
+    // Eight that were met, and only once each, before the rest.
+    for items in 0..8 {
+        variant(step, &format!("items={items},errors=0,cost={}", u64::MAX - items), false)?;
+    }
+    let steps = variant(step, "items,errors,cost", true)?;
+    Some(Points { blocks, lines, any, device, steps })
+}
+
+impl Thread<'_> {
+    /// What a device has measured has no record: the thread was elsewhere.
+    fn work_of_a_device(&self, point: Point<'_>, own: u64) {
+        let cell = self.cell(point);
+        let inclusive_total = cell.inclusive_total() + own;
+        let measured = Measurement { exclusive: own, inclusive_total, away: None };
+        cell.record(measured, self.last_bucket(cell));
+    }
+}
+
+/// Threads that found no lane measure a point for which none of them has a cell yet;
+/// the cell, its sums and its histogram get four chunks.
+fn share(
+    segment: &Segment,
+    chunk: u32,
+    point: Point<'_>,
+    measured: &[(u64, Amounts)],
+) -> Option<()> {
+    let offset = u64::from(chunk) * CHUNK as u64;
+    let cell = segment.shared_cell(offset)?;
+    cell.prepare(point.number as u32, point.control(), 0);
+    if point.has_sums {
+        cell.set_amounts(chunk + 2);
+    }
+    segment.entry(point.number)?.set_shared_cell(offset);
+    for &(own, amounts) in measured {
+        let (part, bucket) = locate(own);
+        let chunk = cell.set_part_shared(part, chunk + 3);
+        if let Some(sums) = segment.sums(cell.amounts()) {
+            Cell::add_amounts_shared(sums, &amounts);
+        }
+        let measured = Measurement { exclusive: own, inclusive_total: own, away: None };
+        cell.record_shared(measured, Some(&segment.chunk(chunk)?.0[bucket]));
+    }
+    Some(())
+}

@@ -1,0 +1,219 @@
+//! The kept segment of layout version 1.1, `assets/segment-v1.1.pfp`: amounts, a
+//! device's time, and the losses that 1.0 does not count are read as they were written
+//! down. `examples/golden/amounts.rs` tells how the file came about, and the figures
+//! here are worked out by hand from that story.
+//!
+//! What is wrong with a copy is tried on the file of version 1.0, in `golden.rs`.
+
+#![cfg(target_endian = "little")]
+
+use pfp_shm_layout::amounts::Amounts;
+use pfp_shm_layout::cell::Sums;
+use pfp_shm_layout::control::Control;
+use pfp_shm_layout::reader::{BucketCount, CellReading, Losses, Picture, Reader};
+use pfp_shm_layout::segment::Segment;
+
+static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v1.1.pfp");
+
+const KI: u64 = 1 << 10;
+const COPY: u32 = 64;
+const DEVICE: u32 = 65;
+/// Copies of 4,096 bytes, of 64, and of any other number.
+const BLOCKS: u32 = 66;
+const LINES: u32 = 67;
+const ANY: u32 = 68;
+const STEP: u32 = 69;
+/// Steps that have no variant of their own.
+const STEPS: u32 = 78;
+
+fn reader() -> Reader {
+    let (segment, facts) = Segment::from_copy(GOLDEN).expect("the file is a segment");
+    Reader::new(segment, facts)
+}
+
+/// Count, exclusive, inclusive, least, most, last ticks, and squares.
+fn sums([count, exclusive, inclusive, min, max, last]: [u64; 6], squares: u128) -> Sums {
+    Sums { count, exclusive, inclusive, min, max, last, squares, ..Sums::default() }
+}
+
+fn none() -> Sums {
+    sums([0, 0, 0, u64::MAX, 0, 0], 0)
+}
+
+fn cell(picture: &Picture, lane: u32, point: u32) -> &CellReading {
+    let mut found = picture.cells.iter().filter(|cell| (cell.lane, cell.point) == (lane, point));
+    let cell = found.next().unwrap_or_else(|| panic!("lane {lane} has no cell of point {point}"));
+    assert!(found.next().is_none(), "lane {lane} has two cells of point {point}");
+    cell
+}
+
+/// The buckets of a cell: least value, width, count.
+fn buckets(cell: &CellReading) -> Vec<[u64; 3]> {
+    let bucket = |BucketCount { low, width, count }| [low, width, count];
+    cell.histogram.iter().map(bucket).collect()
+}
+
+/// The sums of amounts: of the lane's owner, and of those before.
+fn amounts(cell: &CellReading) -> [Amounts; 2] {
+    [cell.live_amounts, cell.retired_amounts]
+}
+
+const NOTHING: [Amounts; 2] = [[0; 4]; 2];
+
+/// Bytes of a lane's owner, and of those before.
+const fn bytes(live: u64, retired: u64) -> [Amounts; 2] {
+    [[live, 0, 0, 0], [retired, 0, 0, 0]]
+}
+
+#[test]
+fn the_version_is_1_1() {
+    assert_eq!(GOLDEN[8..16], [4, 3, 2, 1, 1, 0, 1, 0]);
+}
+
+#[test]
+fn the_losses_read_as_they_were_written() {
+    let mut reader = reader();
+    let picture = reader.poll(true);
+    assert_eq!(picture.name, "golden amounts");
+    let losses =
+        Losses { lanes_overflowed: 1, begins_missed: 6, records_missed: 5, ..Losses::default() };
+    assert_eq!(picture.losses, losses);
+    let of_lanes = picture.lanes.iter().map(|lane| (lane.id, lane.amiss.records_missed));
+    assert_eq!(of_lanes.collect::<Vec<_>>(), [(0, 2), (1, 0), (2, 3)]);
+}
+
+#[test]
+fn the_points_read_as_they_were_written() {
+    let mut reader = reader();
+    let points = &reader.poll(true).points;
+    let facts = |id: u32| {
+        let point = points.iter().find(|point| point.id == id).expect("it was entered");
+        (&*point.name, point.line, point.device, point.control)
+    };
+    let on_and_reset = Control(1 | 1 << 36);
+    assert_eq!(facts(COPY), ("copy", 10, false, on_and_reset));
+    assert_eq!(facts(DEVICE), ("gpu:copy", 20, true, Control(1)));
+    assert_eq!(facts(STEP), ("step", 30, false, on_and_reset));
+    assert!(points.iter().map(|point| point.id).eq(COPY..=STEPS));
+
+    let names: Vec<_> = points.iter().map(|point| point.amounts.join(" ")).collect();
+    let named = |id: u32| match id {
+        COPY => "bytes",
+        STEP => "items errors cost",
+        _ => "",
+    };
+    assert_eq!(names, points.iter().map(|point| named(point.id)).collect::<Vec<_>>());
+    let variant = |id: u32| {
+        let point = points.iter().find(|point| point.id == id).expect("it was entered");
+        point.variant.as_ref().map(|variant| (variant.of, variant.each))
+    };
+    assert_eq!(variant(COPY), None);
+    assert_eq!(variant(DEVICE), None);
+    assert_eq!(variant(STEP), None);
+    assert_eq!(variant(BLOCKS), Some((COPY, Some([4096, 0, 0, 0]))));
+    assert_eq!(variant(LINES), Some((COPY, Some([64, 0, 0, 0]))));
+    assert_eq!(variant(ANY), Some((COPY, None)));
+    for items in 0..8 {
+        let each = Some([items, 0, u64::MAX - items, 0]);
+        assert_eq!(variant(STEP + 1 + items as u32), Some((STEP, each)));
+    }
+    assert_eq!(variant(STEPS), Some((STEP, None)));
+}
+
+#[test]
+fn the_cells_read_as_they_were_written() {
+    let mut reader = reader();
+    let picture = reader.poll(true);
+
+    // 100, 100, 130 with 5 inside; a reset; 110 twice.
+    let blocks = cell(picture, 0, BLOCKS);
+    assert_eq!(blocks.live, sums([2, 220, 220, 110, 110, 110], 24_200));
+    assert_eq!((&blocks.retired, amounts(blocks)), (&none(), NOTHING));
+    assert_eq!((blocks.lifetime_count, blocks.lifetime_exclusive), (5, 550));
+    assert_eq!(buckets(blocks), [[108, 4, 2]]);
+
+    // 50 and 60; not measured since the reset.
+    let lines = cell(picture, 0, LINES);
+    assert_eq!((&lines.live, &lines.retired), (&none(), &none()));
+    assert_eq!((lines.lifetime_count, lines.lifetime_exclusive), (2, 110));
+    assert_eq!((buckets(lines), amounts(lines)), (vec![], NOTHING));
+
+    // 1,000 and 2,000; a reset; 1,500 with 5 Ki and 2,500 with 7 Ki.
+    let any = cell(picture, 0, ANY);
+    assert_eq!(any.live, sums([2, 4_000, 4_000, 1_500, 2_500, 2_500], 8_500_000));
+    assert_eq!((&any.retired, amounts(any)), (&none(), bytes(12 * KI, 0)));
+    assert_eq!((any.lifetime_count, any.lifetime_exclusive), (4, 7_000));
+    assert_eq!(buckets(any), [[1_472, 32, 1], [2_464, 64, 1]]);
+
+    // All copies of the lane.
+    let copy = cell(picture, 0, COPY);
+    assert_eq!(copy.live, sums([4, 4_220, 4_220, 110, 2_500, 2_500], 8_524_200));
+    assert_eq!((copy.lifetime_count, copy.lifetime_exclusive), (11, 7_660));
+    assert_eq!(buckets(copy), [[108, 4, 2], [1_472, 32, 1], [2_464, 64, 1]]);
+
+    let device = cell(picture, 0, DEVICE);
+    let expected = sums([2, 120_000, 120_000, 50_000, 70_000, 70_000], 7_400_000_000);
+    assert_eq!((&device.live, &device.retired), (&expected, &none()));
+    assert_eq!(buckets(device), [[49_120, 1_024, 1], [69_600, 2_048, 1]]);
+
+    // 300 and 400, and the program died while it followed a reset.
+    let steps = cell(picture, 0, STEPS);
+    assert_eq!((&steps.live, &steps.retired, amounts(steps)), (&none(), &none(), NOTHING));
+    assert_eq!((steps.lifetime_count, steps.lifetime_exclusive), (2, 700));
+    assert!(buckets(steps).is_empty());
+    let in_flight = picture.cells.iter().filter(|cell| cell.in_flight);
+    let in_flight: Vec<_> = in_flight.map(|cell| (cell.lane, cell.point)).collect();
+    assert_eq!(in_flight, [(0, STEPS), (0, STEP)]);
+
+    // The first owner 40 once, after the reset, and the second never.
+    let lines = cell(picture, 1, LINES);
+    assert_eq!((&lines.live, &lines.retired), (&none(), &sums([1, 40, 40, 40, 40, 40], 1_600)));
+    assert_eq!((buckets(lines), amounts(lines)), (vec![[40, 2, 1]], NOTHING));
+
+    // The first owner 700 and 710 with 1,000 and 2,000 bytes, the second 800 with 4,000.
+    let any = cell(picture, 1, ANY);
+    assert_eq!(any.live, sums([1, 800, 800, 800, 800, 800], 640_000));
+    assert_eq!(any.retired, sums([2, 1_410, 1_410, 700, 710, 0], 994_100));
+    assert_eq!(amounts(any), bytes(4_000, 3_000));
+    assert_eq!(any.all_owners().1, [7_000, 0, 0, 0]);
+    assert_eq!(buckets(any), [[688, 16, 1], [704, 16, 1], [800, 16, 1]]);
+
+    let copy = cell(picture, 1, COPY);
+    assert_eq!(copy.live, sums([1, 800, 800, 800, 800, 800], 640_000));
+    let retired = &copy.retired;
+    assert_eq!((retired.count, retired.exclusive, retired.min, retired.max), (3, 1_450, 40, 710));
+
+    // By threads without a lane: 95 once, and 90 twice with 10 and 20 bytes.
+    let blocks = cell(picture, 2, BLOCKS);
+    assert_eq!((&blocks.live, amounts(blocks)), (&sums([1, 95, 95, 95, 95, 95], 9_025), NOTHING));
+    let any = cell(picture, 2, ANY);
+    let expected = sums([2, 180, 180, 90, 90, 90], 16_200);
+    assert_eq!((&any.live, amounts(any)), (&expected, bytes(30, 0)));
+    assert_eq!(buckets(any), [[90, 2, 2]]);
+    let copy = cell(picture, 2, COPY);
+    assert_eq!((copy.live.count, copy.live.exclusive), (3, 275));
+
+    assert_eq!(picture.cells.len(), 5 + 2 + 2 + 1 + 2 + 1);
+    let is_part = |cell: &&CellReading| cell.is_part;
+    assert_eq!(picture.cells.iter().filter(is_part).count(), 4 + 2 + 2);
+}
+
+/// A record of a variant is of the point.
+#[test]
+fn the_records_read_as_they_were_written() {
+    let mut reader = reader();
+    reader.poll(true);
+    let records = reader.records();
+    let count = |lane, point| {
+        records.iter().filter(|(at, record)| (*at, record.point) == (lane, point)).count()
+    };
+    assert_eq!((count(0, COPY), count(0, STEP), count(1, COPY)), (11, 2, 4));
+    assert_eq!(records.len(), 17);
+}
+
+/// A copy of the copy is the same file, the sums among it.
+#[test]
+fn a_copy_is_byte_for_byte_the_same() {
+    let (segment, _) = Segment::from_copy(GOLDEN).expect("the file is a segment");
+    assert!(segment.to_copy().expect("there is memory") == GOLDEN);
+}
