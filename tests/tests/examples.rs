@@ -7,7 +7,7 @@ use std::ops::{Add, Mul, Sub};
 use std::process::Command;
 
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::screen::pfp_top;
+use pfp_tests::screen::{Stage, pfp_top, wait_until, why_no_screen};
 use pfp_tests::target::{Place, Target};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, skipped};
@@ -69,45 +69,62 @@ fn phases_are_counted_and_only_the_runs_averaged() {
     target.end_well();
 }
 
+/// What the viewer's table for programs has of a process, by the points' names.
+fn table(viewer: &mut Command, pid: u32, columns: &str) -> BTreeMap<String, Value> {
+    viewer.args(["-p", &pid.to_string(), "--once", "--json", "--columns", columns]);
+    let table = c::run(viewer.env("PFP_TOP_CONFIG", ""));
+    let table: Value = serde_json::from_str(&table).expect("it is JSON");
+    let points = table["points"].as_array().expect("there are points");
+    let name = |point: &Value| point["name"].as_str().expect("a name").to_owned();
+    points.iter().map(|point| (name(point), point.clone())).collect()
+}
+
+const WORKERS: [&str; 6] =
+    ["scalar", "unrolled-2", "unrolled-8", "vectorised", "vectorised-4", "pipelined"];
+
 #[test]
 fn six_workers_are_right_and_told_apart_by_fractions_of_a_cycle() {
     let place = Place::new();
-    let rounds = 4;
+    let rounds = 8;
     let (target, lines) = run(&place, env!("CARGO_BIN_EXE_inner_loop"), &[&rounds.to_string()]);
     assert_eq!(lines["right"].len(), 6);
     assert!(lines["right"].iter().all(|line| line.ends_with(" 2096")), "{:?}", lines["right"]);
     assert_eq!(lines["live"].len(), rounds, "one line a round");
-    // Name, count, and cycles an element by pfp and by hand.
-    let found: Vec<(String, u64, f64, f64)> = lines["worker"]
-        .iter()
-        .map(|line| {
-            let (name, rest) = line.split_once(' ').expect("a name");
-            let [count, by_pfp, by_hand] = numbers(rest)[..] else { panic!("{line}") };
-            (name.to_owned(), count as u64, by_pfp, by_hand)
-        })
-        .collect();
-    let mut watch = Watch::attach(&place, &target);
-    let picture = watch.poll();
-    for (name, count, by_pfp, by_hand) in &found {
-        figure(&format!("{name}: {by_pfp} cycles an element, by hand {by_hand}"));
-        assert_eq!(watch::named(picture, &format!("add:{name}")).count, *count);
-        assert_eq!(*count, rounds as u64 * 200);
+    let mut viewer = place.command(pfp_top().to_str().expect("plain text"));
+    let columns = "name,count,excl,p50,items,per-item";
+    let table = table(viewer.args(["--unit", "cycles"]), target.pid(), columns);
+    let cycles_per_tick = numbers(&lines["cycles"][0])[0];
+    // Name, and the median of cycles an element by pfp and by hand.
+    let mut found: Vec<(&str, f64, f64)> = Vec::new();
+    for (name, line) in WORKERS.into_iter().zip(&lines["worker"]) {
+        let (worker, rest) = line.split_once(' ').expect("a name");
+        let [count, _, by_hand] = numbers(rest)[..] else { panic!("{line}") };
+        assert_eq!((worker, count), (name, rounds as f64 * 200.0));
+        let row = &table[&format!("add:{name}")];
+        assert_eq!(number(row, "count"), count);
+        // All of the time by all of the elements.
+        let each = number(row, "excl_cycles") / (count * 4096.0);
+        assert!((number(row, "per_item_cycles") / each - 1.0).abs() < 1e-9, "{row}");
+        found.push((name, number(row, "p50_cycles") / 4096.0 * cycles_per_tick, by_hand));
     }
-    // The fastest of hundreds of passes of thousands of cycles each. Time that a hypervisor
-    // has stolen is taken out of a later region, which may make one of them too short.
+    for (name, by_pfp, by_hand) in &found {
+        figure(&format!("{name}: {by_pfp:.3} cycles an element, by hand {by_hand}"));
+    }
+    // Readings by hand and regions alternate, so that whatever else the processor does
+    // meets both; of either, half of hundreds. The workers share the processors, and who
+    // meets something all the time may be off.
     let all = found.len();
-    let agrees = |it: &&(String, u64, f64, f64)| (it.2 / it.3 - 1.0).abs() < 0.1;
-    let found: Vec<_> = found.iter().filter(agrees).collect();
+    found.retain(|it| (it.1 / it.2 - 1.0).abs() < 0.15);
     // Not optimised, a pass is long enough to be interrupted each time.
     let least = if cfg!(debug_assertions) { 0 } else { all - 1 };
     assert!(found.len() >= least, "only these agree with what is measured by hand: {found:?}");
-    // What differs by a tenth of a cycle and a fifth of itself by hand, does by pfp.
+    // What differs by a tenth of a cycle and a third of itself by hand, does by pfp.
     let mut pairs = 0;
     for a in &found {
         for b in &found {
-            let apart = b.3 - a.3;
-            if apart > 0.1 && apart > 0.3 * a.3 {
-                assert!(b.2 > a.2, "{a:?} {b:?}");
+            let apart = b.2 - a.2;
+            if apart > 0.1 && apart > 0.4 * a.2 {
+                assert!(b.1 > a.1, "{a:?} {b:?}");
                 pairs += usize::from(apart < 1.0);
             }
         }
@@ -116,6 +133,77 @@ fn six_workers_are_right_and_told_apart_by_fractions_of_a_cycle() {
     if cfg!(not(debug_assertions)) {
         assert!(pairs > 0, "no two ways differ by a fraction of a cycle: {found:?}");
     }
+    target.end_well();
+}
+
+/// All six at once, for as long as somebody looks at them.
+#[test]
+fn six_workers_are_watched_as_they_work() {
+    let stage = Stage::new();
+    let mut program = stage.command(env!("CARGO_BIN_EXE_inner_loop"));
+    let target = Target::start(program.arg("0"));
+    let pid = target.pid();
+    let columns = "name,count,items,per-item";
+    wait_until("all six to have been at work", || {
+        let output = stage.pfp_top(&["-p", &pid.to_string(), "--once", "--json"]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        // It may not have come by its first region yet.
+        let Ok(table) = serde_json::from_str::<Value>(&text) else { return false };
+        let points = table["points"].as_array().expect("there are points");
+        let works = |name: &str, row: &Value| {
+            row["name"] == format!("add:{name}") && row["count"].as_u64() > Some(200)
+        };
+        WORKERS.into_iter().all(|name| points.iter().any(|row| works(name, row)))
+    });
+    // Elements in a second, and seconds for each: one is the other's inverse.
+    let points = table(&mut stage.command(pfp_top()), pid, columns);
+    let seconds = |name: &str| {
+        let row = &points[&format!("add:{name}")];
+        let each = number(row, "per_item_s");
+        let found = number(row, "items_per_cpu_s") * each;
+        assert!((found - 1.0).abs() < 1e-6, "{row}");
+        figure(&format!("{name}, beside the others: {:.3} ns an element", each * 1e9));
+        each
+    };
+    let each = WORKERS.map(seconds);
+    // Four at a time against one: by much more than what the six take from each other.
+    if cfg!(not(debug_assertions)) {
+        assert!(each[3] < each[0] && each[4] < each[0], "{each:?}");
+    }
+
+    if let Some(why) = why_no_screen() {
+        skipped("the inner loop in a terminal", why);
+        return;
+    }
+    let screen = stage.screen(140, 30);
+    screen
+        .pfp_top(&format!("-p {pid} -d 0.2 --columns {columns},thr --unit cycles --sort per-item"));
+    let row = |text: &str, name: &str| -> Option<Vec<String>> {
+        let line = text.lines().find(|line| line.contains(&format!("add:{name} ")))?;
+        Some(line.split_whitespace().map(str::to_owned).collect())
+    };
+    let shows_all = |text: &str| {
+        text.contains("/Item")
+            && WORKERS.iter().all(|name| {
+                row(text, name).is_some_and(|row| row.iter().any(|cell| cell.ends_with("cy")))
+            })
+    };
+    let first = screen.wait_for("cycles an element of each worker", shows_all);
+    screen.wait_for("all six to go on", |text| {
+        shows_all(text) && WORKERS.iter().all(|name| row(text, name) != row(&first, name))
+    });
+    // Each is a thread of its own, which burns most in its own way.
+    screen.keys(&["3"]);
+    screen.wait_for("the six threads", |text| {
+        let has = |name: &&str| {
+            let of_it = format!("add:{name}");
+            let its = |line: &str| line.contains(&of_it) && line.matches(*name).count() >= 2;
+            text.lines().any(its)
+        };
+        WORKERS.iter().all(|name| has(&name))
+    });
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
     target.end_well();
 }
 
@@ -254,12 +342,8 @@ fn assert_lorenz(place: &Place, program: &str, threads: u32, trajectories: u32, 
 
     // The viewer's rates are these amounts by this time.
     let mut viewer = place.command(pfp_top().to_str().expect("plain text"));
-    let pid = target.pid().to_string();
-    viewer.args(["-p", &pid, "--once", "--json", "--filter", "^trajectory$"]);
-    let columns = "name,count,excl,avg,min,max,dev,bytes,flops,intensity";
-    let table = c::run(viewer.args(["--columns", columns]).env("PFP_TOP_CONFIG", ""));
-    let table: Value = serde_json::from_str(&table).expect("it is JSON");
-    let point = &table["points"][0];
+    let columns = "name,avg,min,max,bytes,flops,intensity";
+    let point = &table(&mut viewer, target.pid(), columns)["trajectory"];
     let [bytes, flops] = of_call.map(|of_call| (trajectories * of_call) as f64);
     // Both know the counter's rate, one of them some moments longer.
     let near = |found: f64, expected: f64| {
