@@ -2,28 +2,40 @@
 //! constant to an array in a way of its own.
 //!
 //! First every way is tried on every length and alignment and must do what the scalar one
-//! does, and leave what is around alone. Then the workers run, one at a time, in turn, and
-//! the supervisor tells how many cycles of the core each takes for an element; beside it,
-//! `pfp-top` shows the points `add:scalar` and so on. All figures are those of a pass over
-//! an array that stays in the first cache.
+//! does, and leave what is around alone. Then the workers run, all at once, and after each
+//! round the supervisor tells how many cycles of the core each takes for an element. It
+//! does not matter how many processors they share: the points count their own time on one.
+//! All figures are those of a pass over an array that stays in the first cache.
 //!
-//! Run it with `cargo run --release -p pfp-probe --example inner_loop -- [ROUNDS] [--hold]`.
+//! Run it with `cargo run --release -p pfp-probe --example inner_loop -- [ROUNDS] [--hold]`;
+//! with 0 rounds it goes on until its standard input ends. Beside it,
+//!
+//! ```text
+//! pfp-top --name inner_loop --columns name,rate,avg,items,per-item,thr --unit cycles
+//! ```
+//!
+//! shows the points `add:scalar` and so on: elements in a second, and cycles of the
+//! counter for each.
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex};
+use std::time::{Duration, Instant};
 use std::{env, hint, thread};
 
-use pfp::Point;
+use pfp::Timed;
 
 /// Elements of the array: 16 KiB.
 const LENGTH: usize = 4096;
-/// Passes in a worker's turn.
+/// Passes of a worker in a round.
 const PASSES: u32 = 200;
 /// Every length up to this is tried.
 const LENGTHS: usize = 130;
 /// And every alignment of a vector, in elements.
 const ALIGNMENTS: usize = 16;
+
+static INPUT_ENDED: AtomicBool = AtomicBool::new(false);
 
 /// A way to add a constant to all elements.
 type Way = fn(&mut [u32], u32);
@@ -31,12 +43,12 @@ type Way = fn(&mut [u32], u32);
 struct Worker {
     name: &'static str,
     way: Way,
-    point: &'static Point,
+    point: &'static Timed,
 }
 
 macro_rules! worker {
     ($name:literal, $way:expr) => {{
-        static POINT: Point = Point::new(concat!("add:", $name));
+        static POINT: Timed = Timed::new(concat!("add:", $name), &["elements"]);
         Worker { name: $name, way: $way, point: &POINT }
     }};
 }
@@ -217,7 +229,7 @@ fn is_right(way: Way) -> Result<usize, (usize, usize)> {
 }
 
 fn main() -> ExitCode {
-    let mut rounds = 20u32;
+    let mut rounds = 20u64;
     let mut hold = false;
     for argument in env::args().skip(1) {
         match argument.parse() {
@@ -243,42 +255,63 @@ fn main() -> ExitCode {
     // How many cycles of the core a tick is: a chain of dependent additions, one a cycle.
     let cycles_per_tick = cycles_per_tick();
     println!("cycles per tick: {cycles_per_tick:.4}");
-    // A worker's turn is between two meetings with the supervisor.
+    if rounds == 0 {
+        thread::spawn(|| {
+            let _ = io::stdin().read_to_end(&mut Vec::new());
+            INPUT_ENDED.store(true, Relaxed);
+        });
+    }
+    // A round is between two meetings with the supervisor.
     let meet = Barrier::new(workers.len() + 1);
-    let least = Mutex::new([u64::MAX; 6]);
+    let is_over = AtomicBool::new(false);
+    let by_hand = [const { Mutex::new(Vec::new()) }; 6];
     thread::scope(|scope| {
-        for (number, worker) in workers.iter().enumerate() {
-            let (meet, least) = (&meet, &least);
+        for (worker, by_hand) in workers.iter().zip(&by_hand) {
+            let (meet, is_over) = (&meet, &is_over);
             scope.spawn(move || {
                 pfp::register_thread(worker.name);
                 let mut array = vec![1u32; LENGTH];
-                for _ in 0..rounds {
-                    for turn in 0..6 {
-                        meet.wait();
-                        if turn != number {
-                            continue;
-                        }
-                        let mut fastest = u64::MAX;
-                        for _ in 0..PASSES {
-                            let guard = worker.point.measure();
-                            (worker.way)(hint::black_box(&mut array), 3);
-                            drop(guard);
-                            // By hand as well, for who wants to compare.
-                            let before = pfp::ticks();
-                            (worker.way)(hint::black_box(&mut array), 3);
-                            fastest = fastest.min(pfp::ticks() - before);
-                        }
-                        if let Ok(mut least) = least.lock() {
-                            least[number] = least[number].min(fastest);
-                        }
+                loop {
+                    meet.wait();
+                    if is_over.load(Relaxed) {
+                        return;
                     }
+                    let mut passes = Vec::new();
+                    for _ in 0..PASSES {
+                        let guard = worker.point.measure([LENGTH]);
+                        (worker.way)(hint::black_box(&mut array), 3);
+                        drop(guard);
+                        // By hand as well, for who wants to compare.
+                        let before = pfp::ticks();
+                        (worker.way)(hint::black_box(&mut array), 3);
+                        passes.push(pfp::ticks().wrapping_sub(before));
+                    }
+                    if let Ok(mut by_hand) = by_hand.lock() {
+                        // Of rounds without end, the last.
+                        if rounds == 0 {
+                            by_hand.clear();
+                        }
+                        by_hand.append(&mut passes);
+                    }
+                    meet.wait();
                 }
             });
         }
-        for _ in 0..rounds {
-            for _ in 0..6 {
+        let mut told = Instant::now();
+        for round in 0u64.. {
+            let was_last = if rounds == 0 { INPUT_ENDED.load(Relaxed) } else { round == rounds };
+            if was_last {
+                is_over.store(true, Relaxed);
                 meet.wait();
+                break;
             }
+            meet.wait();
+            meet.wait();
+            // Rounds are short: no more lines than can be read, if it goes on and on.
+            if rounds == 0 && told.elapsed() < Duration::from_secs(1) {
+                continue;
+            }
+            told = Instant::now();
             print!("live:");
             for worker in &workers {
                 let stats = worker.point.stats().unwrap_or_default();
@@ -288,16 +321,18 @@ fn main() -> ExitCode {
             let _ = io::stdout().flush();
         }
     });
-    let least = least.into_inner().unwrap_or([0; 6]);
-    for (worker, by_hand) in workers.iter().zip(least) {
+    for (worker, by_hand) in workers.iter().zip(by_hand) {
         let stats = worker.point.stats().unwrap_or_default();
-        let each = |ticks: u64| ticks as f64 / LENGTH as f64 * cycles_per_tick;
+        let mut by_hand = by_hand.into_inner().unwrap_or_default();
+        by_hand.sort_unstable();
+        let median = by_hand.get(by_hand.len() / 2).map_or(0.0, |ticks| *ticks as f64);
+        let each = |ticks: f64| ticks / LENGTH as f64 * cycles_per_tick;
         println!(
             "worker: {} {} {:.4} {:.4}",
             worker.name,
             stats.count,
-            each(stats.min),
-            each(by_hand)
+            each(stats.mean()),
+            each(median)
         );
     }
     if hold {

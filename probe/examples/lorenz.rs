@@ -1,23 +1,29 @@
 //! The Lorenz system over threads, with a reduction: each thread integrates its share of
-//! the trajectories, and their ends are summed.
+//! the trajectories, and their ends are summed. Both regions tell what they move and
+//! compute, so that the program can print its figures as HPC programs' timers do.
 //!
 //! `probe/examples/c/lorenz.cpp` is the same with OpenMP, and gives the same sums.
 //!
 //! Run it with `cargo run --release -p pfp-probe --example lorenz -- [THREADS] [TRAJECTORIES]
-//! [STEPS] [--hold]`.
+//! [STEPS] [--hold]`. With `--hold` it stays after that until its standard input ends:
+//! `pfp-top --columns name,count,avg,dev,bytes,flops,intensity` shows the rates.
 
 use std::io::{self, Read};
 use std::process::ExitCode;
 use std::{env, thread};
 
-use pfp::{CpuTimer, Point};
-
-static TRAJECTORY: Point = Point::new("trajectory");
-static REDUCTION: Point = Point::new("reduction");
+use pfp::CpuTimer;
 
 type State = [f64; 3];
 
 const STEP: f64 = 0.001;
+
+/// Floating-point operations of a [`step`]: four slopes of 8 each, three times along one
+/// of them, of 2 for each number, and in the end 7 for each number. What is the same for
+/// all states, such as `STEP / 2.0`, is worked out by the compiler.
+const FLOPS: u64 = 4 * 8 + 3 * 3 * 2 + 3 * 7;
+/// A step reads a state and writes one, of three numbers each.
+const BYTES: u64 = 2 * size_of::<State>() as u64;
 
 /// The classic parameters: sigma 10, rho 28, beta 8/3.
 fn slope([x, y, z]: State) -> State {
@@ -38,13 +44,15 @@ fn step(from: State) -> State {
 }
 
 fn trajectory(number: u32, steps: u32) -> State {
-    let _guard = TRAJECTORY.measure();
+    let n = u64::from(steps);
+    pfp::scope!("trajectory", bytes = n * BYTES, flops = n * FLOPS);
     let start = [1.0 + f64::from(number) * 1e-3, 1.0, 1.0];
     (0..steps).fold(start, |state, _| step(state))
 }
 
-fn add(a: State, b: State) -> State {
-    std::array::from_fn(|at| a[at] + b[at])
+fn reduction(ends: &[State]) -> State {
+    pfp::scope!("reduction", bytes = size_of_val(ends), flops = ends.len() * 3);
+    ends.iter().fold([0.0; 3], |a, b| std::array::from_fn(|at| a[at] + b[at]))
 }
 
 fn main() -> ExitCode {
@@ -63,7 +71,7 @@ fn main() -> ExitCode {
     let [threads, trajectories, steps] = numbers;
     // What pfp does once at its first region is no trajectory's.
     pfp::init();
-    let parts: Vec<(State, f64)> = thread::scope(|scope| {
+    let parts: Vec<(Vec<State>, f64)> = thread::scope(|scope| {
         let part = |thread: u32| {
             scope.spawn(move || {
                 let mut timer = CpuTimer::new();
@@ -71,32 +79,21 @@ fn main() -> ExitCode {
                 // As OpenMP's static schedule deals them: a run of them each.
                 let share = trajectories.div_ceil(threads);
                 let own = (thread * share)..((thread + 1) * share).min(trajectories);
-                let sum = own.map(|number| trajectory(number, steps)).fold([0.0; 3], add);
+                let ends = own.map(|number| trajectory(number, steps)).collect();
                 timer.stop();
-                (sum, timer.on_cpu_ms().unwrap_or(0.0))
+                (ends, timer.on_cpu_ms().unwrap_or(0.0))
             })
         };
         let running: Vec<_> = (0..threads).map(part).collect();
         running.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
-    let sum = {
-        let _guard = REDUCTION.measure();
-        parts.iter().map(|(sum, _)| *sum).fold([0.0; 3], add)
-    };
+    let on_cpu_ms: f64 = parts.iter().map(|(_, ms)| ms).sum();
+    let ends: Vec<State> = parts.into_iter().flat_map(|(ends, _)| ends).collect();
+    let sum = reduction(&ends);
     println!("sum: {:.9} {:.9} {:.9}", sum[0], sum[1], sum[2]);
-    println!("on_cpu_ms: {:.6}", parts.iter().map(|(_, ms)| ms).sum::<f64>());
-    let ms = |ticks: f64| ticks / pfp::ticks_per_second() * 1e3;
-    for (name, point) in [("trajectory", &TRAJECTORY), ("reduction", &REDUCTION)] {
-        let stats = point.stats().unwrap_or_default();
-        println!(
-            "point: {name} {} {:.6} {:.6} {:.6} {:.6} {:.6}",
-            stats.count,
-            ms(stats.exclusive as f64),
-            ms(stats.min as f64),
-            ms(stats.max as f64),
-            ms(stats.mean()),
-            ms(stats.variance().sqrt())
-        );
+    println!("on_cpu_ms: {on_cpu_ms:.6}");
+    if pfp::show(&mut io::stdout()).is_err() {
+        return ExitCode::FAILURE;
     }
     if hold {
         println!("done");

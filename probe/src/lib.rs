@@ -174,6 +174,8 @@ mod errors;
 #[cfg(feature = "enabled")]
 pub(crate) use errors::alpha_of;
 pub use errors::{AlphaError, SetError};
+mod sampled;
+pub use sampled::{Sampled, Settled};
 
 /// For [`function_scope!`]: the last part of the path that `inner` is in.
 #[doc(hidden)]

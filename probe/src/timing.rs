@@ -16,5 +16,5 @@ pub use cpu::CpuTimer;
 #[cfg(feature = "cuda")]
 pub use gpu::{Gpu, GpuTimer, NoGpu, Stream};
 pub use group::{ProcessGroup, Synced, ThreadGroup};
-pub use sample::{Sampled, Settled, sample};
+pub use sample::sample;
 pub use stamp::{CycleCount, CycleStamp, Sync, cycle_count, cycle_stamp, synchronize};

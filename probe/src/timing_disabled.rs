@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use crate::{Sampled, Settled};
+
 /// A timer that measures nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuTimer(());
@@ -35,49 +37,9 @@ impl CpuTimer {
     }
 }
 
-/// What was not measured: all figures are 0.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "see the measuring version")]
-pub struct Sampled {
-    pub name: String,
-    pub warmups: u32,
-    pub samples: u32,
-    pub mean: f64,
-    pub deviation: f64,
-    pub least: f64,
-    pub greatest: f64,
-    pub median: f64,
-    pub low: f64,
-    pub high: f64,
-    pub settled: Settled,
-    pub core_hz: Option<(f64, f64)>,
-    pub core_clock_changed: bool,
-    pub elapsed: f64,
-}
-
 impl fmt::Display for Sampled {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: not measured", self.name)
-    }
-}
-
-/// Whether samples had settled: nobody knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "see the measuring version")]
-pub enum Settled {
-    Yes,
-    TooFew,
-    Trend,
-    Unstable,
-}
-
-impl Settled {
-    /// False.
-    #[must_use]
-    pub fn is_yes(self) -> bool {
-        self == Self::Yes
     }
 }
 

@@ -29,7 +29,7 @@ const OPTIONAL: [&str; 15] = [
     ".records",
 ];
 /// Of those of several processes.
-const OF_SEVERAL: [&str; 2] = [".points[].number", ".points[].process"];
+const OF_SEVERAL: [&str; 3] = [".lanes[].process", ".points[].number", ".points[].process"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -119,12 +119,13 @@ fn tables_are_as_their_schema_has_them() {
     wait_for("both", || (place.entries().len() == 2).then_some(()));
     let pid = targets[0].pid().to_string();
     let every = "on,id,process,name,count,rate,load,excl,avg,min,max,p50,p99,off,incl,dev,last,\
-                 smooth,switches,thr,bytes,flops,intensity,items";
+                 smooth,switches,thr,bytes,flops,intensity,items,per-item,imbalance";
     for (name, arguments) in [
         ("plain", &["-p", &pid, "--once", "--json"][..]),
         ("every", &["-p", &pid, "-b", "-n", "3", "-d", "0.1", "--json", "--columns", every]),
         ("cycles", &["-p", &pid, "--once", "--json", "--columns", every, "--unit", "cycles"]),
         ("all", &["--all", "--once", "--json"]),
+        ("sum", &["--all", "--sum", "--once", "--json", "--columns", every]),
     ] {
         let file = written(&place, name, arguments);
         let Some(found) = validated(&file, "table.schema.json") else { return };

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use pfp_shm_layout::control::Change;
+use pfp_shm_layout::reader::Picture;
 use pfp_tests::measured::{Own, is_near, own};
 use pfp_tests::os;
 use pfp_tests::prometheus::{Prometheus, Series, ask, get};
@@ -400,13 +401,17 @@ fn prometheus_scrapes_it_and_answers_what_the_readme_and_the_board_ask() {
         })
     };
     let starts = settle(500);
-    let before = own(watch.poll(), "parse");
+    let both_points = |picture: &Picture| ["parse", "copy"].map(|name| own(picture, name));
+    let [before, copied_before] = both_points(watch.poll());
     target.go();
     target.reach("worked");
-    let now = own(watch.poll(), "parse");
+    let [now, copied] = both_points(watch.poll());
+    let copied = copied.since(&copied_before);
     let ends = settle(900);
     let new = now.since(&before);
-    assert_eq!(new.count, 400);
+    assert_eq!((new.count, copied.count), (400, 400));
+    // Each call of it has so many.
+    let bytes_per_cpu_s = 400.0 * 1000.0 / copied.exclusive;
 
     for (server, (start, end)) in both.into_iter().zip(starts.into_iter().zip(ends)) {
         // From just before the last scrape of the first rest to one of the second.
@@ -440,6 +445,16 @@ fn prometheus_scrapes_it_and_answers_what_the_readme_and_the_board_ask() {
                 assert!(answer.iter().all(|series| series.samples[0].1 == 0.0), "{answer:?}");
                 continue;
             }
+            if query.contains("amount") {
+                assert_eq!(answer.len(), 1, "{answer:?}");
+                assert_eq!(
+                    (answer[0].label("point"), answer[0].label("amount")),
+                    ("copy", "bytes")
+                );
+                let found = answer[0].samples[0].1;
+                assert!(is_near(found, bytes_per_cpu_s, 1e-3), "{found} for {bytes_per_cpu_s}");
+                continue;
+            }
             let parse = answer.iter().find(|series| series.label("point") == "parse");
             let found = parse.unwrap_or_else(|| panic!("{query}: {answer:?}")).samples[0].1;
             if query.starts_with("histogram_quantile(0.99") {
@@ -451,6 +466,8 @@ fn prometheus_scrapes_it_and_answers_what_the_readme_and_the_board_ask() {
             } else if query.contains("_sum") {
                 let expected = new.exclusive / new.count as f64;
                 assert!(is_near(found, expected, 1e-3), "{query}: {found} for {expected}");
+            } else if query.contains("avg by") {
+                assert_eq!(found, 1.0, "one process is as good as the mean");
             } else if query.contains("off_cpu") {
                 let expected = new.off_cpu / (new.off_cpu + new.inclusive);
                 assert!(is_near(found, expected, 1e-2), "{query}: {found} for {expected}");
@@ -473,6 +490,10 @@ fn prometheus_scrapes_it_and_answers_what_the_readme_and_the_board_ask() {
                     between(load, new.exclusive);
                 }
                 ("Calls per second", Some(rate)) => between(rate, 400.0),
+                ("Amounts", _) => {
+                    let found = answer[0].samples[0].1;
+                    assert!(is_near(found, bytes_per_cpu_s, 1e-3), "{answer:?}");
+                }
                 (_, Some(_)) => {}
                 (known, None) => assert!(
                     ["Overhead of measuring", "Losses", "Processes", "variable process"]

@@ -1,10 +1,14 @@
 //! Several real processes as one: side by side, summed, coming and going.
 
+use std::collections::BTreeMap;
+
 use pfp_tests::screen::{Stage, Target, why_no_screen};
+use pfp_tests::{figure, target};
 use pfp_top::export::json;
 use pfp_top::snapshot::{PointState, ProcessState, Snapshot};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 /// Leaves a test for which there is no terminal, and says so.
 macro_rules! needs_a_screen {
@@ -153,4 +157,80 @@ fn marked_processes_are_one_and_switched_each_by_itself() {
         off.map(|point| point.name.clone()).collect::<Vec<_>>()
     };
     assert_eq!(targets.each_ref().map(off), [vec![], vec!["inner".to_owned()], vec![]]);
+}
+
+/// What the table for programs has of each point, the first row first.
+fn rows(stage: &Stage, arguments: &[&str]) -> Vec<serde_json::Value> {
+    let more = ["--once", "--json", "--columns", "name,excl,imbalance", "--sort", "imbalance"];
+    let output = stage.pfp_top(&[arguments, &more, &["--unit", "cycles"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let table: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    table["points"].as_array().expect("there are points").clone()
+}
+
+/// Three ranks with one, one and two shares of the work.
+#[test]
+fn a_sum_tells_how_unevenly_its_ranks_share_the_work() {
+    let stage = Stage::new();
+    let ranks = ["1", "1", "2"].map(|shares| {
+        let mut rank = target::Target::start(stage.command(TARGET).args(["share", shares]));
+        rank.reach("done");
+        rank
+    });
+    let name = |row: &serde_json::Value| row["name"].as_str().expect("a name").to_owned();
+    let sum = rows(&stage, &["--all", "--sum"]);
+    let labels = ["alone", "solve", "even"];
+    let found: Vec<String> =
+        sum.iter().map(name).filter(|name| labels.contains(&&**name)).collect();
+    assert_eq!(found, labels, "the most uneven first");
+    let of = |label: &str| {
+        let row = sum.iter().find(|row| row["name"] == label).expect("it was measured");
+        row["imbalance"].as_f64().expect("a number")
+    };
+    // What the ranks burn is measured by the kernel.
+    for (label, expected) in [("alone", 3.0), ("solve", 2.0 * 3.0 / 4.0), ("even", 1.0)] {
+        figure(&format!("imbalance of {label}: {}, by its shares {expected}", of(label)));
+        assert!((of(label) / expected - 1.0).abs() < 0.1, "{label}: {}", of(label));
+    }
+    // By what each rank has for itself, where there is nothing to compare it with.
+    let mut ticks: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for rank in &ranks {
+        for row in rows(&stage, &["-p", &rank.pid().to_string()]) {
+            assert!(row["imbalance"].is_null(), "{row}");
+            ticks.entry(name(&row)).or_default().push(row["excl_cycles"].as_f64().unwrap_or(0.0));
+        }
+    }
+    for label in labels {
+        let most = ticks[label].iter().copied().fold(0.0, f64::max);
+        let mean = ticks[label].iter().sum::<f64>() / ranks.len() as f64;
+        assert!((of(label) - most / mean).abs() < 1e-9, "{label}: {}", of(label));
+    }
+    for row in rows(&stage, &["--all"]) {
+        assert!(row["imbalance"].is_null(), "side by side they are not compared: {row}");
+    }
+    // A file says the same.
+    let file = stage.path("sum.json");
+    let saved = stage.pfp_top(&["snapshot", "--all", "--sum", "-o", file.to_str().unwrap()]);
+    assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
+    assert_eq!(rows(&stage, &["open", file.to_str().unwrap()]), sum);
+
+    needs_a_screen!();
+    let screen = stage.screen(100, 30);
+    screen.pfp_top("--all --sum --columns name,count,imbalance --sort imbalance");
+    let shown = screen.wait_for("the labels by imbalance", |text| {
+        let at =
+            labels.map(|label| text.lines().position(|line| line.contains(&format!(" {label} "))));
+        text.contains("Imbal") && at.iter().all(Option::is_some) && at.is_sorted()
+    });
+    assert!(shown.lines().any(|line| line.contains("alone") && line.contains("3.00")), "{shown}");
+    screen.keys(&["g", "g", "Enter"]);
+    screen.wait_for("the point's page", |text| {
+        text.lines()
+            .any(|line| line.contains("imbalance") && line.contains("3.00 of the processes"))
+    });
+    screen.keys(&["1", "q"]);
+    screen.wait_for_shell();
+    for rank in ranks {
+        rank.end_well();
+    }
 }

@@ -67,6 +67,7 @@ impl Busy {
             name: format!("worker {id}"),
             records_written: 0,
             switches: 0,
+            process: None,
             clock: None,
             amiss: Amiss::default(),
         };

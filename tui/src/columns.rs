@@ -65,6 +65,11 @@ pub enum Column {
     Intensity,
     /// What else the point counts, in a second of exclusive time.
     Items,
+    /// Exclusive time of one of those.
+    PerItem,
+    /// The greatest exclusive time of a process over the mean, of a point that is summed
+    /// over several.
+    Imbalance,
 }
 
 /// From this width on processes have a column.
@@ -80,7 +85,7 @@ const TREND_MORE: usize = 52;
 
 impl Column {
     /// All there are.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::On,
         Self::Id,
         Self::Process,
@@ -106,6 +111,8 @@ impl Column {
         Self::Flops,
         Self::Intensity,
         Self::Items,
+        Self::PerItem,
+        Self::Imbalance,
     ];
 
     /// Those of the table unless the user chooses others, from left to right.
@@ -155,6 +162,8 @@ impl Column {
             Self::Flops => "FLOP/s",
             Self::Intensity => "FLOP/B",
             Self::Items => "Item/s",
+            Self::PerItem => "/Item",
+            Self::Imbalance => "Imbal",
         }
     }
 
@@ -186,6 +195,8 @@ impl Column {
             Self::Flops => "floating-point operations in a second",
             Self::Intensity => "floating-point operations per byte",
             Self::Items => "what else it counts, in a second",
+            Self::PerItem => "time of one of what it counts",
+            Self::Imbalance => "in a sum: greatest process over mean",
         }
     }
 
@@ -247,6 +258,7 @@ impl Column {
             Self::Incl | Self::Dev | Self::Last | Self::Smooth | Self::Switches => 7,
             Self::Off | Self::Threads => 5,
             Self::Bytes | Self::Flops | Self::Intensity | Self::Items => 7,
+            Self::PerItem | Self::Imbalance => 7,
         })
     }
 
@@ -271,6 +283,7 @@ impl Column {
                 13
             }
             Self::Bytes | Self::Flops | Self::Intensity | Self::Items => 13,
+            Self::PerItem | Self::Imbalance => 13,
         }
     }
 
@@ -335,6 +348,8 @@ impl Column {
             Self::Bytes | Self::Flops | Self::Intensity | Self::Items => {
                 self.of_amounts(figures).map_or(NONE.into(), units::si)
             }
+            Self::PerItem => figures.per_item().map_or(NONE.into(), |ticks| scale.ticks(ticks)),
+            Self::Imbalance => figures.imbalance().map_or(NONE.into(), units::si),
         }
     }
 
@@ -397,6 +412,8 @@ impl Column {
                 let key = |figures| self.of_amounts(figures).unwrap_or(f64::NEG_INFINITY);
                 key(a).total_cmp(&key(b))
             }
+            Self::PerItem => by(Figures::per_item),
+            Self::Imbalance => by(Figures::imbalance),
         }
     }
 }

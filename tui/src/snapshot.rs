@@ -199,6 +199,9 @@ pub struct Lane {
     pub records_written: u64,
     /// Times the clock noticed that the thread had been off the CPU.
     pub switches: u64,
+    /// Its process, a place among [`Process::members`]; none where there is but one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<u32>,
     /// The clock of its process, where there are several; else it is
     /// [`Snapshot::clock`]. No thread has one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]

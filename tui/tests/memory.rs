@@ -98,6 +98,7 @@ impl Source for Restless {
                 name: format!("thread {}", life % 1000),
                 records_written: 100 * poll,
                 switches: poll,
+                process: None,
                 clock: None,
                 amiss: Amiss::default(),
             }

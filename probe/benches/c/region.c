@@ -24,6 +24,31 @@ static void scope(unsigned long calls)
     }
 }
 
+/* Its argument, of which the compiler knows nothing, as Rust's rows have it. */
+static unsigned long opaque(unsigned long n)
+{
+    __asm__ volatile("" : "+r"(n));
+    return n;
+}
+
+static void timed(unsigned long calls)
+{
+    for (unsigned long call = 0; call < calls; call++) {
+        unsigned long n = opaque(100);
+        PFP_TIMED("timed", n * 24, n * 2);
+        NOTHING();
+    }
+}
+
+static void timed_in_turn(unsigned long calls)
+{
+    for (unsigned long call = 0; call < calls; call++) {
+        unsigned long n = opaque(1 + call % 8);
+        PFP_TIMED("timed in turn", n * 24, n * 2);
+        NOTHING();
+    }
+}
+
 static void by_name(unsigned long calls)
 {
     pfp_point_t *point = pfp_point("by name", __FILE__, __LINE__);
@@ -78,6 +103,8 @@ static const struct {
     void (*batch)(unsigned long calls);
 } CASES[] = {
     {"PFP_SCOPE", scope},
+    {"PFP_TIMED", timed},
+    {"PFP_TIMED, eight in turn", timed_in_turn},
     {"pfp_begin, pfp_end", by_name},
     {"pfpBegin, pfpEnd", by_number},
     {"disabled: PFP_SCOPE_OF", scope_off},

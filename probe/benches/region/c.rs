@@ -10,8 +10,10 @@ use pfp_bench::{Worker, interleave, median};
 use crate::cases;
 
 /// What is measured in C, beside what costs as much in Rust.
-const ROWS: [(&str, &str); 5] = [
+const ROWS: [(&str, &str); 7] = [
     ("PFP_SCOPE", cases::SCOPE),
+    ("PFP_TIMED", cases::TIMED),
+    ("PFP_TIMED, eight in turn", cases::TIMED_IN_TURN),
     ("pfp_begin, pfp_end", cases::BY_HAND),
     ("pfpBegin, pfpEnd", cases::BY_NUMBER),
     ("disabled: PFP_SCOPE_OF", cases::OFF),

@@ -10,6 +10,8 @@ use pfp_bench::{Case, case};
 
 pub(crate) const FLOOR: &str = "two bare rdtsc";
 pub(crate) const SCOPE: &str = "enabled: scope!";
+pub(crate) const TIMED: &str = "with two amounts";
+pub(crate) const TIMED_IN_TURN: &str = "with two amounts, eight in turn";
 pub(crate) const BY_HAND: &str = "enabled: Point::begin, end";
 pub(crate) const BY_NUMBER: &str = "enabled: begin(id), end(id)";
 pub(crate) const BY_NUMBER_OFF: &str = "disabled: begin(id), end(id)";
@@ -204,8 +206,8 @@ pub(crate) fn rows() -> Vec<Row> {
                 nothing();
             }),
         ),
-        row(1.45, case!("with two amounts", 1, with_amounts(100))),
-        row(1.45, case!("with two amounts, eight in turn", 8, (1..9).for_each(with_amounts))),
+        row(1.45, case!(TIMED, 1, with_amounts(100))),
+        row(1.45, case!(TIMED_IN_TURN, 8, (1..9).for_each(with_amounts))),
         row(None, case!("with two amounts, of the rest", 1, of_the_rest, with_rest(9))),
         row(1.35, case!("enabled: #[pfp::function]", 1, attribute())),
         row(1.35, case!("enabled: Point::measure", 1, measure())),

@@ -7,13 +7,11 @@ use anyhow::{Result, bail};
 use clap::Args;
 use hyper::Uri;
 
-use super::Target;
 use super::commands::say;
-use super::serve::{members, none_named};
+use super::serve::Pooled;
 use crate::interrupt::Interrupt;
 use crate::push::{self, Pause, Pushed, Pusher};
-use crate::serve::{Pool, Scope};
-use crate::source::Together;
+use crate::serve::Pool;
 use crate::units;
 
 /// Time between two looks at the processes at most: a reset takes away what was
@@ -30,7 +28,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 )]
 pub struct Push {
     #[command(flatten)]
-    target: Target,
+    pooled: Pooled,
     /// Where the collector takes metrics by OTLP over HTTP; without a path, /v1/metrics.
     #[arg(
         long,
@@ -46,17 +44,6 @@ pub struct Push {
     /// Leave after this many pushes.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     updates: Option<u64>,
-    /// Tell figures thread by thread, of so many threads at a time in each process;
-    /// those beyond are told together.
-    #[arg(
-        long,
-        value_name = "N",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "64",
-        value_parser = clap::value_parser!(u32).range(1..=4096)
-    )]
-    per_thread: Option<u32>,
     /// Compress what is sent.
     #[arg(long)]
     gzip: bool,
@@ -73,21 +60,13 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn run(push: &Push) -> Result<u8> {
-    let target = &push.target;
+    let target = &push.pooled.target;
     if target.sum {
         bail!("--sum is for the screen; sums are made where the figures go");
     }
     let interrupt = Interrupt::install()?;
-    let (mut pool, discovery) = Pool::new(Scope {
-        together: Together { members: members(target), sum: false },
-        interval: Duration::ZERO,
-        lanes_apart: push.per_thread,
-        // Until they have been told.
-        stays: Duration::MAX,
-    })?;
-    if pool.is_empty() && !target.pid.is_empty() {
-        return Err(none_named(&discovery, target).into());
-    }
+    // Those that end stay until they have been told.
+    let mut pool = push.pooled.pool(Duration::ZERO, Duration::MAX)?;
     let pusher = Pusher::new(push.endpoint.clone(), push.gzip, push.timeout);
     say(&format!("pushing to {} every {}s\n", push.endpoint, push.interval.as_secs_f64()))?;
     let (mut told, mut pause) = (Told::new(&push.endpoint), Pause::default());

@@ -17,13 +17,24 @@ use crate::source::{Candidate, Discovery, Members, Refusal, Together};
 #[derive(Args, Clone, Debug)]
 pub struct Serve {
     #[command(flatten)]
-    target: Target,
+    pooled: Pooled,
     /// The address to listen on; with port 0, a free one is taken and told.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
     listen: SocketAddr,
     /// Let other machines ask, too: needed for an address that they can reach.
     #[arg(long)]
     allow_remote: bool,
+    /// Seconds between two looks at a process, at least: whoever asks more often gets
+    /// the same figures again.
+    #[arg(short = 'i', long, value_name = "SECS", default_value = "1", value_parser = super::seconds)]
+    interval: Duration,
+}
+
+/// Which processes are told of, and how finely: what `push` asks for as well.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Pooled {
+    #[command(flatten)]
+    pub(super) target: Target,
     /// Tell figures thread by thread, of so many threads at a time in each process;
     /// those beyond are told together.
     #[arg(
@@ -35,15 +46,31 @@ pub struct Serve {
         value_parser = clap::value_parser!(u32).range(1..=4096)
     )]
     per_thread: Option<u32>,
-    /// Seconds between two looks at a process, at least: whoever asks more often gets
-    /// the same figures again.
-    #[arg(short = 'i', long, value_name = "SECS", default_value = "1", value_parser = super::seconds)]
-    interval: Duration,
+}
+
+impl Pooled {
+    /// The pool of these processes: all, unless some are named, which are there or never
+    /// will be, where others come and go.
+    pub(super) fn pool(&self, interval: Duration, stays: Duration) -> Result<Pool> {
+        let members = match self.target.pid.as_slice() {
+            [] => Members::All(self.target.name.clone().unwrap_or_default()),
+            pids => Members::Pids(pids.to_vec()),
+        };
+        let (pool, discovery) = Pool::new(Scope {
+            together: Together { members, sum: false },
+            interval,
+            lanes_apart: self.per_thread,
+            stays,
+        })?;
+        if pool.is_empty() && !self.target.pid.is_empty() {
+            return Err(none_named(&discovery, &self.target).into());
+        }
+        Ok(pool)
+    }
 }
 
 pub(super) fn run(serve: &Serve) -> Result<u8> {
-    let target = &serve.target;
-    if target.sum {
+    if serve.pooled.target.sum {
         bail!("--sum is for the screen; whoever scrapes sums: sum by (point) (...)");
     }
     let is_local = serve.listen.ip().to_canonical().is_loopback();
@@ -56,15 +83,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8> {
         );
     }
     let interrupt = Interrupt::install()?;
-    let (pool, discovery) = Pool::new(Scope {
-        together: Together { members: members(target), sum: false },
-        interval: serve.interval,
-        lanes_apart: serve.per_thread,
-        stays: STAYS,
-    })?;
-    if pool.is_empty() && !target.pid.is_empty() {
-        return Err(none_named(&discovery, target).into());
-    }
+    let pool = serve.pooled.pool(serve.interval, STAYS)?;
     let listener = TcpListener::bind(serve.listen).with_context(|| {
         format!("{} cannot be listened on: choose another --listen", serve.listen)
     })?;
@@ -83,17 +102,8 @@ pub(super) fn run(serve: &Serve) -> Result<u8> {
     Ok(0)
 }
 
-/// Which processes are told of: all, unless some are named.
-pub(super) fn members(target: &Target) -> Members {
-    match target.pid.as_slice() {
-        [] => Members::All(target.name.clone().unwrap_or_default()),
-        pids => Members::Pids(pids.to_vec()),
-    }
-}
-
-/// Why there is none of those that were named: they are there or never will be, where
-/// others come and go.
-pub(super) fn none_named(discovery: &Discovery, target: &Target) -> Refusal {
+/// Why there is none of those that were named.
+fn none_named(discovery: &Discovery, target: &Target) -> Refusal {
     let is_named = |candidate: &&Candidate| target.pid.contains(&candidate.pid);
     match discovery.candidates.iter().find(is_named) {
         Some(ended) => Refusal::NoTarget(format!(

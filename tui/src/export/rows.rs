@@ -55,6 +55,7 @@ pub fn heading(column: Column, unit: Unit) -> String {
         | Column::Dev
         | Column::Last
         | Column::Smooth => format!("{word}_{suffix}"),
+        Column::PerItem => format!("per_item_{suffix}"),
         Column::Rate => "rate_per_s".into(),
         Column::Load => "load_cpus".into(),
         Column::Off => "off_share".into(),
@@ -67,7 +68,8 @@ pub fn heading(column: Column, unit: Unit) -> String {
         | Column::Name
         | Column::Count
         | Column::Trend
-        | Column::Switches => word,
+        | Column::Switches
+        | Column::Imbalance => word,
     }
 }
 
@@ -117,6 +119,8 @@ fn value(column: Column, figures: &Figures, snapshot: &Snapshot, unit: Unit) -> 
         Column::Bytes | Column::Flops | Column::Intensity | Column::Items => {
             Value::number(column.of_amounts(figures))
         }
+        Column::PerItem => ticks(figures.per_item()),
+        Column::Imbalance => Value::number(figures.imbalance()),
     }
 }
 

@@ -286,6 +286,32 @@ impl Figures {
         intensity(self.amount(FLOPS)?.sum, self.amount(BYTES)?.sum)
     }
 
+    /// Exclusive ticks for each of what [`Self::own_amount`] counts.
+    pub fn per_item(&self) -> Option<f64> {
+        let items = self.own_amount()?.sum;
+        (items > 0).then(|| self.total.exclusive as f64 / items as f64)
+    }
+
+    /// The load imbalance of a point that is summed over several processes: the greatest
+    /// exclusive time that one of them has in it over the mean of all. 1 where all have
+    /// the same; as many as there are processes where one does everything. Those that
+    /// have not come to the point count too: the others do their part.
+    pub fn imbalance(&self) -> Option<f64> {
+        let members = self.snapshot.process.members.len();
+        if members < 2 || self.point().process.is_some() {
+            return None;
+        }
+        let mut of_each = vec![0_u128; members];
+        for cell in self.cells() {
+            let place = self.lane(cell.lane)?.process?;
+            let ticks = u128::from(cell.stats.exclusive) + u128::from(cell.retired.exclusive);
+            *of_each.get_mut(place as usize)? += ticks;
+        }
+        let most = of_each.iter().copied().max()?;
+        let all: u128 = of_each.iter().sum();
+        (all > 0).then(|| most as f64 / (all as f64 / members as f64))
+    }
+
     fn per_cpu_second(&self, sum: u128) -> Option<f64> {
         let seconds = self.total.exclusive as f64 / self.snapshot.clock.ticks_per_second;
         (seconds > 0.0 && seconds.is_finite()).then(|| sum as f64 / seconds)
@@ -390,15 +416,17 @@ impl Figures {
 
     /// Its figures lane by lane.
     pub fn lanes(&self) -> impl Iterator<Item = LaneFigures<'_>> {
-        self.cells().iter().map(|cell| {
-            let lanes = &self.snapshot.lanes;
-            let place = lanes.binary_search_by_key(&cell.lane, |lane| lane.id);
-            LaneFigures {
-                lane: place.ok().map(|place| &lanes[place]),
-                id: cell.lane,
-                total: total(std::iter::once(cell.as_ref())),
-            }
+        self.cells().iter().map(|cell| LaneFigures {
+            lane: self.lane(cell.lane),
+            id: cell.lane,
+            total: total(std::iter::once(cell.as_ref())),
         })
+    }
+
+    fn lane(&self, id: u32) -> Option<&Lane> {
+        let lanes = &self.snapshot.lanes;
+        let place = lanes.binary_search_by_key(&id, |lane| lane.id);
+        place.ok().map(|place| &lanes[place])
     }
 
     fn cells(&self) -> &[Arc<Cell>] {

@@ -242,7 +242,8 @@ impl Group {
                     kind => kind,
                 };
                 let clock = Some(last.clock.kind);
-                whole.lanes.push(Lane { id, name, kind, clock, ..lane.clone() });
+                let process = Some(place as u32);
+                whole.lanes.push(Lane { id, name, kind, process, clock, ..lane.clone() });
             }
             for cell in &last.cells {
                 let ours = (member.points.get(&cell.point), member.lanes.get(&cell.lane));

@@ -535,6 +535,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
                 },
                 records_written: lane.written,
                 switches: lane.switches,
+                process: None,
                 clock: None,
                 amiss: Amiss {
                     mismatched_ends: lane.amiss.mismatched_ends,

@@ -71,6 +71,7 @@ impl Synthetic {
             name: (*name).into(),
             records_written: 0,
             switches: 0,
+            process: None,
             clock: None,
             amiss: Amiss::default(),
         });

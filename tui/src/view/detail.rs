@@ -206,6 +206,13 @@ impl Pane<'_> {
                 Span::raw(more),
             ])
         }));
+        if let Some(imbalance) = figures.imbalance() {
+            lines.push(Line::from(vec![
+                Span::styled(format!(" {:<13}", "imbalance"), self.look.theme.faint),
+                Span::raw(units::si(imbalance)),
+                Span::raw(" of the processes"),
+            ]));
+        }
         lines.extend(self.on_and_off(total.inclusive, total.off_cpu));
         lines
     }

@@ -17,6 +17,7 @@ mod races;
 mod reborn;
 mod refused;
 mod served;
+mod share;
 mod snapshots;
 mod storm;
 mod thousands;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         "life" => life::run(),
         "steered" => life::steered(),
         "served" => served::run(),
+        "share" => share::run(number(1) as u32),
         "as-pid" => reborn::as_pid(number(1) as libc::pid_t),
         "races" => races::run(number(1)),
         "many-points" => life::many_points(),

@@ -33,6 +33,10 @@ fn work(calls: u64, step: u64) {
         if step == 0 && call % 4 == 0 {
             parse(900);
         }
+        {
+            pfp::scope!("copy", bytes = 1000);
+            burn(Duration::from_micros(10));
+        }
         if call % 50 == 0 {
             pfp::scope!("wait");
             thread::sleep(Duration::from_millis(2));
