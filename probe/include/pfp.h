@@ -286,6 +286,17 @@ int pfpHwiEnd(void *hwi);
  * if `name` is NULL, at about 100,000 names, or without memory. */
 pfp_point_t *pfp_point(const char *name, const char *file, unsigned line);
 
+/* The same for a point whose regions have amounts, one to four: their names with commas
+ * between them. */
+pfp_point_t *pfp_point_amounts(const char *name, const char *file, unsigned line,
+                               const char *amounts);
+
+/* Ends a region of such a point with its amounts, `count` of them in the order of their
+ * names: what was received, say, is known only then. pfp_end() ends it with none. Of
+ * latched parts the amounts are added too. PFP_ENULL, PFP_EHANDLE for a point that
+ * pfp_point() has given. */
+int pfp_end_amounts(pfp_point_t *point, int latch, const uint64_t *amounts, unsigned count);
+
 /* As those by number do it, except that a point may be begun again inside itself,
  * and that points are switched on from the start. PFP_ENULL. */
 int pfp_begin(pfp_point_t *point);
@@ -647,6 +658,16 @@ PFP_NOTHING_ pfp_point_t *pfp_point(const char *name, const char *file, unsigned
     /* NULL, in words that neither language's compilers warn of. */
     static pfp_point_t *none;
     return (void)name, (void)file, (void)line, none;
+}
+PFP_NOTHING_ pfp_point_t *pfp_point_amounts(const char *name, const char *file, unsigned line,
+                                            const char *amounts)
+{
+    return (void)amounts, pfp_point(name, file, line);
+}
+PFP_NOTHING_ int pfp_end_amounts(pfp_point_t *point, int latch, const uint64_t *amounts,
+                                 unsigned count)
+{
+    return (void)point, (void)latch, (void)amounts, (void)count, PFP_OK;
 }
 PFP_NOTHING_ int pfp_begin(pfp_point_t *point) { return (void)point, PFP_OK; }
 PFP_NOTHING_ int pfp_enable(pfp_point_t *point) { return (void)point, PFP_OK; }

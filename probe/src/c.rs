@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use pfp_shm_layout::control::Control;
 
 use crate::engine::context::{self, Switched};
-use crate::engine::{measure, process, thread};
+use crate::engine::{ending, measure, process, thread};
 use crate::errno;
 use crate::numeric;
 use crate::{Context, Guard, Point, Timed, TimedGuard};
@@ -24,6 +24,21 @@ pub fn begin_into(point: &'static Point, word: u64, guard: &mut MaybeUninit<Guar
 #[inline(always)]
 pub fn begin_timed(timed: &'static Timed, guard: &mut TimedGuard) {
     timed.begin_with(guard);
+}
+
+/// The point with amounts as one of no amounts: it is steered, begun and ended as any is.
+#[must_use]
+pub fn whole(timed: &'static Timed) -> &'static Point {
+    timed.whole()
+}
+
+/// Ends a region of a point that [`whole`] has given, with its amounts; false if it is no
+/// such point.
+pub fn end_with(point: &'static Point, latch: bool, amounts: &[u64]) -> bool {
+    let Some(timed) = point.timed() else { return false };
+    let amounts = std::array::from_fn(|at| amounts.get(at).copied().unwrap_or(0));
+    ending::end_with(timed, latch, &amounts);
+    true
 }
 
 /// The same for a function that a compiler's hooks begin.

@@ -25,6 +25,9 @@ pub struct Guard(PhantomData<*const ()>);
 impl Guard {
     #[inline(always)]
     pub fn lap(&mut self, _next: &'static Point) {}
+    #[inline(always)]
+    pub fn lap_with<A: Amount, const N: usize>(&mut self, _next: &'static Timed, _amounts: [A; N]) {
+    }
     #[doc(hidden)]
     #[inline(always)]
     pub fn empty() -> Self {
@@ -100,6 +103,19 @@ impl Timed {
         _guard: &mut TimedGuard,
     ) {
     }
+    pub fn measure_async<F: Future, A: Amount, const N: usize>(
+        &'static self,
+        _amounts: [A; N],
+        future: F,
+    ) -> F {
+        future
+    }
+    #[inline(always)]
+    pub fn begin(&'static self) {}
+    #[inline(always)]
+    pub fn end<A: Amount, const N: usize>(&'static self, _amounts: [A; N]) {}
+    #[inline(always)]
+    pub fn end_latched<A: Amount, const N: usize>(&'static self, _amounts: [A; N]) {}
     #[inline(always)]
     pub fn enable(&'static self) {}
     #[inline(always)]
@@ -196,6 +212,9 @@ pub struct Entered(PhantomData<*const ()>);
 
 /// A future that is not measured.
 pub type Measured<F> = F;
+
+/// The same.
+pub type TimedMeasured<F> = F;
 
 #[expect(missing_docs, reason = "see the measuring version")]
 impl Point {

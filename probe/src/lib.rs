@@ -152,7 +152,7 @@ pub use self::{
         set_enabled, set_program_name, task_switch, ticks, ticks_per_second,
     },
     engine::measure::Guard,
-    future::Measured,
+    future::{Measured, TimedMeasured},
     numeric::{begin, disable, enable, end, reset, set_alpha, set_average, set_name, stats},
     point::{NUMERIC, Point},
     snapshot::{show, snapshot_over, snapshot_to},

@@ -63,6 +63,9 @@ pub struct Point {
     starts_on: bool,
     /// Whether what it measures is a device's time.
     device: bool,
+    /// Whether it is the whole of a [`Timed`]: what is begun of it is recorded by its
+    /// variants.
+    is_whole: bool,
     /// Whether [`crate::set_enabled`] has switched it off.
     paused: AtomicBool,
 }
@@ -128,6 +131,11 @@ impl Point {
         Self { device: true, ..self }
     }
 
+    /// The point, which comes first in a [`Timed`].
+    pub(crate) const fn of_amounts(self) -> Self {
+        Self { is_whole: true, ..self }
+    }
+
     /// For [`crate::function_scope!`].
     #[doc(hidden)]
     #[must_use]
@@ -159,6 +167,7 @@ impl Point {
             line,
             starts_on,
             device: false,
+            is_whole: false,
             paused: AtomicBool::new(false),
         }
     }
@@ -254,6 +263,9 @@ impl Point {
     /// it has not measured yet.
     #[must_use]
     pub fn stats(&'static self) -> Option<Stats> {
+        if let Some(timed) = self.timed() {
+            return timed.stats();
+        }
         crate::stats::of_point(self)
     }
 
@@ -303,6 +315,16 @@ impl Point {
         if let Name::Variant(of, _) = &self.name {
             of.store(ptr::from_ref(timed).cast_mut(), Release);
         }
+    }
+
+    /// The point with amounts that this is the whole of.
+    pub(crate) fn timed(&'static self) -> Option<&'static Timed> {
+        // A reference to the part is none to the whole: that was exposed in
+        // `Timed::whole`.
+        let timed = ptr::with_exposed_provenance::<Timed>((&raw const *self).addr());
+        // SAFETY: such a point is the first field of a `Timed`, which is a static as
+        // this is, and `repr(C)`.
+        self.is_whole.then(|| unsafe { &*timed })
     }
 
     /// Whether its cells have sums of amounts: those of its regions differ.

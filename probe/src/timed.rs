@@ -24,7 +24,7 @@ use pfp_shm_layout::amounts::{Amounts, MOST, VARIANTS};
 use pfp_shm_layout::control::{Change, Control};
 
 use crate::engine::measure::Guard;
-use crate::engine::{process, thread};
+use crate::engine::{ending, process, thread};
 use crate::point::{Kind, Point};
 use crate::stats::{self, Stats};
 use crate::{AlphaError, Amount};
@@ -121,7 +121,7 @@ impl Timed {
     const fn of(point: Point, names: &'static [&'static str]) -> Self {
         assert!(!names.is_empty() && names.len() <= MOST, "a point has one to four amounts");
         Self {
-            point,
+            point: point.of_amounts(),
             names,
             keys: [const { [const { AtomicU64::new(NONE) }; MOST] }; VARIANTS],
             has_rest: AtomicU32::new(0),
@@ -170,10 +170,45 @@ impl Timed {
     ) {
         let control = self.point.control();
         if control.enabled() {
-            let mut given = amounts.into_iter().map(Amount::amount);
-            guard.amounts.write(std::array::from_fn(|_| given.next().unwrap_or(0)));
-            self.begin_on(control, guard);
+            let amounts = in_order(amounts);
+            if N <= 2 {
+                self.begin_two(control, guard, amounts[0], amounts[1]);
+            } else {
+                self.begin_four(control, guard, amounts);
+            }
         }
+    }
+
+    /// Begins the region, to be ended with [`Self::end`] or [`Self::end_latched`] in the
+    /// same thread or [context](crate::Context), which tell its amounts: what was
+    /// received, say, is known only then. As with [`Point::begin`], the point may be
+    /// begun again inside itself.
+    ///
+    /// ```
+    /// static RECEIVE: pfp::Timed = pfp::Timed::new("receive", &["bytes"]);
+    ///
+    /// RECEIVE.begin();
+    /// let received = "a message".len();
+    /// RECEIVE.end([received]);
+    /// # #[cfg(not(miri))]
+    /// assert_eq!(RECEIVE.amounts()[0], ("bytes", 9));
+    /// ```
+    pub fn begin(&'static self) {
+        ending::begin(self.whole(), false);
+    }
+
+    /// Ends the region, which had these amounts; see [`Point::end`].
+    #[inline]
+    pub fn end<A: Amount, const N: usize>(&'static self, amounts: [A; N]) {
+        ending::end_with(self, false, &in_order(amounts));
+    }
+
+    /// Ends the region, but keeps what it measured and its amounts, and adds them to
+    /// the point's next measurement in this thread or [context](crate::Context); see
+    /// [`Point::end_latched`].
+    #[inline]
+    pub fn end_latched<A: Amount, const N: usize>(&'static self, amounts: [A; N]) {
+        ending::end_with(self, true, &in_order(amounts));
     }
 
     /// Begins a region in a guard that has its amounts, if the point is on.
@@ -181,31 +216,79 @@ impl Timed {
     pub(crate) fn begin_with(&'static self, guard: &mut TimedGuard) {
         let control = self.point.control();
         if control.enabled() {
-            self.begin_on(control, guard);
+            // SAFETY: the caller has filled them.
+            let amounts = unsafe { guard.amounts.assume_init() };
+            self.begin_four(control, guard, amounts);
         }
     }
 
-    /// Begins a region of a point that is on, in a guard that has its amounts.
+    /// Begins a region of a point that is on, with one amount or two: those stay in
+    /// registers.
     #[inline(never)]
-    fn begin_on(&'static self, control: Control, guard: &mut TimedGuard) {
-        // SAFETY: the callers have filled them.
+    fn begin_two(&'static self, control: Control, guard: &mut TimedGuard, a: u64, b: u64) {
+        self.begin_on(control, guard, [a, b, 0, 0]);
+    }
+
+    /// The same with more.
+    #[inline(never)]
+    fn begin_four(&'static self, control: Control, guard: &mut TimedGuard, amounts: Amounts) {
+        self.begin_on(control, guard, amounts);
+    }
+
+    #[inline(always)]
+    fn begin_on(&'static self, control: Control, guard: &mut TimedGuard, amounts: Amounts) {
+        if let Some(point) = self.find(&amounts) {
+            guard.is_rest.write(0);
+            return Guard::begin_in_place(point, control, &mut guard.guard);
+        }
+        guard.amounts.write(amounts);
+        self.begin_further(control, guard);
+    }
+
+    /// Begins a region whose amounts, which the guard has, have no variant yet or
+    /// never will.
+    #[inline(never)]
+    fn begin_further(&'static self, control: Control, guard: &mut TimedGuard) {
+        // SAFETY: the caller has filled them.
         let amounts = unsafe { guard.amounts.assume_init_ref() };
-        let (point, is_rest) = self.choose(amounts);
-        let Some(point) = point else { return };
+        let chosen =
+            self.rest().map_or_else(|| self.choose_new(amounts), |rest| Some((rest, true)));
+        let Some((point, is_rest)) = chosen else { return };
         guard.is_rest.write(u64::from(is_rest));
         Guard::begin_in_place(point, control, &mut guard.guard);
     }
 
     /// The point that a region with these amounts is of, and whether it is the rest's;
-    /// none if it cannot be had now. The point is on.
-    #[inline(always)]
-    fn choose(&'static self, amounts: &Amounts) -> (Option<&'static Point>, bool) {
-        match self.find(amounts) {
-            Some(point) => (Some(point), false),
-            // Meets the store in `make_alone`.
-            None if self.has_rest.load(Acquire) != 0 => (Some(&self.points[REST]), true),
-            None => self.choose_new(amounts),
+    /// none if this is off, or it cannot be had now.
+    pub(crate) fn choose(&'static self, amounts: &Amounts) -> Option<(&'static Point, bool)> {
+        if !self.point.control().enabled() {
+            return None;
         }
+        self.known(amounts).or_else(|| self.choose_new(amounts))
+    }
+
+    /// The same of a region that has begun, while this was on.
+    pub(crate) fn choose_for_good(
+        &'static self,
+        amounts: &Amounts,
+    ) -> Option<(&'static Point, bool)> {
+        self.known(amounts).or_else(|| self.make(amounts))
+    }
+
+    /// The same if it is there already.
+    #[inline(always)]
+    pub(crate) fn known(&'static self, amounts: &Amounts) -> Option<(&'static Point, bool)> {
+        match self.find(amounts) {
+            Some(point) => Some((point, false)),
+            None => Some((self.rest()?, true)),
+        }
+    }
+
+    /// The point of all amounts that have no variant, if there are any.
+    #[inline(always)]
+    fn rest(&'static self) -> Option<&'static Point> {
+        // Meets the store in `make_alone`.
+        (self.has_rest.load(Acquire) != 0).then(|| &self.points[REST])
     }
 
     /// The point of the variant with these amounts, if there is one.
@@ -224,22 +307,25 @@ impl Timed {
 
     #[cold]
     #[inline(never)]
-    fn choose_new(&'static self, amounts: &Amounts) -> (Option<&'static Point>, bool) {
+    fn choose_new(&'static self, amounts: &Amounts) -> Option<(&'static Point, bool)> {
         // Read once: a viewer may switch the point off this very moment.
         let on = |word: &AtomicU64| Control(word.load(Relaxed)).enabled();
-        if !self.point.word().is_some_and(on) {
-            return (None, false);
-        }
+        if self.point.word().is_some_and(on) { self.make(amounts) } else { None }
+    }
+
+    /// The point of the variant with these amounts, made if there is room for it, or of
+    /// the rest; none if that cannot be done now.
+    #[cold]
+    #[inline(never)]
+    fn make(&'static self, amounts: &Amounts) -> Option<(&'static Point, bool)> {
         // More than is kept as a key is not told apart from the most.
         let mut amounts = *amounts;
         amounts[0] = amounts[0].min(NONE - 1);
-        let place = self.make(&amounts);
-        (place.and_then(|place| self.points.get(place)), place == Some(REST))
+        let place = self.make_in_turn(&amounts)?;
+        Some((&self.points[place], place == REST))
     }
 
-    /// The place of the variant with these amounts, made if there is room for it; none
-    /// if that cannot be done now.
-    fn make(&'static self, amounts: &Amounts) -> Option<usize> {
+    fn make_in_turn(&'static self, amounts: &Amounts) -> Option<usize> {
         let me = thread::tid();
         // Bounded, so that nothing can hang the host.
         for _ in 0..100_000 {
@@ -320,7 +406,9 @@ impl Timed {
     }
 
     /// The whole, which names the variants and has their control word.
-    pub(crate) const fn whole(&self) -> &Point {
+    pub(crate) fn whole(&self) -> &Point {
+        // Meets `Point::timed`.
+        let _ = (&raw const *self).expose_provenance();
         &self.point
     }
 
@@ -400,6 +488,13 @@ impl Timed {
     }
 }
 
+/// Amounts as they are kept: of fewer, the others are 0, and what is more is lost.
+#[inline(always)]
+pub(crate) fn in_order<A: Amount, const N: usize>(amounts: [A; N]) -> Amounts {
+    let mut given = amounts.into_iter().map(Amount::amount);
+    std::array::from_fn(|_| given.next().unwrap_or(0))
+}
+
 /// A text of bounded length: what a variant's regions have. It is written where
 /// nothing may be allocated.
 pub(crate) struct Description {
@@ -438,7 +533,7 @@ pub struct TimedGuard {
     guard: MaybeUninit<Guard>,
     /// Whether the region is one of the rest. Defined if the region is measured.
     is_rest: MaybeUninit<u64>,
-    /// Defined if the region is measured.
+    /// Defined if the region is one of the rest.
     amounts: MaybeUninit<Amounts>,
     thread_bound: PhantomData<*const ()>,
 }

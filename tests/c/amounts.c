@@ -18,10 +18,35 @@ static uint64_t handle(int requests, double size)
     return (uint64_t)requests;
 }
 
+/* By hand: in two parts, whose amounts are added, and once in three without any. */
+static uint64_t receive(pfp_point_t *point, uint64_t n)
+{
+    const uint64_t part[2] = {n % 20, 1};
+    pfp_begin(point);
+    if (n % 3 == 0)
+        return pfp_end(point, 0), 0;
+    pfp_end_amounts(point, 1, part, 1);
+    pfp_begin(point);
+    pfp_end_amounts(point, 0, part, 2);
+    return 2 * part[0];
+}
+
 int main(void)
 {
-    uint64_t elements = 0, requests = 0, sizes = 0;
+    uint64_t elements = 0, requests = 0, sizes = 0, received = 0;
     unsigned n;
+    pfpStats_t stats;
+    pfp_point_t *point = pfp_point_amounts("receive", __FILE__, __LINE__, "bytes, packets");
+    pfp_point_t *plain = pfp_point("plain", __FILE__, __LINE__);
+    for (n = 0; n < 900; n++)
+        received += receive(point, n);
+    pfp_disable(point);
+    receive(point, 1);
+    pfp_enable(point);
+    pfp_get_stats(point, &stats);
+    printf("receive %lu %lu 600\n", (unsigned long)stats.n_count, (unsigned long)received);
+    printf("statuses %d %d %d\n", pfp_end_amounts(NULL, 0, &received, 1),
+           pfp_end_amounts(point, 0, NULL, 1), pfp_end_amounts(plain, 0, &received, 1));
     for (n = 0; n < 1000; n++) {
         elements += triad(n % 12);
         requests += handle((int)(n % 3), 7.0);

@@ -1,10 +1,15 @@
 //! Amounts of regions: their sums against the program's own arithmetic, over threads,
 //! owners of lanes, resets and switches; which are told apart; what is left of them
-//! after a kill; in signal handlers, and where the threads have no lane.
+//! after a kill; in signal handlers, and where the threads have no lane; of regions by
+//! hand, of laps and of futures.
 
+use std::future::{Future, poll_fn};
 use std::path::Path;
+use std::pin::{Pin, pin};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
+use std::thread;
 
 use pfp_shm_layout::reader::Picture;
 use pfp_tests::c::{self, Compiler, Link};
@@ -248,6 +253,148 @@ fn attributes_and_functions_carry_amounts() {
     assert!(ids.contains(&vec!["requests".to_owned(), "bytes".to_owned()]), "{ids:?}");
 }
 
+/// In parts, inside one another, on several threads at once: the amounts are told as the
+/// regions end, and none is lost or counted twice.
+#[test]
+fn regions_by_hand_carry_amounts() {
+    static HAND: pfp::Timed = pfp::Timed::new("by hand", &["bytes", "parts"]);
+    const THREADS: u64 = 3;
+    let times = size(5_000, 2_000_000);
+    let region = |n: u64| {
+        let mut all = [0; 3];
+        let mut add = |amounts: [u64; 2], count| {
+            all = [all[0] + count, all[1] + amounts[0], all[2] + amounts[1]];
+            amounts
+        };
+        HAND.begin();
+        if n.is_multiple_of(5) {
+            HAND.end_latched(add([n % 7, 1], 0));
+            HAND.begin();
+        }
+        if n.is_multiple_of(11) {
+            HAND.begin();
+            HAND.end(add([1, 1], 1));
+        }
+        HAND.end(add([n % 23, 2], 1));
+        all
+    };
+    let all = thread::scope(|scope| {
+        let of_thread = || (0..times).map(region).fold([0; 3], sum_of);
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(of_thread)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("it only measures"))
+            .fold([0; 3], sum_of)
+    });
+    let mut watch = own::watch();
+    let (count, sums, told_apart, rest) = sums(watch.poll(), "by hand");
+    assert_eq!([count, sums[0], sums[1]], all);
+    assert!(told_apart == 8 && rest > 0);
+    let said: Vec<_> = HAND.amounts().into_iter().map(|(_, sum)| sum).collect();
+    assert_eq!(said, [u128::from(all[1]), u128::from(all[2])]);
+}
+
+fn sum_of(one: [u64; 3], other: [u64; 3]) -> [u64; 3] {
+    std::array::from_fn(|at| one[at] + other[at])
+}
+
+/// Which cell such a region is recorded in is only known at its end; that it was begun
+/// before a reset, or while the point was on, still decides.
+#[test]
+fn a_change_while_a_region_is_open_is_the_next_ones() {
+    static OPEN: pfp::Timed = pfp::Timed::new("open", &["items"]);
+    let count = || OPEN.stats().map_or(0, |stats| stats.count);
+    OPEN.begin();
+    OPEN.end([3]);
+    assert_eq!(count(), 1);
+    // A tuple that this thread has had, and one that it has not.
+    for items in [3, 4] {
+        OPEN.begin();
+        OPEN.reset();
+        OPEN.end([items]);
+        assert_eq!(count(), 0, "what began before the reset, with {items}");
+    }
+    OPEN.begin();
+    OPEN.disable();
+    OPEN.end([5]);
+    assert_eq!((count(), OPEN.amounts()), (1, vec![("items", 5)]));
+    OPEN.begin();
+    OPEN.end([6]);
+    OPEN.enable();
+    OPEN.end([7]);
+    assert_eq!((count(), OPEN.amounts()), (1, vec![("items", 5)]), "none of these was open");
+    OPEN.begin();
+    OPEN.end([3]);
+    assert_eq!((count(), OPEN.amounts()), (2, vec![("items", 8)]));
+}
+
+/// From plain ones to such with amounts and back, more tuples than are told apart.
+#[test]
+fn laps_carry_amounts() {
+    let times = size(3_000, 1_200_000);
+    {
+        pfp::laps!("head", items = 2);
+        for n in 0..times {
+            pfp::lap!("lap with", items = n % 12, bytes = 5);
+            pfp::lap!("lap with", items = n % 3);
+            pfp::lap!("lap without");
+        }
+    }
+    static OFF: pfp::Timed = pfp::Timed::new("lap that is off", &["items"]);
+    static AFTER: pfp::Point = pfp::Point::new("after what is off");
+    OFF.disable();
+    let mut guard = AFTER.measure();
+    guard.lap_with(&OFF, [1]);
+    guard.lap(&AFTER);
+    drop(guard);
+    let mut watch = own::watch();
+    let picture = watch.poll();
+    assert_eq!(sums(picture, "head"), (1, [2, 0, 0, 0], 1, 0));
+    assert_eq!(watch::named(picture, "lap without").count, times);
+    assert_eq!(watch::named(picture, "after what is off").count, 2);
+    assert!(OFF.stats().is_none());
+    // Two places, and so two points.
+    let ids: Vec<_> = (picture.points.iter())
+        .filter(|point| point.name == "lap with" && point.variant.is_none())
+        .map(|point| (point.amounts.len(), watch::total(picture, point.id).count))
+        .collect();
+    assert_eq!(ids, [(2, times), (1, times)]);
+    let (_, found, told_apart, rest) = sums(picture, "lap with");
+    assert_eq!(found, [(0..times).map(|n| n % 12).sum(), 5 * times, 0, 0]);
+    assert!(told_apart == 8 && rest == times / 3, "{rest} of the rest");
+}
+
+#[pfp::function("asynchronous", items = n, calls = 1)]
+async fn asynchronous(n: u64) -> u64 {
+    let mut polled = false;
+    poll_fn(|_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending })
+        .await;
+    n
+}
+
+fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Those that are ready, and those that are given up half way; one that was never polled
+/// has done nothing.
+#[test]
+fn futures_carry_amounts() {
+    let times = size(3_000, 300_000);
+    for n in 0..times {
+        let mut future = pin!(asynchronous(n % 12));
+        assert!(poll(future.as_mut()).is_pending());
+        if n % 4 != 0 {
+            assert_eq!(poll(future), Poll::Ready(n % 12));
+        }
+    }
+    drop(asynchronous(1000));
+    let mut watch = own::watch();
+    let (count, found, told_apart, rest) = sums(watch.poll(), "asynchronous");
+    assert_eq!((count, found), (times, [(0..times).map(|n| n % 12).sum(), times, 0, 0]));
+    assert!(told_apart == 8 && rest == times / 3, "{rest} of the rest");
+}
+
 /// In C and in C++, with every compiler there is; and what `pfpShow` prints, which is the
 /// same by the same arithmetic.
 #[test]
@@ -261,7 +408,8 @@ fn in_c_and_cpp() {
         target.reach("done");
         let mut watch = Watch::attach(&place, &target);
         let picture = watch.poll();
-        for (name, variants) in [("triad", 8), ("handle", 3)] {
+        assert_eq!(target.said().all::<i32>("statuses"), [[-3, -3, -5]]);
+        for (name, variants) in [("triad", 8), ("handle", 3), ("receive", 8)] {
             let expected = said(&target, name);
             let (count, sums, told_apart, _) = sums(picture, name);
             let found = [count, sums[0], sums[1]].map(u128::from);

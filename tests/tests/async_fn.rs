@@ -249,23 +249,43 @@ fn a_future_goes_on_on_another_thread() {
     assert_near("another thread", sums.exclusive, cpu, stolen);
 }
 
+/// What its polls took is taken out of the regions around, so it is kept.
 #[test]
-fn a_future_that_is_dropped_early_is_no_measurement() {
+fn a_future_that_is_dropped_early_is_measured_so_far() {
     static DROPPED: pfp::Point = pfp::Point::new("dropped early");
     let mut cpu = Duration::ZERO;
-    {
-        let mut future = pin!(DROPPED.measure_async(async {
+    let before = stolen::so_far();
+    let unfinished = || {
+        Box::pin(DROPPED.measure_async(async {
             burn(STEP);
             Once::default().await;
-        }));
-        assert!(poll(future.as_mut(), &mut cpu).is_pending());
-    }
-    assert!(DROPPED.stats().is_none());
-    // The next one begins from nothing.
-    let stolen = stolen::so_far();
-    let (_, cpu) = drive(DROPPED.measure_async(async { burn(STEP) }));
-    let stolen = stolen::since(stolen);
+        }))
+    };
+    drop(unfinished());
+    assert!(DROPPED.stats().is_none(), "it was not polled");
+    let mut future = unfinished();
+    assert!(poll(future.as_mut(), &mut cpu).is_pending());
+    assert!(DROPPED.stats().is_none(), "it may go on");
+    drop(future);
     let stats = DROPPED.stats().expect("it was measured");
     assert_eq!(stats.count, 1);
-    assert_near("after one that was dropped", stats.exclusive, cpu, stolen);
+    assert_near("one that was dropped", stats.exclusive, cpu, stolen::since(before));
+    // By another thread, whose first measurement that is.
+    let mut future = unfinished();
+    assert!(poll(future.as_mut(), &mut cpu).is_pending());
+    thread::spawn(move || drop(future)).join().expect("it only drops");
+    let stats = DROPPED.stats().expect("it was measured");
+    assert_eq!(stats.count, 2);
+    assert_near("two that were dropped", stats.exclusive, cpu, stolen::since(before));
+    // The next one begins from nothing.
+    let ((), last) = drive(DROPPED.measure_async(async { burn(STEP) }));
+    let stats = DROPPED.stats().expect("it was measured");
+    assert_eq!(stats.count, 3);
+    assert_near(
+        "after those that were dropped",
+        stats.exclusive,
+        cpu + last,
+        stolen::since(before),
+    );
+    assert_near("the last of them", stats.last, last, stolen::since(before));
 }

@@ -1,16 +1,17 @@
 //! Points with amounts. A site leads to a point of the library's own, as one without
 //! amounts does; there are few, and each is looked for once, so one list is enough.
 
-use std::ffi::{CStr, c_char, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr;
 use std::sync::atomic::{
     AtomicPtr, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use probe::{Timed, TimedGuard};
+use probe::{Point, Timed, TimedGuard};
 
 use crate::named::word;
+use crate::status::Status;
 use crate::{arena, places};
 
 /// Points that are kept.
@@ -48,19 +49,24 @@ struct Place {
 static PLACES: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The point of a site; none without a name or amounts, if there are too many points, or
-/// no memory.
+/// The point of a name, a place and amounts; none without a name or amounts, if there are
+/// too many points, or no memory.
 ///
 /// # Safety
 ///
 /// The texts are null or end with a zero byte.
-unsafe fn settle(site: &TimedSite) -> Option<&'static Timed> {
+unsafe fn point_at(
+    name: *const c_char,
+    file: *const c_char,
+    line: c_uint,
+    amounts: *const c_char,
+) -> Option<&'static Timed> {
     // SAFETY: as the caller says.
     let of = |text: *const c_char| (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) });
-    let [name, amounts] = [of(site.name)?.to_bytes(), of(site.amounts)?.to_bytes()];
-    let file = of(site.file).unwrap_or_default().to_bytes();
+    let [name, amounts] = [of(name)?.to_bytes(), of(amounts)?.to_bytes()];
+    let file = of(file).unwrap_or_default().to_bytes();
     let is_it = |place: &Place| {
-        place.line == site.line
+        place.line == line
             && [place.name, place.file, place.amounts]
                 .iter()
                 .zip([name, file, amounts])
@@ -82,8 +88,8 @@ unsafe fn settle(site: &TimedSite) -> Option<&'static Timed> {
         name,
         file,
         amounts,
-        line: site.line,
-        timed: Timed::at(name, file, site.line, &names[..count]),
+        line,
+        timed: Timed::at(name, file, line, &names[..count]),
         next: AtomicPtr::new(first),
     })?;
     loop {
@@ -122,7 +128,8 @@ pub(crate) unsafe extern "C" fn pfp_timed_begin_site(scope: &mut TimedGuard, sit
     let word = unsafe { word(point.cast()) };
     if word == probe::c::UNREGISTERED {
         // SAFETY: the macros of `pfp.h` put string literals there.
-        let Some(timed) = (unsafe { settle(site) }) else { return };
+        let timed = unsafe { point_at(site.name, site.file, site.line, site.amounts) };
+        let Some(timed) = timed else { return };
         // Meets `Acquire` above.
         site.point.store(ptr::from_ref(timed).cast_mut(), Release);
         probe::c::begin_timed(timed, scope);
@@ -141,4 +148,39 @@ pub(crate) unsafe extern "C" fn pfp_timed_begin_site(scope: &mut TimedGuard, sit
 pub(crate) unsafe extern "C" fn pfp_timed_end_on(scope: *mut TimedGuard) {
     // SAFETY: as the caller says.
     unsafe { ptr::drop_in_place(scope) };
+}
+
+/// See `pfp.h`.
+///
+/// # Safety
+///
+/// The texts are null or end with a zero byte.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pfp_point_amounts(
+    name: *const c_char,
+    file: *const c_char,
+    line: c_uint,
+    amounts: *const c_char,
+) -> Option<&'static Point> {
+    // SAFETY: as the caller says.
+    unsafe { point_at(name, file, line, amounts) }.map(probe::c::whole)
+}
+
+/// See `pfp.h`.
+///
+/// # Safety
+///
+/// `amounts` is null or valid for reads of `count` numbers.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pfp_end_amounts(
+    point: Option<&'static Point>,
+    latch: c_int,
+    amounts: *const u64,
+    count: c_uint,
+) -> c_int {
+    let Some(point) = point.filter(|_| !amounts.is_null()) else { return Status::Null.code() };
+    // SAFETY: as the caller says.
+    let amounts = unsafe { std::slice::from_raw_parts(amounts, count as usize) };
+    let ended = probe::c::end_with(point, latch != 0, amounts);
+    if ended { Status::Ok } else { Status::Handle }.code()
 }

@@ -13,8 +13,8 @@ use syn::{Expr, Ident, ItemFn, LitStr, Token, parse_macro_input};
 /// polls: the time between them is not counted.
 ///
 /// `#[pfp::function(bytes = data.len())]` and `#[pfp::function("name", items = n)]`
-/// give each call amounts, worked out of its arguments as it begins; not of an
-/// `async fn`.
+/// give each call amounts, worked out of its arguments as it begins; of an `async fn`,
+/// as it is first polled.
 #[proc_macro_attribute]
 pub fn function(arguments: TokenStream, item: TokenStream) -> TokenStream {
     expand(arguments, item)
@@ -30,17 +30,24 @@ pub fn measure(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// and each [`lap!`] after it ends the one before and begins the next. The end of
 /// the block ends the last. `pfp::laps!()` begins none, which is what a loop
 /// wants that goes from the last lap to the first. The crate's page has an example.
+///
+/// Either may have amounts, as `pfp::scope!` has them: `pfp::lap!("read", bytes = n)`.
 #[proc_macro]
 pub fn laps(first: TokenStream) -> TokenStream {
-    let begun = if first.is_empty() {
-        quote! { ::pfp::Guard::empty() }
-    } else {
-        let point = point(&parse_macro_input!(first as LitStr));
-        quote! { #point.measure() }
-    };
     let guard = guard();
+    let (begun, first) = if first.is_empty() {
+        (quote! { ::pfp::Guard::empty() }, None)
+    } else {
+        let Lap { name, amounts } = parse_macro_input!(first as Lap);
+        if amounts.is_empty() {
+            let point = point(&name);
+            (quote! { #point.measure() }, None)
+        } else {
+            (quote! { ::pfp::Guard::empty() }, Some(lap_with(&name, amounts)))
+        }
+    };
     // Borrowed once, since nothing changes it if no lap follows.
-    quote! { let mut #guard = #begun; let _ = &mut #guard; }.into()
+    quote! { let mut #guard = #begun; let _ = &mut #guard; #first }.into()
 }
 
 /// Ends the region before and begins the next, with a single reading of the clock.
@@ -48,8 +55,37 @@ pub fn laps(first: TokenStream) -> TokenStream {
 /// point of its own.
 #[proc_macro]
 pub fn lap(next: TokenStream) -> TokenStream {
-    let (point, guard) = (point(&parse_macro_input!(next as LitStr)), guard());
-    quote! { #guard.lap(#point) }.into()
+    let Lap { name, amounts } = parse_macro_input!(next as Lap);
+    if amounts.is_empty() {
+        let (point, guard) = (point(&name), guard());
+        return quote! { #guard.lap(#point) }.into();
+    }
+    lap_with(&name, amounts).into()
+}
+
+/// A lap to a region with amounts.
+fn lap_with(name: &LitStr, amounts: Vec<(Ident, Expr)>) -> proc_macro2::TokenStream {
+    let guard = guard();
+    let (names, values): (Vec<_>, Vec<_>) =
+        amounts.into_iter().map(|(name, value)| (name.to_string(), value)).unzip();
+    quote! {{
+        static __PFP_POINT: ::pfp::Timed = ::pfp::Timed::new(#name, &[#(#names),*]);
+        #guard.lap_with(&__PFP_POINT, [#(::pfp::Amount::amount(#values)),*]);
+    }}
+}
+
+/// What a lap has: its name, and amounts if it has any.
+struct Lap {
+    name: LitStr,
+    amounts: Vec<(Ident, Expr)>,
+}
+
+impl Parse for Lap {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        // Looked at first, so that what is missing is named.
+        let name = input.fork().parse()?;
+        Ok(Self { name, amounts: input.parse::<Arguments>()?.amounts })
+    }
 }
 
 /// What [`laps!`] declares and [`lap!`] uses; what the compiler says if there is
@@ -102,10 +138,6 @@ fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
         let problem = "a const fn cannot be measured: it may run in the compiler";
         return syn::Error::new_spanned(constness, problem).to_compile_error().into();
     }
-    if let Some(asyncness) = item.sig.asyncness.filter(|_| !amounts.is_empty()) {
-        let problem = "an async fn has no amounts: put `pfp::scope!` around what it does";
-        return syn::Error::new_spanned(asyncness, problem).to_compile_error().into();
-    }
     let ItemFn { attrs, vis, sig, block, .. } = item;
     let (names, values): (Vec<_>, Vec<_>) =
         amounts.into_iter().map(|(name, value)| (name.to_string(), value)).unzip();
@@ -120,8 +152,10 @@ fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
         (quote! { ::pfp::Timed = ::pfp::Timed::new(#name, &[#(#names),*]) }, begin)
     };
     let body = if sig.asyncness.is_some() {
+        let amounts =
+            (!names.is_empty()).then(|| quote! { [#(::pfp::Amount::amount(#values)),*], });
         // The block keeps the function's own meaning of `return` and `?`.
-        quote! { __PFP_POINT.measure_async(async move #block).await }
+        quote! { __PFP_POINT.measure_async(#amounts async move #block).await }
     } else {
         quote! {
             #begin

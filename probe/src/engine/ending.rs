@@ -9,15 +9,16 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::{Away, Cell, Measurement};
-use pfp_shm_layout::control::Change;
+use pfp_shm_layout::control::{Change, Control};
 use pfp_shm_layout::histogram::LIMIT;
 
 use super::measure::{self, Begun, Destination, Guard, Part};
 use super::process;
-use super::regions::{Regions, Sum};
+use super::regions::{Regions, Slot, Sum};
 use super::thread::{self, LEVEL, LEVELS, Thread, Unready};
 use crate::clock::{self, Stamps, ticks};
 use crate::point::Point;
+use crate::timed::Timed;
 
 /// In [`Thread::detour`]: an end is under way.
 pub(super) const BUSY: u64 = 1;
@@ -141,16 +142,25 @@ pub(crate) fn begin(point: &'static Point, once: bool) {
             }
         }
     }
-    let Some((thread, cell)) = measure::ready(point, control).or_else(|| prepare(point)) else {
+    let Some((thread, cell)) = measure::ready(point, control).or_else(|| prepare(point, control))
+    else {
         return;
     };
-    keep(thread, point, &measure::begin_in(thread, cell), recursive);
+    keep(thread, point, &measure::begin_in(thread, cell), recursive, None);
 }
 
 /// What a begin by hand needs, if it was not there; none if the region is off, or
 /// begun already on the long way.
 #[cold]
-fn prepare(point: &'static Point) -> Option<(&'static Thread, &'static Cell)> {
+fn prepare(point: &'static Point, control: Control) -> Option<(&'static Thread, &'static Cell)> {
+    // Its cell is only known at the end, so nothing is missing.
+    if point.timed().is_some()
+        && control.0 != crate::c::UNREGISTERED
+        && let Some(thread) = thread::current().filter(|thread| thread.is_alive())
+    {
+        begin_kept(thread, point);
+        return None;
+    }
     match thread::prepare(point)? {
         Ok(ready) => Some(ready),
         Err(Unready::Never) => {
@@ -164,9 +174,16 @@ fn prepare(point: &'static Point) -> Option<(&'static Thread, &'static Cell)> {
     }
 }
 
-/// Notes a begun region among those of the context; false if there is no room.
-#[inline]
-fn keep(thread: &Thread, point: &'static Point, begun: &Begun, recursive: bool) -> bool {
+/// Notes a begun region among those of the context, with the control word if its cell is
+/// only known at the end; false if there is no room.
+#[inline(always)]
+fn keep(
+    thread: &Thread,
+    point: &'static Point,
+    begun: &Begun,
+    recursive: bool,
+    control: Option<Control>,
+) -> bool {
     let regions = thread.regions();
     let at = regions.open.load(Relaxed) as usize;
     let Some(slot) = regions.slots.get(at) else { return refuse(thread, begun) };
@@ -179,6 +196,9 @@ fn keep(thread: &Thread, point: &'static Point, begun: &Begun, recursive: bool) 
     slot.place.store(thread.inner_place() & LEVELS, Relaxed);
     slot.recursive.store(u64::from(recursive), Relaxed);
     slot.fill(begun);
+    if let Some(control) = control {
+        slot.control.store(control.0, Relaxed);
+    }
     compiler_fence(SeqCst);
     slot.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
     true
@@ -204,7 +224,8 @@ fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
 }
 
 /// Begins a region on the long way: the thread has no lane of its own, or is
-/// interrupted in the middle of something. False if there is no room for it.
+/// interrupted in the middle of something, or its cell is only known at the end. False
+/// if there is no room for it.
 pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
     let recursive = thread.regions().innermost(point).is_some();
     let mut begun =
@@ -214,18 +235,60 @@ pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
     begun.off = thread.clock.off();
     begun.switches = thread.clock.switches();
     begun.start = now.wrapping_sub(begun.off);
-    keep(thread, point, &begun, recursive)
+    // It was on just now.
+    let control = point.control().meant().with(Change::Enable);
+    keep(thread, point, &begun, recursive, Some(control))
 }
 
 /// Ends the innermost region of a point that was begun by hand. Without one it
 /// does nothing.
 #[inline]
 pub(crate) fn end(point: &'static Point, latch: bool) {
-    end_kept(point, latch, None);
+    end_in(point, latch, None, |thread, _| {
+        Some(Recorded { cell: thread.cell(point.index())?, index: point.index(), sums: None })
+    });
 }
 
+/// The same for a point with amounts, which are those of the region.
+#[inline]
+pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
+    end_in(timed.whole(), latch, Some(amounts), |thread, slot| {
+        let (variant, is_rest) = timed.known(amounts)?;
+        let (cell, index) = (thread.cell(variant.index())?, variant.index());
+        // Else it has not followed the point since the region began.
+        (cell.control().0 == slot.control.load(Relaxed)).then_some(Recorded {
+            cell,
+            index,
+            sums: is_rest.then_some(amounts),
+        })
+    });
+}
+
+/// Ends a region of a guard that the context keeps; with amounts if its cell sums those.
+fn end_kept(point: &'static Point, amounts: Option<&Amounts>) {
+    end_in(point, false, amounts, |thread, _| {
+        Some(Recorded { cell: thread.cell(point.index())?, index: point.index(), sums: amounts })
+    });
+}
+
+/// Where a region that was begun by hand is recorded.
+struct Recorded<'a> {
+    cell: &'a Cell,
+    /// Number of the point that the cell is of.
+    index: usize,
+    /// What is added to the sums that the cell has.
+    sums: Option<&'a Amounts>,
+}
+
+/// Ends the innermost region of a point, if there is one: on the short way in the cell
+/// that `find` has for it.
 #[inline(always)]
-fn end_kept(point: &'static Point, latch: bool, amounts: Option<&Amounts>) {
+fn end_in<'a>(
+    point: &'static Point,
+    latch: bool,
+    amounts: Option<&Amounts>,
+    find: impl FnOnce(&'a Thread, &'a Slot) -> Option<Recorded<'a>>,
+) {
     let Some(thread) = thread::current() else { return };
     let regions = thread.regions();
     let Some(at) = regions.innermost(point) else { return };
@@ -239,7 +302,7 @@ fn end_kept(point: &'static Point, latch: bool, amounts: Option<&Amounts>) {
         && slot.off.load(Relaxed) == off
         && thread.inner_place() & LEVELS == slot.place.load(Relaxed)
         && slot.recursive.load(Relaxed) == 0
-        && let Some(cell) = thread.cell(point.index())
+        && let Some(Recorded { cell, index, sums }) = find(thread, slot)
     {
         let start = slot.start.load(Relaxed).wrapping_add(off);
         let around = slot.child.load(Relaxed);
@@ -247,8 +310,8 @@ fn end_kept(point: &'static Point, latch: bool, amounts: Option<&Amounts>) {
         compiler_fence(SeqCst);
         regions.open.store(at as u64, Relaxed);
         let inclusive = cell.inclusive_total();
-        let to = Destination { thread, cell, control: cell.control(), index: point.index() };
-        return measure::close(to, now, around, inclusive, start, amounts);
+        let to = Destination { thread, cell, control: cell.control(), index };
+        return measure::close(to, now, around, inclusive, start, sums);
     }
     end_at(thread, point, at, now, latch, amounts);
 }
@@ -268,6 +331,7 @@ fn end_at(
     let begun = slot.begun();
     let place = slot.place.load(Relaxed);
     let recursive = slot.recursive.load(Relaxed) != 0;
+    let control = Control(slot.control.load(Relaxed));
     let mut child = thread.child.load(Relaxed);
     if thread.inner_place() & LEVELS != place {
         // Regions inside were not ended: they are given up.
@@ -277,7 +341,7 @@ fn end_at(
     regions.open.store(at as u64, Relaxed);
     thread.set_level(place.wrapping_add(LEVEL));
     let inclusive = if recursive { Inclusive::Inner } else { Inclusive::Add };
-    finish(thread, point, Ending { begun, child, now, inclusive, latch, amounts });
+    finish(thread, point, Ending { begun, child, now, inclusive, latch, control, amounts });
 }
 
 /// The door out of a guard's end: what the hot path could not end.
@@ -285,7 +349,10 @@ fn end_at(
 #[inline(never)]
 pub(crate) fn end_guard(point: &'static Point, guard: &Guard, now: u64, amounts: Option<&Amounts>) {
     let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
-    let Some(&begun) = guard.begun() else { return end_kept(point, false, amounts) };
+    let Some(&begun) = guard.begun() else {
+        let kept = guard.kept_amounts();
+        return end_kept(point, amounts.or(kept.as_ref()));
+    };
     let now = thread.stamp_after(now);
     let mut child = thread.child.load(Relaxed);
     // Regions between this one and the innermost, of as many as are counted.
@@ -311,7 +378,9 @@ pub(crate) fn end_guard(point: &'static Point, guard: &Guard, now: u64, amounts:
             .cell(point.index())
             .is_some_and(|cell| thread::tag(cell.control(), thread.inner_place()) == guard.tag());
     let inclusive = if noted { Inclusive::Since(begun.inclusive) } else { Inclusive::Add };
-    finish(thread, point, Ending { begun, child, now, inclusive, latch: false, amounts });
+    // Of no meaning: a guard that has its notes has its cell.
+    let control = Control::default();
+    finish(thread, point, Ending { begun, child, now, inclusive, latch: false, control, amounts });
 }
 
 /// The innermost region, which ends on the long way.
@@ -321,7 +390,9 @@ struct Ending<'a> {
     now: u64,
     inclusive: Inclusive,
     latch: bool,
-    /// What it carries, if its point sums that.
+    /// The point's word at the begin, if its cell is only known now.
+    control: Control,
+    /// What it carries, if its point sums that or finds its cell by it.
     amounts: Option<&'a Amounts>,
 }
 
@@ -336,7 +407,7 @@ enum Inclusive {
 }
 
 fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
-    let Ending { begun, child, now, inclusive, latch, amounts } = ending;
+    let Ending { begun, child, now, inclusive, latch, control, amounts } = ending;
     let part = thread.part(&begun, child, now);
     measure::give_back(thread, begun.child, part.span);
     let sum = Sum {
@@ -346,7 +417,7 @@ fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
         switches: part.switches,
     };
     let regions = thread.regions();
-    if latch && !thread.is_busy() && thread.busy(|| regions.latch(point, sum)) {
+    if latch && !thread.is_busy() && thread.busy(|| regions.latch(point, sum, amounts)) {
         return thread.set_waiting(regions.detour());
     }
     if latch {
@@ -359,7 +430,49 @@ fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
     };
     // A region that a lap began starts a little after the stamp.
     let elapsed = (now.wrapping_sub(start) as i64).max(0) as u64;
-    finish_with(thread, point, sum, since, (start, elapsed), amounts);
+    match point.timed() {
+        None => finish_with(thread, point, sum, since, (start, elapsed), amounts),
+        Some(timed) => finish_timed(thread, timed, control, sum, (start, elapsed), amounts),
+    }
+}
+
+/// Records a sum of a point with amounts, and what waits of it.
+#[cold]
+#[inline(never)]
+fn finish_timed(
+    thread: &Thread,
+    timed: &'static Timed,
+    control: Control,
+    mut sum: Sum,
+    (start, elapsed): (u64, u64),
+    amounts: Option<&Amounts>,
+) {
+    let mut amounts = amounts.copied().unwrap_or_default();
+    if !thread.is_busy() && thread.detour.load(Relaxed) != 0 {
+        let regions = thread.regions();
+        sum.add(thread.busy(|| regions.unlatch(timed.whole(), Some(&mut amounts))));
+        thread.set_waiting(regions.detour());
+    }
+    let Some((variant, is_rest)) = timed.choose_for_good(&amounts) else {
+        return process::miss();
+    };
+    follow(thread, variant, control);
+    finish_with(thread, variant, sum, None, (start, elapsed), is_rest.then_some(&amounts));
+}
+
+/// Has the thread's cell of a variant follow the word that the whole had when the region
+/// began, as the cell of a point that is known at the begin does by then: a reset since
+/// is not the region's. One that follows the word as it is now has more recent regions.
+fn follow(thread: &Thread, variant: &'static Point, control: Control) {
+    let at = thread.cell(variant.index()).map(Cell::control);
+    let follows = at == Some(control) || at == Some(variant.control().meant());
+    if !follows
+        && !thread.is_busy()
+        && !thread.overflows()
+        && let Some(process) = process::current()
+    {
+        let _ = thread.busy(|| thread.ready_cell(process, variant, control));
+    }
 }
 
 /// Records a sum, with what waits of the point.
@@ -374,11 +487,7 @@ fn finish_with(
     let busy = thread.is_busy();
     if !busy && thread.detour.load(Relaxed) != 0 {
         let regions = thread.regions();
-        let waited = thread.busy(|| regions.unlatch(point));
-        sum.own = sum.own.wrapping_add(waited.own);
-        sum.inclusive = sum.inclusive.wrapping_add(waited.inclusive);
-        sum.off = sum.off.wrapping_add(waited.off);
-        sum.switches = sum.switches.wrapping_add(waited.switches);
+        sum.add(thread.busy(|| regions.unlatch(point, None)));
         thread.set_waiting(regions.detour());
     }
     let away = Away { off_cpu: sum.off, switches: sum.switches };
@@ -502,7 +611,15 @@ pub(crate) struct Polls {
 
 /// Ends a region that was begun for one poll of a future, and adds what it
 /// measured to what its polls before did; records the sum with the last.
-pub(crate) fn end_poll(point: &'static Point, guard: &Guard, polls: &mut Polls, last: bool) {
+///
+/// With amounts the point's cells have the sums of those.
+pub(crate) fn end_poll(
+    point: &'static Point,
+    guard: &Guard,
+    polls: &mut Polls,
+    last: bool,
+    amounts: Option<&Amounts>,
+) {
     if guard.tag() == 0 {
         return;
     }
@@ -529,6 +646,27 @@ pub(crate) fn end_poll(point: &'static Point, guard: &Guard, polls: &mut Polls, 
     if last {
         let polls = std::mem::take(polls);
         let elapsed = now.wrapping_sub(first);
-        finish_with(thread, point, polls.sum, None, (first, elapsed), None);
+        finish_with(thread, point, polls.sum, None, (first, elapsed), amounts);
+    }
+}
+
+impl Polls {
+    /// Whether some poll was measured and is not recorded yet.
+    pub(crate) fn wait(&self) -> bool {
+        self.start.is_some()
+    }
+
+    /// Records what polls have measured of a future that will have no more.
+    #[cold]
+    pub(crate) fn record(&mut self, point: &'static Point, amounts: Option<&Amounts>) {
+        let polls = std::mem::take(self);
+        let Some(first) = polls.start else { return };
+        let Some(thread) =
+            thread::current().filter(|thread| thread.is_alive()).or_else(thread::get)
+        else {
+            return process::miss();
+        };
+        let elapsed = (thread.stamp().wrapping_sub(first) as i64).max(0) as u64;
+        finish_with(thread, point, polls.sum, None, (first, elapsed), amounts);
     }
 }

@@ -33,9 +33,11 @@ use pfp_shm_layout::ring::Record;
 use super::ending;
 use super::process;
 use super::thread::{self, Thread, Unready};
+use crate::Amount;
 use crate::clock::counter::stamp;
 use crate::clock::ticks;
 use crate::point::Point;
+use crate::timed::{self, Timed};
 
 /// What is taken out of all figures. In one place, so that one address does.
 pub(crate) static OVERHEAD: Overhead = Overhead {
@@ -153,8 +155,12 @@ pub struct Guard {
     thread_bound: PhantomData<*const ()>,
 }
 
-/// The tag of a region that the context keeps: not a control word that is on.
+/// The tag of a region that the context keeps: not a control word that is on, whose
+/// lowest bit is 1.
 const LONG_WAY: u64 = 2;
+/// The same where the guard has the amounts of the region, in place of what `begin`
+/// notes of others.
+const LONG_WAY_WITH: u64 = 6;
 
 impl Guard {
     /// Begins a region of a point.
@@ -214,21 +220,25 @@ impl Guard {
         let tag = thread::tag(control, thread.place.load(Relaxed));
         let begun = note(thread, cell);
         if thread.clock.is_outdated(begun.ticks()) {
-            return Self::begin_in_place_late(point, thread, tag, begun, guard);
+            let Begun { child, inclusive, .. } = begun;
+            return Self::begin_in_place_late(point, thread, tag, child, inclusive, guard);
         }
         guard.write(Self::of(point, tag, begun));
     }
 
+    /// Given what is needed word by word: what was noted would go through memory
+    /// otherwise, and on the short way too.
     #[cold]
     #[inline(never)]
     fn begin_in_place_late(
         point: &'static Point,
         thread: &Thread,
         tag: u64,
-        begun: Begun,
+        child: u64,
+        inclusive: u64,
         guard: &mut MaybeUninit<Self>,
     ) {
-        guard.write(Self::of(point, tag, note_late(thread, begun)));
+        guard.write(Self::begin_late(point, thread, tag, child, inclusive));
     }
 
     /// For C, which has read the word of the point, and found it on.
@@ -426,6 +436,34 @@ impl Guard {
         self.lap_slow(next, ticks());
     }
 
+    /// A lap to a region with amounts, as [`Timed::measure`] has them. What a lap begins
+    /// whose amounts are none of the eight tuples that are told apart takes a reading of
+    /// the clock of its own.
+    ///
+    /// ```
+    /// static READ: pfp::Timed = pfp::Timed::new("read", &["bytes"]);
+    /// static PARSE: pfp::Point = pfp::Point::new("parse");
+    ///
+    /// let mut phase = PARSE.measure();
+    /// for text in ["1,2", "3"] {
+    ///     phase.lap_with(&READ, [text.len()]);
+    ///     let text = String::from(text);
+    ///     phase.lap(&PARSE);
+    ///     drop(text);
+    /// }
+    /// ```
+    pub fn lap_with<A: Amount, const N: usize>(&mut self, next: &'static Timed, amounts: [A; N]) {
+        let amounts = timed::in_order(amounts);
+        match next.choose(&amounts) {
+            Some((variant, false)) => self.lap(variant),
+            Some((rest, true)) => {
+                *self = Self::none();
+                *self = Self::begin_with_sums(rest, &amounts);
+            }
+            None => *self = Self::none(),
+        }
+    }
+
     /// The door out of `lap`: an end and a begin.
     #[cold]
     #[inline(never)]
@@ -453,8 +491,38 @@ impl Guard {
     /// What `begin` noted; none if the context has it, or nothing is open.
     #[inline(always)]
     pub(crate) fn begun(&self) -> Option<&Begun> {
-        // SAFETY: with any other tag than these two it was filled.
-        (self.tag & !LONG_WAY != 0).then(|| unsafe { self.begun.assume_init_ref() })
+        // SAFETY: with the tag of a word that is on it was filled.
+        (self.tag & 1 != 0).then(|| unsafe { self.begun.assume_init_ref() })
+    }
+
+    /// The amounts of a region that the context keeps, if the guard has them.
+    pub(crate) fn kept_amounts(&self) -> Option<Amounts> {
+        (self.tag == LONG_WAY_WITH).then(|| {
+            // SAFETY: filled in `begin_with_sums`, with this tag.
+            let Begun { start, child, off, switches, .. } = unsafe { self.begun.assume_init() };
+            [start, child, off, switches]
+        })
+    }
+
+    /// Begins a region of a point whose cells have sums of amounts, in a guard that has
+    /// room for no more than it has: the context keeps the rest.
+    fn begin_with_sums(point: &'static Point, amounts: &Amounts) -> Self {
+        let ready = ready(point, point.control()).map(Ok);
+        let kept = match ready.or_else(|| thread::prepare(point)) {
+            Some(Ok((thread, _)) | Err(Unready::Overflow(thread))) => {
+                ending::begin_kept(thread, point)
+            }
+            Some(Err(Unready::Never)) => {
+                process::miss();
+                false
+            }
+            None => false,
+        };
+        if !kept {
+            return Self::none();
+        }
+        let [start, child, off, switches] = *amounts;
+        Self::of(point, LONG_WAY_WITH, Begun { start, child, off, switches, inclusive: 0 })
     }
 }
 

@@ -7,6 +7,8 @@
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
+use pfp_shm_layout::amounts::{Amounts, MOST};
+
 use super::measure::Begun;
 use crate::point::Point;
 
@@ -40,6 +42,8 @@ pub(super) struct Slot {
     pub(super) child: AtomicU64,
     pub(super) off: AtomicU64,
     pub(super) switches: AtomicU64,
+    /// The control word at the begin, of a point with amounts.
+    pub(super) control: AtomicU64,
 }
 
 /// What was measured of a point and waits for more.
@@ -50,6 +54,8 @@ struct Latched {
     inclusive: AtomicU64,
     off: AtomicU64,
     switches: AtomicU64,
+    /// Of a point with amounts.
+    amounts: [AtomicU64; MOST],
 }
 
 /// A context that is not current.
@@ -85,6 +91,7 @@ impl Regions {
                 child: zero(),
                 off: zero(),
                 switches: zero(),
+                control: zero(),
             }),
             waiting: zero(),
             latched: std::array::from_fn(|_| Latched {
@@ -93,6 +100,7 @@ impl Regions {
                 inclusive: zero(),
                 off: zero(),
                 switches: zero(),
+                amounts: [const { AtomicU64::new(0) }; MOST],
             }),
             paused: Paused { clock: zero(), switches: zero(), child: zero(), place: zero() },
         }
@@ -124,8 +132,9 @@ impl Regions {
         given_up
     }
 
-    /// Adds to what waits for a point; false if there is no room.
-    pub(super) fn latch(&self, point: &'static Point, sum: Sum) -> bool {
+    /// Adds to what waits for a point, its amounts too if it has any; false if there
+    /// is no room.
+    pub(super) fn latch(&self, point: &'static Point, sum: Sum, amounts: Option<&Amounts>) -> bool {
         let waiting = self.waiting.load(Relaxed) as usize;
         let known = (0..waiting).find(|&at| ptr::eq(self.latched[at].point.load(Relaxed), point));
         let at = known.unwrap_or(waiting);
@@ -136,12 +145,18 @@ impl Regions {
         latched.inclusive.store(before.inclusive.wrapping_add(sum.inclusive), Relaxed);
         latched.off.store(before.off.wrapping_add(sum.off), Relaxed);
         latched.switches.store(before.switches.wrapping_add(sum.switches), Relaxed);
+        if let Some(amounts) = amounts {
+            for (kept, amount) in latched.amounts.iter().zip(amounts) {
+                let before = if known.is_some() { kept.load(Relaxed) } else { 0 };
+                kept.store(before.saturating_add(*amount), Relaxed);
+            }
+        }
         self.waiting.store(waiting.max(at + 1) as u64, Relaxed);
         true
     }
 
-    /// Takes out what waits for a point.
-    pub(super) fn unlatch(&self, point: &Point) -> Sum {
+    /// Takes out what waits for a point, and adds the amounts of that to some.
+    pub(super) fn unlatch(&self, point: &Point, amounts: Option<&mut Amounts>) -> Sum {
         let waiting = self.waiting.load(Relaxed) as usize;
         let Some(at) = (0..waiting.min(LATCHED))
             .find(|&at| ptr::eq(self.latched[at].point.load(Relaxed), point))
@@ -149,6 +164,15 @@ impl Regions {
             return Sum::default();
         };
         let sum = self.latched[at].sum();
+        if let Some(amounts) = amounts {
+            for (amount, kept) in amounts.iter_mut().zip(&self.latched[at].amounts) {
+                *amount = amount.saturating_add(kept.load(Relaxed));
+            }
+        }
+        self.waiting.store(waiting as u64 - 1, Relaxed);
+        if at + 1 == waiting {
+            return sum;
+        }
         let last = &self.latched[waiting - 1];
         let moved = last.sum();
         let to = &self.latched[at];
@@ -157,12 +181,24 @@ impl Regions {
         to.inclusive.store(moved.inclusive, Relaxed);
         to.off.store(moved.off, Relaxed);
         to.switches.store(moved.switches, Relaxed);
-        self.waiting.store(waiting as u64 - 1, Relaxed);
+        for (to, last) in to.amounts.iter().zip(&last.amounts) {
+            to.store(last.load(Relaxed), Relaxed);
+        }
         sum
     }
 
     pub(super) fn detour(&self) -> u64 {
         self.waiting.load(Relaxed) * WAITING
+    }
+}
+
+impl Sum {
+    #[inline]
+    pub(super) fn add(&mut self, more: Self) {
+        self.own = self.own.wrapping_add(more.own);
+        self.inclusive = self.inclusive.wrapping_add(more.inclusive);
+        self.off = self.off.wrapping_add(more.off);
+        self.switches = self.switches.wrapping_add(more.switches);
     }
 }
 

@@ -152,7 +152,8 @@ pub(crate) enum Unready {
     /// Not now: before there is a process, inside the claiming itself, or when
     /// there is no memory. The region is not measured.
     Never,
-    /// All lanes are taken: the region is recorded on the overflow lane.
+    /// The region goes the long way: all lanes are taken, and it is recorded on the
+    /// overflow lane; or it is only known at its end where it is recorded.
     Overflow(&'static Thread),
 }
 
@@ -296,7 +297,7 @@ impl Thread {
     // ---- cold: space for cells and histograms ----
 
     /// Makes the calling thread's cell of a point ready to follow `control`.
-    fn ready_cell(
+    pub(super) fn ready_cell(
         &self,
         process: &'static Process,
         point: &Point,
@@ -491,7 +492,7 @@ pub(crate) fn prepare(
         },
     };
     // A signal handler must not take space while its thread does.
-    if thread.overflows() || thread.is_busy() {
+    if thread.overflows() || thread.is_busy() || point.timed().is_some() {
         return Some(Err(Unready::Overflow(thread)));
     }
     if thread.clock.refresh_and_verify(true).missed {
