@@ -1,15 +1,18 @@
 //! Bytes of every kind where a segment or a file is expected, many a second: whatever
 //! they say, reading them ends, without a panic.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pfp_tests::random::Random;
 use pfp_tests::{figure, fuzz, size};
 
+fn assets() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets")
+}
+
 fn asset(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets").join(name);
-    std::fs::read(path).expect("the asset is there")
+    std::fs::read(assets().join(name)).expect("the asset is there")
 }
 
 /// Calls what a fuzzer would; the input that it does not survive is told by its seed.
@@ -37,7 +40,7 @@ fn a_segment_may_change_in_any_word() {
 #[test]
 fn a_header_may_say_anything() {
     let golden = asset("segment-v1.pfp");
-    run("headers", size(2_000, 200_000), fuzz::header, |random| {
+    run("headers", size(2_000, 200_000), fuzz::copy, |random| {
         let mut bytes = golden.clone();
         bytes.truncate(random.below(golden.len() + 1));
         for _ in 0..random.below(6) {
@@ -75,4 +78,43 @@ fn files_may_say_anything() {
         }
         bytes
     });
+}
+
+#[test]
+fn descriptors_may_say_anything() {
+    let unchanged = fuzz::unchanged_header();
+    run("descriptors", size(20_000, 10_000_000), fuzz::header, |random| {
+        let mut bytes = unchanged.clone();
+        bytes.truncate(random.below(2 * unchanged.len()));
+        for _ in 0..random.below(8) {
+            // A word, or part of one that is cut off.
+            let at = random.below(unchanged.len() / 8) * 8;
+            let word = if random.below(2) == 0 { random.edge() } else { random.word() };
+            let to = bytes.iter_mut().skip(at);
+            to.zip(word.to_le_bytes()).for_each(|(to, byte)| *to = byte);
+        }
+        bytes
+    });
+}
+
+#[test]
+fn what_a_fuzzer_has_found_is_survived() {
+    for (target, look) in fuzz::TARGETS {
+        let folder = assets().join("fuzz").join(target);
+        let entries = std::fs::read_dir(&folder).expect("each target has a corpus");
+        let mut files: Vec<PathBuf> =
+            entries.map(|entry| entry.expect("it can be read").path()).collect();
+        files.sort();
+        assert!(files.len() >= 10, "{}: {} files", folder.display(), files.len());
+        let start = Instant::now();
+        for file in &files {
+            let input = std::fs::read(file).expect("it can be read");
+            if let Err(panic) = std::panic::catch_unwind(|| look(&input)) {
+                eprintln!("{target}: {}", file.display());
+                std::panic::resume_unwind(panic);
+            }
+        }
+        let took = start.elapsed();
+        figure(&format!("corpus of {target}: {} inputs in {took:.1?}", files.len()));
+    }
 }
