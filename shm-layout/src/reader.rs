@@ -216,6 +216,8 @@ pub struct Reader<S = Segment> {
     sums: HashMap<(u32, u32), u32>,
     /// Cells that were looked at for being variants' ones.
     sorted: usize,
+    /// Of those, the ones whose point was not in the table yet.
+    unsorted: Vec<usize>,
     followed: Followed,
 }
 
@@ -247,6 +249,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             variants: Vec::new(),
             sums: HashMap::new(),
             sorted: 0,
+            unsorted: Vec::new(),
         }
     }
 
@@ -316,18 +319,25 @@ impl<S: Borrow<Segment>> Reader<S> {
 
     /// Sums what variants have measured for the points that they are variants of.
     fn sum_variants(&mut self) {
-        let cells = &mut self.picture.cells;
-        if !self.variants.is_empty() {
-            for place in self.sorted..cells.len() {
-                let (lane, point) = (cells[place].lane, cells[place].point);
-                let Some(of) = point_of(&self.variants, point) else { continue };
-                let sum = *self.sums.entry((lane, of)).or_insert_with(|| {
-                    cells.push(CellReading::sum(lane, of));
-                    cells.len() as u32 - 1
-                });
-                cells[place].is_part = true;
-                cells[sum as usize].variants.push(place as u32);
-            }
+        let Picture { poll, points, cells, .. } = &mut self.picture;
+        let waiting = std::mem::take(&mut self.unsorted);
+        for place in waiting.into_iter().chain(self.sorted..cells.len()) {
+            let (lane, point) = (cells[place].lane, cells[place].point);
+            let Some(of) = point_of(&self.variants, point) else {
+                // It may have been announced since the table was looked at, and be a
+                // variant.
+                if points.binary_search_by_key(&point, |known| known.id).is_err() {
+                    self.unsorted.push(place);
+                }
+                continue;
+            };
+            let sum = *self.sums.entry((lane, of)).or_insert_with(|| {
+                cells.push(CellReading::sum(lane, of));
+                cells.len() as u32 - 1
+            });
+            // Of one that was waiting the figures may not change any more.
+            (cells[place].is_part, cells[place].changed) = (true, *poll);
+            cells[sum as usize].variants.push(place as u32);
         }
         self.sorted = cells.len();
         for &place in self.sums.values() {

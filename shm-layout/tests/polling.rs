@@ -171,6 +171,37 @@ fn cells(picture: &Picture) -> Vec<String> {
     all
 }
 
+/// A thread announces a variant and measures it between a reader's look at the table and
+/// its look at the cells: the next poll puts it where it belongs.
+#[test]
+fn a_variant_that_was_met_before_it_was_announced_is_summed_later() {
+    let mut reader = reader();
+    let mut program = Program::new(reader.segment());
+    program.measure(reader.segment(), 0, 3, 5);
+    let of_the_whole = |picture: &Picture| -> u64 {
+        let whole = picture.cells.iter().filter(|cell| cell.point == 3 && !cell.is_part);
+        whole.map(|cell| cell.live.count).sum()
+    };
+    assert_eq!(of_the_whole(reader.poll(false)), 1);
+
+    let (generation, first) = program.lanes[0];
+    let segment: &Segment = reader.segment();
+    let block = segment.cell_block(first + 1).expect("it was taken");
+    let place = POINTS % CELLS_PER_BLOCK;
+    block.cell(place).prepare(POINTS as u32, control(segment, POINTS), generation);
+    block.set_used(place + 1);
+    let measured = Measurement { exclusive: 7, inclusive_total: 7, away: None };
+    block.cell(place).record(measured, None);
+    reader.poll(false);
+
+    let entered = reader.segment().enter_variant(None, 0, 3, "bytes=8");
+    assert_eq!(entered, Some(POINTS));
+    let picture = reader.poll(false);
+    assert_eq!(of_the_whole(picture), 2);
+    let part = picture.cells.iter().find(|cell| cell.point == POINTS as u32);
+    assert!(part.is_some_and(|cell| cell.is_part && cell.live.count == 1), "{part:?}");
+}
+
 /// Measurements, resets and changes of owner in any order, with polls now and
 /// then.
 #[test]

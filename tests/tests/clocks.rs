@@ -50,8 +50,9 @@ fn run(rung: &str, mode: &str, calls: u64, when: &str) -> Run {
         let point = watch::id(picture, name);
         for cell in watch::cells(picture, point) {
             cells::check(cell, name != "outer");
-            // That is where a wrapped one would end up.
-            assert!(cell.live.max < LIMIT - 1, "{what}: {cell:?}");
+            // That is where a wrapped one would end up. On the last rung so may a region
+            // with two suspensions in it; there the sums alone tell.
+            assert!(cell.live.max < LIMIT - 1 || rung == "wall", "{what}: {cell:?}");
             let longest = wall_ns + ahead_ns + 1e9;
             for ticks in [cell.live.exclusive, cell.live.inclusive, cell.live.off_cpu] {
                 let ns = ticks as f64 * ns_per_tick;

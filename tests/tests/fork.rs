@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use pfp_shm_layout::find::KEEP;
 use pfp_shm_layout::liveness::{self, Liveness};
 use pfp_shm_layout::object;
+use pfp_shm_layout::reader::Reader;
+use pfp_shm_layout::segment::Segment;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::target::{Place, wait_for};
 use pfp_tests::watch::{self, Watch};
@@ -187,7 +189,13 @@ fn judge_vfork(program: &str, how: &str, when: &str, clock: &str) {
     let child = wait_for(&format!("the child to have measured: {what}"), || {
         let mut others = place.entries();
         others.retain(|entry| ![pid, target.pid()].contains(&entry.info.process.pid));
-        let count = watch::named(Watch::open(others.first()?).poll(), "region").count;
+        // Found by its beacon, it may have no segment yet, or none that is complete, or
+        // no point in it.
+        let (segment, facts) = Segment::open(&others.first()?.info.object).ok()?;
+        let mut reader = Reader::new(segment, facts);
+        let picture = reader.poll(false);
+        picture.points.iter().find(|point| point.name == "region")?;
+        let count = watch::named(picture, "region").count;
         (others.len() == segments && count == ROUNDS).then(|| others[0].info.process.pid)
     });
     target.end_well();
