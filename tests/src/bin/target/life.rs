@@ -66,14 +66,16 @@ pub(crate) fn steered() {
 
     // Latched: three parts, one measurement.
     pfp::enable(3);
+    let mut burnt = Duration::ZERO;
     for part in 0..3 {
         pfp::begin(3);
-        pfp_tests::os::burn(Duration::from_millis(2));
+        burnt += pfp_tests::os::burn(Duration::from_millis(2));
         pfp::end(3, part < 2);
     }
     let latched = pfp::stats(3).unwrap_or_default();
     let ms = latched.exclusive as f64 / pfp::ticks_per_second() * 1e3;
-    say("latched", &[&latched.count, &ms, &(pfp_tests::stolen::so_far().as_secs_f64() * 1e3)]);
+    let [burnt, stolen] = [burnt, pfp_tests::stolen::so_far()].map(|it| it.as_secs_f64() * 1e3);
+    say("latched", &[&latched.count, &ms, &burnt, &stolen]);
 
     // Begin after begin.
     pfp::enable(4);
