@@ -17,10 +17,7 @@
 //! after which they look who is missing and whether it lives. So a member that dies at
 //! any moment, also between its arrival and the look, holds nobody up for longer.
 //!
-//! All of this is off any hot path, so each access to `active`, `arrived`, `joined` and
-//! `completed` is sequentially consistent: of two that arrive at once, the later one in
-//! that order sees both. What is stored before an arrival (`stamps`) is seen by whoever
-//! sees the arrival.
+//! The words and their orders are in `group/barrier.rs`.
 //!
 //! **Over processes** ([`SharedGroup`]) the words lie in an object of their own beside the
 //! segments. A file in the directory of beacons, named by the group's name, tells the
@@ -29,6 +26,9 @@
 //! lives; byte `JOINING` for a moment by who joins, leaves or sweeps. Who comes to a
 //! file whose members are all gone starts afresh under a new object.
 
+mod barrier;
+mod futex;
+
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -36,294 +36,45 @@ use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Duration;
 
 use crate::beacon;
 use crate::directory::Directory;
 use crate::liveness::{Identity, Liveness};
 use crate::object::{self, Name, Object};
+use barrier::{Head, MAGIC, Member, VERSION, Words};
+
+pub use barrier::{Arrived, Place};
 
 /// Most members of a group.
 pub const MOST: u32 = 4096;
 /// Members of a group whose number was not stated for which there is room.
 pub const ROOM: u32 = 256;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"pfpgroup");
-const VERSION: u64 = 1;
 /// The byte that is locked by who joins, leaves or sweeps.
 const JOINING: u32 = MOST;
-/// How long a sleeper sleeps at least and at most before it looks who is missing.
-const NAPS: [Duration; 2] = [Duration::from_millis(4), Duration::from_millis(64)];
-/// Looks at the word before going to sleep: some microseconds.
-const SPINS: u32 = 400;
-
-/// The words of the group as a whole.
-#[repr(C, align(128))]
-#[derive(Debug, Default)]
-struct Head {
-    magic: AtomicU64,
-    /// Capacity in the upper half.
-    version: AtomicU64,
-    /// Members that were stated, 0 for none.
-    stated: AtomicU64,
-    /// Members that have ever joined.
-    joined: AtomicU64,
-    /// Rounds that are complete, modulo 2^32. Sleepers wait here.
-    completed: AtomicU32,
-    /// Not 0 once members that never came are not waited for any more.
-    excused: AtomicU32,
-}
-
-/// The words of one member.
-#[repr(C, align(128))]
-#[derive(Debug, Default)]
-struct Member {
-    /// A number that no earlier holder of this place had, while it is a member; 0 else.
-    active: AtomicU64,
-    /// The last such number.
-    holders: AtomicU64,
-    /// Rounds it has arrived at, modulo 2^32.
-    arrived: AtomicU32,
-    /// Process or thread.
-    id: AtomicU32,
-    /// When it arrived, by whatever clock the members share; of even and odd rounds.
-    /// No active member is more than one round ahead of another.
-    stamps: [AtomicU64; 2],
-    /// When the process or thread started.
-    start: AtomicU64,
-    boot: [AtomicU64; 2],
-    pidns: AtomicU64,
-}
 
 const _: () = assert!(size_of::<Head>() == 128 && size_of::<Member>() == 128);
 const _: () = assert!(offset_of!(Head, magic) == 0);
 
-/// How a wait ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrived {
-    /// The latest stamp of those that arrived.
-    pub last: u64,
-    /// Members that were found dead in this wait.
-    pub dead: u32,
-    /// Members that were stated and have not come in time.
-    pub absent: u32,
-    /// Whether the caller waited at all: false if it is no member any more, because
-    /// it left, or was taken for dead.
-    pub is_member: bool,
+/// Who a member is, where others look it up.
+fn introduce(member: &Member, who: &Identity) {
+    member.id.store(who.pid, Relaxed);
+    member.start.store(who.start, Relaxed);
+    member.boot[0].store((who.boot >> 64) as u64, Relaxed);
+    member.boot[1].store(who.boot as u64, Relaxed);
+    member.pidns.store(who.pidns, Relaxed);
 }
 
-/// A member's place, and that it is the member's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    index: u32,
-    holder: u64,
-}
-
-impl Place {
-    /// Whether both are the same place, of whichever holders.
-    #[must_use]
-    pub fn is_same_place(&self, other: &Self) -> bool {
-        self.index == other.index
-    }
-}
-
-/// A group's words, wherever they lie.
-#[derive(Clone, Copy, Debug)]
-struct Words<'a> {
-    head: &'a Head,
-    members: &'a [Member],
-    /// Whether sleepers are of this process alone.
-    private: bool,
-}
-
-/// Whether `n` rounds are among `rounds`.
-fn has(rounds: u32, n: u32) -> bool {
-    rounds.wrapping_sub(n) as i32 >= 0
-}
-
-impl Words<'_> {
-    fn prepare(&self, stated: u32) {
-        self.head.stated.store(u64::from(stated), SeqCst);
-        let capacity = self.members.len() as u64;
-        self.head.version.store(capacity << 32 | VERSION, SeqCst);
-        self.head.magic.store(MAGIC, SeqCst);
-    }
-
-    /// Makes a place, which nobody else takes at this moment, the caller's.
-    fn enter(&self, index: u32, who: &Identity) -> Place {
-        let member = &self.members[index as usize];
-        // Not taken for an arrival: nobody looks at it before it is active.
-        let holder = member.holders.load(SeqCst).wrapping_add(1).max(1);
-        member.active.store(0, SeqCst);
-        member.holders.store(holder, SeqCst);
-        member.id.store(who.pid, SeqCst);
-        member.start.store(who.start, SeqCst);
-        member.boot[0].store((who.boot >> 64) as u64, SeqCst);
-        member.boot[1].store(who.boot as u64, SeqCst);
-        member.pidns.store(who.pidns, SeqCst);
-        // Those that wait for the next round wait for it too. If that is completed this
-        // very moment, it passes that round at once, and is with the others from the
-        // next on.
-        member.arrived.store(self.head.completed.load(SeqCst), SeqCst);
-        member.active.store(holder, SeqCst);
-        self.head.joined.fetch_add(1, SeqCst);
-        Place { index, holder }
-    }
-
-    fn leave(&self, place: Place) {
-        let member = &self.members[place.index as usize];
-        let _ = member.active.compare_exchange(place.holder, 0, SeqCst, SeqCst);
-        self.settle();
-    }
-
-    fn identity(&self, index: u32) -> Identity {
-        let member = &self.members[index as usize];
-        let [high, low] = [0, 1].map(|half| u128::from(member.boot[half].load(SeqCst)));
-        Identity {
-            pid: member.id.load(SeqCst),
-            start: member.start.load(SeqCst),
-            boot: high << 64 | low,
-            pidns: member.pidns.load(SeqCst),
-        }
-    }
-
-    /// Members that were stated and never came.
-    fn absent(&self) -> u32 {
-        let absent = self.head.stated.load(SeqCst).saturating_sub(self.head.joined.load(SeqCst));
-        u32::try_from(absent).unwrap_or(u32::MAX)
-    }
-
-    /// Moves on if all have arrived.
-    fn settle(&self) {
-        let done = self.head.completed.load(SeqCst);
-        let next = done.wrapping_add(1);
-        if self.absent() > 0 && self.head.excused.load(SeqCst) == 0 {
-            return;
-        }
-        let mut any = false;
-        for member in self.members.iter().filter(|member| member.active.load(SeqCst) != 0) {
-            if !has(member.arrived.load(SeqCst), next) {
-                return;
-            }
-            any = true;
-        }
-        if any && self.head.completed.compare_exchange(done, next, SeqCst, SeqCst).is_ok() {
-            self.wake();
-        }
-    }
-
-    /// The caller has come, at a moment of the members' clock; the round it has come to.
-    fn arrive(&self, place: Place, stamp: u64) -> Option<u32> {
-        let member = &self.members[place.index as usize];
-        if member.active.load(SeqCst) != place.holder {
-            return None;
-        }
-        let round = member.arrived.load(SeqCst).wrapping_add(1);
-        member.stamps[round as usize % 2].store(stamp, SeqCst);
-        member.arrived.store(round, SeqCst);
-        self.settle();
-        Some(round)
-    }
-
-    /// Waits until all have come to a round. Those that were stated and never came are
-    /// waited for no longer than `patience`.
-    fn wait(
-        &self,
-        place: Place,
-        round: u32,
-        patience: Duration,
-        is_alive: impl Fn(u32) -> bool,
-    ) -> Arrived {
-        let is_complete = || has(self.head.completed.load(SeqCst), round);
-        let mut dead = 0;
-        if !(0..SPINS).any(|_| {
-            std::hint::spin_loop();
-            is_complete()
-        }) {
-            let began = Instant::now();
-            let (mut nap, mut looked) = (NAPS[0], began);
-            while !is_complete() {
-                self.sleep(round, nap);
-                // By the clock, and not by how the sleep ended: signals may end each.
-                if looked.elapsed() < nap {
-                    continue;
-                }
-                (nap, looked) = ((nap * 2).min(NAPS[1]), Instant::now());
-                dead += self.bury(place.index, round, &is_alive);
-                if self.absent() > 0 && began.elapsed() >= patience {
-                    self.head.excused.store(1, SeqCst);
-                }
-                self.settle();
-                let member = &self.members[place.index as usize];
-                if member.active.load(SeqCst) != place.holder {
-                    return Arrived { last: 0, dead, absent: self.absent(), is_member: false };
-                }
-            }
-        }
-        Arrived { last: self.last_stamp(round), dead, absent: self.absent(), is_member: true }
-    }
-
-    /// Takes those for no members that have not come and do not live.
-    fn bury(&self, own: u32, round: u32, is_alive: &impl Fn(u32) -> bool) -> u32 {
-        let mut dead = 0;
-        for (index, member) in self.members.iter().enumerate() {
-            let holder = member.active.load(SeqCst);
-            let index = index as u32;
-            if holder == 0 || index == own || has(member.arrived.load(SeqCst), round) {
-                continue;
-            }
-            // Exchanged, so that nobody else is buried who took the place meanwhile.
-            if !is_alive(index) && member.active.compare_exchange(holder, 0, SeqCst, SeqCst).is_ok()
-            {
-                dead += 1;
-            }
-        }
-        dead
-    }
-
-    /// When the last one came to a round, also one that has left since.
-    fn last_stamp(&self, round: u32) -> u64 {
-        let came = self.members.iter().filter(|member| {
-            let ahead = member.arrived.load(SeqCst).wrapping_sub(round);
-            member.holders.load(SeqCst) != 0 && ahead <= 1
-        });
-        came.map(|member| member.stamps[round as usize % 2].load(SeqCst)).max().unwrap_or(0)
-    }
-
-    /// Sleeps until something may have changed, or the time is up.
-    fn sleep(&self, round: u32, time: Duration) {
-        let seen = self.head.completed.load(SeqCst);
-        if has(seen, round) {
-            return;
-        }
-        let time = libc::timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
-        // SAFETY: the word and the time outlive the call; the kernel only reads both.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.head.completed.as_ptr(),
-                libc::FUTEX_WAIT | self.flag(),
-                seen,
-                &raw const time,
-            );
-        }
-    }
-
-    fn wake(&self) {
-        // SAFETY: the word outlives the call.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.head.completed.as_ptr(),
-                libc::FUTEX_WAKE | self.flag(),
-                libc::c_int::MAX,
-            );
-        }
-    }
-
-    fn flag(&self) -> libc::c_int {
-        if self.private { libc::FUTEX_PRIVATE_FLAG } else { 0 }
+fn identity(words: &Words<'_>, index: u32) -> Identity {
+    let member = &words.members[index as usize];
+    let [high, low] = [0, 1].map(|half| u128::from(member.boot[half].load(Relaxed)));
+    Identity {
+        pid: member.id.load(Relaxed),
+        start: member.start.load(Relaxed),
+        boot: high << 64 | low,
+        pidns: member.pidns.load(Relaxed),
     }
 }
 
@@ -355,13 +106,11 @@ impl PrivateGroup {
     pub fn enter(&self, thread: &Identity, is_alive: impl Fn(&Identity) -> bool) -> Option<Place> {
         let words = self.words();
         let index = (0..self.members.len() as u32).find(|&index| {
-            self.members[index as usize].active.load(SeqCst) == 0
-                || !is_alive(&words.identity(index))
+            // Meets `group-enter`.
+            self.members[index as usize].active.load(Acquire) == 0
+                || !is_alive(&identity(&words, index))
         })?;
-        let place = words.enter(index, thread);
-        // It may have been the one that the others waited for to come at all.
-        words.settle();
-        Some(place)
+        Some(words.enter(index, |member| introduce(member, thread)))
     }
 
     /// Gives a place up.
@@ -383,7 +132,7 @@ impl PrivateGroup {
         is_alive: impl Fn(&Identity) -> bool,
     ) -> Arrived {
         let words = self.words();
-        words.wait(place, round, patience, |index| is_alive(&words.identity(index)))
+        words.wait(place, round, patience, |index| is_alive(&identity(&words, index)))
     }
 }
 
@@ -474,8 +223,8 @@ impl SharedGroup {
         let meta = file.metadata()?;
         let held = beacon::hold(&file)?;
         let words = words_of(&object, capacity);
-        let place = words.enter(index, &Identity::of_this_process());
-        words.settle();
+        let this = Identity::of_this_process();
+        let place = words.enter(index, |member| introduce(member, &this));
         let group = Self {
             object,
             capacity,
@@ -521,7 +270,7 @@ impl SharedGroup {
         let here = Identity::of_this_process();
         let words = self.words();
         words.wait(self.place, round, patience, |index| {
-            self.is_alive(index, &words.identity(index), &here)
+            self.is_alive(index, &identity(&words, index), &here)
         })
     }
 
@@ -596,15 +345,15 @@ fn check(object: &Object, stated: u32) -> io::Result<u32> {
         return bad("the group's object is too short");
     }
     let words = words_of(object, 0);
-    let version = words.head.version.load(SeqCst);
-    if words.head.magic.load(SeqCst) != MAGIC || version as u32 != VERSION as u32 {
+    let version = words.head.version.load(Relaxed);
+    if words.head.magic.load(Relaxed) != MAGIC || version as u32 != VERSION as u32 {
         return bad("not a group's object of this version");
     }
     let capacity = (version >> 32) as u32;
     if capacity == 0 || capacity > MOST || bytes_for(capacity) > object.len() {
         return bad("the group's object is damaged");
     }
-    if words.head.stated.load(SeqCst) != u64::from(stated) {
+    if words.head.stated.load(Relaxed) != u64::from(stated) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "the group was made for another number of members",

@@ -17,6 +17,8 @@
 
 #[path = "../src/amounts.rs"]
 mod amounts;
+#[path = "../src/group/barrier.rs"]
+mod barrier;
 #[path = "../src/cell.rs"]
 mod cell;
 #[path = "../src/chain.rs"]
@@ -36,6 +38,8 @@ mod ring;
 #[path = "../src/shared_cell.rs"]
 mod shared_cell;
 
+#[path = "loom/futex.rs"]
+mod futex;
 #[path = "loom/models.rs"]
 mod models;
 #[path = "loom/segment.rs"]

@@ -145,3 +145,25 @@ fn the_last_moments_of_a_thread_count() {
     assert_eq!(picture.lanes.len(), 2);
     target.end_well();
 }
+
+/// A thread that measures when nothing of the probe's is called any more leaves its lane
+/// claimed, and cannot give it back. Whoever comes next does.
+#[test]
+fn a_lane_outlives_its_thread_only_until_the_next_one_starts() {
+    const THREADS: u64 = 50;
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["after-thread-exit", &THREADS.to_string()]);
+    target.reach("done");
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    assert_eq!(watch::named(picture, "work").count, THREADS);
+    // The threads library calls a destructor no more often.
+    assert_eq!(watch::named(picture, "again and again").count, 4 * THREADS);
+    assert_eq!(picture.lanes.len(), 2, "a lane for each thread: {:?}", picture.lanes);
+    target.go();
+    target.reach("after");
+    let picture = watch.poll();
+    assert_eq!(watch::named(picture, "work").count, THREADS + 1);
+    assert_eq!(picture.lanes[1].lane.state, LaneState::Ended);
+    target.end_well();
+}

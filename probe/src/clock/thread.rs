@@ -220,6 +220,11 @@ impl ThreadClock {
             // The section must not be named by a thread whose library may go.
             word.store(0, Relaxed);
         }
+        self.forget();
+    }
+
+    /// The same for a thread that is no more.
+    pub(crate) fn forget(&self) {
         self.watch_nothing(0);
         self.release_page();
     }

@@ -85,6 +85,9 @@ pub(crate) struct Thread {
     chunks: AtomicU64,
     /// Bytes of this mapping.
     bytes: AtomicU64,
+    /// Whose the lane is, its kernel id below and its generation above; 0 while it is
+    /// nobody's. See [`bury`].
+    holder: AtomicU64,
     /// Regions of the thread's own context that were begun by hand.
     pub(crate) own: Regions,
     /// The context that is current, null for the thread's own.
@@ -536,8 +539,25 @@ fn claim(process: &'static Process) -> Option<&'static Thread> {
 
 fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
     let segment = &process.segment;
-    for number in 0..segment.geometry().lanes() {
+    let lanes = segment.geometry().lanes();
+    // Where many threads have none, not each of them asks all the others.
+    let overflowed = segment.ledger().lanes_overflowed.load(Relaxed);
+    let mut buries = overflowed == 0 || overflowed.is_power_of_two();
+    let mut next = 0;
+    loop {
+        let number = next;
+        next += 1;
         let used = segment.ledger().lanes_used.load(Acquire);
+        if buries && number as u64 >= used {
+            buries = false;
+            if bury(process) {
+                next = 0;
+                continue;
+            }
+        }
+        if number == lanes {
+            return None;
+        }
         let lane = if (number as u64) < used {
             segment.lane(number)?
         } else {
@@ -559,10 +579,11 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
         }
         thread.tally.store((&raw const lane.tally).cast_mut(), Relaxed);
         thread.settle_in(segment, number, generation);
+        // Meets the load in `bury`.
+        thread.holder.store(u64::from(generation) << 32 | u64::from(tid()), Release);
         lane.announce(generation, tid(), stamp(), &thread_name());
         return Some(thread);
     }
-    None
 }
 
 fn claim_overflow(process: &'static Process) -> Option<&'static Thread> {
@@ -640,7 +661,9 @@ pub(crate) fn set_name(name: &str) {
 
 /// The last thing that happens in a thread that has a lane. It runs after the
 /// destructors of thread-local values, so regions in those still count; a
-/// region even later claims a lane once more.
+/// region even later claims a lane once more. This may not be called again then: the
+/// threads library goes through the destructors four times at most, and no more after
+/// a time in which no key was set. See [`bury`].
 pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
     THREAD.set(ptr::null());
     let Some(process) = process::current() else { return };
@@ -651,14 +674,46 @@ pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
     }
     thread.publish_switches();
     thread.clock.stop();
-    super::context::leave_all(thread);
     if thread.overflows() {
+        super::context::leave_all(thread);
         let bytes = thread.bytes.load(Relaxed) as usize;
         // SAFETY: the pages are this thread's alone, and it refers to them no
         // more.
         unsafe { libc::munmap(value, bytes) };
         return;
     }
+    thread.holder.store(0, Relaxed);
+    give_up(process, thread);
+}
+
+/// Gives up the lanes of threads that are no more and could not do it themselves: a
+/// signal handler, or a destructor that had itself called again and again, has
+/// measured when nobody was going to call [`at_thread_exit`] any more. Asked before a
+/// lane is taken that nobody has had. Whether there was one.
+fn bury(process: &Process) -> bool {
+    let mut any = false;
+    for kept in &process.lanes {
+        // SAFETY: null, or pages that stay mapped as long as the process runs.
+        let Some(thread) = (unsafe { kept.load(Acquire).as_ref() }) else { continue };
+        // Meets the store in `claim_lane`: the lane is whose it says.
+        let holder = thread.holder.load(Acquire);
+        if holder == 0 || exists(holder as u32) {
+            continue;
+        }
+        // Nobody but one of those that look; and not what was claimed anew meanwhile.
+        if thread.holder.compare_exchange(holder, 0, Acquire, Relaxed).is_ok() {
+            thread.publish_switches();
+            thread.clock.forget();
+            give_up(process, thread);
+            any = true;
+        }
+    }
+    any
+}
+
+/// Leaves the lane of a thread that writes no more to its next owner.
+fn give_up(process: &Process, thread: &Thread) {
+    super::context::leave_all(thread);
     // So that the next owner of the lane makes the cells its own.
     let points = process.segment.ledger().points_used.load(Relaxed) as usize;
     for index in 0..points.min(process.segment.geometry().points()) {

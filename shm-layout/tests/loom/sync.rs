@@ -272,6 +272,12 @@ macro_rules! word {
             }
         }
 
+        impl Default for $name {
+            fn default() -> Self {
+                Self::new(0)
+            }
+        }
+
         impl fmt::Debug for $name {
             fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 NAMING.with_borrow_mut(|naming| match naming {

@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         "short-threads" => threads::short(number(1)),
         "many-threads" => threads::many(number(1) as usize, number(2)),
         "thread-exit" => threads::at_exit(number(1)),
+        "after-thread-exit" => threads::after_exit(number(1)),
         "forks" => forks::run(number(1)),
         "fork-and-live" => forks::and_live(),
         "another-program" => forks::another_program(),

@@ -3,8 +3,9 @@
 
 use std::cell::Cell;
 use std::sync::Barrier;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
 use pfp_tests::script::pause;
 
@@ -96,6 +97,46 @@ pub(crate) fn at_exit(threads: u64) {
     pause("done");
 }
 
+/// Uses a point in a key's destructor that has itself called as often as it can be:
+/// the last time after all that the probe could have called. One thread is gone before
+/// the next one starts.
+pub(crate) fn after_exit(threads: u64) {
+    pfp::init();
+    AGAIN.store(key_with(again), Relaxed);
+    let alone = || std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1);
+    for _ in 0..threads {
+        thread::spawn(|| {
+            set_again();
+            work();
+        })
+        .join()
+        .expect("it only counts");
+        while !alone() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    pause("done");
+    // One more, that ends in order.
+    thread::spawn(work).join().expect("it only counts");
+    pause("after");
+}
+
+fn work() {
+    pfp::scope!("work");
+}
+
+static AGAIN: AtomicU32 = AtomicU32::new(0);
+
+fn set_again() {
+    // SAFETY: the key was made, and its destructor takes any value that is not null.
+    unsafe { libc::pthread_setspecific(AGAIN.load(Relaxed), (&raw const SOMETHING).cast()) };
+}
+
+unsafe extern "C" fn again(_value: *mut libc::c_void) {
+    set_again();
+    pfp::scope!("again and again");
+}
+
 static SOMETHING: AtomicU32 = AtomicU32::new(0);
 
 struct LastBreath(Cell<u64>);
@@ -111,9 +152,13 @@ thread_local! {
 }
 
 fn key() -> libc::pthread_key_t {
+    key_with(at_key_end)
+}
+
+fn key_with(destructor: unsafe extern "C" fn(*mut libc::c_void)) -> libc::pthread_key_t {
     let mut key = 0;
     // SAFETY: the destructor has the right type and takes any value.
-    let result = unsafe { libc::pthread_key_create(&raw mut key, Some(at_key_end)) };
+    let result = unsafe { libc::pthread_key_create(&raw mut key, Some(destructor)) };
     assert_eq!(result, 0, "there are keys left");
     key
 }

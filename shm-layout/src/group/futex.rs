@@ -1,0 +1,37 @@
+//! Sleeping on a word, and waking who does.
+
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+/// Sleeps while the word is `seen`, until it is woken or the time, below a second, is
+/// up. `private` says that only threads of this process wake it.
+pub(super) fn wait(word: &AtomicU32, seen: u32, time: Duration, private: bool) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
+    // SAFETY: the word and the time outlive the call; the kernel only reads both.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | flag(private),
+            seen,
+            &raw const time,
+        );
+    }
+}
+
+/// Wakes all that sleep on a word.
+pub(super) fn wake(word: &AtomicU32, private: bool) {
+    // SAFETY: the word outlives the call.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAKE | flag(private),
+            libc::c_int::MAX,
+        );
+    }
+}
+
+fn flag(private: bool) -> libc::c_int {
+    if private { libc::FUTEX_PRIVATE_FLAG } else { 0 }
+}
