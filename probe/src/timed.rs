@@ -237,23 +237,25 @@ impl Timed {
 
     #[inline(always)]
     fn begin_on(&'static self, control: Control, guard: &mut TimedGuard, amounts: Amounts) {
-        if let Some(point) = self.find(&amounts) {
+        let point = if let Some(point) = self.find(&amounts) {
             guard.is_rest.write(0);
-            return Guard::begin_in_place(point, control, &mut guard.guard);
-        }
-        guard.amounts.write(amounts);
-        self.begin_further(control, guard);
+            point
+        } else {
+            guard.amounts.write(amounts);
+            guard.is_rest.write(1);
+            let Some(rest) = self.rest() else { return self.begin_new(control, guard) };
+            rest
+        };
+        Guard::begin_in_place(point, control, &mut guard.guard);
     }
 
-    /// Begins a region whose amounts, which the guard has, have no variant yet or
-    /// never will.
+    /// Begins a region whose amounts, which the guard has, were not met before.
+    #[cold]
     #[inline(never)]
-    fn begin_further(&'static self, control: Control, guard: &mut TimedGuard) {
+    fn begin_new(&'static self, control: Control, guard: &mut TimedGuard) {
         // SAFETY: the caller has filled them.
         let amounts = unsafe { guard.amounts.assume_init_ref() };
-        let chosen =
-            self.rest().map_or_else(|| self.choose_new(amounts), |rest| Some((rest, true)));
-        let Some((point, is_rest)) = chosen else { return };
+        let Some((point, is_rest)) = self.choose_new(amounts) else { return };
         guard.is_rest.write(u64::from(is_rest));
         Guard::begin_in_place(point, control, &mut guard.guard);
     }

@@ -45,9 +45,15 @@ pub struct SumsPicture {
 /// Adds the amounts of a measurement; the words are this thread's alone.
 #[inline(always)]
 pub(crate) fn add(words: &SumWords, amounts: &Amounts) {
-    for (word, amount) in words.iter().zip(amounts) {
-        let sum = word.load(Ordering::Relaxed).saturating_add(*amount);
-        word.store(sum, Ordering::Relaxed);
+    let (first, others) = amounts.split_at(2);
+    let add = |at: usize, amount: u64| {
+        let sum = words[at].load(Ordering::Relaxed).saturating_add(amount);
+        words[at].store(sum, Ordering::Relaxed);
+    };
+    (0..2).for_each(|at| add(at, first[at]));
+    // Most points have no more.
+    if others[0] | others[1] != 0 {
+        (2..MOST).for_each(|at| add(at, others[at - 2]));
     }
 }
 

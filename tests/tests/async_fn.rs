@@ -278,7 +278,9 @@ fn a_future_that_is_dropped_early_is_measured_so_far() {
     assert_eq!(stats.count, 2);
     assert_near("two that were dropped", stats.exclusive, cpu, stolen::since(before));
     // The next one begins from nothing.
-    let ((), last) = drive(DROPPED.measure_async(async { burn(STEP) }));
+    let ((), last) = drive(DROPPED.measure_async(async {
+        burn(STEP);
+    }));
     let stats = DROPPED.stats().expect("it was measured");
     assert_eq!(stats.count, 3);
     assert_near(

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 static POINT: pfp::Point = pfp::Point::new("a point");
+static TIMED: pfp::Timed = pfp::Timed::new("with amounts", &["items"]);
 
 /// With every kind of point, or with none: the instructions must be the same.
 #[unsafe(no_mangle)]
@@ -62,6 +63,18 @@ fn main() {
     let mut future = pin!(POINT.measure_async(async { 3 }));
     let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert_eq!(polled, Poll::Ready(3));
+
+    TIMED.begin();
+    TIMED.end_latched([1]);
+    TIMED.end([2.5]);
+    let mut future = pin!(TIMED.measure_async([1], async { 4 }));
+    let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(polled, Poll::Ready(4));
+    let mut guard = POINT.measure();
+    guard.lap_with(&TIMED, [7_u8]);
+    pfp::laps!("first", items = 1);
+    pfp::lap!("next", items = 2, bytes = 3);
+    assert!(TIMED.amounts().is_empty());
 
     POINT.enable();
     assert!(!POINT.is_enabled());
