@@ -207,7 +207,7 @@ fn six_workers_are_watched_as_they_work() {
             let its = |line: &str| line.contains(&of_it) && line.matches(*name).count() >= 2;
             text.lines().any(its)
         };
-        WORKERS.iter().all(|name| has(name))
+        WORKERS.iter().all(has)
     });
     screen.keys(&["q"]);
     screen.wait_for_shell();
