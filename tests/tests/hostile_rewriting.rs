@@ -192,7 +192,7 @@ fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
         return skipped("the viewer in a terminal", why);
     }
     let stage = Stage::new();
-    let (_target, mapping, object) = still(&stage);
+    let (target, mapping, object) = still(&stage);
     let screen = stage.screen(110, 30);
     screen.pfp_top("-d 0.05");
     screen.wait_for_status("LIVE");
@@ -230,6 +230,14 @@ fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
     file.set_len(20_000).expect("it can be cut");
     screen.wait_for("why nothing new comes", |text| text.contains("cut the segment short"));
     assert!(runs(viewer), "the viewer has crashed");
+    // That it can read nothing any more does not keep it from seeing the process die,
+    // and the figures of before stay.
+    if screen.shown().lines().next().is_some_and(|line| line.trim_end().ends_with("PAUSED")) {
+        screen.keys(&["Space"]);
+    }
+    signal(target.pid(), libc::SIGKILL);
+    screen.wait_for_status("CRASHED");
+    screen.wait_for("the figures of before", |text| text.contains("tick"));
     screen.keys(&["q"]);
     screen.wait_for_shell();
     let raw = std::fs::read(raw).expect("there is something");

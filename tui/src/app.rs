@@ -420,7 +420,7 @@ impl App {
         let Some(session) = &mut self.session else {
             return;
         };
-        match session.poll() {
+        match session.poll_after(self.model.snapshot()) {
             Ok(mut snapshot) => {
                 if self.screen.wants_records() {
                     session.add_records(&mut snapshot);

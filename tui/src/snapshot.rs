@@ -80,6 +80,15 @@ pub struct Process {
     pub members: Vec<Process>,
 }
 
+impl Process {
+    /// It is dead, as is known from elsewhere than its segment.
+    pub(crate) fn died(&mut self) {
+        if self.state == ProcessState::Running {
+            self.state = ProcessState::Crashed;
+        }
+    }
+}
+
 /// What has become of the watched process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

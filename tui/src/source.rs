@@ -43,6 +43,12 @@ pub trait Source {
     /// state that says so, as often as asked.
     fn poll(&mut self) -> Result<Snapshot>;
 
+    /// Whether the process is known to run no more although there is no snapshot that
+    /// says so: what it left cannot be read. Asked when [`Self::poll`] has failed.
+    fn has_died(&self) -> bool {
+        false
+    }
+
     /// Puts the last finished measurements into a snapshot that this source has
     /// yielded, as they were then. They are many, and only files want them.
     fn add_records(&mut self, _snapshot: &mut Snapshot) {}

@@ -36,6 +36,16 @@ impl Session {
         self.source.poll()
     }
 
+    /// The same where `last` was the one before: of a process that has died and left
+    /// nothing that can be read, that one stays, and says so.
+    pub fn poll_after(&mut self, last: Option<&Snapshot>) -> Result<Snapshot> {
+        self.poll().or_else(|error| {
+            let mut last = last.filter(|_| self.source.has_died()).cloned().ok_or(error)?;
+            last.process.died();
+            Ok(last)
+        })
+    }
+
     /// Puts the last finished measurements into a snapshot.
     pub fn add_records(&mut self, snapshot: &mut Snapshot) {
         self.source.add_records(snapshot);

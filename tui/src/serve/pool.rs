@@ -222,7 +222,17 @@ impl Pool {
 impl Member {
     fn poll(&mut self, now: Instant) {
         // What cannot be read now keeps its figures.
-        let Ok(snapshot) = self.source.poll() else { return };
+        let Ok(snapshot) = self.source.poll() else {
+            if self.source.has_died()
+                && self.ended.is_none()
+                && let Some(mut last) = self.model.snapshot().cloned()
+            {
+                self.ended = Some(now);
+                last.process.died();
+                self.model.fold(last);
+            }
+            return;
+        };
         let mut snapshot = self.lifetime.extend(snapshot);
         let ended = snapshot.process.state != ProcessState::Running;
         if ended {

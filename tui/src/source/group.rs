@@ -306,8 +306,10 @@ impl Source for Group {
     fn poll(&mut self) -> Result<Snapshot> {
         for member in &mut self.members {
             // What cannot be read now keeps its figures, as one that has ended.
-            if let Ok(snapshot) = member.source.poll() {
-                member.last = snapshot;
+            match member.source.poll() {
+                Ok(snapshot) => member.last = snapshot,
+                Err(_) if member.source.has_died() => member.last.process.died(),
+                Err(_) => {}
             }
         }
         self.leave(Instant::now());

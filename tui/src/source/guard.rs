@@ -26,6 +26,10 @@ impl Source for Guarded {
         Ok(snapshot)
     }
 
+    fn has_died(&self) -> bool {
+        self.0.has_died()
+    }
+
     fn add_records(&mut self, snapshot: &mut Snapshot) {
         self.0.add_records(snapshot);
     }

@@ -205,6 +205,10 @@ impl Source for LiveSource {
         Ok(snapshot)
     }
 
+    fn has_died(&self) -> bool {
+        self.dead
+    }
+
     fn add_records(&mut self, snapshot: &mut Snapshot) {
         let taken = snapshot.elapsed_ticks;
         snapshot.records = self.records().filter(|record| end(record) <= taken).collect();
