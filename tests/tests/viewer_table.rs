@@ -181,7 +181,7 @@ fn columns_are_chosen() {
     let heading = |text: &str| text.lines().nth(1).unwrap_or_default().trim_end().to_owned();
     screen.keys(&["c"]);
     screen.wait_for("the columns", |text| text.contains("[x] Name") && text.contains("[ ] Thr"));
-    screen.keys(&["G", "k", "k", "k", "k", "Space", "k", "Space"]);
+    screen.keys(&["G", "k", "k", "k", "k", "k", "k", "Space", "k", "Space"]);
     screen.keys(&["Escape"]);
     screen.wait_for("two columns more", |text| heading(text).ends_with("Off%  Switch   Thr"));
     screen.keys(&["c", "G", "g", "g", "j", "Space", "Escape"]);

@@ -5,7 +5,9 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::thread;
+use std::time::Duration;
 
 /// Names the driver's library, if it is not the system's.
 const VARIABLE: &str = "PFP_CUDA_LIBRARY";
@@ -68,6 +70,23 @@ pub(super) struct Driver {
 /// The libraries that were loaded, by name. They stay.
 static LOADED: Mutex<Vec<(CString, &'static Driver)>> = Mutex::new(Vec::new());
 
+/// A driver is loaded in less than this many milliseconds.
+const LOADING_MS: u32 = 10_000;
+
+/// What was loaded, when no other thread is about to load something. None after a long
+/// time: a forked child may find that it is a thread which only its parent has.
+fn loaded() -> Option<MutexGuard<'static, Vec<(CString, &'static Driver)>>> {
+    for _ in 0..LOADING_MS {
+        match LOADED.try_lock() {
+            Ok(loaded) => return Some(loaded),
+            // Nothing is done to it that could be left half done.
+            Err(TryLockError::Poisoned(loaded)) => return Some(loaded.into_inner()),
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    None
+}
+
 /// The driver of the system, or the one that the environment names.
 pub(super) fn find() -> Result<&'static Driver> {
     // SAFETY: takes a plain number. A set-user-id program was started by somebody who
@@ -81,8 +100,7 @@ pub(super) fn find() -> Result<&'static Driver> {
 pub(super) fn load(library: &Path) -> Result<&'static Driver> {
     let none = |why: &str| NoGpu::NoDriver(why.to_owned());
     let name = CString::new(library.as_os_str().as_bytes()).map_err(|_| none("a NUL in a path"))?;
-    // Only tried: a forked child may find it taken for good.
-    let mut loaded = LOADED.try_lock().map_err(|_| none("it is just being loaded"))?;
+    let mut loaded = loaded().ok_or_else(|| none("another thread is loading it, for too long"))?;
     if let Some((_, driver)) = loaded.iter().find(|(known, _)| *known == name) {
         return Ok(driver);
     }
