@@ -15,17 +15,42 @@ use crate::hostile::{Memory, assert_fit, look_at_file};
 pub type Look = fn(&[u8]);
 
 /// What a fuzzer calls, by the names of its targets.
-pub const TARGETS: [(&str, Look); 3] = [("header", header), ("segment", segment), ("file", file)];
+pub const TARGETS: [(&str, Look); 4] =
+    [("header", header), ("descriptors", descriptors), ("segment", segment), ("file", file)];
 
 static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v1.pfp");
 
 /// Words at the front of a segment that an input of [`segment`] names twice as easily:
 /// header and ledger.
 const FRONT: usize = 2 * 4096 / 8;
+/// Words of the header.
+const HEADER: usize = 4096 / 8;
 /// Words in front of the pool of blocks, which describe what is in it.
 const DESCRIPTORS: usize = 32 * 1024 / 8;
 /// Words of a line of a processor's cache, by which all parts are laid out.
 const LINE: usize = 8;
+
+/// A segment's header as the input has it, in front of what is described as it was: what
+/// a newcomer judges before he believes anything else. What the input does not reach is
+/// as it was, and what is behind the header is left out of it.
+///
+/// # Panics
+///
+/// If that does.
+pub fn header(input: &[u8]) {
+    with_golden(|base, _| {
+        let changed = || (0..HEADER).zip(input.chunks(8));
+        for (word, bytes) in changed() {
+            let mut value = original(word).to_le_bytes();
+            value[..bytes.len()].copy_from_slice(bytes);
+            put(base, word, u64::from_le_bytes(value));
+        }
+        if let Err(refusal) = base.facts() {
+            assert_fit("a refusal", &refusal.to_string());
+        }
+        changed().for_each(|(word, _)| put(base, word, original(word)));
+    });
+}
 
 /// A segment's descriptors as the input has them: header, ledger, control words, table
 /// of points, texts and lanes, of each the lines of 64 bytes that are in use. Looked at
@@ -35,7 +60,7 @@ const LINE: usize = 8;
 /// # Panics
 ///
 /// If reading does.
-pub fn header(input: &[u8]) {
+pub fn descriptors(input: &[u8]) {
     with_golden(|base, facts| {
         let changed = || described().iter().zip(input.chunks(8));
         for (&word, bytes) in changed() {
@@ -51,9 +76,9 @@ pub fn header(input: &[u8]) {
     });
 }
 
-/// The input of [`header`] that changes nothing.
+/// The input of [`descriptors`] that changes nothing.
 #[must_use]
-pub fn unchanged_header() -> Vec<u8> {
+pub fn unchanged_descriptors() -> Vec<u8> {
     described().iter().flat_map(|&word| original(word).to_le_bytes()).collect()
 }
 
