@@ -550,7 +550,8 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
         let used = segment.ledger().lanes_used.load(Acquire);
         if buries && number as u64 >= used {
             buries = false;
-            if bury(process) {
+            // Each doubling once, so that a lane costs no more where there are many.
+            if (used.is_power_of_two() || number == lanes) && bury(process) {
                 next = 0;
                 continue;
             }
