@@ -1,0 +1,103 @@
+/* A second opinion on where a program's time goes: a timer asks, again and again, in
+ * which function it is. Linked in the place of libpfp, it has the hooks that
+ * -finstrument-functions calls; at the end it says each function's address and how
+ * often the program was found in it, or in what has no hooks and that it called. */
+#include "script.h"
+
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include <ucontext.h>
+
+#define QUIET __attribute__((no_instrument_function))
+/* Together, so that it can be told whether the program is in one of them. */
+#define HOOK QUIET __attribute__((section("hooks")))
+
+enum { DEEPEST = 4096, PLACES = 8192 };
+
+/* Nanoseconds between two questions: not a divisor of what a kernel's tick may be. */
+enum { INTERVAL = 199000 };
+
+/* Where the hooks lie; the linker says it. */
+extern const char __start_hooks[], __stop_hooks[];
+
+/* The functions that the program is in, the innermost last. The first is none. */
+static void *volatile inside[DEEPEST];
+static volatile unsigned depth;
+
+static struct {
+    void *function;
+    unsigned long found;
+} answers[PLACES];
+
+HOOK void __cyg_profile_func_enter(void *function, void *site)
+{
+    (void)site;
+    if (depth == DEEPEST - 1)
+        abort();
+    /* In this order, since the timer may ask in between. */
+    inside[depth + 1] = function;
+    depth = depth + 1;
+}
+
+HOOK void __cyg_profile_func_exit(void *function, void *site)
+{
+    (void)function;
+    (void)site;
+    depth = depth - 1;
+}
+
+/* Where a thread was when a signal came. */
+QUIET static uintptr_t interrupted(const ucontext_t *context)
+{
+#if defined __x86_64__
+    return (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
+#else
+    return (uintptr_t)context->uc_mcontext.pc;
+#endif
+}
+
+QUIET static void ask(int signal, siginfo_t *info, void *context)
+{
+    void *function = inside[depth];
+    unsigned place = (unsigned)(((uintptr_t)function * 0x9E3779B97F4A7C15u) >> 51);
+    uintptr_t at = interrupted(context);
+
+    (void)signal;
+    (void)info;
+    /* What asking takes is no function's. */
+    if (at >= (uintptr_t)__start_hooks && at < (uintptr_t)__stop_hooks)
+        return;
+    while (answers[place].function && answers[place].function != function)
+        place = (place + 1) % PLACES;
+    answers[place].function = function;
+    answers[place].found++;
+}
+
+QUIET __attribute__((constructor)) static void start(void)
+{
+    struct sigaction action;
+    struct sigevent event;
+    timer_t timer;
+    const struct itimerspec interval = { { 0, INTERVAL }, { 0, INTERVAL } };
+
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = ask;
+    action.sa_flags = SA_RESTART | SA_SIGINFO;
+    memset(&event, 0, sizeof event);
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = SIGALRM;
+    EXPECT(sigaction(SIGALRM, &action, NULL) == 0);
+    EXPECT(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    EXPECT(timer_settime(timer, 0, &interval, NULL) == 0);
+}
+
+QUIET __attribute__((destructor)) static void end(void)
+{
+    signal(SIGALRM, SIG_IGN);
+    for (unsigned place = 0; place < PLACES; place++)
+        if (answers[place].function)
+            say("found %p %lu", answers[place].function, answers[place].found);
+}
