@@ -69,6 +69,12 @@ pub struct Timed {
     /// What the variants' regions have; [`NONE`] first while there is no such
     /// variant.
     keys: [[AtomicU64; MOST]; VARIANTS],
+    /// The first two of those if the others are 0, [`NONE`] first otherwise: of regions
+    /// that have no more, so that there is half as much to compare.
+    pairs: [[AtomicU64; 2]; VARIANTS],
+    /// The [`bit`] of each of those. Once there is a rest, most of its regions have
+    /// another one and nothing to compare.
+    bits: AtomicU64,
     /// 1 once the rest has its point.
     has_rest: AtomicU32,
     /// 0, or the thread that makes a variant.
@@ -124,6 +130,8 @@ impl Timed {
             point: point.of_amounts(),
             names,
             keys: [const { [const { AtomicU64::new(NONE) }; MOST] }; VARIANTS],
+            pairs: [const { [const { AtomicU64::new(NONE) }; 2] }; VARIANTS],
+            bits: AtomicU64::new(0),
             has_rest: AtomicU32::new(0),
             making: AtomicU32::new(0),
             made: AtomicU32::new(0),
@@ -212,13 +220,20 @@ impl Timed {
     }
 
     /// Begins a region in a guard that has its amounts, if the point is on.
+    ///
+    /// Word by word, as they were written a moment ago: wider reads would wait until that
+    /// has reached the cache.
     #[inline(always)]
     pub(crate) fn begin_with(&'static self, guard: &mut TimedGuard) {
         let control = self.point.control();
         if control.enabled() {
             // SAFETY: the caller has filled them.
-            let amounts = unsafe { guard.amounts.assume_init() };
-            self.begin_four(control, guard, amounts);
+            let &[a, b, c, d] = unsafe { guard.amounts.assume_init_ref() };
+            if c == 0 && d == 0 {
+                self.begin_on(control, guard, [a, b, 0, 0], Self::find_two);
+            } else {
+                self.begin_four(control, guard, [a, b, c, d]);
+            }
         }
     }
 
@@ -226,18 +241,24 @@ impl Timed {
     /// registers.
     #[inline(never)]
     fn begin_two(&'static self, control: Control, guard: &mut TimedGuard, a: u64, b: u64) {
-        self.begin_on(control, guard, [a, b, 0, 0]);
+        self.begin_on(control, guard, [a, b, 0, 0], Self::find_two);
     }
 
     /// The same with more.
     #[inline(never)]
     fn begin_four(&'static self, control: Control, guard: &mut TimedGuard, amounts: Amounts) {
-        self.begin_on(control, guard, amounts);
+        self.begin_on(control, guard, amounts, Self::find);
     }
 
     #[inline(always)]
-    fn begin_on(&'static self, control: Control, guard: &mut TimedGuard, amounts: Amounts) {
-        let point = if let Some(point) = self.find(&amounts) {
+    fn begin_on(
+        &'static self,
+        control: Control,
+        guard: &mut TimedGuard,
+        amounts: Amounts,
+        find: impl FnOnce(&'static Self, &Amounts) -> Option<&'static Point>,
+    ) {
+        let point = if let Some(point) = find(self, &amounts) {
             guard.is_rest.write(0);
             point
         } else {
@@ -302,6 +323,25 @@ impl Timed {
             if is_first && (1..MOST).all(|at| key[at].load(Relaxed) == amounts[at]) {
                 // What is as large as what stands for none.
                 return (amounts[0] != NONE).then_some(point);
+            }
+        }
+        None
+    }
+
+    /// The same of amounts of which only the first two are not 0. With two iterators, not
+    /// one of both: the place of the point is then a sum, not a product.
+    #[inline(always)]
+    fn find_two(&'static self, &[a, b, ..]: &Amounts) -> Option<&'static Point> {
+        // Where there is a rest all variants are made, and their bits are there.
+        if self.rest().is_some() && self.bits.load(Relaxed) & bit(a, b) == 0 {
+            return None;
+        }
+        let mut points = self.points.iter();
+        for pair in &self.pairs {
+            let point = points.next();
+            // Meets the store in `make_alone`, as above.
+            if pair[0].load(Acquire) == a && pair[1].load(Relaxed) == b {
+                return point.filter(|_| a != NONE);
             }
         }
         None
@@ -383,6 +423,13 @@ impl Timed {
         point.number()?;
         // Meets the load in `find`.
         key[0].store(amounts[0], Release);
+        if amounts[2..].iter().all(|&amount| amount == 0) {
+            let pair = &self.pairs[place];
+            self.bits.fetch_or(bit(amounts[0], amounts[1]), Relaxed);
+            pair[1].store(amounts[1], Relaxed);
+            // Meets the load in `find_two`.
+            pair[0].store(amounts[0], Release);
+        }
         Some(place)
     }
 
@@ -488,6 +535,13 @@ impl Timed {
         }
         self.names.iter().copied().zip(sums).collect()
     }
+}
+
+/// A bit for two amounts; others may have the same. The multiplier is 2^64 divided by the
+/// golden ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
+#[inline(always)]
+fn bit(a: u64, b: u64) -> u64 {
+    1 << (a.wrapping_add(b.wrapping_mul(2)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
 }
 
 /// Amounts as they are kept: of fewer, the others are 0, and what is more is lost.

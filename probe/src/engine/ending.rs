@@ -576,17 +576,21 @@ fn record_slow(
 
 /// The door out of [`measure::close`]: a part of the histogram is missing, or
 /// the counter ran backwards.
+///
+/// Given what is needed word by word: a [`Destination`] would go through memory, and on
+/// the short way too.
 #[cold]
 #[inline(never)]
 pub(crate) fn close_slow(
-    to: Destination<'_>,
+    thread: &Thread,
+    cell: &Cell,
     now: u64,
     around: u64,
     inclusive: u64,
     start: u64,
     amounts: Option<&Amounts>,
 ) {
-    let thread = to.thread;
+    let to = Destination { thread, cell, control: cell.control(), index: cell.point() as usize };
     let mut elapsed = now.wrapping_sub(start);
     if (elapsed as i64) < 0 {
         if measure::ran_backwards(elapsed) {

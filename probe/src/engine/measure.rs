@@ -607,7 +607,7 @@ pub(crate) fn close(
 ) {
     let thread = to.thread;
     let Some(closing) = Closing::of(to, now, start) else {
-        return ending::close_slow(to, now, around, inclusive, start, amounts);
+        return ending::close_slow(thread, to.cell, now, around, inclusive, start, amounts);
     };
     thread.detour.store(ending::BUSY, Relaxed);
     compiler_fence(SeqCst);
