@@ -20,7 +20,7 @@
 //! a ring, records that were written over meanwhile are zeros in the copy.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -31,10 +31,11 @@ use crate::cell::Cell;
 use crate::header::{Facts, FormatError};
 use crate::histogram::PARTS;
 use crate::lane::Lane;
+use crate::point::Entry;
 use crate::reader::{Followed, LaneCells, TRIES};
 use crate::ring::Slot;
 use crate::segment::{BLOCK, CHUNK, Geometry, OpenError, PAGE, RING_SLOTS, Segment};
-use crate::sync::{Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence};
 use crate::whole::WholeFile;
 
 const NOTE_MAGIC: u64 = u64::from_le_bytes(*b"pfp-copy");
@@ -44,7 +45,7 @@ const NOTE: usize = NOTE_WORDS * 8;
 const CHUNK_OF_FILE: usize = 1 << 20;
 /// Most bytes in use for each byte that is there. A ring takes four blocks and
 /// may fill one page of them; what claims far more than that has another aim.
-const SPARSEST: usize = 64;
+const SPARSEST: u64 = 64;
 
 /// When and of what a copy was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -393,27 +394,85 @@ pub fn read(file: &File) -> Result<(Segment, Facts, Option<Note>), OpenError> {
     let mut start = vec![0; 2 * PAGE];
     file.read_exact_at(&mut start, 0)?;
     let (geometry, facts) = Segment::judge(&start, len)?;
-    let used = used_of(&start);
-    let geometry = geometry.cut_to(used);
+    let geometry = geometry.cut_to(used_of(&start));
     let segment = blank(geometry)?;
     let extents = Extents::read(file, geometry.len(), |at, bytes| segment.fill(at, bytes))?;
-    if geometry.len() > extents.bytes().saturating_mul(SPARSEST) {
-        return Err(FormatError::Geometry { section: "blocks" }.into());
-    }
+    check_density(&segment, extents.bytes())?;
     let mut note = [0; NOTE];
     let note = file.read_exact_at(&mut note, geometry.len() as u64).ok().map(|()| note);
     Ok((segment, facts, note.and_then(|note| Note::from_bytes(&note))))
 }
 
-/// The same of bytes.
+/// The same of bytes that come one after the other, as a compressed file unfolds. Pages
+/// of zeros take no memory.
 ///
 /// # Errors
 ///
-/// They are not a segment that this version reads, or not all of it.
-pub fn parse(bytes: &[u8]) -> Result<(Segment, Facts, Option<Note>), FormatError> {
-    let (segment, facts) = Segment::from_copy(bytes)?;
-    let end = segment.geometry().cut_to(used_of(bytes)).len();
-    Ok((segment, facts, bytes.get(end..).and_then(Note::from_bytes)))
+/// As of [`read`].
+pub fn read_from(mut from: impl Read) -> Result<(Segment, Facts, Option<Note>), OpenError> {
+    let mut start = vec![0; 2 * PAGE];
+    let found = read_up_to(&mut from, &mut start)?;
+    if found < start.len() {
+        return Err(FormatError::TooShort { found }.into());
+    }
+    // How many there are is known at the end.
+    let (geometry, facts) = Segment::judge(&start, usize::MAX)?;
+    let geometry = geometry.cut_to(used_of(&start));
+    let segment = blank(geometry)?;
+    segment.fill(0, &start);
+    let (mut at, mut there) = (start.len(), start.len());
+    let mut buffer = vec![0; CHUNK_OF_FILE];
+    while at < geometry.len() {
+        let some = buffer.len().min(geometry.len() - at);
+        let found = read_up_to(&mut from, &mut buffer[..some])?;
+        if found < some {
+            return Err(FormatError::Geometry { section: "blocks" }.into());
+        }
+        for (page, bytes) in buffer[..some].chunks(PAGE).enumerate() {
+            if bytes.iter().any(|&byte| byte != 0) {
+                segment.fill(at + page * PAGE, bytes);
+                there += bytes.len();
+            }
+        }
+        at += some;
+    }
+    check_density(&segment, there)?;
+    let mut note = [0; NOTE];
+    let found = read_up_to(&mut from, &mut note)?;
+    // So that what is behind it is unfolded, and its checksum looked at, too.
+    io::copy(&mut from, &mut io::sink())?;
+    Ok((segment, facts, Note::from_bytes(&note[..found])))
+}
+
+/// Fills a buffer as far as there are bytes; how many there were.
+fn read_up_to(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut found = 0;
+    while found < buffer.len() {
+        match from.read(&mut buffer[found..]) {
+            Ok(0) => break,
+            Ok(more) => found += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a copy of which so many bytes are there may have in use what it says. What is
+/// reserved and not in use does not count: that is as much as the program asked for.
+fn check_density(segment: &Segment, there: usize) -> Result<(), FormatError> {
+    let (ledger, geometry) = (segment.ledger(), segment.geometry());
+    let used = |word: &AtomicU64, most: usize| word.load(Ordering::Relaxed).min(most as u64);
+    let points = used(&ledger.points_used, geometry.points());
+    let lanes = used(&ledger.lanes_used, geometry.lanes());
+    let front = points * (size_of::<AtomicU64>() + size_of::<Entry>()) as u64
+        + used(&ledger.strings_used, geometry.string_bytes())
+        + lanes * size_of::<Lane>() as u64;
+    let blocks = geometry.blocks_present() as u64 * BLOCK as u64;
+    if front + blocks > (there as u64).saturating_mul(SPARSEST) {
+        return Err(FormatError::Geometry { section: "blocks" });
+    }
+    Ok(())
 }
 
 /// How many blocks a copy that was judged says are in use.
@@ -436,8 +495,12 @@ mod tests {
 
     /// A segment with one lane: its cell of a point, and its ring.
     fn program(facts: &Facts) -> (Segment, Name, u64, u64) {
+        program_in(Config::default(), facts)
+    }
+
+    fn program_in(config: Config, facts: &Facts) -> (Segment, Name, u64, u64) {
         let name = Name::random().unwrap();
-        let segment = Segment::create(name, Config::default(), facts).unwrap();
+        let segment = Segment::create(name, config, facts).unwrap();
         segment.enter_point(Some(POINT), POINT, "a point", "copy.rs", 1).unwrap();
         let word = segment.control(POINT).unwrap();
         word.store(Control::default().with(Change::Enable).0, Relaxed);
@@ -516,7 +579,7 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(blocks * 512 <= before + 64 * 1024, "{blocks} blocks for {before} bytes");
         assert_eq!((read_facts.pid, read_note), (5, Some(note)));
-        let (parsed, _, parsed_note) = parse(&bytes).unwrap();
+        let (parsed, _, parsed_note) = read_from(&bytes[..]).unwrap();
         assert_eq!(parsed_note, Some(note));
         for segment in [read, parsed] {
             let mut reader = crate::reader::Reader::new(segment, facts.clone());
@@ -545,7 +608,7 @@ mod tests {
             // On a busy machine the worker may begin late.
             while round < 100 || (seen == 0 || kept == 0) && round < 100_000 {
                 round += 1;
-                let (copy, _, note) = parse(&copied(&opened, None)).unwrap();
+                let (copy, _, note) = read_from(&copied(&opened, None)[..]).unwrap();
                 assert_eq!(note, None);
                 let mut reader = crate::reader::Reader::new(copy, facts.clone());
                 let picture = reader.poll(true);
@@ -577,6 +640,41 @@ mod tests {
         object::unlink(&name).unwrap();
     }
 
+    /// Room for far more points and lanes than there are is no sign of damage.
+    #[test]
+    fn a_copy_of_a_segment_with_much_room_is_read() {
+        let room = Config { points: 1 << 20, lanes: 1 << 16, ..Config::default() };
+        let (segment, name, cells, ring) = program_in(room, &Facts::default());
+        work(&segment, cells, ring, &AtomicBool::new(false), 1);
+        let path = std::env::temp_dir().join(format!("pfp-room-{}", name.hex()));
+        let mut file = WholeFile::create(&path, crate::whole::Existing::Keep).unwrap();
+        Copy::of(&segment).unwrap().write(&mut file, None).unwrap();
+        let bytes = copied(&segment, None);
+        object::unlink(&name).unwrap();
+        file.finish().unwrap();
+        let file = File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        for copy in [super::read(&file), read_from(&bytes[..])] {
+            let (copy, facts, _) = copy.unwrap();
+            let mut reader = crate::reader::Reader::new(copy, facts);
+            assert_eq!(reader.poll(true).cells[0].live.count, 1);
+        }
+    }
+
+    /// A copy that ends early is refused wherever that is.
+    #[test]
+    fn a_copy_that_is_cut_is_refused() {
+        let (segment, name, cells, ring) = program(&Facts::default());
+        work(&segment, cells, ring, &AtomicBool::new(false), 1);
+        let whole = copied(&segment, None);
+        object::unlink(&name).unwrap();
+        assert!(read_from(&whole[..]).is_ok());
+        for len in [0, 1, 2 * PAGE - 1, 2 * PAGE, CHUNK_OF_FILE, whole.len() - 1] {
+            let refused = read_from(&whole[..len]).err();
+            assert!(matches!(refused, Some(OpenError::Format(_))), "{len}: {refused:?}");
+        }
+    }
+
     /// A small file that claims a large segment costs neither memory nor time.
     #[test]
     fn a_file_of_holes_is_refused() {
@@ -593,9 +691,12 @@ mod tests {
         let file = File::options().read(true).write(true).open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         file.set_len(1 << 28).unwrap();
-        let refused = super::read(&file).map(|(segment, ..)| *segment.geometry());
         let blocks = FormatError::Geometry { section: "blocks" };
-        assert!(matches!(refused, Err(OpenError::Format(error)) if error == blocks));
+        let zeros = io::repeat(0).take((1 << 28) - copy.len() as u64);
+        for refused in [super::read(&file), read_from(copy.chain(zeros))] {
+            let refused = refused.map(|(segment, ..)| *segment.geometry());
+            assert!(matches!(refused, Err(OpenError::Format(error)) if error == blocks));
+        }
         file.set_len(PAGE as u64).unwrap();
         let refused = super::read(&file).map(|(segment, ..)| *segment.geometry());
         assert!(matches!(refused, Err(OpenError::Format(FormatError::TooShort { .. }))));

@@ -133,18 +133,20 @@ pub(crate) fn reported_rate() -> Option<f64> {
     }
 }
 
-/// Runs a chain of `n` times 64 dependent additions, one cycle each.
+/// Runs a chain of `n` times 64 dependent additions, one cycle each: of a register, since
+/// additions of a constant are done side by side, several in a cycle, by processors that
+/// add up such constants before they execute (Intel's since Golden Cove).
 #[inline(never)]
 pub(crate) fn dependent_adds(n: u32) {
     // Carried from round to round, or the rounds would run side by side.
-    let mut sum = 0u64;
+    let (mut sum, one) = (0u64, std::hint::black_box(1u64));
     #[cfg(target_arch = "x86_64")]
     for _ in 0..n {
         // SAFETY: additions in a scratch register.
         unsafe {
             std::arch::asm!(
-                ".rept 64", "add {0}, 1", ".endr",
-                inout(reg) sum, options(nomem, nostack)
+                ".rept 64", "add {0}, {1}", ".endr",
+                inout(reg) sum, in(reg) one, options(nomem, nostack)
             );
         }
     }
@@ -153,13 +155,13 @@ pub(crate) fn dependent_adds(n: u32) {
         // SAFETY: as above.
         unsafe {
             std::arch::asm!(
-                ".rept 64", "add {0}, {0}, #1", ".endr",
-                inout(reg) sum, options(nomem, nostack)
+                ".rept 64", "add {0}, {0}, {1}", ".endr",
+                inout(reg) sum, in(reg) one, options(nomem, nostack)
             );
         }
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = n;
+    let _ = (n, &mut sum, one);
     std::hint::black_box(sum);
 }
 

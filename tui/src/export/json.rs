@@ -61,9 +61,21 @@ pub fn unreadable(path: &Path, error: io::Error) -> anyhow::Error {
 /// Reads what a snapshot file holds, compressed or not.
 pub fn parse(bytes: &[u8]) -> Result<Snapshot> {
     if packed::is_packed(bytes) {
-        return parse_text(&packed::unpack(bytes)?);
+        return parse_packed(packed::unpack(bytes)?);
     }
     parse_text(bytes)
+}
+
+/// The same of a compressed one that was begun to be unpacked.
+pub fn parse_packed(packed: packed::Packed<'_>) -> Result<Snapshot> {
+    // Judged by its start, before memory is taken for all of it.
+    match packed.start().trim_ascii_start().first() {
+        Some(b'{') | None => parse_text(&packed.text()?),
+        Some(_) => Err(anyhow!(
+            "expected JSON as `pfp-top snapshot` writes it, or a copy of a segment, found other \
+             data when unpacked"
+        )),
+    }
 }
 
 fn parse_text(text: &[u8]) -> Result<Snapshot> {

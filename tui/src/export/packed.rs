@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use zstd::stream::{read::Decoder, write::Encoder};
 
 /// What every frame of Zstandard begins with (RFC 8878, 3.1.1).
@@ -13,6 +13,13 @@ const LEVEL: i32 = 3;
 /// Most bytes that are made of a file: a small one could unfold into more than
 /// any machine has.
 const LIMIT: u64 = 4 << 30;
+/// Most bytes of text that are made of one byte: those of snapshots become some 15, and
+/// all of these stay in memory until they are read.
+const TIMES: u64 = 256;
+/// A file may have as many in any case.
+const LEAST: u64 = 16 << 20;
+/// Bytes that are looked at before the others are unpacked.
+const START: usize = 64 << 10;
 
 /// Whether a file of this name is to be compressed.
 pub fn is_named(path: &Path) -> bool {
@@ -36,36 +43,106 @@ pub fn write<W: Write>(
     Ok(())
 }
 
-/// What was compressed.
-pub fn unpack(bytes: &[u8]) -> Result<Vec<u8>> {
-    unpack_up_to(bytes, LIMIT)
+/// A compressed file, as far as it was unpacked: its start.
+pub struct Packed<'a> {
+    start: Vec<u8>,
+    rest: Decoder<'static, &'a [u8]>,
+    /// Bytes of the file.
+    len: u64,
 }
 
-fn unpack_up_to(bytes: &[u8], limit: u64) -> Result<Vec<u8>> {
-    let mut whole = Vec::new();
-    let read = Decoder::with_buffer(bytes)
-        .and_then(|packed| packed.take(limit.saturating_add(1)).read_to_end(&mut whole));
-    if let Err(error) = read {
-        return Err(match error.kind() {
-            io::ErrorKind::UnexpectedEof => anyhow!(
-                "expected a whole compressed file, but it ends early ({} bytes); it was cut off on \
-                 its way: copy it again",
-                bytes.len()
-            ),
-            _ => anyhow!(
-                "expected a file that Zstandard can unpack, found a damaged one ({error}); copy it \
-                 again"
-            ),
-        });
+/// Begins to unpack a file.
+///
+/// # Errors
+///
+/// In words, if it is damaged or cut off.
+pub fn unpack(bytes: &[u8]) -> Result<Packed<'_>> {
+    let len = bytes.len() as u64;
+    let mut start = Vec::new();
+    let rest = Decoder::with_buffer(bytes).and_then(|mut rest| {
+        rest.by_ref().take(START as u64).read_to_end(&mut start)?;
+        Ok(rest)
+    });
+    let rest = rest.map_err(|error| explain(error, len))?;
+    Ok(Packed { start, rest, len })
+}
+
+impl<'a> Packed<'a> {
+    /// The first bytes of what is in it.
+    pub fn start(&self) -> &[u8] {
+        &self.start
     }
-    if whole.len() as u64 > limit {
-        bail!(
-            "expected at most {} MiB when unpacked, found more; unpack it with `zstd -d` first, if \
-             it comes from somebody you trust",
-            limit >> 20
-        );
+
+    /// All of a text, for which memory is taken as it unfolds, and no more than
+    /// texts of this kind take.
+    ///
+    /// # Errors
+    ///
+    /// In words, if it is damaged, or unfolds into more.
+    pub fn text(self) -> Result<Vec<u8>> {
+        let most = (self.len * TIMES).max(LEAST);
+        self.up_to(most)
     }
-    Ok(whole)
+
+    fn up_to(self, most: u64) -> Result<Vec<u8>> {
+        let len = self.len;
+        let mut whole = Vec::new();
+        let read = self.bounded(most.min(LIMIT)).read_to_end(&mut whole);
+        read.map_err(|error| explain(error, len))?;
+        Ok(whole)
+    }
+
+    /// The bytes one after the other, for whoever keeps few of them. What goes wrong on
+    /// the way is to be [explained](explain).
+    pub fn reader(self) -> impl Read + use<'a> {
+        self.bounded(LIMIT)
+    }
+
+    fn bounded(self, most: u64) -> impl Read + use<'a> {
+        let from = io::Cursor::new(self.start).chain(self.rest);
+        Bounded { from, most, left: most }
+    }
+}
+
+/// Bytes of which there must not be more than so many.
+struct Bounded<R> {
+    from: R,
+    most: u64,
+    left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        // One more is asked for, to see whether there is one.
+        let room = usize::try_from(self.left.saturating_add(1)).unwrap_or(usize::MAX);
+        let room = room.min(to.len());
+        let found = self.from.read(&mut to[..room])?;
+        let left = self.left.checked_sub(found as u64);
+        self.left = left.ok_or_else(|| {
+            let why = format!(
+                "expected at most {} MiB when unpacked, found more; unpack it with `zstd -d` \
+                 first, if it comes from somebody you trust",
+                self.most >> 20
+            );
+            io::Error::new(io::ErrorKind::FileTooLarge, why)
+        })?;
+        Ok(found)
+    }
+}
+
+/// Says what is the matter with a compressed file of so many bytes.
+pub fn explain(error: io::Error, len: u64) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => anyhow!(
+            "expected a whole compressed file, but it ends early ({len} bytes); it was cut off on \
+             its way: copy it again"
+        ),
+        io::ErrorKind::FileTooLarge | io::ErrorKind::OutOfMemory => anyhow!(error),
+        _ => anyhow!(
+            "expected a file that Zstandard can unpack, found a damaged one ({error}); copy it \
+             again"
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -86,14 +163,24 @@ mod tests {
         assert!(is_packed(&packed(b"")) && !is_packed(b"{") && !is_packed(b""));
     }
 
+    fn unpacked(bytes: &[u8]) -> Result<Vec<u8>> {
+        let text = unpack(bytes)?.text()?;
+        // The other way makes the same of it.
+        let mut read = Vec::new();
+        unpack(bytes)?.reader().read_to_end(&mut read)?;
+        assert_eq!(read, text);
+        Ok(text)
+    }
+
     /// Cut anywhere, or with any byte changed, it is refused or the same as ever:
     /// no wrong figure comes of it.
     #[test]
     fn damage_is_refused() {
-        let text: Vec<u8> = (0..5_000u32).flat_map(|n| (n * n % 97).to_le_bytes()).collect();
+        let text: Vec<u8> = (0..50_000u32).flat_map(|n| (n * n % 97).to_le_bytes()).collect();
+        assert!(text.len() > 2 * START);
         let whole = packed(&text);
         for len in 0..whole.len() {
-            let error = unpack(&whole[..len]).map(|read| assert_eq!(read, b"", "{len}"));
+            let error = unpacked(&whole[..len]).map(|read| assert_eq!(read, b"", "{len}"));
             if let Err(error) = error {
                 assert!(error.to_string().contains("copy it again"), "{len}: {error}");
             } else {
@@ -104,7 +191,7 @@ mod tests {
         for at in 0..whole.len() {
             let mut copy = whole.clone();
             copy[at] ^= 0x55;
-            match unpack(&copy) {
+            match unpacked(&copy) {
                 Ok(read) => assert_eq!(read, text, "byte {at}"),
                 Err(_) => refused += 1,
             }
@@ -116,8 +203,13 @@ mod tests {
     fn what_unfolds_without_end_is_refused() {
         let bomb = packed(&vec![0; 1 << 20]);
         assert!(bomb.len() < 1_000);
-        assert_eq!(unpack_up_to(&bomb, 1 << 20).unwrap().len(), 1 << 20);
-        let error = unpack_up_to(&bomb, (1 << 20) - 1).unwrap_err().to_string();
+        assert_eq!(unpack(&bomb).unwrap().up_to(1 << 20).unwrap().len(), 1 << 20);
+        let error = unpack(&bomb).unwrap().up_to((1 << 20) - 1).unwrap_err().to_string();
         assert!(error.contains("at most 0 MiB"), "{error}");
+
+        let bomb = packed(&vec![b' '; 2 * LEAST as usize]);
+        assert!((bomb.len() as u64) < LEAST / TIMES);
+        let error = unpack(&bomb).unwrap().text().unwrap_err().to_string();
+        assert!(error.contains("at most 16 MiB"), "{error}");
     }
 }

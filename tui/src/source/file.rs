@@ -34,7 +34,7 @@ impl FileSource {
             copy::read(&file).map(|copy| of_copy(copy, &about)).map_err(explain)
         } else {
             file.read_to_end(&mut bytes).map_err(unreadable)?;
-            parse(bytes, &about)
+            parse(&bytes, &about)
         };
         let shown = path.display();
         let snapshot =
@@ -44,15 +44,22 @@ impl FileSource {
 }
 
 /// Reads what a file holds, whatever its form.
-fn parse(mut bytes: Vec<u8>, about: &Metadata) -> Result<Snapshot> {
-    if packed::is_packed(&bytes) {
-        bytes = packed::unpack(&bytes)?;
+fn parse(bytes: &[u8], about: &Metadata) -> Result<Snapshot> {
+    if copy::is_copy(bytes) {
+        return copy::read_from(bytes).map(|copy| of_copy(copy, about)).map_err(explain);
     }
-    if copy::is_copy(&bytes) {
-        let copy = copy::parse(&bytes).map_err(|error| explain(error.into()))?;
-        return Ok(of_copy(copy, about));
+    if !packed::is_packed(bytes) {
+        return json::parse(bytes);
     }
-    json::parse(&bytes)
+    let packed = packed::unpack(bytes)?;
+    if !copy::is_copy(packed.start()) {
+        return json::parse_packed(packed);
+    }
+    let copy = copy::read_from(packed.reader()).map_err(|error| match error {
+        OpenError::Io(error) => packed::explain(error, bytes.len() as u64),
+        error => explain(error),
+    })?;
+    Ok(of_copy(copy, about))
 }
 
 fn of_copy((segment, facts, note): (Segment, Facts, Option<Note>), about: &Metadata) -> Snapshot {
