@@ -92,3 +92,21 @@ pub(super) fn ticks_per_ns_fixed() -> u64 {
 }
 
 pub(crate) use arch::{is_invariant, monotonic_ns, reported_rate, unix_ns};
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    /// However busy the machine is: then it seems to be slower. What is faster than any
+    /// processor is no chain in which each addition waits for the one before.
+    #[test]
+    fn the_cores_clock_is_one_that_a_core_can_have() {
+        let start = instant();
+        let rate = first_rate(start).expect("the counter moves");
+        let Some(hz) = core_hz(rate) else {
+            assert!(!arch::HAS_DEPENDENT_ADDS);
+            return;
+        };
+        assert!((1e8..9.5e9).contains(&hz), "{hz:.0} Hz, at {rate:.0} ticks a second");
+    }
+}
