@@ -9,7 +9,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{
     AtomicU64,
@@ -26,8 +25,9 @@ use pfp_shm_layout::reader::{Picture, Reader};
 use pfp_shm_layout::ring::{Drained, Record};
 use pfp_shm_layout::segment::{OpenError, RING_SLOTS, Segment};
 use pfp_tests::changes::Changes;
+use pfp_tests::random::Random;
 use pfp_tests::stepper::{self, Halt, Stepper};
-use pfp_tests::target::{DEADLINE, Place, wait_for};
+use pfp_tests::target::{DEADLINE, Place, end_with_test, wait_for};
 use pfp_tests::witness::{
     self, FILL, HAND_OVER, LET_GO, LOG, NAMES, NUMBER, RUN, SEATS, STAGES, Shared, point, stage,
 };
@@ -59,15 +59,7 @@ impl Program {
             .env("PFP_MEMORY_MB", "8")
             .stdin(Stdio::null())
             .stdout(Stdio::null());
-        // SAFETY: prctl is safe to call after a fork. The program must not outlive a
-        // test that was killed.
-        unsafe {
-            command.pre_exec(|| {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                Ok(())
-            });
-        }
-        Self { child: command.spawn().expect("the target starts"), witness }
+        Self { child: end_with_test(&mut command).spawn().expect("the target starts"), witness }
     }
 
     fn pid(&self) -> u32 {
@@ -751,16 +743,13 @@ fn whatever_moment_is_the_last() {
     let kills = size(100, 10_000);
     let (mut calls, mut under_way, mut shown, mut early) = (0, 0, 0, 0);
     let mut slowest = Duration::ZERO;
-    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = Random::new(1);
     let start = Instant::now();
     for kill in 0..kills {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
         let clock = if kill % 2 == 0 { "rseq" } else { "wall" };
         let mut program = Program::start(&place, &["endless"], clock);
         // At the start, or while it measures.
-        let mut wait = Duration::from_nanos(random % 2_000_000);
+        let mut wait = Duration::from_nanos(random.below(2_000_000) as u64);
         if kill % 4 == 0 {
             wait *= 4;
         } else {
