@@ -17,6 +17,7 @@ mod text;
 
 use std::ffi::CString;
 use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -78,6 +79,12 @@ pub(crate) fn fifo(path: &Path) {
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
     // SAFETY: a NUL-terminated path that outlives the call.
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+}
+
+/// Says on the terminal why a test shows less here than it could. Not captured, as what a
+/// passing test prints would be.
+pub(crate) fn skipped(what: &str, why: &str) {
+    let _ = writeln!(io::stderr(), "\nSKIPPED {what}: {why}");
 }
 
 pub(crate) fn is_root() -> bool {

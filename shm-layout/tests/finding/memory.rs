@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use pfp_shm_layout::object::{self, NoSpace, Object};
 
 use crate::actors::Actor;
-use crate::{Base, PAGE};
+use crate::{Base, PAGE, skipped};
 
 /// A viewer can write where it unlocked, and nowhere else.
 #[test]
@@ -71,7 +71,7 @@ fn a_full_tmpfs_is_an_error_and_not_a_signal() {
             let status = actor.ends();
             assert!(status.success(), "{way}: {status}");
         } else {
-            eprintln!("skipped: a full tmpfs, {way}: {heard}");
+            skipped(&format!("a full tmpfs, {way}"), &heard);
         }
     }
 }

@@ -12,7 +12,7 @@ use pfp_shm_layout::find::{find, gc};
 use pfp_shm_layout::object::{self, Name, Object};
 
 use crate::actors::Actor;
-use crate::{Base, NOBODY, PAGE, fifo, is_root};
+use crate::{Base, NOBODY, PAGE, fifo, is_root, skipped};
 
 /// Whatever stands in the directory's place but our own directory is refused,
 /// and the message names the path, the expected and the found.
@@ -49,7 +49,7 @@ fn a_planted_directory_is_refused() {
         std::os::unix::fs::chown(&planted, Some(NOBODY), None).unwrap();
         refused("found user 65534's");
     } else {
-        eprintln!("skipped: a directory of another user (needs root)");
+        skipped("a directory of another user", "not root");
     }
     assert_eq!(fs::read_dir(&victim).unwrap().count(), 0);
 }
@@ -79,7 +79,7 @@ fn planted_beacons_are_refused_and_their_victims_untouched() {
         std::os::unix::fs::chown(place(6), Some(NOBODY), None).unwrap();
         planted += 1;
     } else {
-        eprintln!("skipped: a file of another user (needs root)");
+        skipped("a file of another user", "not root");
     }
 
     let found = find(&dir).unwrap();
@@ -163,8 +163,7 @@ fn the_umask_changes_nothing() {
 #[test]
 fn another_users_object_is_refused() {
     if !is_root() {
-        eprintln!("skipped: another user's object (needs root)");
-        return;
+        return skipped("another user's object", "not root");
     }
     let object = Object::create(PAGE).unwrap();
     let path = format!("/dev/shm{}", object.name());

@@ -1,6 +1,8 @@
 //! The models: each a small scene of one protocol and what must hold in it, in a file
 //! for each of the protocols.
 
+#![warn(dead_code, reason = "a model that is not in `MODELS` shows nothing")]
+
 mod cell;
 mod cell_death;
 mod chain;
