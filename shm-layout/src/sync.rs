@@ -5,7 +5,7 @@
 //! fence with `fence_at!("site", Order)`. Here the site is only a name, the one
 //! that the comment at the partner repeats. The model checker compiles the very
 //! same files against its own version of this module, in which a site can be
-//! weakened: `tests/loom.rs` shows that every one of them is needed.
+//! weakened: `tests/loom/` shows that every one of them is needed.
 
 pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

@@ -1,8 +1,9 @@
 //! What a reader keeps from one poll to the next: it is what a new reader would
 //! find, and keeping it costs no memory.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell as Counter;
+#[path = "common/counting.rs"]
+mod counting;
+
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Relaxed, SeqCst},
@@ -16,32 +17,10 @@ use pfp_shm_layout::point::Text;
 use pfp_shm_layout::reader::{BucketCount, Picture, Reader};
 use pfp_shm_layout::segment::{CELLS_PER_BLOCK, Config, Segment};
 
+use crate::counting::ALLOCATIONS;
+
 const POINTS: usize = 40;
 const LANES: usize = 3;
-
-/// Counts what the calling thread allocates.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Counter<usize> = const { Counter::new(0) };
-}
-
-// SAFETY: the system's allocator, and a counter that needs none.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Writes to a segment as the threads of a program do, one after the other.
 struct Program {

@@ -21,6 +21,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pfp_top::export::json;
+use pfp_top::snapshot::Snapshot;
+
 /// Longer than anything here takes on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(crate::size(60, 1200));
 /// Between two looks.
@@ -32,6 +35,16 @@ pub const PROMPT: &str = "shell> ";
 pub fn why_no_screen() -> Option<&'static str> {
     let found = Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success());
     (!found).then_some("tmux is not installed")
+}
+
+/// Leaves a test for which there is no terminal, and says so.
+#[macro_export]
+macro_rules! needs_a_screen {
+    () => {
+        if let Some(why) = $crate::screen::why_no_screen() {
+            return $crate::skipped("the viewer in a terminal", why);
+        }
+    };
 }
 
 /// The viewer under test, built as this test was and found beside it.
@@ -131,6 +144,26 @@ impl Stage {
             .spawn()
             .expect("the target starts");
         Target { child }
+    }
+
+    /// The same, and waits until its beacon is lit.
+    #[track_caller]
+    pub fn start_lit(&self, program: &str, arguments: &[&str]) -> Target {
+        let before = self.lit().len();
+        let target = self.start(program, arguments);
+        wait_until("a beacon", || self.lit().len() > before);
+        target
+    }
+
+    /// The figures of a target by another way than the screen: a snapshot that a second
+    /// viewer takes.
+    #[track_caller]
+    pub fn snapshot(&self, target: &Target) -> Snapshot {
+        let file = self.path(&format!("oracle-{}.json", target.pid()));
+        let (pid, path) = (target.pid().to_string(), file.to_str().expect("it is plain text"));
+        let output = self.pfp_top(&["snapshot", "-p", &pid, "-o", path, "--force"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        json::read(&file).expect("what was written can be read")
     }
 
     /// A shell in a terminal of this size.
@@ -310,6 +343,31 @@ impl<'a> Screen<'a> {
         })
     }
 
+    /// Waits until the count of a point is above this; it must be so small that the
+    /// screen has room for all of its digits.
+    #[track_caller]
+    pub fn wait_for_count(&self, name: &str, above: u64) -> String {
+        self.wait_for(&format!("{name} to be counted"), |text| {
+            row(text, name).and_then(|row| row.exact_count()).is_some_and(|count| count > above)
+        })
+    }
+
+    /// Moves the cursor onto the row of a point, where rows do not move.
+    #[track_caller]
+    pub fn select(&self, name: &str) {
+        self.keys(&["g", "g"]);
+        let text = self.wait_for("the cursor at the top", |text| {
+            rows(text).first().is_some_and(|row| row.selected)
+        });
+        let place = rows(&text).iter().position(|row| row.name() == name);
+        for _ in 0..place.expect("the point is there") {
+            self.keys(&["j"]);
+        }
+        self.wait_for("the cursor on the point", |text| {
+            row(text, name).is_some_and(|row| row.selected)
+        });
+    }
+
     /// Waits until the shell has the terminal back, in the state that it gave it
     /// away in: its own lines on the screen, and a cursor.
     #[track_caller]
@@ -432,4 +490,13 @@ pub fn rows(text: &str) -> Vec<Row> {
 /// The row of a point.
 pub fn row(text: &str, name: &str) -> Option<Row> {
     rows(text).into_iter().find(|row| row.name() == name)
+}
+
+/// Measurements of a point in a snapshot, by threads that run and that have ended.
+#[track_caller]
+pub fn count(snapshot: &Snapshot, name: &str) -> u64 {
+    let point = snapshot.points.iter().find(|point| point.name == name);
+    let id = point.unwrap_or_else(|| panic!("no point {name}")).id;
+    let cells = snapshot.cells.iter().filter(|cell| cell.point == id);
+    cells.map(|cell| cell.stats.count + cell.retired.count).sum()
 }

@@ -122,6 +122,18 @@ impl Drop for Place {
     }
 }
 
+/// Has a program killed with the thread that starts it, so that it does not outlive a
+/// test that was killed.
+pub fn end_with_test(command: &mut Command) -> &mut Command {
+    // SAFETY: prctl is safe to call after a fork.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        })
+    }
+}
+
 /// A running target. Killed when dropped.
 #[derive(Debug)]
 pub struct Target {
@@ -155,15 +167,7 @@ impl Target {
     /// Starts a program that follows a script.
     #[must_use]
     pub fn start(command: &mut Command) -> Self {
-        // SAFETY: prctl is safe to call after a fork. The target must not
-        // outlive a test that was killed.
-        unsafe {
-            command.pre_exec(|| {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                Ok(())
-            });
-        }
-        let mut child = command
+        let mut child = end_with_test(command)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -152,15 +152,14 @@ fn sums_are_those_of_the_programs_own_arithmetic() {
 fn a_kill_loses_nothing() {
     for _ in 0..size(20, 1000) {
         let place = Place::new();
-        let mut child = place.command(TARGET).arg("endless-amounts").spawn().expect("it starts");
-        let mut watch = Watch::attach_to(&place, child.id());
+        let target = place.start(TARGET, &["endless-amounts"]);
+        let mut watch = Watch::attach(&place, &target);
         wait_for("measurements", || {
             let picture = watch.poll();
             let known = picture.points.iter().any(|point| point.name == "endless");
             (known && watch::named(picture, "endless").count > 1000).then_some(())
         });
-        child.kill().expect("it runs");
-        child.wait().expect("it is a child");
+        target.kill();
         let picture = watch.poll_dead();
         let (count, amounts, ..) = sums(picture, "endless");
         let of = |calls: u64| (calls * (calls + 1) / 2, calls);

@@ -8,8 +8,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use pfp_tests::c::{self, Compiler};
-use pfp_tests::figure;
 use pfp_tests::target::Place;
+use pfp_tests::{figure, skipped};
 
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe");
 
@@ -17,7 +17,7 @@ const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe");
 fn are_there(tools: &[&str]) -> bool {
     let missing: Vec<_> = tools.iter().filter(|tool| !c::is_there(tool)).collect();
     if !missing.is_empty() {
-        eprintln!("SKIPPED: {missing:?} cannot be started");
+        skipped("libpfp as it is installed", &format!("{missing:?} cannot be started"));
     }
     missing.is_empty()
 }

@@ -13,20 +13,10 @@ use pfp_tests::{figure, skipped};
 use pfp_top::export::json;
 use pfp_top::snapshot::Snapshot;
 
-/// Whether a compiler has OpenMP and what runs it.
-fn has_openmp(compiler: Compiler) -> bool {
-    let place = Place::new();
-    let source = place.path().join("empty.c");
-    std::fs::write(&source, "int main(void) { return 0; }\n").expect("there is room");
-    let mut command = std::process::Command::new(compiler.name);
-    command.arg("-fopenmp").arg(source).arg("-o").arg(place.path().join("empty"));
-    command.output().is_ok_and(|output| output.status.success())
-}
-
 #[test]
 fn each_thread_of_openmp_is_a_lane() {
     for compiler in Compiler::all().filter(|compiler| !compiler.is_cxx()) {
-        if !has_openmp(compiler) {
+        if !c::builds_with(compiler, "-fopenmp") {
             skipped("OpenMP", &format!("{} has no -fopenmp here", compiler.name));
             continue;
         }

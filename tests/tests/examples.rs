@@ -7,11 +7,11 @@ use std::ops::{Add, Mul, Sub};
 use std::process::Command;
 
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::screen::{Stage, pfp_top, wait_until, why_no_screen};
+use pfp_tests::screen::{Stage, pfp_top, wait_until};
 use pfp_tests::stolen::Outside;
 use pfp_tests::target::{Place, Target};
 use pfp_tests::watch::{self, Watch};
-use pfp_tests::{figure, skipped};
+use pfp_tests::{figure, needs_a_screen, skipped};
 use serde_json::Value;
 
 const C_EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe/examples/c");
@@ -178,10 +178,7 @@ fn six_workers_are_watched_as_they_work() {
         assert!(each[3] < each[0] && each[4] < each[0], "{each:?}");
     }
 
-    if let Some(why) = why_no_screen() {
-        skipped("the inner loop in a terminal", why);
-        return;
-    }
+    needs_a_screen!();
     let screen = stage.screen(140, 30);
     screen
         .pfp_top(&format!("-p {pid} -d 0.2 --columns {columns},thr --unit cycles --sort per-item"));
@@ -386,11 +383,7 @@ fn lorenz_over_openmp_gives_the_same() {
     let source = format!("{C_EXAMPLES}/lorenz.cpp");
     for compiler in Compiler::all().filter(|compiler| compiler.is_cxx()) {
         let place = Place::new();
-        let empty = place.path().join("empty.cpp");
-        std::fs::write(&empty, "int main() { return 0; }\n").expect("there is room");
-        let mut command = Command::new(compiler.name);
-        command.arg("-fopenmp").arg(empty).arg("-o").arg(place.path().join("empty"));
-        if !command.output().is_ok_and(|output| output.status.success()) {
+        if !c::builds_with(compiler, "-fopenmp") {
             skipped("Lorenz over OpenMP", &format!("{} has no -fopenmp here", compiler.name));
             continue;
         }

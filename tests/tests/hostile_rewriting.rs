@@ -7,7 +7,6 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,8 +15,9 @@ use pfp_tests::hostile::assert_fit;
 use pfp_tests::os::signal;
 use pfp_tests::prometheus::get;
 use pfp_tests::random::Random;
-use pfp_tests::screen::{Stage, Target, pfp_top, runs, wait_until, why_no_screen};
-use pfp_tests::{figure, size, skipped};
+use pfp_tests::screen::{Stage, Target, count, pfp_top, runs, wait_until};
+use pfp_tests::target::{self, wait_for};
+use pfp_tests::{figure, needs_a_screen, size};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 const SECONDS: u64 = size(3, 240);
@@ -135,11 +135,27 @@ impl Drop for Mapping {
     }
 }
 
+/// Ends what an attacker does, also when a test fails beside it, which else would wait for
+/// it for ever.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// A program that stands still, with its beacon lit: only its segment changes.
 fn still(stage: &Stage) -> (Target, Mapping, std::path::PathBuf) {
     let target = stage.start(STEADY, &[]);
     wait_until("the program to be found", || stage.pfp_top(&["--once"]).status.success());
-    thread::sleep(Duration::from_millis(300));
+    wait_until("all points to be used", || {
+        let snapshot = stage.snapshot(&target);
+        ["tick", "round", "work", "inner"]
+            .iter()
+            .all(|name| snapshot.points.iter().any(|point| point.name == *name))
+            && count(&snapshot, "round") > 2
+    });
     signal(target.pid(), libc::SIGSTOP);
     let beacons = stage.lit();
     let hex = beacons.iter().find_map(|name| name.strip_suffix(".beacon")).expect("one is lit");
@@ -188,9 +204,7 @@ fn peak(pid: u32) -> u64 {
 
 #[test]
 fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
-    if let Some(why) = why_no_screen() {
-        return skipped("the viewer in a terminal", why);
-    }
+    needs_a_screen!();
     let stage = Stage::new();
     let (target, mapping, object) = still(&stage);
     let screen = stage.screen(110, 30);
@@ -202,6 +216,7 @@ fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
     let (mut keys, mut written) = (0_u64, 0);
     thread::scope(|scope| {
         let attacker = scope.spawn(|| mapping.rewrite(&stop));
+        let stopping = Stop(&stop);
         let end = Instant::now() + seconds();
         for key in
             ["2", "j", "3", "4", "+", "5", "b", "6", "1", "Enter", "H", "Escape", "s", "Space"]
@@ -213,9 +228,10 @@ fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
             }
             screen.keys(&[key]);
             keys += 1;
+            // Longer than it is between two polls, so that each screen is drawn.
             thread::sleep(Duration::from_millis(60));
         }
-        stop.store(true, Relaxed);
+        drop(stopping);
         written = attacker.join().expect("it only writes");
     });
     assert!(runs(viewer), "the viewer has crashed:\n{}", screen.shown());
@@ -254,14 +270,13 @@ fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
 fn commands_and_a_server_survive_what_is_written_under_them() {
     let stage = Stage::new();
     let (_target, mapping, _) = still(&stage);
-    let mut server = stage.command(pfp_top());
-    server.args(["serve", "--listen", "127.0.0.1:0", "-i", "0.1"]);
-    let mut server = server.stdout(Stdio::piped()).spawn().expect("the server starts");
-    let mut line = String::new();
-    let mut output = std::io::BufReader::new(server.stdout.take().expect("it is piped"));
-    std::io::BufRead::read_line(&mut output, &mut line).expect("it says where");
-    let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
-    let address = address.expect("it says where").to_owned();
+    let mut command = stage.command(pfp_top());
+    command.args(["serve", "--listen", "127.0.0.1:0", "-i", "0.1"]);
+    let mut server = target::Target::start(&mut command);
+    let address = wait_for("the address", || {
+        let line = server.lines_so_far().first()?;
+        Some(line.split("http://").nth(1)?.split('/').next()?.to_owned())
+    });
 
     let stop = AtomicBool::new(false);
     let (file, raw) = (stage.path("out.json"), stage.path("out.pfp"));
@@ -283,6 +298,7 @@ fn commands_and_a_server_survive_what_is_written_under_them() {
     let (mut ran, mut well, mut asked, mut written) = (0_u64, 0_u64, 0_u64, 0);
     thread::scope(|scope| {
         let attacker = scope.spawn(|| mapping.rewrite(&stop));
+        let stopping = Stop(&stop);
         let end = Instant::now() + seconds();
         for command in commands.iter().cycle() {
             if Instant::now() > end {
@@ -303,13 +319,12 @@ fn commands_and_a_server_survive_what_is_written_under_them() {
             assert_eq!(get(&address, "/metrics", &[]).status, 200, "the server answers");
             asked += 1;
         }
-        stop.store(true, Relaxed);
+        drop(stopping);
         written = attacker.join().expect("it only writes");
     });
-    assert!(server.try_wait().expect("it is ours").is_none(), "the server has crashed");
-    let most = peak(server.id());
-    let _ = server.kill();
-    let _ = server.wait();
+    assert!(runs(server.pid()), "the server has crashed");
+    let most = peak(server.pid());
+    server.kill();
     assert!(well > 0, "no command of {ran} got anything");
     figure(&format!(
         "hostile rewriting: {} s under commands, {written} words; {ran} commands, {well} showed \

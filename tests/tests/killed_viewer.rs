@@ -5,7 +5,6 @@
 //! switched meanwhile may be counted or not; of all others it is known.
 
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{
@@ -18,8 +17,9 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::liveness::Liveness;
 use pfp_shm_layout::whole::DRAFT;
 use pfp_tests::changes::Changes;
+use pfp_tests::random::Random;
 use pfp_tests::stepper::{self, Halt, Stepper};
-use pfp_tests::target::{DEADLINE, Place, wait_for};
+use pfp_tests::target::{DEADLINE, Place, end_with_test, wait_for};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::witness::{NAMES, RUN, SEATS, STAGES, Shared, point, stage};
 use pfp_tests::{figure, size, skipped};
@@ -79,15 +79,7 @@ impl Victim {
     fn start(place: &Place, arguments: &[&str]) -> Self {
         let mut command: Command = place.command(TARGET);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
-        // SAFETY: prctl is safe to call after a fork. The process must not outlive a
-        // test that was killed.
-        unsafe {
-            command.pre_exec(|| {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                Ok(())
-            });
-        }
-        Self(command.spawn().expect("the target starts"))
+        Self(end_with_test(&mut command).spawn().expect("the target starts"))
     }
 }
 
@@ -192,13 +184,10 @@ fn the_figures_are_exact_whenever_a_viewer_is_killed() {
     let folder = Folder::new();
     let kills = size(60, 10_000);
     let start = Instant::now();
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = Random::new(2);
     let (mut slowest, mut slowest_cpu, mut attached) = (Duration::ZERO, Duration::ZERO, 0);
     let (mut saved, mut drafts) = (0, 0);
     for kill in 0..kills {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
         let before = watched.witness.attached.load(Acquire);
         let started = Instant::now();
         let viewer = watched.view(&folder, &[]);
@@ -214,7 +203,7 @@ fn the_figures_are_exact_whenever_a_viewer_is_killed() {
             slowest_cpu = slowest_cpu.max(cpu);
             attached += 1;
         }
-        let until = Instant::now() + Duration::from_nanos(random % 4_000_000);
+        let until = Instant::now() + Duration::from_nanos(random.below(4_000_000) as u64);
         while Instant::now() < until {
             std::thread::sleep(Duration::from_micros(20));
         }

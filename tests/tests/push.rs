@@ -26,8 +26,11 @@ fn push(place: &Place, collector: &Collector, arguments: &[&str]) -> Target {
 fn start(place: &Place) -> (Target, Watch) {
     let mut target = place.start(TARGET, &["served"]);
     target.reach("worked");
-    // A process is told of once it is a second old, of which it knows itself.
-    std::thread::sleep(Duration::from_millis(1_100));
+    // Until its clock is a second old nobody is told of it.
+    let (early, pid) = (Collector::new(), target.pid());
+    let pusher = push(place, &early, &["-p", &pid.to_string(), "-i", "100ms"]);
+    wait_for("it to be told of", || tells_of(&early.requests(), pid).then_some(()));
+    pusher.kill();
     let watch = Watch::attach(place, &target);
     (target, watch)
 }

@@ -75,8 +75,7 @@ fn settled(file: &Path) -> impl Fn() -> bool {
 #[test]
 fn ctrl_c_ends_it_with_the_file_whole() {
     let stage = Stage::new();
-    let target = stage.start(STEADY, &[]);
-    wait_until("a beacon", || !stage.lit().is_empty());
+    let target = stage.start_lit(STEADY, &[]);
     let file = stage.path("a.pfprec");
     let recorder = record(&stage, &target, &file, &["-i", "20ms"]);
     wait_until("snapshots", settled(&file));
@@ -91,8 +90,7 @@ fn ctrl_c_ends_it_with_the_file_whole() {
 
     // No file is written over, and a recording of another process is not gone on with.
     let before = std::fs::read(&file).unwrap();
-    let other = stage.start(STEADY, &[]);
-    wait_until("another beacon", || stage.lit().len() == 2);
+    let other = stage.start_lit(STEADY, &[]);
     for more in [None, Some("--append")] {
         let pid = other.pid().to_string();
         let mut arguments = vec!["record", "-p", &pid, "-o", file.to_str().unwrap()];
@@ -106,8 +104,7 @@ fn ctrl_c_ends_it_with_the_file_whole() {
 #[test]
 fn it_ends_after_its_time_or_with_the_process() {
     let stage = Stage::new();
-    let mut target = stage.start(STEADY, &[]);
-    wait_until("a beacon", || !stage.lit().is_empty());
+    let mut target = stage.start_lit(STEADY, &[]);
     let file = stage.path("time.pfprec");
     let (fine, said) = ended(record(&stage, &target, &file, &["-i", "50ms", "-d", "300ms"]));
     assert!(fine && said.contains("the time is over"), "{said}");
@@ -122,8 +119,7 @@ fn it_ends_after_its_time_or_with_the_process() {
     let all = snapshots(&mut read(&file));
     assert_eq!(all[all.len() - 1].process.state, ProcessState::Exited);
 
-    let mut target = stage.start(STEADY, &[]);
-    wait_until("a beacon", || !stage.lit().is_empty());
+    let mut target = stage.start_lit(STEADY, &[]);
     let file = stage.path("crash.pfprec");
     let recorder = record(&stage, &target, &file, &["-i", "20ms"]);
     wait_until("snapshots", settled(&file));
@@ -139,8 +135,7 @@ fn it_ends_after_its_time_or_with_the_process() {
 #[test]
 fn delivered_and_lost_records_are_what_was_written() {
     let stage = Stage::new();
-    let mut target = stage.start(TARGET, &["counts", "400000"]);
-    wait_until("a beacon", || !stage.lit().is_empty());
+    let mut target = stage.start_lit(TARGET, &["counts", "400000"]);
     let (pid, file) = (target.pid().to_string(), stage.path("a.pfprec"));
     let recorder = record(&stage, &target, &file, &["-i", "10ms", "--events"]);
     target.tell("");
@@ -195,8 +190,7 @@ fn delivered_and_lost_records_are_what_was_written() {
 #[test]
 fn a_killed_recorder_leaves_whole_frames() {
     let stage = Stage::new();
-    let target = stage.start(STEADY, &[]);
-    wait_until("a beacon", || !stage.lit().is_empty());
+    let target = stage.start_lit(STEADY, &[]);
     let file = stage.path("a.pfprec");
     let (mut known, mut torn, mut seed) = (0, 0, 0x9e37_79b9_7f4a_7c15_u64);
     for turn in 0..100 {
@@ -242,8 +236,7 @@ fn resident(pid: u32) -> Option<u64> {
 fn a_long_recording_takes_no_more_memory_than_a_short_one() {
     let frames = size(600, 20_000) as usize;
     let stage = Stage::new();
-    let target = stage.start(env!("CARGO_BIN_EXE_hundred"), &[]);
-    wait_until("a beacon", || !stage.lit().is_empty());
+    let target = stage.start_lit(env!("CARGO_BIN_EXE_hundred"), &[]);
     let file = stage.path("a.pfprec");
     let recorder = record(&stage, &target, &file, &["-i", "10ms", "--events"]);
     let pid = recorder.id();
@@ -283,8 +276,7 @@ fn a_long_recording_takes_no_more_memory_than_a_short_one() {
 fn a_recorder_is_hardly_noticed() {
     let rounds = size(3, 60);
     let stage = Stage::new();
-    let target = stage.start(env!("CARGO_BIN_EXE_hundred"), &[]);
-    wait_until("a beacon", || !stage.lit().is_empty());
+    let target = stage.start_lit(env!("CARGO_BIN_EXE_hundred"), &[]);
     let file = stage.path("a.pfprec");
     let recorder = record(&stage, &target, &file, &["-i", "1s"]);
     let (pid, start) = (recorder.id(), std::time::Instant::now());
@@ -315,8 +307,7 @@ fn stops_when_full(stage: &Stage, file: &Path, recorder: Child) {
 #[test]
 fn a_file_that_may_not_grow_is_whole_up_to_there() {
     let stage = Stage::new();
-    let target = stage.start(STEADY, &[]);
-    wait_until("a beacon", || !stage.lit().is_empty());
+    let target = stage.start_lit(STEADY, &[]);
     let file = stage.path("a.pfprec");
     let mut command = stage.command(pfp_top());
     command.args(["record", "-i", "10ms", "-p", &target.pid().to_string(), "-o"]).arg(&file);
@@ -348,8 +339,7 @@ fn a_full_disk_leaves_the_file_whole() {
     if !mounted {
         return pfp_tests::skipped("a full disk", "a tmpfs cannot be mounted by this user");
     }
-    let target = stage.start(STEADY, &[]);
-    wait_until("a beacon", || !stage.lit().is_empty());
+    let target = stage.start_lit(STEADY, &[]);
     let file = disk.join("a.pfprec");
     let recorder = record(&stage, &target, &file, &["-i", "10ms"]);
     let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

@@ -4,8 +4,9 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Output, Stdio};
 
+use pfp_tests::needs_a_screen;
 use pfp_tests::screen::{
-    PROMPT, Screen, Stage, Target, pfp_top, row, rows, runs, wait_until, why_no_screen,
+    PROMPT, Screen, Stage, Target, count, pfp_top, row, rows, runs, wait_until,
 };
 use pfp_top::export::json;
 use pfp_top::snapshot::{PointState, ProcessState, Snapshot};
@@ -15,40 +16,12 @@ const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 /// As most tests start the viewer: polling often, so that they need not wait.
 const QUICK: &str = "-d 0.1";
 
-/// Leaves a test for which there is no terminal, and says so.
-macro_rules! needs_a_screen {
-    () => {
-        if let Some(why) = why_no_screen() {
-            pfp_tests::skipped("the viewer in a terminal", &why.to_string());
-            return;
-        }
-    };
-}
-
 fn said(output: &Output) -> String {
     format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     )
-}
-
-/// The figures of a target by another way than the screen: a snapshot that a
-/// second viewer takes.
-fn snapshot(stage: &Stage, target: &Target) -> Snapshot {
-    let file = stage.path(&format!("oracle-{}.json", target.pid()));
-    let pid = target.pid().to_string();
-    let path = file.to_str().unwrap();
-    let output = stage.pfp_top(&["snapshot", "-p", &pid, "-o", path, "--force"]);
-    assert!(output.status.success(), "{}", said(&output));
-    json::read(&file).unwrap()
-}
-
-fn count(snapshot: &Snapshot, name: &str) -> u64 {
-    let point = snapshot.points.iter().find(|point| point.name == name);
-    let id = point.unwrap_or_else(|| panic!("no point {name}")).id;
-    let cells = snapshot.cells.iter().filter(|cell| cell.point == id);
-    cells.map(|cell| cell.stats.count + cell.retired.count).sum()
 }
 
 fn state(snapshot: &Snapshot, name: &str) -> PointState {
@@ -61,31 +34,14 @@ fn watching<'a>(stage: &'a Stage, more: &str) -> (Target, Screen<'a>) {
     let target = stage.start(STEADY, &[]);
     let screen = stage.screen(130, 34);
     screen.pfp_top(&format!("{QUICK} --sort name {more}"));
-    screen.wait_for("a running count", |text| {
-        row(text, "tick").and_then(|row| row.exact_count()).is_some_and(|count| count > 2)
-    });
+    screen.wait_for_count("tick", 2);
     (target, screen)
-}
-
-/// Moves the cursor onto a point.
-fn select(screen: &Screen, name: &str) {
-    screen.keys(&["g", "g"]);
-    let text = screen.wait_for("the cursor at the top", |text| {
-        rows(text).first().is_some_and(|row| row.selected)
-    });
-    let place = rows(&text).iter().position(|row| row.name() == name).expect("the point is there");
-    for _ in 0..place {
-        screen.keys(&["j"]);
-    }
-    screen.wait_for("the cursor on the point", |text| {
-        row(text, name).is_some_and(|row| row.selected)
-    });
 }
 
 /// Waits until the target has measured `more` further ticks.
 fn wait_for_ticks(stage: &Stage, target: &Target, more: u64) {
-    let before = count(&snapshot(stage, target), "tick");
-    wait_until("more ticks", || count(&snapshot(stage, target), "tick") >= before + more);
+    let before = count(&stage.snapshot(target), "tick");
+    wait_until("more ticks", || count(&stage.snapshot(target), "tick") >= before + more);
 }
 
 #[test]
@@ -136,19 +92,19 @@ fn a_point_is_switched_off_and_on_again_while_it_runs() {
     needs_a_screen!();
     let stage = Stage::new();
     let (target, screen) = watching(&stage, "");
-    select(&screen, "tick");
+    screen.select("tick");
     screen.keys(&["e"]);
     screen.wait_for("the point off", |text| {
         row(text, "tick").is_some_and(|row| !row.on) && text.contains("tick is off")
     });
     // The next call already sees it; what was being measured may still end.
     wait_until("the program to know", || {
-        state(&snapshot(&stage, &target), "tick") == PointState::Off
+        state(&stage.snapshot(&target), "tick") == PointState::Off
     });
-    let stopped = count(&snapshot(&stage, &target), "tick");
-    let other = count(&snapshot(&stage, &target), "round");
-    wait_until("other points to go on", || count(&snapshot(&stage, &target), "round") > other + 10);
-    let found = count(&snapshot(&stage, &target), "tick");
+    let stopped = count(&stage.snapshot(&target), "tick");
+    let other = count(&stage.snapshot(&target), "round");
+    wait_until("other points to go on", || count(&stage.snapshot(&target), "round") > other + 10);
+    let found = count(&stage.snapshot(&target), "tick");
     assert!(found <= stopped + 1, "{stopped} -> {found}");
     let shown = screen.wait_for("other points to go on", |text| {
         row(text, "round").and_then(|row| row.exact_count()) > Some(other + 10)
@@ -171,7 +127,7 @@ fn a_reset_starts_a_point_afresh_and_leaves_the_others() {
     let exact = |text: &str, name: &str| row(text, name).and_then(|row| row.exact_count());
     let before = screen.wait_for("counts", |text| exact(text, "tick") > Some(20));
     let before = exact(&before, "tick").unwrap();
-    select(&screen, "tick");
+    screen.select("tick");
     screen.keys(&["r"]);
     screen.wait_for("a count that dropped beside one that did not", |text| {
         exact(text, "tick").is_some_and(|count| (1..before).contains(&count))
@@ -213,7 +169,7 @@ fn a_point_in_full_and_the_help_open_and_close() {
     needs_a_screen!();
     let stage = Stage::new();
     let (_target, screen) = watching(&stage, "");
-    select(&screen, "work");
+    screen.select("work");
     screen.keys(&["Enter"]);
     for said in [
         "work  id ",
@@ -329,9 +285,9 @@ fn toggles_are_put_back_on_leaving_unless_kept() {
     ] {
         let stage = Stage::new();
         let (target, screen) = watching(&stage, more);
-        select(&screen, "tick");
+        screen.select("tick");
         screen.keys(&["e"]);
-        let is = |wanted| state(&snapshot(&stage, &target), "tick") == wanted;
+        let is = |wanted| state(&stage.snapshot(&target), "tick") == wanted;
         wait_until("the point to be off", || is(PointState::Off));
         let viewer = screen.viewer();
         match leave {
@@ -393,7 +349,7 @@ fn forty_by_eight_is_enough_to_work_with() {
 
 /// Whether every point measures again.
 fn target_is_whole(stage: &Stage, target: &Target) -> bool {
-    snapshot(stage, target).points.iter().all(|point| point.state == PointState::On)
+    stage.snapshot(target).points.iter().all(|point| point.state == PointState::On)
 }
 
 #[test]
@@ -409,7 +365,7 @@ fn a_process_that_ends_leaves_its_last_figures_on_the_screen() {
     });
     assert!(row(&ended, "tick").and_then(|row| row.exact_count()) > Some(2), "{ended}");
     // The last figures can still be looked at and kept.
-    select(&screen, "tick");
+    screen.select("tick");
     screen.keys(&["e"]);
     screen.wait_for("a refusal", |text| text.contains("the process has ended; nothing can"));
     screen.keys(&["w", "C-u"]);
@@ -433,7 +389,7 @@ fn a_process_that_is_killed_or_aborts_shows_as_crashed() {
         }
         target.kill();
         screen.wait_for_status("CRASHED");
-        let oracle = snapshot(&stage, &target);
+        let oracle = stage.snapshot(&target);
         assert_eq!(oracle.process.state, ProcessState::Crashed);
         let ticks = count(&oracle, "tick");
         let is_last =
@@ -609,7 +565,7 @@ fn what_a_crash_left_is_listed_read_and_removed() {
     let listed = said(&stage.pfp_top(&["list"]));
     let line = listed.lines().find(|line| line.contains("victim")).unwrap();
     assert!(line.starts_with(&target.pid().to_string()) && line.contains("crashed"), "{listed}");
-    assert!(count(&snapshot(&stage, &target), "tick") > 0);
+    assert!(count(&stage.snapshot(&target), "tick") > 0);
     let removed = stage.pfp_top(&["gc"]);
     assert!(said(&removed).contains("removed") && removed.status.success(), "{}", said(&removed));
     assert!(!object(beacon).exists());

@@ -1,27 +1,16 @@
 //! The diff and the log in a terminal: a program that becomes slower while it is
 //! watched, and two viewers on one process.
 
-use pfp_tests::screen::{Screen, Stage, Target, row, rows, why_no_screen};
+use pfp_tests::needs_a_screen;
+use pfp_tests::screen::{Screen, Stage, Target, row};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
-
-/// Leaves a test for which there is no terminal, and says so.
-macro_rules! needs_a_screen {
-    () => {
-        if let Some(why) = why_no_screen() {
-            pfp_tests::skipped("the viewer in a terminal", &why.to_string());
-            return;
-        }
-    };
-}
 
 /// A viewer that polls often, its rows in the order of their names.
 fn watch<'a>(stage: &'a Stage, target: &Target) -> Screen<'a> {
     let screen = stage.screen(130, 34);
     screen.pfp_top(&format!("-d 0.1 --sort name -p {}", target.pid()));
-    screen.wait_for("a running count", |text| {
-        row(text, "tick").and_then(|row| row.exact_count()).is_some_and(|count| count > 2)
-    });
+    screen.wait_for_count("tick", 2);
     screen
 }
 
@@ -90,15 +79,7 @@ fn two_viewers_see_what_the_other_switches_and_what_becomes_of_the_process() {
     let stage = Stage::new();
     let mut target = stage.start(STEADY, &["shared"]);
     let (one, two) = (watch(&stage, &target), watch(&stage, &target));
-    one.keys(&["g", "g"]);
-    let text = one.wait_for("the cursor at the top", |text| {
-        rows(text).first().is_some_and(|row| row.selected)
-    });
-    let place = rows(&text).iter().position(|row| row.name() == "tick").unwrap();
-    for _ in 0..place {
-        one.keys(&["j"]);
-    }
-    one.wait_for("the cursor on the point", |t| row(t, "tick").is_some_and(|row| row.selected));
+    one.select("tick");
     one.keys(&["e"]);
     for screen in [&one, &two] {
         screen.wait_for("the point off", |t| row(t, "tick").is_some_and(|row| !row.on));

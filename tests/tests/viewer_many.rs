@@ -1,7 +1,8 @@
 //! The viewer with five thousand points: what is scrolled to, filtered and sorted is
 //! what is there, and the cursor stays on its point while rows move.
 
-use pfp_tests::screen::{Screen, Stage, rows, why_no_screen};
+use pfp_tests::needs_a_screen;
+use pfp_tests::screen::{Screen, Stage, rows};
 
 const POINTS: usize = 5_000;
 /// The probe's own point, which measures more often than the others here.
@@ -39,10 +40,7 @@ fn wait_for_place(screen: &Screen, order: &[String], place: usize, many: usize) 
 
 #[test]
 fn five_thousand_points_are_walked_through_filtered_and_sorted() {
-    if let Some(why) = why_no_screen() {
-        pfp_tests::skipped("many points in a terminal", why);
-        return;
-    }
+    needs_a_screen!();
     let stage = Stage::new();
     let mut target =
         stage.start(env!("CARGO_BIN_EXE_pfp-test-target"), &["thousands", &POINTS.to_string()]);

@@ -1,19 +1,10 @@
 //! Several processes on a real screen: sorted by process, and who comes and goes told
 //! as it happens; a program that has no room, and one that is started again.
 
-use pfp_tests::screen::{Screen, Stage, Target, pfp_top, row, why_no_screen};
+use pfp_tests::needs_a_screen;
+use pfp_tests::screen::{Screen, Stage, Target, pfp_top, row};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
-
-/// Leaves a test for which there is no terminal, and says so.
-macro_rules! needs_a_screen {
-    () => {
-        if let Some(why) = why_no_screen() {
-            pfp_tests::skipped("the viewer in a terminal", &why.to_string());
-            return;
-        }
-    };
-}
 
 /// Waits until every process has rows.
 fn wait_for_rows(screen: &Screen, targets: &[(&str, &Target)]) {

@@ -5,8 +5,9 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
+use pfp_tests::needs_a_screen;
 use pfp_tests::os::signal;
-use pfp_tests::screen::{Screen, Stage, Target, pfp_top, row, wait_until, why_no_screen};
+use pfp_tests::screen::{Screen, Stage, Target, pfp_top, row, wait_until};
 use pfp_top::local_time::time_of_day;
 use pfp_top::source::{Recording, Source};
 
@@ -35,12 +36,9 @@ fn at(screen: &Screen, number: usize) -> String {
 
 #[test]
 fn a_recording_is_replayed_with_a_cursor_in_time() {
-    if let Some(why) = why_no_screen() {
-        return pfp_tests::skipped("a replay in a terminal", why);
-    }
+    needs_a_screen!();
     let stage = Stage::new();
-    let mut target = stage.start(STEADY, &[]);
-    wait_until("a beacon", || !stage.lit().is_empty());
+    let mut target = stage.start_lit(STEADY, &[]);
     let file = stage.path("a.pfprec");
     let mut recorder = record(&stage, &target, &file);
     wait_until("snapshots", || read(&file).len() >= 30);
@@ -62,6 +60,7 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     drop(target);
     let mut recording = read(&file);
     let len = recording.len();
+    let taken_ns: Vec<u64> = (0..len).map(|place| recording.taken_unix_ns(place)).collect();
     screen.wait_for("its end", |text| text.contains(&format!("(1 of {len})")));
 
     // The figures are those of the file, wherever one comes from.
@@ -114,10 +113,9 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     screen.keys(&["C-u"]);
     screen.text("+1s");
     screen.keys(&["Enter"]);
-    screen.wait_for("a second behind the first", |text| {
-        let first = text.lines().next().unwrap_or_default();
-        ["(19 of", "(20 of", "(21 of", "(22 of"].iter().any(|place| first.contains(place))
-    });
+    let wanted = taken_ns[0] + 1_000_000_000;
+    let nearest = (0..len).min_by_key(|&place| taken_ns[place].abs_diff(wanted));
+    at(&screen, nearest.expect("there are snapshots") + 1);
 
     // Compared with a moment: after it the program became slow.
     screen.text("@#25");
@@ -200,8 +198,7 @@ fn count_time(number: usize, file: &Path) -> String {
 #[test]
 fn a_moment_of_a_recording_is_printed() {
     let stage = Stage::new();
-    let target = stage.start(STEADY, &[]);
-    wait_until("a beacon", || !stage.lit().is_empty());
+    let target = stage.start_lit(STEADY, &[]);
     let file = stage.path("a.pfprec");
     let mut recorder = record(&stage, &target, &file);
     wait_until("snapshots", || read(&file).len() >= 30);

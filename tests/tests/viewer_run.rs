@@ -2,21 +2,12 @@
 
 use std::path::Path;
 
-use pfp_tests::screen::{Stage, row, runs, wait_until, why_no_screen};
+use pfp_tests::needs_a_screen;
+use pfp_tests::screen::{Stage, count, row, runs, wait_until};
 use pfp_top::export::json;
 use pfp_top::snapshot::ProcessState;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
-
-/// Leaves a test for which there is no terminal, and says so.
-macro_rules! needs_a_screen {
-    () => {
-        if let Some(why) = why_no_screen() {
-            pfp_tests::skipped("the viewer in a terminal", &why.to_string());
-            return;
-        }
-    };
-}
 
 /// Runs `pfp-top run` without a terminal, and keeps its logs on the stage.
 fn run(stage: &Stage, arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -32,26 +23,28 @@ fn logs(stage: &Stage) -> Vec<std::path::PathBuf> {
     files.into_iter().flatten().flatten().map(|file| file.path()).collect()
 }
 
+/// What a shell does until a file is there.
+fn until(file: &Path) -> String {
+    format!("until test -e {}; do sleep 0.05; done", file.display())
+}
+
 #[test]
 fn a_descendant_is_watched_to_its_end_and_the_status_passed_on() {
     let stage = Stage::new();
-    let script = format!("echo begun; sleep 1 | {STEADY} mine; echo bad >&2; exit 3");
+    let script = format!("echo begun; {STEADY} mine 10; echo bad >&2; exit 3");
     let file = stage.path("last.json");
     let path = file.to_str().unwrap();
     let (status, out, err) = run(&stage, &["-o", path, "--", "sh", "-c", &script]);
     assert_eq!(status, Some(3), "{err}");
     let table = row_count(&out, "tick");
-    assert!(table >= 5 && out.contains("mine[") && out.contains("EXITED"), "{out}");
+    assert!(table == 10 && out.contains("mine[") && out.contains("EXITED"), "{out}");
     assert!(!out.contains("begun"), "the table alone:\n{out}");
     for expected in ["sh ended with status 3", "| begun", "| bad", ".log"] {
         assert!(err.contains(expected), "{expected}:\n{err}");
     }
     let snapshot = json::read(&file).unwrap();
     assert_eq!(snapshot.process.state, ProcessState::Exited);
-    let id = snapshot.points.iter().find(|point| point.name == "tick").unwrap().id;
-    let cells = snapshot.cells.iter().filter(|cell| cell.point == id);
-    let counted: u64 = cells.map(|cell| cell.stats.count + cell.retired.count).sum();
-    assert_eq!(counted, table);
+    assert_eq!(count(&snapshot, "tick"), table);
     assert!(!snapshot.records.is_empty(), "a file has the records too");
 
     let (status, _, err) = run(&stage, &["-o", path, "--", "sh", "-c", &script]);
@@ -80,7 +73,7 @@ fn as_many_tables_as_asked_are_printed_and_then_the_program_ends() {
     wait_until("the program to be gone", || !runs(pid));
 
     // One that ends before: its last table is the last.
-    let script = format!("sleep 0.7 | {STEADY} mine");
+    let script = format!("{STEADY} mine 20");
     let (status, out, _) = run(&stage, &["-n", "1000", "-d", "0.2", "--", "sh", "-c", &script]);
     assert_eq!(status, Some(0));
     let tables: Vec<&str> = out.split("\n\n").collect();
@@ -112,13 +105,15 @@ fn on_the_screen_the_last_figures_stay_and_the_output_comes_after() {
     let screen = stage.screen(130, 34);
     let state = stage.path("state");
     screen.line(&format!("export XDG_STATE_HOME={}", state.display()));
+    let until = until(&stage.path("end"));
     screen.pfp_top(&format!(
-        "run -d 0.1 --sort name -- sh -c 'echo begun; sleep 2 | {STEADY}; exit 5'"
+        "run -d 0.1 --sort name -- sh -c 'echo begun; {until} | {STEADY}; exit 5'"
     ));
     let live = screen.wait_for("figures", |text| {
         text.contains("LIVE") && row(text, "tick").is_some_and(|row| row.count() != "0")
     });
     assert!(!live.contains("begun"), "the screen is the viewer's:\n{live}");
+    std::fs::write(stage.path("end"), "").unwrap();
     screen.wait_for_status("EXITED");
     screen.keys(&["q"]);
     let after = screen.wait_for_shell();
@@ -151,10 +146,8 @@ fn a_program_that_has_no_points_yet_is_waited_for() {
     let screen = stage.screen(100, 20);
     screen.line(&format!("export XDG_STATE_HOME={}", stage.path("state").display()));
     let go = stage.path("go");
-    screen.pfp_top(&format!(
-        "run -- sh -c 'until test -e {}; do sleep 0.05; done; sleep 1000 | {STEADY} later; true'",
-        go.display()
-    ));
+    let until = until(&go);
+    screen.pfp_top(&format!("run -- sh -c '{until}; sleep 1000 | {STEADY} later; true'"));
     screen.wait_for("what it waits for", |text| text.contains("has come by no point yet"));
     std::fs::write(&go, "").unwrap();
     screen.wait_for("figures", |text| text.contains("later[") && text.contains("LIVE"));
@@ -165,11 +158,11 @@ fn a_program_that_has_no_points_yet_is_waited_for() {
 #[test]
 fn all_that_a_program_starts_is_watched_as_one() {
     let stage = Stage::new();
-    let script = format!("for n in 1 2 3; do sleep 1 | {STEADY} rank & done; wait");
+    let script = format!("for n in 1 2 3; do {STEADY} rank 10 & done; wait");
     let (status, sum, err) = run(&stage, &["--sum", "sh", "-c", &script]);
     assert_eq!(status, Some(0), "{err}");
     assert!(sum.starts_with("sum of 3 processes, 3 ended"), "{sum}");
-    assert!(row_count(&sum, "tick") >= 3 * 5, "{sum}");
+    assert_eq!(row_count(&sum, "tick"), 3 * 10, "{sum}");
     let (_, apart, _) = run(&stage, &["--all", "sh", "-c", &script]);
     let ticks = apart.lines().filter(|line| line.contains(" ended") && line.contains(" tick "));
     assert_eq!(ticks.count(), 3, "{apart}");

@@ -2,23 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use pfp_tests::screen::{Stage, Target, why_no_screen};
+use pfp_tests::needs_a_screen;
+use pfp_tests::screen::{Stage, Target};
 use pfp_tests::{figure, target};
 use pfp_top::export::json;
 use pfp_top::snapshot::{PointState, ProcessState, Snapshot};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
-
-/// Leaves a test for which there is no terminal, and says so.
-macro_rules! needs_a_screen {
-    () => {
-        if let Some(why) = why_no_screen() {
-            pfp_tests::skipped("the viewer in a terminal", &why.to_string());
-            return;
-        }
-    };
-}
 
 fn snapshot(stage: &Stage, arguments: &[&str]) -> Snapshot {
     try_snapshot(stage, arguments).unwrap_or_else(|why| panic!("{why}"))

@@ -1,36 +1,16 @@
 //! The table as a person works with it: filtered, steered as a whole, with chosen
 //! columns, by mouse, under job control, and as the settings want it.
 
-use pfp_tests::screen::{Screen, Stage, Target, pfp_top, row, rows, wait_until, why_no_screen};
-use pfp_top::export::json;
+use pfp_tests::needs_a_screen;
+use pfp_tests::screen::{Screen, Stage, Target, pfp_top, row, rows, wait_until};
 use pfp_top::snapshot::{PointState, Snapshot};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 /// Names in order, so that no row moves.
 const QUICK: &str = "-d 0.1 --sort name";
 
-/// Leaves a test for which there is no terminal, and says so.
-macro_rules! needs_a_screen {
-    () => {
-        if let Some(why) = why_no_screen() {
-            pfp_tests::skipped("the table in a terminal", &why.to_string());
-            return;
-        }
-    };
-}
-
-/// What a second viewer finds in the target.
-fn snapshot(stage: &Stage, target: &Target) -> Snapshot {
-    let file = stage.path(&format!("oracle-{}.json", target.pid()));
-    let pid = target.pid().to_string();
-    let path = file.to_str().unwrap();
-    let output = stage.pfp_top(&["snapshot", "-p", &pid, "-o", path, "--force"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    json::read(&file).unwrap()
-}
-
 fn states(stage: &Stage, target: &Target, names: [&str; 3]) -> [PointState; 3] {
-    let snapshot = snapshot(stage, target);
+    let snapshot = stage.snapshot(target);
     names.map(|name| snapshot.points.iter().find(|point| point.name == name).unwrap().state)
 }
 
@@ -38,9 +18,7 @@ fn watching<'a>(stage: &'a Stage, before: &str, more: &str) -> (Target, Screen<'
     let target = stage.start(STEADY, &[]);
     let screen = stage.screen(130, 24);
     screen.line(&format!("{before} {} {QUICK} {more}", pfp_top().display()));
-    screen.wait_for("a running count", |text| {
-        row(text, "tick").and_then(|row| row.exact_count()).is_some_and(|count| count > 2)
-    });
+    screen.wait_for_count("tick", 2);
     (target, screen)
 }
 
@@ -118,7 +96,7 @@ fn all_points_shown_are_switched_and_reset_after_a_yes() {
     screen.keys(&["E", "y"]);
     wait_until("them to be on", || states(&stage, &target, all) == [On, On, On]);
 
-    let before = snapshot(&stage, &target);
+    let before = stage.snapshot(&target);
     screen.keys(&["R"]);
     screen.wait_for("the question", |text| last_line(text).contains("reset 2 points"));
     screen.keys(&["y"]);
@@ -126,7 +104,7 @@ fn all_points_shown_are_switched_and_reset_after_a_yes() {
         let of = |snapshot: &Snapshot| {
             snapshot.points.iter().find(|point| point.name == name).unwrap().resets
         };
-        of(&snapshot(&stage, &target)) - of(&before)
+        of(&stage.snapshot(&target)) - of(&before)
     };
     wait_until("two points to start afresh", || resets("tick") == 1 && resets("round") == 1);
     assert_eq!(resets("work"), 0);
@@ -156,7 +134,7 @@ fn a_weight_is_set_and_a_row_copied() {
     screen.text("100ms/400ms");
     screen.keys(&["Enter"]);
     let alpha = || {
-        let snapshot = snapshot(&stage, &target);
+        let snapshot = stage.snapshot(&target);
         snapshot.points.iter().find(|point| point.name == "tick").unwrap().alpha
     };
     wait_until("the program to know", || alpha() == Some(0.25));

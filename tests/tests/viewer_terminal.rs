@@ -1,19 +1,10 @@
 //! The terminal itself: given back after a fault, and used with no more than it has,
 //! at every size.
 
-use pfp_tests::screen::{Stage, row, why_no_screen};
+use pfp_tests::needs_a_screen;
+use pfp_tests::screen::{Stage, row};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
-
-/// Leaves a test for which there is no terminal, and says so.
-macro_rules! needs_a_screen {
-    () => {
-        if let Some(why) = why_no_screen() {
-            pfp_tests::skipped("the viewer in a terminal", why);
-            return;
-        }
-    };
-}
 
 #[test]
 fn a_panic_gives_the_terminal_back_and_can_be_read() {

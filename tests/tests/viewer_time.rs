@@ -1,7 +1,8 @@
 //! Time in a real terminal: the keys of the timeline one by one, and the load of a
 //! point closer, wider and back in time.
 
-use pfp_tests::screen::{Screen, Stage, row, why_no_screen};
+use pfp_tests::needs_a_screen;
+use pfp_tests::screen::{Screen, Stage};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
@@ -44,17 +45,13 @@ fn to_region(screen: &Screen, key: &str, before: &str, fits: impl Fn(&str) -> bo
 
 #[test]
 fn every_key_of_the_timeline_leads_where_it_says() {
-    if let Some(why) = why_no_screen() {
-        return pfp_tests::skipped("the keys of the timeline in a terminal", why);
-    }
+    needs_a_screen!();
     let stage = Stage::new();
     let _target = stage.start(STEADY, &[]);
     let screen = stage.screen(130, 34);
     screen.pfp_top("-d 0.1");
     // Enough rounds to walk over.
-    screen.wait_for("some time to look at", |text| {
-        row(text, "tick").and_then(|row| row.exact_count()).is_some_and(|count| count > 20)
-    });
+    screen.wait_for_count("tick", 20);
     screen.keys(&["4"]);
     screen.wait_for("the timeline", |text| on_tab(text, "4 Timeline") && about(text).is_some());
 
@@ -142,9 +139,7 @@ fn every_key_of_the_timeline_leads_where_it_says() {
 
 #[test]
 fn the_point_of_a_region_is_switched_and_reset_from_the_timeline() {
-    if let Some(why) = why_no_screen() {
-        return pfp_tests::skipped("switching from the timeline in a terminal", why);
-    }
+    needs_a_screen!();
     let stage = Stage::new();
     let _target = stage.start(STEADY, &[]);
     let screen = stage.screen(120, 30);
@@ -190,9 +185,7 @@ fn picture(text: &str) -> Option<Vec<&str>> {
 
 #[test]
 fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
-    if let Some(why) = why_no_screen() {
-        return pfp_tests::skipped("the load of a point in a terminal", why);
-    }
+    needs_a_screen!();
     let stage = Stage::new();
     let _target = stage.start(STEADY, &[]);
     let screen = stage.screen(120, 34);

@@ -1,6 +1,7 @@
 //! Threads and timeline in a real terminal, on a program whose rhythm is known.
 
-use pfp_tests::screen::{Screen, Stage, why_no_screen};
+use pfp_tests::needs_a_screen;
+use pfp_tests::screen::{Screen, Stage};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
@@ -35,9 +36,7 @@ fn select(screen: &Screen, thread: &str) {
 
 #[test]
 fn every_screen_is_a_key_away() {
-    if let Some(why) = why_no_screen() {
-        return pfp_tests::skipped("the screens in a terminal", why);
-    }
+    needs_a_screen!();
     let stage = Stage::new();
     let _target = stage.start(STEADY, &[]);
     let screen = stage.screen(100, 30);
@@ -72,9 +71,7 @@ fn every_screen_is_a_key_away() {
 
 #[test]
 fn threads_tell_what_they_burn() {
-    if let Some(why) = why_no_screen() {
-        return pfp_tests::skipped("the threads in a terminal", why);
-    }
+    needs_a_screen!();
     let stage = Stage::new();
     let _target = stage.start(STEADY, &[]);
     let screen = stage.screen(120, 30);
@@ -113,9 +110,7 @@ fn threads_tell_what_they_burn() {
 
 #[test]
 fn the_timeline_shows_the_rhythm_and_stands_still_when_asked() {
-    if let Some(why) = why_no_screen() {
-        return pfp_tests::skipped("the timeline in a terminal", why);
-    }
+    needs_a_screen!();
     let stage = Stage::new();
     let _target = stage.start(STEADY, &[]);
     let screen = stage.screen(130, 34);

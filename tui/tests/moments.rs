@@ -205,7 +205,7 @@ fn gates_take_windows_and_parts_of_recordings_for_runs() {
     let (status, text, _) =
         gate(&[&["--baseline", &slowed], &halves[..], &["--", &slowed]].concat());
     assert!(text.contains("1 and 1 runs") && status == Some(1), "{text}");
-    // Cut into parts of three seconds there are five on each side.
+    // Fifteen seconds before and fourteen after, cut into parts of three.
     let (status, text, errors) =
         gate(&[&["--split", "3s", "--baseline", &slowed], &halves[..], &["--", &slowed]].concat());
     assert!(text.contains("5 and 4 runs") && status == Some(1), "{text}");

@@ -1,9 +1,9 @@
 //! A calm program to watch: a handful of points at steady rates, in two threads,
-//! until its standard input ends. A line `abort` on it ends it at once, a line `slow`
-//! makes `work` twice as long.
+//! until its standard input ends, or for so many rounds. A line `abort` on the input ends
+//! it at once, a line `slow` makes `work` twice as long.
 //!
 //! ```text
-//! steady [NAME]
+//! steady [NAME [ROUNDS]]
 //! ```
 
 use std::io::BufRead;
@@ -23,10 +23,14 @@ fn main() {
     if let Some(name) = std::env::args().nth(1) {
         pfp::set_program_name(&name);
     }
+    let rounds = std::env::args().nth(2).map(|rounds| rounds.parse().expect("a number of rounds"));
     pfp::enable(NUMBERED);
     thread::scope(|scope| {
-        scope.spawn(ticker);
+        scope.spawn(move || ticker(rounds.unwrap_or(u64::MAX)));
         scope.spawn(worker);
+        if rounds.is_some() {
+            return;
+        }
         for line in std::io::stdin().lock().lines() {
             match line {
                 Ok(line) if line == "abort" => std::process::abort(),
@@ -40,9 +44,12 @@ fn main() {
 }
 
 /// Seldom, short, and asleep in between.
-fn ticker() {
+fn ticker(rounds: u64) {
     pfp::register_thread("ticker");
-    while RUNNING.load(Relaxed) {
+    for _ in 0..rounds {
+        if !RUNNING.load(Relaxed) {
+            break;
+        }
         pfp::scope!("round");
         {
             pfp::scope!("tick");
@@ -53,6 +60,7 @@ fn ticker() {
         pfp::end(NUMBERED, false);
         thread::sleep(TICK);
     }
+    RUNNING.store(false, Relaxed);
 }
 
 /// Often, and with a load that can be seen.

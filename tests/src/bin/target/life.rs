@@ -1,5 +1,6 @@
 //! A small program that comes and goes, and one that steers its own points.
 
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
@@ -134,12 +135,14 @@ fn count(id: u32) -> u64 {
     pfp::stats(id).map_or(0, |stats| stats.count)
 }
 
-/// A hundred points.
-pub(crate) fn many_points() {
+/// A hundred points, in so many threads at once.
+pub(crate) fn many_points(threads: u64) {
     static POINTS: [pfp::Point; 100] = [const { pfp::Point::new("one of many") }; 100];
     pfp::init();
+    // Or a late thread would go on with the lane of an early one.
+    let all = Barrier::new(threads as usize);
     thread::scope(|scope| {
-        for _ in 0..4 {
+        for _ in 0..threads {
             scope.spawn(|| {
                 for _ in 0..CALLS {
                     for point in &POINTS {
@@ -148,6 +151,7 @@ pub(crate) fn many_points() {
                         point.end();
                     }
                 }
+                all.wait();
             });
         }
     });

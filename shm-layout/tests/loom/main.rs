@@ -1,7 +1,7 @@
 //! Model checks of the shared-memory protocols.
 //!
 //! The protocol files of `src/` are compiled here a second time, the very same
-//! files, against the atomics of `loom/sync.rs`. Each model in `loom/models.rs`
+//! files, against the atomics of `sync.rs`. Each model in `models.rs`
 //! then runs a protocol in every interleaving, with every stale value that the
 //! memory model allows, and states what must hold. The last test turns this
 //! round: it weakens each named ordering in turn and asks that some model
@@ -15,36 +15,32 @@
     reason = "these are parts of a library, and this is not its crate"
 )]
 
-#[path = "../src/amounts.rs"]
+#[path = "../../src/amounts.rs"]
 mod amounts;
-#[path = "../src/group/barrier.rs"]
+#[path = "../../src/group/barrier.rs"]
 mod barrier;
-#[path = "../src/cell.rs"]
+#[path = "../../src/cell.rs"]
 mod cell;
-#[path = "../src/chain.rs"]
+#[path = "../../src/chain.rs"]
 mod chain;
-#[path = "../src/control.rs"]
+#[path = "../../src/control.rs"]
 mod control;
-#[path = "../src/header.rs"]
+#[path = "../../src/header.rs"]
 mod header;
-#[path = "../src/histogram.rs"]
+#[path = "../../src/histogram.rs"]
 mod histogram;
-#[path = "../src/lane.rs"]
+#[path = "../../src/lane.rs"]
 mod lane;
-#[path = "../src/point.rs"]
+#[path = "../../src/point.rs"]
 mod point;
-#[path = "../src/ring.rs"]
+#[path = "../../src/ring.rs"]
 mod ring;
-#[path = "../src/shared_cell.rs"]
+#[path = "../../src/shared_cell.rs"]
 mod shared_cell;
 
-#[path = "loom/futex.rs"]
 mod futex;
-#[path = "loom/models.rs"]
 mod models;
-#[path = "loom/segment.rs"]
 mod segment;
-#[path = "loom/sync.rs"]
 mod sync;
 
 use std::cell::Cell;

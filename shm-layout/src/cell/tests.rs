@@ -1,0 +1,133 @@
+//! Both ways to write a cell, against plain lists and against each other.
+
+use super::*;
+use crate::control::{Alpha, Change};
+
+/// Xorshift: the same numbers in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+
+    /// Of any magnitude up to 2^40.
+    fn ticks(&mut self) -> u64 {
+        let bits = self.below(41);
+        self.below(1 << bits)
+    }
+
+    fn measurement(&mut self) -> Measurement {
+        let away = Away { off_cpu: self.ticks(), switches: 1 + self.below(3) };
+        Measurement {
+            exclusive: self.ticks(),
+            inclusive_total: 0,
+            away: (self.below(2) == 0).then_some(away),
+        }
+    }
+}
+
+fn add_naively(sums: &mut Sums, measured: Measurement) {
+    let own = measured.exclusive;
+    sums.count += 1;
+    sums.exclusive += own;
+    sums.inclusive += own;
+    let away = measured.away.unwrap_or_default();
+    sums.off_cpu += away.off_cpu;
+    sums.switches += away.switches;
+    sums.min = sums.min.min(own);
+    sums.max = sums.max.max(own);
+    sums.last = own;
+    sums.squares += u128::from(own) * u128::from(own);
+}
+
+fn whole(cell: &Cell) -> CellPicture {
+    let mut picture = CellPicture::default();
+    assert_eq!(cell.read(&mut picture), CellRead::Whole);
+    picture
+}
+
+/// Records, resets and changes of owner in any order: the picture is that
+/// of lists of measurements that are moved about.
+#[test]
+fn a_cell_is_what_lists_of_measurements_would_be() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    for _ in 0..50 {
+        let bucket = AtomicU64::new(0);
+        let (mut control, mut owner) = (Control(1), 1);
+        let (mut live, mut settled, mut past) = (Sums::default(), Sums::default(), (0, 0));
+        let cell = Cell::new();
+        cell.prepare(3, control, owner);
+        for _ in 0..200 {
+            let (mut reset, mut moved) = (false, false);
+            match random.below(20) {
+                0 => reset = true,
+                1 => moved = true,
+                2 => (reset, moved) = (true, true),
+                // Neither moves any figure.
+                3 => cell.follow(control, owner, |_| unreachable!()),
+                4 => cell.abandon(),
+                _ => {
+                    let mut measured = random.measurement();
+                    measured.inclusive_total = cell.inclusive_total() + measured.exclusive;
+                    cell.record(measured, Some(&bucket));
+                    add_naively(&mut live, measured);
+                }
+            }
+            if reset || moved {
+                control = if reset { control.with(Change::Reset) } else { control };
+                owner += u32::from(moved);
+                cell.follow(control, owner, |_| ());
+                settled.merge(&live);
+                live = Sums::default();
+                if reset {
+                    past.0 += settled.count;
+                    past.1 += settled.exclusive;
+                    settled = Sums::default();
+                }
+            }
+            let picture = whole(&cell);
+            assert_eq!(picture.live, live);
+            assert_eq!(picture.settled, settled);
+            assert_eq!((picture.past_count, picture.past_exclusive), past);
+            assert_eq!((picture.epoch, picture.owner), (control.epoch(), owner));
+            assert_eq!(picture.point, 3);
+        }
+    }
+}
+
+/// The two ways to write a cell give the same sums.
+#[test]
+fn a_shared_cell_sums_as_one_with_a_single_writer() {
+    let mut random = Random(42);
+    let (alone, shared) = (Cell::new(), Cell::new());
+    let averaged = Control(1).with(Change::Alpha(Alpha::new(0.2).unwrap()));
+    let buckets = [AtomicU64::new(0), AtomicU64::new(0)];
+    alone.prepare(1, averaged, 0);
+    shared.prepare(1, averaged, 0);
+    for _ in 0..1000 {
+        let mut measured = random.measurement();
+        measured.inclusive_total = measured.exclusive;
+        shared.record_shared(measured, Some(&buckets[1]));
+        measured.inclusive_total += alone.inclusive_total();
+        alone.record(measured, Some(&buckets[0]));
+        assert_eq!(whole(&alone).live, whole(&shared).live);
+    }
+    assert!(buckets.iter().all(|bucket| bucket.load(Ordering::Relaxed) == 1000));
+}
+
+/// A thread that comes late with an old control word changes nothing.
+#[test]
+fn a_shared_cell_goes_back_to_no_older_window() {
+    let cell = Cell::new();
+    let reset = Control(1).with(Change::Reset);
+    cell.prepare(1, Control(1), 0);
+    cell.follow_shared(reset, |_| ());
+    cell.record_shared(Random(7).measurement(), None);
+    cell.follow_shared(Control(1), |_| unreachable!());
+    assert_eq!((cell.control(), whole(&cell).epoch), (reset, 1));
+    assert_eq!(whole(&cell).live.count, 1);
+}

@@ -1,0 +1,285 @@
+//! The roles that other processes of these tests play.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use pfp_shm_layout::beacon::{Beacon, Info};
+use pfp_shm_layout::directory::Directory;
+use pfp_shm_layout::find::{gc, sweep};
+use pfp_shm_layout::liveness::{Liveness, liveness};
+use pfp_shm_layout::object::{self, Name, NoSpace, Object};
+
+use crate::actors::{hear, tell};
+use crate::counting::ALLOCATIONS;
+use crate::{NOBODY, PAGE, is_root, only_entry};
+
+/// How many segments a `many` process has.
+pub(crate) const MANY: usize = 10;
+
+/// Not a test: what a process that `Actor::start` made does.
+#[test]
+fn role() {
+    let Some(role) = std::env::var_os("PFP_TEST_ROLE") else {
+        return;
+    };
+    let arguments: Vec<PathBuf> = std::env::var_os("PFP_TEST_ARGUMENTS")
+        .unwrap()
+        .as_bytes()
+        .split(|&b| b == b'|')
+        .map(|argument| PathBuf::from(OsStr::from_bytes(argument)))
+        .collect();
+    match role.to_str().unwrap() {
+        "live" => play_live(&arguments),
+        "with-children" => play_with_children(&arguments),
+        "borrowed-identity" => play_borrowed_identity(&arguments),
+        "orderly" => play_orderly(&arguments),
+        "many" => play_many(&arguments),
+        "sweeper" => play_sweeper(&arguments),
+        "umask" => play_umask(&arguments),
+        "open-as-nobody" => play_open_as_nobody(&arguments),
+        "write" => play_write(&arguments),
+        "full-tmpfs" => play_full_tmpfs(&arguments),
+        "file-limit" => play_file_limit(&arguments),
+        other => panic!("no role {other}"),
+    }
+}
+
+fn light(dir: &Directory, change: impl FnOnce(&mut Info)) -> (Object, Beacon) {
+    let name = Name::random().unwrap();
+    let mut info = Info::of_this_process(name, "a test");
+    change(&mut info);
+    let beacon = Beacon::light(dir, &info).unwrap();
+    let object = Object::create_as(name, PAGE).unwrap();
+    object.back(0, PAGE).unwrap();
+    (object, beacon)
+}
+
+fn play_live(arguments: &[PathBuf]) {
+    let dir = Directory::create(&arguments[0]).unwrap();
+    let (object, _beacon) = light(&dir, |info| {
+        if let Some(exe) = arguments.get(1) {
+            info.exe = exe.clone();
+        }
+    });
+    tell(object.name());
+    hear();
+}
+
+fn play_with_children(arguments: &[PathBuf]) {
+    let dir = Directory::create(&arguments[0]).unwrap();
+    let (object, beacon) = light(&dir, |_| {});
+    tell(object.name());
+    let mut held = Some((object, beacon));
+    for raw in [false, true] {
+        // SAFETY: the only other thread of this process, the harness's, waits,
+        // so the child may allocate.
+        let child = unsafe {
+            if raw {
+                libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32
+            } else {
+                libc::fork()
+            }
+        };
+        if child == 0 {
+            if let Some((object, beacon)) = held.take() {
+                drop(object);
+                beacon.extinguish().ok();
+            }
+            // The last thing the child does before it waits: now it counts.
+            tell(std::process::id());
+            loop {
+                // SAFETY: waits for a signal; the test sends it.
+                unsafe { libc::pause() };
+            }
+        }
+    }
+    hear();
+}
+
+fn play_borrowed_identity(arguments: &[PathBuf]) {
+    let dir = Directory::create(&arguments[0]).unwrap();
+    let heard = hear();
+    let (pid, start) = heard.split_once(' ').unwrap();
+    let (object, _beacon) = light(&dir, |info| {
+        info.process.pid = pid.parse().unwrap();
+        info.process.start = start.parse().unwrap();
+    });
+    tell(object.name());
+    hear();
+}
+
+fn play_orderly(arguments: &[PathBuf]) {
+    let descriptors = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = descriptors();
+    let dir = Directory::create(&arguments[0]).unwrap();
+    let (object, beacon) = light(&dir, |_| {});
+    drop(dir);
+    tell(object.name());
+    tell(format!("descriptors kept: {}", descriptors() - before));
+    assert_eq!(hear(), "end");
+    object::unlink(object.name()).unwrap();
+    beacon.extinguish().unwrap();
+}
+
+fn play_many(arguments: &[PathBuf]) {
+    let dir = Directory::create(&arguments[0]).unwrap();
+    let mut all = Vec::new();
+    for _ in 0..MANY {
+        // One that ends in order in between, under the sweepers' eyes.
+        let (object, beacon) = light(&dir, |_| {});
+        object::unlink(object.name()).unwrap();
+        beacon.extinguish().unwrap();
+        let (object, beacon) = light(&dir, |_| {});
+        tell(object.name());
+        all.push((object, beacon));
+    }
+    assert_eq!(hear(), "check");
+    for (object, beacon) in &all {
+        assert_eq!(object.file_len().unwrap(), PAGE as u64);
+        assert_eq!(liveness(&dir, beacon.info()).unwrap(), Liveness::Alive);
+    }
+    tell("all there");
+    hear();
+}
+
+fn play_sweeper(arguments: &[PathBuf]) {
+    let dir = Directory::create(&arguments[0]).unwrap();
+    let exe = std::env::current_exe().unwrap();
+    let stop = std::thread::spawn(hear);
+    let mut removed = 0;
+    let mut failed = Vec::new();
+    while !stop.is_finished() {
+        for swept in [sweep(&dir, &exe, 0).unwrap(), gc(&dir).unwrap()] {
+            removed += swept.removed.len();
+            failed.extend(swept.failed);
+        }
+    }
+    tell(format!("{removed} {failed:?}"));
+}
+
+fn play_umask(arguments: &[PathBuf]) {
+    let umask = u32::from_str_radix(arguments[1].to_str().unwrap(), 8).unwrap();
+    become_nobody();
+    // SAFETY: takes a plain number and cannot fail.
+    unsafe { libc::umask(umask) };
+    let dir = Directory::create(&arguments[0]).unwrap();
+    let (object, beacon) = light(&dir, |_| {});
+    assert_eq!(Object::open(object.name()).unwrap().len(), PAGE);
+    only_entry(&Directory::open(&arguments[0]).unwrap());
+    tell(object.name());
+    assert_eq!(hear(), "end");
+    object::unlink(object.name()).unwrap();
+    beacon.extinguish().unwrap();
+}
+
+fn play_open_as_nobody(arguments: &[PathBuf]) {
+    become_nobody();
+    let name = Name::parse(arguments[0].to_str().unwrap()).unwrap();
+    tell(format!("{:?}", Object::open(&name).err().map(|e| e.kind())));
+}
+
+fn play_write(arguments: &[PathBuf]) {
+    let name = Name::parse(arguments[0].to_str().unwrap()).unwrap();
+    let page: usize = arguments[1].to_str().unwrap().parse().unwrap();
+    let object = Object::open(&name).unwrap();
+    object.unlock(PAGE..2 * PAGE).unwrap();
+    tell("writing");
+    // SAFETY: inside the mapping; a fault is what the test looks for.
+    unsafe { object.as_ptr().add(page * PAGE).write_volatile(1) };
+}
+
+fn play_full_tmpfs(arguments: &[PathBuf]) {
+    if !mount_small_shm() {
+        tell("no mount namespace of its own (needs root)");
+        return;
+    }
+    let old_kernel = arguments[0] == Path::new("fallocate");
+    let object = Object::create(8 << 20).unwrap();
+    if old_kernel && !refuse_populate() {
+        tell("no seccomp filter");
+        return;
+    }
+    let before = ALLOCATIONS.get();
+    let half = object.back(0, 512 << 10);
+    let whole = object.back(0, 8 << 20);
+    let allocations = ALLOCATIONS.get() - before;
+    assert_eq!((half, whole), (Ok(()), Err(NoSpace)));
+    assert_eq!(allocations, 0);
+    for page in 0..128 {
+        // SAFETY: inside the part that was backed.
+        unsafe { object.as_ptr().add(page * PAGE).write_volatile(1) };
+    }
+    tell("refused");
+}
+
+fn play_file_limit(arguments: &[PathBuf]) {
+    let limit = libc::rlimit { rlim_cur: 10, rlim_max: 10 };
+    // SAFETY: a valid rlimit that outlives the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
+    let dir = Directory::create(&arguments[0]).unwrap();
+    let object = Object::create(PAGE).unwrap_err().kind();
+    let info = Info::of_this_process(Name::random().unwrap(), "");
+    let beacon = Beacon::light(&dir, &info).unwrap_err().kind();
+    tell(format!("{object:?} {beacon:?}"));
+}
+
+/// Gives root's rights up, if there are any.
+fn become_nobody() {
+    if is_root() {
+        // SAFETY: plain numbers; the whole process changes its user.
+        assert_eq!(unsafe { libc::setgid(NOBODY) }, 0);
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
+    }
+}
+
+/// A /dev/shm of 1 MiB that this thread alone sees.
+fn mount_small_shm() -> bool {
+    let (none, nothing) = (c"none".as_ptr(), std::ptr::null());
+    // SAFETY: system calls on NUL-terminated strings; only this thread, which
+    // has a mount namespace of its own by then, sees what they change.
+    unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(
+                none,
+                c"/".as_ptr(),
+                nothing,
+                libc::MS_REC | libc::MS_PRIVATE,
+                nothing.cast(),
+            ) == 0
+            && libc::mount(
+                none,
+                c"/dev/shm".as_ptr(),
+                c"tmpfs".as_ptr(),
+                0,
+                c"size=1m".as_ptr().cast(),
+            ) == 0
+    }
+}
+
+/// Makes madvise(_, _, 23) answer EINVAL in this thread, as an old kernel does.
+fn refuse_populate() -> bool {
+    const fn step(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+        libc::sock_filter { code: code as u16, jt, jf, k }
+    }
+    const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+    // The number of the call is at 0, its third argument at 16 + 2 * 8.
+    let mut steps = [
+        step(LOAD, 0, 0, 0),
+        step(EQUAL, 0, 3, libc::SYS_madvise as u32),
+        step(LOAD, 0, 0, 32),
+        step(EQUAL, 0, 1, 23),
+        step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EINVAL as u32),
+        step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: the program outlives the call, which copies it.
+    unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+    }
+}

@@ -1,0 +1,29 @@
+//! The header.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::{check, large};
+use crate::header::{Facts, Header};
+use crate::segment::Geometry;
+use crate::sync::watch;
+
+/// Whoever sees the magic sees the rest.
+pub(super) fn header_magic() {
+    check(|| {
+        let header = large(Header::new);
+        watch(&*header, &["magic", "geometry#5", "pid"]);
+        let writer = {
+            let header = Arc::clone(&header);
+            thread::spawn(move || {
+                let facts = Facts { pid: 4, ..Facts::default() };
+                header.publish(&Geometry([1; 6]), &facts);
+            })
+        };
+        if let Ok((geometry, facts)) = header.read(4096, None) {
+            assert_eq!((geometry, facts.pid), (Geometry([1; 6]), 4));
+        }
+        writer.join().unwrap();
+    });
+}

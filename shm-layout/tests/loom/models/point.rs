@@ -1,0 +1,101 @@
+//! The point table.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::{assert_ready, check, make_ready, memory};
+use crate::point::{Entry, Text};
+use crate::sync::{AtomicU64, watch};
+
+const NAME: Text = Text { offset: 8, len: 4 };
+const NEW_NAME: Text = Text { offset: 16, len: 4 };
+
+/// Two threads enter the same number: one fills the entry, and a reader sees
+/// all of it, the text included, or nothing.
+pub(super) fn point_two_registrants() {
+    check(|| {
+        let (entry, text) = (Arc::new(Entry::new()), memory());
+        watch(&*entry, &["ready", "line", "name"]);
+        let register = |entry: &Entry, text: &AtomicU64| {
+            let taken = entry.take();
+            if taken {
+                make_ready(text);
+                entry.announce(NAME, Text::default(), 3);
+            }
+            taken
+        };
+        let others = [(); 2].map(|()| {
+            let (entry, text) = (Arc::clone(&entry), Arc::clone(&text));
+            thread::spawn(move || register(&entry, &text))
+        });
+        if let Some(picture) = entry.read() {
+            assert_eq!((picture.name, picture.line), (NAME, 3));
+            assert_ready(&text);
+        }
+        let taken = others.map(|other| other.join().unwrap());
+        assert!(taken[0] ^ taken[1]);
+    });
+}
+
+/// A new name's text is there before the name.
+pub(super) fn point_rename() {
+    check(|| {
+        let (entry, text) = (Arc::new(Entry::new()), memory());
+        assert!(entry.take());
+        entry.announce(NAME, Text::default(), 3);
+        watch(&*entry, &["name"]);
+        let writer = {
+            let (entry, text) = (Arc::clone(&entry), Arc::clone(&text));
+            thread::spawn(move || {
+                make_ready(&text);
+                entry.rename(NEW_NAME);
+            })
+        };
+        let name = entry.read().unwrap().name;
+        assert!(name == NAME || name == NEW_NAME);
+        if name == NEW_NAME {
+            assert_ready(&text);
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// Two threads give a point its shared cell: both use the same one, prepared.
+pub(super) fn point_shared_cell() {
+    check(|| {
+        let (entry, cells) = (Arc::new(Entry::new()), [memory(), memory()]);
+        watch(&*entry, &["shared_cell"]);
+        let give = |entry: &Entry, cells: &[Arc<AtomicU64>; 2], mine: usize| {
+            make_ready(&cells[mine]);
+            let offset = entry.set_shared_cell(mine as u64 + 1);
+            assert_ready(&cells[offset as usize - 1]);
+            offset
+        };
+        let other = {
+            let (entry, cells) = (Arc::clone(&entry), cells.clone());
+            thread::spawn(move || give(&entry, &cells, 1))
+        };
+        let mine = give(&entry, &cells, 0);
+        assert_eq!(mine, other.join().unwrap());
+    });
+}
+
+/// A thread that finds the shared cell finds it prepared.
+pub(super) fn point_shared_cell_reader() {
+    check(|| {
+        let (entry, cell) = (Arc::new(Entry::new()), memory());
+        watch(&*entry, &["shared_cell"]);
+        let writer = {
+            let (entry, cell) = (Arc::clone(&entry), Arc::clone(&cell));
+            thread::spawn(move || {
+                make_ready(&cell);
+                assert_eq!(entry.set_shared_cell(1), 1);
+            })
+        };
+        if entry.shared_cell() == 1 {
+            assert_ready(&cell);
+        }
+        writer.join().unwrap();
+    });
+}

@@ -1,0 +1,257 @@
+//! A program killed at any instruction: whatever it leaves, a reader that comes then
+//! makes a true picture of it.
+//!
+//! What a SIGKILL leaves in shared memory is what is there between two instructions.
+//! So a program is run one instruction at a time, and whenever the memory it shares,
+//! or a file of its own, is another than before, a reader that has not seen any of it
+//! finds it, attaches, and takes a picture as of a dead process. What is true is told
+//! by a witness, which the program keeps before and after each call.
+
+mod judge;
+mod program;
+mod steps;
+
+use std::fs;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::{Duration, Instant};
+
+use pfp_shm_layout::find;
+use pfp_shm_layout::liveness::Liveness;
+use pfp_shm_layout::object;
+use pfp_shm_layout::reader::Reader;
+use pfp_shm_layout::segment::Segment;
+use pfp_tests::random::Random;
+use pfp_tests::stepper::{self, Halt, Stepper};
+use pfp_tests::target::{DEADLINE, Place, wait_for};
+use pfp_tests::witness::{NAMES, NUMBER, SEATS, STAGES, point, stage};
+use pfp_tests::{cells, figure, size, skipped};
+
+use crate::judge::Judge;
+use crate::program::{Program, mapped, read};
+use crate::steps::{Pace, Shown, go_through};
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+/// Lanes of the program, of which it has more threads.
+const LANES: u64 = 2;
+
+#[test]
+fn whatever_instruction_is_the_last() {
+    if let Some(why) = stepper::why_not() {
+        return skipped("a program killed at any instruction", &why);
+    }
+    let mut shown = Shown::default();
+    let few = size(100, 1_000_000);
+    let start = Instant::now();
+    // With the thread's time on the wall, a region takes the short ways, as it does
+    // where nobody switches the thread out; else each instruction is such a switch.
+    for (clock, few) in [("wall", few), ("rseq", few / 4)] {
+        go_through(
+            &["stepped"],
+            clock,
+            |stage| match stage {
+                stage::CREATION | stage::EXIT => Pace::SystemCalls(few * 4),
+                _ => Pace::Instructions(few),
+            },
+            &mut shown,
+        );
+    }
+    let ways = shown.states.len();
+    // Apart from the others: calibrated instruction by instruction, measuring costs so
+    // much that there are no figures left.
+    let all = |_| Pace::Instructions(size(0, 1_000_000));
+    go_through(&["stepped", "short"], "wall", all, &mut shown);
+    let Shown { steps, states, slowest, slowest_cpu, torn } = shown;
+    figure(&format!(
+        "killed: {steps} instructions, {} states ({ways} without the creation's), each seen as it \
+         is, {torn} pictures with a cell in the middle; the slowest took {slowest:?}, {slowest_cpu:?} \
+         of CPU time; in {:?}",
+        states.len(),
+        start.elapsed()
+    ));
+    let enough = size(500, 10_000);
+    assert!(ways as u64 >= enough, "{ways} states");
+    assert!(torn > 0, "no cell was ever in the middle");
+}
+
+/// While files come and go, it is really killed.
+#[test]
+fn whatever_system_call_is_the_last() {
+    if let Some(why) = stepper::why_not() {
+        return skipped("a program killed at any system call", &why);
+    }
+    let place = Place::new();
+    let (mut kills, mut readable, mut stale) = (0, 0, 0);
+    for of in [stage::CREATION, stage::EXIT] {
+        // The first ones, with all that a start does, and then some.
+        let mut calls = 1;
+        loop {
+            let mut program = Program::start(&place, &["stepped", "alone"], "wall");
+            let mut stepper = Stepper::take(program.pid());
+            reach(&program, &mut stepper, of);
+            let ended = (0..calls).any(|_| stepper.to_system_call() != Halt::Step);
+            let objects = mapped(program.pid());
+            program.kill();
+            kills += 1;
+
+            let entry = place.entry(program.pid());
+            for object in &objects {
+                let found = entry.as_ref().map(|entry| entry.info.object);
+                assert_eq!(found.as_ref(), Some(object), "an object that nobody finds");
+            }
+            let found = find::find(&place.directory()).expect("the directory can be read");
+            assert!(found.unreadable.is_empty(), "{:?}", found.unreadable);
+            assert!(found.entries.len() <= 1);
+            if let Some(entry) = entry {
+                assert_eq!(entry.state, Liveness::Dead);
+                stale += 1;
+                if Segment::open(&entry.info.object).is_ok() {
+                    readable += 1;
+                    let judge = Judge::new(&place, &program, true);
+                    let left = judge.attach().expect("it can be opened");
+                    assert!(left.picture.points.iter().all(|point| point.id == 0
+                        || point.id == NUMBER
+                        || NAMES.contains(&point.name.as_str())));
+                }
+            }
+            find::gc(&place.directory()).expect("the directory can be read");
+            let after = fs::read_dir(place.path()).expect("it is there").count();
+            assert_eq!(after, 0, "something is left behind");
+            for object in objects {
+                let left = object::backed_bytes(&object).expect("one can ask");
+                assert_eq!(left, None, "{object} is left behind");
+            }
+            if ended {
+                break;
+            }
+            calls += size(9, 1);
+        }
+    }
+    assert!(readable > 0 && stale > readable);
+    figure(&format!(
+        "killed at system calls: {kills} kills while files come and go, {stale} left something, \
+         {readable} a segment; all of it was found, read and removed"
+    ));
+}
+
+/// Lets a program run until it is at a stage.
+fn reach(program: &Program, stepper: &mut Stepper, stage: u64) {
+    while program.witness.seats[0].stage.load(Acquire) != stage {
+        assert_eq!(stepper.run(), Halt::Stop, "it comes to {}", STAGES[stage as usize]);
+    }
+}
+
+/// Whoever makes the segment may be off its CPU for long. A region that another thread
+/// begins meanwhile is measured all the same.
+#[test]
+fn a_region_waits_for_the_segment() {
+    if let Some(why) = stepper::why_not() {
+        return skipped("a thread held up while it makes the segment", &why);
+    }
+    let place = Place::new();
+    let program = Program::start(&place, &["slow-start"], "wall");
+    let mut stepper = Stepper::take(program.pid());
+    reach(&program, &mut stepper, stage::CREATION);
+    while place.entries().is_empty() {
+        assert_eq!(stepper.to_system_call(), Halt::Step);
+    }
+    program.witness.pause.store(1, Release);
+    let seat = &program.witness.seats[1];
+    wait_for("the other thread's region", || (seat.calling.load(Acquire) == 1).then_some(()));
+    // A fraction of what it has patience for.
+    std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(seat.claimed.load(Acquire), 0, "it did not wait, and was not measured");
+    // To the end of the making, then of the other thread.
+    assert_eq!([stepper.run(), stepper.run()], [Halt::Stop; 2]);
+    let left = Judge::new(&place, &program, false).attach().expect("it runs");
+    let id = left.picture.points.iter().find(|at| at.name == NAMES[point::INNER]).map(|at| at.id);
+    let cells = left.picture.cells.iter().filter(|cell| Some(cell.point) == id);
+    assert_eq!(cells.map(|cell| cell.lifetime_count).sum::<u64>(), 1);
+}
+
+/// Killed whenever it happens, with two threads that call.
+#[test]
+fn whatever_moment_is_the_last() {
+    let place = Place::new();
+    let kills = size(100, 10_000);
+    let (mut calls, mut under_way, mut shown, mut early) = (0, 0, 0, 0);
+    let mut slowest = Duration::ZERO;
+    let mut random = Random::new(1);
+    let start = Instant::now();
+    for kill in 0..kills {
+        let clock = if kill % 2 == 0 { "rseq" } else { "wall" };
+        let mut program = Program::start(&place, &["endless"], clock);
+        // At the start, or while it measures.
+        let mut wait = Duration::from_nanos(random.below(2_000_000) as u64);
+        if kill % 4 == 0 {
+            wait *= 4;
+        } else {
+            let seats = &program.witness.seats;
+            let runs = || (seats[0].logged.load(Acquire) > 0).then_some(());
+            let deadline = Instant::now() + DEADLINE;
+            while runs().is_none() {
+                assert!(Instant::now() < deadline, "it never measures");
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+        let until = Instant::now() + wait;
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        program.kill();
+
+        let witness = &program.witness;
+        let allowed = |at| {
+            let seats = (0..SEATS).map(|seat| witness.counts(seat, at));
+            seats.fold((0, 0), |sum, seat| (sum.0 + seat.0, sum.1 + seat.1))
+        };
+        let in_calls: u64 = witness.seats.iter().map(|seat| seat.calling.load(Acquire)).sum();
+        let look = Instant::now();
+        let entry = place.entry(program.pid());
+        let opened = entry.as_ref().and_then(|entry| {
+            assert_eq!(entry.state, Liveness::Dead);
+            Segment::open(&entry.info.object).ok()
+        });
+        let left = opened.map(|(segment, facts)| read(&mut Reader::new(segment, facts)));
+        slowest = slowest.max(look.elapsed());
+        early += u64::from(left.is_none());
+        let mut in_flight = 0;
+        for (at, name) in NAMES.iter().enumerate() {
+            let (least, most) = allowed(at);
+            let id = left.as_ref().and_then(|left| {
+                left.picture.points.iter().find(|point| point.name == *name).map(|point| point.id)
+            });
+            let cells = || {
+                let cells = left.iter().flat_map(|left| &left.picture.cells);
+                cells.filter(|cell| Some(cell.point) == id)
+            };
+            let counted: u64 = cells().map(|cell| cell.lifetime_count).sum();
+            assert!(
+                (least..=most).contains(&counted),
+                "{name}: {counted} counted, {least} have returned of {most}"
+            );
+            cells().for_each(cells::check_left);
+            in_flight += cells().filter(|cell| cell.in_flight).count() as u64;
+            calls += least;
+            under_way += most - least;
+        }
+        for seat in 0..SEATS {
+            let of_seat = (0..NAMES.len()).map(|at| witness.counts(seat, at));
+            let open: u64 = of_seat.map(|(least, most)| most - least).sum();
+            assert!(open <= 1, "a thread is in {open} ends at once");
+        }
+        assert!(
+            in_flight <= in_calls,
+            "{in_flight} cells in the middle, {in_calls} threads in calls"
+        );
+        shown += in_flight;
+        find::gc(&place.directory()).expect("the directory can be read");
+        assert!(place.entries().is_empty());
+    }
+    assert!(calls > 0 && early < kills / 2);
+    figure(&format!(
+        "killed at random: {kills} kills, {early} of them before there was a segment, {calls} calls \
+         had returned and were counted; {under_way} were under way, {shown} cells said so; the \
+         slowest picture took {slowest:?}; in {:?}",
+        start.elapsed()
+    ));
+}

@@ -1,0 +1,81 @@
+//! The program that is run and killed, and what is left of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use pfp_shm_layout::object::Name;
+use pfp_shm_layout::reader::{Picture, Reader};
+use pfp_shm_layout::ring::{Drained, Record};
+use pfp_shm_layout::segment::Segment;
+use pfp_tests::target::{Place, end_with_test};
+use pfp_tests::witness::Shared;
+
+use crate::{LANES, TARGET};
+
+/// A program that nobody waits for but this test, with its witness.
+pub(crate) struct Program {
+    child: Child,
+    pub(crate) witness: Shared,
+}
+
+impl Program {
+    pub(crate) fn start(place: &Place, scenario: &[&str], clock: &str) -> Self {
+        let witness = Shared::new();
+        let mut command: Command = place.command(TARGET);
+        command
+            .arg(scenario[0])
+            .arg(witness.path())
+            .args(&scenario[1..])
+            .env("PFP_CLOCK", clock)
+            .env("PFP_LANES", LANES.to_string())
+            .env("PFP_POINTS", "1024")
+            .env("PFP_MEMORY_MB", "8")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        Self { child: end_with_test(&mut command).spawn().expect("the target starts"), witness }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The objects that a process has mapped, by their names.
+pub(crate) fn mapped(pid: u32) -> Vec<Name> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let paths = maps.lines().filter(|line| !line.ends_with("(deleted)"));
+    let paths = paths.filter_map(|line| Some(&line[line.find("/dev/shm")? + "/dev/shm".len()..]));
+    paths.filter_map(Name::parse).collect()
+}
+
+/// All that a reader gets out of what is left.
+pub(crate) struct Left {
+    pub(crate) picture: Picture,
+    pub(crate) rings: BTreeMap<u32, (Drained, Vec<Record>)>,
+    pub(crate) overhead: u64,
+}
+
+pub(crate) fn read<S: std::borrow::Borrow<Segment>>(reader: &mut Reader<S>) -> Left {
+    let picture = reader.poll(true).clone();
+    let mut rings = BTreeMap::new();
+    reader.drain(
+        |_| 0,
+        |lane, drained, records| {
+            rings.insert(lane, (drained, records.to_vec()));
+        },
+    );
+    let overhead = picture.clock.overhead_pair;
+    Left { picture, rings, overhead }
+}

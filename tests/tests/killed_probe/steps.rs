@@ -1,0 +1,163 @@
+//! Goes through a program step by step, and looks at what is left after each.
+
+use std::collections::HashSet;
+use std::fs;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Duration;
+
+use pfp_shm_layout::object::Name;
+use pfp_shm_layout::segment::RING_SLOTS;
+use pfp_tests::changes::Changes;
+use pfp_tests::stepper::{Halt, Stepper};
+use pfp_tests::target::{Place, wait_for};
+use pfp_tests::witness::{FILL, HAND_OVER, LET_GO, RUN, STAGES, stage};
+
+use crate::judge::Judge;
+use crate::program::{Program, mapped};
+
+/// How a stage is gone through.
+#[derive(Clone, Copy)]
+pub(crate) enum Pace {
+    /// One instruction at a time until so much was changed, and the rest at once.
+    Instructions(u64),
+    /// So many system calls, and the rest at once.
+    SystemCalls(u64),
+}
+
+/// What a run has shown.
+#[derive(Default)]
+pub(crate) struct Shown {
+    pub(crate) steps: u64,
+    pub(crate) states: HashSet<u64>,
+    pub(crate) slowest: Duration,
+    pub(crate) slowest_cpu: Duration,
+    pub(crate) torn: u64,
+}
+
+/// What of a program lies in files.
+fn files(place: &Place, pid: u32) -> (Vec<(String, Vec<u8>)>, Vec<Name>) {
+    let entries = fs::read_dir(place.path()).expect("the directory is there").flatten();
+    let mut all: Vec<_> = entries
+        .map(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            (name, fs::read(entry.path()).unwrap_or_default())
+        })
+        .collect();
+    all.sort();
+    let objects = mapped(pid);
+    for object in &objects {
+        let beacon = format!("{}.beacon", object.hex());
+        assert!(all.iter().any(|(name, _)| *name == beacon), "{object} cannot be found: {all:?}");
+    }
+    (all, objects)
+}
+
+/// Runs a program through its script, each stage at its pace.
+pub(crate) fn go_through(
+    scenario: &[&str],
+    clock: &str,
+    pace: impl Fn(u64) -> Pace,
+    shown: &mut Shown,
+) {
+    let place = Place::new();
+    let program = Program::start(&place, scenario, clock);
+    let mut judge = Judge::new(&place, &program, clock != "wall");
+    let mut changes: Option<Changes> = None;
+    let mut of_files = None;
+    let mut waiting = Vec::new();
+    let mut current = (0, Stepper::take(program.pid()));
+    loop {
+        let (seat, stepper) = &mut current;
+        let asked = program.witness.seats[*seat].stage.load(Acquire);
+        let mut halt = match asked {
+            RUN => stepper.run(),
+            FILL => {
+                let left = judge.attach().expect("it runs");
+                let written = left.rings[&0].0.next;
+                let room = RING_SLOTS as u64 - written % RING_SLOTS as u64;
+                program.witness.room.store(room.saturating_sub(8), Release);
+                stepper.run()
+            }
+            HAND_OVER => {
+                let seat = program.witness.next.load(Acquire) as usize;
+                stepper.run_on();
+                waiting.push(current);
+                let tid = wait_for("the next thread", || {
+                    Some(program.witness.seats[seat].tid.load(Acquire)).filter(|tid| *tid != 0)
+                });
+                current = (seat, Stepper::take(tid as u32));
+                Halt::Stop
+            }
+            LET_GO => {
+                current.1.let_go();
+                current = waiting.pop().expect("a thread has handed over");
+                current.1.wait()
+            }
+            stage => {
+                let pace = pace(stage);
+                if stage == stage::FIRST {
+                    judge.judge(true);
+                }
+                let moved = matches!(stage, stage::CREATION | stage::EXIT);
+                let must = !moved;
+                let mut left = match pace {
+                    Pace::Instructions(most) | Pace::SystemCalls(most) => most,
+                };
+                loop {
+                    if left == 0 {
+                        break stepper.run();
+                    }
+                    left -= u64::from(matches!(pace, Pace::SystemCalls(_)));
+                    let system =
+                        matches!(pace, Pace::SystemCalls(_)) || moved && stepper.calls_system();
+                    let halt = match pace {
+                        Pace::Instructions(_) => stepper.step(),
+                        Pace::SystemCalls(_) => stepper.to_system_call(),
+                    };
+                    if halt != Halt::Step {
+                        break halt;
+                    }
+                    shown.steps += 1;
+                    let mut is_new = false;
+                    if moved && system {
+                        let now = files(&place, program.pid());
+                        if changes.is_none()
+                            && let Some(object) = now.1.first()
+                        {
+                            changes = Changes::of(object);
+                        }
+                        is_new = of_files.as_ref() != Some(&now);
+                        of_files = Some(now);
+                    }
+                    if changes.is_none()
+                        && !moved
+                        && let Some(entry) = place.entry(program.pid())
+                    {
+                        changes = Changes::of(&entry.info.object);
+                    }
+                    if let Some(changes) = &mut changes {
+                        is_new |= !changes.look().is_empty();
+                    }
+                    if is_new {
+                        let files = of_files.as_ref().map_or(0, |(files, _)| files.len() as u64);
+                        let state = changes.as_ref().map_or(0, Changes::digest);
+                        let state = state ^ files.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                        shown.states.insert(state);
+                        judge.judge(must);
+                        left -= u64::from(matches!(pace, Pace::Instructions(_)));
+                    }
+                }
+            }
+        };
+        if halt == Halt::Ended {
+            let Some(before) = waiting.pop() else { break };
+            current = before;
+            halt = current.1.wait();
+        }
+        assert_eq!(halt, Halt::Stop, "at {}", STAGES.get(asked as usize).unwrap_or(&"a stop"));
+    }
+    assert!(place.entries().is_empty(), "it has ended in order");
+    shown.slowest = shown.slowest.max(judge.slowest);
+    shown.slowest_cpu = shown.slowest_cpu.max(judge.slowest_cpu);
+    shown.torn += judge.torn;
+}

@@ -1,0 +1,60 @@
+//! What is written to files.
+
+use super::*;
+
+#[test]
+fn snapshots_are_written_and_never_over_another_file_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.json");
+    let mut desk = desk();
+    let save = |desk: &mut Desk| {
+        desk.press("w");
+        let clear = KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL);
+        desk.app.key(clear, desk.now);
+        desk.press(path.to_str().unwrap());
+        desk.code(KeyCode::Enter);
+    };
+    save(&mut desk);
+    let first = read(&path).unwrap();
+    assert_eq!(Some(&first), desk.app.model.snapshot());
+
+    std::fs::write(&path, "precious").unwrap();
+    save(&mut desk);
+    assert!(matches!(desk.app.overlay, Some(Overlay::Replace(_))));
+    desk.press("n");
+    assert!(matches!(desk.app.overlay, Some(Overlay::Write(_))));
+    desk.code(KeyCode::Esc);
+    assert_eq!(desk.app.overlay, None);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+
+    save(&mut desk);
+    desk.press("y");
+    assert_eq!(read(&path).unwrap(), first);
+}
+
+#[test]
+fn the_name_says_in_which_form_a_snapshot_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut desk = desk();
+    let mut save = |name: &str| {
+        let path = folder.path().join(name);
+        desk.press("w");
+        let clear = KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL);
+        desk.app.key(clear, desk.now);
+        desk.press(path.to_str().unwrap());
+        desk.code(KeyCode::Enter);
+        (path, desk.app.toast.as_ref().map(|toast| toast.text.clone()).unwrap_or_default())
+    };
+    let (plain, _) = save("a.json");
+    let (packed, _) = save("a.json.zst");
+    assert_eq!(read(&plain).unwrap(), read(&packed).unwrap());
+    assert!(std::fs::read(&packed).unwrap().starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
+    // This process has no segment, and nothing else is written in its place.
+    for raw in ["a.pfp", "a.pfp.zst"] {
+        let (path, message) = save(raw);
+        assert!(message.contains("not written: expected one process"), "{message}");
+        assert!(!path.exists());
+    }
+    let (path, message) = save("no-such-folder/a.json");
+    assert!(message.contains("not written") && !path.exists(), "{message}");
+}

@@ -1,0 +1,72 @@
+//! The filter, and which rows it leaves.
+
+use super::*;
+
+fn shown(desk: &Desk) -> Vec<u32> {
+    let mut ids = desk.app.order.clone();
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn a_filter_is_in_force_while_it_is_typed_and_stays_until_escape() {
+    let mut desk = desk();
+    desk.press("/");
+    desk.press("io.");
+    assert_eq!(shown(&desk), [1, 2, 3]);
+    desk.press("r");
+    assert_eq!((shown(&desk), desk.app.selected), (vec![2], Some(2)));
+    desk.code(KeyCode::Enter);
+    desk.wait(2);
+    assert_eq!((shown(&desk), desk.app.overlay.as_ref()), (vec![2], None));
+    // The next one goes on from it.
+    desk.press("/");
+    desk.code(KeyCode::Backspace);
+    assert_eq!(shown(&desk), [1, 2, 3]);
+    desk.code(KeyCode::Esc);
+    assert_eq!((desk.app.order.len(), desk.app.selected), (9, Some(2)));
+    desk.press("/net");
+    desk.code(KeyCode::Enter);
+    desk.code(KeyCode::Esc);
+    assert_eq!(desk.app.order.len(), 9);
+}
+
+#[test]
+fn a_filter_that_cannot_be_read_leaves_the_rows_and_the_text() {
+    let mut desk = desk();
+    desk.press("//io");
+    assert_eq!(shown(&desk), [1, 2, 3]);
+    desk.press("(");
+    desk.code(KeyCode::Enter);
+    let Some(Overlay::Filter(prompt)) = &desk.app.overlay else { panic!("it was closed") };
+    assert_eq!(prompt.text(), "/io(");
+    assert!(prompt.trouble.as_ref().is_some_and(|why| why.contains("unclosed")));
+    assert_eq!(shown(&desk), [1, 2, 3]);
+    desk.press(".p)");
+    assert_eq!(shown(&desk), [1]);
+}
+
+#[test]
+fn a_point_shown_in_full_stays_when_the_filter_drops_its_row() {
+    let mut desk = desk();
+    desk.press("/thread:main");
+    desk.code(KeyCode::Enter);
+    desk.app.selected = Some(1);
+    desk.code(KeyCode::Enter);
+    desk.process.0.borrow_mut().snapshot_mut().lanes[0].name = "other".into();
+    desk.wait(3);
+    assert_eq!((desk.app.screen, desk.app.selected), (Screen::Detail, Some(1)));
+    assert!(!desk.app.order.contains(&1));
+}
+
+#[test]
+fn a_point_that_appears_while_rows_stand_still_comes_last_if_it_passes() {
+    let mut desk = desk();
+    desk.press("/io");
+    desk.code(KeyCode::Enter);
+    desk.press("j");
+    let before = desk.app.order.clone();
+    desk.process.0.borrow_mut().snapshot_mut().points[8].name = "io.new".into();
+    desk.app.poll(desk.now + Duration::from_millis(1000));
+    assert_eq!(desk.app.order, [before, vec![8]].concat());
+}

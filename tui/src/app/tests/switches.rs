@@ -1,0 +1,104 @@
+//! Points switched and reset, and put back.
+
+use super::*;
+
+#[test]
+fn toggles_reach_the_process_and_are_put_back() {
+    let mut desk = desk();
+    desk.app.selected = Some(3);
+    desk.press("e");
+    assert_eq!(desk.process.state(3), PointState::Off);
+    assert_eq!(desk.app.model.point(3).unwrap().state(), PointState::Off);
+    desk.app.selected = Some(8);
+    desk.press("e");
+    assert_eq!(desk.process.state(8), PointState::On);
+    let process = desk.process.clone();
+    drop(desk);
+    assert_eq!((process.state(3), process.state(8)), (PointState::On, PointState::Off));
+}
+
+#[test]
+fn toggles_are_put_back_even_by_a_panic() {
+    let process = Shared::default();
+    let watched = process.clone();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        let mut session = Session::new(Box::new(watched), false);
+        session.toggle(3, PointState::On).unwrap();
+        panic!("on purpose");
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(process.state(3), PointState::On);
+}
+
+#[test]
+fn toggles_stay_with_keep() {
+    let mut desk = desk_with(Options { keep: true, ..Options::default() });
+    desk.app.selected = Some(3);
+    desk.press("e");
+    let process = desk.process.clone();
+    drop(desk);
+    assert_eq!(process.state(3), PointState::Off);
+}
+
+#[test]
+fn what_others_changed_since_is_not_put_back() {
+    let mut desk = desk();
+    desk.app.selected = Some(8);
+    desk.press("e");
+    desk.process.0.borrow_mut().snapshot_mut().points[8].state = PointState::InvalidBeginBegin;
+    let process = desk.process.clone();
+    drop(desk);
+    assert_eq!(process.state(8), PointState::InvalidBeginBegin);
+}
+
+#[test]
+fn a_reset_starts_the_point_afresh() {
+    let mut desk = desk();
+    desk.app.selected = Some(8);
+    desk.press("r");
+    desk.wait(1);
+    assert_eq!(desk.app.model.point(8).unwrap().point().resets, 1);
+}
+
+#[test]
+fn all_points_shown_are_switched_after_a_yes_and_put_back() {
+    let mut desk = desk();
+    desk.press("/io");
+    desk.code(KeyCode::Enter);
+    desk.press("E");
+    let asked = Question::Switch { ids: desk.app.order.clone(), on: false };
+    assert_eq!(desk.app.overlay, Some(Overlay::Ask(asked)));
+    desk.press("n");
+    assert_eq!((desk.app.overlay.as_ref(), desk.process.state(1)), (None, PointState::On));
+    desk.press("Ey");
+    let states = |desk: &Desk| [1, 2, 3, 4].map(|id| desk.process.state(id));
+    use PointState::{Off, On};
+    assert_eq!(states(&desk), [Off, Off, Off, On]);
+    // One that is on already is not asked about.
+    desk.app.selected = Some(1);
+    desk.press("e");
+    desk.press("E");
+    assert_eq!((states(&desk), desk.app.overlay.as_ref()), ([Off, Off, Off, On], None));
+    desk.press("Ey");
+    assert_eq!(states(&desk), [On, On, On, On]);
+    desk.press("Ey");
+    let process = desk.process.clone();
+    drop(desk);
+    assert_eq!([1, 2, 3].map(|id| process.state(id)), [On, On, On]);
+}
+
+#[test]
+fn all_points_shown_are_reset_after_a_yes() {
+    let mut desk = desk();
+    desk.press("/^lz");
+    desk.code(KeyCode::Enter);
+    let resets = |desk: &Desk| {
+        let mut process = desk.process.0.borrow_mut();
+        process.snapshot_mut().points.iter().map(|point| point.resets).collect::<Vec<_>>()
+    };
+    desk.press("R");
+    desk.code(KeyCode::Esc);
+    assert_eq!(resets(&desk), [0; 9]);
+    desk.press("Ry");
+    assert_eq!(resets(&desk), [0, 0, 0, 0, 1, 1, 0, 0, 0]);
+}
