@@ -273,9 +273,14 @@ int pfpHwiEnd(void *hwi);
  *     PFP_AMOUNTS("handle", "requests,bytes", count, size);
  *
  * are PFP_SCOPE with what the region does: bytes and floating-point operations, or one
- * to four amounts of any names. They are whole numbers, converted to uint64_t, and
+ * to four amounts of any names. They are kept as uint64_t, what is negative as 0, and
  * evaluated once if the point is on. The viewer shows them by the second, and tells
  * up to eight different tuples of a point's amounts apart.
+ *
+ *     PFP_AMOUNTS_OF(point, count, size);
+ *
+ * is the same under a point that pfp_point_amounts() has given: one that is steered, and
+ * whose statistics are asked for, by the program itself.
  *
  * Each of them can stand once in a line.
  */
@@ -286,8 +291,8 @@ int pfpHwiEnd(void *hwi);
  * if `name` is NULL, at about 100,000 names, or without memory. */
 pfp_point_t *pfp_point(const char *name, const char *file, unsigned line);
 
-/* The same for a point whose regions have amounts, one to four: their names with commas
- * between them. */
+/* The same for a point whose regions have amounts: their names, one to four, with commas
+ * between them. NULL also if there are more. */
 pfp_point_t *pfp_point_amounts(const char *name, const char *file, unsigned line,
                                const char *amounts);
 
@@ -296,6 +301,13 @@ pfp_point_t *pfp_point_amounts(const char *name, const char *file, unsigned line
  * latched parts the amounts are added too. PFP_ENULL, PFP_EHANDLE for a point that
  * pfp_point() has given. */
 int pfp_end_amounts(pfp_point_t *point, int latch, const uint64_t *amounts, unsigned count);
+
+/* Fills `sums` with what all regions of such a point since its last reset had of each
+ * amount, over all threads: `count` of them in the order of their names, 0 where there
+ * is no such name. More than 64 bits hold is told as UINT64_MAX. pfp_get_stats() tells
+ * how many regions there were and how long they took. PFP_ENULL, PFP_EHANDLE for a point
+ * that pfp_point() has given. */
+int pfp_get_amounts(pfp_point_t *point, uint64_t *sums, unsigned count);
 
 /* As those by number do it, except that a point may be begun again inside itself,
  * and that points are switched on from the start. PFP_ENULL. */
@@ -427,6 +439,7 @@ typedef struct pfp_timed {
 } pfp_timed_t;
 
 void pfp_timed_begin_site(pfp_timed_t *scope, pfp_timed_site_t *site);
+void pfp_timed_begin_point(pfp_timed_t *scope, pfp_point_t *point);
 void pfp_timed_end_on(pfp_timed_t *scope);
 void pfp_scope_begin_site(pfp_scope_t *scope, pfp_site_t *site);
 void pfp_scope_begin_point(pfp_scope_t *scope, pfp_point_t *point);
@@ -437,6 +450,14 @@ void pfp_scope_end_on(pfp_scope_t *scope);
 #endif
 
 #define PFP_INLINE_ static inline __attribute__((always_inline, unused))
+
+#ifdef __cplusplus
+#define PFP_AS_(type, x) static_cast<type>(x)
+#define PFP_ASSERT_(what, text) static_assert(what, text)
+#else
+#define PFP_AS_(type, x) ((type)(x))
+#define PFP_ASSERT_(what, text) __extension__ _Static_assert(what, text)
+#endif
 
 /* What a site points to before it is registered: a word that reads as "on", so
  * that this needs no test of its own. */
@@ -504,10 +525,32 @@ PFP_INLINE_ void pfp_timed_begin_(pfp_timed_t *scope, pfp_timed_site_t *site, ui
     pfp_timed_begin_site(scope, site);
 }
 
+PFP_INLINE_ int pfp_timed_of_is_on_(pfp_timed_t *scope, const pfp_point_t *point)
+{
+    scope->tag = 0;
+    return point && pfp_is_on_(point);
+}
+
+PFP_INLINE_ void pfp_timed_begin_of_(pfp_timed_t *scope, pfp_point_t *point, uint64_t a,
+                                     uint64_t b, uint64_t c, uint64_t d)
+{
+    scope->amounts[0] = a;
+    scope->amounts[1] = b;
+    scope->amounts[2] = c;
+    scope->amounts[3] = d;
+    pfp_timed_begin_point(scope, point);
+}
+
 PFP_INLINE_ void pfp_timed_end_(pfp_timed_t *scope)
 {
     if (scope->tag)
         pfp_timed_end_on(scope);
+}
+
+/* Amounts as they are kept: no number and what is negative as 0, too much as the most. */
+PFP_INLINE_ uint64_t pfp_amount_of_real_(double x)
+{
+    return x >= 18446744073709551616.0 ? UINT64_MAX : x > 0 ? PFP_AS_(uint64_t, x) : 0;
 }
 
 #define PFP_JOIN_(a, b) PFP_JOIN_NOW_(a, b)
@@ -549,9 +592,17 @@ private:
     timed &operator=(const timed &);
     pfp_timed_t scope_;
 };
+
+inline uint64_t amount_(float x) { return pfp_amount_of_real_(static_cast<double>(x)); }
+inline uint64_t amount_(double x) { return pfp_amount_of_real_(x); }
+inline uint64_t amount_(long double x) { return pfp_amount_of_real_(static_cast<double>(x)); }
+template <class T> inline __attribute__((always_inline)) uint64_t amount_(T x)
+{
+    return x > 0 ? static_cast<uint64_t>(x) : 0;
+}
 } // namespace pfp
 
-#define PFP_AMOUNT_(x) static_cast<uint64_t>(x)
+#define PFP_AMOUNT_(x) pfp::amount_((x) + 0)
 #define PFP_TIMED_VAR_(var) pfp::timed var
 #define PFP_TIMED_IN_(var) var.in()
 
@@ -566,7 +617,13 @@ private:
     PFP_SITE_(site, name);                                                           \
     pfp_scope_t var __attribute__((cleanup(pfp_scope_end_)));                        \
     pfp_scope_begin_(&var, &site)
-#define PFP_AMOUNT_(x) ((uint64_t)(x))
+#define PFP_AMOUNT_(x)                                                               \
+    (__extension__({                                                                 \
+        __auto_type pfp_amount_ = (x) + 0;                                           \
+        (__typeof__(pfp_amount_))1 / 2 > 0  ? pfp_amount_of_real_((double)pfp_amount_) \
+        : pfp_amount_ > 0                   ? (uint64_t)pfp_amount_                    \
+                                            : 0;                                       \
+    }))
 #define PFP_TIMED_VAR_(var)                                                          \
     pfp_timed_t var __attribute__((cleanup(pfp_timed_end_)))
 #define PFP_TIMED_IN_(var) (&var)
@@ -585,12 +642,30 @@ private:
     if (pfp_timed_is_on_(PFP_TIMED_IN_(var), &site))                                 \
     pfp_timed_begin_(PFP_TIMED_IN_(var), &site, PFP_AMOUNT_(a), PFP_AMOUNT_(b),      \
                      PFP_AMOUNT_(c), PFP_AMOUNT_(d))
-/* Fills up to four; a fifth is none. */
+#define PFP_TIMED_OF_AT_(of, var, of_point, a, b, c, d)                               \
+    pfp_point_t *const of = of_point;                                                \
+    PFP_TIMED_VAR_(var);                                                             \
+    if (pfp_timed_of_is_on_(PFP_TIMED_IN_(var), of))                                 \
+    pfp_timed_begin_of_(PFP_TIMED_IN_(var), of, PFP_AMOUNT_(a), PFP_AMOUNT_(b),      \
+                        PFP_AMOUNT_(c), PFP_AMOUNT_(d))
+/* How many they are, up to eight. */
+#define PFP_COUNT_(...) PFP_NINTH_(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+#define PFP_NINTH_(a, b, c, d, e, f, g, h, i, ...) i
+#define PFP_AT_MOST_FOUR_(...)                                                       \
+    PFP_ASSERT_(PFP_COUNT_(__VA_ARGS__) <= 4, "a region has at most four amounts")
+/* Fill up to four. */
 #define PFP_TIMED_OF_(site, var, name, names, a, b, c, d, ...)                       \
     PFP_TIMED_AT_(site, var, name, names, a, b, c, d)
+#define PFP_TIMED_OF_POINT_(of, var, point, a, b, c, d, ...)                         \
+    PFP_TIMED_OF_AT_(of, var, point, a, b, c, d)
 #define PFP_AMOUNTS(name, names, ...)                                                \
+    PFP_AT_MOST_FOUR_(__VA_ARGS__);                                                  \
     PFP_TIMED_OF_(PFP_HERE_(pfp_timed_site_), PFP_HERE_(pfp_timed_), "" name, "" names, \
                   __VA_ARGS__, 0, 0, 0, 0, 0)
+#define PFP_AMOUNTS_OF(point, ...)                                                   \
+    PFP_AT_MOST_FOUR_(__VA_ARGS__);                                                  \
+    PFP_TIMED_OF_POINT_(PFP_HERE_(pfp_timed_point_), PFP_HERE_(pfp_timed_of_), point, \
+                        __VA_ARGS__, 0, 0, 0, 0, 0)
 #define PFP_TIMED(name, bytes, flops) PFP_AMOUNTS(name, "bytes,flops", bytes, flops)
 #define PFP_SCOPE_OF(point) PFP_SCOPE_OF_AT_(PFP_HERE_(pfp_scope_of_), point)
 #define PFP_FUNCTION()                                                               \
@@ -669,6 +744,13 @@ PFP_NOTHING_ int pfp_end_amounts(pfp_point_t *point, int latch, const uint64_t *
 {
     return (void)point, (void)latch, (void)amounts, (void)count, PFP_OK;
 }
+PFP_NOTHING_ int pfp_get_amounts(pfp_point_t *point, uint64_t *sums, unsigned count)
+{
+    unsigned at;
+    for (at = 0; sums && at < count; at++)
+        sums[at] = 0;
+    return (void)point, sums ? PFP_OK : PFP_ENULL;
+}
 PFP_NOTHING_ int pfp_begin(pfp_point_t *point) { return (void)point, PFP_OK; }
 PFP_NOTHING_ int pfp_enable(pfp_point_t *point) { return (void)point, PFP_OK; }
 PFP_NOTHING_ int pfp_disable(pfp_point_t *point) { return (void)point, PFP_OK; }
@@ -707,8 +789,10 @@ PFP_NOTHING_ const char *pfp_version(void) { return ""; }
 #define PFP_FUNCTION() ((void)0)
 /* Seen, so that nothing is unused, and not evaluated. */
 #define PFP_SEEN_(a, b, c, d, ...)                                                   \
-    ((void)sizeof(a), (void)sizeof(b), (void)sizeof(c), (void)sizeof(d))
+    ((void)sizeof((a) + 0), (void)sizeof((b) + 0), (void)sizeof((c) + 0),            \
+     (void)sizeof((d) + 0))
 #define PFP_AMOUNTS(name, names, ...) PFP_SEEN_(__VA_ARGS__, 0, 0, 0, 0, 0)
+#define PFP_AMOUNTS_OF(point, ...) ((void)(point), PFP_AMOUNTS("", "", __VA_ARGS__))
 #define PFP_TIMED(name, bytes, flops) PFP_AMOUNTS(name, "bytes,flops", bytes, flops)
 
 #endif /* PFP_DISABLE */

@@ -41,7 +41,14 @@ class point {
 public:
     constexpr explicit point(const char *name, const char *file = nullptr,
                              unsigned line = 0) noexcept
-        : known_(nullptr), name_(name), file_(file), line_(line)
+        : known_(nullptr), name_(name), file_(file), amounts_(nullptr), line_(line)
+    {
+    }
+    /* One whose regions have amounts, for PFP_AMOUNTS_OF(): their names, with commas
+     * between them. */
+    constexpr point(const char *name, const char *file, unsigned line,
+                    const char *amounts) noexcept
+        : known_(nullptr), name_(name), file_(file), amounts_(amounts), line_(line)
     {
     }
     point(const point &) = delete;
@@ -70,10 +77,17 @@ public:
         return stats;
     }
 
+    /* What its regions had of each amount; see pfp_get_amounts(). */
+    int amounts(uint64_t *sums, unsigned count) noexcept
+    {
+        return pfp_get_amounts(*this, sums, count);
+    }
+
 private:
     pfp_point_t *find() noexcept
     {
-        pfp_point_t *found = pfp_point(name_, file_, line_);
+        pfp_point_t *found = amounts_ ? pfp_point_amounts(name_, file_, line_, amounts_)
+                                      : pfp_point(name_, file_, line_);
         known_.store(found, std::memory_order_release);
         return found;
     }
@@ -81,6 +95,7 @@ private:
     std::atomic<pfp_point_t *> known_;
     const char *name_;
     const char *file_;
+    const char *amounts_;
     unsigned line_;
 };
 

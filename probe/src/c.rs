@@ -26,6 +26,12 @@ pub fn begin_timed(timed: &'static Timed, guard: &mut TimedGuard) {
     timed.begin_with(guard);
 }
 
+/// The same by a point that [`whole`] has given; false if it is no such point.
+#[inline(always)]
+pub fn begin_timed_of(point: &'static Point, guard: &mut TimedGuard) -> bool {
+    point.timed().map(|timed| timed.begin_with(guard)).is_some()
+}
+
 /// The point with amounts as one of no amounts: it is steered, begun and ended as any is.
 #[must_use]
 pub fn whole(timed: &'static Timed) -> &'static Point {
@@ -41,7 +47,14 @@ pub fn end_with(point: &'static Point, latch: bool, amounts: &[u64]) -> bool {
     true
 }
 
-/// The same for a function that a compiler's hooks begin.
+/// What all regions of such a point had of each amount; none if it is no such point.
+#[must_use]
+pub fn amounts(point: &'static Point) -> Option<Vec<u128>> {
+    let timed = point.timed()?;
+    Some(timed.amounts().into_iter().map(|(_, sum)| sum).collect())
+}
+
+/// [`begin_into`] for a function that a compiler's hooks begin.
 #[inline(always)]
 pub fn begin_function(point: &'static Point, word: u64, guard: &mut MaybeUninit<Guard>) {
     Guard::begin_function(point, word, guard);

@@ -7,11 +7,15 @@
 
 #![cfg(target_endian = "little")]
 
+#[path = "golden/figures.rs"]
+mod figures;
+
+use figures::{buckets, cell, none, reader, sums};
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::header::{ClockKind, Facts, FormatError};
 use pfp_shm_layout::lane::LaneState;
-use pfp_shm_layout::reader::{BucketCount, CellReading, ClockPicture, Losses, Picture, Reader};
+use pfp_shm_layout::reader::{ClockPicture, Losses, Reader};
 use pfp_shm_layout::ring::Record;
 use pfp_shm_layout::segment::{BLOCK, PAGE, RING_SLOTS, Segment};
 
@@ -22,37 +26,9 @@ const POOL: usize = 32 * 1024;
 /// Blocks in use, the unused block 0 counted: 2 lanes of 4 + 1 + 1, and 1 shared.
 const USED: usize = 14;
 
-fn reader() -> Reader {
-    let (segment, facts) = Segment::from_copy(GOLDEN).expect("the file is a segment");
-    Reader::new(segment, facts)
-}
-
-/// Count, exclusive, inclusive, least, most, last ticks, and squares; the others
-/// are zero.
-fn sums([count, exclusive, inclusive, min, max, last]: [u64; 6], squares: u128) -> Sums {
-    Sums { count, exclusive, inclusive, min, max, last, squares, ..Sums::default() }
-}
-
-fn none() -> Sums {
-    sums([0, 0, 0, u64::MAX, 0, 0], 0)
-}
-
-fn cell(picture: &Picture, lane: u32, point: u32) -> &CellReading {
-    let mut found = picture.cells.iter().filter(|cell| (cell.lane, cell.point) == (lane, point));
-    let cell = found.next().unwrap_or_else(|| panic!("lane {lane} has no cell of point {point}"));
-    assert!(found.next().is_none(), "lane {lane} has two cells of point {point}");
-    cell
-}
-
-/// The buckets of a cell: least value, width, count.
-fn buckets(cell: &CellReading) -> Vec<[u64; 3]> {
-    let bucket = |BucketCount { low, width, count }| [low, width, count];
-    cell.histogram.iter().map(bucket).collect()
-}
-
 #[test]
 fn the_header_reads_as_it_was_written() {
-    let reader = reader();
+    let reader = reader(GOLDEN);
     let facts = Facts {
         id: 0x0123_4567_89ab_cdef_0011_2233_4455_6677,
         boot_id: 0x8899_aabb_ccdd_eeff_1021_3243_5465_7687,
@@ -74,7 +50,7 @@ fn the_header_reads_as_it_was_written() {
 
 #[test]
 fn the_ledger_reads_as_it_was_written() {
-    let mut reader = reader();
+    let mut reader = reader(GOLDEN);
     let picture = reader.poll(true);
     assert_eq!((picture.exited, picture.name.as_str()), (false, "golden"));
     let clock = ClockPicture {
@@ -107,7 +83,7 @@ fn the_ledger_reads_as_it_was_written() {
 
 #[test]
 fn the_points_read_as_they_were_written() {
-    let mut reader = reader();
+    let mut reader = reader(GOLDEN);
     let points: Vec<_> = (reader.poll(true).points.iter())
         .map(|point| (point.id, &*point.name, &*point.file, point.line, point.control))
         .collect();
@@ -130,7 +106,7 @@ fn the_points_read_as_they_were_written() {
 
 #[test]
 fn the_lanes_read_as_they_were_written() {
-    let mut reader = reader();
+    let mut reader = reader(GOLDEN);
     let lanes: Vec<_> = (reader.poll(true).lanes.iter())
         .map(|reading| {
             let lane = &reading.lane;
@@ -157,7 +133,7 @@ fn the_lanes_read_as_they_were_written() {
 
 #[test]
 fn the_cells_read_as_they_were_written() {
-    let mut reader = reader();
+    let mut reader = reader(GOLDEN);
     let picture = reader.poll(true);
     assert_eq!(picture.cells.len(), 7);
 
@@ -226,7 +202,7 @@ fn the_cells_read_as_they_were_written() {
 /// of a change may still be finished.
 #[test]
 fn a_cell_in_the_middle_of_a_change_is_left_for_later() {
-    let mut reader = reader();
+    let mut reader = reader(GOLDEN);
     let picture = reader.poll(false);
     assert_eq!((picture.losses.cells_busy, picture.cells.len()), (1, 6));
     assert!(!picture.cells.iter().any(|cell| (cell.lane, cell.point) == (0, 67)));
@@ -234,7 +210,7 @@ fn a_cell_in_the_middle_of_a_change_is_left_for_later() {
 
 #[test]
 fn the_records_read_as_they_were_written() {
-    let mut reader = reader();
+    let mut reader = reader(GOLDEN);
     reader.poll(true);
     let records = reader.records();
     let of = |lane, point| -> Vec<Record> {

@@ -7,10 +7,13 @@
 
 #![cfg(target_endian = "little")]
 
+#[path = "golden/figures.rs"]
+mod figures;
+
+use figures::{buckets, cell, none, reader, sums};
 use pfp_shm_layout::amounts::Amounts;
-use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::control::Control;
-use pfp_shm_layout::reader::{BucketCount, CellReading, Losses, Picture, Reader};
+use pfp_shm_layout::reader::{CellReading, Losses};
 use pfp_shm_layout::segment::Segment;
 
 static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v1.1.pfp");
@@ -25,33 +28,6 @@ const ANY: u32 = 68;
 const STEP: u32 = 69;
 /// Steps that have no variant of their own.
 const STEPS: u32 = 78;
-
-fn reader() -> Reader {
-    let (segment, facts) = Segment::from_copy(GOLDEN).expect("the file is a segment");
-    Reader::new(segment, facts)
-}
-
-/// Count, exclusive, inclusive, least, most, last ticks, and squares.
-fn sums([count, exclusive, inclusive, min, max, last]: [u64; 6], squares: u128) -> Sums {
-    Sums { count, exclusive, inclusive, min, max, last, squares, ..Sums::default() }
-}
-
-fn none() -> Sums {
-    sums([0, 0, 0, u64::MAX, 0, 0], 0)
-}
-
-fn cell(picture: &Picture, lane: u32, point: u32) -> &CellReading {
-    let mut found = picture.cells.iter().filter(|cell| (cell.lane, cell.point) == (lane, point));
-    let cell = found.next().unwrap_or_else(|| panic!("lane {lane} has no cell of point {point}"));
-    assert!(found.next().is_none(), "lane {lane} has two cells of point {point}");
-    cell
-}
-
-/// The buckets of a cell: least value, width, count.
-fn buckets(cell: &CellReading) -> Vec<[u64; 3]> {
-    let bucket = |BucketCount { low, width, count }| [low, width, count];
-    cell.histogram.iter().map(bucket).collect()
-}
 
 /// The sums of amounts: of the lane's owner, and of those before.
 fn amounts(cell: &CellReading) -> [Amounts; 2] {
@@ -72,7 +48,7 @@ fn the_version_is_1_1() {
 
 #[test]
 fn the_losses_read_as_they_were_written() {
-    let mut reader = reader();
+    let mut reader = reader(GOLDEN);
     let picture = reader.poll(true);
     assert_eq!(picture.name, "golden amounts");
     let losses =
@@ -84,7 +60,7 @@ fn the_losses_read_as_they_were_written() {
 
 #[test]
 fn the_points_read_as_they_were_written() {
-    let mut reader = reader();
+    let mut reader = reader(GOLDEN);
     let points = &reader.poll(true).points;
     let facts = |id: u32| {
         let point = points.iter().find(|point| point.id == id).expect("it was entered");
@@ -122,7 +98,7 @@ fn the_points_read_as_they_were_written() {
 
 #[test]
 fn the_cells_read_as_they_were_written() {
-    let mut reader = reader();
+    let mut reader = reader(GOLDEN);
     let picture = reader.poll(true);
 
     // 100, 100, 130 with 5 inside; a reset; 110 twice.
@@ -201,7 +177,7 @@ fn the_cells_read_as_they_were_written() {
 /// A record of a variant is of the point.
 #[test]
 fn the_records_read_as_they_were_written() {
-    let mut reader = reader();
+    let mut reader = reader(GOLDEN);
     reader.poll(true);
     let records = reader.records();
     let count = |lane, point| {

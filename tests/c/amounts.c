@@ -1,5 +1,9 @@
 /* Regions with amounts in C and C++: says what it measured, by its own arithmetic. */
+#ifdef __cplusplus
+#include <pfp.hpp>
+#else
 #include <pfp.h>
+#endif
 
 #include <stdio.h>
 #include <unistd.h>
@@ -31,6 +35,38 @@ static uint64_t receive(pfp_point_t *point, uint64_t n)
     return 2 * part[0];
 }
 
+/* Under a point that the program asks for by itself. */
+static uint64_t send(pfp_point_t *point, uint64_t n)
+{
+    if (n % 5 == 0) {
+        /* Without amounts. */
+        PFP_SCOPE_OF(point);
+        return 0;
+    }
+    PFP_AMOUNTS_OF(point, n % 20 * 8, 1U);
+    return n % 20 * 8;
+}
+
+/* What is no amount, and what is too much. */
+static void odd(double none)
+{
+    struct {
+        unsigned few : 4;
+        int less : 4;
+    } bits = {9, -3};
+    unsigned once = 5;
+    {
+        PFP_AMOUNTS("odd", "a,b,c,d", -5, -2.5, none / none, bits.less);
+    }
+    {
+        PFP_AMOUNTS("mixed", "a,b,c,d", once++, 2.9F, (char)7, bits.few);
+    }
+    {
+        PFP_AMOUNTS("most", "a,b", 1e30, UINT64_MAX);
+    }
+    printf("once %u\n", once);
+}
+
 int main(void)
 {
     uint64_t elements = 0, requests = 0, sizes = 0, received = 0;
@@ -38,6 +74,13 @@ int main(void)
     pfpStats_t stats;
     pfp_point_t *point = pfp_point_amounts("receive", __FILE__, __LINE__, "bytes, packets");
     pfp_point_t *plain = pfp_point("plain", __FILE__, __LINE__);
+#ifdef __cplusplus
+    static pfp::point object("send", __FILE__, __LINE__, "bytes,packets");
+    pfp_point_t *sender = object;
+#else
+    pfp_point_t *sender = pfp_point_amounts("send", __FILE__, __LINE__, "bytes,packets");
+#endif
+    uint64_t sent = 0, sums[3] = {1, 1, 1};
     for (n = 0; n < 900; n++)
         received += receive(point, n);
     pfp_disable(point);
@@ -47,6 +90,21 @@ int main(void)
     printf("receive %lu %lu 600\n", (unsigned long)stats.n_count, (unsigned long)received);
     printf("statuses %d %d %d\n", pfp_end_amounts(NULL, 0, &received, 1),
            pfp_end_amounts(point, 0, NULL, 1), pfp_end_amounts(plain, 0, &received, 1));
+    for (n = 0; n < 900; n++)
+        sent += send(sender, n);
+    pfp_get_stats(sender, &stats);
+    printf("told %d %lu", pfp_get_amounts(sender, sums, 3), (unsigned long)stats.n_count);
+    for (n = 0; n < 3; n++)
+        printf(" %lu", (unsigned long)sums[n]);
+    printf("\nsend 900 %lu 720\n", (unsigned long)sent);
+    /* A point without amounts measures none of it. */
+    send(plain, 1);
+    pfp_get_stats(plain, &stats);
+    printf("refused %d %d %d %d %lu\n", pfp_get_amounts(NULL, sums, 1),
+           pfp_get_amounts(sender, NULL, 1), pfp_get_amounts(plain, sums, 1),
+           pfp_point_amounts("five", NULL, 0, "a,b,c,d,e") != NULL,
+           (unsigned long)stats.n_count);
+    odd(0.0);
     for (n = 0; n < 1000; n++) {
         elements += triad(n % 12);
         requests += handle((int)(n % 3), 7.0);

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! A target can also be run instruction by instruction (`stepper`), and tell what it
-//! has done when it cannot speak any more (`witness`).
+//! has done when it cannot speak any more (`witness`). A GPU is a library that stands in
+//! for its driver (`stand_in`).
 //!
 //! Programs in C are built by `c`, and are targets like any other. What scrapes the
 //! viewer's figures is started by `prometheus`; what they are pushed to is `collector`.
@@ -38,6 +39,7 @@ pub mod prometheus;
 pub mod random;
 pub mod screen;
 pub mod script;
+pub mod stand_in;
 pub mod stepper;
 pub mod stolen;
 pub mod strict;

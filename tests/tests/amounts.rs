@@ -404,7 +404,17 @@ fn in_c_and_cpp() {
         let mut watch = Watch::attach(&place, &target);
         let picture = watch.poll();
         assert_eq!(target.said().all::<i32>("statuses"), [[-3, -3, -5]]);
-        for (name, variants) in [("triad", 8), ("handle", 3), ("receive", 8)] {
+        let told = target.said().all::<u128>("told").remove(0);
+        let sent = said(&target, "send");
+        assert_eq!(told, [0, sent[0], sent[1], sent[2], 0], "and there is no third");
+        assert_eq!(target.said().all::<i32>("refused"), [[-3, -3, -5, 0, 0]]);
+        assert_eq!(picture.losses.begins_refused, 1, "of a point without amounts");
+        let odd = |name| sums(picture, name).1;
+        assert_eq!([odd("odd"), odd("mixed")], [[0; 4], [5, 2, 7, 9]]);
+        // The first is the key of a variant, and kept as one less.
+        assert_eq!(odd("most"), [u64::MAX - 1, u64::MAX, 0, 0]);
+        assert_eq!(target.said().one::<u32>("once"), 6, "evaluated once");
+        for (name, variants) in [("triad", 8), ("handle", 3), ("receive", 8), ("send", 8)] {
             let expected = said(&target, name);
             let (count, sums, told_apart, _) = sums(picture, name);
             let found = [count, sums[0], sums[1]].map(u128::from);

@@ -57,9 +57,14 @@ fn a_header_may_say_anything() {
 
 #[test]
 fn files_may_say_anything() {
-    let files = ["snapshot-v1.json.zst", "segment-copy-v1.pfp.zst", "recording-v1.pfprec"];
+    let files = [
+        "snapshot-v1.json.zst",
+        "segment-copy-v1.pfp.zst",
+        "recording-v1.pfprec",
+        "recording-v1-amounts.pfprec",
+    ];
     let files = files.map(asset);
-    let texts = [asset("snapshot-v1.json")];
+    let texts = ["snapshot-v1.json", "snapshot-v1-amounts.json"].map(asset);
     run("files", size(150, 20_000), fuzz::file, |random| {
         let all: Vec<&Vec<u8>> = files.iter().chain(&texts).collect();
         let mut bytes = all[random.below(all.len())].clone();

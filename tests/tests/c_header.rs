@@ -134,3 +134,28 @@ fn programs_that_ask_for_more_warnings_get_none_of_the_header_s() {
         }
     }
 }
+
+/// Four amounts have room, and who names five is told so when it is compiled.
+#[test]
+fn a_fifth_amount_is_refused_by_the_compiler() {
+    let place = Place::new();
+    let source = place.path().join("five.c");
+    for compiler in Compiler::all() {
+        let compiled = |amounts: &str| {
+            let text = format!(
+                "#include <pfp.h>\nint main(void) {{ PFP_AMOUNTS(\"x\", {amounts}); return 0; }}\n"
+            );
+            std::fs::write(&source, text).expect("there is room");
+            let mut command = Command::new(compiler.name);
+            command.arg(if compiler.is_cxx() { "-xc++" } else { "-xc" });
+            command.arg("-I").arg(c::INCLUDE).arg("-fsyntax-only").arg(&source);
+            let output = command.output().expect("it starts");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            (output.status.success(), said)
+        };
+        let (good, said) = compiled("\"a,b,c,d\", 1, 2, 3, 4");
+        assert!(good, "{compiler:?}: {said}");
+        let (good, said) = compiled("\"a,b,c,d,e\", 1, 2, 3, 4, 5");
+        assert!(!good && said.contains("at most four amounts"), "{compiler:?}: {said}");
+    }
+}

@@ -1,74 +1,14 @@
 //! The timer of a GPU, over a driver that stands in for CUDA's: its device has a clock
 //! that the test moves.
 
-use std::ffi::{CString, c_int, c_void};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::ptr;
-use std::sync::OnceLock;
 
 use pfp::{Gpu, GpuTimer, NoGpu};
-use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::own::{figures, watch};
-use pfp_tests::screen::pfp_top;
+use pfp_tests::screen::{Stage, pfp_top, why_no_screen};
+use pfp_tests::stand_in::StandIn;
 use pfp_tests::{figure, skipped};
-
-/// The stand-in, for one test alone: each copy of the library is a device of its own.
-struct StandIn {
-    path: PathBuf,
-    handle: *mut c_void,
-}
-
-impl StandIn {
-    fn new(test: &str) -> Self {
-        static BUILT: OnceLock<PathBuf> = OnceLock::new();
-        let built = BUILT.get_or_init(|| {
-            let flags = ["-shared", "-fPIC"];
-            c::compile(Compiler::C, "stand-in-cuda.so", &["cuda.c"], Link::Without, flags)
-        });
-        let path = built.with_file_name(format!("stand-in-{test}-{}.so", std::process::id()));
-        std::fs::copy(built, &path).expect("there is room");
-        let name = CString::new(path.to_str().expect("it is plain text")).expect("no zero byte");
-        // SAFETY: a library of ours, which does nothing when it is loaded.
-        let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
-        assert!(!library.is_null(), "{}", path.display());
-        Self { path, handle: library }
-    }
-
-    fn function<F: Copy>(&self, name: &str) -> F {
-        let name = CString::new(format!("stand_in_{name}")).expect("no zero byte");
-        // SAFETY: the library stays loaded.
-        let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
-        assert!(!found.is_null() && size_of::<F>() == size_of_val(&found));
-        // SAFETY: the callers name the types as `cuda.c` has them.
-        unsafe { std::mem::transmute_copy(&found) }
-    }
-
-    fn launch(&self, stream: *mut c_void, ms: f64) {
-        self.function::<extern "C" fn(*mut c_void, f64)>("launch")(stream, ms);
-    }
-
-    fn advance(&self, ms: f64) {
-        self.function::<extern "C" fn(f64)>("advance")(ms);
-    }
-
-    fn tell(&self, what: &str, value: c_int) {
-        self.function::<extern "C" fn(c_int)>(what)(value);
-    }
-
-    fn ask(&self, what: &str) -> c_int {
-        self.function::<extern "C" fn() -> c_int>(what)()
-    }
-
-    fn gpu(&self) -> Gpu {
-        Gpu::with_library(&self.path).expect("it has one device")
-    }
-}
-
-impl Drop for StandIn {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
 
 fn seconds(ticks: u64) -> f64 {
     ticks as f64 / pfp::ticks_per_second()
@@ -83,7 +23,7 @@ fn where_there_is_none_it_says_so() {
     assert_eq!(other, NoGpu::NotADriver("cuInit"));
     let stand_in = StandIn::new("none");
     stand_in.tell("devices", 0);
-    assert_eq!(Gpu::with_library(&stand_in.path).expect_err("no device"), NoGpu::NoDevice);
+    assert_eq!(Gpu::with_library(stand_in.path()).expect_err("no device"), NoGpu::NoDevice);
     match Gpu::find() {
         Ok(gpu) => figure(&format!("GPUs here: {}", gpu.devices())),
         Err(none) => skipped("events of a real device", &none.to_string()),
@@ -147,6 +87,69 @@ fn copies_and_streams_are_told_apart() {
     let of = |name: &str| (seconds(figures(name).exclusive) * 1e3).round();
     assert_eq!((of("gpu:field"), of("gpu:copy:field")), (40.0, 10.0));
     assert_eq!(figures("launch:copy:field").count, 1);
+}
+
+/// On the host's clock the device's work is where it must have been: what was between two
+/// measurements is known by the device, and none lies before it was asked for or behind
+/// the moment at which it was found to be done.
+#[test]
+fn records_lie_where_the_device_can_have_been_at_work() {
+    let stand_in = StandIn::new("records");
+    let mut kernels = GpuTimer::new(stand_in.gpu(), "placed");
+    let mut copies = GpuTimer::new(stand_in.gpu(), "placed").copies();
+    let before = pfp::ticks();
+    kernels.start();
+    let asked = pfp::ticks();
+    stand_in.launch(ptr::null_mut(), 10.0);
+    kernels.stop();
+    // Of somebody who measures nothing.
+    stand_in.launch(ptr::null_mut(), 5.0);
+    kernels.start();
+    stand_in.launch(ptr::null_mut(), 20.0);
+    kernels.stop();
+    copies.start();
+    stand_in.launch(ptr::null_mut(), 2.0);
+    copies.stop();
+    // As long as the device needs, at least: the stand-in's clock is none of the host's.
+    std::thread::sleep(std::time::Duration::from_millis(37));
+    stand_in.advance(37.0);
+    assert_eq!((kernels.collect(), copies.collect()), (0, 0));
+    let after = pfp::ticks();
+    // Long after: it begins when it is asked to.
+    let asked_again = pfp::ticks();
+    kernels.start();
+    let begun_again = pfp::ticks();
+    kernels.stop();
+    assert_eq!(kernels.elapsed_ms(), Some(0.0));
+
+    let watch = &mut watch();
+    let of = |picture: &pfp_shm_layout::reader::Picture, name| pfp_tests::watch::id(picture, name);
+    let picture = watch.poll();
+    let [kernel, copy] = ["gpu:placed", "gpu:copy:placed"].map(|name| of(picture, name));
+    let records = watch.reader().records();
+    let found: Vec<_> = records.into_iter().map(|(_, record)| record).collect();
+    let of = |point| found.iter().filter(move |record| record.point == point);
+    let ms = |ticks: u64| ticks as f64 / pfp::ticks_per_second() * 1e3;
+    let [first, second, third] = of(kernel).collect::<Vec<_>>()[..] else { panic!("{found:?}") };
+    let near = |found: f64, expected: f64| {
+        // The counter's rate is known better as time goes by.
+        assert!((found - expected).abs() < 0.01, "{found} ms instead of {expected}");
+    };
+    assert!((before..=asked).contains(&first.start), "at once: {first:?}");
+    near(ms(first.span), 10.0);
+    near(ms(second.start - first.start - first.span), 5.0);
+    near(ms(second.span), 20.0);
+    assert!(second.start + second.span <= after, "it was found to be done: {second:?}");
+    // Of another timer nothing is known but when it was asked for.
+    let copied = of(copy).next().expect("it was recorded");
+    assert!((asked..=after).contains(&copied.start) && copied.start + copied.span <= after);
+    assert!((asked_again..=begun_again).contains(&third.start), "{third:?}");
+    // In a line for each timer, which is none of the thread's contexts.
+    assert!(first.context == second.context && first.context != 0);
+    assert!(copied.context != first.context && copied.context != 0);
+    assert!([first, second, third, copied].iter().all(|it| it.span == it.exclusive));
+    let launch = pfp_tests::watch::id(watch.poll(), "launch:placed");
+    assert!(of(launch).all(|record| record.context == 0));
 }
 
 #[test]
@@ -258,4 +261,62 @@ fn the_viewer_counts_it_as_no_cpu_s() {
         let name = point["name"].as_str().expect("a text");
         marked(point) == name.starts_with("gpu:")
     }));
+}
+
+/// The rows of a program that goes on launching kernels and copies: the host's and the
+/// device's in the table, and on the timeline a line for each timer's device.
+#[test]
+fn the_viewer_shows_what_the_host_and_what_the_device_did() {
+    if let Some(why) = why_no_screen() {
+        return skipped("the rows of a device in a terminal", why);
+    }
+    let stand_in = StandIn::new("screen");
+    let stage = Stage::new();
+    let library = stand_in.path().to_str().expect("it is plain text");
+    let _target = stage.start(env!("CARGO_BIN_EXE_pfp-test-target"), &["device", library]);
+    let screen = stage.screen(130, 30);
+    screen.pfp_top("-d 0.1 --columns name,count,load,excl,avg");
+    let row = |text: &str, name: &str| -> Option<Vec<String>> {
+        let line = text.lines().find(|line| line.contains(name))?;
+        Some(line.split_whitespace().map(str::to_owned).collect())
+    };
+    let text = screen.wait_for("the host's rows and the device's", |text| {
+        ["gpu:solve (device)", "gpu:copy:solve (device)", " launch:solve", " launch:copy:solve"]
+            .iter()
+            .all(|name| row(text, name).is_some_and(|row| row.len() > 4))
+    });
+    // 3 ms and 1 ms on the device, and no load of a CPU.
+    let [kernel, copy] = [" gpu:solve", " gpu:copy:solve"].map(|name| row(&text, name).unwrap());
+    assert_eq!(kernel.last().map(String::as_str), Some("3.00ms"), "{text}");
+    assert_eq!(copy.last().map(String::as_str), Some("1.00ms"), "{text}");
+    let load = |row: &[String]| row[row.len() - 3].clone();
+    assert_eq!([load(&kernel), load(&copy)], ["-", "-"], "{text}");
+    assert!(load(&row(&text, "launch:solve").unwrap()) != "-", "{text}");
+
+    screen.keys(&["4"]);
+    let line = |text: &str, name: &str| {
+        text.lines().position(|line| line.chars().skip(1).collect::<String>().starts_with(name))
+    };
+    screen.wait_for("a line of each timer's device", |text| {
+        let first = line(text, "  device  ");
+        first.is_some() && line(text, "  device 2  ") == first.map(|place| place + 1)
+    });
+    for (name, long) in [("gpu:solve", "3.00ms"), ("gpu:copy:solve", "1.00ms")] {
+        screen.keys(&["Down"]);
+        screen.wait_for("what is known of it", |text| {
+            text.contains(&format!(" {name}  {long} long on a device, for pfp-test-target, began "))
+                && text.contains(" ago at the earliest")
+                && text.contains("by its own clock")
+        });
+    }
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+
+    let output = stage.pfp_top(&["export", "chrome", "--name", "pfp-test-target"]);
+    let trace: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let events = trace["traceEvents"].as_array().expect("there are events");
+    let of = |name: &'static str| events.iter().filter(move |event| event["name"] == name);
+    assert!(of("gpu:solve").count() > 0 && of("launch:solve").count() > 0);
+    assert!(of("gpu:solve").all(|event| event["cat"] == "device"));
+    assert!(of("launch:solve").all(|event| event["cat"] != "device"));
 }

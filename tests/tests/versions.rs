@@ -162,7 +162,9 @@ fn every_golden_file_is_read() {
         ("segment-copy-v1.pfp.zst", "the \"saving\" one"),
         ("snapshot-v1.json", "pfp-demo"),
         ("snapshot-v1.json.zst", "pfp-demo"),
+        ("snapshot-v1-amounts.json", "golden amounts"),
         ("recording-v1.pfprec", "steady"),
+        ("recording-v1-amounts.pfprec", "endless"),
     ];
     for (file, name) in files {
         let path = asset(file);

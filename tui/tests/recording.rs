@@ -404,3 +404,33 @@ fn version_1_is_read() {
 
 /// What `pfp-top open --once` printed when the file was made.
 const COUNT: u64 = 831;
+
+/// The same with amounts: the n-th call had n bytes and one item, so that of any moment
+/// the sums are known, those of the first eight calls, which are told apart, and those of
+/// all others together.
+#[test]
+fn version_1_with_amounts_is_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/recording-v1-amounts.pfprec");
+    let mut recording = read(&path).unwrap();
+    assert_eq!((recording.len(), recording.remark()), (8, None));
+    let mut count = 0;
+    for place in 0..recording.len() {
+        let snapshot = at(&mut recording, place).unwrap();
+        let point = snapshot.points.iter().find(|point| point.name == "endless").unwrap();
+        assert_eq!(point.amounts, ["bytes", "items"]);
+        let cells: Vec<_> = snapshot.cells.iter().filter(|cell| cell.point == point.id).collect();
+        let [cell] = cells[..] else { panic!("{} cells", cells.len()) };
+        let (rest, apart): (Vec<_>, Vec<_>) =
+            cell.variants.iter().partition(|variant| variant.each.is_empty());
+        assert!(apart.iter().map(|one| one.each.clone()).eq((1..=8).map(|n| vec![n, 1])));
+        assert!(apart.iter().all(|one| one.stats.count == 1));
+        let [rest] = rest[..] else { panic!("{} are the rest", rest.len()) };
+        let now = u128::from(cell.stats.count);
+        assert_eq!(u128::from(rest.stats.count), now - 8);
+        assert_eq!((rest.sum(0), rest.sum(1)), (now * (now + 1) / 2 - 36, now - 8));
+        assert!(now > count, "{now} after {count}");
+        count = now;
+    }
+    // What `pfp-top open --once` printed when the file was made.
+    assert_eq!(count, 94_079_480);
+}

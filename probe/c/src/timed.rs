@@ -139,11 +139,20 @@ pub(crate) unsafe extern "C" fn pfp_timed_begin_site(scope: &mut TimedGuard, sit
     }
 }
 
+/// See `pfp.h`, which calls this for a point that is on or not registered, with the
+/// amounts in the scope and a tag of 0. What is no point of amounts is not measured.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfp_timed_begin_point(scope: &mut TimedGuard, point: &'static Point) {
+    if !probe::c::begin_timed_of(point, scope) {
+        probe::c::count_refusal();
+    }
+}
+
 /// See `pfp.h`, which calls this for a scope that measures.
 ///
 /// # Safety
 ///
-/// `scope` was filled by the one above, on this thread, and was not ended.
+/// `scope` was filled by one of the two above, on this thread, and was not ended.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pfp_timed_end_on(scope: *mut TimedGuard) {
     // SAFETY: as the caller says.
@@ -162,6 +171,11 @@ pub(crate) unsafe extern "C" fn pfp_point_amounts(
     line: c_uint,
     amounts: *const c_char,
 ) -> Option<&'static Point> {
+    // SAFETY: as the caller says.
+    let names = (!amounts.is_null()).then(|| unsafe { CStr::from_ptr(amounts) })?.to_bytes();
+    if names.iter().filter(|letter| **letter == b',').count() >= AMOUNTS {
+        return None;
+    }
     // SAFETY: as the caller says.
     unsafe { point_at(name, file, line, amounts) }.map(probe::c::whole)
 }
@@ -183,4 +197,25 @@ pub(crate) unsafe extern "C" fn pfp_end_amounts(
     let amounts = unsafe { std::slice::from_raw_parts(amounts, count as usize) };
     let ended = probe::c::end_with(point, latch != 0, amounts);
     if ended { Status::Ok } else { Status::Handle }.code()
+}
+
+/// See `pfp.h`.
+///
+/// # Safety
+///
+/// `sums` is null or valid for writes of `count` numbers.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pfp_get_amounts(
+    point: Option<&'static Point>,
+    sums: *mut u64,
+    count: c_uint,
+) -> c_int {
+    let Some(point) = point.filter(|_| !sums.is_null()) else { return Status::Null.code() };
+    let Some(found) = probe::c::amounts(point) else { return Status::Handle.code() };
+    for at in 0..count as usize {
+        let sum = found.get(at).map_or(0, |sum| u64::try_from(*sum).unwrap_or(u64::MAX));
+        // SAFETY: as the caller says.
+        unsafe { sums.add(at).write(sum) };
+    }
+    Status::Ok.code()
 }

@@ -130,7 +130,8 @@ impl Shared {
     }
 }
 
-fn next_number() -> u32 {
+/// A number that no context has yet.
+pub(crate) fn next_number() -> u32 {
     CONTEXTS.fetch_add(1, Relaxed).wrapping_add(1).max(1)
 }
 

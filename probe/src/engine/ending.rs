@@ -11,6 +11,8 @@ use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::{Away, Cell, Measurement};
 use pfp_shm_layout::control::{Change, Control};
 use pfp_shm_layout::histogram::LIMIT;
+#[cfg(feature = "cuda")]
+use pfp_shm_layout::ring::Record;
 
 use super::measure::{self, Begun, Destination, Guard, Part};
 use super::process;
@@ -526,10 +528,11 @@ fn finish_with(
     }
 }
 
-/// Records what a device has measured, for a point of its own. It has no record in the
-/// thread's ring: the thread was elsewhere.
+/// Records what a device has measured, for a point of its own: `ticks` from `start` on. In
+/// the place of a context the record has a number of the timer's, since the thread was
+/// elsewhere.
 #[cfg(feature = "cuda")]
-pub(crate) fn record_of_a_device(point: &'static Point, ticks: u64) {
+pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, number: u32) {
     let ready = match measure::ready(point, point.control()) {
         Some(ready) => Some(Ok(ready)),
         None => thread::prepare(point),
@@ -540,12 +543,15 @@ pub(crate) fn record_of_a_device(point: &'static Point, ticks: u64) {
             let inclusive_total = cell.inclusive_total().wrapping_add(exclusive);
             let bucket = thread.last_bucket(cell);
             cell.record(Measurement { exclusive, inclusive_total, away: None }, bucket);
+            let what = Record::pack(point.index() as u32, 0, number);
+            thread.record(start, exclusive, exclusive, what);
         }),
         Some(Err(Unready::Overflow(thread))) => {
             if let Some(cell) = thread.shared_cell(point) {
                 let bucket = thread.shared_bucket(cell, exclusive);
                 let inclusive_total = exclusive;
                 cell.record_shared(Measurement { exclusive, inclusive_total, away: None }, bucket);
+                thread.count(|tally| &tally.unrecorded);
             }
         }
         _ => {}

@@ -11,7 +11,8 @@ use driver::{Driver, Event};
 pub use driver::{NoGpu, Stream};
 
 use super::{CpuTimer, named};
-use crate::engine::ending;
+use crate::clock::ticks;
+use crate::engine::{context, ending};
 use crate::errno;
 use crate::point::Point;
 
@@ -61,6 +62,11 @@ impl Gpu {
 /// call [`collect`](Self::collect) now and then, or [`synchronize`](Self::synchronize)
 /// where waiting does no harm. A point that is switched off records no events.
 ///
+/// How long the device took is known; when it began, by the host's clock, is not, since
+/// the device has its own. A viewer's timeline has it in a row of the device's, as early
+/// as it can have been: not before it was asked for, and as long after the one before it
+/// as the device says.
+///
 /// Events belong to the CUDA context that is current on the calling thread, which is to
 /// be the same at each call; the runtime's is, once it has been used there.
 ///
@@ -86,11 +92,15 @@ pub struct GpuTimer {
     device: Option<&'static Point>,
     launch: Option<&'static Point>,
     host: CpuTimer,
+    /// What its records have in the place of a context.
+    number: u32,
     /// Events that nobody uses now.
     idle: Vec<Event>,
     open: Option<Open>,
     /// Those that were stopped, in the order of the stream.
     pending: VecDeque<Pending>,
+    /// The end of the one that was taken last, and where the host's counter has it.
+    previous: Option<(Event, u64)>,
     started: u64,
     /// Of which start the last time is, and that time.
     last: Option<(u64, f64)>,
@@ -102,6 +112,8 @@ pub struct GpuTimer {
 struct Open {
     /// None where this one is not timed.
     event: Option<Event>,
+    /// The host's counter before that.
+    asked: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -109,6 +121,7 @@ struct Pending {
     number: u64,
     start: Event,
     end: Event,
+    asked: u64,
 }
 
 impl GpuTimer {
@@ -122,9 +135,11 @@ impl GpuTimer {
             device: named::device_point(&format!("gpu:{name}")),
             launch: named::point(&format!("launch:{name}")),
             host: CpuTimer::new(),
+            number: context::next_number(),
             idle: Vec::new(),
             open: None,
             pending: VecDeque::new(),
+            previous: None,
             started: 0,
             last: None,
             lost: 0,
@@ -159,8 +174,9 @@ impl GpuTimer {
         self.abandon();
         self.collect();
         self.started += 1;
+        let asked = ticks();
         let event = self.device.filter(|point| point.is_enabled()).and_then(|_| self.record());
-        self.open = Some(Open { event });
+        self.open = Some(Open { event, asked });
         if let Some(launch) = self.launch {
             launch.begin();
         }
@@ -169,7 +185,7 @@ impl GpuTimer {
 
     /// Stops it: what was put into the stream up to here. Does not wait for the device.
     pub fn stop(&mut self) {
-        let Some(Open { event }) = self.open.take() else { return };
+        let Some(Open { event, asked }) = self.open.take() else { return };
         self.host.stop();
         if let Some(launch) = self.launch {
             launch.end();
@@ -177,7 +193,7 @@ impl GpuTimer {
         if let Some(start) = event {
             match self.record() {
                 Some(end) => {
-                    self.pending.push_back(Pending { number: self.started, start, end });
+                    self.pending.push_back(Pending { number: self.started, start, end, asked });
                 }
                 None => self.idle.push(start),
             }
@@ -220,7 +236,7 @@ impl GpuTimer {
 
     /// Takes what is done, by what `is_done` says.
     fn take(&mut self, is_done: impl Fn(&Driver, Event) -> Result<bool, NoGpu>) -> usize {
-        while let Some(&Pending { number, start, end }) = self.pending.front() {
+        while let Some(&Pending { number, start, end, asked }) = self.pending.front() {
             let time = match is_done(self.driver, end) {
                 Ok(false) => break,
                 Ok(true) => self.driver.between(start, end),
@@ -229,11 +245,14 @@ impl GpuTimer {
             self.pending.pop_front();
             match time {
                 Ok(ms) => {
-                    self.idle.extend([start, end]);
                     self.last = Some((number, ms));
+                    let took = in_ticks(ms);
+                    let begun = begun(asked, self.after_previous(start), ticks(), took);
+                    self.idle.push(start);
+                    let previous = self.previous.replace((end, begun.wrapping_add(took)));
+                    self.idle.extend(previous.map(|(event, _)| event));
                     if let Some(point) = self.device {
-                        let ticks = ms / 1e3 * crate::ticks_per_second();
-                        ending::record_of_a_device(point, ticks as u64);
+                        ending::record_of_a_device(point, begun, took, self.number);
                     }
                 }
                 Err(_) => {
@@ -245,6 +264,14 @@ impl GpuTimer {
             }
         }
         self.pending.len()
+    }
+
+    /// Where the host's counter has an event, by what the device says of the time since
+    /// the end of the one that was taken last.
+    fn after_previous(&self, event: Event) -> Option<u64> {
+        let (end, at) = self.previous?;
+        let ms = self.driver.between(end, event).ok()?;
+        Some(at.wrapping_add(in_ticks(ms)))
     }
 
     /// An event in the stream, here.
@@ -268,7 +295,7 @@ impl GpuTimer {
     }
 
     fn abandon(&mut self) {
-        if let Some(Open { event }) = self.open.take() {
+        if let Some(Open { event, .. }) = self.open.take() {
             self.idle.extend(event);
             if let Some(launch) = self.launch {
                 launch.end();
@@ -283,8 +310,41 @@ impl Drop for GpuTimer {
         self.abandon();
         self.collect();
         let waiting = self.pending.drain(..).flat_map(|it| [it.start, it.end]);
-        for event in self.idle.drain(..).chain(waiting) {
+        let previous = self.previous.take().map(|(event, _)| event);
+        for event in self.idle.drain(..).chain(waiting).chain(previous) {
             self.driver.destroy(event);
         }
+    }
+}
+
+fn in_ticks(ms: f64) -> u64 {
+    (ms / 1e3 * crate::ticks_per_second()) as u64
+}
+
+/// When the device began, on the host's counter: not before it was asked to, and so early
+/// that it was done when it was found to be. In between it is where the one before leads
+/// to; without one, as early as can be.
+fn begun(asked: u64, after_previous: Option<u64>, found: u64, took: u64) -> u64 {
+    let latest = found.saturating_sub(took).max(asked);
+    after_previous.unwrap_or(asked).clamp(asked, latest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::begun;
+
+    #[test]
+    fn what_a_device_did_lies_between_asking_and_finding() {
+        // Nothing before it: at once.
+        assert_eq!(begun(100, None, 500, 50), 100);
+        // Behind what the stream had to do before.
+        assert_eq!(begun(100, Some(300), 500, 50), 300);
+        // The one before was put too early, and the stream has waited for the host.
+        assert_eq!(begun(100, Some(40), 500, 50), 100);
+        // It was put too late, or the clocks have drifted apart.
+        assert_eq!(begun(100, Some(480), 500, 50), 450);
+        // A device that says more than there was.
+        assert_eq!(begun(100, Some(300), 500, 4_000), 100);
+        assert_eq!(begun(100, None, 500, u64::MAX), 100);
     }
 }

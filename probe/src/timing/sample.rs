@@ -17,6 +17,9 @@ const TREND_BY_CHANCE: f64 = 0.01;
 const TREND_THAT_MATTERS: f64 = 0.01;
 /// The deviation in a window, as a part of its mean, up to which it is stable.
 const STABLE: f64 = 0.05;
+/// How far the ends of the confidence interval are from the mean, as a part of it, up to
+/// which it is worth telling without a word.
+const WIDE: f64 = 0.25;
 /// A difference of the core's clock before and after that is more than its
 /// measuring's own error.
 const CLOCK_CHANGED: f64 = 0.02;
@@ -101,7 +104,8 @@ impl Settled {
 }
 
 fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
+    // The sum of nothing would be minus zero.
+    values.iter().fold(0.0, |sum, value| sum + value) / values.len().max(1) as f64
 }
 
 struct Moments {
@@ -215,6 +219,11 @@ impl fmt::Display for Sampled {
                 write!(out, "\n  warning: not settled: the last samples still vary")?;
             }
         }
+        let half = self.high - self.mean;
+        if *samples > 1 && half > WIDE * self.mean {
+            let share = half / self.mean * 100.0;
+            write!(out, "\n  warning: the mean is known to {share:.0} % only; take more samples")?;
+        }
         if let (true, Some((before, after))) = (self.core_clock_changed, self.core_hz) {
             let (before, after) = (before / 1e9, after / 1e9);
             write!(
@@ -296,5 +305,16 @@ mod tests {
                     10 samples after 1 warm-ups";
         assert_eq!(found.to_string(), text);
         assert!(of(&[5, 6]).to_string().contains("too few"));
+        let none = "it: 0.00 ns; 0 samples after 1 warm-ups\n  warning: too few";
+        assert!(of(&[]).to_string().starts_with(none), "{}", of(&[]));
+        // Seldom and large: the runs have settled, and their mean is not known.
+        let mut seldom = [3_000; 40];
+        seldom[7] = 900_000;
+        let found = of(&seldom).to_string();
+        // Worked by hand: mean 25,425, deviation 141,828, t(39) 2.0227.
+        assert!(
+            found.ends_with("\n  warning: the mean is known to 178 % only; take more samples"),
+            "{found}"
+        );
     }
 }

@@ -198,7 +198,7 @@ fn points_table(roof: &Roof, points: Option<&Points>) -> String {
         text += line.trim_end();
         text.push('\n');
     }
-    text
+    text + "\nRoof%: of what is to be had from memory; more than 100 comes out of the caches.\n"
 }
 
 /// The ceilings, a line each.
@@ -225,10 +225,10 @@ fn table(ceilings: &Ceilings) -> String {
         line(&alone.level, "B/s", alone.bytes_per_second, together.bytes_per_second);
     }
     for (alone, together) in alone.flops.iter().zip(&together.flops) {
-        line(&alone.kind, "flop/s", alone.per_second, together.per_second);
+        line(&alone.kind, "FLOP/s", alone.per_second, together.per_second);
     }
     text += &format!(
-        "\nFrom {:.1} operations a byte on memory holds one thread back no more.\n",
+        "\nAbove {:.1} operations a byte, memory no longer holds one thread back.\n",
         alone.ridge()
     );
     text
@@ -246,10 +246,10 @@ mod tests {
             ceiling           1 thread     4 threads\n\
             L1                 200GB/s       800GB/s\n\
             memory            20.0GB/s      40.0GB/s\n\
-            scalar         5.00Gflop/s   20.0Gflop/s\n\
-            AVX2 FMA       50.0Gflop/s    200Gflop/s\n\
+            scalar         5.00GFLOP/s   20.0GFLOP/s\n\
+            AVX2 FMA       50.0GFLOP/s    200GFLOP/s\n\
             \n\
-            From 2.5 operations a byte on memory holds one thread back no more.\n";
+            Above 2.5 operations a byte, memory no longer holds one thread back.\n";
         assert_eq!(table(&ceilings), expected);
         ceilings.together = ceilings.alone.clone();
         assert!(table(&ceilings).contains("\nL1                 200GB/s\n"));

@@ -129,9 +129,9 @@ fn of_slice<'a>(
         off_cpu_ns: match cpu {
             Cpu::On => Some(0),
             Cpu::Off(ns) => Some(ns),
-            Cpu::Unknown => None,
+            Cpu::Unknown | Cpu::Device => None,
         },
-        context: (slice.region.context > 0).then_some(slice.region.context),
+        context: Some(slice.region.context).filter(|id| *id > 0 && cpu != Cpu::Device),
     };
     Event {
         ph: "X",

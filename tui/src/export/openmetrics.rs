@@ -183,6 +183,9 @@ impl EncodeLabelSet for Labels {
         if let Some(point) = &self.point {
             [("point", point.as_str())].encode(encoder)?;
         }
+        if self.device {
+            [("device", "true")].encode(encoder)?;
+        }
         if let Some((thread, lane)) = &self.thread {
             [("thread", thread.as_str())].encode(encoder)?;
             if let Some(lane) = lane {
@@ -573,6 +576,18 @@ mod tests {
         let told = |pid: u32| format!("pfp_process_info{{process=\"my_app\",pid=\"{pid}\",");
         assert!(text.contains(&told(7)) && text.contains(&told(9)) && !text.contains(&told(4711)));
         value(&text, "pfp_calls_total{process=\"my_app\",pid=\"9\",point=\"io.parse\"}");
+    }
+
+    /// So that a sum over CPUs can leave it out.
+    #[test]
+    fn a_device_is_no_cpu() {
+        let (_, text) = exported(false, |snapshot| {
+            snapshot.points.iter_mut().find(|point| point.id == 4).unwrap().device = true;
+        });
+        let counters: Vec<&str> =
+            text.lines().filter(|line| line.starts_with("pfp_exclusive_seconds_total{")).collect();
+        let marked = counters.iter().filter(|line| line.contains(",device=\"true\"} "));
+        assert!(counters.len() > 1 && marked.count() == 1, "{counters:#?}");
     }
 
     #[test]

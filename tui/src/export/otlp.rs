@@ -21,8 +21,9 @@
 //!
 //! Sums are monotonic and cumulative. A process is a resource (`service.name`,
 //! `service.instance.id`, `process.pid`, `process.executable.name` and `.path`,
-//! `host.name`), whose instance is the random id of its segment. Attributes: `pfp.point`,
-//! `thread.name` and `pfp.lane`, `pfp.amount.name`, `pfp.loss.kind`, `pfp.process.state`, `pfp.clock`.
+//! `host.name`), whose instance is the random id of its segment. Attributes: `pfp.point`
+//! (and `pfp.device`), `thread.name` and `pfp.lane`, `pfp.amount.name`, `pfp.loss.kind`,
+//! `pfp.process.state`, `pfp.clock`.
 //!
 //! Sums begin with the segment; of a point that had been reset before anybody looked,
 //! when that was first looked at (see [`Begin`](super::Begin)).
@@ -335,6 +336,9 @@ fn attributes(labels: &Labels) -> Vec<KeyValue> {
     let mut attributes = Vec::new();
     if let Some(point) = &labels.point {
         attributes.push(text("pfp.point", point));
+    }
+    if labels.device {
+        attributes.push(attribute("pfp.device", Value::BoolValue(true)));
     }
     if let Some((thread, lane)) = &labels.thread {
         attributes.push(text("thread.name", thread));

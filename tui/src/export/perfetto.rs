@@ -329,9 +329,9 @@ impl<'a> Trace<'a> {
         match cpu {
             Cpu::On => told.push(self.annotation("off_cpu_ns", 0, &mut new)),
             Cpu::Off(ns) => told.push(self.annotation("off_cpu_ns", ns, &mut new)),
-            Cpu::Unknown => {}
+            Cpu::Unknown | Cpu::Device => {}
         }
-        if slice.region.context > 0 {
+        if slice.region.context > 0 && cpu != Cpu::Device {
             told.push(self.annotation("context", slice.region.context.into(), &mut new));
         }
         let place = point.filter(|point| !point.file.is_empty());

@@ -45,6 +45,8 @@ pub(super) struct Labels {
     pub(super) process: String,
     pub(super) pid: u32,
     pub(super) point: Option<String>,
+    /// Whether the point's time is a device's, and no CPU's.
+    pub(super) device: bool,
     /// A lane's last thread and the lane; several lanes together have no number.
     pub(super) thread: Option<(String, Option<u32>)>,
     pub(super) kind: Option<&'static str>,
@@ -60,6 +62,7 @@ impl Part {
                 process: process.name.clone(),
                 pid: process.pid,
                 point: Some(shown.label.clone()),
+                device: shown.figures.point().device,
                 thread: None,
                 kind: None,
                 amount: None,
@@ -100,6 +103,7 @@ impl Part {
             process: self.process.clone(),
             pid: self.snapshot.process.pid,
             point: None,
+            device: false,
             thread: None,
             kind: None,
             amount: None,

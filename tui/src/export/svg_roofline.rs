@@ -37,8 +37,9 @@ pub fn write(
         let (x, y) = (px(16.0), px(26.0));
         let attributes = [("x", &*x), ("y", &*y), ("font-size", "15"), ("font-weight", "600")];
         picture.element("text", &attributes, Some(&cut(&title, WIDTH)), None)?;
-        let mut note =
-            String::from("double precision; a thread, per second of its own on-CPU time");
+        let mut note = String::from(
+            "double precision; a thread, per second of its own on-CPU time; larger: more of it",
+        );
         if left_out > 0 {
             note += &format!("; {left_out} points that took less time are left out");
         }
@@ -124,7 +125,7 @@ fn grid(picture: &mut Picture<'_>, axes: &Axes) -> io::Result<()> {
     }
     let middle = (LEFT + right) / 2.0;
     picture.text((middle, bottom + 38.0), "middle", QUIET, "operations per byte")?;
-    picture.text((LEFT - 6.0, TOP - 8.0), "end", QUIET, "flop/s")
+    picture.text((LEFT - 6.0, TOP - 8.0), "end", QUIET, "FLOP/s")
 }
 
 /// The lines of a roof: each bandwidth up to the best arithmetic, each arithmetic from
@@ -141,6 +142,8 @@ fn roof(
     let lowest = 10_f64.powf(axes.y.0);
     let fastest = roof.bandwidths.iter().map(|b| b.bytes_per_second).fold(0.0, f64::max);
     let stroke = if dashes.is_some() { QUIET } else { "#1f2328" };
+    // What the line has a name of that is drawn already, so near that it would be on it.
+    let mut labels: Vec<([(f64, f64); 2], String)> = Vec::new();
     for bandwidth in &roof.bandwidths {
         let rate = bandwidth.bytes_per_second;
         // From the edge that it comes in by, left or below.
@@ -153,8 +156,15 @@ fn roof(
         picture.line(ends[0], ends[1], stroke, dashes)?;
         if dashes.is_none() {
             let label = format!("{} {}B/s", bandwidth.level, units::si(rate));
-            along(picture, ends, stroke, &label)?;
+            let is_near = |line: &[(f64, f64); 2]| (across(*line, ends[0])).abs() < FONT_SIZE;
+            match labels.iter_mut().find(|(line, _)| is_near(line)) {
+                Some((_, known)) => *known += &format!(", {label}"),
+                None => labels.push((ends, label)),
+            }
         }
+    }
+    for (ends, label) in &labels {
+        along(picture, *ends, stroke, label)?;
     }
     for flops in &roof.flops {
         let from = (flops.per_second / fastest).clamp(first, last);
@@ -172,6 +182,16 @@ fn roof(
     Ok(())
 }
 
+/// How far a point is from the line through two others.
+fn across([from, to]: [(f64, f64); 2], point: (f64, f64)) -> f64 {
+    let (dx, dy) = (to.0 - from.0, to.1 - from.1);
+    ((point.0 - from.0) * dy - (point.1 - from.1) * dx) / dx.hypot(dy).max(f64::MIN_POSITIVE)
+}
+
+/// Letters stand out of the lines that they lie on.
+const HALO: [(&str, &str); 3] =
+    [("stroke", "#ffffff"), ("stroke-width", "3"), ("paint-order", "stroke")];
+
 /// Letters above the beginning of a line, as steep as it is.
 fn along(
     picture: &mut Picture<'_>,
@@ -183,7 +203,7 @@ fn along(
     let (x, y) = (px(from.0), px(from.1));
     let turned = format!("rotate({angle:.1} {x} {y}) translate(10 -4)");
     let attributes = [("x", &*x), ("y", &*y), ("fill", fill), ("transform", &turned)];
-    picture.element("text", &attributes, Some(text), None)
+    picture.element("text", &[&attributes[..], &HALO].concat(), Some(text), None)
 }
 
 fn mark(
@@ -199,7 +219,7 @@ fn mark(
     let radius = 4.0 + 8.0 * (dot.seconds / most).sqrt();
     let held = dot.limit(alone).map_or(String::new(), |limit| format!(", below {limit}"));
     let title = format!(
-        "{}: {}flop/s, {}B/s, {:.3} operations per byte, {} % of what is to be had from memory{held}",
+        "{}: {}FLOP/s, {}B/s, {:.3} operations per byte, {} % of what is to be had from memory{held}",
         dot.label,
         units::si(dot.flops_per_second),
         units::si(dot.bytes_per_second()),
@@ -218,7 +238,9 @@ fn mark(
     picture.element("circle", &attributes, None, Some(&title))?;
     let room = WIDTH - x - radius - 4.0;
     let label = cut(&dot.label, room.max(LETTER * 4.0));
-    picture.text((x + radius + 4.0, y + 4.0), "start", colour, &label)
+    let (x, y) = (px(x + radius + 4.0), px(y + 4.0));
+    let attributes = [("x", &*x), ("y", &*y), ("fill", colour)];
+    picture.element("text", &[&attributes[..], &HALO].concat(), Some(&label), None)
 }
 
 #[cfg(test)]
@@ -263,6 +285,23 @@ mod tests {
         assert!((at(2).1 - at(0).1 - (at(3).1 - at(1).1)).abs() < 0.2 && at(2).1 > at(0).1);
         assert!(attribute(circles[0], "r") > attribute(circles[2], "r"), "by their time");
         assert!(svg.contains("100.0 % of what is to be had from memory, below memory"), "{svg}");
+    }
+
+    #[test]
+    fn ceilings_that_lie_on_each_other_have_one_label() {
+        let mut ceilings = ceilings();
+        let level = |name: &str, rate: f64| crate::roofline::Bandwidth {
+            level: name.into(),
+            working_set: 1 << 20,
+            bytes_per_second: rate,
+        };
+        ceilings.alone.bandwidths =
+            vec![level("L2", 100e9), level("L3", 20.2e9), level("memory", 20e9)];
+        let mut out = Vec::new();
+        write(&ceilings, &[], None, &mut out).unwrap();
+        let svg = String::from_utf8(out).unwrap();
+        assert!(svg.contains(">L2 100GB/s<"), "{svg}");
+        assert!(svg.contains(">L3 20.2GB/s, memory 20.0GB/s<"), "{svg}");
     }
 
     #[test]

@@ -113,8 +113,8 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
         axis(picture, &window, TOP + rows)?;
         for track in &tracks {
             let height = levels(track) as f64 * ROW;
-            let name = track.name(subject);
-            picture.text((MARGIN, y + ROW - 4.0), "start", "#1f2328", &cut(&name, LEFT - 24.0))?;
+            let name = row_name(subject, &tracks, track);
+            picture.text((MARGIN, y + ROW - 4.0), "start", "#1f2328", &name)?;
             lost(picture, track, &window, (y, height))?;
             for level in 0..levels(track) {
                 let y = y + level as f64 * ROW;
@@ -130,8 +130,12 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
             picture.bar((at.0, at.1 - 9.0), (10.0, 10.0), colour, 1.0, name)?;
             picture.text((at.0 + 15.0, at.1), "start", "#1f2328", name)?;
         }
-        let note = "other points grey; paler: off the CPU; hatched: no longer in the ring";
-        picture.text((MARGIN, y + legend_height + 14.0), "start", QUIET, note)
+        let mut note =
+            String::from("other points grey; paler: off the CPU; hatched: no longer in the ring");
+        if tracks.iter().any(|track| track.device.is_some()) {
+            note += "; devices: by their own clocks, as early as it can have been";
+        }
+        picture.text((MARGIN, y + legend_height + 14.0), "start", QUIET, &note)
     })
 }
 
@@ -166,6 +170,18 @@ fn places(names: &[String]) -> (Vec<(f64, f64)>, f64) {
 
 fn label(subject: &Subject<'_>, id: u32) -> String {
     subject.point(id).map_or_else(String::new, |shown| cut(&shown.label, 400.0).into_owned())
+}
+
+/// The name of a row, with the thread's number where another thread has the same name.
+fn row_name(subject: &Subject<'_>, tracks: &[Track], track: &Track) -> String {
+    const ROOM: f64 = LEFT - 24.0;
+    let (lane, name) = (&track.lane, track.name(subject));
+    let is_twin = |other: &Track| other.lane.id != lane.id && other.lane.name == lane.name;
+    if !tracks.iter().any(is_twin) || lane.name.is_empty() {
+        return cut(&name, ROOM).into_owned();
+    }
+    let number = format!(" [{}]", lane.tid);
+    cut(&name, ROOM - number.len() as f64 * LETTER).into_owned() + &number
 }
 
 fn hatching(picture: &mut Picture<'_>) -> io::Result<()> {
@@ -283,6 +299,12 @@ fn told(subject: &Subject<'_>, slice: &Slice, name: &str, window: &Window) -> St
         None => "from before".into(),
     };
     let off = match slice.cpu(subject) {
+        Cpu::Device => {
+            return format!(
+                "{name}: {} by the device's clock, {at} at the earliest",
+                duration(slice.end_ns - slice.start_ns)
+            );
+        }
         Cpu::On => String::new(),
         Cpu::Off(ns) => format!(", {} off the CPU", duration(ns)),
         Cpu::Unknown => ", regions inside it lost".into(),
@@ -369,6 +391,18 @@ mod tests {
         let bars = svg.lines().filter(|line| line.starts_with("<rect")).count();
         assert!((500..2_000).contains(&bars), "{bars}");
         assert!(svg.contains(" regions, most time in "), "drawn together");
+    }
+
+    #[test]
+    fn threads_of_one_name_have_their_numbers() {
+        let svg = exported(|snapshot| {
+            snapshot.lanes[1].name = snapshot.lanes[0].name.clone();
+            snapshot.lanes[0].tid = 71;
+            snapshot.lanes[1].tid = 72;
+        });
+        for row in [">main [71]<", ">main, tasks 1 [71]<", ">main [72]<", ">packer<"] {
+            assert!(svg.contains(row), "{row}: {svg}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Tasks have tracks of their own since what they do is not nested in what their
-//! thread does. Records may be of any bytes: a region that lies across the end of
+//! thread does, and so have devices. Records may be of any bytes: a region that lies across the end of
 //! another is cut where the other ends, so that no reader sees a thing that cannot
 //! be.
 
@@ -22,8 +22,10 @@ use crate::snapshot::Lane;
 pub(super) struct Track {
     /// The thread.
     pub(super) lane: Lane,
-    /// 0 for the thread itself, else the number of the strand of its tasks.
+    /// 0 for the thread itself, else the number of the strand of its tasks or devices.
     pub(super) strand: u32,
+    /// Number of the device among those of the thread, if it is one's.
+    pub(super) device: Option<u32>,
     /// In the order of their begins; what lies inside comes after what is around it.
     pub(super) slices: Vec<Slice>,
     /// Records that the ring holds no more, of the thread itself, and until when.
@@ -61,6 +63,8 @@ pub(super) enum Cpu {
     Off(u64),
     /// Regions inside it are lost, so that nobody knows.
     Unknown,
+    /// It is a device's time.
+    Device,
 }
 
 impl Cpu {
@@ -70,6 +74,7 @@ impl Cpu {
             Self::On => "on-cpu",
             Self::Off(_) => "off-cpu",
             Self::Unknown => "cut",
+            Self::Device => "device",
         }
     }
 }
@@ -84,7 +89,9 @@ pub(super) enum Edge<'a> {
 impl Slice {
     /// Whether it was on a CPU.
     pub(super) fn cpu(&self, subject: &Subject<'_>) -> Cpu {
+        let point = subject.point(self.region.point);
         match self.region.away {
+            _ if point.is_some_and(|shown| shown.figures.point().device) => Cpu::Device,
             Some(0) => Cpu::On,
             Some(away) => Cpu::Off(subject.whole_ns(away)),
             None => Cpu::Unknown,
@@ -93,12 +100,14 @@ impl Slice {
 }
 
 impl Track {
-    /// The name of the thread, or of its tasks.
+    /// The name of the thread, or of its tasks or a device of it.
     pub(super) fn name(&self, subject: &Subject<'_>) -> String {
         let name = subject.thread(self.lane.id);
-        match self.strand {
-            0 => name,
-            strand => format!("{name}, tasks {strand}"),
+        match (self.strand, self.device) {
+            (0, _) => name,
+            (_, Some(1)) => format!("{name}, device"),
+            (_, Some(device)) => format!("{name}, device {device}"),
+            (strand, None) => format!("{name}, tasks {strand}"),
         }
     }
 
@@ -129,7 +138,7 @@ fn of_thread(subject: &Subject<'_>, thread: &Thread) -> Vec<Track> {
     let mut tracks: Vec<Track> = Vec::new();
     // Levels come strand by strand.
     for strand in thread.levels.chunk_by(|one, next| one.strand == next.strand) {
-        let number = strand[0].strand;
+        let (number, device) = (strand[0].strand, strand[0].device);
         let mut regions: Vec<(u32, Region)> = strand
             .iter()
             .flat_map(|level| level.regions.iter().map(|region| (level.depth, *region)))
@@ -143,7 +152,7 @@ fn of_thread(subject: &Subject<'_>, thread: &Thread) -> Vec<Track> {
             continue;
         }
         let slices = nested(subject, &regions);
-        tracks.push(Track { lane: thread.lane.clone(), strand: number, slices, lost });
+        tracks.push(Track { lane: thread.lane.clone(), strand: number, device, slices, lost });
     }
     tracks
 }
@@ -261,6 +270,25 @@ pub(super) mod tests {
         assert_eq!(tracks[0].lost, None);
         assert_eq!(tracks[2].lost, Some(Lost { records: 10, until_ns: 320_000 }));
         assert_eq!(tracks[2].slices[0].cpu(&subject), Cpu::Unknown);
+    }
+
+    #[test]
+    fn a_device_has_a_track_of_its_own_and_no_cpu() {
+        let mut snapshot = snapshot();
+        snapshot.points.iter_mut().find(|point| point.id == 4).unwrap().device = true;
+        snapshot.records.push(record(0, 4, (50, 60), 10, 0, 9));
+        let model = model(snapshot);
+        let subject = Subject::new(&model, |_| true, false).unwrap();
+        let tracks = tracks(&subject);
+        let names: Vec<String> = tracks.iter().map(|track| track.name(&subject)).collect();
+        let expected =
+            ["main", "main, tasks 1", "main, device", "reader", "reader, device", "packer"];
+        assert_eq!(names, expected);
+        let words = |track: &Track| -> Vec<&str> {
+            track.slices.iter().map(|slice| slice.cpu(&subject).word()).collect()
+        };
+        assert_eq!(words(&tracks[2]), ["device", "device"]);
+        assert_eq!(words(&tracks[0]), ["on-cpu", "on-cpu", "off-cpu"]);
     }
 
     /// Whatever a damaged file says, no slice ends outside of what is around it, and

@@ -12,12 +12,15 @@
 //! is there. A region still open is in no record: what it encloses has a level
 //! and nothing above it.
 //!
+//! What a device did for a thread is no region of it, and has a line of its own. Such a
+//! record is written when the device is found to be done.
+//!
 //! Records come from memory that somebody else writes. Whatever they say, a
 //! region ends no earlier than it begins, and no loop depends on their order.
 
 mod columns;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use columns::{Column, Run, Window, columns, runs};
 
@@ -58,8 +61,11 @@ pub struct Track {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Level {
     /// 0 for the thread's own context. Tasks whose lives do not overlap share a
-    /// strand above that.
+    /// strand above that, and so do devices above those.
     pub strand: u32,
+    /// 1 for the first device at work for the thread, and so on; none where these are
+    /// the thread's own regions or those of its tasks.
+    pub device: Option<u32>,
     /// How many regions were open around these.
     pub depth: u32,
     /// In the order of their starts.
@@ -143,6 +149,8 @@ impl Timeline {
             pair: snapshot.clock.overhead_pair,
             least: (SHORTEST_AWAY * ticks_per_second) as u64,
         };
+        let devices = snapshot.points.iter().filter(|point| point.device);
+        let devices: BTreeSet<u32> = devices.map(|point| point.id).collect();
         let track = |lane: &Lane| {
             let records = records.remove(&lane.id).unwrap_or_default();
             if records.is_empty() && lane.kind != LaneKind::Live {
@@ -150,7 +158,7 @@ impl Timeline {
             }
             let known = before.and_then(|before| before.track(lane.id));
             let known = known.filter(|known| known.lane.tid == lane.tid);
-            Some(Track::of(lane, &records, known, &slack, snapshot.elapsed_ticks))
+            Some(Track::of(lane, &records, &devices, known, &slack, snapshot.elapsed_ticks))
         };
         Self {
             segment_id: snapshot.process.segment_id.clone(),
@@ -174,6 +182,13 @@ impl Timeline {
     /// A thread by its lane.
     pub fn track(&self, lane: u32) -> Option<&Track> {
         self.tracks.iter().find(|track| track.lane.id == lane)
+    }
+
+    /// Whether another thread has the same name, so that its number is worth telling.
+    pub fn has_twin(&self, track: &Track) -> bool {
+        let lane = &track.lane;
+        let is_twin = |other: &Lane| other.id != lane.id && other.name == lane.name;
+        self.tracks.iter().any(|other| is_twin(&other.lane))
     }
 
     /// What lies on a line.
@@ -208,28 +223,39 @@ impl Track {
     fn of(
         lane: &Lane,
         records: &[&Record],
+        devices: &BTreeSet<u32>,
         known: Option<&Self>,
         slack: &Slack,
         taken: u64,
     ) -> Self {
         let lost = lane.records_written.saturating_sub(records.len() as u64);
+        let (of_devices, records): (Vec<&Record>, Vec<&Record>) =
+            records.iter().copied().partition(|record| devices.contains(&record.point));
+        // A device's record is written later than at its end.
         let first_end = records.iter().map(|r| r.start.saturating_add(r.span)).min();
         let lost_until = (lost > 0).then(|| first_end.unwrap_or(taken).min(taken));
 
         let known = known.iter().flat_map(|known| &known.levels).filter(|l| l.strand == 0);
         let mut levels: BTreeMap<(u32, u32), Vec<Region>> =
             known.map(|level| ((0, level.depth), Vec::new())).collect();
-        let strands = strands(records);
-        for (depth, region) in nested(records, lost_until, slack) {
-            let strand = strands.get(&region.context).copied().unwrap_or(0);
+        let tasks = strands(&records);
+        for (depth, region) in nested(&records, lost_until, slack) {
+            let strand = tasks.get(&region.context).copied().unwrap_or(0);
             levels.entry((strand, depth)).or_default().push(region);
         }
         if levels.is_empty() {
             levels.insert((0, 0), Vec::new());
         }
-        let level = |((strand, depth), mut regions): (_, Vec<Region>)| {
+        let first_device = tasks.values().max().unwrap_or(&0) + 1;
+        let at_work = device_strands(&of_devices);
+        for (depth, region) in nested(&of_devices, lost_until, slack) {
+            let strand = at_work.get(&region.context).copied().unwrap_or(0);
+            levels.entry((first_device + strand, depth)).or_default().push(region);
+        }
+        let level = |((strand, depth), mut regions): ((u32, u32), Vec<Region>)| {
             regions.sort_by_key(|region| region.start);
-            Level { strand, depth, regions }
+            let device = strand.checked_sub(first_device).map(|before| before + 1);
+            Level { strand, device, depth, regions }
         };
         Self {
             lane: lane.clone(),
@@ -243,12 +269,7 @@ impl Track {
 /// The strand of each context: the first whose tasks have all ended before this
 /// one began, as it is known by its records.
 fn strands(records: &[&Record]) -> BTreeMap<u32, u32> {
-    let mut lives: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-    for record in records {
-        let end = record.start.saturating_add(record.span);
-        let life = lives.entry(record.context).or_insert((record.start, end));
-        *life = (life.0.min(record.start), life.1.max(end));
-    }
+    let mut lives = lives(records);
     lives.remove(&0);
     let mut lives: Vec<_> = lives.into_iter().collect();
     lives.sort_by_key(|(_, (start, _))| *start);
@@ -263,6 +284,36 @@ fn strands(records: &[&Record]) -> BTreeMap<u32, u32> {
         strands.insert(context, place as u32 + 1);
     }
     strands
+}
+
+/// The same of devices, whose timers go on side by side: the one that was made first is
+/// above the others, whichever has the oldest record.
+fn device_strands(records: &[&Record]) -> BTreeMap<u32, u32> {
+    let mut taken: Vec<Vec<(u64, u64)>> = Vec::new();
+    let mut strands = BTreeMap::new();
+    for (timer, life) in lives(records) {
+        let is_free = |taken: &Vec<(u64, u64)>| {
+            taken.iter().all(|(start, end)| *end <= life.0 || life.1 <= *start)
+        };
+        let place = taken.iter().position(is_free).unwrap_or(taken.len());
+        match taken.get_mut(place) {
+            Some(taken) => taken.push(life),
+            None => taken.push(vec![life]),
+        }
+        strands.insert(timer, place as u32);
+    }
+    strands
+}
+
+/// From when to when each context is known by its records.
+fn lives(records: &[&Record]) -> BTreeMap<u32, (u64, u64)> {
+    let mut lives: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for record in records {
+        let end = record.start.saturating_add(record.span);
+        let life = lives.entry(record.context).or_insert((record.start, end));
+        *life = (life.0.min(record.start), life.1.max(end));
+    }
+    lives
 }
 
 /// The regions of a lane with their depths, and what each has inside it.

@@ -206,10 +206,12 @@ impl Picture<'_> {
         let glyphs = &self.look.glyphs;
         let room = usize::from(self.label.saturating_sub(1).min(area.width));
         let mark = if is_cursor { glyphs.cursor } else { ' ' };
-        let name = match (is_first, level.strand) {
-            (true, _) => name_of(track),
-            (false, 0) => String::new(),
-            (false, strand) => format!("  task {strand}"),
+        let name = match (is_first, level.device, level.strand) {
+            (true, ..) => name_in(self.timeline, track, room.saturating_sub(1), glyphs.ellipsis),
+            (false, Some(1), _) => "  device".into(),
+            (false, Some(device), _) => format!("  device {device}"),
+            (false, None, 0) => String::new(),
+            (false, None, strand) => format!("  task {strand}"),
         };
         let label = text::fit(&format!("{mark}{name}"), room, glyphs.ellipsis);
         let theme = &self.look.theme;
@@ -316,7 +318,9 @@ impl Picture<'_> {
         if let (Some((_, region)), Some(line)) = (view.region(), view.line()) {
             let ago = self.timeline.taken.saturating_sub(region.start);
             let ago = units::duration(ago as f64 / self.timeline.ticks_per_second);
-            let track = self.timeline.track(line.lane).map_or(String::new(), name_of);
+            let track = self.timeline.track(line.lane).map_or(String::new(), |track| {
+                name_in(self.timeline, track, usize::MAX, glyphs.ellipsis)
+            });
             let own = scale.single(region.exclusive as f64);
             // No part of time is longer than the whole: the rest was before it.
             let latched = match region.exclusive > region.span() {
@@ -328,11 +332,16 @@ impl Picture<'_> {
                 Some(PointState::Off) => " (off now)",
                 Some(PointState::InvalidBeginBegin) => " (invalid now)",
             };
+            let is_device = self.timeline.level(line).is_some_and(|level| level.device.is_some());
+            let told = match is_device {
+                true => format!(" on a device, for {track}, began {ago} ago at the earliest"),
+                false => format!(", {own} exclusive{latched}, began {ago} ago on {track}"),
+            };
             lines[0] = Line::from(vec![
                 Span::styled(format!(" {}", self.name(region.point)), theme.process),
                 Span::styled(state, theme.warn),
                 Span::raw(format!("  {} long", scale.single(region.span() as f64))),
-                Span::raw(format!(", {own} exclusive{latched}, began {ago} ago on {track}")),
+                Span::raw(told),
             ]);
             let away = match region.away {
                 Some(away) => scale.ticks(away as f64),
@@ -343,6 +352,9 @@ impl Picture<'_> {
             more += &format!("; depth {}", line.depth);
             if region.context != 0 {
                 more += &format!("; context {}", region.context);
+            }
+            if is_device {
+                more = " by its own clock; drawn as early as it can have been".to_owned();
             }
             lines[1] = Line::from(more);
         } else if view.line().is_some() {
@@ -368,9 +380,18 @@ impl Picture<'_> {
     }
 }
 
-fn name_of(track: &Track) -> String {
+/// The name of a thread in so many columns, with its number where it has none or another
+/// thread has the same.
+fn name_in(timeline: &Timeline, track: &Track, columns: usize, ellipsis: char) -> String {
     let lane = &track.lane;
-    if lane.name.is_empty() { format!("[{}]", lane.tid) } else { lane.name.clone() }
+    if lane.name.is_empty() {
+        return format!("[{}]", lane.tid);
+    }
+    if !timeline.has_twin(track) {
+        return lane.name.clone();
+    }
+    let number = format!(" [{}]", lane.tid);
+    text::cut(&lane.name, columns.saturating_sub(number.len()), ellipsis) + &number
 }
 
 /// A moment before now, in the unit of the farthest one and as exact as the marks

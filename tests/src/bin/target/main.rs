@@ -3,6 +3,7 @@
 
 mod amounts;
 mod counts;
+mod device;
 mod emissions;
 mod forks;
 mod groups;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
     match arguments.first().map_or("", String::as_str) {
         "amounts" => amounts::run(arguments.get(1).expect("argument 1 is a file").as_ref()),
         "endless-amounts" => amounts::endless(),
+        "device" => device::run(arguments.get(1).expect("argument 1 is a library").into()),
         "on-cpu" => on_cpu::run(number(1) as usize),
         "counts" => counts::run(number(1)),
         "storm" => storm::run(number(1) as usize),

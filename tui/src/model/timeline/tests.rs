@@ -129,6 +129,58 @@ fn tasks_of_one_thread_do_not_lie_on_each_other() {
     assert_eq!(found, [(0, vec![0]), (1, vec![7, 9]), (2, vec![8])]);
 }
 
+/// What a device did lies below the thread and its tasks, whatever those did meanwhile;
+/// and what its records say of their ends does not tell what is lost.
+#[test]
+fn devices_have_lines_of_their_own() {
+    const DEVICE: u32 = 4;
+    let work =
+        |context, start, span| Record { point: DEVICE, context, ..record(start, span, span, 0) };
+    let task = Record { context: 7, ..record(100, 200, 5, 0) };
+    // Of two timers at once, and of a third one after that.
+    let records = [
+        record(90, 300, 300, 0),
+        work(8, 20, 100),
+        work(8, 150, 100),
+        work(9, 110, 50),
+        work(10, 300, 10),
+        task,
+    ];
+    let mut snapshot = snapshot(&records);
+    snapshot.lanes[0].records_written += 3;
+    let device = snapshot.points.iter_mut().find(|point| point.id == DEVICE).unwrap();
+    device.device = true;
+    let track = Timeline::of(&snapshot, None).tracks.remove(0);
+    let found: Vec<(u32, Option<u32>, Vec<u32>)> = track
+        .levels
+        .iter()
+        .map(|level| {
+            (level.strand, level.device, level.regions.iter().map(|r| r.context).collect())
+        })
+        .collect();
+    let expected = [
+        (0, None, vec![0]),
+        (1, None, vec![7]),
+        (2, Some(1), vec![8, 8, 10]),
+        (3, Some(2), vec![9]),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(track.lost_until, Some(300), "of the thread's own records");
+
+    // The first timer stays above the second where the ring has lost more of it.
+    snapshot.records.remove(1);
+    let track = Timeline::of(&snapshot, None).tracks.remove(0);
+    let first = track.levels.iter().find(|level| level.device == Some(1)).unwrap();
+    assert_eq!(first.regions[0].context, 8);
+
+    // With nothing else, the thread's line is still the first.
+    snapshot.records.retain(|record| record.point == DEVICE);
+    let track = Timeline::of(&snapshot, None).tracks.remove(0);
+    let devices: Vec<Option<u32>> = track.levels.iter().map(|level| level.device).collect();
+    assert_eq!(devices, [None, Some(1), Some(2)]);
+    assert_eq!(track.lost_until, Some(1000), "nobody knows until when");
+}
+
 #[test]
 fn lines_stay_when_what_was_on_them_is_overwritten() {
     let first = Timeline::of(&snapshot(&[record(1, 1, 1, 3), record(0, 9, 8, 2)]), None);

@@ -39,6 +39,24 @@ fn a_latched_region_says_that_it_has_earlier_parts() {
 }
 
 #[test]
+fn threads_of_one_name_have_their_numbers() {
+    let mut desk = with_records("");
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let lanes = &mut process.snapshot_mut().lanes;
+        lanes[0].tid = 71;
+        lanes[1].name = lanes[0].name.clone();
+        lanes[1].tid = 72;
+    }
+    desk.press("4");
+    let text = screen(&mut desk, false, (120, 30));
+    let name = desk.process.0.borrow_mut().snapshot_mut().lanes[0].name.clone();
+    for number in [71, 72] {
+        assert!(text.contains(&format!("{name} [{number}] ")), "{text}");
+    }
+}
+
+#[test]
 fn a_region_whose_point_is_off_says_so() {
     let mut desk = with_records("4");
     assert!(screen(&mut desk, false, (80, 24)).contains(" io.parse  50.0ms long"));

@@ -1,0 +1,34 @@
+//! Kernels and copies on a device that is none.
+
+use std::path::PathBuf;
+use std::ptr;
+use std::thread;
+use std::time::Duration;
+
+use pfp::GpuTimer;
+use pfp_tests::stand_in::StandIn;
+
+/// Of a kernel, and of a copy.
+const MS: [f64; 2] = [3.0, 1.0];
+
+/// Launches a kernel and a copy on two streams, again and again, each of which the device
+/// does before the next ones come.
+pub(crate) fn run(library: PathBuf) {
+    let stand_in = StandIn::at(library);
+    let stream = ptr::without_provenance_mut(0x10);
+    let mut kernels = GpuTimer::new(stand_in.gpu(), "solve");
+    // SAFETY: the stand-in never looks behind a stream.
+    let mut copies = unsafe { GpuTimer::new(stand_in.gpu(), "solve").copies().on_stream(stream) };
+    loop {
+        kernels.start();
+        stand_in.launch(ptr::null_mut(), MS[0]);
+        kernels.stop();
+        copies.start();
+        stand_in.launch(stream, MS[1]);
+        copies.stop();
+        thread::sleep(Duration::from_millis(5));
+        stand_in.advance(5.0);
+        kernels.collect();
+        copies.collect();
+    }
+}

@@ -1,0 +1,101 @@
+//! A driver that stands in for CUDA's: its device has a clock that the test moves.
+
+use std::ffi::{CString, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use pfp::Gpu;
+
+use crate::c::{self, Compiler, Link};
+
+/// The stand-in, for one test alone: each copy of the library is a device of its own.
+#[derive(Debug)]
+pub struct StandIn {
+    path: PathBuf,
+    handle: *mut c_void,
+}
+
+impl StandIn {
+    /// Builds it.
+    ///
+    /// # Panics
+    ///
+    /// There is no compiler.
+    #[must_use]
+    pub fn new(test: &str) -> Self {
+        static BUILT: OnceLock<PathBuf> = OnceLock::new();
+        let built = BUILT.get_or_init(|| {
+            let flags = ["-shared", "-fPIC"];
+            c::compile(Compiler::C, "stand-in-cuda.so", &["cuda.c"], Link::Without, flags)
+        });
+        let path = built.with_file_name(format!("stand-in-{test}-{}.so", std::process::id()));
+        std::fs::copy(built, &path).expect("there is room");
+        Self::at(path)
+    }
+
+    /// One that was built, by whoever takes it away.
+    ///
+    /// # Panics
+    ///
+    /// It is none.
+    #[must_use]
+    pub fn at(path: PathBuf) -> Self {
+        let name = CString::new(path.to_str().expect("it is plain text")).expect("no zero byte");
+        // SAFETY: a library of ours, which does nothing when it is loaded.
+        let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
+        assert!(!library.is_null(), "{}", path.display());
+        Self { path, handle: library }
+    }
+
+    fn function<F: Copy>(&self, name: &str) -> F {
+        let name = CString::new(format!("stand_in_{name}")).expect("no zero byte");
+        // SAFETY: the library stays loaded.
+        let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
+        assert!(!found.is_null() && size_of::<F>() == size_of_val(&found));
+        // SAFETY: the callers name the types as `cuda.c` has them.
+        unsafe { std::mem::transmute_copy(&found) }
+    }
+
+    /// Puts work of so many milliseconds into a stream.
+    pub fn launch(&self, stream: *mut c_void, ms: f64) {
+        self.function::<extern "C" fn(*mut c_void, f64)>("launch")(stream, ms);
+    }
+
+    /// Moves the device's clock on.
+    pub fn advance(&self, ms: f64) {
+        self.function::<extern "C" fn(f64)>("advance")(ms);
+    }
+
+    /// Sets `what` of the device.
+    pub fn tell(&self, what: &str, value: c_int) {
+        self.function::<extern "C" fn(c_int)>(what)(value);
+    }
+
+    /// Asks the device for `what`.
+    #[must_use]
+    pub fn ask(&self, what: &str) -> c_int {
+        self.function::<extern "C" fn() -> c_int>(what)()
+    }
+
+    /// The driver, as pfp finds it.
+    ///
+    /// # Panics
+    ///
+    /// It has no device.
+    #[must_use]
+    pub fn gpu(&self) -> Gpu {
+        Gpu::with_library(&self.path).expect("it has one device")
+    }
+
+    /// Where the library is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
