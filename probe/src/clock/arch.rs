@@ -139,10 +139,7 @@ pub(crate) fn reported_rate() -> Option<f64> {
 #[inline(never)]
 pub(crate) fn dependent_adds(n: u32) {
     // Carried from round to round, or the rounds would run side by side.
-    let mut sum = 0u64;
-    // What is added stands in a register: constants are added up where registers are
-    // renamed by processors since Golden Cove, six or more of them in a cycle.
-    let one = 1u64;
+    let (mut sum, one) = (0u64, 1u64);
     #[cfg(target_arch = "x86_64")]
     for _ in 0..n {
         // SAFETY: additions in scratch registers.
