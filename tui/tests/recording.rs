@@ -428,7 +428,10 @@ fn version_1_with_amounts_is_read() {
         let now = u128::from(cell.stats.count);
         assert_eq!(u128::from(rest.stats.count), now - 8);
         assert_eq!((rest.sum(0), rest.sum(1)), (now * (now + 1) / 2 - 36, now - 8));
-        assert!(now > count, "{now} after {count}");
+        // Once the cell could not be read whole, and the figures are those of before.
+        let is_busy = snapshot.losses.cells_busy > 0;
+        assert_eq!(is_busy, place == 4);
+        assert!(now > count || is_busy && now == count, "{now} after {count}");
         count = now;
     }
     // What `pfp-top open --once` printed when the file was made.
