@@ -690,10 +690,12 @@ mod tests {
     #[test]
     fn walking_through_the_columns_visits_each_and_returns() {
         let start = Sorting::by(Column::Load);
-        let mut sorting = start;
+        let (mut sorting, mut visited) = (start, Vec::new());
         let all = &Column::shown(&Column::DEFAULT, false);
         for _ in 0..13 {
             assert_eq!(sorting.moved(true, all).moved(false, all), sorting);
+            assert!(!visited.contains(&sorting.column), "{:?} comes twice", sorting.column);
+            visited.push(sorting.column);
             sorting = sorting.moved(true, all);
         }
         assert_eq!(sorting, start);

@@ -133,7 +133,7 @@ mod tests {
             symbol.push_str(&format!("1PI{part}{part}E"));
         }
         symbol.push_str("Ev");
-        let _ = readable(&symbol);
+        assert!(readable(&symbol).is_none_or(|name| name.len() <= ROOM));
         let nested = format!("_Z1f{}v", "P".repeat(LONGEST - 10));
         assert_eq!(readable(&nested), None);
         let nested = format!("_Z1f{}i{}", "1PI".repeat(300), "E".repeat(300));

@@ -242,6 +242,17 @@ mod tests {
         }
     }
 
+    fn wait_for<T>(what: &str, condition: impl Fn() -> Option<T>) -> T {
+        let start = Instant::now();
+        loop {
+            if let Some(found) = condition() {
+                return found;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     #[test]
     fn the_status_is_passed_on_as_shells_do() {
         for (script, code, words) in [
@@ -264,20 +275,16 @@ mod tests {
             all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect::<Vec<u32>>()
         };
         let id = program.id();
-        let child = loop {
-            let of_it = |pid: &u32| Stat::of(*pid).is_some_and(|stat| stat.parent == id);
-            if let Some(child) = family().into_iter().find(of_it) {
-                break child;
-            }
-        };
+        let of_it = |pid: &u32| Stat::of(*pid).is_some_and(|stat| stat.parent == id);
+        let child = wait_for("its child", || family().into_iter().find(of_it));
         assert!(program.owns(&candidate(child)) && program.owns(&candidate(id)));
         assert!(!program.owns(&candidate(1)) && !program.owns(&candidate(std::process::id())));
         let older = Candidate { started_unix_ns: 1, segment_id: "old".into(), ..candidate(id) };
         assert!(!program.owns(&older), "a process of the same id that ran before");
         assert_eq!(exit_code(program.end().unwrap()), 128 + 15);
-        while Stat::of(child).is_some_and(|stat| stat.group == id) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for("the child to end", || {
+            Stat::of(child).is_none_or(|stat| stat.group != id).then_some(())
+        });
         assert!(program.owns(&candidate(child)), "what was known stays so");
     }
 
