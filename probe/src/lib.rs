@@ -57,7 +57,8 @@
 //! thread about time that a hypervisor steals, so a thread that measures asks for its
 //! CPU time after each switch and once a millisecond: where the kernel takes stolen
 //! time out, it is taken out of the region in which it fell, save what falls within a
-//! millisecond of the last reading, which may be taken out of a later region. On the
+//! millisecond of the last reading, which may be taken out of a later region: of a short
+//! one in which the thread was switched out, nothing may be left, and the least is then 0. On the
 //! `wall` rung of the clock, where nothing tells of switches, off-CPU time is inside
 //! the figures, and the viewer says so.
 //!

@@ -38,7 +38,8 @@ fn refuse() {
     }
 }
 
-/// Begins the region of a numbered point.
+/// Begins the region of a numbered point. Regions of different points may be nested, 32
+/// deep; see [`Point::begin`].
 ///
 /// A begin after a begin without an end switches the point off as invalid; the
 /// viewer says so, and enabling it makes it valid.
@@ -100,15 +101,15 @@ pub fn set_average(id: u32, period: Duration, tau: Duration) -> Result<(), SetEr
     Ok(point(id).ok_or(SetError::NoSuchPoint { id })?.set_average(period, tau)?)
 }
 
-/// Gives a numbered point a name.
+/// Gives a numbered point a name, of which 1024 bytes are kept. Each name takes its
+/// room for good, unless the point has it already: names are not for what changes all
+/// the time.
 pub fn set_name(id: u32, name: &str) {
     let Some(point) = point(id) else { return };
     if point.register()
         && let Some(process) = process::current()
-        && let Some(text) = process.segment.enter_text(name)
-        && let Some(entry) = process.segment.entry(point.index())
     {
-        entry.rename(text);
+        process.segment.rename_point(point.index(), name);
     }
 }
 

@@ -181,7 +181,11 @@ impl Point {
     /// Begins the region, to be ended with [`Self::end`] or
     /// [`Self::end_latched`] in the same thread or [context](crate::Context).
     ///
-    /// A point may be begun again inside itself.
+    /// A point may be begun again inside itself. Up to 32 regions that were begun by
+    /// hand may be open at a time in a thread or context; a begin beyond that is not
+    /// measured, and counted as refused. Inclusive time counts recursion once, but for
+    /// a guard of the point inside its region that was begun by hand: that is counted
+    /// twice there. Exclusive time is right in any case.
     #[inline]
     pub fn begin(&'static self) {
         ending::begin(self, false);
@@ -402,9 +406,7 @@ impl Point {
         for () in process::turns() {
             match self.registering.compare_exchange(NEW, me, Acquire, Acquire) {
                 Ok(_) => {
-                    crate::errno::kept(|| self.enter(process, None));
-                    self.publish();
-                    self.registering.store(DONE, Release);
+                    self.register_alone(process);
                     return true;
                 }
                 Err(DONE) => return true,
@@ -414,7 +416,16 @@ impl Point {
                 // It was registering in the parent that this process was forked
                 // from.
                 Err(other) if !super::engine::thread::exists(other) => {
-                    let _ = self.registering.compare_exchange(other, NEW, Relaxed, Relaxed);
+                    let exchanged = self.registering.compare_exchange(other, me, Acquire, Relaxed);
+                    if exchanged.is_ok() {
+                        // If it came as far as the list, this process has entered it.
+                        if !process::points().any(|point| ptr::eq(point, self)) {
+                            self.register_alone(process);
+                        } else {
+                            self.registering.store(DONE, Release);
+                        }
+                        return true;
+                    }
                 }
                 Err(_) => {
                     // SAFETY: yields.
@@ -423,6 +434,14 @@ impl Point {
             }
         }
         false
+    }
+
+    /// The same for the thread that [`Self::registering`] names.
+    fn register_alone(&'static self, process: &'static process::Process) {
+        crate::errno::kept(|| self.enter(process, None));
+        self.publish();
+        self.registering.store(DONE, Release);
+        process::pause_latecomer(self);
     }
 
     /// Enters a registered point into the table of a forked child.
@@ -464,5 +483,30 @@ impl Point {
                 Err(found) => head = found,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No thread has this id.
+    const GONE: u32 = i32::MAX as u32 - 1;
+
+    /// As a child finds a point that a thread of its parent's was registering: not yet in
+    /// the list, or in it already. Then it is there once, or the list had no end.
+    #[test]
+    fn what_another_has_begun_to_register_is_registered_once() {
+        static EARLY: Point = Point::new("early");
+        static LATE: Point = Point::new("late");
+        assert!(LATE.register());
+        for point in [&EARLY, &LATE] {
+            point.registering.store(GONE, Relaxed);
+            assert!(point.register());
+            assert!(point.number().is_some() && point.is_enabled());
+            let same = |&found: &&Point| ptr::eq(found, point);
+            assert_eq!(process::points().take(1 << 16).filter(same).count(), 1);
+        }
+        assert!(process::points().count() < 1 << 16);
     }
 }

@@ -57,11 +57,11 @@ pub(crate) fn add(words: &SumWords, amounts: &Amounts) {
     }
 }
 
-/// The same beside a cell that many threads write. What is more than a word holds
-/// is lost.
+/// The same beside a cell that many threads write.
 pub(crate) fn add_shared(words: &SumWords, amounts: &Amounts) {
     for (word, amount) in words.iter().zip(amounts) {
-        word.fetch_add(*amount, Ordering::Relaxed);
+        let add = |sum: u64| Some(sum.saturating_add(*amount));
+        let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 }
 
@@ -92,4 +92,20 @@ pub(crate) fn read(words: &SumWords, commit: u64, void: bool) -> SumsPicture {
 fn copy(words: &SumWords, commit: u64) -> &[AtomicU64] {
     let start = MOST + (commit & 1) as usize * MOST;
     &words[start..start + MOST]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether one thread writes them or many.
+    #[test]
+    fn what_is_more_than_a_word_holds_is_its_most() {
+        for add in [add, add_shared] {
+            let words: SumWords = [const { AtomicU64::new(0) }; 3 * MOST];
+            add(&words, &[u64::MAX, 7, u64::MAX - 1, 0]);
+            add(&words, &[u64::MAX, 7, 2, 0]);
+            assert_eq!(read(&words, 0, false).live, [u64::MAX, 14, u64::MAX, 0]);
+        }
+    }
 }

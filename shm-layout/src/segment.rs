@@ -748,14 +748,26 @@ impl Segment {
         Some(point)
     }
 
+    /// Gives a point that is in the table another name; false if there is no such point,
+    /// or no room. Names stay in the string space, so one that it has already is not
+    /// entered again.
+    pub fn rename_point(&self, point: usize, name: &str) -> bool {
+        let Some(entry) = self.entry(point) else { return false };
+        let Some(known) = entry.read() else { return false };
+        let crate::point::Text { offset, len } = known.name;
+        let is_same = self.text(offset as usize, len as usize).is_some_and(|text| {
+            text.iter().map(|byte| byte.load(Ordering::Relaxed)).eq(cut(name).bytes())
+        });
+        if !is_same {
+            let Some(text) = self.enter_text(name) else { return false };
+            entry.rename(text);
+        }
+        true
+    }
+
     /// Copies a text into the string space; none if it is full.
     pub fn enter_text(&self, text: &str) -> Option<crate::point::Text> {
-        // Longer names only serve to hide what is behind them.
-        let mut end = text.len().min(1024);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        let bytes = &text.as_bytes()[..end];
+        let bytes = cut(text).as_bytes();
         let limit = self.geometry.string_bytes as u64;
         let used = &self.ledger().strings_used;
         let offset = used
@@ -792,6 +804,15 @@ impl Segment {
     }
 }
 
+/// As much of a text as is kept: longer names only serve to hide what is behind them.
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(1024);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
 /// The same, fresh from the system, which gives memory when it is touched; none
 /// where it gives none.
 fn blank_words(len: usize) -> Option<Box<[AtomicU64]>> {
@@ -818,3 +839,31 @@ const _: () = {
     assert!(size_of::<Slot>() == 32 && RING_SLOTS.is_power_of_two());
     assert!(size_of::<Lane>() == 256 && size_of::<Entry>() == 64);
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program may give its points their names again and again.
+    #[test]
+    fn a_name_that_a_point_has_takes_no_more_room() {
+        let config = Config { string_bytes: PAGE as u32, ..Config::default() };
+        let segment = Segment::in_private_memory(config, &Facts::default());
+        let point = segment.enter_point(None, 0, "a", "", 0).unwrap();
+        let long = "n".repeat(1500);
+        for name in ["period", "a", "", &long, "\u{f6}"] {
+            for _ in 0..PAGE {
+                assert!(segment.rename_point(point, name), "{name}");
+            }
+            let text = segment.entry(point).unwrap().read().unwrap().name;
+            let bytes = segment.text(text.offset as usize, text.len as usize).unwrap();
+            let bytes: Vec<u8> = bytes.iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
+            assert_eq!(String::from_utf8(bytes).unwrap(), name[..name.len().min(1024)]);
+        }
+        assert!(segment.enter_text("another").is_some());
+        // And when there is none, the name stays.
+        while segment.enter_text("x").is_some() {}
+        assert!(segment.rename_point(point, "\u{f6}") && !segment.rename_point(point, "b"));
+        assert!(!segment.rename_point(point + 1, "b"));
+    }
+}

@@ -154,6 +154,16 @@ fn points_start_off_where_the_environment_says_so() {
     target.end_well();
 }
 
+/// Of two threads, one meets a point for the first time while the other switches all of
+/// them off or on: that one is then as all others are.
+#[test]
+fn a_point_that_is_met_while_all_are_switched_follows_the_others() {
+    let place = Place::new();
+    let mut target = place.start_with(TARGET, &["latecomers", "4000"], "PFP_POINTS", "10240");
+    assert_eq!(target.reach("done").one::<u64>("wrong"), 0);
+    target.end_well();
+}
+
 #[test]
 fn numbered_points_follow_the_rules() {
     let place = Place::new();

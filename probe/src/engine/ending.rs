@@ -538,24 +538,27 @@ pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, 
         None => thread::prepare(point),
     };
     let exclusive = ticks.min(LIMIT - 1);
-    match ready {
-        Some(Ok((thread, cell))) if !thread.is_busy() => thread.busy(|| {
-            let inclusive_total = cell.inclusive_total().wrapping_add(exclusive);
-            let bucket = thread.last_bucket(cell);
-            cell.record(Measurement { exclusive, inclusive_total, away: None }, bucket);
-            let what = Record::pack(point.index() as u32, 0, number);
-            thread.record(start, exclusive, exclusive, what);
-        }),
-        Some(Err(Unready::Overflow(thread))) => {
-            if let Some(cell) = thread.shared_cell(point) {
-                let bucket = thread.shared_bucket(cell, exclusive);
-                let inclusive_total = exclusive;
-                cell.record_shared(Measurement { exclusive, inclusive_total, away: None }, bucket);
-                thread.count(|tally| &tally.unrecorded);
-            }
+    let thread = match ready {
+        // Switched off meanwhile.
+        None => return,
+        Some(Ok((thread, cell))) if !thread.is_busy() => {
+            return thread.busy(|| {
+                let inclusive_total = cell.inclusive_total().wrapping_add(exclusive);
+                let bucket = thread.last_bucket(cell);
+                cell.record(Measurement { exclusive, inclusive_total, away: None }, bucket);
+                let what = Record::pack(point.index() as u32, 0, number);
+                thread.record(start, exclusive, exclusive, what);
+            });
         }
-        _ => {}
-    }
+        // A signal handler that interrupts the recording of another one.
+        Some(Ok((thread, _)) | Err(Unready::Overflow(thread))) => thread,
+        Some(Err(Unready::Never)) => return process::miss(),
+    };
+    let Some(cell) = thread.shared_cell(point) else { return process::miss() };
+    let bucket = thread.shared_bucket(cell, exclusive);
+    let inclusive_total = exclusive;
+    cell.record_shared(Measurement { exclusive, inclusive_total, away: None }, bucket);
+    thread.count(|tally| &tally.unrecorded);
 }
 
 /// Records a measurement into a cell whose histogram may lack a part.
@@ -678,5 +681,21 @@ impl Polls {
         };
         let elapsed = (thread.stamp().wrapping_sub(first) as i64).max(0) as u64;
         finish_with(thread, point, polls.sum, None, (first, elapsed), amounts);
+    }
+}
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::*;
+
+    /// One that comes while its thread records something else is recorded beside that.
+    #[test]
+    fn what_a_device_has_measured_is_recorded_in_a_handler_too() {
+        static DEVICE: Point = Point::new("device").of_a_device();
+        record_of_a_device(&DEVICE, 5);
+        let thread = thread::get().expect("there is a lane");
+        thread.busy(|| record_of_a_device(&DEVICE, 7));
+        let stats = DEVICE.stats().expect("it has measured");
+        assert_eq!((stats.count, stats.exclusive, stats.min, stats.max), (2, 12, 5, 7));
     }
 }

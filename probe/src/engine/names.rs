@@ -8,7 +8,7 @@ pub(crate) struct Names {
 
 impl Names {
     /// Patterns with commas between them, in which `*` stands for any text and `?`
-    /// for one byte.
+    /// for one character.
     pub(crate) fn new(list: &str) -> Self {
         let patterns = list.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
         Self { patterns: patterns.map(|pattern| pattern.as_bytes().into()).collect() }
@@ -31,19 +31,29 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
                 star = Some((at, in_name));
                 at += 1;
             }
-            Some(&byte) if byte == b'?' || byte == name[in_name] => {
+            Some(b'?') => {
+                at += 1;
+                in_name += character(name, in_name);
+            }
+            Some(&byte) if byte == name[in_name] => {
                 at += 1;
                 in_name += 1;
             }
             _ => {
                 let Some((after, taken)) = star else { return false };
-                star = Some((after, taken + 1));
+                in_name = taken + character(name, taken);
+                star = Some((after, in_name));
                 at = after + 1;
-                in_name = taken + 1;
             }
         }
     }
     pattern[at..].iter().all(|&byte| byte == b'*')
+}
+
+/// Bytes of the character of a text that begins there.
+fn character(text: &[u8], at: usize) -> usize {
+    let more = text[at + 1..].iter().take_while(|&&byte| byte & 0xc0 == 0x80);
+    1 + more.count()
 }
 
 #[cfg(test)]
@@ -57,6 +67,14 @@ mod tests {
             assert!(names.have(name), "{name}");
         }
         for name in ["", "pars", "reparse", "io_", "io_rw", "tail", "exactly", "inexact"] {
+            assert!(!names.have(name), "{name}");
+        }
+        // A character is one, however many bytes it has.
+        let names = Names::new("p?rse,*→?,??");
+        for name in ["pärse", "parse", "a→b", "ä→ö", "→→", "öö"] {
+            assert!(names.have(name), "{name}");
+        }
+        for name in ["prse", "paarse", "a→", "→bc", "ö"] {
             assert!(!names.have(name), "{name}");
         }
         assert!(Names::new("*").have("anything"));

@@ -392,3 +392,45 @@ fn overhead_is_taken_out_of_the_region_and_of_the_one_around() {
     many_seeds(SOME, by_hand);
     many_seeds(SOME, |random, reference| with_guards(random, reference, 0));
 }
+
+/// As [`Point::begin`] has it: what a point's regions in each other add to its inclusive
+/// ticks, by which of them is begun by hand.
+#[test]
+fn recursion_counts_once_but_for_a_guard_in_a_region_by_hand() {
+    static POINT: Point = Point::new("in itself");
+    fn within(by_hand: bool, work: impl FnOnce()) {
+        let guard = (!by_hand).then(|| POINT.measure());
+        if by_hand {
+            POINT.begin();
+        }
+        work();
+        if by_hand {
+            POINT.end();
+        }
+        drop(guard);
+    }
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(crate::init());
+    let before = OVERHEAD.replace(Costs::NONE);
+    for rung in ["cputime", "wall"] {
+        crate::clock::choose(Some(rung));
+        for (outer_by_hand, inner_by_hand, inclusive) in
+            [(true, true, 150), (false, false, 150), (false, true, 150), (true, false, 200)]
+        {
+            let run = || {
+                mock::start();
+                POINT.reset();
+                within(outer_by_hand, || {
+                    mock::run(60);
+                    within(inner_by_hand, || mock::run(50));
+                    mock::run(40);
+                });
+            };
+            std::thread::scope(|scope| scope.spawn(run).join().expect("no panic"));
+            let stats = POINT.stats().expect("it has measured");
+            let found = (stats.count, stats.exclusive, stats.inclusive);
+            assert_eq!(found, (2, 150, inclusive), "{rung} {outer_by_hand} {inner_by_hand}");
+        }
+    }
+    OVERHEAD.replace(before);
+}

@@ -11,7 +11,8 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    fence,
 };
 
 use pfp_shm_layout::beacon::{Beacon, Info};
@@ -447,9 +448,35 @@ static PAUSED: AtomicBool = AtomicBool::new(false);
 /// off; points that are registered meanwhile wait too.
 pub(crate) fn pause(pause: bool) {
     PAUSED.store(pause, Relaxed);
-    let steered =
-        |point: &&Point| point.number() != Some(0) && !matches!(point.kind(), Kind::Variant { .. });
-    points().filter(steered).for_each(|point| point.pause(pause));
+    // Meets `pause_latecomer`: the point is in the list, or finds this.
+    fence(SeqCst);
+    points().filter(is_paused_with_all).for_each(|point| point.pause(pause));
+}
+
+/// Switches a point off or on that has just come into the list, if [`pause`] has gone
+/// through that since it was entered into the table.
+pub(crate) fn pause_latecomer(point: &'static Point) {
+    /// Another one while this one is followed is rare, and a second one rarer.
+    const TURNS: u32 = 64;
+    if !is_paused_with_all(&point) {
+        return;
+    }
+    for _ in 0..TURNS {
+        // Meets `pause`.
+        fence(SeqCst);
+        let paused = PAUSED.load(Relaxed);
+        point.pause(paused);
+        // It may have gone through the list before this was done.
+        fence(SeqCst);
+        if PAUSED.load(Relaxed) == paused {
+            return;
+        }
+    }
+}
+
+/// Variants follow their whole, and the calibration is nobody's region.
+fn is_paused_with_all(point: &&'static Point) -> bool {
+    point.number() != Some(0) && !matches!(point.kind(), Kind::Variant { .. })
 }
 
 /// Whether [`pause`] has not switched everything off.

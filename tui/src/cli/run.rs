@@ -71,7 +71,8 @@ pub struct Run {
     /// parallel job.
     #[arg(long)]
     sum: bool,
-    /// Switch points on from the start, by name: 'parse*,io_?'.
+    /// Switch points on from the start, by name: 'parse*,io_?'. Functions that the compiler
+    /// instruments are named as the linker has them, in C++ '*parse*'.
     #[arg(long, value_name = "NAMES")]
     enable: Option<OsString>,
     /// Preload this libpfp.so, also if the program itself is not built with

@@ -13,9 +13,9 @@ const LEVEL: i32 = 3;
 /// Most bytes that are made of a file: a small one could unfold into more than
 /// any machine has.
 const LIMIT: u64 = 4 << 30;
-/// Most bytes of text that are made of one byte: those of snapshots become some 15, and
-/// all of these stay in memory until they are read.
-const TIMES: u64 = 256;
+/// Most bytes of text that are made of one byte: those of snapshots become some 15, or
+/// 200 where all cells are alike. All of them stay in memory until they are read.
+const TIMES: u64 = 1024;
 /// A file may have as many in any case.
 const LEAST: u64 = 16 << 20;
 /// Bytes that are looked at before the others are unpacked.

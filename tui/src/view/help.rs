@@ -19,6 +19,9 @@ const LOAD: &str = "exclusive time as a share of one CPU, smoothed: a weight of 
 const TREND: &str = "load of the last polls, a column each, not smoothed; full height is the row's own greatest \
                      of the last 60, at least 5 % of a CPU";
 
+const NOTHING_LEFT: &str = "nothing is left once the cost of measuring is taken out, or, as Min of \
+                            longer regions, an interruption with what was stolen just before it";
+
 const CLOCK: &str = "of a thread: how its process learns of switches, for all its threads alike: rseq, perf, \
                      cputime, or wall, which leaves time off the CPU in";
 const VERDICT: &str = "most measurements are, by 5 % or more, beyond chance: Mann-Whitney test, 1 % of \
@@ -53,7 +56,7 @@ pub(super) fn lines(look: &Look, width: usize) -> Vec<Line<'static>> {
         ("/s", "measurements per second since the last poll"),
         ("Load%", LOAD),
         ("Trend", TREND),
-        ("<1ns", "nothing is left once the cost of measuring is taken out"),
+        ("<1ns", NOTHING_LEFT),
         ("#5", "a point that the program gave a number and no name"),
         ("Clock", CLOCK),
     ];

@@ -1,9 +1,15 @@
 //! A small program that comes and goes, and one that steers its own points.
 
+use std::hint;
 use std::sync::Barrier;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Release},
+};
 use std::thread;
 use std::time::Duration;
 
+use pfp_tests::random::Random;
 use pfp_tests::script::{pause, say};
 
 /// Calls of each kind.
@@ -158,6 +164,39 @@ pub(crate) fn many_points(threads: u64) {
     let measured: u64 = POINTS.iter().filter_map(|point| point.stats()).map(|s| s.count).sum();
     say("measured", &[&measured]);
     say("stats", &[&POINTS.iter().filter(|point| point.stats().is_some()).count()]);
+    pause("done");
+}
+
+/// Points that are met at the very moment at which another thread switches everything off,
+/// or on: how many were then not as all others.
+pub(crate) fn latecomers(rounds: u64) {
+    pfp::init();
+    let (turn, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let mut wrong = 0;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Random::new(1);
+            for round in 1..=2 * rounds {
+                while turn.load(Acquire) != round {
+                    thread::yield_now();
+                }
+                // Any moment of what the other one does meanwhile.
+                (0..random.below(4_000)).for_each(|_| hint::spin_loop());
+                pfp::set_enabled(round % 2 == 0);
+                done.store(round, Release);
+            }
+        });
+        for round in 1..=2 * rounds {
+            let point: &'static pfp::Point = Box::leak(Box::new(pfp::Point::at("late", "", 0)));
+            turn.store(round, Release);
+            drop(point.measure());
+            while done.load(Acquire) != round {
+                thread::yield_now();
+            }
+            wrong += u64::from(point.is_enabled() != pfp::is_enabled());
+        }
+    });
+    say("wrong", &[&wrong]);
     pause("done");
 }
 

@@ -63,6 +63,7 @@ fn main() -> ExitCode {
         "as-pid" => reborn::as_pid(number(1) as libc::pid_t),
         "races" => races::run(number(1)),
         "many-points" => life::many_points(number(1)),
+        "latecomers" => life::latecomers(number(1)),
         "thousands" => thousands::run(number(1) as usize),
         "full-for-a-while" => life::full_for_a_while(),
         "saved" => snapshots::saved(arguments.get(1).expect("argument 1 is a file").as_ref()),

@@ -182,8 +182,9 @@ struct Stat {
 
 impl Stat {
     fn of(pid: u32) -> Option<Self> {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name before may hold anything, also brackets and blanks.
+        let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+        // The name before may hold any bytes, also brackets and blanks.
+        let stat = String::from_utf8_lossy(&stat);
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1);
         Some(Self { parent: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()? })
     }
@@ -286,6 +287,20 @@ mod tests {
             Stat::of(child).is_none_or(|stat| stat.group != id).then_some(())
         });
         assert!(program.owns(&candidate(child)), "what was known stays so");
+    }
+
+    #[test]
+    fn a_process_may_have_any_name() {
+        use std::os::unix::ffi::OsStrExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(std::ffi::OsStr::from_bytes(b"a) \xff ("));
+        std::fs::copy("/bin/sleep", &path).unwrap();
+        let command = [path.into_os_string(), "1000".into()];
+        let output = Output { log: None, own_group: true };
+        let mut program = Program::start(&command, &[], output).map_err(|(_, why)| why).unwrap();
+        let stat = Stat::of(program.id()).expect("it runs");
+        assert_eq!((stat.parent, stat.group), (std::process::id(), program.id()));
+        program.end().unwrap();
     }
 
     #[test]
