@@ -692,9 +692,9 @@ mod tests {
     #[test]
     fn what_a_device_has_measured_is_recorded_in_a_handler_too() {
         static DEVICE: Point = Point::new("device").of_a_device();
-        record_of_a_device(&DEVICE, 5);
+        record_of_a_device(&DEVICE, 0, 5, 1);
         let thread = thread::get().expect("there is a lane");
-        thread.busy(|| record_of_a_device(&DEVICE, 7));
+        thread.busy(|| record_of_a_device(&DEVICE, 0, 7, 1));
         let stats = DEVICE.stats().expect("it has measured");
         assert_eq!((stats.count, stats.exclusive, stats.min, stats.max), (2, 12, 5, 7));
     }
