@@ -70,11 +70,11 @@ mod tests {
             assert!(!names.have(name), "{name}");
         }
         // A character is one, however many bytes it has.
-        let names = Names::new("p?rse,*→?,??");
-        for name in ["pärse", "parse", "a→b", "ä→ö", "→→", "öö"] {
+        let names = Names::new("p?rse,*→?,?");
+        for name in ["pärse", "parse", "a→b", "ä→ö", "→→", "ö"] {
             assert!(names.have(name), "{name}");
         }
-        for name in ["prse", "paarse", "a→", "→bc", "ö"] {
+        for name in ["prse", "paarse", "a→", "→bc", "öö"] {
             assert!(!names.have(name), "{name}");
         }
         assert!(Names::new("*").have("anything"));
