@@ -350,9 +350,20 @@ impl Timed {
     #[cold]
     #[inline(never)]
     fn choose_new(&'static self, amounts: &Amounts) -> Option<(&'static Point, bool)> {
+        if !self.point.register() {
+            process::miss_unregistered(&self.point);
+            return None;
+        }
         // Read once: a viewer may switch the point off this very moment.
         let on = |word: &AtomicU64| Control(word.load(Relaxed)).enabled();
-        if self.point.word().is_some_and(on) { self.make(amounts) } else { None }
+        if !self.point.word().is_some_and(on) {
+            return None;
+        }
+        let made = self.make(amounts);
+        if made.is_none() {
+            process::miss();
+        }
+        made
     }
 
     /// The point of the variant with these amounts, made if there is room for it, or of

@@ -134,6 +134,15 @@ fn outlive() -> Duration {
     took
 }
 
+/// What a thread of the parent's did that calibrated as it forked, nobody goes on with.
+#[test]
+fn a_child_calibrates_though_its_parent_did_so() {
+    let place = Place::new();
+    let forks = size(30, 1_000);
+    let target = place.start(TARGET, &["forks-while-calibrating", &forks.to_string()]);
+    assert_eq!(target.end_well().one::<u64>("bad"), 0);
+}
+
 /// Calls by each side in the program `vfork.c`.
 const ROUNDS: u64 = 100;
 

@@ -19,7 +19,7 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{
-    AtomicBool, AtomicU64,
+    AtomicU32, AtomicU64,
     Ordering::{Relaxed, SeqCst},
     compiler_fence,
 };
@@ -100,8 +100,8 @@ impl Overhead {
     }
 }
 
-/// Whether some thread calibrates.
-static CALIBRATING: AtomicBool = AtomicBool::new(false);
+/// Kernel id of the thread that calibrates; 0 for none.
+static CALIBRATING: AtomicU32 = AtomicU32::new(0);
 
 /// What `begin` notes of a region, for `end`.
 #[derive(Clone, Copy, Debug)]
@@ -748,14 +748,24 @@ impl Costs {
 /// Measures what measuring costs and takes it out of all figures from now on;
 /// see [`crate::calibrate`].
 pub(crate) fn calibrate(pairs: u32) -> Option<Costs> {
-    let point = &crate::numeric::POINTS[0];
-    // One at a time: a second one would take the zeros of the first for figures.
-    if CALIBRATING.swap(true, Relaxed) {
-        return None;
+    alone(|| calibrate_alone(&crate::numeric::POINTS[0], pairs))?
+}
+
+/// Does what only one thread may do at a time: a second one would take the zeros of the
+/// first for figures. None if another one does.
+fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
+    let me = thread::tid();
+    let mut holder = 0;
+    while let Err(other) = CALIBRATING.compare_exchange(holder, me, Relaxed, Relaxed) {
+        // One of the parent's that this process was forked from does so no more.
+        if other == me || other != 0 && thread::exists(other) {
+            return None;
+        }
+        holder = other;
     }
-    let measured = calibrate_alone(point, pairs);
-    CALIBRATING.store(false, Relaxed);
-    measured
+    let result = work();
+    CALIBRATING.store(0, Relaxed);
+    Some(result)
 }
 
 fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
@@ -799,13 +809,7 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
 /// pair costs less than what is taken out: a whole calibration is over in an instant,
 /// which may have been a slow one.
 pub(crate) fn calibrate_hooks(call: fn(), again: bool) -> bool {
-    let point = &crate::numeric::POINTS[0];
-    if CALIBRATING.swap(true, Relaxed) {
-        return false;
-    }
-    let measured = calibrate_hooks_alone(point, call, again);
-    CALIBRATING.store(false, Relaxed);
-    measured
+    alone(|| calibrate_hooks_alone(&crate::numeric::POINTS[0], call, again)).unwrap_or(false)
 }
 
 fn calibrate_hooks_alone(point: &'static Point, call: fn(), again: bool) -> bool {

@@ -97,6 +97,27 @@ pub(crate) fn run(forks: u64) {
     pause("done");
 }
 
+/// Forks so often while a thread calibrates without end: each child can calibrate.
+pub(crate) fn while_calibrating(forks: u64) {
+    pfp::init();
+    let calibrating = thread::spawn(|| {
+        while !STOP.load(Relaxed) {
+            let _ = pfp::calibrate(64);
+        }
+    });
+    let mut bad = 0;
+    for _ in 0..forks {
+        if fork() == 0 {
+            call();
+            quit(i32::from(pfp::calibrate(64).is_none()));
+        }
+        bad += wait_for_all();
+    }
+    STOP.store(true, Relaxed);
+    calibrating.join().expect("it does not panic");
+    say("bad", &[&bad]);
+}
+
 /// Waits for each child and grandchild; how many of them did not end as they should.
 fn wait_for_all() -> u64 {
     let mut bad = 0;

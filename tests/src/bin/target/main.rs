@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         "thread-exit" => threads::at_exit(number(1)),
         "after-thread-exit" => threads::after_exit(number(1)),
         "forks" => forks::run(number(1)),
+        "forks-while-calibrating" => forks::while_calibrating(number(1)),
         "fork-and-live" => forks::and_live(),
         "another-program" => forks::another_program(),
         "rank" => groups::rank(&arguments[1], number(2) as u32, number(3), &arguments[4]),
