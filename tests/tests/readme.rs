@@ -182,7 +182,11 @@ fn the_readmes_shell_lines_do_what_it_says() {
                 assert_eq!(runs.count(), 2, "a file for each process");
             }
             line if line.contains("--at 12:03:41") => {
-                assert!(said.contains("12:03:41") || said.contains("my_app"), "{line}: {said}");
+                // One snapshot a second from noon on: the same moment by its number.
+                let by_number = line.split(" #").next().unwrap().replace("12:03:41", "'#222'");
+                let output = shell(&by_number, false).output().expect("a shell starts");
+                assert_eq!(said, String::from_utf8_lossy(&output.stdout), "{line}: {by_number}");
+                assert!(said.contains("my_app"), "{line}: {said}");
             }
             _ => {}
         }

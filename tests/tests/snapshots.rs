@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::faults;
 use pfp_tests::screen::pfp_top;
-use pfp_tests::target::Place;
+use pfp_tests::target::{Place, Target};
 use pfp_tests::{figure, size, skipped};
 use pfp_top::snapshot::{ProcessState, Snapshot};
 use pfp_top::source;
@@ -49,6 +50,16 @@ fn well(output: Output) -> String {
     String::from_utf8(output.stdout).expect("it prints text")
 }
 
+/// A program that has saved its figures and stands still: the folder for files, the one
+/// that it has written there, and the program.
+fn saved(place: &Place) -> (PathBuf, PathBuf, Target) {
+    let folder = files(place);
+    let own = folder.join("own.json");
+    let mut target = place.start(TARGET, &["saved", text(&own)]);
+    target.reach("saved");
+    (folder, own, target)
+}
+
 /// Two snapshots of the same moment, but for the time it takes to look twice.
 #[track_caller]
 fn assert_same(one: &Snapshot, other: &Snapshot) {
@@ -86,10 +97,8 @@ fn figures(snapshot: &Snapshot, name: &str) -> Vec<u64> {
 #[test]
 fn the_program_and_the_viewer_write_the_same_snapshot() {
     let place = Place::new();
-    let folder = files(&place);
-    let own = folder.join("own.json");
-    let mut target = place.start(TARGET, &["saved", text(&own)]);
-    let said = target.reach("saved").clone();
+    let (folder, own, mut target) = saved(&place);
+    let said = target.said().clone();
     assert_eq!(said.one::<String>("first"), "saved");
     assert_eq!(said.one::<String>("second"), "AlreadyExists");
 
@@ -131,14 +140,16 @@ fn the_program_and_the_viewer_write_the_same_snapshot() {
     for cell in &first.cells {
         assert_eq!(in_histogram(cell), cell.stats.count + cell.retired.count);
     }
-    // What the screen shows of one it shows of the others.
+    // What the screen shows of one it shows of the others: figures of no moment.
+    let columns = ["--columns", "name,count,excl,avg,min,max,p50,p99", "--sort", "name"];
     let shown = |path: &Path| {
-        let table = well(viewer(&place, &["open", text(path), "--once", "--sort", "name"]));
+        let table = well(viewer(&place, &[&["open", text(path), "--once"], &columns[..]].concat()));
         table.lines().skip(1).map(|line| line.to_owned() + "\n").collect::<String>()
     };
-    assert!(shown(&own).contains("reset in between"));
+    let of_own = shown(&own);
+    assert!(of_own.contains("reset in between"), "{of_own}");
     for other in [&packed, &raw, &raw_packed] {
-        assert_eq!(shown(&own).lines().count(), shown(other).lines().count());
+        assert_eq!(shown(other), of_own, "{}", other.display());
         let report = well(viewer(&place, &["diff", text(&own), text(other), "--json"]));
         assert!(report.starts_with('{'), "{report}");
     }
@@ -156,10 +167,7 @@ fn the_program_and_the_viewer_write_the_same_snapshot() {
 #[test]
 fn what_a_crash_leaves_is_copied_and_shown() {
     let place = Place::new();
-    let folder = files(&place);
-    let own = folder.join("own.json");
-    let mut target = place.start(TARGET, &["saved", text(&own)]);
-    target.reach("saved");
+    let (folder, own, target) = saved(&place);
     let pid = target.pid().to_string();
     target.kill();
     let raw = folder.join("crashed.pfp");
@@ -368,27 +376,14 @@ fn a_kill_at_any_step_leaves_the_old_file_or_the_new_one() {
         return skipped("a kill at each step of writing", "strace is not installed");
     }
     let place = Place::new();
-    let folder = files(&place);
-    let own = folder.join("own.json");
-    let mut target = place.start(TARGET, &["saved", text(&own)]);
-    target.reach("saved");
+    let (folder, own, target) = saved(&place);
     let pid = target.pid().to_string();
     for Writing { what, command, replaces, content } in writings(&place, &pid, &own) {
         let (mut kills, mut old, mut new, mut litter) = (0, 0, 0, 0);
         let into = folder.join("kills");
         let start = |inject: Option<String>, trace: &Path| {
-            let plain = command(&into);
-            let mut traced = place.command("strace");
-            traced.args(["-f", "-qq", "-o"]).arg(trace);
-            if let Some(inject) = inject {
-                traced.args(["-e", &inject]);
-            }
-            traced.arg(plain.get_program()).args(plain.get_args());
-            for (name, value) in plain.get_envs() {
-                if let Some(value) = value {
-                    traced.env(name, value);
-                }
-            }
+            let options: Vec<&str> = inject.iter().flat_map(|it| ["-e", it.as_str()]).collect();
+            let mut traced = faults::traced(&command(&into), &options, trace);
             traced.stdout(Stdio::null()).output().expect("strace starts")
         };
         let prepare = || {
@@ -451,10 +446,7 @@ fn a_kill_at_any_step_leaves_the_old_file_or_the_new_one() {
 #[test]
 fn a_full_disk_leaves_the_old_file() {
     let place = Place::new();
-    let folder = files(&place);
-    let own = folder.join("own.json");
-    let mut target = place.start(TARGET, &["saved", text(&own)]);
-    target.reach("saved");
+    let (folder, own, target) = saved(&place);
     let pid = target.pid().to_string();
     for Writing { what, command, replaces, .. } in writings(&place, &pid, &own) {
         let into = folder.join("full");
