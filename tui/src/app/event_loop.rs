@@ -143,7 +143,8 @@ pub fn run(app: &mut App, look: &Look, interrupt: &Interrupt) -> Result<()> {
         if let Some(text) = app.take_clipboard() {
             execute!(io::stdout(), CopyToClipboard::to_clipboard_from(text))?;
         }
-        if input.resized {
+        // Of a key and a new size at the same moment crossterm may tell the key alone.
+        if input.resized || input.any && area()? != screen.area {
             screen.resize()?;
         }
         changed = input.any;
