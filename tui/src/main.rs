@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pfp_top::cli::{self, Command};
+use pfp_top::text::clean_lines;
 
 fn main() -> ExitCode {
     let done = cli::parse().and_then(|cli| match cli.command {
@@ -15,8 +16,9 @@ fn main() -> ExitCode {
     match done {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
+            let words = clean_lines(&format!("{error:#}"));
             // Who could read it may have gone; the status stays.
-            let _ = writeln!(std::io::stderr(), "pfp-top: {error:#}");
+            let _ = writeln!(std::io::stderr(), "pfp-top: {words}");
             ExitCode::from(cli::exit_status(&error))
         }
     }

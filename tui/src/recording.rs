@@ -16,7 +16,9 @@ mod delta;
 use std::io::{self, Read};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::de::DeserializeOwned;
 
+use crate::export::json;
 use crate::snapshot::{Drained, Snapshot};
 use crate::source::Refusal;
 use delta::Delta;
@@ -194,7 +196,7 @@ impl FrameHeader {
     /// If the payload, which fits, was not written as the format has it.
     pub fn snapshot(&self, payload: &[u8]) -> Result<Snapshot> {
         let text = unpack(self.snapshot_part(payload)?, self.snapshot.whole)?;
-        serde_json::from_slice(&text).context("its snapshot cannot be read")
+        parse(&text).context("its snapshot cannot be read")
     }
 
     /// The snapshot of a frame that is no key, from that of its key.
@@ -204,7 +206,7 @@ impl FrameHeader {
     /// As of [`Self::snapshot`].
     pub fn snapshot_from(&self, payload: &[u8], key: &Snapshot) -> Result<Snapshot> {
         let text = unpack(self.snapshot_part(payload)?, self.snapshot.whole)?;
-        let delta: Delta = serde_json::from_slice(&text).context("its changes cannot be read")?;
+        let delta: Delta = parse(&text).context("its changes cannot be read")?;
         Ok(delta.apply(key))
     }
 
@@ -219,8 +221,7 @@ impl FrameHeader {
         }
         let packed = payload.get(self.snapshot.packed as usize..).unwrap_or_default();
         let text = unpack(packed, self.events.whole)?;
-        let mut all: Vec<Drained> =
-            serde_json::from_slice(&text).context("its records cannot be read")?;
+        let mut all: Vec<Drained> = parse(&text).context("its records cannot be read")?;
         for drained in &mut all {
             for record in &mut drained.records {
                 record.lane = drained.lane;
@@ -312,6 +313,11 @@ impl Encoder {
         let len = u32::try_from(packed.len()).map_err(io::Error::other)?;
         Ok((packed, Part { packed: len, whole }))
     }
+}
+
+/// What a text says, or why it says nothing.
+fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
+    serde_json::from_slice(text).map_err(|error| anyhow!(json::words(&error)))
 }
 
 /// What was packed; memory is taken as it unfolds, not as a header says.

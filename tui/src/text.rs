@@ -28,6 +28,12 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     )
 }
 
+/// A message of several lines, each of them clean and none cut off: names of files and
+/// what stood in them are in it.
+pub fn clean_lines(text: &str) -> String {
+    text.chars().map(|c| if is_unfit(c) && c != '\n' { REPLACEMENT } else { c }).collect()
+}
+
 /// Cleans a string where it stands; see [`clean`].
 pub fn clean_in_place(text: &mut String) {
     if let Cow::Owned(cleaned) = clean(text) {
@@ -114,6 +120,14 @@ mod tests {
         for name in ["io.parse", "größe", "解析", "a::b<c>", "", "naïve 🦀"] {
             assert!(matches!(clean(name), Cow::Borrowed(same) if same == name));
         }
+    }
+
+    #[test]
+    fn a_message_keeps_its_lines_and_nothing_else_that_controls() {
+        let long = "x".repeat(2 * LONGEST);
+        let message = format!("a\x1b]0;b\x07\r\nc\u{202e}{long}");
+        let cleaned = format!("a\u{fffd}]0;b\u{fffd}\u{fffd}\nc\u{fffd}{long}");
+        assert_eq!(clean_lines(&message), cleaned);
     }
 
     #[test]

@@ -53,6 +53,28 @@ fn a_file_that_is_missing_or_of_another_version_has_its_status() {
     assert!(complaint(&output).contains("found 99"), "{}", complaint(&output));
 }
 
+/// What is wrong with a file is told with its name and with what stands in it: both are
+/// somebody else's.
+#[test]
+fn a_complaint_moves_no_cursor() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = snapshot_file(folder.path());
+    let text = std::fs::read_to_string(&path).unwrap();
+    let evil = text.replacen("\"running\"", "\"\\u001b]0;evil\\u0007\\r\\u202e\"", 1);
+    assert_ne!(evil, text);
+    let named = folder.path().join("a\x1b]0;evil\x07.json");
+    std::fs::write(&path, &evil).unwrap();
+    std::fs::write(&named, &evil).unwrap();
+    for file in [&path, named.to_str().unwrap()] {
+        let output = pfp_top(&["open", file]);
+        assert_eq!(output.status.code(), Some(2), "{file:?}");
+        let said = complaint(&output);
+        assert!(said.contains("unknown variant") && said.contains("]0;evil"), "{said:?}");
+        let controls = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!said.contains(controls), "{said:?}");
+    }
+}
+
 #[test]
 fn wrong_words_are_a_usage_error() {
     for wrong in [&["--bogus"][..], &["-d", "0"], &["--sort", "trend"], &["snapshot", "-p", "1"]] {

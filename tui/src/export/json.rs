@@ -13,6 +13,7 @@ use super::whole;
 pub use super::whole::{Overwrite, WriteError};
 use crate::snapshot::{FORMAT, Snapshot, VERSION};
 use crate::source::Refusal;
+use crate::text::clean;
 
 /// Writes the snapshot to `path`, whole or not at all; see [`whole::write`]. With a
 /// name that ends in `.zst` it is compressed.
@@ -105,6 +106,11 @@ fn parse_text(text: &[u8]) -> Result<Snapshot> {
     whole.map_err(explain)
 }
 
+/// What is wrong with a text. It may quote it, whatever stands there.
+pub(crate) fn words(error: &serde_json::Error) -> String {
+    clean(&error.to_string()).into_owned()
+}
+
 /// Says whether the file ends early or is something else altogether.
 fn explain(error: serde_json::Error) -> anyhow::Error {
     use serde_json::error::Category;
@@ -115,9 +121,11 @@ fn explain(error: serde_json::Error) -> anyhow::Error {
             error.line(),
             error.column()
         ),
-        Category::Data => anyhow!("expected a snapshot of pfp, found other data: {error}"),
+        Category::Data => {
+            anyhow!("expected a snapshot of pfp, found other data: {}", words(&error))
+        }
         Category::Syntax | Category::Io => {
-            anyhow!("expected JSON as `pfp-top snapshot` writes it: {error}")
+            anyhow!("expected JSON as `pfp-top snapshot` writes it: {}", words(&error))
         }
     }
 }
@@ -181,6 +189,11 @@ mod tests {
         assert!(future.downcast_ref::<Refusal>().is_some_and(|r| r.exit_status() == 5));
         let future = future.to_string();
         assert!(future.contains("version 1") && future.contains("found 7"), "{future}");
+
+        // It is quoted, and must not reach a terminal as it is.
+        let hostile = message(&whole.replacen("\"running\"", "\"\\u001b]0;evil\\u0007\"", 1));
+        assert!(hostile.contains("]0;evil"), "{hostile}");
+        assert!(!hostile.contains(char::is_control), "{hostile:?}");
 
         assert!(message("not json").contains("expected JSON"));
         assert!(message("{\"a\":1}").contains("other data"));
