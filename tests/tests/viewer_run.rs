@@ -61,16 +61,19 @@ fn row_count(table: &str, name: &str) -> u64 {
 #[test]
 fn as_many_tables_as_asked_are_printed_and_then_the_program_ends() {
     let stage = Stage::new();
-    // The program's id, and what would run for longer than any test.
-    let script = format!("echo $$ > pid; sleep 600 | {STEADY} mine");
+    // The ids of the program and of a child, which would run for longer than any test.
+    let child = "sh -c 'echo $$ > child; exec sleep 600'";
+    let script = format!("echo $$ > pid; {child} | {STEADY} mine");
     let all = ["--once", "-n", "3", "-d", "0.2", "--", "sh", "-c", &script];
     let (status, out, err) = run(&stage, &all);
     assert_eq!(status, Some(128 + 15), "asked to end, as when the screen is left: {err}");
     let counts: Vec<u64> = out.split("\n\n").map(|table| row_count(table, "tick")).collect();
     assert!(counts.len() == 3 && counts.is_sorted_by(|a, b| a < b), "{counts:?}\n{out}");
     assert!(!err.contains("ended with"), "{err}");
-    let pid = std::fs::read_to_string(stage.path("pid")).unwrap().trim().parse().unwrap();
-    wait_until("the program to be gone", || !runs(pid));
+    for file in ["pid", "child"] {
+        let pid = std::fs::read_to_string(stage.path(file)).unwrap().trim().parse().unwrap();
+        wait_until("the program and its child to be gone", || !runs(pid));
+    }
 
     // One that ends before: its last table is the last.
     let script = format!("{STEADY} mine 20");

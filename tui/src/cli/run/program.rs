@@ -129,17 +129,17 @@ impl Program {
         false
     }
 
-    /// Ends it if it still runs: asks first, and insists after a while.
+    /// Ends it and its children if it still runs: asks first, and insists after a while.
     pub(super) fn end(&mut self) -> Result<ExitStatus> {
         if !self.own_group {
-            self.wait(BY_ITSELF);
+            self.wait(BY_ITSELF, &[]);
         }
         if self.status().is_none() {
-            self.signal(libc::SIGTERM);
-            self.wait(GRACE);
-        }
-        if self.status().is_none() {
-            self.signal(libc::SIGKILL);
+            // Now: whose children they were nobody knows once it is gone.
+            let children = self.children();
+            self.signal(libc::SIGTERM, &children);
+            self.wait(GRACE, &children);
+            self.signal(libc::SIGKILL, &children);
         }
         match self.status() {
             Some(status) => Ok(status),
@@ -150,20 +150,38 @@ impl Program {
         }
     }
 
-    fn wait(&mut self, patience: Duration) {
+    /// Waits for it to end, and for its children.
+    fn wait(&mut self, patience: Duration, children: &[Process]) {
         let start = Instant::now();
-        while self.status().is_none() && start.elapsed() < patience {
+        while (self.status().is_none() || children.iter().any(Process::runs))
+            && start.elapsed() < patience
+        {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// To all of its group, where it has one: a shell does not pass it on.
-    fn signal(&self, signal: libc::c_int) {
-        let pid = self.id() as libc::pid_t;
-        let to = if self.own_group { -pid } else { pid };
-        // SAFETY: kill has no preconditions. The child was not waited for, so
-        // its id is nobody else's.
-        unsafe { libc::kill(to, signal) };
+    /// The processes that descend from it.
+    fn children(&self) -> Vec<Process> {
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .filter(|&pid| pid != self.id() && self.is_of_the_family(pid))
+            .filter_map(Process::of)
+            .collect()
+    }
+
+    /// To it and its children, as far as they run: a shell does not pass it on.
+    fn signal(&mut self, signal: libc::c_int, children: &[Process]) {
+        let send = |pid: u32| {
+            // SAFETY: kill has no preconditions.
+            unsafe { libc::kill(pid as libc::pid_t, signal) }
+        };
+        // The child was not waited for, so its id is nobody else's.
+        if self.status().is_none() {
+            send(self.id());
+        }
+        for child in children.iter().filter(|child| child.runs()) {
+            send(child.pid);
+        }
     }
 }
 
@@ -174,10 +192,30 @@ impl Drop for Program {
     }
 }
 
-/// What the kernel says of a process.
+/// A process that may end, and its id become another one's.
+struct Process {
+    pid: u32,
+    started: u64,
+}
+
+impl Process {
+    fn of(pid: u32) -> Option<Self> {
+        Some(Self { pid, started: Stat::of(pid)?.started })
+    }
+
+    fn runs(&self) -> bool {
+        Stat::of(self.pid).is_some_and(|stat| stat.started == self.started && !stat.has_ended)
+    }
+}
+
+/// What the kernel says of a process; see proc_pid_stat(5).
 struct Stat {
+    /// Whether only its parent has not noticed yet.
+    has_ended: bool,
     parent: u32,
     group: u32,
+    /// When it started, in ticks of the kernel since that has.
+    started: u64,
 }
 
 impl Stat {
@@ -185,8 +223,15 @@ impl Stat {
         let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
         // The name before may hold any bytes, also brackets and blanks.
         let stat = String::from_utf8_lossy(&stat);
-        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1);
-        Some(Self { parent: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()? })
+        // From the third on.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let number = |field: usize| fields.get(field - 3)?.parse().ok();
+        Some(Self {
+            has_ended: matches!(fields.first(), Some(&("Z" | "X"))),
+            parent: number(4)? as u32,
+            group: number(5)? as u32,
+            started: number(22)?,
+        })
     }
 }
 
@@ -229,8 +274,12 @@ mod tests {
     use super::*;
 
     fn start(script: &str) -> Program {
+        start_in(script, true)
+    }
+
+    fn start_in(script: &str, own_group: bool) -> Program {
         let command = ["sh", "-c", script].map(OsString::from);
-        let output = Output { log: Some(tempfile::tempfile().unwrap()), own_group: true };
+        let output = Output { log: Some(tempfile::tempfile().unwrap()), own_group };
         Program::start(&command, &[], output).map_err(|(_, why)| why).unwrap()
     }
 
@@ -262,7 +311,7 @@ mod tests {
             ("kill -SEGV $$", 139, "signal 11 (SIGSEGV)"),
         ] {
             let mut program = start(script);
-            program.wait(Duration::from_secs(60));
+            program.wait(Duration::from_secs(60), &[]);
             let status = program.end().unwrap();
             assert_eq!((exit_code(status), in_words(status).as_str()), (code, words));
         }
@@ -287,6 +336,18 @@ mod tests {
             Stat::of(child).is_none_or(|stat| stat.group != id).then_some(())
         });
         assert!(program.owns(&candidate(child)), "what was known stays so");
+    }
+
+    /// In this process's group, where no signal to a group reaches them.
+    #[test]
+    fn children_end_in_any_group_and_though_they_do_not_want_to() {
+        for ignored in ["", "trap '' TERM; "] {
+            let mut program = start_in(&format!("{ignored}sleep 1000 & sleep 1000"), false);
+            let children =
+                wait_for("its children", || Some(program.children()).filter(|all| all.len() == 2));
+            program.end().unwrap();
+            wait_for("its children to end", || (!children.iter().any(Process::runs)).then_some(()));
+        }
     }
 
     #[test]
