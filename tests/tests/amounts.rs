@@ -14,6 +14,7 @@ use std::thread;
 use pfp_shm_layout::reader::Picture;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::own;
+use pfp_tests::random::Random;
 use pfp_tests::screen::pfp_top;
 use pfp_tests::size;
 use pfp_tests::target::{Place, Target, wait_for};
@@ -250,6 +251,63 @@ fn attributes_and_functions_carry_amounts() {
         .collect();
     assert!(ids.contains(&vec!["items".to_owned()]), "{ids:?}");
     assert!(ids.contains(&vec!["requests".to_owned(), "bytes".to_owned()]), "{ids:?}");
+}
+
+/// Each region is counted under its own tuple, however many amounts it tells of those that
+/// its point has, also after there is a rest, and whatever numbers others have.
+#[test]
+fn each_tuple_has_its_own_measurements() {
+    static TUPLES: pfp::Timed = pfp::Timed::new("tuples", &["a", "b", "c"]);
+    const MOST: u64 = u64::MAX;
+    type Kept = [u64; 4];
+    let kept: [Kept; 8] = [
+        [1, 2, 0, 0],
+        [1, 2, 3, 0],
+        [1, 0, 0, 0],
+        [0, 0, 0, 0],
+        [MOST - 1, MOST, 0, 0],
+        [7, MOST, MOST, 0],
+        [2, 1, 0, 0],
+        [MOST - 1, 0, 0, 0],
+    ];
+    let measure = |[a, b, c, _]: Kept| match (b, c) {
+        (0, 0) => drop(TUPLES.measure([a])),
+        (_, 0) => drop(TUPLES.measure([a, b])),
+        _ => drop(TUPLES.measure([a, b, c])),
+    };
+    kept.into_iter().for_each(measure);
+    // What is as large as a word holds is not told apart from one less.
+    drop(TUPLES.measure([MOST, MOST]));
+    let mut random = Random::new(3);
+    let mut rest = 0;
+    for round in 0..1_000 {
+        // Of the tuples above each some have two, some three.
+        measure(kept[round % 8]);
+        let other = [random.word() % 100, 1_000 + random.word() % (1 << 40), 0, 0];
+        measure(other);
+        rest += 1;
+        if round % 3 == 0 {
+            measure([1, 2, 4 + round as u64, 0]);
+            rest += 1;
+        }
+    }
+    let mut watch = own::watch();
+    let picture = watch.poll();
+    let id = watch::id(picture, "tuples");
+    let mut found: Vec<(Option<Kept>, u64)> = (picture.points.iter())
+        .filter_map(|point| {
+            let variant = point.variant.as_ref().filter(|variant| variant.of == id)?;
+            let cells = watch::cells(picture, point.id);
+            Some((variant.each, cells.map(|cell| cell.all_owners().0.count).sum()))
+        })
+        .collect();
+    let twice = |tuple: &Kept| u64::from(*tuple == [MOST - 1, MOST, 0, 0]);
+    let mut expected: Vec<_> =
+        kept.iter().map(|tuple| (Some(*tuple), 126 + twice(tuple))).collect();
+    expected.push((None, rest));
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
 }
 
 /// In parts, inside one another, on several threads at once: the amounts are told as the
