@@ -16,7 +16,7 @@ pub(crate) mod ending;
 pub(crate) mod measure;
 mod names;
 #[cfg(test)]
-mod oracle;
+pub(crate) mod oracle;
 mod owner;
 pub(crate) mod process;
 mod regions;

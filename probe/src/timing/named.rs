@@ -78,6 +78,7 @@ mod tests {
 
     #[test]
     fn a_name_is_one_point_for_all_threads() {
+        let _one = crate::engine::oracle::one_at_a_time();
         let of = |name: &str| ptr::from_ref(point(name).unwrap()).addr();
         let threads: Vec<_> =
             (0..4).map(|_| std::thread::spawn(move || (of("one"), of("other")))).collect();
