@@ -9,6 +9,8 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use crate::lacks;
+
 /// Where the sources of the tests' programs are.
 pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/c");
 /// Where `pfp.h` is.
@@ -93,7 +95,10 @@ impl Compiler {
     pub fn all() -> impl Iterator<Item = Self> {
         let c = ["gcc", "clang"].map(|name| Self { name, ..Self::C });
         let cxx = ["g++", "clang++"].map(|name| Self { name, ..Self::CXX });
-        c.into_iter().chain(cxx).filter(|compiler| is_there(compiler.name))
+        c.into_iter().chain(cxx).filter(|compiler| {
+            let what = format!("what {} builds", compiler.name);
+            !lacks(&what, compiler.name)
+        })
     }
 
     /// Whether it is one for C++.
@@ -106,12 +111,6 @@ impl Compiler {
     fn language(self) -> &'static str {
         if self.is_cxx() { "c++" } else { "c" }
     }
-}
-
-/// Whether a program can be started.
-#[must_use]
-pub fn is_there(tool: &str) -> bool {
-    Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
 /// How a program gets the library.

@@ -243,8 +243,8 @@ fn exclusive_times_of_a_real_program_are_what_a_sampler_finds() {
     let Some(source) = source() else {
         return skipped("SQLite", "its source is not there and could not be fetched");
     };
-    if !c::is_there("valgrind") {
-        return skipped("SQLite", "valgrind is not installed");
+    if pfp_tests::lacks("SQLite", "valgrind") {
+        return;
     }
     let program = build(&source, Hooks::Measured);
     let runs: Vec<_> = (0..RUNS).map(|_| measured(&program)).collect();

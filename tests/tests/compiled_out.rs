@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use pfp_tests::skipped;
+use pfp_tests::lacks;
 
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe");
 const CRATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/compiled-out");
@@ -54,10 +54,6 @@ fn build(at: &Path, features: &[&str]) -> PathBuf {
     program
 }
 
-fn is_there(tool: &str) -> bool {
-    Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
-}
-
 /// The instructions of `measured`, without the places they are at.
 fn instructions(program: &Path) -> Vec<String> {
     let listing = run(Command::new("objdump")
@@ -94,8 +90,9 @@ fn nothing_is_left_of_it() {
         let found = bytes.windows(text.len()).any(|window| window == text.as_bytes());
         assert!(!found, "{text:?} is in the program");
     }
-    if !is_there("objdump") || !is_there("nm") {
-        return skipped("the instructions of a point compiled out", "binutils are not installed");
+    const WHAT: &str = "the instructions of a point compiled out";
+    if lacks(WHAT, "objdump") || lacks(WHAT, "nm") {
+        return;
     }
     assert_eq!(instructions(&with), instructions(&without));
     let symbols = run(Command::new("nm").arg("--demangle").arg(&with));

@@ -16,7 +16,7 @@ use pfp_tests::prometheus::{Prometheus, Series, ask, get};
 use pfp_tests::screen::pfp_top;
 use pfp_tests::target::{Place, Target, wait_for};
 use pfp_tests::watch::Watch;
-use pfp_tests::{figure, skipped};
+use pfp_tests::{figure, lacks};
 use serde_json::Value;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
@@ -227,20 +227,14 @@ fn it_speaks_the_forms_that_scrapers_ask_for() {
     assert_eq!(head.header("content-length"), Some(plain.body.len().to_string().as_str()));
     assert_eq!(at("/", &[]).status, 200);
     assert_eq!(at("/secret", &[]).status, 404);
-    if promtool_is_there() {
+    if !lacks("promtool's judgement of the text", "promtool") {
         let mut check = Command::new("promtool");
         check.args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut check = check.spawn().expect("promtool starts");
         check.stdin.take().unwrap().write_all(&plain.body).unwrap();
         let said = check.wait_with_output().unwrap();
         assert!(said.status.code() != Some(1), "{}", String::from_utf8_lossy(&said.stderr));
-    } else {
-        skipped("promtool's judgement of the text", "there is no promtool");
     }
-}
-
-fn promtool_is_there() -> bool {
-    Command::new("promtool").arg("--version").output().is_ok()
 }
 
 fn unpacked(bytes: &[u8]) -> Vec<u8> {
@@ -371,8 +365,7 @@ fn board() -> Vec<(String, String)> {
 fn prometheus_scrapes_it_and_answers_what_the_readme_and_the_board_ask() {
     let board = board();
     assert!(board.len() >= 10, "{board:?}");
-    if !Prometheus::is_there() {
-        skipped("scraping by a real Prometheus", "prometheus cannot be started");
+    if lacks("scraping by a real Prometheus", "prometheus") {
         return;
     }
     let place = Place::new();
