@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use pfp_tests::c::{self, Compiler};
+use pfp_tests::c;
 use pfp_tests::lacks;
 use pfp_tests::screen::pfp_top;
 use pfp_tests::target::{Place, wait_for};

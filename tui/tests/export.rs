@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use pfp_top::snapshot::Snapshot;
 use serde_json::Value;
 
 #[path = "../../tests/src/tools.rs"]
-#[allow(dead_code, reason = "the tests of whole programs need more of it")]
+#[allow(dead_code, unreachable_pub, reason = "it is a part of the tests of whole programs")]
 mod tools;
 
 /// Every format, with the name of its golden file and what else it was written with.
