@@ -529,6 +529,14 @@ impl Cell {
         self.seq.store(seq + 2, ord!("cell-close", Release));
     }
 
+    /// Sets the inclusive total without a measurement, which is yet to come: that of a
+    /// future grows with each of its polls.
+    pub fn set_inclusive_total(&self, total: u64) {
+        let seq = self.open();
+        self.inclusive.store(total, Ordering::Relaxed);
+        self.close(seq);
+    }
+
     /// Counts the last measurement in its bucket, before its time: none if it has no
     /// bucket. A process killed in here says that it was in the middle, since then
     /// the histogram may have it twice.

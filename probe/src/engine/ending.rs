@@ -373,16 +373,19 @@ pub(crate) fn end_guard(point: &'static Point, guard: &Guard, now: u64, amounts:
         child = child.wrapping_add(regions.give_up(from));
         thread.set_level(place.wrapping_add(LEVEL));
     }
-    // What was noted at begin holds unless the cell was restarted or contexts were
-    // switched since. Of switches the tag has too few bits to tell for sure.
-    let noted = !thread.clock.was_resumed(begun.switches)
-        && thread
-            .cell(point.index())
-            .is_some_and(|cell| thread::tag(cell.control(), thread.inner_place()) == guard.tag());
+    let noted = noted(thread, point, guard, &begun).is_some();
     let inclusive = if noted { Inclusive::Since(begun.inclusive) } else { Inclusive::Add };
     // Of no meaning: a guard that has its notes has its cell.
     let control = Control::default();
     finish(thread, point, Ending { begun, child, now, inclusive, latch: false, control, amounts });
+}
+
+/// The cell whose inclusive total a guard has noted, if that still holds: unless the cell
+/// was restarted or contexts were switched since. Of switches the tag has too few bits to
+/// tell for sure.
+fn noted<'a>(thread: &'a Thread, point: &Point, guard: &Guard, begun: &Begun) -> Option<&'a Cell> {
+    let cell = thread.cell(point.index()).filter(|_| !thread.clock.was_resumed(begun.switches))?;
+    (thread::tag(cell.control(), thread.inner_place()) == guard.tag()).then_some(cell)
 }
 
 /// The innermost region, which ends on the long way.
@@ -615,17 +618,27 @@ pub(crate) fn close_slow(
     record_slow(to, measured, start, elapsed, amounts);
 }
 
-/// What a future measured over several polls.
+/// What the polls of a future have measured so far and nobody has recorded; none before
+/// the first of them, and after the last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Polls {
+pub(crate) struct Polls(Option<Unrecorded>);
+
+#[derive(Clone, Copy, Debug)]
+struct Unrecorded {
+    /// Less the inclusive ticks that the cell has already.
     sum: Sum,
-    start: Option<u64>,
+    /// The counter when the first of them began.
+    start: u64,
 }
 
 /// Ends a region that was begun for one poll of a future, and adds what it
 /// measured to what its polls before did; records the sum with the last.
 ///
+/// Inclusive ticks are the point's poll by poll: then each poll drops what the polls of
+/// the same point inside it have added, as recursive calls do, whenever those futures end.
+///
 /// With amounts the point's cells have the sums of those.
+#[inline(never)]
 pub(crate) fn end_poll(
     point: &'static Point,
     guard: &Guard,
@@ -633,54 +646,55 @@ pub(crate) fn end_poll(
     last: bool,
     amounts: Option<&Amounts>,
 ) {
-    if guard.tag() == 0 {
-        return;
-    }
     let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
     let now = thread.stamp();
-    let (begun, place, child) = if let Some(&begun) = guard.begun() {
-        (begun, guard.tag() & LEVELS, thread.child.load(Relaxed))
+    let (begun, place, child, recursive) = if let Some(&begun) = guard.begun() {
+        (begun, guard.tag() & LEVELS, thread.child.load(Relaxed), false)
     } else {
         let regions = thread.regions();
         let Some(at) = regions.innermost(point) else { return };
+        let slot = &regions.slots[at];
         let child = thread.child.load(Relaxed).wrapping_add(regions.give_up(at + 1));
         regions.open.store(at as u64, Relaxed);
-        (regions.slots[at].begun(), regions.slots[at].place.load(Relaxed), child)
+        let recursive = slot.recursive.load(Relaxed) != 0;
+        (slot.begun(), slot.place.load(Relaxed), child, recursive)
     };
     thread.set_level(place.wrapping_add(LEVEL));
+    let noted = guard.begun().and_then(|begun| noted(thread, point, guard, begun));
     let part = thread.part(&begun, child, now);
     measure::give_back(thread, begun.child, part.span);
-    let start = begun.ticks();
-    polls.sum.own = polls.sum.own.wrapping_add(part.own());
-    polls.sum.inclusive = polls.sum.inclusive.wrapping_add(part.span);
-    polls.sum.off = polls.sum.off.wrapping_add(part.off);
-    polls.sum.switches = polls.sum.switches.wrapping_add(part.switches);
-    let first = *polls.start.get_or_insert(start);
-    if last {
-        let polls = std::mem::take(polls);
-        let elapsed = now.wrapping_sub(first);
-        finish_with(thread, point, polls.sum, None, (first, elapsed), amounts);
+    let unrecorded =
+        polls.0.get_or_insert_with(|| Unrecorded { sum: Sum::default(), start: begun.ticks() });
+    let mut inclusive = if recursive { 0 } else { part.span };
+    if let Some(cell) = noted.filter(|_| !thread.is_busy()) {
+        let total = begun.inclusive.wrapping_add(inclusive);
+        thread.busy(|| cell.set_inclusive_total(total));
+        inclusive = 0;
+    }
+    unrecorded.sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
+    if last && let Some(Unrecorded { sum, start }) = polls.0.take() {
+        finish_with(thread, point, sum, None, (start, now.wrapping_sub(start)), amounts);
     }
 }
 
 impl Polls {
     /// Whether some poll was measured and is not recorded yet.
+    #[inline(always)]
     pub(crate) fn wait(&self) -> bool {
-        self.start.is_some()
+        self.0.is_some()
     }
 
     /// Records what polls have measured of a future that will have no more.
     #[cold]
     pub(crate) fn record(&mut self, point: &'static Point, amounts: Option<&Amounts>) {
-        let polls = std::mem::take(self);
-        let Some(first) = polls.start else { return };
+        let Some(Unrecorded { sum, start }) = self.0.take() else { return };
         let Some(thread) =
             thread::current().filter(|thread| thread.is_alive()).or_else(thread::get)
         else {
             return process::miss();
         };
-        let elapsed = (thread.stamp().wrapping_sub(first) as i64).max(0) as u64;
-        finish_with(thread, point, polls.sum, None, (first, elapsed), amounts);
+        let elapsed = (thread.stamp().wrapping_sub(start) as i64).max(0) as u64;
+        finish_with(thread, point, sum, None, (start, elapsed), amounts);
     }
 }
 

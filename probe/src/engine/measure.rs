@@ -248,7 +248,7 @@ impl Guard {
     }
 
     #[inline(never)]
-    fn begin_on(point: &'static Point, control: Control) -> Self {
+    pub(crate) fn begin_on(point: &'static Point, control: Control) -> Self {
         Self::begin_here(point, control)
     }
 
