@@ -362,6 +362,11 @@ impl Object {
         }
     }
 
+    /// Whether a viewer has opened it, so that another process may write to it.
+    pub(crate) fn is_watched(&self) -> bool {
+        matches!(self.hold, Hold::Viewer { .. })
+    }
+
     /// The object as a file to read. Where it has no pages, reading it gives zeros
     /// and takes no memory, as touching the mapping would.
     ///

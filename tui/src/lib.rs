@@ -29,6 +29,7 @@ pub mod columns;
 pub mod comparison;
 pub mod export;
 pub mod headline;
+pub mod input;
 pub mod interrupt;
 pub mod local_time;
 pub mod model;

@@ -19,6 +19,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
 
 use crate::export::json;
+use crate::input::MAX_BYTES;
 use crate::snapshot::{Drained, Snapshot};
 use crate::source::Refusal;
 use delta::Delta;
@@ -38,9 +39,9 @@ pub const FRAME_HEADER: usize = 64;
 const FRAME: [u8; 4] = *b"FRAM";
 /// Level of Zstandard: the library's own middle between time and size.
 const LEVEL: i32 = 3;
-/// Most bytes that a part of a frame unfolds into: a small file could otherwise ask
-/// for more memory than any machine has.
-const LIMIT: u32 = 1 << 30;
+/// Most bytes that a part of a frame unfolds into, or has in the file: a small file could
+/// otherwise ask for more memory than any machine has.
+const LIMIT: u32 = MAX_BYTES as u32;
 
 /// What stands at the beginning of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,8 +180,9 @@ impl FrameHeader {
         let is_whole = bytes.starts_with(&FRAME)
             && u32_at(bytes, 60) == crc32fast::hash(&bytes[..60])
             && u64::from(header.back) <= header.number
-            && header.snapshot.whole <= LIMIT
-            && header.events.whole <= LIMIT;
+            && [header.snapshot, header.events]
+                .iter()
+                .all(|part| part.packed <= LIMIT && part.whole <= LIMIT);
         is_whole.then_some(header)
     }
 

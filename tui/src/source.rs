@@ -31,8 +31,10 @@ pub use guard::guarded;
 pub use recording::{Moment, Recording};
 pub use refusal::Refusal;
 
-use crate::export::json::{Overwrite, WriteError};
+use crate::export::json::{Overwrite, WriteError, unreadable};
+use crate::input::Input;
 use crate::model::between;
+use crate::recording::MAGIC;
 use crate::snapshot::{Drained, ProcessState, Snapshot};
 
 /// A watched process, or what is left of one.
@@ -275,11 +277,17 @@ pub fn attach_together_by(finder: Box<dyn Finder>, together: &Together) -> Resul
 }
 
 /// Opens a snapshot file, a copy of a segment, compressed or not, or a recording at
-/// its last moment: what it is its content tells, not its name.
+/// its last moment: what it is its content tells, not its name. `-` is standard input.
 pub fn open(path: &Path) -> Result<Box<dyn Source>> {
-    match Recording::recognise(path) {
-        Some(file) => Ok(guarded(Box::new(Recording::read(file, path)?))),
-        None => Ok(guarded(Box::new(FileSource::open(path)?))),
+    let unreadable = |error| unreadable(path, error);
+    let input = Input::open(path, file::is_known).map_err(unreadable)?;
+    let is_recording = input.start().map_err(unreadable)?.starts_with(&MAGIC);
+    match input {
+        Input::File(file) if is_recording => Ok(guarded(Box::new(Recording::read(file, path)?))),
+        Input::Stdin(_) if is_recording => {
+            bail!("expected a file, since a recording is read here and there, found a pipe")
+        }
+        input => Ok(guarded(Box::new(FileSource::read(&input, path)?))),
     }
 }
 

@@ -1,5 +1,8 @@
 //! The real program, as scripts call it.
 
+#[path = "cli/files.rs"]
+mod files;
+
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -15,7 +15,7 @@ use crate::app::{self, App};
 use crate::export::diff;
 use crate::export::json::{self, Overwrite, WriteError};
 use crate::export::list;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::compare::{Baseline, Comparison};
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{self, Choice, Machine, Moment, Refusal, Source, Span, Wanted, choose};
@@ -27,9 +27,6 @@ const SLOWER: u8 = 1;
 const TROUBLE: u8 = 2;
 /// Exit status of what finds nothing to show, as of [`Refusal::NoTarget`].
 pub(super) const NO_TARGET: u8 = 3;
-/// Exit status of a program that a signal asked to end, as shells have it.
-pub(super) const INTERRUPTED: u8 = 130;
-
 /// Does what the command line asks for; returns the exit status.
 pub fn run(cli: Cli) -> Result<u8> {
     match cli.command {
@@ -166,13 +163,11 @@ pub(super) fn resolve(target: &Target) -> Result<Box<dyn Source>> {
 }
 
 fn snapshot(target: &Target, path: &Path, overwrite: Overwrite) -> Result<u8> {
-    let interrupt = Interrupt::install()?;
     let mut source = resolve(target)?;
     let mut snapshot = source.poll()?;
     source.add_records(&mut snapshot);
-    if interrupt.raised() {
-        return Ok(INTERRUPTED);
-    }
+    // What is begun is finished, if that does not take long.
+    let _interrupt = Interrupt::install()?;
     written(json::write(&snapshot, path, overwrite), path)
 }
 

@@ -111,7 +111,7 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     // What cannot be printed is said before the program has done its work.
     drop(headless.then(|| Printer::new(&run.show, baseline.as_ref())).transpose()?);
     // Taken over first: once the program runs, no signal may leave it behind.
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::install_patiently()?;
     let log = match run.inherit {
         true => None,
         false => Some(Log::create(run.log.as_deref(), &run.command[0])?),
@@ -262,7 +262,8 @@ fn report(
         complain(&format!("{name} ended with {}", program::in_words(status)));
     }
     if let Some(log) = log {
-        let tail = if status.success() || asked { Vec::new() } else { log.tail(TAIL)? };
+        let tail =
+            if status.success() || asked { Vec::new() } else { log.tail(TAIL).unwrap_or_default() };
         if let Some(path) = log.tidy() {
             complain(&format!("what {name} printed is in {}", path.display()));
             for line in tail {

@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use pfp_shm_layout::whole::check_replaceable;
 
 use super::json::Overwrite;
+use crate::input;
 use crate::recording::{Encoder, FileHeader};
 use crate::snapshot::{Drained, Snapshot};
 use crate::source::Recording;
@@ -101,7 +102,9 @@ impl Writer {
     /// If the file is no recording, is being written, or cannot be.
     pub fn resume(path: &Path) -> Result<(Self, Snapshot, u64)> {
         let shown = path.display();
-        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = fs::metadata(path)
+            .and_then(|about| input::check_regular(&about))
+            .and_then(|()| OpenOptions::new().read(true).write(true).open(path));
         let file = file.with_context(|| format!("{shown} cannot be appended to"))?;
         ensure!(
             lock(&file)?,

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::{Change, Source};
 use crate::local_time;
-use crate::recording::{FILE_HEADER, FRAME_HEADER, FileHeader, FrameHeader, MAGIC};
+use crate::recording::{FILE_HEADER, FRAME_HEADER, FileHeader, FrameHeader};
 use crate::snapshot::{Drained, Record, Snapshot};
 use crate::units;
 
@@ -25,6 +25,8 @@ const NS: u64 = 1_000_000_000;
 const DAY: u64 = 86_400;
 /// Records of a lane that are shown at most: those that its ring held.
 const RING: usize = 2_047;
+/// Most snapshots that are shown of a recording: two weeks at three a second.
+const MAX_FRAMES: usize = 1 << 22;
 /// Frames whose records are looked at for that.
 const LOOKED_AT: usize = 60;
 
@@ -103,17 +105,6 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The file, if it begins as a recording does.
-    pub(super) fn recognise(path: &Path) -> Option<File> {
-        let file = File::open(path).ok().filter(|file| {
-            // What is no file would wait for a writer, or have no end.
-            file.metadata().is_ok_and(|metadata| metadata.is_file())
-        })?;
-        let mut magic = [0; MAGIC.len()];
-        file.read_exact_at(&mut magic, 0).ok()?;
-        (magic == MAGIC).then_some(file)
-    }
-
     /// Reads the headers of all frames that are whole, and goes to the last of them.
     ///
     /// # Errors
@@ -214,6 +205,11 @@ impl Recording {
     /// What is to be said of a recording that does not end with a whole frame.
     pub fn remark(&self) -> Option<String> {
         let (rest, n) = (self.rest, self.index.len());
+        if n == MAX_FRAMES {
+            return Some(format!(
+                "a recording is shown up to snapshot #{n}; record into several files"
+            ));
+        }
         if rest == 0 || (!self.damaged && self.grows()) {
             None
         } else if self.damaged {
@@ -237,7 +233,7 @@ impl Recording {
     /// If the file cannot be read any more.
     pub fn refresh(&mut self) -> io::Result<bool> {
         let (known, len) = (self.index.len(), self.file.metadata()?.len());
-        while self.end.saturating_add(FRAME_HEADER as u64) <= len {
+        while self.end.saturating_add(FRAME_HEADER as u64) <= len && self.index.len() < MAX_FRAMES {
             let mut bytes = [0; FRAME_HEADER];
             self.file.read_exact_at(&mut bytes, self.end)?;
             let number = self.index.len();

@@ -4,10 +4,13 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+
+use crate::input;
 
 /// As many files of earlier programs are kept.
 const KEPT: usize = 20;
@@ -39,8 +42,13 @@ impl Log {
             .create_new(own)
             .truncate(!own)
             .mode(if own { 0o600 } else { 0o666 })
+            // A pipe that nobody reads is an error and not a wait.
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
             .open(&path)
             .with_context(|| format!("{} cannot be written", path.display()))?;
+        // The program's own writing may wait.
+        // SAFETY: an open descriptor, and flags that any file may have.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, 0) };
         Ok(Self { file, path, own })
     }
 
@@ -54,7 +62,7 @@ impl Log {
 
     /// The last lines, without what a terminal could take for commands.
     pub(super) fn tail(&self, lines: usize) -> Result<Vec<String>> {
-        let mut file = File::open(&self.path)?;
+        let mut file = input::file(&self.path)?;
         let start = file.metadata()?.len().saturating_sub(TAIL_BYTES);
         file.seek(SeekFrom::Start(start))?;
         let mut last = VecDeque::new();
