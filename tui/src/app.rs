@@ -524,7 +524,8 @@ impl App {
         if self.screen == Screen::Waiting
             && let Some(together) = self.options.together.clone()
         {
-            if self.discovery.candidates.iter().any(|candidate| together.admits(candidate)) {
+            let all = &self.discovery.candidates;
+            if all.iter().any(|candidate| together.admits(candidate, all)) {
                 self.attach_together(&together, now);
             }
             return;

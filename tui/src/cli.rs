@@ -35,7 +35,7 @@ pub use serve::Serve;
 
 use crate::app::{Filter, Options};
 use crate::columns::{Column, Sorting};
-use crate::source::{Members, Moment, Together, Wanted};
+use crate::source::{Members, Moment, Together, Wanted, Which};
 use crate::units::Unit;
 use crate::view::{Look, Terminal, Theme, ThemeName};
 
@@ -251,9 +251,10 @@ pub enum Command {
 /// Which process.
 #[derive(Args, Clone, Debug)]
 pub struct Target {
-    /// Watch the process with this id; given several times, all of them as one.
+    /// Watch the process with this id, or with this number of `pfp-top list`, such as
+    /// @3f2a; given several times, all of them as one.
     #[arg(short, long, value_name = "PID")]
-    pid: Vec<u32>,
+    pid: Vec<Which>,
     /// Watch a process whose name contains this.
     #[arg(long, value_name = "NAME", conflicts_with = "pid")]
     name: Option<String>,
@@ -268,9 +269,9 @@ pub struct Target {
 }
 
 impl Target {
-    /// The process with this id.
-    fn of_pid(pid: u32) -> Self {
-        Self { pid: vec![pid], name: None, all: false, sum: false }
+    /// This process.
+    fn of(which: Which) -> Self {
+        Self { pid: vec![which], name: None, all: false, sum: false }
     }
 
     /// Whether any process was asked for.
@@ -279,7 +280,7 @@ impl Target {
     }
 
     fn wanted(&self) -> Wanted {
-        Wanted { pid: self.pid.first().copied(), name: self.name.clone() }
+        Wanted { which: self.pid.first().cloned(), name: self.name.clone() }
     }
 
     /// The processes to watch as one; none where it is just one.
@@ -287,7 +288,7 @@ impl Target {
         let members = match self.pid.as_slice() {
             [] if self.all || self.sum => Members::All(self.name.clone().unwrap_or_default()),
             [] | [_] => return None,
-            pids => Members::Pids(pids.to_vec()),
+            named => Members::Named(named.to_vec()),
         };
         Some(Together { members, sum: self.sum })
     }
@@ -474,7 +475,10 @@ mod tests {
     #[test]
     fn options_and_commands_are_understood() {
         let cli = Cli::try_parse_from(["pfp-top", "-p", "7", "--once", "--sort", "p99"]).unwrap();
-        assert_eq!((cli.target.pid, cli.show.once, cli.show.sort), (vec![7], true, Column::P99));
+        assert_eq!(
+            (cli.target.pid, cli.show.once, cli.show.sort),
+            (vec![Which::Pid(7)], true, Column::P99)
+        );
         assert!(Cli::try_parse_from(["pfp-top", "snapshot", "-p", "7"]).is_err());
         assert!(Cli::try_parse_from(["pfp-top", "open", "a.json", "--once"]).is_ok());
     }

@@ -11,10 +11,12 @@ mod file;
 mod group;
 mod guard;
 mod live;
+mod namespaces;
 mod recording;
 mod refusal;
 mod symbol;
 pub mod synthetic;
+mod which;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -30,6 +32,7 @@ pub use group::{Members, Together};
 pub use guard::guarded;
 pub use recording::{Moment, Recording};
 pub use refusal::Refusal;
+pub use which::Which;
 
 use crate::export::json::{Overwrite, WriteError, unreadable};
 use crate::input::Input;
@@ -110,8 +113,10 @@ pub struct Candidate {
     pub name: String,
     /// Path of the executable.
     pub exe: String,
-    /// Process id, as this viewer's pid namespace knows it.
+    /// Process id, as the process itself knows it.
     pub pid: u32,
+    /// Its id here, if it has a pid namespace of its own.
+    pub pid_here: Option<u32>,
     /// Random id of the segment, 32 hex digits.
     pub segment_id: String,
     /// Whether it still runs.
@@ -126,6 +131,11 @@ impl Candidate {
     /// Whether the process still runs.
     pub fn runs(&self) -> bool {
         self.state == ProcessState::Running
+    }
+
+    /// The process id that `ps` shows here, as far as that is known.
+    pub fn visible_pid(&self) -> u32 {
+        self.pid_here.unwrap_or(self.pid)
     }
 }
 
@@ -157,11 +167,18 @@ pub struct Refused {
 impl Discovery {
     /// Why there is nothing that fits what was asked for.
     pub fn why_none(&self, wanted: &Wanted) -> Refusal {
-        let concerns = |refused: &&Refused| wanted.pid.is_none() || refused.pid == wanted.pid;
+        let asked = match wanted.which {
+            Some(Which::Pid(pid)) => Some(pid),
+            _ => None,
+        };
+        let concerns = |refused: &&Refused| match wanted.which {
+            Some(_) => asked.is_some() && refused.pid == asked,
+            None => true,
+        };
         if let Some(refused) = self.refused.iter().find(concerns) {
             return refused.why.clone();
         }
-        if let Some(pid) = wanted.pid
+        if let Some(pid) = asked
             && let Some(why) = foreign(pid)
         {
             return why;

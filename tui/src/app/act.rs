@@ -480,8 +480,9 @@ impl App {
 
 /// Every process that fits, those that run first, then the youngest first.
 pub(super) fn all_candidates(discovery: &Discovery, wanted: &Wanted) -> Vec<Candidate> {
-    let fits = |candidate: &&Candidate| wanted.is_any() || wanted.admits(candidate);
-    let mut all: Vec<_> = discovery.candidates.iter().filter(fits).cloned().collect();
+    let found = &discovery.candidates;
+    let fits = |candidate: &&Candidate| wanted.is_any() || wanted.admits(candidate, found);
+    let mut all: Vec<_> = found.iter().filter(fits).cloned().collect();
     all.sort_by_key(|c| (!c.runs(), std::cmp::Reverse(c.started_unix_ns)));
     all
 }

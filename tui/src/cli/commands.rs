@@ -18,7 +18,9 @@ use crate::export::list;
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::compare::{Baseline, Comparison};
 use crate::snapshot::{ProcessState, Snapshot};
-use crate::source::{self, Choice, Machine, Moment, Refusal, Source, Span, Wanted, choose};
+use crate::source::{
+    self, Candidate, Choice, Machine, Moment, Refusal, Source, Span, Wanted, choose,
+};
 use crate::text;
 
 /// Exit status of a comparison that found more than it was to allow.
@@ -155,8 +157,15 @@ pub(super) fn resolve(target: &Target) -> Result<Box<dyn Source>> {
     match choose(&discovery, &wanted) {
         Choice::One(candidate) => source::attach(&candidate),
         Choice::Several(several) => {
-            let names: Vec<_> = several.iter().map(|c| format!("{}[{}]", c.name, c.pid)).collect();
-            bail!("expected one process, found {}: choose with -p PID, or --all", names.join(", "))
+            let shown = |c: &Candidate| {
+                format!("{} {}[{}]", discovery.number_of(c), c.name, c.visible_pid())
+            };
+            let first = several.first().map(|c| discovery.number_of(c)).unwrap_or_default();
+            bail!(
+                "expected one process, found {}: choose with -p PID, with -p and a number, as \
+                 -p {first}, or --all",
+                several.iter().map(shown).collect::<Vec<_>>().join(", ")
+            )
         }
         Choice::None => Err(discovery.why_none(&wanted).into()),
     }
@@ -264,7 +273,7 @@ fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Snapsho
 fn list_processes(json: bool) -> Result<u8> {
     let discovery = source::discover()?;
     if json {
-        say(&list::json(&discovery.candidates)?)?;
+        say(&list::json(&discovery)?)?;
     }
     if discovery.candidates.is_empty() {
         return Err(Refusal::NoTarget(discovery.nothing_found()).into());
@@ -272,14 +281,20 @@ fn list_processes(json: bool) -> Result<u8> {
     if json {
         return Ok(0);
     }
-    let mut text = format!("{:<8} {:<8} {:>6}  {}\n", "PID", "State", "Points", "Name");
+    let mut text =
+        format!("{:<7} {:<8} {:<8} {:>6}  {}\n", "Number", "PID", "State", "Points", "Name");
     for c in &discovery.candidates {
         let state = match c.state {
             ProcessState::Running => "running",
             ProcessState::Exited => "exited",
             ProcessState::Crashed => "crashed",
         };
-        text += &format!("{:<8} {state:<8} {:>6}  {}  {}\n", c.pid, c.points, c.name, c.exe);
+        let (number, pid) = (discovery.number_of(c), c.visible_pid());
+        text += &format!("{number:<7} {pid:<8} {state:<8} {:>6}  {}  {}", c.points, c.name, c.exe);
+        if c.pid_here.is_some() {
+            text += &format!("  (pid {} in its namespace)", c.pid);
+        }
+        text.push('\n');
     }
     say(&text)?;
     Ok(0)

@@ -16,7 +16,7 @@ use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::Model;
 use crate::model::gate::{self, Finding, Limit, Run};
 use crate::snapshot::Snapshot;
-use crate::source::{self, Moment, Refusal, Span};
+use crate::source::{self, Moment, Refusal, Span, Which};
 use crate::units;
 
 /// Exit status of a gate that failed.
@@ -65,9 +65,9 @@ pub struct Gate {
     /// of one process differ less than runs do.
     #[arg(long, value_name = "TIME", value_parser = part, conflicts_with = "pid")]
     split: Option<Duration>,
-    /// Instead of files, the process with this id: all that it has measured.
+    /// Instead of files, the process with this id or number: all that it has measured.
     #[arg(short, long, value_name = "PID", conflicts_with = "files")]
-    pid: Option<u32>,
+    pid: Option<Which>,
     /// What the process measures from now on, in windows of so many seconds.
     #[arg(short = 'd', long, value_name = "SECS", requires = "pid", value_parser = seconds)]
     window: Option<Duration>,
@@ -103,9 +103,9 @@ fn part(text: &str) -> Result<Duration, String> {
 pub(super) fn run(gate: &Gate) -> Result<u8> {
     let (baseline, files) = sides(gate)?;
     let before = read(baseline, &Span { from: gate.baseline_from, to: gate.baseline_to }, gate)?;
-    let now = match gate.pid {
+    let now = match &gate.pid {
         None => read(files, &Span { from: gate.from, to: gate.to }, gate)?,
-        Some(pid) => match watch(gate, pid)? {
+        Some(which) => match watch(gate, which)? {
             Some(run) => vec![run],
             None => return Ok(INTERRUPTED),
         },
@@ -195,8 +195,8 @@ fn read(files: &[PathBuf], span: &Span, gate: &Gate) -> Result<Vec<Run>> {
 }
 
 /// What a process measured, or measures from now on; none if a signal came first.
-fn watch(gate: &Gate, pid: u32) -> Result<Option<Run>> {
-    let mut source = resolve(&Target::of_pid(pid))?;
+fn watch(gate: &Gate, which: &Which) -> Result<Option<Run>> {
+    let mut source = resolve(&Target::of(which.clone()))?;
     let first = source.poll()?;
     let Some(window) = gate.window else {
         return Ok(Run::all(vec![first]).pop());
@@ -214,7 +214,8 @@ fn watch(gate: &Gate, pid: u32) -> Result<Option<Run>> {
         }
         steps.push(next);
     }
-    let ended = || Refusal::NoTarget(format!("process {pid} ended before it could be measured"));
+    let ended =
+        || Refusal::NoTarget(format!("{which}: the process ended before it could be measured"));
     Run::since(first, steps).map(Some).ok_or_else(|| ended().into())
 }
 

@@ -54,7 +54,7 @@ impl Pooled {
     pub(super) fn pool(&self, interval: Duration, stays: Duration) -> Result<Pool> {
         let members = match self.target.pid.as_slice() {
             [] => Members::All(self.target.name.clone().unwrap_or_default()),
-            pids => Members::Pids(pids.to_vec()),
+            named => Members::Named(named.to_vec()),
         };
         let (pool, discovery) = Pool::new(Scope {
             together: Together { members, sum: false },
@@ -104,8 +104,9 @@ pub(super) fn run(serve: &Serve) -> Result<u8> {
 
 /// Why there is none of those that were named.
 fn none_named(discovery: &Discovery, target: &Target) -> Refusal {
-    let is_named = |candidate: &&Candidate| target.pid.contains(&candidate.pid);
-    match discovery.candidates.iter().find(is_named) {
+    let all = &discovery.candidates;
+    let is_named = |it: &&Candidate| target.pid.iter().any(|which| which.admits(it, all));
+    match all.iter().find(is_named) {
         Some(ended) => Refusal::NoTarget(format!(
             "{} [{}] has ended; `pfp-top -p {}` shows its last figures",
             ended.name, ended.pid, ended.pid

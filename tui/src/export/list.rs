@@ -3,11 +3,13 @@
 use serde::Serialize;
 
 use crate::snapshot::ProcessState;
-use crate::source::Candidate;
+use crate::source::Discovery;
 
 #[derive(Serialize)]
 struct Process<'a> {
+    number: String,
     pid: u32,
+    pid_here: u32,
     name: &'a str,
     exe: &'a str,
     state: ProcessState,
@@ -17,11 +19,14 @@ struct Process<'a> {
 }
 
 /// All of them, with a line break at the end.
-pub fn json(candidates: &[Candidate]) -> serde_json::Result<String> {
-    let processes: Vec<_> = candidates
+pub fn json(discovery: &Discovery) -> serde_json::Result<String> {
+    let processes: Vec<_> = discovery
+        .candidates
         .iter()
         .map(|c| Process {
+            number: discovery.number_of(c),
             pid: c.pid,
+            pid_here: c.visible_pid(),
             name: &c.name,
             exe: &c.exe,
             state: c.state,

@@ -168,18 +168,19 @@ impl Pool {
         let discovery = self.finder.discover()?;
         let known =
             |c: &Candidate| self.members.iter().any(|m| m.candidate.segment_id == c.segment_id);
-        let mut new: Vec<Candidate> = discovery
-            .candidates
+        let all = &discovery.candidates;
+        let mut new: Vec<Candidate> = all
             .iter()
             // What ended before anybody looked has nothing that goes on.
-            .filter(|c| c.runs() && self.scope.together.admits(c) && !known(c))
+            .filter(|c| c.runs() && self.scope.together.admits(c, all) && !known(c))
             .cloned()
             .collect();
         new.sort_by_key(|candidate| (candidate.started_unix_ns, candidate.pid));
         for candidate in new {
             // One process after the other in the same place, as by `exec`.
+            let pid = candidate.visible_pid();
             self.members
-                .retain(|member| member.ended.is_none() || member.candidate.pid != candidate.pid);
+                .retain(|member| member.ended.is_none() || member.candidate.visible_pid() != pid);
             if self.members.len() == PROCESSES {
                 // What nobody asked for in all that time makes room.
                 let ended = self.members.iter().filter(|member| member.ended.is_some());

@@ -1,19 +1,19 @@
 //! Which of the processes found to watch, when the user has not picked one.
 
-use super::{Candidate, Discovery};
+use super::{Candidate, Discovery, Which};
 /// What the user asked to watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Only the process with this id.
-    pub pid: Option<u32>,
+    /// Only this process.
+    pub which: Option<Which>,
     /// Only processes whose name contains this.
     pub name: Option<String>,
 }
 
 impl Wanted {
-    /// Whether it asks for this process.
-    pub fn admits(&self, candidate: &Candidate) -> bool {
-        self.pid.is_none_or(|pid| pid == candidate.pid)
+    /// Whether it asks for this process, which is one of these.
+    pub fn admits(&self, candidate: &Candidate, among: &[Candidate]) -> bool {
+        self.which.as_ref().is_none_or(|which| which.admits(candidate, among))
             && self.name.as_ref().is_none_or(|name| candidate.name.contains(name.as_str()))
     }
 
@@ -24,7 +24,7 @@ impl Wanted {
 
     /// In words: `pid 17`, `name "db"`.
     pub fn describe(&self) -> String {
-        let pid = self.pid.map(|pid| format!("pid {pid}"));
+        let pid = self.which.as_ref().map(Which::to_string);
         let name = self.name.as_ref().map(|name| format!("name {name:?}"));
         [pid, name].into_iter().flatten().collect::<Vec<_>>().join(" and ")
     }
@@ -45,8 +45,8 @@ pub enum Choice {
 /// fits and still runs. What has ended is watched unasked only where it is
 /// the one thing that `wanted` names.
 pub fn choose(discovery: &Discovery, wanted: &Wanted) -> Choice {
-    let mut fitting: Vec<Candidate> =
-        discovery.candidates.iter().filter(|candidate| wanted.admits(candidate)).cloned().collect();
+    let all = &discovery.candidates;
+    let mut fitting: Vec<_> = all.iter().filter(|it| wanted.admits(it, all)).cloned().collect();
     fitting.sort_by_key(|c| (!c.runs(), std::cmp::Reverse(c.started_unix_ns)));
     match fitting.as_slice() {
         [] => Choice::None,
@@ -100,10 +100,10 @@ mod tests {
     fn wishes_narrow_the_choice() {
         use ProcessState::{Crashed, Running};
         let found = [("db", 1, Running), ("web", 2, Running), ("db", 3, Crashed)];
-        let name = |name: &str| Wanted { name: Some(name.into()), pid: None };
+        let name = |name: &str| Wanted { name: Some(name.into()), which: None };
         assert_eq!(pids(&found, &name("we")), [2]);
         assert_eq!(pids(&found, &name("db")), [1]);
-        let pid = |pid| Wanted { name: None, pid: Some(pid) };
+        let pid = |pid| Wanted { name: None, which: Some(Which::Pid(pid)) };
         assert_eq!(pids(&found, &pid(3)), [3]);
         assert_eq!(pids(&found, &pid(4)), [0; 0]);
     }

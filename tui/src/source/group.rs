@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow, bail};
 
-use super::{Candidate, Change, Discovery, Finder, Refusal, Source};
+use super::{Candidate, Change, Discovery, Finder, Refusal, Source, Which};
 use crate::snapshot::{
     Cell, ClockKind, Drained, Lane, LaneKind, Losses, Point, PointState, Process, ProcessState,
     Snapshot,
@@ -45,18 +45,18 @@ pub struct Together {
 pub enum Members {
     /// All that run, now or later, and whose name contains this.
     All(String),
-    /// Those with these ids.
-    Pids(Vec<u32>),
+    /// Those that the user has named.
+    Named(Vec<Which>),
     /// Those with these segments.
     Segments(Vec<String>),
 }
 
 impl Together {
-    /// Whether this process is one of them.
-    pub fn admits(&self, candidate: &Candidate) -> bool {
+    /// Whether this process, which is one of these, is one of them.
+    pub fn admits(&self, candidate: &Candidate, among: &[Candidate]) -> bool {
         match &self.members {
             Members::All(name) => candidate.runs() && candidate.name.contains(name.as_str()),
-            Members::Pids(pids) => pids.contains(&candidate.pid),
+            Members::Named(all) => all.iter().any(|which| which.admits(candidate, among)),
             Members::Segments(ids) => ids.contains(&candidate.segment_id),
         }
     }
@@ -141,7 +141,7 @@ impl Group {
         let mut new: Vec<Candidate> = discovery
             .candidates
             .iter()
-            .filter(|c| self.together.admits(c) && !known(c))
+            .filter(|c| self.together.admits(c, &discovery.candidates) && !known(c))
             .cloned()
             .collect();
         new.sort_by_key(|candidate| (candidate.started_unix_ns, candidate.pid));

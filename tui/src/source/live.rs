@@ -21,6 +21,7 @@ use pfp_shm_layout::ring;
 use pfp_shm_layout::segment::{OpenError, Segment};
 use pfp_shm_layout::truncation;
 
+use super::namespaces::ids_here;
 use super::symbol::readable;
 use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
 use crate::export::packed;
@@ -38,6 +39,8 @@ pub(super) fn discover() -> Result<Discovery> {
         let why = Refusal::Permission(format!("{}: {why}", path.display()));
         discovery.refused.push(Refused { pid: None, why });
     }
+    // The namespace of each candidate, and its id there.
+    let mut insides = Vec::new();
     for place in found {
         for (path, why) in place.unreadable {
             let why = Refusal::Version(format!("{}: {why}", path.display()));
@@ -54,7 +57,11 @@ pub(super) fn discover() -> Result<Discovery> {
                     let candidate = candidate(&entry, &mut reader, &facts);
                     let why = whole(&reader).map_err(|why| Refusal::NoTarget(why.to_string()));
                     match why {
-                        Ok(()) => discovery.candidates.push(candidate),
+                        Ok(()) => {
+                            let process = &entry.info.process;
+                            insides.push((process.pidns, process.pid));
+                            discovery.candidates.push(candidate);
+                        }
                         Err(why) => {
                             let pid = Some(entry.info.process.pid);
                             discovery.refused.push(Refused { pid, why });
@@ -65,6 +72,13 @@ pub(super) fn discover() -> Result<Discovery> {
                     discovery.refused.push(Refused { pid: Some(entry.info.process.pid), why });
                 }
             }
+        }
+    }
+    let running = discovery.candidates.iter().zip(&insides).filter(|(c, _)| c.runs());
+    let here = ids_here(running.map(|(_, inside)| *inside));
+    for (candidate, inside) in discovery.candidates.iter_mut().zip(&insides) {
+        if candidate.runs() {
+            candidate.pid_here = here.get(inside).copied();
         }
     }
     Ok(discovery)
@@ -83,6 +97,7 @@ fn candidate(entry: &Entry, reader: &mut Reader, facts: &Facts) -> Candidate {
         name: name_of(picture, facts),
         exe: facts.exe.clone(),
         pid: facts.pid,
+        pid_here: None,
         segment_id: format!("{:032x}", facts.id),
         state: state_of(picture, dead),
         started_unix_ns: facts.created_unix_ns,

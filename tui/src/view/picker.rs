@@ -13,7 +13,8 @@ use crate::text;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let width = usize::from(area.width);
-    let heading = text::fit("   PID     State    Points  Name", width, look.glyphs.ellipsis);
+    let heading =
+        text::fit("   Number  PID     State    Points  Name", width, look.glyphs.ellipsis);
     if app.candidates.is_empty() {
         let text = format!(" {}", app.discovery.nothing_found());
         return frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }), area);
@@ -23,7 +24,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         let selected = place == cursor;
         let marked = app.marked.contains(&candidate.segment_id);
         let mark = if selected { look.glyphs.cursor } else { ' ' };
-        let row = text::fit(&row(candidate, mark, marked), width, look.glyphs.ellipsis);
+        let row = text::fit(&row(app, candidate, mark, marked), width, look.glyphs.ellipsis);
         let style = match (selected, candidate.state) {
             (true, _) => look.theme.selected,
             (false, ProcessState::Running) => look.theme.header,
@@ -35,13 +36,14 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     draw_scrolled(frame, area, heading, lines.collect(), app.offset);
 }
 
-fn row(candidate: &Candidate, mark: char, marked: bool) -> String {
+fn row(app: &App, candidate: &Candidate, mark: char, marked: bool) -> String {
     let star = if marked { '*' } else { ' ' };
     let state = match candidate.state {
         ProcessState::Running => "running",
         ProcessState::Exited => "exited",
         ProcessState::Crashed => "crashed",
     };
-    let Candidate { pid, points, name, exe, .. } = candidate;
-    format!("{mark}{star} {pid:<7} {state:<8} {points:>6}  {name}  {exe}")
+    let Candidate { points, name, exe, .. } = candidate;
+    let (number, pid) = (app.discovery.number_of(candidate), candidate.visible_pid());
+    format!("{mark}{star} {number:<7} {pid:<7} {state:<8} {points:>6}  {name}  {exe}")
 }

@@ -102,7 +102,7 @@ impl Program {
             return true;
         }
         let owned = candidate.started_unix_ns >= self.started_unix_ns
-            && self.is_of_the_family(candidate.pid);
+            && self.is_of_the_family(candidate.visible_pid());
         if owned {
             self.known.insert(candidate.segment_id.clone());
         }

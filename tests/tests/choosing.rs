@@ -1,0 +1,134 @@
+//! Which process the viewer's commands are about: by its id here, by its id in its own
+//! pid namespace, and by its number in the list.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use pfp_tests::screen::pfp_top;
+use pfp_tests::skipped;
+use pfp_tests::target::{Place, Target, wait_for};
+use serde_json::Value;
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+
+fn run(place: &Place, arguments: &[&str]) -> Output {
+    let mut command = place.command(text(pfp_top()));
+    command.args(arguments).output().expect("pfp-top starts")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("it is plain text")
+}
+
+fn list(place: &Place) -> Vec<Value> {
+    let listed = run(place, &["list", "--json"]).stdout;
+    serde_json::from_slice(&listed).unwrap_or_default()
+}
+
+fn word<'a>(of: &'a Value, key: &str) -> &'a str {
+    of[key].as_str().expect("it is a text")
+}
+
+/// A program that is process 1 of a namespace of its own; none where this user may not
+/// make any.
+fn contain(place: &Place) -> Option<Target> {
+    let unshare = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+    let tried = Command::new("unshare").args(unshare).arg("true").output();
+    let works = tried.is_ok_and(|output| output.status.success());
+    let start = || Target::start(place.command("unshare").args(unshare).args([TARGET, "life"]));
+    works.then(start)
+}
+
+/// The only child of a process, as the kernel tells.
+fn child_of(pid: u32) -> u32 {
+    wait_for("the process inside", || {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+        children.split_whitespace().next()?.parse().ok()
+    })
+}
+
+/// The segment that a snapshot is of, or what was said instead.
+fn segment_by(place: &Place, which: &str, folder: &Path) -> Result<String, String> {
+    let file = folder.join("taken.json");
+    let output = run(place, &["snapshot", "-p", which, "--force", "-o", text(&file)]);
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    let taken: Value =
+        serde_json::from_slice(&std::fs::read(file).expect("it was written")).expect("it is JSON");
+    Ok(word(&taken["process"], "segment_id").to_owned())
+}
+
+#[test]
+fn first_processes_of_containers_are_told_apart() {
+    let place = Place::new();
+    let (Some(mut one), Some(mut two)) = (contain(&place), contain(&place)) else {
+        return skipped("processes in namespaces", "this user may not make any");
+    };
+    for target in [&mut one, &mut two] {
+        target.reach("done");
+    }
+    let folder = place.path().with_extension("files");
+    std::fs::create_dir(&folder).expect("a folder can be made");
+    let listed = list(&place);
+    assert!(listed.len() == 2 && listed.iter().all(|it| it["pid"] == 1), "{listed:?}");
+    let numbers: Vec<_> = listed.iter().map(|it| word(it, "number")).collect();
+    assert_ne!(numbers[0], numbers[1]);
+
+    // The id that both have names neither, and both are told.
+    let why = segment_by(&place, "1", &folder).expect_err("there are two");
+    assert!(numbers.iter().all(|number| why.contains(number)), "{why}");
+    let shown = String::from_utf8(run(&place, &["list"]).stdout).expect("it is text");
+    assert!(numbers.iter().all(|number| shown.contains(number)), "{shown}");
+    for it in &listed {
+        let id = word(it, "segment_id");
+        assert_eq!(segment_by(&place, word(it, "number"), &folder).as_deref(), Ok(id));
+        assert_eq!(segment_by(&place, &format!("@{id}"), &folder).as_deref(), Ok(id));
+    }
+
+    // By the id here, which the kernel tells by another way.
+    for target in [&one, &two] {
+        let here = child_of(target.pid());
+        let of = listed.iter().find(|it| it["pid_here"] == here).expect("it is listed by that");
+        let found = segment_by(&place, &here.to_string(), &folder);
+        assert_eq!(found.as_deref(), Ok(word(of, "segment_id")));
+        assert!(shown.contains(&here.to_string()), "{shown}");
+    }
+
+    // Every command that asks for a process takes a number.
+    let number = numbers[1];
+    let raw = folder.join("raw");
+    let record = folder.join("record");
+    for arguments in [
+        &["--once", "-p", number][..],
+        &["reset", "-p", number, "a scope"],
+        &["disable", "-p", number, "a scope"],
+        &["enable", "-p", number, "a scope"],
+        &["export", "csv", "-p", number],
+        &["save-raw", "-p", number, "-o", text(&raw)],
+        &["record", "-p", number, "-i", "50ms", "-d", "200ms", "-o", text(&record)],
+        &["--once", "-p", numbers[0], "-p", number],
+    ] {
+        let output = run(&place, arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+    }
+
+    // A number is no other one's when the others go.
+    let kept = listed[1]["segment_id"].clone();
+    let first = listed[0]["pid_here"].clone();
+    let first_is_one = first == child_of(one.pid());
+    let (gone, stays) = if first_is_one { (one, two) } else { (two, one) };
+    gone.kill();
+    wait_for("one to be dead", || {
+        let all = list(&place);
+        let crashed = all.iter().any(|it| it["segment_id"] != kept && it["state"] == "crashed");
+        let same = all.iter().any(|it| it["segment_id"] == kept && it["number"] == number);
+        (crashed && same).then_some(())
+    });
+    assert_eq!(segment_by(&place, number, &folder).ok().as_deref(), kept.as_str());
+    let why = segment_by(&place, "@", &folder).expect_err("that is no number");
+    assert!(why.contains("expected a process id"), "{why}");
+    drop(stays);
+    std::fs::remove_dir_all(&folder).expect("it was made above");
+}
