@@ -41,6 +41,16 @@ pub fn clean_in_place(text: &mut String) {
     }
 }
 
+/// A text as a field of CSV. Spreadsheets take one that begins with `=`, `+`, `-`, `@`, a
+/// tab or a carriage return for a formula and would run it, so it gets an apostrophe in
+/// front, which they take for "this is text".
+pub fn cell(text: &str) -> Cow<'_, str> {
+    // Also as East Asian keyboards write them.
+    const STARTS: [char; 10] =
+        ['=', '+', '-', '@', '\t', '\r', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+    if text.starts_with(STARTS) { Cow::Owned(format!("'{text}")) } else { Cow::Borrowed(text) }
+}
+
 fn is_unfit(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -112,6 +122,16 @@ mod tests {
             let cleaned = clean(hostile);
             assert!(cleaned.contains(REPLACEMENT), "{hostile:?}");
             assert!(!cleaned.chars().any(is_unfit), "{hostile:?}");
+        }
+    }
+
+    #[test]
+    fn a_cell_is_no_formula() {
+        for text in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\u{ff1d}1"] {
+            assert_eq!(cell(text), format!("'{text}"));
+        }
+        for text in ["", "a=1", "io.read", "'=1", "1-1", "größe"] {
+            assert!(matches!(cell(text), Cow::Borrowed(same) if same == text));
         }
     }
 

@@ -37,11 +37,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
 
 fn row(candidate: &Candidate, mark: char, marked: bool) -> String {
     let star = if marked { '*' } else { ' ' };
-    let state = match candidate.state {
-        ProcessState::Running => "running",
-        ProcessState::Exited => "exited",
-        ProcessState::Crashed => "crashed",
-    };
+    let state = candidate.state.word();
     let Candidate { pid, points, name, exe, .. } = candidate;
     format!("{mark}{star} {pid:<7} {state:<8} {points:>6}  {name}  {exe}")
 }
