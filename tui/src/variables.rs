@@ -17,8 +17,7 @@ pub const TOP_CONFIG: &str = "PFP_TOP_CONFIG";
 /// Names libpfp.
 pub const LIBRARY: &str = "PFP_LIBRARY";
 
-/// All of them: those of programs, and those of the viewer that are more than the default
-/// of an option.
+/// All of them; where one gives an option's default, `does` is the option.
 pub const ALL: &[Variable] = &[
     of("PFP_DIR", "the folder of beacons, by which viewers find programs"),
     of("PFP_CLOCK", "of a program: the best clock that is tried: rseq, perf, cputime, wall"),
@@ -58,11 +57,12 @@ pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|variable| variable.name).collect()
 }
 
-/// A paragraph for the help.
+/// A paragraph for the help. Those of options are told beside their options.
 #[must_use]
 pub fn help() -> String {
+    let others = ALL.iter().filter(|variable| !variable.does.starts_with("--"));
     let line = |variable: &Variable| format!("\n  {:<18} {}", variable.name, variable.does);
-    format!("Environment:{}", ALL.iter().map(line).collect::<String>())
+    format!("Environment:{}", others.map(line).collect::<String>())
 }
 
 #[cfg(test)]

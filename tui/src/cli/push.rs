@@ -1,6 +1,5 @@
 //! `pfp-top push`: the figures of local processes for an OpenTelemetry collector.
 
-use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
