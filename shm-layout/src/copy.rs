@@ -47,7 +47,7 @@ const CHUNK_OF_FILE: usize = 1 << 20;
 /// may fill one page of them; what claims far more than that has another aim.
 const SPARSEST: u64 = 64;
 /// Most bytes that a copy may have, holes and zeros not counted: they are kept in memory.
-const MAX_BYTES: usize = 1 << 30;
+pub const MAX_BYTES: usize = 1 << 30;
 
 /// When and of what a copy was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

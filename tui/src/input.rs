@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 /// Most bytes of a snapshot as text or as a compressed file, and of standard input.
-pub const MAX_BYTES: u64 = 256 << 20;
+pub const MAX_BYTES: u64 = 512 << 20;
 /// The name of standard input.
 pub const STDIN: &str = "-";
 /// First bytes that are looked at to find out what a file is.

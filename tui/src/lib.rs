@@ -42,4 +42,5 @@ pub mod snapshot;
 pub mod source;
 pub mod text;
 pub mod units;
+pub mod variables;
 pub mod view;

@@ -125,6 +125,9 @@ pub struct FrameHeader {
     pub taken_unix_ns: u64,
     /// Its age, ticks since the segment was created.
     pub elapsed_ticks: u64,
+    /// How long after the first snapshot it was taken, nanoseconds, by a clock that nobody
+    /// sets; 0 throughout in older files.
+    pub since_first_ns: u64,
     snapshot: Part,
     events: Part,
     sum: u32,
@@ -159,6 +162,7 @@ impl FrameHeader {
         bytes[36..40].copy_from_slice(&self.snapshot.whole.to_le_bytes());
         bytes[40..44].copy_from_slice(&self.events.packed.to_le_bytes());
         bytes[44..48].copy_from_slice(&self.events.whole.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.since_first_ns.to_le_bytes());
         bytes[56..60].copy_from_slice(&self.sum.to_le_bytes());
         let sum = crc32fast::hash(&bytes[..60]);
         bytes[60..].copy_from_slice(&sum.to_le_bytes());
@@ -175,6 +179,7 @@ impl FrameHeader {
             elapsed_ticks: u64_at(bytes, 24),
             snapshot: part(32),
             events: part(40),
+            since_first_ns: u64_at(bytes, 48),
             sum: u32_at(bytes, 56),
         };
         let is_whole = bytes.starts_with(&FRAME)
@@ -253,7 +258,8 @@ impl Encoder {
         Ok(Self { packer: zstd::bulk::Compressor::new(LEVEL)?, text: Vec::new() })
     }
 
-    /// A frame of a snapshot, header and all: as what is different from `key`, which
+    /// A frame of a snapshot, header and all, with its number and how long after the first
+    /// one it was taken: as what is different from `key`, which
     /// was taken so many frames ago, or by itself. The snapshot's own records stay out.
     /// Returns as well how many of its bytes are the snapshot's.
     ///
@@ -262,7 +268,7 @@ impl Encoder {
     /// If it is greater than a frame may be.
     pub fn frame(
         &mut self,
-        number: u64,
+        (number, since_first_ns): (u64, u64),
         snapshot: &Snapshot,
         key: Option<(u32, &Snapshot)>,
         events: &[Drained],
@@ -294,6 +300,7 @@ impl Encoder {
             back: key.map_or(0, |(back, _)| back),
             taken_unix_ns: snapshot.taken_unix_ns,
             elapsed_ticks: snapshot.elapsed_ticks,
+            since_first_ns,
             snapshot: snapshot_part.1,
             events: events_part.1,
             sum: crc32fast::hash(&frame[FRAME_HEADER..]),

@@ -2,6 +2,8 @@
 
 #[path = "cli/files.rs"]
 mod files;
+#[path = "cli/hostile.rs"]
+mod hostile;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,13 +1,12 @@
 //! `pfp-top push`: the figures of local processes for an OpenTelemetry collector.
 
-use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
 use hyper::Uri;
 
-use super::commands::say;
+use super::commands::{complain, say};
 use super::serve::Pooled;
 use crate::interrupt::Interrupt;
 use crate::push::{self, Pause, Pushed, Pusher};
@@ -146,13 +145,13 @@ impl Told {
                 None => "its figures will be in the next push".into(),
             };
             if self.said.as_ref() != Some(why) {
-                self.say(&format!("{}: {why}; {then}", self.endpoint));
+                complain(&format!("{}: {why}; {then}", self.endpoint));
                 self.said = Some(why.clone());
             }
             return;
         }
         if self.failed > 0 && pushed.taken > 0 {
-            self.say(&format!("{}: taken again, after {} that failed", self.endpoint, self.failed));
+            complain(&format!("{}: taken again, after {} that failed", self.endpoint, self.failed));
             (self.failed, self.said) = (0, None);
         }
         self.trouble = pushed.refused.clone().filter(|_| pushed.is_lost);
@@ -160,14 +159,9 @@ impl Told {
             && self.said.as_ref() != Some(why)
         {
             let kept = if pushed.is_lost { "refused" } else { "taken in part" };
-            self.say(&format!("{}: {kept}: {why}", self.endpoint));
+            complain(&format!("{}: {kept}: {why}", self.endpoint));
         }
         self.said.clone_from(&pushed.refused);
-    }
-
-    fn say(&self, what: &str) {
-        // Nobody may be listening to what is said here.
-        let _ = writeln!(io::stderr(), "pfp-top: {what}");
     }
 
     /// The exit status, by what became of the last push.

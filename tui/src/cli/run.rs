@@ -10,7 +10,6 @@ mod program;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::rc::Rc;
@@ -19,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::commands::is_headless;
+use super::commands::{complain, is_headless};
 use super::headless::Printer;
 use super::{Show, commands};
 use crate::app::{self, App};
@@ -290,12 +289,6 @@ fn unseen(name: &str) -> String {
          with the feature `enabled`, which is on by default, and comes by a point; what ends \
          within milliseconds of its first may be missed"
     )
-}
-
-/// Writes a line to standard error. Nobody may be there to read it.
-fn complain(line: &str) {
-    let line = crate::text::clean(line);
-    let _ = writeln!(std::io::stderr(), "pfp-top: {line}");
 }
 
 /// Finds the processes of the program that was started: itself and what

@@ -9,7 +9,8 @@ use serde::ser::{SerializeMap, Serializer};
 
 use crate::columns::Column;
 use crate::model::{Basis, Figures, Model};
-use crate::snapshot::{PointState, ProcessState, Snapshot};
+use crate::snapshot::{ProcessState, Snapshot};
+use crate::text::cell;
 use crate::units::Unit;
 
 /// One figure.
@@ -30,7 +31,7 @@ impl Value {
     fn written(&self) -> String {
         match self {
             Self::None => String::new(),
-            Self::Text(text) => text.clone(),
+            Self::Text(text) => cell(text).into_owned(),
             Self::Whole(value) => value.to_string(),
             Self::Number(value) => value.to_string(),
         }
@@ -84,14 +85,7 @@ fn value(column: Column, figures: &Figures, snapshot: &Snapshot, unit: Unit) -> 
     let total = figures.total();
     let used = |value: u64| figures.is_used().then_some(value as f64);
     match column {
-        Column::On => Value::Text(
-            match figures.state() {
-                PointState::On => "on",
-                PointState::Off => "off",
-                PointState::InvalidBeginBegin => "invalid",
-            }
-            .into(),
-        ),
+        Column::On => Value::Text(figures.state().word().into()),
         Column::Id => Value::Whole(figures.number().into()),
         Column::Process => match figures.process() {
             Some(process) => Value::Text(format!("{}[{}]", process.name, process.pid)),

@@ -20,6 +20,11 @@ pub struct FileSource {
 }
 
 impl FileSource {
+    /// A picture that was read already.
+    pub(super) fn of(snapshot: Snapshot) -> Self {
+        Self { snapshot }
+    }
+
     /// Reads what a person named, whatever its form. An error says what was expected, what
     /// was found and what to do.
     pub(super) fn read(input: &Input, path: &Path) -> Result<Self> {

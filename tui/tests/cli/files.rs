@@ -94,9 +94,9 @@ fn strange(folder: &Path) -> Vec<(PathBuf, &'static str)> {
         (folder.to_owned(), "a folder"),
         (pipe, "a pipe"),
         (zeros, "found other data"),
-        (text, "at most 256 MiB"),
-        (blanks, "at most 256 MiB"),
-        (packed, "at most 256 MiB"),
+        (text, "at most 512 MiB"),
+        (blanks, "at most 512 MiB"),
+        (packed, "at most 512 MiB"),
         (recording, "not a recording"),
     ];
     // Copies of segments whose lengths are made up.

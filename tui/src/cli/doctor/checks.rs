@@ -22,10 +22,8 @@ use super::Finding;
 use crate::cli::{demo, locale_has_unicode};
 use crate::headline::clock_word;
 use crate::snapshot::ClockKind;
+use crate::variables;
 
-/// The variables that programs and viewers mind.
-const VARIABLES: [&str; 6] =
-    ["PFP_DIR", "PFP_CLOCK", "PFP_DEFAULT", "PFP_POINTS", "PFP_LANES", "PFP_MEMORY_MB"];
 /// What a segment of a middling program takes, MiB.
 const SHM_LEAST_MIB: u64 = 16;
 /// What one of a program with many points and threads may take, MiB.
@@ -73,11 +71,13 @@ fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<Finding> {
                     .advice("`e` in the viewer switches one on")
             }
             "PFP_DEFAULT" => Finding::ok(ABOUT, found),
-            known if VARIABLES.contains(&known) && is_number() => Finding::ok(ABOUT, found),
-            known if VARIABLES.contains(&known) => Finding::problem(ABOUT, found)
-                .advice("programs want a whole number here, and ignore this"),
+            "PFP_POINTS" | "PFP_LANES" | "PFP_MEMORY_MB" if !is_number() => {
+                Finding::problem(ABOUT, found)
+                    .advice("programs want a whole number here, and ignore this")
+            }
+            known if variables::is_known(known) => Finding::ok(ABOUT, found),
             _ => Finding::note(ABOUT, format!("{found}: unknown to pfp"))
-                .advice(format!("known are {}", VARIABLES.join(", "))),
+                .advice(format!("known are {}", variables::names().join(", "))),
         }
     };
     set.iter().map(judge).collect()
@@ -99,8 +99,10 @@ fn directories() -> Vec<Finding> {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     Finding::ok(ABOUT, format!("{shown} is not there"))
                 }
-                Err(error) => Finding::problem(ABOUT, error.to_string())
-                    .advice("remove it or mend its owner and mode; it should be 0700"),
+                Err(error) => Finding::problem(ABOUT, error.to_string()).advice(
+                    "remove it or mend its owner and mode, which should be 0700; where you \
+                         cannot, give programs and viewer another folder: PFP_DIR=/run/mine",
+                ),
             }
         })
         .collect();
@@ -505,6 +507,9 @@ mod tests {
             ("PFP_LANES", "8", Ok),
             ("PFP_LANES", "many", Problem),
             ("PFP_LANE", "8", Note),
+            ("PFP_TOP_THEME", "dark", Ok),
+            ("PFP_CUDA_LIBRARY", "/usr/lib/libcuda.so", Ok),
+            ("PFP_SNAPSHOT", "/tmp/last.json", Ok),
         ] {
             let found = variables([(name.into(), value.into())].into_iter());
             assert_eq!(found.len(), 1);

@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use pfp_shm_layout::directory::Directory;
 
 use crate::input;
 
@@ -89,11 +90,11 @@ impl Log {
 
 fn own_path(program: &OsStr) -> Result<PathBuf> {
     let folder = state_folder();
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&folder)
-        .with_context(|| format!("{} cannot be made: give --log FILE", folder.display()))?;
+    let above = folder.parent().unwrap_or(&folder);
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(above);
+    // One of this user's that nobody else can write to, and no link.
+    made.and_then(|()| Directory::create(&folder))
+        .with_context(|| format!("{} cannot be used: give --log FILE", folder.display()))?;
     prune(&folder);
     let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
     let plain = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' };
@@ -107,10 +108,11 @@ fn own_path(program: &OsStr) -> Result<PathBuf> {
 /// Where programs keep what is neither settings nor cache.
 fn state_folder() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    set("XDG_STATE_HOME")
-        .or_else(|| set("HOME").map(|home| home.join(".local/state")))
-        .unwrap_or_else(std::env::temp_dir)
-        .join("pfp")
+    set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state"))).map_or_else(
+        // SAFETY: geteuid has no preconditions and cannot fail.
+        || std::env::temp_dir().join(format!("pfp-run-{}", unsafe { libc::geteuid() })),
+        |folder| folder.join("pfp"),
+    )
 }
 
 /// Removes the oldest files but for the last few.

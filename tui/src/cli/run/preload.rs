@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use crate::input;
+use crate::variables;
 
 /// What such a program looks for.
 const HOOK: &[u8] = b"__cyg_profile_func_enter";
 /// The library, as it is found where programs are built, and where they run.
 const NAMES: [&str; 2] = ["libpfp.so", "libpfp.so.0"];
 /// Where it is, if it is neither named nor near.
-const VARIABLE: &str = "PFP_LIBRARY";
+const VARIABLE: &str = variables::LIBRARY;
 
 /// What to add to a program's environment. Says what is done and why, if it is
 /// anything.
