@@ -91,14 +91,17 @@ impl Compiler {
     /// C++ likewise.
     pub const CXX: Self = Self { name: "c++", standard: "-std=c++11" };
 
-    /// All of those below that are there.
+    /// Those of GCC and LLVM that are there.
     pub fn all() -> impl Iterator<Item = Self> {
-        let c = ["gcc", "clang"].map(|name| Self { name, ..Self::C });
-        let cxx = ["g++", "clang++"].map(|name| Self { name, ..Self::CXX });
-        c.into_iter().chain(cxx).filter(|compiler| {
-            let what = format!("what {} builds", compiler.name);
-            !lacks(&what, compiler.name)
-        })
+        static FOUND: OnceLock<Vec<Compiler>> = OnceLock::new();
+        let found = FOUND.get_or_init(|| {
+            let c = ["gcc", "clang"].map(|name| Self { name, ..Self::C });
+            let cxx = ["g++", "clang++"].map(|name| Self { name, ..Self::CXX });
+            let is_there =
+                |compiler: &Self| !lacks(&format!("what {} builds", compiler.name), compiler.name);
+            c.into_iter().chain(cxx).filter(is_there).collect()
+        });
+        found.iter().copied()
     }
 
     /// Whether it is one for C++.
