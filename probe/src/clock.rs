@@ -28,7 +28,7 @@ mod perf;
 mod rseq;
 mod thread;
 
-pub(crate) use arch::{cpu_time_ns, ticks, ticks_and_cpu, wall_ns};
+pub(crate) use arch::{cpu_time_ns, ticks, wall_ns};
 pub(crate) use thread::{Stamps, ThreadClock};
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};

@@ -24,14 +24,9 @@ const MARK: libc::c_int = 7_777;
 ///
 /// What the system answered; most often that this takes more rights.
 pub fn own_shm(flags: libc::c_ulong, options: &CStr) -> io::Result<()> {
-    let check = |result: libc::c_int| {
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    };
-    // SAFETY: plain system calls with constant strings.
+    own_mounts()?;
+    // SAFETY: a plain system call with constant strings.
     unsafe {
-        check(libc::unshare(libc::CLONE_NEWNS))?;
-        let private = libc::MS_REC | libc::MS_PRIVATE;
-        check(libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), private, ptr::null()))?;
         check(libc::mount(
             c"tmpfs".as_ptr(),
             c"/dev/shm".as_ptr(),
@@ -40,6 +35,36 @@ pub fn own_shm(flags: libc::c_ulong, options: &CStr) -> io::Result<()> {
             options.as_ptr().cast(),
         ))
     }
+}
+
+/// Has the calling thread, and what it starts, find files of its own under names of the
+/// system's. Allocates nothing, as [`own_shm`].
+///
+/// # Errors
+///
+/// As [`own_shm`].
+pub fn own_files<'a>(files: impl IntoIterator<Item = (&'a CStr, &'a CStr)>) -> io::Result<()> {
+    own_mounts()?;
+    for (own, name) in files {
+        let (flags, none) = (libc::MS_BIND, ptr::null());
+        // SAFETY: a plain system call with strings that live long enough.
+        check(unsafe { libc::mount(own.as_ptr(), name.as_ptr(), none, flags, none.cast()) })?;
+    }
+    Ok(())
+}
+
+/// Gives the calling thread mounts of its own, which nobody else sees.
+fn own_mounts() -> io::Result<()> {
+    // SAFETY: plain system calls with constant strings.
+    unsafe {
+        check(libc::unshare(libc::CLONE_NEWNS))?;
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        check(libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), private, ptr::null()))
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Does something on a thread with a `/dev/shm` of its own, so that whatever is left

@@ -41,7 +41,7 @@ const RECORDED: [(&str, f64); 16] = [
     ("disabled_call", 15.0),
     ("nested", 445.0),
     ("laps", 437.0),
-    ("poll", 198.0),
+    ("poll", 251.0),
     ("stamp", 37.0),
 ];
 const COMPILER: &str = "rustc 1.95.";

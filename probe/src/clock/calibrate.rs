@@ -4,13 +4,112 @@
 //! starts, and more exactly whenever a cold path comes by later: the first instant is kept, so
 //! the error of two readings shrinks with the time between them.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use super::arch;
-use super::counter::stamp;
+use super::counter::{self, stamp};
 
 /// Ticks per nanosecond, in 2^-32.
 static TICKS_PER_NS: AtomicU64 = AtomicU64::new(1 << 32);
+/// Ticks per second, the bits of an `f64`; 0 while nobody has measured that.
+static RATE: AtomicU64 = AtomicU64::new(0);
+
+/// The instant since which the rate is measured; there once `HAS_ORIGIN` says so.
+static ORIGIN_TICKS: AtomicU64 = AtomicU64::new(0);
+static ORIGIN_NS: AtomicU64 = AtomicU64::new(0);
+static HAS_ORIGIN: AtomicBool = AtomicBool::new(false);
+/// Whether some thread sees to that.
+static CLAIMED: AtomicBool = AtomicBool::new(false);
+/// How long after it the rate was made more exact for the last time.
+static REFINED_NS: AtomicU64 = AtomicU64::new(0);
+
+/// How far a more exact rate may be from the one before: what is further away shows
+/// that one of the clocks went on while the other did not.
+const RATE_NEAR: f64 = 0.005;
+
+/// Ticks per second of [`stamp`], with or without a segment; measured when it is first
+/// asked for, which takes 0.2 ms.
+pub(crate) fn ticks_per_second() -> f64 {
+    match RATE.load(Relaxed) {
+        0 => first_ticks_per_second(),
+        bits => f64::from_bits(bits),
+    }
+}
+
+#[cold]
+fn first_ticks_per_second() -> f64 {
+    let origin = origin();
+    let rate = match first_rate(origin) {
+        _ if counter::is_replaced() => 1e9,
+        Some(rate) => rate,
+        None => {
+            // It stood still or jumped, before anything was measured.
+            counter::replace(origin.ticks);
+            1e9
+        }
+    };
+    set(rate);
+    rate
+}
+
+/// Begins to measure the rate, if nobody has: asked for later, it is there at once.
+/// Returns this instant.
+pub(crate) fn begin() -> Instant {
+    origin();
+    instant()
+}
+
+/// The instant since which the rate is measured.
+fn origin() -> Instant {
+    // origin: meets the store below.
+    if HAS_ORIGIN.load(Acquire) {
+        return Instant { ticks: ORIGIN_TICKS.load(Relaxed), ns: ORIGIN_NS.load(Relaxed) };
+    }
+    let now = instant();
+    if !CLAIMED.swap(true, Relaxed) {
+        ORIGIN_TICKS.store(now.ticks, Relaxed);
+        ORIGIN_NS.store(now.ns, Relaxed);
+        // origin: meets the loads in `origin` and `refine`.
+        HAS_ORIGIN.store(true, Release);
+    }
+    now
+}
+
+fn set(ticks_per_second: f64) {
+    TICKS_PER_NS.store((ticks_per_second / 1e9 * (1u64 << 32) as f64) as u64, Relaxed);
+    RATE.store(ticks_per_second.to_bits(), Relaxed);
+}
+
+/// Makes the rate more exact, if enough time has passed for that to be worth it.
+/// Cold paths call this.
+pub(crate) fn refine() {
+    // origin: meets the store in `origin`.
+    if !HAS_ORIGIN.load(Acquire) || counter::is_replaced() {
+        return;
+    }
+    let origin = origin();
+    let now_ns = arch::monotonic_ns().saturating_sub(origin.ns);
+    let refined_ns = REFINED_NS.load(Relaxed);
+    if now_ns < refined_ns.saturating_mul(2).max(2_000_000)
+        || REFINED_NS.compare_exchange(refined_ns, now_ns, Relaxed, Relaxed).is_err()
+    {
+        return;
+    }
+    let (now, known) = (instant(), ticks_per_second());
+    match rate_between(origin, now) {
+        Some(rate) if (rate / known - 1.0).abs() < RATE_NEAR => set(rate),
+        // One of the clocks went on while the other did not, as in a suspended
+        // machine: what was known holds, and is made more exact from here on.
+        _ => {
+            ORIGIN_TICKS.store(now.ticks, Relaxed);
+            ORIGIN_NS.store(now.ns, Relaxed);
+            REFINED_NS.store(0, Relaxed);
+        }
+    }
+}
 
 /// An instant on both clocks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,7 +138,7 @@ const RATES: std::ops::RangeInclusive<f64> = 1e6..=1e11;
 
 /// Ticks per second between two instants; none if they are too near each other
 /// or a clock did not move as clocks do.
-pub(crate) fn rate_between(start: Instant, end: Instant) -> Option<f64> {
+fn rate_between(start: Instant, end: Instant) -> Option<f64> {
     let ns = end.ns.checked_sub(start.ns)?;
     let ticks = end.ticks.checked_sub(start.ticks)?;
     let rate = ticks as f64 * 1e9 / ns as f64;
@@ -47,7 +146,7 @@ pub(crate) fn rate_between(start: Instant, end: Instant) -> Option<f64> {
 }
 
 /// Waits long enough after `start` for a first rate good to some 100 ppm.
-pub(crate) fn first_rate(start: Instant) -> Option<f64> {
+fn first_rate(start: Instant) -> Option<f64> {
     // Bounded in steps, not in time, in case the clock stands still.
     for _ in 0..100_000 {
         let end = instant();
@@ -75,11 +174,6 @@ pub(crate) fn core_hz(ticks_per_second: f64) -> Option<f64> {
     }
     let cycles = f64::from(ROUNDS) * 64.0;
     (arch::HAS_DEPENDENT_ADDS && best < u64::MAX).then(|| cycles / best as f64 * ticks_per_second)
-}
-
-/// Sets the rate that CPU time is converted with.
-pub(crate) fn set_ticks_per_ns(rate: f64) {
-    TICKS_PER_NS.store((rate * (1u64 << 32) as f64) as u64, Relaxed);
 }
 
 /// The rate that CPU time is converted with, in ticks per 2^-32 nanoseconds.

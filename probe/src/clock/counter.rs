@@ -7,11 +7,12 @@
 
 use std::fs;
 use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64,
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
 use super::{arch, calibrate};
+use crate::errno;
 
 /// What is known of the counter before it is used.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +45,7 @@ pub(crate) fn is_steady(facts: Facts<'_>) -> bool {
 }
 
 /// Asks this machine.
-pub(crate) fn is_steady_here() -> bool {
+fn is_steady_here() -> bool {
     let read = |what: &str| {
         let path = format!("/sys/devices/system/clocksource/clocksource0/{what}_clocksource");
         fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
@@ -62,9 +63,14 @@ pub(crate) fn is_steady_here() -> bool {
     })
 }
 
-/// Whether the system's clock stands in for the counter.
-static STANDS_IN: AtomicBool = AtomicBool::new(false);
-/// Whether somebody sees to that.
+/// What stamps are read of: one of those below.
+static SOURCE: AtomicU8 = AtomicU8::new(UNDECIDED);
+/// Nobody has read a stamp yet.
+const UNDECIDED: u8 = 0;
+const COUNTER: u8 = 1;
+/// The system's clock stands in for the counter.
+const STAND_IN: u8 = 2;
+/// Whether somebody sees to the stand-in.
 static STARTING: AtomicBool = AtomicBool::new(false);
 /// It goes on where the counter was given up, and at its rate, so that what was
 /// measured before and after adds up.
@@ -77,12 +83,48 @@ static RATE: AtomicU64 = AtomicU64::new(0);
 #[inline]
 pub(crate) fn is_replaced() -> bool {
     // stand-in: meets the store in `replace`.
-    STANDS_IN.load(Acquire)
+    SOURCE.load(Acquire) == STAND_IN
 }
 
-/// The counter, or what stands in for it. For the cold paths.
+/// The counter, or what stands in for it; [`calibrate::ticks_per_second`] is its rate.
+/// With or without a segment, this is how everything but the hot path reads a stamp.
+#[inline]
 pub(crate) fn stamp() -> u64 {
-    if is_replaced() { stand_in() } else { arch::ticks() }
+    // stand-in: meets the store in `replace`.
+    if SOURCE.load(Acquire) == COUNTER { arch::ticks() } else { stamp_slow() }
+}
+
+/// The same, and on which CPU it was read.
+pub(crate) fn stamp_and_cpu() -> (u64, Option<u32>) {
+    let (ticks, cpu) = arch::ticks_and_cpu();
+    // stand-in: meets the store in `replace`.
+    (if SOURCE.load(Acquire) == COUNTER { ticks } else { stamp_slow() }, cpu)
+}
+
+#[cold]
+#[inline(never)]
+fn stamp_slow() -> u64 {
+    decide();
+    match SOURCE.load(Acquire) {
+        COUNTER => arch::ticks(),
+        STAND_IN => stand_in(),
+        // Somebody is in the middle of it, and this is what the stand-in begins with.
+        _ => arch::monotonic_ns(),
+    }
+}
+
+/// Decides whether the counter may be used, if nobody has.
+fn decide() {
+    if SOURCE.load(Relaxed) != UNDECIDED {
+        return;
+    }
+    if errno::kept(is_steady_here) {
+        // Nothing else is published with it.
+        let _ = SOURCE.compare_exchange(UNDECIDED, COUNTER, Relaxed, Relaxed);
+    } else {
+        // From here on a tick is a nanosecond.
+        replace(arch::monotonic_ns());
+    }
 }
 
 fn stand_in() -> u64 {
@@ -101,7 +143,7 @@ pub(crate) fn replace(ticks: u64) {
     FROM_NS.store(arch::system_ns(), Relaxed);
     RATE.store(calibrate::ticks_per_ns_fixed(), Relaxed);
     // stand-in: whoever sees it sees from where and how fast it goes.
-    STANDS_IN.store(true, Release);
+    SOURCE.store(STAND_IN, Release);
     super::thread::watch_closely();
 }
 

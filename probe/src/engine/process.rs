@@ -34,9 +34,6 @@ use crate::point::{FIRST_NAMED, Kind, Point};
 use crate::snapshot;
 
 const PAGE: usize = 4096;
-/// What a more exact rate may differ from the first one by, which is good to some
-/// 100 ppm. As a share.
-const RATE_NEAR: f64 = 0.005;
 /// Pairs that the automatic calibration runs.
 const CALIBRATION_PAIRS: u32 = 512;
 
@@ -51,12 +48,6 @@ pub(crate) struct Process {
     pub(crate) exit_key: libc::pthread_key_t,
     /// The private state of each lane, kept over the lane's owners.
     pub(crate) lanes: Box<[AtomicPtr<Thread>]>,
-    /// First instant on both clocks: the longer ago, the better the rate. In two
-    /// words, which whoever has set `refined_ns` may write.
-    origin_ticks: AtomicU64,
-    origin_ns: AtomicU64,
-    /// When the rate was last made more exact, nanoseconds after the origin.
-    refined_ns: AtomicU64,
     /// Whether measuring costs something else than what is known.
     outdated: AtomicBool,
     /// The counter before which no space is asked for again.
@@ -170,11 +161,7 @@ pub(crate) fn turns() -> impl Iterator<Item = ()> {
 }
 
 fn make() -> Option<&'static Process> {
-    if !counter::is_steady_here() {
-        // From here on a tick is a nanosecond.
-        counter::replace(calibrate::monotonic_ns());
-    }
-    let origin = calibrate::instant();
+    let origin = calibrate::begin();
     let name = NAME.try_lock().ok().and_then(|name| name.clone());
     let directory = uninterrupted(Directory::for_this_process);
     let object = match Name::random() {
@@ -195,7 +182,7 @@ fn make() -> Option<&'static Process> {
     let made = uninterrupted(|| Segment::create(object, config(), &facts))
         .map_err(|error| (Stage::Segment, error))
         .and_then(|segment| {
-            let made = publish(segment, origin, name.as_deref());
+            let made = publish(segment, name.as_deref());
             made.map_err(|error| (Stage::Process, error))
         });
     let trouble = match (&made, &beacon) {
@@ -283,21 +270,13 @@ fn note_failure(directory: &io::Result<Directory>, exe: &Path, stage: Stage, err
 /// What the system answered: it has no more private memory, or no key for threads.
 fn publish(
     segment: Segment,
-    origin: calibrate::Instant,
     name: Option<&str>,
 ) -> io::Result<(&'static Process, *mut AtomicPtr<Process>)> {
     let ledger = segment.ledger();
     ledger.set_name(name.unwrap_or(""));
 
-    let rate = match calibrate::first_rate(origin) {
-        _ if counter::is_replaced() => 1e9,
-        Some(rate) => rate,
-        None => {
-            // It stood still or jumped, before anything was measured.
-            counter::replace(origin.ticks);
-            1e9
-        }
-    };
+    // Before a rung is chosen: the counter may turn out to stand still.
+    let rate = calibrate::ticks_per_second();
     let kind = clock::choose(std::env::var("PFP_CLOCK").ok().as_deref());
     ledger.clock_kind.store(kind as u64, Relaxed);
     ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
@@ -321,9 +300,6 @@ fn publish(
         pid: unsafe { libc::getpid() },
         exit_key,
         lanes,
-        origin_ticks: AtomicU64::new(origin.ticks),
-        origin_ns: AtomicU64::new(origin.ns),
-        refined_ns: AtomicU64::new(0),
         outdated: AtomicBool::new(false),
         no_space_until: AtomicU64::new(0),
         spare_block: AtomicU64::new(0),
@@ -333,13 +309,17 @@ fn publish(
         snapshot: snapshot::path_at_exit(),
     }));
     NEWEST.store(ptr::from_mut(process), Relaxed);
-    process.set_rate(rate);
+    process.publish_rate(rate);
     let ledger = process.segment.ledger();
-    let thousand_seconds = |rate: f64| (rate * 1000.0) as u64;
     let reported = calibrate::reported_rate().map_or(0, thousand_seconds);
     ledger.reported_ticks_per_1000_s.store(reported, Relaxed);
     ledger.core_hz.store(calibrate::core_hz(rate).map_or(0, |hz| hz as u64), Relaxed);
     Ok((process, gate))
+}
+
+/// A rate as the segment has it.
+fn thousand_seconds(rate: f64) -> u64 {
+    (rate * 1000.0) as u64
 }
 
 /// A private page that a forked child sees as zeros.
@@ -498,9 +478,9 @@ impl Process {
         self.pid
     }
 
-    fn set_rate(&self, ticks_per_second: f64) {
-        self.segment.ledger().ticks_per_1000_s.store((ticks_per_second * 1000.0) as u64, Relaxed);
-        calibrate::set_ticks_per_ns(ticks_per_second / 1e9);
+    fn publish_rate(&self, ticks_per_second: f64) {
+        let word = &self.segment.ledger().ticks_per_1000_s;
+        word.store(thousand_seconds(ticks_per_second), Relaxed);
     }
 
     /// Takes blocks of the pool in a row, whose pages are to be
@@ -548,32 +528,8 @@ impl Process {
     /// Makes the rate more exact, if enough time has passed for that to be
     /// worth it. Cold paths call this.
     pub(crate) fn refine_rate(&self) {
-        if counter::is_replaced() {
-            return;
-        }
-        let origin = calibrate::Instant {
-            ticks: self.origin_ticks.load(Relaxed),
-            ns: self.origin_ns.load(Relaxed),
-        };
-        let now_ns = calibrate::monotonic_ns().saturating_sub(origin.ns);
-        let refined_ns = self.refined_ns.load(Relaxed);
-        if now_ns < refined_ns.saturating_mul(2).max(2_000_000)
-            || self.refined_ns.compare_exchange(refined_ns, now_ns, Relaxed, Relaxed).is_err()
-        {
-            return;
-        }
-        let now = calibrate::instant();
-        let known = self.segment.ledger().ticks_per_1000_s.load(Relaxed) as f64 / 1000.0;
-        match calibrate::rate_between(origin, now) {
-            Some(rate) if (rate / known - 1.0).abs() < RATE_NEAR => self.set_rate(rate),
-            // One of the clocks went on while the other did not, as in a suspended
-            // machine: what was known holds, and is made more exact from here on.
-            _ => {
-                self.origin_ticks.store(now.ticks, Relaxed);
-                self.origin_ns.store(now.ns, Relaxed);
-                self.refined_ns.store(0, Relaxed);
-            }
-        }
+        calibrate::refine();
+        self.publish_rate(calibrate::ticks_per_second());
     }
 
     /// Says which rung of the clock is in force, and what measuring costs on it:
