@@ -118,7 +118,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
 /// before is told until then.
 fn look(pool: &mut Pool, told: &mut Told) {
     if let Err(error) = pool.poll() {
-        told.say(&format!("{error:#}"));
+        complain(&format!("{error:#}"));
     }
 }
 
