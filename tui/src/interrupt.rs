@@ -35,7 +35,8 @@ impl Interrupt {
         })
     }
 
-    /// Takes the signals over, for a command that ends when its child does.
+    /// Takes the signals over, for a command whose end has a bound of its own: that of a
+    /// child, or of a last push.
     pub fn install_patiently() -> Result<Self> {
         Self::install_with(|| {})
     }

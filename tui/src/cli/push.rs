@@ -63,7 +63,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
     if target.sum {
         bail!("--sum is for the screen; sums are made where the figures go");
     }
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::install_patiently()?;
     // Those that end stay until they have been told.
     let mut pool = push.pooled.pool(Duration::ZERO, Duration::MAX)?;
     let pusher = Pusher::new(push.endpoint.clone(), push.gzip, push.timeout);
@@ -72,7 +72,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
     let start = Instant::now();
     let (mut due, mut pushes) = (start, 0);
     loop {
-        look(&mut pool, &mut told);
+        look(&mut pool);
         let is_over = !target.pid.is_empty() && pool.has_ended();
         // The last figures do not wait for their turn; the pause of a collector does.
         if is_over && pause == Pause::default() {
@@ -106,7 +106,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
         }
         let left = due.saturating_duration_since(Instant::now());
         if !interrupt.sleep(left.min(LOOK)) {
-            look(&mut pool, &mut told);
+            look(&mut pool);
             let until = Instant::now() + FAREWELL;
             told.tell(&pusher.push(&pool.subjects(), Some(until), || true), None);
             return told.end();
@@ -116,9 +116,9 @@ pub(super) fn run(push: &Push) -> Result<u8> {
 
 /// Looks at the processes. What cannot be looked at now may be later, and what was seen
 /// before is told until then.
-fn look(pool: &mut Pool, told: &mut Told) {
+fn look(pool: &mut Pool) {
     if let Err(error) = pool.poll() {
-        told.say(&format!("{error:#}"));
+        complain(&format!("{error:#}"));
     }
 }
 
