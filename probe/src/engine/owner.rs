@@ -46,7 +46,7 @@ impl Process {
 
 /// What the C library takes for the calling thread's kernel id; none if it does not
 /// tell.
-fn library_tid() -> Option<u32> {
+pub(super) fn library_tid() -> Option<u32> {
     let mut clock = 0;
     // SAFETY: the calling thread exists, and the result is ours to write.
     let refused = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };

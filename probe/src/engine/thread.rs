@@ -29,6 +29,7 @@ use pfp_shm_layout::segment::{
     BLOCK, CELLS_PER_BLOCK, CHUNK, PAGE, RING_BLOCKS, RING_SLOTS, Segment,
 };
 
+use super::owner;
 use super::process::{self, Process};
 use super::regions::Regions;
 use crate::clock::ThreadClock;
@@ -117,7 +118,9 @@ pub(crate) fn current() -> Option<&'static Thread> {
 pub(crate) fn tid() -> u32 {
     // A filter may refuse even this, and would set `errno`.
     // SAFETY: no preconditions.
-    errno::kept(|| unsafe { libc::syscall(libc::SYS_gettid) as u32 })
+    let told = errno::kept(|| unsafe { libc::syscall(libc::SYS_gettid) });
+    // What stands for "done" and "failed" is nobody's id.
+    if told > 0 { told as u32 } else { owner::library_tid().unwrap_or(1) }
 }
 
 /// One open region, in [`Thread::place`].
