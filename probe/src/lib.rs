@@ -99,10 +99,10 @@
 //! | `PFP_ENABLE` | points that start switched on all the same, by name: `parse*,io_?` | none |
 //! | `PFP_CLOCK` | `rseq`, `perf`, `cputime` or `wall`: the highest rung of the clock to use | rseq |
 //! | `PFP_DIR` | directory for the beacons by which viewers find the program | `$XDG_RUNTIME_DIR/pfp`, else `/tmp/pfp-UID` |
-//! | `PFP_POINTS`, `PFP_LANES` | most points, most threads with a lane of their own | 10240, 128 |
+//! | `PFP_POINTS`, `PFP_LANES` | most points, most threads with a lane of their own | 10240, 128; fewer where memory is limited |
 //! | `PFP_SNAPSHOT` | file for a snapshot when the program ends in order, as of [`snapshot_to`]; `%p` in it is the process's id. Never over another file | none |
 //! | `PFP_CUDA_LIBRARY` | with the feature `cuda`: the CUDA driver's library | `libcuda.so.1` |
-//! | `PFP_MEMORY_MB` | most shared memory, in MiB; taken only as needed | 250 |
+//! | `PFP_MEMORY_MB` | most shared memory, in MiB; taken only as needed | a sixteenth of the memory limit of the process, at most 250 |
 //!
 //! # Compiled out
 //!

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use pfp_shm_layout::control::{self, Alpha, Change, Control};
 
+use crate::engine::ending;
 use crate::engine::measure::Guard;
-use crate::engine::{ending, process};
+use crate::engine::process::{self, NotEntered};
 use crate::stats::Stats;
 use crate::timed::{self, REST, Timed};
 use crate::{AlphaError, alpha_of};
@@ -399,16 +400,13 @@ impl Point {
             return true;
         }
         // A thread that the process does not know of must not keep others waiting.
-        if !process.is_callers() {
+        let me = super::engine::thread::tid();
+        if !process.is_callers_threads(me) {
             return false;
         }
-        let me = super::engine::thread::tid();
         for () in process::turns() {
             match self.registering.compare_exchange(NEW, me, Acquire, Acquire) {
-                Ok(_) => {
-                    self.register_alone(process);
-                    return true;
-                }
+                Ok(_) => return self.register_alone(process),
                 Err(DONE) => return true,
                 // A signal handler that interrupts its own thread's registering
                 // measures nothing.
@@ -420,10 +418,9 @@ impl Point {
                     if exchanged.is_ok() {
                         // If it came as far as the list, this process has entered it.
                         if !process::points().any(|point| ptr::eq(point, self)) {
-                            self.register_alone(process);
-                        } else {
-                            self.registering.store(DONE, Release);
+                            return self.register_alone(process);
                         }
+                        self.registering.store(DONE, Release);
                         return true;
                     }
                 }
@@ -437,11 +434,18 @@ impl Point {
     }
 
     /// The same for the thread that [`Self::registering`] names.
-    fn register_alone(&'static self, process: &'static process::Process) {
-        crate::errno::kept(|| self.enter(process, None));
+    fn register_alone(&'static self, process: &'static process::Process) -> bool {
+        let entered = crate::errno::kept(|| self.enter(process, None));
+        if matches!(entered, Err(NotEntered::NoMemory)) {
+            // The next begin tries again, and this one is counted.
+            self.registering.store(NEW, Release);
+            return false;
+        }
+        self.lead_to(entered);
         self.publish();
         self.registering.store(DONE, Release);
         process::pause_latecomer(self);
+        true
     }
 
     /// Enters a registered point into the table of a forked child.
@@ -449,26 +453,30 @@ impl Point {
         // The parent's memory is still mapped; a refused point has no word there
         // and tries anew.
         let refused = ptr::eq(self.control.load(Relaxed), &raw const process::REFUSED);
-        self.enter(process, (!refused).then(|| self.control()));
+        let entered = self.enter(process, (!refused).then(|| self.control()));
+        if let (Err(_), false, Some((timed, _))) = (&entered, refused, timed::variant_of(self)) {
+            timed.whole().refuse();
+        }
+        self.lead_to(entered);
     }
 
-    fn enter(&'static self, process: &'static process::Process, inherited: Option<Control>) {
-        let entered = match self.kind() {
+    fn enter(
+        &'static self,
+        process: &'static process::Process,
+        inherited: Option<Control>,
+    ) -> Result<(u32, &'static AtomicU64), NotEntered> {
+        match self.kind() {
             Kind::Plain => process.enter(self, inherited),
             Kind::Variant { .. } => timed::enter(process, self),
-        };
-        let word = match entered {
-            Some((index, word)) => {
-                self.index.store(index, Relaxed);
-                word
-            }
-            None => {
-                if let Some((timed, _)) = timed::variant_of(self).filter(|_| inherited.is_some()) {
-                    timed.whole().refuse();
-                }
-                &process::REFUSED
-            }
-        };
+        }
+    }
+
+    /// Leads to the point's word, or to one that says that it measures no more.
+    fn lead_to(&self, entered: Result<(u32, &'static AtomicU64), NotEntered>) {
+        let word = entered.map_or(&process::REFUSED, |(index, word)| {
+            self.index.store(index, Relaxed);
+            word
+        });
         self.control.store((&raw const *word).cast_mut(), Release);
     }
 

@@ -24,7 +24,8 @@ use pfp_shm_layout::amounts::{Amounts, MOST, VARIANTS};
 use pfp_shm_layout::control::{Change, Control};
 
 use crate::engine::measure::Guard;
-use crate::engine::{ending, process, thread};
+use crate::engine::process::{self, NotEntered};
+use crate::engine::{ending, thread};
 use crate::point::{Kind, Point};
 use crate::stats::{self, Stats};
 use crate::{AlphaError, Amount};
@@ -653,9 +654,9 @@ pub(crate) fn variant_of(point: &Point) -> Option<(&'static Timed, usize)> {
 pub(crate) fn enter(
     process: &'static process::Process,
     point: &Point,
-) -> Option<(u32, &'static AtomicU64)> {
-    let (timed, place) = variant_of(point)?;
-    let of = timed.whole().number()? as usize;
+) -> Result<(u32, &'static AtomicU64), NotEntered> {
+    let (timed, place) = variant_of(point).ok_or(NotEntered::NoPlace)?;
+    let of = timed.whole().number().ok_or(NotEntered::NoPlace)? as usize;
     let mut amounts = Description::new();
     timed.describe(place, &mut amounts);
     process.enter_variant(point, of, amounts.as_str())

@@ -32,6 +32,7 @@ pub mod point;
 pub mod reader;
 pub mod ring;
 pub mod segment;
+pub mod share;
 mod shared_cell;
 pub(crate) mod sync;
 pub mod truncation;

@@ -28,7 +28,9 @@ use shared_memory::{Shmem, ShmemConf, ShmemError};
 use crate::truncation::Watched;
 
 /// Where the C library keeps POSIX shared-memory objects on Linux.
-const SHM_ROOT: &[u8] = b"/dev/shm";
+const SHM_ROOT: &[u8] = SHM.to_bytes();
+/// The same, as system calls take it.
+pub(crate) const SHM: &CStr = c"/dev/shm";
 /// `/pfp-`, then 32 hex digits.
 const PREFIX: &[u8] = b"/pfp-";
 const HEX: usize = 32;

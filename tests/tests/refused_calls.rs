@@ -432,6 +432,8 @@ fn doctor_tells_what_the_system_refuses_by_itself() {
     };
     let limited = |what, to| {
         move |command: &mut Command| {
+            // Or pfp would be content with less.
+            command.env("PFP_MEMORY_MB", "250");
             let limit = libc::rlimit { rlim_cur: to, rlim_max: to };
             // SAFETY: one system call between fork and exec, which reads our structure.
             unsafe {

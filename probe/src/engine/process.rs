@@ -23,7 +23,8 @@ use pfp_shm_layout::find;
 use pfp_shm_layout::header::{Facts, ProcessState};
 use pfp_shm_layout::object::Name;
 use pfp_shm_layout::point::DEVICE;
-use pfp_shm_layout::segment::{Config, Segment};
+use pfp_shm_layout::segment::{Config, Geometry, Segment};
+use pfp_shm_layout::share::Share;
 
 use super::names::Names;
 use super::owner;
@@ -174,12 +175,16 @@ fn make() -> Option<&'static Process> {
     // The beacon first: killed at any moment, the process leaves no object that
     // nobody can find.
     let info = Info::of_this_process(object, name.as_deref().unwrap_or(""));
+    let share = Share::of_this_process();
+    let config = config(share);
+    // What crashed processes left may take as much again, and no more.
+    let left = share.bytes.max(Geometry::new(config).len() as u64);
     let beacon = match &directory {
-        Ok(directory) => uninterrupted(|| light_beacon(directory, &info)),
+        Ok(directory) => uninterrupted(|| light_beacon(directory, &info, left)),
         Err(error) => Err(io::Error::from_raw_os_error(failure::errno_of(error))),
     };
     let facts = facts(object.id(), origin);
-    let made = uninterrupted(|| Segment::create(object, config(), &facts))
+    let made = uninterrupted(|| Segment::create(object, config, &facts))
         .map_err(|error| (Stage::Segment, error))
         .and_then(|segment| {
             let made = publish(segment, name.as_deref());
@@ -357,14 +362,17 @@ fn map_private(bytes: usize) -> io::Result<*mut u8> {
     Ok(pages.cast())
 }
 
-fn config() -> Config {
+/// As large as the share of memory allows, or as the environment wants it.
+fn config(share: Share) -> Config {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
-    let standard = Config::default();
-    Config {
-        points: number("PFP_POINTS").unwrap_or(standard.points),
-        lanes: number("PFP_LANES").unwrap_or(standard.lanes),
-        blocks: number("PFP_MEMORY_MB").map_or(standard.blocks, |mb| mb.saturating_mul(64)),
-        ..standard
+    let (points, lanes) = (number("PFP_POINTS"), number("PFP_LANES"));
+    match number("PFP_MEMORY_MB") {
+        // Asked for outright, and without what tells the points and threads apart.
+        Some(mb) => {
+            let blocks = mb.saturating_mul(64);
+            Config { blocks, ..Config::within(u64::MAX, points, lanes) }
+        }
+        None => Config::within(share.bytes, points, lanes),
     }
 }
 
@@ -389,9 +397,9 @@ fn facts(id: u128, origin: calibrate::Instant) -> Facts {
     }
 }
 
-fn light_beacon(directory: &Directory, info: &Info) -> io::Result<Beacon> {
-    // What earlier runs left; trouble with that is not this run's.
-    let _ = find::sweep(directory, &info.exe, find::KEEP);
+fn light_beacon(directory: &Directory, info: &Info, left: u64) -> io::Result<Beacon> {
+    // What earlier runs left, before memory is taken; trouble with that is not this run's.
+    let _ = find::sweep(directory, &info.exe, find::KEEP, left);
     Beacon::light(directory, info)
 }
 
@@ -407,7 +415,7 @@ extern "C" fn at_process_exit() {
     // What cannot be removed stays to be found.
     if process.segment.unlink() {
         let beacon = process.beacon.try_lock().ok().and_then(|mut beacon| beacon.take());
-        beacon.map(Beacon::extinguish);
+        let _ = beacon.map(|beacon| beacon.remove());
     }
 }
 
@@ -511,7 +519,7 @@ impl Process {
 
     /// Asks unless there was none just now: each asking is a system call, or a
     /// fight for one word, in the host's regions.
-    fn ask_for_space<R>(&self, ask: impl FnOnce(&Segment) -> Option<R>) -> Option<R> {
+    pub(super) fn ask_for_space<R>(&self, ask: impl FnOnce(&Segment) -> Option<R>) -> Option<R> {
         let now = counter::stamp();
         let a_while = self.segment.ledger().ticks_per_1000_s.load(Relaxed) / 1000 / 10;
         // No longer than that, also if the counter ran backwards.
@@ -565,19 +573,35 @@ impl Process {
         ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
     }
 
+    /// Enters something into the table of points. Whoever finds no memory for that may
+    /// try again, and is not told to each time.
+    fn enter_into_table(
+        &self,
+        wanted: Option<usize>,
+        enter: impl FnOnce(&Segment) -> Option<usize>,
+    ) -> Result<usize, NotEntered> {
+        let used = self.segment.ledger().points_used.load(Relaxed) as usize;
+        if wanted.unwrap_or(used.max(FIRST_NAMED)) >= self.segment.geometry().points() {
+            return enter(&self.segment).ok_or(NotEntered::NoPlace);
+        }
+        self.ask_for_space(enter).ok_or(NotEntered::NoMemory)
+    }
+
     /// Enters a point and returns its number and control word.
     /// A point of a parent's keeps its number and starts with the parent's word.
     pub(crate) fn enter(
         &self,
         point: &Point,
         inherited: Option<Control>,
-    ) -> Option<(u32, &AtomicU64)> {
+    ) -> Result<(u32, &AtomicU64), NotEntered> {
         let wanted = point.number();
         let (name, file, line) = point.description();
         let line = u64::from(line) | if point.is_device() { DEVICE } else { 0 };
-        let number =
-            self.segment.enter_point(wanted.map(|n| n as usize), FIRST_NAMED, name, file, line)?;
-        let control = self.segment.control(number)?;
+        let place = wanted.map(|n| n as usize);
+        let number = self.enter_into_table(place, |segment| {
+            segment.enter_point(place, FIRST_NAMED, name, file, line)
+        })?;
+        let control = self.segment.control(number).ok_or(NotEntered::NoPlace)?;
         let calibration = wanted == Some(0);
         let initial = if let Some(before) = inherited {
             before
@@ -594,7 +618,7 @@ impl Process {
         };
         // A viewer may have been faster.
         let _ = control.compare_exchange(0, initial.0, Relaxed, Relaxed);
-        Some((number as u32, control))
+        Ok((number as u32, control))
     }
 
     /// Enters a variant of the point of that number and returns its number, and the
@@ -604,11 +628,22 @@ impl Process {
         variant: &Point,
         of: usize,
         amounts: &str,
-    ) -> Option<(u32, &AtomicU64)> {
+    ) -> Result<(u32, &AtomicU64), NotEntered> {
         let wanted = variant.number().map(|n| n as usize);
-        let number = self.segment.enter_variant(wanted, FIRST_NAMED, of, amounts)?;
-        Some((number as u32, self.segment.control(of)?))
+        let number = self.enter_into_table(wanted, |segment| {
+            segment.enter_variant(wanted, FIRST_NAMED, of, amounts)
+        })?;
+        Ok((number as u32, self.segment.control(of).ok_or(NotEntered::NoPlace)?))
     }
+}
+
+/// Why a point is not in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotEntered {
+    /// It is full.
+    NoPlace,
+    /// There was no memory for it just now.
+    NoMemory,
 }
 
 /// Counts a begin that could not be measured.

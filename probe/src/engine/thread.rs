@@ -29,6 +29,7 @@ use pfp_shm_layout::segment::{
     BLOCK, CELLS_PER_BLOCK, CHUNK, PAGE, RING_BLOCKS, RING_SLOTS, Segment,
 };
 
+use super::owner;
 use super::process::{self, Process};
 use super::regions::Regions;
 use crate::clock::ThreadClock;
@@ -117,7 +118,9 @@ pub(crate) fn current() -> Option<&'static Thread> {
 pub(crate) fn tid() -> u32 {
     // A filter may refuse even this, and would set `errno`.
     // SAFETY: no preconditions.
-    errno::kept(|| unsafe { libc::syscall(libc::SYS_gettid) as u32 })
+    let told = errno::kept(|| unsafe { libc::syscall(libc::SYS_gettid) });
+    // What stands for "done" and "failed" is nobody's id.
+    if told > 0 { told as u32 } else { owner::library_tid().unwrap_or(1) }
 }
 
 /// One open region, in [`Thread::place`].
@@ -248,20 +251,28 @@ impl Thread {
         self.fill(written, start, elapsed, own, what);
     }
 
-    /// The first record of a page, which may have to be backed: a ring is long and
-    /// many threads are short. Without space there is no record, and that is counted.
+    /// The first record of a page, which may have to be backed. Without space there is no
+    /// record, and that is counted.
     #[cold]
     #[inline(never)]
     fn record_at_page(&self, start: u64, elapsed: u64, own: u64, what: u64) {
         let written = self.tally().written.load(Relaxed);
         let page = written as usize % RING_SLOTS / SLOTS_PER_PAGE;
-        if self.ring_backed.load(Relaxed) & 1 << page == 0 {
+        let backed = self.ring_backed.load(Relaxed);
+        if backed & 1 << page == 0 {
             let ring = self.ring.load(Relaxed).addr() - self.segment.load(Relaxed).addr();
-            let space = process::current().and_then(|it| it.back(ring + page * PAGE, PAGE));
-            if space.is_none() {
-                return self.count(|tally| &tally.unrecorded);
-            }
-            self.ring_backed.fetch_or(1 << page, Relaxed);
+            let ask = |segment: &Segment| {
+                // All at once, so that a thread which has measured asks for no more; by
+                // the page where there is no room for that.
+                if backed == 0 && segment.back(ring, RING_BLOCKS as usize * BLOCK).is_ok() {
+                    return Some(u64::MAX);
+                }
+                segment.back_or_count(ring + page * PAGE, PAGE).ok().map(|()| 1 << page)
+            };
+            match process::current().and_then(|process| process.ask_for_space(ask)) {
+                Some(pages) => self.ring_backed.fetch_or(pages, Relaxed),
+                None => return self.count(|tally| &tally.unrecorded),
+            };
         }
         self.fill(written, start, elapsed, own, what);
     }
@@ -519,7 +530,7 @@ pub(crate) fn get() -> Option<&'static Thread> {
 
 fn claim(process: &'static Process) -> Option<&'static Thread> {
     // The lane would be the parent's thread's, under a name and an id that go.
-    if !process.is_callers() {
+    if !process.is_callers_threads(tid()) {
         return None;
     }
     // A signal handler that interrupts the claiming measures nothing.
@@ -591,8 +602,8 @@ fn claim_overflow(process: &'static Process) -> Option<&'static Thread> {
     let segment = &process.segment;
     let number = segment.overflow_lane();
     let lane = segment.back_lane(number).ok()??;
-    segment.ledger().lanes_overflowed.fetch_add(1, Relaxed);
     let thread = map_pages(process)?;
+    segment.ledger().lanes_overflowed.fetch_add(1, Relaxed);
     thread.tally.store((&raw const lane.tally).cast_mut(), Relaxed);
     thread.settle_in(segment, number, 0);
     Some(thread)

@@ -16,6 +16,7 @@ use pfp_shm_layout::find::{self, Entry};
 use pfp_shm_layout::liveness::{Identity, Liveness};
 use pfp_shm_layout::object::Name;
 use pfp_shm_layout::segment::{OpenError, Segment};
+use pfp_shm_layout::share::Share;
 use pfp_shm_layout::truncation;
 
 use super::Finding;
@@ -36,6 +37,7 @@ pub(super) fn all() -> Vec<Finding> {
     let mut findings = variables(std::env::vars_os());
     findings.extend(directories());
     findings.extend(shared_memory(Path::new("/dev/shm")));
+    findings.push(share(Share::of_this_process()));
     findings.extend(processes());
     findings.extend(objects(Path::new("/dev/shm")));
     findings.extend(other_users());
@@ -151,6 +153,26 @@ fn shared_memory(path: &Path) -> Vec<Finding> {
         ),
         _ => Finding::ok(ABOUT, found),
     }]
+}
+
+/// What a program that is started here would take at most.
+fn share(share: Share) -> Finding {
+    const ABOUT: &str = "memory";
+    const ENOUGH: u64 = 16 << 20;
+    let mib = |bytes: u64| match bytes {
+        ..0x100_0000 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
+    };
+    let most = format!("a program started here takes at most {}", mib(share.bytes));
+    let found = match share.of {
+        None => most + "; no limit asks for less",
+        Some((limit, whose)) => format!("{most}, by the limit of {}: {}", whose, mib(limit)),
+    };
+    match share.bytes {
+        ENOUGH.. => Finding::ok(ABOUT, found),
+        _ => Finding::note(ABOUT, found)
+            .advice("with many threads or points not all is measured: PFP_MEMORY_MB asks for more"),
+    }
 }
 
 fn processes() -> Vec<Finding> {
@@ -524,6 +546,22 @@ mod tests {
         assert_eq!(found[0].verdict, Verdict::Problem);
         let here = shared_memory(&std::env::temp_dir());
         assert!(here[0].found.contains("MiB are free"), "{here:?}");
+    }
+
+    #[test]
+    fn the_limit_and_the_share_of_it_are_told() {
+        use pfp_shm_layout::share::Limiter;
+        let told = |bytes, of| share(Share { bytes, of });
+        let group = told(4 << 20, Some((64 << 20, Limiter::ControlGroup)));
+        assert_eq!(group.verdict, Verdict::Note);
+        assert_eq!(
+            group.found,
+            "a program started here takes at most 4096 KiB, by the limit of the control group's \
+             memory: 64 MiB"
+        );
+        assert!(group.advice.contains("PFP_MEMORY_MB"), "{group:?}");
+        let free = told(250 << 20, None);
+        assert_eq!((free.verdict, free.found.contains("250 MiB")), (Verdict::Ok, true), "{free:?}");
     }
 
     #[test]
