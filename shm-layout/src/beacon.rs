@@ -257,7 +257,11 @@ impl Beacon {
         object::check_file_limit(text.len() as u64)?;
         file.write_all(text.as_bytes())?;
         let page = if locked { Some(hold(file)?) } else { None };
-        let renamed = dir.rename_new(draft, &info.file_name());
+        let renamed = dir.rename_new(draft, &info.file_name()).or_else(|error| {
+            // A child that was forked just now, and has come back into this, was faster.
+            let is_there = dir.leads_to(&info.file_name(), file).unwrap_or(false);
+            if is_there { Ok(()) } else { Err(error) }
+        });
         if let (Err(_), Some(page)) = (&renamed, page) {
             let_go(page);
         }
@@ -353,6 +357,7 @@ pub(crate) fn hold(file: &File) -> io::Result<usize> {
     if map == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
+    object::keep_from_dumps(map.cast(), page);
     // SAFETY: exactly the mapping made above.
     if unsafe { libc::madvise(map, page, libc::MADV_DONTFORK) } != 0 {
         let error = io::Error::last_os_error();
