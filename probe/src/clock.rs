@@ -45,6 +45,11 @@ pub(crate) fn kind() -> ClockKind {
     ClockKind::from_word(u64::from(KIND.load(Relaxed)))
 }
 
+/// Looks up in the C library what a rung needs: once, as the program is loaded.
+pub(crate) fn look_up() {
+    rseq::prepare();
+}
+
 /// Chooses the highest rung that works here, or the one that `wanted` names if
 /// it works; anything else steps down from the top. Takes about 0.1 ms.
 pub(crate) fn choose(wanted: Option<&str>) -> ClockKind {

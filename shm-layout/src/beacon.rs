@@ -261,7 +261,11 @@ impl Beacon {
         let page = if locked { Some(hold(file)?) } else { None };
         let path = dir.path_of(&info.file_name());
         let path = CString::new(path.into_os_string().into_vec())?;
-        let renamed = dir.rename_new(draft, &info.file_name());
+        let renamed = dir.rename_new(draft, &info.file_name()).or_else(|error| {
+            // A child that was forked just now, and has come back into this, was faster.
+            let is_there = dir.leads_to(&info.file_name(), file).unwrap_or(false);
+            if is_there { Ok(()) } else { Err(error) }
+        });
         if let (Err(_), Some(page)) = (&renamed, page) {
             let_go(page);
         }
@@ -367,6 +371,7 @@ pub(crate) fn hold(file: &File) -> io::Result<usize> {
     if map == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
+    object::keep_from_dumps(map.cast(), page);
     // SAFETY: exactly the mapping made above.
     if unsafe { libc::madvise(map, page, libc::MADV_DONTFORK) } != 0 {
         let error = io::Error::last_os_error();

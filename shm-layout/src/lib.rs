@@ -20,6 +20,7 @@ mod chain;
 pub mod control;
 pub mod copy;
 pub mod directory;
+pub mod environment;
 pub mod failure;
 pub mod find;
 pub mod group;

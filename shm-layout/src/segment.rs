@@ -512,6 +512,23 @@ impl Segment {
         }
     }
 
+    /// Puts private memory in the place of the segment, in a forked child: what it still
+    /// writes to its parent's is lost. Points are on and off as they were. Only what a
+    /// signal handler may do.
+    pub fn detach(&self) {
+        /// More than what is in use may be taken by who is in the middle of something.
+        const MORE_BLOCKS: usize = 64;
+        let Bytes::Object(object) = &self.bytes else { return };
+        let used = |word: &AtomicU64, most| {
+            usize::try_from(word.load(Ordering::Relaxed)).map_or(most, |used| used.min(most))
+        };
+        let points = used(&self.ledger().points_used, self.geometry.points);
+        let blocks = used(&self.ledger().blocks_used, self.geometry.blocks) + MORE_BLOCKS;
+        let control = self.geometry.control();
+        let pool = self.geometry.pool() + blocks.min(self.geometry.blocks) * BLOCK;
+        object.detach(pool, control..control + points * size_of::<AtomicU64>());
+    }
+
     /// Where the sections lie.
     #[must_use]
     pub const fn geometry(&self) -> &Geometry {

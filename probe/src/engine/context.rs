@@ -15,7 +15,6 @@
 //! All of that chain is the thread's, and nobody else's. A switch of tasks takes
 //! effect where the task stands in it: at once, or when the interrupts end.
 
-use std::mem;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -144,17 +143,7 @@ fn alive() -> Option<&'static Thread> {
 /// what it would find is neither the one context nor the other, and a hook in it
 /// would put that aside.
 fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: a set of signals is plain bits, for which zero is a value.
-    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { mem::zeroed() };
-    // SAFETY: the sets are valid for reads and writes.
-    unsafe {
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-    }
-    let result = work();
-    // SAFETY: as above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
-    result
+    super::cold::section(work)
 }
 
 /// Where in the thread's chain a context stands, null for the thread's own. If it

@@ -19,7 +19,7 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{
-    AtomicU32, AtomicU64,
+    AtomicU64,
     Ordering::{Relaxed, SeqCst},
     compiler_fence,
 };
@@ -30,9 +30,9 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::Record;
 
-use super::ending;
-use super::process;
 use super::thread::{self, Thread, Unready};
+use super::turn::Turn;
+use super::{cold, ending, process};
 use crate::Amount;
 use crate::clock::counter::stamp;
 use crate::clock::ticks;
@@ -100,8 +100,8 @@ impl Overhead {
     }
 }
 
-/// Kernel id of the thread that calibrates; 0 for none.
-static CALIBRATING: AtomicU32 = AtomicU32::new(0);
+/// Held by the thread that calibrates.
+static CALIBRATING: Turn = Turn::new();
 
 /// What `begin` notes of a region, for `end`.
 #[derive(Clone, Copy, Debug)]
@@ -754,18 +754,15 @@ pub(crate) fn calibrate(pairs: u32) -> Option<Costs> {
 /// Does what only one thread may do at a time: a second one would take the zeros of the
 /// first for figures. None if another one does.
 fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
-    let me = thread::tid();
-    let mut holder = 0;
-    while let Err(other) = CALIBRATING.compare_exchange(holder, me, Relaxed, Relaxed) {
-        // One of the parent's that this process was forked from does so no more.
-        if other == me || other != 0 && thread::exists(other) {
-            return None;
-        }
-        holder = other;
-    }
-    let result = work();
-    CALIBRATING.store(0, Relaxed);
-    Some(result)
+    cold::section(|| {
+        let _turn = CALIBRATING.take_at_once().ok()?;
+        Some(work())
+    })
+}
+
+/// In a forked child: nobody calibrates.
+pub(super) fn forget_calibration() {
+    CALIBRATING.forget(|_| true);
 }
 
 fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {

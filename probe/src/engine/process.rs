@@ -1,21 +1,19 @@
 //! The process: one segment, made when the first point is met.
 //!
-//! Everything here is off the hot path. A thread that needs the process while
-//! another is just making it waits for that (below a millisecond); a signal
-//! handler that interrupts the making on its own thread measures nothing
-//! instead.
+//! Everything here is off the hot path. A thread that needs the process while another
+//! one is making it waits a millisecond at most, and then measures nothing, which is
+//! counted.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU64,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     fence,
 };
 
-use pfp_shm_layout::beacon::{Beacon, Info};
+use pfp_shm_layout::beacon::{Beacon, Info, MAX_NAME};
 use pfp_shm_layout::control::{Change, Control};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::failure::{self, Failure, Stage};
@@ -23,12 +21,13 @@ use pfp_shm_layout::find;
 use pfp_shm_layout::header::{Facts, ProcessState};
 use pfp_shm_layout::object::Name;
 use pfp_shm_layout::point::DEVICE;
-use pfp_shm_layout::segment::{Config, Geometry, Segment};
+use pfp_shm_layout::segment::{Geometry, Segment};
 use pfp_shm_layout::share::Share;
 
-use super::names::Names;
-use super::owner;
+use super::settings::{self, Settings};
 use super::thread::{self, Thread};
+use super::turn::Turn;
+use super::{cold, image, owner};
 use crate::clock::{self, calibrate, counter};
 use crate::errno;
 use crate::point::{FIRST_NAMED, Kind, Point};
@@ -42,8 +41,8 @@ const CALIBRATION_PAIRS: u32 = 512;
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) segment: Segment,
-    /// Taken out and put out when the process ends in order.
-    beacon: Mutex<Option<Beacon>>,
+    /// Taken out and put out when the process ends in order. Null, or a box.
+    beacon: AtomicPtr<Beacon>,
     pid: libc::pid_t,
     /// Ends with the threads: its destructor releases their lanes.
     pub(crate) exit_key: libc::pthread_key_t,
@@ -55,10 +54,7 @@ pub(crate) struct Process {
     no_space_until: AtomicU64,
     /// A block that was taken and could not be backed; 0 for none.
     spare_block: AtomicU64,
-    /// Whether points named in the source measure from the start.
-    on_by_default: bool,
-    /// Which do in any case, by name.
-    enabled_names: Names,
+    settings: &'static Settings,
     /// That of the parent that this process was forked from, if it had one.
     _inherited: AtomicPtr<Process>,
     /// Where the last figures go when the process ends in order.
@@ -73,11 +69,10 @@ static NEWEST: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 /// after a raw clone that runs no handler: what a child inherits is not its own.
 static GATE: AtomicPtr<AtomicPtr<Process>> = AtomicPtr::new(ptr::null_mut());
 
-const UNMADE: i32 = 0;
-const FAILED: i32 = -1;
-/// `UNMADE`, `FAILED`, `MADE`, or the thread that is making it.
-static MAKING: AtomicI32 = AtomicI32::new(UNMADE);
-const MADE: i32 = i32::MAX;
+/// Held by the thread that makes the process.
+static MAKING: Turn = Turn::new();
+/// Whether it cannot be made here.
+static FAILED: AtomicBool = AtomicBool::new(false);
 
 /// Begins that were missed while there was no segment to count them in, of points
 /// that start on.
@@ -86,9 +81,10 @@ static MISSED: AtomicU64 = AtomicU64::new(0);
 /// The points of this process, a list through [`Point::next`].
 pub(crate) static POINTS: AtomicPtr<Point> = AtomicPtr::new(ptr::null_mut());
 
-/// The name the program gave itself before there was a segment. Only ever tried,
-/// not waited for: a fork may have left it locked.
-static NAME: Mutex<Option<String>> = Mutex::new(None);
+/// The name the program gave itself. Two threads that do so at once may mix theirs, and
+/// nobody ever waits.
+static NAME: [AtomicU8; MAX_NAME] = [const { AtomicU8::new(0) }; MAX_NAME];
+static NAME_LEN: AtomicUsize = AtomicUsize::new(0);
 
 /// The process, if it was made by this process and not by a parent.
 #[inline]
@@ -107,122 +103,221 @@ pub(crate) fn get() -> Option<&'static Process> {
     if let Some(process) = current() {
         return Some(process);
     }
-    if MAKING.load(Acquire) == FAILED {
+    if FAILED.load(Relaxed) || MAKING.is_hopeless() {
         return None;
     }
-    errno::kept(make_or_wait)
+    cold::section(make_or_wait)
 }
 
 #[cold]
+#[inline(never)]
 fn make_or_wait() -> Option<&'static Process> {
     if owner::is_anothers() {
         return None;
     }
-    let me = thread::tid() as i32;
-    for () in turns() {
-        if let Some(process) = current() {
-            return Some(process);
+    leave_parents();
+    // Done without a process behind the gate: this is a forked child.
+    let turn = MAKING.take_anew().ok();
+    if let Some(process) = current() {
+        // Whoever has made it was waited for, or taken the turn from.
+        if let Some(turn) = turn {
+            turn.done();
         }
-        let state = MAKING.load(Acquire);
-        if state == FAILED || state == me {
+        return Some(process);
+    }
+    let turn = turn.filter(|_| !FAILED.load(Relaxed))?;
+    let gate = Gate::map();
+    let made = make(&gate);
+    if let (Some(process), Ok(gate)) = (made, gate) {
+        // A child that was forked meanwhile, and has come back into this, has no process.
+        let is_ours = gate.is_ours();
+        gate.keep();
+        turn.done();
+        return is_ours.then_some(process);
+    }
+    made
+}
+
+/// Puts private memory in the place of a parent's segment, if there is one in this
+/// process: a copy of the parent's memory.
+fn leave_parents() {
+    // SAFETY: null, or a process that is never freed.
+    let newest = unsafe { NEWEST.load(Acquire).as_ref() };
+    if let Some(parents) = newest.filter(|process| !process.is_callers()) {
+        parents.detach();
+    }
+}
+
+/// Whose segment was detached last. Once is enough, also for the children of children.
+static DETACHED: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
+
+/// In a forked child, before it comes back: whatever its thread was in the middle of, it
+/// writes to its parent's segment no more. Only what signal handlers may do.
+pub(super) extern "C" fn in_child() {
+    errno::kept(|| {
+        // None of the parent's threads is here.
+        MAKING.forget(|_| true);
+        super::measure::forget_calibration();
+        // SAFETY: null, or a process that is never freed.
+        if let Some(parents) = unsafe { NEWEST.load(Acquire).as_ref() } {
+            parents.detach();
+            thread::forget(&parents.segment);
+        }
+    });
+}
+
+/// A page that a forked child sees as zeros: of what is made, and whether it is this
+/// process that makes it.
+struct Gate(*mut GatePage);
+
+#[repr(C)]
+struct GatePage {
+    process: AtomicPtr<Process>,
+    is_ours: AtomicU64,
+}
+
+impl Gate {
+    fn map() -> io::Result<Self> {
+        let gate = Self(uninterrupted(|| map_private(PAGE))?.cast());
+        gate.page().is_ours.store(1, Relaxed);
+        Ok(gate)
+    }
+
+    fn page(&self) -> &'static GatePage {
+        // SAFETY: a page of our own, and of atomics. It is unmapped only if nobody has
+        // seen it.
+        unsafe { &*self.0 }
+    }
+
+    /// False in a child that was forked since, and has come back into the middle of this.
+    fn is_ours(&self) -> bool {
+        self.page().is_ours.load(Relaxed) != 0
+    }
+
+    /// Leads to the process from now on.
+    fn open(&self, process: &'static Process) {
+        let page = self.page();
+        page.process.store(ptr::from_ref(process).cast_mut(), Release);
+        if !self.is_ours() {
+            page.process.store(ptr::null_mut(), Relaxed);
+        }
+        GATE.store((&raw const page.process).cast_mut(), Release);
+    }
+
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        // SAFETY: the page that was mapped, which nobody has seen.
+        unsafe { libc::munmap(self.0.cast(), PAGE) };
+    }
+}
+
+/// Makes the process; a note is left if it cannot be made. In a forked child that comes
+/// back into this, nothing.
+fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
+    image::prepare();
+    let settings = settings::get();
+    let origin = calibrate::begin();
+    let directory = uninterrupted(Directory::for_this_process);
+    let exe = this_exe();
+    let failed = |stage, error: &io::Error| {
+        if gate.as_ref().is_ok_and(|gate| !gate.is_ours()) {
             return None;
         }
-        // `MADE` without a process behind the gate: we are a forked child.
-        if (state == UNMADE || state == MADE)
-            && MAKING.compare_exchange(state, me, Acquire, Relaxed).is_ok()
-        {
-            let made = make();
-            MAKING.store(if made.is_some() { MADE } else { FAILED }, Release);
-            return made;
+        FAILED.store(true, Relaxed);
+        note_failure(&directory, &exe, stage, error);
+        None
+    };
+    let gate = match gate {
+        Ok(gate) => gate,
+        Err(error) => return failed(Stage::Process, error),
+    };
+    /// Another name is tried where one is taken: a child that was forked just now, and
+    /// has come back into this, may have been faster with it.
+    const NAMES: u32 = 3;
+    for attempt in 1..=NAMES {
+        match make_as_named(gate, settings, origin, &directory) {
+            Ok(process) => return process,
+            Err((Stage::Segment, error))
+                if error.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES => {}
+            Err((stage, error)) => return failed(stage, &error),
         }
-        // The maker may have been forked away from us: its child never makes
-        // it. Only a thread that lives in this process can be waited for.
-        if state > 0 && state != MADE && !thread::exists(state as u32) {
-            let _ = MAKING.compare_exchange(state, UNMADE, Relaxed, Relaxed);
-        }
-        // SAFETY: yields.
-        unsafe { libc::sched_yield() };
     }
     None
 }
 
-/// The turns that a thread takes while it waits for another one of its process: a
-/// second of them, so that nothing can hang the host. In time and not in number, since
-/// on a busy machine the other one may be off its CPU for long, and a region of whoever
-/// gives up is not measured; in number as well, in case the clock stands still.
-pub(crate) fn turns() -> impl Iterator<Item = ()> {
-    const NS: u64 = 1_000_000_000;
-    const MOST: u32 = 100_000_000;
-    let start = calibrate::monotonic_ns();
-    (0..MOST)
-        .take_while(move |turn| {
-            !turn.is_multiple_of(64) || calibrate::monotonic_ns().saturating_sub(start) < NS
-        })
-        .map(|_| ())
-}
-
-fn make() -> Option<&'static Process> {
-    let origin = calibrate::begin();
-    let name = NAME.try_lock().ok().and_then(|name| name.clone());
-    let directory = uninterrupted(Directory::for_this_process);
-    let object = match Name::random() {
-        Ok(object) => object,
-        Err(error) => {
-            note_failure(&directory, &this_exe(), Stage::Segment, &error);
-            return None;
-        }
-    };
+/// Makes the process under a name of chance; none in a forked child that comes back into
+/// this.
+///
+/// # Errors
+///
+/// What could not be made, and what the system answered.
+fn make_as_named(
+    gate: &Gate,
+    settings: &'static Settings,
+    origin: calibrate::Instant,
+    directory: &io::Result<Directory>,
+) -> Result<Option<&'static Process>, (Stage, io::Error)> {
+    let object = Name::random().map_err(|error| (Stage::Segment, error))?;
+    let mut name = [0; MAX_NAME];
+    let name = program_name(&mut name);
     // The beacon first: killed at any moment, the process leaves no object that
     // nobody can find.
-    let info = Info::of_this_process(object, name.as_deref().unwrap_or(""));
+    let info = Info::of_this_process(object, name);
+    if !gate.is_ours() {
+        return Ok(None);
+    }
     let share = Share::of_this_process();
-    let config = config(share);
+    let config = settings.config(share);
     // What crashed processes left may take as much again, and no more.
     let left = share.bytes.max(Geometry::new(config).len() as u64);
-    let beacon = match &directory {
+    let beacon = match directory {
         Ok(directory) => uninterrupted(|| light_beacon(directory, &info, left)),
         Err(error) => Err(io::Error::from_raw_os_error(failure::errno_of(error))),
     };
     let facts = facts(object.id(), origin);
+    if !gate.is_ours() {
+        return Ok(None);
+    }
     let made = uninterrupted(|| Segment::create(object, config, &facts))
         .map_err(|error| (Stage::Segment, error))
         .and_then(|segment| {
-            let made = publish(segment, name.as_deref());
+            let made = publish(gate, segment, settings, name);
             made.map_err(|error| (Stage::Process, error))
         });
-    let trouble = match (&made, &beacon) {
-        (Err((stage, error)), _) => Some((*stage, error)),
-        (Ok(_), Err(error)) => Some((Stage::Beacon, error)),
-        (Ok(_), Ok(_)) => None,
-    };
-    match (trouble, &directory) {
-        (Some((stage, error)), _) => note_failure(&directory, &info.exe, stage, error),
-        (None, Ok(directory)) => failure::forget(directory, &info.exe),
-        (None, Err(_)) => {}
+    if !gate.is_ours() {
+        return Ok(None);
     }
-    let is_taken = matches!(&made, Err((Stage::Segment, error)) if error.kind() == io::ErrorKind::AlreadyExists);
-    let beacon = beacon.ok();
-    let Ok((process, gate)) = made else {
-        // What has that name already is somebody's; what cannot be removed stays to be
-        // found.
-        if is_taken || pfp_shm_layout::object::unlink_if_there(&object) {
-            beacon.map(Beacon::extinguish);
+    let process = match made {
+        Ok(Some(process)) => process,
+        Ok(None) => return Ok(None),
+        Err((stage, error)) => {
+            let is_taken = stage == Stage::Segment && error.kind() == io::ErrorKind::AlreadyExists;
+            // What has that name already is somebody's; what cannot be removed stays to be
+            // found.
+            if is_taken || pfp_shm_layout::object::unlink_if_there(&object) {
+                beacon.ok().map(Beacon::extinguish);
+            }
+            return Err((stage, error));
         }
-        return None;
     };
-    if let Ok(mut kept) = process.beacon.try_lock() {
-        *kept = beacon;
+    match (&beacon, directory) {
+        (Err(error), _) => note_failure(directory, &info.exe, Stage::Beacon, error),
+        (Ok(_), Ok(directory)) => failure::forget(directory, &info.exe),
+        (Ok(_), Err(_)) => {}
     }
-    // SAFETY: the gate is a page of our own.
-    unsafe { (*gate).store((&raw const *process).cast_mut(), Release) };
-    GATE.store(gate, Release);
+    if let Ok(beacon) = beacon {
+        process.beacon.store(Box::into_raw(Box::new(beacon)), Release);
+    }
+    gate.open(process);
     let missed = MISSED.swap(0, Relaxed);
-    if process.on_by_default {
+    if settings.on_by_default {
         process.segment.ledger().begins_missed.fetch_add(missed, Relaxed);
     }
-    // SAFETY: registers a function that may be called at any time.
-    unsafe { libc::atexit(at_process_exit) };
-
     // Points of the parent this process was forked from keep their numbers.
     // Variants after what they are variants of.
     for variants in [false, true] {
@@ -230,7 +325,7 @@ fn make() -> Option<&'static Process> {
         points().filter(which).for_each(|point| point.enter_again(process));
     }
     super::measure::calibrate(CALIBRATION_PAIRS);
-    Some(process)
+    Ok(Some(process))
 }
 
 /// Asks again where a signal came in between; whoever asks leaves nothing behind when it
@@ -268,39 +363,25 @@ fn note_failure(directory: &io::Result<Directory>, exe: &Path, stage: Stage, err
     };
 }
 
-/// Makes a process of a new segment, and the gate that will lead to it.
+/// Makes a process of a new segment; none in a forked child that comes back into this.
 ///
 /// # Errors
 ///
-/// What the system answered: it has no more private memory, or no key for threads.
+/// What the system answered: it has no key for threads.
 fn publish(
+    gate: &Gate,
     segment: Segment,
-    name: Option<&str>,
-) -> io::Result<(&'static Process, *mut AtomicPtr<Process>)> {
-    let ledger = segment.ledger();
-    ledger.set_name(name.unwrap_or(""));
-
+    settings: &'static Settings,
+    name: &str,
+) -> io::Result<Option<&'static Process>> {
     // Before a rung is chosen: the counter may turn out to stand still.
     let rate = calibrate::ticks_per_second();
-    let kind = clock::choose(std::env::var("PFP_CLOCK").ok().as_deref());
-    ledger.clock_kind.store(kind as u64, Relaxed);
-    ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
-    ledger.invariant.store(u64::from(calibrate::is_invariant()), Relaxed);
-
-    let gate = gate()?;
-    let mut exit_key = 0;
-    // SAFETY: makes a key with a destructor of the right type.
-    let refused =
-        unsafe { libc::pthread_key_create(&raw mut exit_key, Some(thread::at_thread_exit)) };
-    if refused != 0 {
-        // SAFETY: nobody has seen the page yet.
-        unsafe { libc::munmap(gate.cast(), PAGE) };
-        return Err(io::Error::from_raw_os_error(refused));
-    }
+    let kind = clock::choose(settings.clock.as_deref());
+    let exit_key = image::exit_key()?;
     let lanes = (0..=segment.geometry().lanes()).map(|_| AtomicPtr::default()).collect();
-    let process = Box::leak(Box::new(Process {
+    let process: &'static Process = Box::leak(Box::new(Process {
         segment,
-        beacon: Mutex::new(None),
+        beacon: AtomicPtr::default(),
         // SAFETY: no preconditions.
         pid: unsafe { libc::getpid() },
         exit_key,
@@ -308,28 +389,31 @@ fn publish(
         outdated: AtomicBool::new(false),
         no_space_until: AtomicU64::new(0),
         spare_block: AtomicU64::new(0),
-        on_by_default: std::env::var_os("PFP_DEFAULT").is_none_or(|value| value != "off"),
-        enabled_names: Names::new(&std::env::var("PFP_ENABLE").unwrap_or_default()),
+        settings,
         _inherited: AtomicPtr::new(NEWEST.load(Relaxed)),
-        snapshot: snapshot::path_at_exit(),
+        snapshot: settings.snapshot.as_ref().and_then(snapshot::Asked::path_at_exit),
     }));
-    NEWEST.store(ptr::from_mut(process), Relaxed);
-    process.publish_rate(rate);
+    // From here on a child that is forked has private memory in place of the segment. One
+    // that was forked before writes nothing.
+    NEWEST.store(ptr::from_ref(process).cast_mut(), Release);
+    if !gate.is_ours() {
+        return Ok(None);
+    }
     let ledger = process.segment.ledger();
+    ledger.set_name(name);
+    ledger.clock_kind.store(kind as u64, Relaxed);
+    ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
+    ledger.invariant.store(u64::from(calibrate::is_invariant()), Relaxed);
+    process.publish_rate(rate);
     let reported = calibrate::reported_rate().map_or(0, thousand_seconds);
     ledger.reported_ticks_per_1000_s.store(reported, Relaxed);
     ledger.core_hz.store(calibrate::core_hz(rate).map_or(0, |hz| hz as u64), Relaxed);
-    Ok((process, gate))
+    Ok(Some(process))
 }
 
 /// A rate as the segment has it.
 fn thousand_seconds(rate: f64) -> u64 {
     (rate * 1000.0) as u64
-}
-
-/// A private page that a forked child sees as zeros.
-fn gate() -> io::Result<*mut AtomicPtr<Process>> {
-    uninterrupted(|| map_private(PAGE)).map(<*mut u8>::cast)
 }
 
 /// Maps private memory that reads zero in a forked child.
@@ -352,7 +436,10 @@ fn map_private(bytes: usize) -> io::Result<*mut u8> {
     if pages == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
+    // What is in there is nothing for a core dump; refused, it is in one.
     // SAFETY: advice about pages that we have just mapped.
+    unsafe { libc::madvise(pages, bytes, libc::MADV_DONTDUMP) };
+    // SAFETY: as above.
     if unsafe { libc::madvise(pages, bytes, libc::MADV_WIPEONFORK) } != 0 {
         let error = io::Error::last_os_error();
         // SAFETY: nobody has seen them yet.
@@ -360,20 +447,6 @@ fn map_private(bytes: usize) -> io::Result<*mut u8> {
         return Err(error);
     }
     Ok(pages.cast())
-}
-
-/// As large as the share of memory allows, or as the environment wants it.
-fn config(share: Share) -> Config {
-    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
-    let (points, lanes) = (number("PFP_POINTS"), number("PFP_LANES"));
-    match number("PFP_MEMORY_MB") {
-        // Asked for outright, and without what tells the points and threads apart.
-        Some(mb) => {
-            let blocks = mb.saturating_mul(64);
-            Config { blocks, ..Config::within(u64::MAX, points, lanes) }
-        }
-        None => Config::within(share.bytes, points, lanes),
-    }
 }
 
 fn facts(id: u128, origin: calibrate::Instant) -> Facts {
@@ -403,30 +476,32 @@ fn light_beacon(directory: &Directory, info: &Info, left: u64) -> io::Result<Bea
     Beacon::light(directory, info)
 }
 
-extern "C" fn at_process_exit() {
-    let Some(process) = current() else { return };
-    if !process.is_callers() {
-        return;
-    }
-    process.segment.ledger().state.store(ProcessState::Exited as u64, Release);
-    if let Some(path) = &process.snapshot {
-        snapshot::write_at_exit(process, path);
-    }
-    // What cannot be removed stays to be found.
-    if process.segment.unlink() {
-        let beacon = process.beacon.try_lock().ok().and_then(|mut beacon| beacon.take());
-        let _ = beacon.map(|beacon| beacon.remove());
+pub(super) extern "C" fn at_process_exit() {
+    if let Some(process) = current() {
+        cold::section(|| process.end());
     }
 }
 
 /// Names the program, now or when its segment is made.
 pub(crate) fn set_name(name: &str) {
-    if let Ok(mut kept) = NAME.try_lock() {
-        *kept = Some(name.to_owned());
+    let mut end = name.len().min(MAX_NAME);
+    while !name.is_char_boundary(end) {
+        end -= 1;
     }
+    NAME.iter().zip(name[..end].bytes()).for_each(|(to, byte)| to.store(byte, Relaxed));
+    // Meets the load in `program_name`.
+    NAME_LEN.store(end, Release);
     if let Some(process) = current() {
         process.segment.ledger().set_name(name);
     }
+}
+
+/// The name that the program has given itself; empty for none.
+fn program_name(to: &mut [u8; MAX_NAME]) -> &str {
+    // Meets the store in `set_name`.
+    let len = NAME_LEN.load(Acquire);
+    to.iter_mut().zip(&NAME).for_each(|(to, byte)| *to = byte.load(Relaxed));
+    str::from_utf8(&to[..len]).unwrap_or_default()
 }
 
 /// Whether [`pause`] has switched everything off.
@@ -481,6 +556,38 @@ pub(crate) fn points() -> impl Iterator<Item = &'static Point> {
 }
 
 impl Process {
+    /// Whether regions are measured into it: not in a forked child.
+    pub(crate) fn is_current(&self) -> bool {
+        current().is_some_and(|process| ptr::eq(process, self))
+    }
+
+    /// Puts private memory in the place of the segment, in a forked child.
+    fn detach(&self) {
+        let this = ptr::from_ref(self).cast_mut();
+        if DETACHED.swap(this, Relaxed) != this {
+            self.segment.detach();
+        }
+    }
+
+    /// What is left to do when the calling process ends in order.
+    fn end(&self) {
+        if !self.is_callers() {
+            return;
+        }
+        self.segment.ledger().state.store(ProcessState::Exited as u64, Release);
+        if let Some(path) = &self.snapshot {
+            snapshot::write_at_exit(self, path);
+        }
+        // What cannot be removed stays to be found.
+        if self.is_current() && self.segment.unlink() {
+            let beacon = self.beacon.swap(ptr::null_mut(), Acquire);
+            if !beacon.is_null() {
+                // SAFETY: the box that was left there, which is never freed.
+                let _ = unsafe { &*beacon }.remove();
+            }
+        }
+    }
+
     /// Id of the process whose memory it is in.
     pub(super) fn pid(&self) -> libc::pid_t {
         self.pid
@@ -550,7 +657,7 @@ impl Process {
     /// Whether a point measures without being switched on.
     fn starts_on(&self, point: &Point) -> bool {
         let (name, ..) = point.description();
-        (point.starts_on() && self.on_by_default) || self.enabled_names.have(name)
+        (point.starts_on() && self.settings.on_by_default) || self.settings.enabled_names.have(name)
     }
 
     /// The same, for whoever is in the middle of something: what measuring costs is
@@ -594,7 +701,7 @@ impl Process {
         point: &Point,
         inherited: Option<Control>,
     ) -> Result<(u32, &AtomicU64), NotEntered> {
-        let wanted = point.number();
+        let wanted = point.wanted_number();
         let (name, file, line) = point.description();
         let line = u64::from(line) | if point.is_device() { DEVICE } else { 0 };
         let place = wanted.map(|n| n as usize);
@@ -629,7 +736,7 @@ impl Process {
         of: usize,
         amounts: &str,
     ) -> Result<(u32, &AtomicU64), NotEntered> {
-        let wanted = variant.number().map(|n| n as usize);
+        let wanted = variant.wanted_number().map(|n| n as usize);
         let number = self.enter_into_table(wanted, |segment| {
             segment.enter_variant(wanted, FIRST_NAMED, of, amounts)
         })?;
@@ -662,7 +769,7 @@ pub(crate) fn miss_unregistered(point: &'static Point) {
     match current() {
         Some(process) if process.starts_on(point) => miss(),
         Some(_) => {}
-        None if point.starts_on() && MAKING.load(Relaxed) != FAILED => {
+        None if point.starts_on() && !FAILED.load(Relaxed) => {
             MISSED.fetch_add(1, Relaxed);
         }
         None => {}

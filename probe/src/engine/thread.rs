@@ -29,6 +29,7 @@ use pfp_shm_layout::segment::{
     BLOCK, CELLS_PER_BLOCK, CHUNK, PAGE, RING_BLOCKS, RING_SLOTS, Segment,
 };
 
+use super::cold;
 use super::owner;
 use super::process::{self, Process};
 use super::regions::Regions;
@@ -103,6 +104,37 @@ thread_local! {
     static THREAD: LocalCell<*const Thread> = const { LocalCell::new(ptr::null()) };
     /// True while this thread claims a lane.
     static CLAIMING: LocalCell<bool> = const { LocalCell::new(false) };
+    /// What it has claimed until it moves in: one more than the lane, and the generation.
+    static CLAIMED: LocalCell<(usize, u32)> = const { LocalCell::new((0, 0)) };
+    /// The state that it moves into.
+    static MOVING_IN: LocalCell<*const Thread> = const { LocalCell::new(ptr::null()) };
+}
+
+/// The calling thread has jumped out of whatever claimed a lane for it.
+pub(super) fn forget_claim() {
+    CLAIMING.set(false);
+    let (lane, generation) = CLAIMED.replace((0, 0));
+    let process = process::current().filter(|_| lane != 0);
+    if let Some(lane) = process.and_then(|process| process.segment.lane(lane - 1)) {
+        lane.release(generation);
+    }
+}
+
+/// In a forked child, in whose memory a parent's segment is private now: no lane is the
+/// calling thread's. What it was in the middle of finds something to read and write in
+/// its wiped pages, and nothing of that is ever seen.
+pub(super) fn forget(parents: &Segment) {
+    CLAIMED.set((0, 0));
+    for wiped in [THREAD.replace(ptr::null()), MOVING_IN.replace(ptr::null())] {
+        // SAFETY: as in `current`.
+        let Some(thread) = (unsafe { wiped.as_ref() }) else { continue };
+        thread.clock.forget();
+        if let (Some(lane), Some(ring)) = (parents.lane(0), parents.ring(1)) {
+            thread.tally.store((&raw const lane.tally).cast_mut(), Relaxed);
+            thread.ring.store(ring.as_ptr().cast_mut(), Relaxed);
+        }
+        thread.segment.store(parents.base().cast_mut(), Relaxed);
+    }
 }
 
 /// The calling thread's state, which may be a wiped copy of a parent's.
@@ -458,14 +490,22 @@ impl Thread {
 
     /// Shows what the clock counts, where readers look.
     pub(crate) fn publish_switches(&self) {
-        if !self.overflows() {
-            self.tally().switches.store(self.clock.all_switches(), Relaxed);
+        if let Some(tally) = self.tally_if_any().filter(|_| !self.overflows()) {
+            tally.switches.store(self.clock.all_switches(), Relaxed);
         }
+    }
+
+    /// The same as [`Self::tally`]; none on the pages of a forked child.
+    fn tally_if_any(&self) -> Option<&Tally> {
+        // SAFETY: null, or set when the lane was claimed, and in the segment.
+        unsafe { self.tally.load(Relaxed).as_ref() }
     }
 
     /// Counts in the lane's tally, also where several threads share it.
     pub(crate) fn count(&self, word: fn(&Tally) -> &AtomicU64) {
-        word(self.tally()).fetch_add(1, Relaxed);
+        if let Some(tally) = self.tally_if_any() {
+            word(tally).fetch_add(1, Relaxed);
+        }
     }
 }
 
@@ -533,11 +573,30 @@ fn claim(process: &'static Process) -> Option<&'static Thread> {
     if !process.is_callers_threads(tid()) {
         return None;
     }
-    // A signal handler that interrupts the claiming measures nothing.
-    if CLAIMING.with(|claiming| claiming.replace(true)) {
+    cold::section(|| claim_alone(process))
+}
+
+#[inline(never)]
+fn claim_alone(process: &'static Process) -> Option<&'static Thread> {
+    // Claimed by a signal handler, before it was kept from coming.
+    if let Some(thread) = current().filter(|thread| thread.is_alive()) {
+        return Some(thread);
+    }
+    // The handler of a fault in the middle of the claiming measures nothing.
+    if CLAIMING.replace(true) && !cold::is_outermost() {
         return None;
     }
-    let claimed = errno::kept(|| claim_lane(process).or_else(|| claim_overflow(process)));
+    let claimed = claim_lane(process).or_else(|| claim_overflow(process));
+    CLAIMED.set((0, 0));
+    MOVING_IN.set(ptr::null());
+    // In a child that was forked meanwhile the lane is not one of its own.
+    let claimed = claimed.filter(|thread| {
+        let is_ours = process.is_current();
+        if !is_ours {
+            thread.alive.store(0, Relaxed);
+        }
+        is_ours
+    });
     if let Some(thread) = claimed {
         THREAD.set(thread);
         // SAFETY: the key was made with the process; the value is not null, so
@@ -576,6 +635,7 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
             segment.back_lane(number).ok()??
         };
         let Some(generation) = lane.claim() else { continue };
+        CLAIMED.set((number + 1, generation));
         let Some(thread) = pages_of(process, number) else {
             lane.release(generation);
             return None;
@@ -611,6 +671,7 @@ fn claim_overflow(process: &'static Process) -> Option<&'static Thread> {
 
 impl Thread {
     fn settle_in(&self, segment: &Segment, lane: usize, generation: u32) {
+        MOVING_IN.set(self);
         let (first, count) = segment.chunk_numbers();
         self.segment.store(segment.base().cast_mut(), Relaxed);
         self.first_chunk.store(u64::from(first), Relaxed);
@@ -677,21 +738,26 @@ pub(crate) fn set_name(name: &str) {
 /// threads library goes through the destructors four times at most, and no more after
 /// a time in which no key was set. See [`bury`].
 pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
-    THREAD.set(ptr::null());
-    let Some(process) = process::current() else { return };
-    // SAFETY: the value that `claim` has set, in this process or in a parent.
-    let thread = unsafe { &*value.cast::<Thread>() };
-    if !thread.is_alive() {
-        return;
-    }
+    cold::section(|| {
+        THREAD.set(ptr::null());
+        // SAFETY: the value that `claim` has set, in this process or in a parent.
+        let thread = unsafe { &*value.cast::<Thread>() };
+        if let Some(process) = process::current().filter(|_| thread.is_alive()) {
+            leave(process, thread);
+        }
+    });
+}
+
+/// Gives back what the calling thread has.
+fn leave(process: &Process, thread: &Thread) {
     thread.publish_switches();
     thread.clock.stop();
     if thread.overflows() {
         super::context::leave_all(thread);
         let bytes = thread.bytes.load(Relaxed) as usize;
         // SAFETY: the pages are this thread's alone, and it refers to them no
-        // more.
-        unsafe { libc::munmap(value, bytes) };
+        // more. In a child that was forked meanwhile there are none.
+        unsafe { libc::munmap((&raw const *thread).cast_mut().cast(), bytes) };
         return;
     }
     thread.holder.store(0, Relaxed);
