@@ -49,7 +49,8 @@ pub(crate) fn run(mode: &str, calls: &str, rounds: u64) {
     // The C library's own memory for threads is there before anything is refused.
     let early = mode == "refuse-start";
     if early {
-        (0..THREADS).map(|_| start(nothing)).for_each(join);
+        let stacks: Vec<_> = (0..THREADS).map(|_| start(nothing)).collect();
+        stacks.into_iter().for_each(join);
         filter.set(calls);
     }
     if measures {
