@@ -17,7 +17,7 @@ use crate::clock::calibrate::monotonic_ns;
 use crate::errno;
 
 /// How long a thread waits for others, in its whole life.
-const PATIENCE_NS: u64 = 1_000_000;
+const PATIENCE_NS: u64 = 900_000;
 
 const fn bit(signal: libc::c_int) -> u64 {
     1 << (signal - 1)
