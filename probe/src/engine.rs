@@ -15,7 +15,7 @@ pub(crate) mod context;
 pub(crate) mod ending;
 pub(crate) mod measure;
 mod names;
-#[cfg(test)]
+#[cfg(all(test, not(miri)))]
 pub(crate) mod oracle;
 mod owner;
 pub(crate) mod process;
