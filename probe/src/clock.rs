@@ -23,6 +23,7 @@ mod arch;
 pub(crate) mod calibrate;
 pub(crate) mod counter;
 #[cfg(test)]
+#[cfg_attr(miri, allow(dead_code, reason = "what winds it asks the system for more"))]
 pub(crate) mod mock;
 mod perf;
 mod rseq;

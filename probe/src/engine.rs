@@ -19,7 +19,7 @@ pub(crate) mod ending;
 mod image;
 pub(crate) mod measure;
 mod names;
-#[cfg(test)]
+#[cfg(all(test, not(miri)))]
 pub(crate) mod oracle;
 mod owner;
 pub(crate) mod process;

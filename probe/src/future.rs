@@ -33,6 +33,9 @@ pub struct TimedMeasured<F> {
 impl Point {
     /// Measures a future over all its polls; the time between them is not
     /// counted. `#[pfp::function]` on an `async fn` does this.
+    ///
+    /// All of it is one measurement, recorded with the last poll; only inclusive time is
+    /// added poll by poll.
     pub fn measure_async<F: Future>(&'static self, future: F) -> Measured<F> {
         Measured { polled: Polled { point: self, polls: Polls::default() }, future }
     }

@@ -498,7 +498,8 @@ fn used_of(start: &[u8]) -> usize {
     word.map_or(0, |word| u64::from_ne_bytes(*word) as usize)
 }
 
-#[cfg(test)]
+// Miri has no system to ask.
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
     use crate::control::{Change, Control};

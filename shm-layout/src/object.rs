@@ -838,7 +838,8 @@ fn errno() -> libc::c_int {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-#[cfg(test)]
+// Miri has no system to ask.
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
 

@@ -698,7 +698,7 @@ impl Polls {
     }
 }
 
-#[cfg(all(test, feature = "cuda"))]
+#[cfg(all(test, feature = "cuda", not(miri)))]
 mod tests {
     use super::*;
 

@@ -428,13 +428,19 @@ fn map_private(bytes: usize) -> io::Result<*mut u8> {
             ptr::null_mut(),
             bytes,
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            libc::MAP_PRIVATE
+                | libc::MAP_ANONYMOUS
+                | if cfg!(miri) { 0 } else { libc::MAP_NORESERVE },
             -1,
             0,
         )
     };
     if pages == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
+    }
+    // Miri knows neither that flag nor forks.
+    if cfg!(miri) {
+        return Ok(pages.cast());
     }
     // What is in there is nothing for a core dump; refused, it is in one.
     // SAFETY: advice about pages that we have just mapped.

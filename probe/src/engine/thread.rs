@@ -94,8 +94,7 @@ pub(crate) struct Thread {
     pub(crate) own: Regions,
     /// The context that is current, null for the thread's own.
     pub(crate) current: AtomicPtr<super::context::Shared>,
-    /// A cell for each point, by number. As long as the mapping has room.
-    table: [AtomicPtr<Cell>; 0],
+    // Then the table: a cell for each point, by number. See [`Thread::entry`].
 }
 
 thread_local! {
@@ -200,33 +199,34 @@ impl Thread {
     /// asked.
     #[inline(always)]
     pub(crate) fn cell(&self, index: usize) -> Option<&Cell> {
-        // SAFETY: a registered point's number is below the number of points of
-        // the segment, and the mapping has that many entries; an unregistered
-        // one has number 0. The entry is null or leads to a cell in the segment,
-        // which is never unmapped.
-        unsafe {
-            let table = (&raw const self.table).cast::<AtomicPtr<Cell>>();
-            (*table.add(index)).load(Relaxed).as_ref()
-        }
+        let cell = self.entry(index).load(Relaxed);
+        // SAFETY: null, or it leads to a cell in the segment, which is never unmapped.
+        unsafe { cell.as_ref() }
     }
 
     /// The same for any thread.
     pub(crate) fn cell_of_any(&self, index: usize) -> Option<&Cell> {
+        // Meets the store in `set_cell`: the cell is prepared.
+        let cell = self.entry(index).load(Acquire);
         // SAFETY: as in `cell`.
-        unsafe {
-            let table = (&raw const self.table).cast::<AtomicPtr<Cell>>();
-            // Meets the store in `set_cell`: the cell is prepared.
-            (*table.add(index)).load(Acquire).as_ref()
-        }
+        unsafe { cell.as_ref() }
     }
 
     fn set_cell(&self, index: usize, cell: &Cell) {
-        // SAFETY: as in `cell`.
-        unsafe {
-            let table = (&raw const self.table).cast::<AtomicPtr<Cell>>();
-            // Meets the load in `cell_of_any`.
-            (*table.add(index)).store((&raw const *cell).cast_mut(), Release);
-        }
+        // Meets the load in `cell_of_any`.
+        self.entry(index).store((&raw const *cell).cast_mut(), Release);
+    }
+
+    /// A point's entry of the table, which follows this in the mapping. It is reached by
+    /// the address that `map_pages` has exposed: a reference to this leads no further.
+    #[inline(always)]
+    fn entry(&self, index: usize) -> &AtomicPtr<Cell> {
+        let table = ptr::from_ref(self).addr() + size_of::<Self>();
+        let table = ptr::with_exposed_provenance::<AtomicPtr<Cell>>(table);
+        // SAFETY: a registered point's number is below the number of points of
+        // the segment, and the mapping has that many entries; an unregistered
+        // one has number 0.
+        unsafe { &*table.add(index) }
     }
 
     /// The place of the innermost open region.
@@ -662,7 +662,7 @@ fn claim_overflow(process: &'static Process) -> Option<&'static Thread> {
     let segment = &process.segment;
     let number = segment.overflow_lane();
     let lane = segment.back_lane(number).ok()??;
-    let thread = map_pages(process)?;
+    let thread = map_pages(process.segment.geometry().points())?;
     segment.ledger().lanes_overflowed.fetch_add(1, Relaxed);
     thread.tally.store((&raw const lane.tally).cast_mut(), Relaxed);
     thread.settle_in(segment, number, 0);
@@ -698,15 +698,17 @@ fn pages_of(process: &'static Process, lane: usize) -> Option<&'static Thread> {
     if let Some(thread) = unsafe { known.as_ref() } {
         return Some(thread);
     }
-    let thread = map_pages(process)?;
+    let thread = map_pages(process.segment.geometry().points())?;
     kept.store((&raw const *thread).cast_mut(), Release);
     Some(thread)
 }
 
-fn map_pages(process: &Process) -> Option<&'static Thread> {
-    let points = process.segment.geometry().points();
+/// Maps a state whose table has room for so many points.
+fn map_pages(points: usize) -> Option<&'static Thread> {
     let bytes = size_of::<Thread>() + points * size_of::<AtomicPtr<Cell>>();
     let pages = process::private_pages(bytes)?;
+    // For `entry`.
+    let _ = pages.expose_provenance();
     // SAFETY: new pages of zeros, aligned to a page, which are a valid value of
     // atomics and null pointers.
     let thread = unsafe { &*pages.cast::<Thread>() };
@@ -801,5 +803,30 @@ fn give_up(process: &Process, thread: &Thread) {
     }
     if let Some(lane) = process.segment.lane(thread.lane.load(Relaxed) as usize) {
         lane.release(thread.generation.load(Relaxed) as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reference to the state leads no further than the state; Miri sees to that.
+    #[test]
+    fn the_table_is_reached_to_its_end() {
+        const POINTS: usize = 700;
+        let thread = map_pages(POINTS).expect("there is memory");
+        let cells = [Cell::new(), Cell::new()];
+        assert!((0..POINTS).all(|index| thread.cell(index).is_none()));
+        thread.set_cell(0, &cells[0]);
+        thread.set_cell(POINTS - 1, &cells[1]);
+        for (index, cell) in [(0, &cells[0]), (POINTS - 1, &cells[1])] {
+            assert!(thread.cell(index).is_some_and(|found| ptr::eq(found, cell)));
+            assert!(thread.cell_of_any(index).is_some_and(|found| ptr::eq(found, cell)));
+        }
+        assert!(thread.cell(1).is_none() && thread.tally.load(Relaxed).is_null());
+        let bytes = thread.bytes.load(Relaxed) as usize;
+        let pages = ptr::with_exposed_provenance_mut(ptr::from_ref(thread).addr());
+        // SAFETY: nobody refers to the pages any more.
+        unsafe { libc::munmap(pages, bytes) };
     }
 }
