@@ -8,7 +8,9 @@
 //!
 //! The hot path reaches shared memory only through `table`. Its pages read zero
 //! in a forked child, so the child cannot write to its parent's lane, whatever
-//! way it was forked; a null entry is also how a point without a cell and a
+//! way it was forked; nor can one that was forked by a signal handler in the middle of a
+//! region, since what is covered reads zero too, and that is asked for before anything
+//! is written. A null entry is also how a point without a cell and a
 //! thread without a lane look. All of these leave by one door, to
 //! [`prepare`].
 
@@ -53,13 +55,12 @@ const ALIVE: u64 = 0x7066_702d_6c69_7665;
 #[derive(Debug)]
 pub(crate) struct Thread {
     // What begin and end touch.
-    /// Ticks of the regions that ended inside the one now open.
-    pub(crate) child: AtomicU64,
     /// How many regions are open in the current context, in units of [`LEVEL`],
     /// and above that how often contexts were switched, in units of [`SALT`].
     pub(crate) place: AtomicU64,
-    /// Not zero while an end is under way, or while parts of a latched region
-    /// wait in the current context: an end then takes the long way.
+    /// A [`crate::mark`] while something is under way that a signal handler must not do
+    /// as well, or how many parts of latched regions wait in the current context: while
+    /// it is not zero, an end takes the long way.
     pub(crate) detour: AtomicU64,
     pub(crate) clock: ThreadClock,
     ring: AtomicPtr<Slot>,
@@ -71,7 +72,11 @@ pub(crate) struct Thread {
     chunk_count: AtomicU64,
 
     // What only the cold paths touch.
-    alive: AtomicU64,
+    /// Since when and until when the last region ran that ended although regions inside
+    /// had not; see [`super::ending`].
+    pub(super) gave_up: [AtomicU64; 2],
+    /// The counter when the lane was claimed.
+    pub(super) claimed: AtomicU64,
     /// Kernel id of the thread.
     pub(super) tid: AtomicU64,
     lane: AtomicU64,
@@ -92,9 +97,28 @@ pub(crate) struct Thread {
     pub(crate) own: Regions,
     /// The context that is current, null for the thread's own.
     pub(crate) current: AtomicPtr<super::context::Shared>,
+
+    // What reads zero in a forked child, from a page of its own on. All before it is kept,
+    // so that a child that goes on in the middle of something meets no null pointer.
+    wiped: WipedFromHere,
+    /// Ticks of all regions that have ended in the current context, those inside others
+    /// counted once, with what measuring them took. Never zero.
+    covered: AtomicU64,
+    alive: AtomicU64,
     /// A cell for each point, by number. As long as the mapping has room.
     table: [AtomicPtr<Cell>; 0],
 }
+
+/// The start of a page.
+#[repr(align(4096))]
+#[derive(Debug)]
+struct WipedFromHere;
+
+/// Bytes of a [`Thread`] that a forked child keeps.
+const KEPT: usize = std::mem::offset_of!(Thread, wiped);
+const _: () = assert!(KEPT == PAGE && PAGE == align_of::<WipedFromHere>());
+/// [`Thread::covered`] of a context in which no region has ended.
+pub(super) const NOTHING_COVERED: u64 = 1;
 
 thread_local! {
     /// The calling thread's state; null before its first region. Has no
@@ -192,6 +216,36 @@ impl Thread {
             // Meets the load in `cell_of_any`.
             (*table.add(index)).store((&raw const *cell).cast_mut(), Release);
         }
+    }
+
+    /// See the field; 0 in a forked child.
+    #[inline(always)]
+    pub(crate) fn covered(&self) -> u64 {
+        self.covered.load(Relaxed)
+    }
+
+    /// Adds to what is covered: in one instruction, so that nothing is lost of what a
+    /// signal handler adds.
+    #[inline(always)]
+    pub(crate) fn cover(&self, ticks: u64) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: adds to a word of ours. Not a locked addition: no other thread takes part.
+        unsafe {
+            std::arch::asm!(
+                "add qword ptr [{thread} + {word}], {ticks}",
+                thread = in(reg) ptr::from_ref(self),
+                word = const std::mem::offset_of!(Thread, covered),
+                ticks = in(reg) ticks,
+                options(nostack)
+            );
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        self.covered.fetch_add(ticks, Relaxed);
+    }
+
+    /// Sets it to that of a context which becomes current.
+    pub(super) fn set_covered(&self, covered: u64) {
+        self.covered.store(covered, Relaxed);
     }
 
     /// The place of the innermost open region.
@@ -447,15 +501,33 @@ impl Thread {
 
     /// Shows what the clock counts, where readers look.
     pub(crate) fn publish_switches(&self) {
-        if !self.overflows() {
+        if !self.overflows() && self.is_alive() {
             self.tally().switches.store(self.clock.all_switches(), Relaxed);
         }
     }
 
     /// Counts in the lane's tally, also where several threads share it.
     pub(crate) fn count(&self, word: fn(&Tally) -> &AtomicU64) {
+        // A forked child counts nothing for its parent.
+        if !self.is_alive() {
+            return;
+        }
         word(self.tally()).fetch_add(1, Relaxed);
     }
+}
+
+/// Puts a cell right in which a change was cut off for good.
+pub(super) fn mend(process: &Process, cell: &Cell) {
+    let segment = &process.segment;
+    let held = |chunk| {
+        let chunk = segment.chunk(chunk)?;
+        Some(chunk.0.iter().fold(0, |sum: u64, bucket| sum.wrapping_add(bucket.load(Relaxed))))
+    };
+    cell.mend(
+        segment.sums(cell.amounts()),
+        |chunk| held(chunk).unwrap_or(0),
+        |chunk| clear_chunk(segment, chunk),
+    );
 }
 
 fn clear_chunk(segment: &Segment, chunk: u32) {
@@ -607,12 +679,13 @@ impl Thread {
         self.tid.store(u64::from(tid()), Relaxed);
         self.lane.store(lane as u64, Relaxed);
         self.generation.store(u64::from(generation), Relaxed);
-        self.child.store(0, Relaxed);
+        self.set_covered(NOTHING_COVERED);
         self.place.store(0, Relaxed);
         self.detour.store(0, Relaxed);
         self.context.store(0, Relaxed);
         self.current.store(ptr::null_mut(), Relaxed);
         self.own.clear();
+        self.claimed.store(stamp(), Relaxed);
         self.clock.start();
         self.alive.store(ALIVE, Relaxed);
     }
@@ -633,8 +706,12 @@ fn pages_of(process: &'static Process, lane: usize) -> Option<&'static Thread> {
 
 fn map_pages(process: &Process) -> Option<&'static Thread> {
     let points = process.segment.geometry().points();
-    let bytes = size_of::<Thread>() + points * size_of::<AtomicPtr<Cell>>();
+    let table = std::mem::offset_of!(Thread, table);
+    let bytes = size_of::<Thread>().max(table + points * size_of::<AtomicPtr<Cell>>());
     let pages = process::private_pages(bytes)?;
+    // Where that is refused, a child must not be forked in the middle of a region.
+    // SAFETY: advice about a page that we have just mapped.
+    errno::kept(|| unsafe { libc::madvise(pages.cast(), KEPT, libc::MADV_KEEPONFORK) });
     // SAFETY: new pages of zeros, aligned to a page, which are a valid value of
     // atomics and null pointers.
     let thread = unsafe { &*pages.cast::<Thread>() };
@@ -719,6 +796,7 @@ fn give_up(process: &Process, thread: &Thread) {
     let points = process.segment.ledger().points_used.load(Relaxed) as usize;
     for index in 0..points.min(process.segment.geometry().points()) {
         if let Some(cell) = thread.cell(index) {
+            mend(process, cell);
             cell.abandon();
         }
     }
