@@ -51,9 +51,16 @@ fn run(action: &str, case: &str, clock: &str, lanes: Option<&str>) -> Outcome {
     for cell in &picture.cells {
         let what = format!("{action} {case} {clock}: {cell:?}");
         assert!(!cell.in_flight, "left in the middle of a change: {what}");
-        // Each measurement is in one bucket.
+        // Each measurement is in one bucket, but for what a late child has written too.
+        if ["fork", "clone"].contains(&action) {
+            continue;
+        }
         let in_buckets: u64 = cell.histogram.iter().map(|bucket| bucket.count).sum();
         assert_eq!(in_buckets, cell.live.count + cell.retired.count, "{what}");
+    }
+    if action != "measure" {
+        // What a jump leaves in the middle sends nobody the long way round, without a record.
+        assert_eq!(picture.losses.records_missed, 0, "{action} {case} {clock}");
     }
     let [children, harmed, _] = said.all::<u64>("children")[0][..] else { panic!("{said:?}") };
     let bad: Vec<String> = said.all("bad").remove(0);
@@ -101,7 +108,12 @@ fn a_child_that_a_handler_forks_at_any_instruction_lives_and_is_silent() {
     for action in ["fork", "clone"] {
         each(action, CLOCKS, |outcome, what| {
             assert_eq!(outcome.harmed, 0, "{what}: of {} children", outcome.children);
-            assert!(outcome.bad <= LATE, "{what}: {outcome:?}");
+            let records = match what {
+                what if what.contains("laps") => 3,
+                what if what.contains("nested") => 2,
+                _ => 1,
+            };
+            assert!(outcome.bad <= LATE * records, "{what}: {outcome:?}");
         });
     }
 }
