@@ -74,7 +74,7 @@ pub fn ticks() -> u64 {
 #[must_use]
 pub fn on_cpu_ticks() -> Option<u64> {
     let thread = thread::current().filter(|thread| thread.is_alive()).or_else(thread::get)?;
-    Some(thread.stamp().wrapping_sub(thread.clock.off()))
+    Some(thread.stamp_beside().wrapping_sub(thread.clock.off()))
 }
 
 /// What measuring costs, in ticks.

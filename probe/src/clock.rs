@@ -30,7 +30,7 @@ mod rseq;
 mod thread;
 
 pub(crate) use arch::{cpu_time_ns, ticks, wall_ns};
-pub(crate) use thread::{Stamps, ThreadClock};
+pub(crate) use thread::{Stamps, ThreadClock, switches_between};
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 

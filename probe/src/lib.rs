@@ -135,6 +135,8 @@ mod errno;
 #[cfg(feature = "enabled")]
 mod future;
 #[cfg(feature = "enabled")]
+mod mark;
+#[cfg(feature = "enabled")]
 mod numeric;
 #[cfg(feature = "enabled")]
 mod point;

@@ -24,7 +24,7 @@ use std::sync::atomic::{
 
 use super::process::{self, Process};
 use super::regions::Regions;
-use super::thread::{self, LEVELS, SALT, SALTS, Thread};
+use super::thread::{self, LEVELS, NOTHING_COVERED, SALT, SALTS, Thread};
 use crate::clock::counter::stamp;
 
 /// A context that the program names.
@@ -120,9 +120,10 @@ impl Shared {
     fn forget(&self) {
         self.regions.clear();
         let paused = &self.regions.paused;
-        for word in [&paused.clock, &paused.switches, &paused.child, &paused.place] {
+        for word in [&paused.clock, &paused.switches, &paused.place] {
             word.store(0, Relaxed);
         }
+        paused.covered.store(NOTHING_COVERED, Relaxed);
         self.entered.store(false, Relaxed);
         // What it had interrupted, if anything, is as lost as its thread.
         self.interrupted.store(ptr::null_mut(), Relaxed);
@@ -219,7 +220,7 @@ fn keep(thread: &Thread, now: u64) {
     let paused = &thread.regions().paused;
     paused.clock.store(now.wrapping_sub(thread.clock.off()), Relaxed);
     paused.switches.store(thread.clock.switches(), Relaxed);
-    paused.child.store(thread.child.load(Relaxed), Relaxed);
+    paused.covered.store(thread.covered(), Relaxed);
     paused.place.store(thread.place.load(Relaxed) & LEVELS, Relaxed);
 }
 
@@ -234,11 +235,13 @@ fn resume(thread: &Thread, now: u64) {
     thread.clock.set_off(now.wrapping_sub(paused.clock.load(Relaxed)));
     let stretch = STRETCHES.fetch_add(1, Relaxed).wrapping_add(1);
     thread.clock.set_switches(paused.switches.load(Relaxed), stretch);
-    thread.child.store(paused.child.load(Relaxed), Relaxed);
+    thread.set_covered(paused.covered.load(Relaxed));
     let salt = thread.place.load(Relaxed).wrapping_add(SALT) & SALTS;
     thread.place.store(salt, Relaxed);
     thread.set_level(paused.place.load(Relaxed));
     thread.set_waiting(regions.detour());
+    // A begin or end that a handler's hooks have interrupted starts again.
+    thread.clock.disturb();
 }
 
 /// Gives up a context that has left a chain; null is nobody's.

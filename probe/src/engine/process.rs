@@ -161,7 +161,7 @@ pub(super) extern "C" fn in_child() {
         // SAFETY: null, or a process that is never freed.
         if let Some(parents) = unsafe { NEWEST.load(Acquire).as_ref() } {
             parents.detach();
-            thread::forget(&parents.segment);
+            thread::forget();
         }
     });
 }

@@ -8,7 +8,9 @@
 //!
 //! The hot path reaches shared memory only through `table`. Its pages read zero
 //! in a forked child, so the child cannot write to its parent's lane, whatever
-//! way it was forked; a null entry is also how a point without a cell and a
+//! way it was forked; nor can one that was forked by a signal handler in the middle of a
+//! region, since what is covered reads zero too, and that is asked for before anything
+//! is written. A null entry is also how a point without a cell and a
 //! thread without a lane look. All of these leave by one door, to
 //! [`prepare`].
 
@@ -55,13 +57,12 @@ const ALIVE: u64 = 0x7066_702d_6c69_7665;
 #[derive(Debug)]
 pub(crate) struct Thread {
     // What begin and end touch.
-    /// Ticks of the regions that ended inside the one now open.
-    pub(crate) child: AtomicU64,
     /// How many regions are open in the current context, in units of [`LEVEL`],
     /// and above that how often contexts were switched, in units of [`SALT`].
     pub(crate) place: AtomicU64,
-    /// Not zero while an end is under way, or while parts of a latched region
-    /// wait in the current context: an end then takes the long way.
+    /// A [`crate::mark`] while something is under way that a signal handler must not do
+    /// as well, or how many parts of latched regions wait in the current context: while
+    /// it is not zero, an end takes the long way.
     pub(crate) detour: AtomicU64,
     pub(crate) clock: ThreadClock,
     ring: AtomicPtr<Slot>,
@@ -73,7 +74,11 @@ pub(crate) struct Thread {
     chunk_count: AtomicU64,
 
     // What only the cold paths touch.
-    alive: AtomicU64,
+    /// Since when and until when the last region ran that ended although regions inside
+    /// had not; see [`super::ending`].
+    pub(super) gave_up: [AtomicU64; 2],
+    /// The counter when the lane was claimed.
+    pub(super) claimed: AtomicU64,
     /// Kernel id of the thread.
     pub(super) tid: AtomicU64,
     lane: AtomicU64,
@@ -94,8 +99,31 @@ pub(crate) struct Thread {
     pub(crate) own: Regions,
     /// The context that is current, null for the thread's own.
     pub(crate) current: AtomicPtr<super::context::Shared>,
-    // Then the table: a cell for each point, by number. See [`Thread::entry`].
+
+    // What reads zero in a forked child, from a page of its own on. All before it is kept,
+    // so that a child that goes on in the middle of something meets no null pointer.
+    wiped: WipedFromHere,
+    /// Ticks of all regions that have ended in the current context, those inside others
+    /// counted once, with what measuring them took. Never zero.
+    covered: AtomicU64,
+    alive: AtomicU64,
+    /// A cell for each point, by number. As long as the mapping has room; see
+    /// [`Thread::entry`].
+    table: [AtomicPtr<Cell>; 0],
 }
+
+/// The start of a page.
+#[repr(align(4096))]
+#[derive(Debug)]
+struct WipedFromHere;
+
+/// Bytes of a [`Thread`] that a forked child keeps.
+const KEPT: usize = std::mem::offset_of!(Thread, wiped);
+const _: () = assert!(KEPT == PAGE && PAGE == align_of::<WipedFromHere>());
+/// Where the table begins.
+const TABLE: usize = std::mem::offset_of!(Thread, table);
+/// [`Thread::covered`] of a context in which no region has ended.
+pub(super) const NOTHING_COVERED: u64 = 1;
 
 thread_local! {
     /// The calling thread's state; null before its first region. Has no
@@ -120,19 +148,13 @@ pub(super) fn forget_claim() {
 }
 
 /// In a forked child, in whose memory a parent's segment is private now: no lane is the
-/// calling thread's. What it was in the middle of finds something to read and write in
-/// its wiped pages, and nothing of that is ever seen.
-pub(super) fn forget(parents: &Segment) {
+/// calling thread's, and what it was in the middle of watches nothing of the parent's.
+pub(super) fn forget() {
     CLAIMED.set((0, 0));
     for wiped in [THREAD.replace(ptr::null()), MOVING_IN.replace(ptr::null())] {
         // SAFETY: as in `current`.
         let Some(thread) = (unsafe { wiped.as_ref() }) else { continue };
         thread.clock.forget();
-        if let (Some(lane), Some(ring)) = (parents.lane(0), parents.ring(1)) {
-            thread.tally.store((&raw const lane.tally).cast_mut(), Relaxed);
-            thread.ring.store(ring.as_ptr().cast_mut(), Relaxed);
-        }
-        thread.segment.store(parents.base().cast_mut(), Relaxed);
     }
 }
 
@@ -217,16 +239,46 @@ impl Thread {
         self.entry(index).store((&raw const *cell).cast_mut(), Release);
     }
 
-    /// A point's entry of the table, which follows this in the mapping. It is reached by
+    /// A point's entry of the table, which goes on behind this in the mapping. It is reached by
     /// the address that `map_pages` has exposed: a reference to this leads no further.
     #[inline(always)]
     fn entry(&self, index: usize) -> &AtomicPtr<Cell> {
-        let table = ptr::from_ref(self).addr() + size_of::<Self>();
+        let table = ptr::from_ref(self).addr() + TABLE;
         let table = ptr::with_exposed_provenance::<AtomicPtr<Cell>>(table);
         // SAFETY: a registered point's number is below the number of points of
         // the segment, and the mapping has that many entries; an unregistered
         // one has number 0.
         unsafe { &*table.add(index) }
+    }
+
+    /// See the field; 0 in a forked child.
+    #[inline(always)]
+    pub(crate) fn covered(&self) -> u64 {
+        self.covered.load(Relaxed)
+    }
+
+    /// Adds to what is covered: in one instruction, so that nothing is lost of what a
+    /// signal handler adds.
+    #[inline(always)]
+    pub(crate) fn cover(&self, ticks: u64) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: adds to a word of ours. Not a locked addition: no other thread takes part.
+        unsafe {
+            std::arch::asm!(
+                "add qword ptr [{thread} + {word}], {ticks}",
+                thread = in(reg) ptr::from_ref(self),
+                word = const std::mem::offset_of!(Thread, covered),
+                ticks = in(reg) ticks,
+                options(nostack)
+            );
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        self.covered.fetch_add(ticks, Relaxed);
+    }
+
+    /// Sets it to that of a context which becomes current.
+    pub(super) fn set_covered(&self, covered: u64) {
+        self.covered.store(covered, Relaxed);
     }
 
     /// The place of the innermost open region.
@@ -490,23 +542,33 @@ impl Thread {
 
     /// Shows what the clock counts, where readers look.
     pub(crate) fn publish_switches(&self) {
-        if let Some(tally) = self.tally_if_any().filter(|_| !self.overflows()) {
-            tally.switches.store(self.clock.all_switches(), Relaxed);
+        if !self.overflows() && self.is_alive() {
+            self.tally().switches.store(self.clock.all_switches(), Relaxed);
         }
-    }
-
-    /// The same as [`Self::tally`]; none on the pages of a forked child.
-    fn tally_if_any(&self) -> Option<&Tally> {
-        // SAFETY: null, or set when the lane was claimed, and in the segment.
-        unsafe { self.tally.load(Relaxed).as_ref() }
     }
 
     /// Counts in the lane's tally, also where several threads share it.
     pub(crate) fn count(&self, word: fn(&Tally) -> &AtomicU64) {
-        if let Some(tally) = self.tally_if_any() {
-            word(tally).fetch_add(1, Relaxed);
+        // A forked child counts nothing for its parent.
+        if !self.is_alive() {
+            return;
         }
+        word(self.tally()).fetch_add(1, Relaxed);
     }
+}
+
+/// Puts a cell right in which a change was cut off for good.
+pub(super) fn mend(process: &Process, cell: &Cell) {
+    let segment = &process.segment;
+    let held = |chunk| {
+        let chunk = segment.chunk(chunk)?;
+        Some(chunk.0.iter().fold(0, |sum: u64, bucket| sum.wrapping_add(bucket.load(Relaxed))))
+    };
+    cell.mend(
+        segment.sums(cell.amounts()),
+        |chunk| held(chunk).unwrap_or(0),
+        |chunk| clear_chunk(segment, chunk),
+    );
 }
 
 fn clear_chunk(segment: &Segment, chunk: u32) {
@@ -679,12 +741,13 @@ impl Thread {
         self.tid.store(u64::from(tid()), Relaxed);
         self.lane.store(lane as u64, Relaxed);
         self.generation.store(u64::from(generation), Relaxed);
-        self.child.store(0, Relaxed);
+        self.set_covered(NOTHING_COVERED);
         self.place.store(0, Relaxed);
         self.detour.store(0, Relaxed);
         self.context.store(0, Relaxed);
         self.current.store(ptr::null_mut(), Relaxed);
         self.own.clear();
+        self.claimed.store(stamp(), Relaxed);
         self.clock.start();
         self.alive.store(ALIVE, Relaxed);
     }
@@ -705,10 +768,14 @@ fn pages_of(process: &'static Process, lane: usize) -> Option<&'static Thread> {
 
 /// Maps a state whose table has room for so many points.
 fn map_pages(points: usize) -> Option<&'static Thread> {
-    let bytes = size_of::<Thread>() + points * size_of::<AtomicPtr<Cell>>();
+    let bytes = size_of::<Thread>().max(TABLE + points * size_of::<AtomicPtr<Cell>>());
     let pages = process::private_pages(bytes)?;
     // For `entry`.
     let _ = pages.expose_provenance();
+    // Where that is refused, a child must not be forked in the middle of a region.
+    #[cfg(not(miri))]
+    // SAFETY: advice about a page that we have just mapped.
+    errno::kept(|| unsafe { libc::madvise(pages.cast(), KEPT, libc::MADV_KEEPONFORK) });
     // SAFETY: new pages of zeros, aligned to a page, which are a valid value of
     // atomics and null pointers.
     let thread = unsafe { &*pages.cast::<Thread>() };
@@ -798,6 +865,7 @@ fn give_up(process: &Process, thread: &Thread) {
     let points = process.segment.ledger().points_used.load(Relaxed) as usize;
     for index in 0..points.min(process.segment.geometry().points()) {
         if let Some(cell) = thread.cell(index) {
+            mend(process, cell);
             cell.abandon();
         }
     }
