@@ -199,6 +199,13 @@ impl Thread {
     }
 }
 
+/// Takes a mark away that was set for nothing.
+#[cold]
+#[inline(never)]
+pub(super) fn unmark(thread: &Thread) {
+    thread.detour.store(thread.regions().detour(), Relaxed);
+}
+
 /// Notes what a region begins with, on the long way, and something else.
 pub(super) fn note_long(thread: &Thread, mut inclusive: impl FnMut() -> u64) -> Begun {
     for tried in 1.. {

@@ -679,7 +679,7 @@ impl<'a> Closing<'a> {
         if thread.covered() == self.at.covered && thread.clock.off() == begun.off {
             return true;
         }
-        thread.detour.store(thread.regions().detour(), Relaxed);
+        ending::unmark(thread);
         false
     }
 
