@@ -140,7 +140,6 @@ fn a_child_that_a_handler_clones_at_any_instruction_lives_and_ends_its_record_at
 }
 
 #[test]
-#[ignore = "known to fail: after some jumps a cell's figures read wrong once"]
 fn a_jump_out_of_a_handler_at_any_instruction_leaves_nothing_behind() {
     for action in ["jump", "jump_from_stack"] {
         each(action, CLOCKS, |outcome, what| {
@@ -151,7 +150,6 @@ fn a_jump_out_of_a_handler_at_any_instruction_leaves_nothing_behind() {
 
 /// A thousand jumps out of one outer region.
 #[test]
-#[ignore = "known to fail: after some jumps a cell's figures read wrong once"]
 fn time_outs_at_random_instructions_leave_the_figures_exact() {
     if cfg!(not(target_arch = "x86_64")) {
         return skipped("jumps", "they are for x86-64");

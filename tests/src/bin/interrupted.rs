@@ -663,9 +663,9 @@ mod stepping {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            let zero = libc::timeval { tv_sec: 0, tv_usec: 0 };
             let soon = libc::timeval { tv_sec: 0, tv_usec: 50 + (random % 200) as i64 };
-            let timer = libc::itimerval { it_interval: zero, it_value: soon };
+            // Again and again: on a busy machine the first may come before it is awaited.
+            let timer = libc::itimerval { it_interval: soon, it_value: soon };
             OTHER.begin();
             // SAFETY: starts a timer of this process.
             unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
