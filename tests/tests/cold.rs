@@ -106,3 +106,34 @@ fn a_plugin_that_measures_is_not_unloaded() {
     let mut command = place.command(host.to_str().expect("plain text"));
     assert_eq!(c::run(command.arg(&plugin)), "lives 1\n");
 }
+
+/// An exception, the end of its thread or a cancellation, out of a handler that interrupts a
+/// begin or end: what was left is not counted, and everything else is.
+#[test]
+fn a_handler_that_leaves_for_good_loses_its_region_alone() {
+    let flags = ["-pthread", "-fnon-call-exceptions"];
+    let mut all = 0;
+    for link in [Link::Static, Link::Shared] {
+        let name = format!("left-{link:?}");
+        let program = c::compile(Compiler::CXX, &name, &["left.cpp"], link, flags);
+        for (how, clock) in ["exception", "exit", "cancellation"]
+            .into_iter()
+            .flat_map(|how| [(how, "wall"), (how, "rseq")])
+        {
+            // Linkers describe no stub of a shared library to who unwinds the stack.
+            if (link, how) == (Link::Shared, "exception") {
+                continue;
+            }
+            let place = Place::new();
+            let each = if clock == "wall" { 1 } else { size(13, 1) };
+            let mut command = place.command(program.to_str().expect("plain text"));
+            command.args([how, &each.to_string()]).env("PFP_CLOCK", clock);
+            let output = c::run(&mut command);
+            let tried = said(&output, "tried")[0];
+            assert!(tried > 100, "{how} {clock}: {output}");
+            assert!(output.contains("\nwrong 0 0\n"), "{link:?} {how} {clock}: {output}");
+            all += tried;
+        }
+    }
+    figure(&format!("cold: {all} handlers that left for good"));
+}

@@ -1,0 +1,140 @@
+// A thread whose signal handler leaves for good at one instruction of a begin or end: by an
+// exception, by the end of the thread, or by a cancellation.
+//
+// left HOW EACH: at every so manyth instruction, one after the other.
+#include <pfp.h>
+
+#if !defined(__x86_64__)
+int main() { return 77; }
+#else
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <pthread.h>
+#include <ucontext.h>
+
+#include "script.h"
+
+namespace {
+
+constexpr greg_t TRAP_FLAG = 0x100;
+constexpr unsigned long CALLS = 3;
+
+struct Left {};
+
+enum { EXCEPTION, EXIT, CANCELLATION } how;
+// The instruction to leave at, and how many there were.
+unsigned long at, steps;
+volatile sig_atomic_t ends, has_left;
+
+pfp_point_t *inner, *outer;
+
+void call()
+{
+    pfp_begin(inner);
+    pfp_end(inner, 0);
+}
+
+unsigned long counted()
+{
+    pfpStats_t stats;
+    return pfp_get_stats(inner, &stats) == PFP_OK ? (unsigned long)stats.n_count : 0;
+}
+
+void on_trap(int, siginfo_t *, void *context)
+{
+    ucontext_t *interrupted = static_cast<ucontext_t *>(context);
+    if (ends) {
+        interrupted->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
+        return;
+    }
+    if (++steps < at)
+        return;
+    has_left = 1;
+    interrupted->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
+    if (how == EXCEPTION)
+        throw Left();
+    if (how == EXIT)
+        pthread_exit(nullptr);
+    pthread_cancel(pthread_self());
+    pthread_testcancel();
+}
+
+// Has no clean-up of its own: an exception may come at any instruction of it.
+__attribute__((noinline)) void be_interrupted()
+{
+    __asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq" : : : "memory", "cc");
+    call();
+    ends = 1;
+}
+
+// A warm region, one that is interrupted, and, if this goes on, more.
+void *measure(void *)
+{
+    call();
+    steps = 0;
+    ends = has_left = 0;
+    pfp_begin(outer);
+    try {
+        be_interrupted();
+    } catch (const Left &) {
+    }
+    // Whatever was left open inside it is given up.
+    pfp_end(outer, 0);
+    for (unsigned long i = 0; i < CALLS; i++)
+        call();
+    return nullptr;
+}
+
+// How many calls were not counted, or were counted twice, beside the one that was left.
+bool is_right(unsigned long whole, unsigned long before)
+{
+    unsigned long more = counted() - before;
+    return more == whole || (has_left && more + 1 == whole);
+}
+
+} // namespace
+
+int main(int count, char **arguments)
+{
+    EXPECT(count == 3);
+    how = !strcmp(arguments[1], "exception") ? EXCEPTION
+        : !strcmp(arguments[1], "exit")      ? EXIT
+                                             : CANCELLATION;
+    unsigned long each = strtoul(arguments[2], nullptr, 10), tried = 0, wrong = 0, first = 0;
+    inner = pfp_point("inner", "left", 1);
+    outer = pfp_point("outer", "left", 2);
+
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_trap;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    EXPECT(sigaction(SIGTRAP, &action, nullptr) == 0);
+    call();
+    for (at = 1;; at += each) {
+        unsigned long before = counted();
+        if (how == EXCEPTION) {
+            measure(nullptr);
+        } else {
+            pthread_t thread;
+            EXPECT(pthread_create(&thread, nullptr, measure, nullptr) == 0);
+            EXPECT(pthread_join(thread, nullptr) == 0);
+        }
+        if (!has_left)
+            break;
+        tried++;
+        if (!is_right(how == EXCEPTION ? 2 + CALLS : 2, before) && !wrong++)
+            first = at;
+        // Whoever comes next, here or on the lane that was given back, is counted.
+        before = counted();
+        call();
+        if (counted() != before + 1 && !wrong++)
+            first = at;
+    }
+    say("tried %lu", tried);
+    say("wrong %lu %lu", wrong, first);
+    say("counted %lu", counted());
+    reach("done");
+    return 0;
+}
+#endif
