@@ -7,11 +7,13 @@
 //! ending:  regions begun by hand, and the long way
 //! regions: what a context keeps
 //! context: tasks of the program's own
+//! copies:  several copies of pfp in one process, which share all of this
 //! names:   which points the environment switches on
 //! owner:   whose memory this is
 //! ```
 
 pub(crate) mod context;
+pub(crate) mod copies;
 pub(crate) mod ending;
 pub(crate) mod measure;
 mod names;

@@ -4,13 +4,10 @@
 //! starts, and more exactly whenever a cold path comes by later: the first instant is kept, so
 //! the error of two readings shrinks with the time between them.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
-use super::arch;
 use super::counter::stamp;
-
-/// Ticks per nanosecond, in 2^-32.
-static TICKS_PER_NS: AtomicU64 = AtomicU64::new(1 << 32);
+use super::{arch, state};
 
 /// An instant on both clocks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,7 +76,7 @@ pub(crate) fn core_hz(ticks_per_second: f64) -> Option<f64> {
 
 /// Sets the rate that CPU time is converted with.
 pub(crate) fn set_ticks_per_ns(rate: f64) {
-    TICKS_PER_NS.store((rate * (1u64 << 32) as f64) as u64, Relaxed);
+    state().ticks_per_ns.store((rate * (1u64 << 32) as f64) as u64, Relaxed);
 }
 
 /// The rate that CPU time is converted with, in ticks per 2^-32 nanoseconds.
@@ -88,7 +85,7 @@ pub(super) fn ticks_per_ns_fixed() -> u64 {
     if super::mock::is_running() {
         return 1 << 32;
     }
-    TICKS_PER_NS.load(Relaxed)
+    state().ticks_per_ns.load(Relaxed)
 }
 
 pub(crate) use arch::{is_invariant, monotonic_ns, reported_rate, unix_ns};

@@ -6,15 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, compiler_fence};
 use pfp_shm_layout::header::ClockKind;
 
 use super::counter::{self, stamp};
-use super::{KIND, arch, calibrate, perf, rseq};
-
-/// A word that is watched where nothing is: it has the value 0 as long as the counter
-/// is what is read, and never the value 1.
-static STILL: AtomicU64 = AtomicU64::new(0);
+use super::{arch, calibrate, perf, rseq, state};
 
 /// Has every stamp of those that watch nothing take the cold path.
 pub(super) fn watch_closely() {
-    STILL.store(2, Relaxed);
+    state().still.store(2, Relaxed);
 }
 
 /// Off-CPU time below this is jitter of reading two clocks: no switch is as
@@ -249,7 +245,7 @@ impl ThreadClock {
     }
 
     fn refresh_alone(&self, verify: bool) -> Stamps {
-        if self.asked.load(Relaxed) != u64::from(KIND.load(Relaxed)) {
+        if self.asked.load(Relaxed) != super::kind() as u64 {
             self.take_rung();
         }
         if self.kind.load(Relaxed) == ClockKind::Wall as u64 {
@@ -414,7 +410,7 @@ impl ThreadClock {
 
     fn watch_nothing(&self, expect: u64) {
         self.expect.store(expect, Relaxed);
-        self.watch.store((&raw const STILL).expose_provenance() as u64, Relaxed);
+        self.watch.store((&raw const state().still).expose_provenance() as u64, Relaxed);
     }
 
     fn release_page(&self) {

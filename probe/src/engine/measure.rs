@@ -30,6 +30,7 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::Record;
 
+use super::copies;
 use super::ending;
 use super::process;
 use super::thread::{self, Thread, Unready};
@@ -794,7 +795,8 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     least.pair = least.pair.max(least.inside);
     least.lap = least.lap.max(least.inside);
     OVERHEAD.replace(least);
-    if let Some(process) = process::current() {
+    // What is shown is the leader's.
+    if let Some(process) = process::current().filter(|_| !copies::follows()) {
         process.segment.ledger().overhead_inside.store(least.inside, Relaxed);
         process.segment.ledger().overhead_pair.store(least.pair, Relaxed);
     }

@@ -6,12 +6,13 @@
 //! instead.
 
 use std::io;
+use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     fence,
 };
 
@@ -25,6 +26,7 @@ use pfp_shm_layout::object::Name;
 use pfp_shm_layout::point::DEVICE;
 use pfp_shm_layout::segment::{Config, Segment};
 
+use super::copies;
 use super::names::Names;
 use super::owner;
 use super::thread::{self, Thread};
@@ -41,6 +43,7 @@ const RATE_NEAR: f64 = 0.005;
 const CALIBRATION_PAIRS: u32 = 512;
 
 /// A process's segment and what belongs to it.
+#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) segment: Segment,
@@ -139,8 +142,13 @@ fn make_or_wait() -> Option<&'static Process> {
         if (state == UNMADE || state == MADE)
             && MAKING.compare_exchange(state, me, Acquire, Relaxed).is_ok()
         {
-            let made = make();
-            MAKING.store(if made.is_some() { MADE } else { FAILED }, Release);
+            let made = copies::join().unwrap_or_else(make);
+            let state = match made {
+                Some(_) => MADE,
+                None if copies::may_come() => UNMADE,
+                None => FAILED,
+            };
+            MAKING.store(state, Release);
             return made;
         }
         // The maker may have been forked away from us: its child never makes
@@ -231,14 +239,43 @@ fn make() -> Option<&'static Process> {
     // SAFETY: registers a function that may be called at any time.
     unsafe { libc::atexit(at_process_exit) };
 
-    // Points of the parent this process was forked from keep their numbers.
+    enter_again(process);
+    copies::lead(gate);
+    super::measure::calibrate(CALIBRATION_PAIRS);
+    Some(process)
+}
+
+/// Points of the parent this process was forked from keep their numbers.
+fn enter_again(process: &'static Process) {
     // Variants after what they are variants of.
     for variants in [false, true] {
         let which = |point: &&Point| matches!(point.kind(), Kind::Variant { .. }) == variants;
         points().filter(which).for_each(|point| point.enter_again(process));
     }
-    super::measure::calibrate(CALIBRATION_PAIRS);
-    Some(process)
+}
+
+/// For [`copies`]: the gate to the process, which is made if need be; null if it cannot be.
+pub(super) extern "C" fn gate_for_followers() -> *mut AtomicPtr<Process> {
+    get().map_or(ptr::null_mut(), |_| GATE.load(Acquire))
+}
+
+/// For [`copies`]: whether there will be no process, however often it is asked for.
+pub(super) extern "C" fn has_failed() -> bool {
+    MAKING.load(Acquire) == FAILED
+}
+
+/// For [`copies`]: the process behind this gate becomes that of this copy too.
+pub(super) extern "C" fn follow(gate: *mut AtomicPtr<Process>) {
+    // Meets the loads in `current`, here and in the copy that made it.
+    if GATE.swap(gate, AcqRel) == gate {
+        return;
+    }
+    let Some(process) = current() else { return };
+    let missed = MISSED.swap(0, Relaxed);
+    if process.on_by_default {
+        process.segment.ledger().begins_missed.fetch_add(missed, Relaxed);
+    }
+    enter_again(process);
 }
 
 /// Asks again where a signal came in between; whoever asks leaves nothing behind when it
@@ -433,6 +470,30 @@ extern "C" fn at_process_exit() {
 
 /// Names the program, now or when its segment is made.
 pub(crate) fn set_name(name: &str) {
+    if !copies::name(name) {
+        keep_name(name);
+    }
+}
+
+/// For [`copies`].
+///
+/// # Safety
+///
+/// There are so many bytes, and they are UTF-8.
+pub(super) unsafe extern "C" fn set_name_here(name: *const u8, bytes: usize) {
+    // SAFETY: as the caller promises.
+    keep_name(unsafe { str::from_utf8_unchecked(std::slice::from_raw_parts(name, bytes)) });
+}
+
+/// For [`copies`]: hands the name over that was given before there was a leader.
+pub(super) fn pass_name_on() {
+    let name = NAME.try_lock().ok().and_then(|mut name| name.take());
+    if let Some(name) = name {
+        copies::name(&name);
+    }
+}
+
+fn keep_name(name: &str) {
     if let Ok(mut kept) = NAME.try_lock() {
         *kept = Some(name.to_owned());
     }
@@ -441,13 +502,15 @@ pub(crate) fn set_name(name: &str) {
     }
 }
 
-/// Whether [`pause`] has switched everything off.
-static PAUSED: AtomicBool = AtomicBool::new(false);
-
 /// Switches every point off that is on, and those on again that this has switched
 /// off; points that are registered meanwhile wait too.
 pub(crate) fn pause(pause: bool) {
-    PAUSED.store(pause, Relaxed);
+    copies::pause(pause);
+}
+
+/// The same of the points of this copy.
+pub(super) extern "C" fn pause_here(pause: bool) {
+    paused().store(pause, Relaxed);
     // Meets `pause_latecomer`: the point is in the list, or finds this.
     fence(SeqCst);
     points().filter(is_paused_with_all).for_each(|point| point.pause(pause));
@@ -464,14 +527,19 @@ pub(crate) fn pause_latecomer(point: &'static Point) {
     for _ in 0..TURNS {
         // Meets `pause`.
         fence(SeqCst);
-        let paused = PAUSED.load(Relaxed);
-        point.pause(paused);
+        let was_paused = paused().load(Relaxed);
+        point.pause(was_paused);
         // It may have gone through the list before this was done.
         fence(SeqCst);
-        if PAUSED.load(Relaxed) == paused {
+        if paused().load(Relaxed) == was_paused {
             return;
         }
     }
+}
+
+/// Whether [`pause`] has switched everything off.
+fn paused() -> &'static AtomicBool {
+    &copies::common().paused
 }
 
 /// Variants follow their whole, and the calibration is nobody's region.
@@ -481,7 +549,7 @@ fn is_paused_with_all(point: &&'static Point) -> bool {
 
 /// Whether [`pause`] has not switched everything off.
 pub(crate) fn is_enabled() -> bool {
-    !PAUSED.load(Relaxed)
+    !paused().load(Relaxed)
 }
 
 /// All points of this process.
@@ -493,6 +561,16 @@ pub(crate) fn points() -> impl Iterator<Item = &'static Point> {
 }
 
 impl Process {
+    /// Where another copy of pfp must expect what it uses.
+    pub(super) const LAYOUT: [usize; 6] = [
+        size_of::<Self>(),
+        offset_of!(Self, lanes),
+        offset_of!(Self, no_space_until),
+        offset_of!(Self, on_by_default),
+        offset_of!(Self, enabled_names),
+        size_of::<Names>(),
+    ];
+
     /// Id of the process whose memory it is in.
     pub(super) fn pid(&self) -> libc::pid_t {
         self.pid
@@ -580,7 +658,7 @@ impl Process {
     /// a rung has turned out not to work.
     pub(crate) fn take_rung(&self) {
         self.tell_rung();
-        super::measure::calibrate(CALIBRATION_PAIRS);
+        copies::calibrate();
     }
 
     /// Whether a point measures without being switched on.
@@ -599,7 +677,7 @@ impl Process {
     /// Measures what measuring costs, if that has changed.
     pub(crate) fn catch_up(&self) {
         if self.outdated.load(Relaxed) && self.outdated.swap(false, Relaxed) {
-            super::measure::calibrate(CALIBRATION_PAIRS);
+            copies::calibrate();
         }
     }
 
@@ -630,7 +708,7 @@ impl Process {
         } else {
             Control::default()
         };
-        let initial = if initial.enabled() && !calibration && PAUSED.load(Relaxed) {
+        let initial = if initial.enabled() && !calibration && paused().load(Relaxed) {
             point.start_paused();
             initial.with(Change::Disable)
         } else {
@@ -653,6 +731,11 @@ impl Process {
         let number = self.segment.enter_variant(wanted, FIRST_NAMED, of, amounts)?;
         Some((number as u32, self.segment.control(of)?))
     }
+}
+
+/// For [`copies`]: measures what measuring costs in this copy.
+pub(super) extern "C" fn calibrate_here() {
+    super::measure::calibrate(CALIBRATION_PAIRS);
 }
 
 /// Counts a begin that could not be measured.

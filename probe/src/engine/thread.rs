@@ -29,6 +29,7 @@ use pfp_shm_layout::segment::{
     BLOCK, CELLS_PER_BLOCK, CHUNK, PAGE, RING_BLOCKS, RING_SLOTS, Segment,
 };
 
+use super::copies;
 use super::process::{self, Process};
 use super::regions::Regions;
 use crate::clock::ThreadClock;
@@ -88,6 +89,8 @@ pub(crate) struct Thread {
     /// Whose the lane is, its kernel id below and its generation above; 0 while it is
     /// nobody's. See [`bury`].
     holder: AtomicU64,
+    /// Where copies of pfp that follow this one keep a pointer to this.
+    followers: [AtomicPtr<*const Thread>; copies::FOLLOWERS],
     /// Regions of the thread's own context that were begun by hand.
     pub(crate) own: Regions,
     /// The context that is current, null for the thread's own.
@@ -526,7 +529,8 @@ fn claim(process: &'static Process) -> Option<&'static Thread> {
     if CLAIMING.with(|claiming| claiming.replace(true)) {
         return None;
     }
-    let claimed = errno::kept(|| claim_lane(process).or_else(|| claim_overflow(process)));
+    let claimed = copies::thread(THREAD.with(LocalCell::as_ptr))
+        .unwrap_or_else(|| errno::kept(|| claim_lane(process).or_else(|| claim_overflow(process))));
     if let Some(thread) = claimed {
         THREAD.set(thread);
         // SAFETY: the key was made with the process; the value is not null, so
@@ -535,6 +539,24 @@ fn claim(process: &'static Process) -> Option<&'static Thread> {
     }
     CLAIMING.set(false);
     claimed
+}
+
+/// For [`copies`]: the calling thread's state for the follower of that number, which keeps
+/// it in `slot`; null if it cannot have any now.
+///
+/// # Safety
+///
+/// The slot is the calling thread's, and is there until that ends.
+pub(super) unsafe extern "C" fn of_follower(
+    number: u32,
+    slot: *mut *const Thread,
+) -> *const Thread {
+    let Some(thread) = get() else { return ptr::null() };
+    let Some(kept) = thread.followers.get((number as usize).wrapping_sub(1)) else {
+        return ptr::null();
+    };
+    kept.store(slot, Relaxed);
+    thread
 }
 
 fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
@@ -613,6 +635,9 @@ impl Thread {
         self.context.store(0, Relaxed);
         self.current.store(ptr::null_mut(), Relaxed);
         self.own.clear();
+        for slot in &self.followers {
+            slot.store(ptr::null_mut(), Relaxed);
+        }
         self.clock.start();
         self.alive.store(ALIVE, Relaxed);
     }
@@ -672,6 +697,13 @@ pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
     let thread = unsafe { &*value.cast::<Thread>() };
     if !thread.is_alive() {
         return;
+    }
+    for slot in &thread.followers {
+        let slot = slot.swap(ptr::null_mut(), Relaxed);
+        if !slot.is_null() {
+            // SAFETY: it is thread-local, of this thread.
+            unsafe { slot.write(ptr::null()) };
+        }
     }
     thread.publish_switches();
     thread.clock.stop();
