@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use crate::clock;
 use crate::engine::context::{self, Switched};
@@ -50,14 +49,15 @@ pub fn is_enabled() -> bool {
     process::is_enabled()
 }
 
-/// Ticks of the time-stamp counter per second, as calibrated: more exactly the
-/// longer the program runs.
+/// [`ticks`] per second, as calibrated: more exactly the longer the program runs. Also
+/// where nothing can be measured, for want of shared memory, say.
 #[must_use]
 pub fn ticks_per_second() -> f64 {
-    process::get().map_or(1e9, |process| {
-        process.refine_rate();
-        process.segment.ledger().ticks_per_1000_s.load(Relaxed) as f64 / 1000.0
-    })
+    match process::get() {
+        Some(process) => process.refine_rate(),
+        None => clock::calibrate::refine(),
+    }
+    clock::calibrate::ticks_per_second()
 }
 
 /// The time-stamp counter, or what stands in for it where it cannot be relied on.
@@ -74,7 +74,7 @@ pub fn ticks() -> u64 {
 #[must_use]
 pub fn on_cpu_ticks() -> Option<u64> {
     let thread = thread::current().filter(|thread| thread.is_alive()).or_else(thread::get)?;
-    Some(thread.stamp().wrapping_sub(thread.clock.off()))
+    Some(thread.stamp_beside().wrapping_sub(thread.clock.off()))
 }
 
 /// What measuring costs, in ticks.

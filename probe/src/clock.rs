@@ -23,13 +23,14 @@ mod arch;
 pub(crate) mod calibrate;
 pub(crate) mod counter;
 #[cfg(test)]
+#[cfg_attr(miri, allow(dead_code, reason = "what winds it asks the system for more"))]
 pub(crate) mod mock;
 mod perf;
 mod rseq;
 mod thread;
 
-pub(crate) use arch::{cpu_time_ns, ticks, ticks_and_cpu, wall_ns};
-pub(crate) use thread::{Stamps, ThreadClock};
+pub(crate) use arch::{cpu_time_ns, ticks, wall_ns};
+pub(crate) use thread::{Stamps, ThreadClock, switches_between};
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
@@ -47,8 +48,7 @@ pub(crate) struct State {
     /// A word that is watched where nothing is: it has the value 0 as long as the counter
     /// is what is read, and never the value 1.
     still: AtomicU64,
-    /// Ticks per nanosecond, in 2^-32.
-    ticks_per_ns: AtomicU64,
+    calibration: calibrate::State,
     counter: counter::State,
     rseq: rseq::State,
 }
@@ -58,7 +58,7 @@ impl State {
         Self {
             kind: AtomicU8::new(ClockKind::Wall as u8),
             still: AtomicU64::new(0),
-            ticks_per_ns: AtomicU64::new(1 << 32),
+            calibration: calibrate::State::new(),
             counter: counter::State::new(),
             rseq: rseq::State::new(),
         }
@@ -72,6 +72,11 @@ fn state() -> &'static State {
 /// The rung in force.
 pub(crate) fn kind() -> ClockKind {
     ClockKind::from_word(u64::from(state().kind.load(Relaxed)))
+}
+
+/// Looks up in the C library what a rung needs: once, as the program is loaded.
+pub(crate) fn look_up() {
+    rseq::prepare();
 }
 
 /// Chooses the highest rung that works here, or the one that `wanted` names if

@@ -8,18 +8,24 @@
 //! regions: what a context keeps
 //! context: tasks of the program's own
 //! copies:  several copies of pfp in one process, which share all of this
-//! names:   which points the environment switches on
+//! settings, names: what the environment says
+//! cold, turn: how what is done once is done, and by one thread
+//! image:   what is done as the program is loaded, and as it ends
 //! owner:   whose memory this is
 //! ```
 
+pub(crate) mod cold;
 pub(crate) mod context;
 pub(crate) mod copies;
 pub(crate) mod ending;
+mod image;
 pub(crate) mod measure;
 mod names;
-#[cfg(test)]
+#[cfg(all(test, not(miri)))]
 pub(crate) mod oracle;
 mod owner;
 pub(crate) mod process;
 mod regions;
+pub(crate) mod settings;
 pub(crate) mod thread;
+pub(crate) mod turn;

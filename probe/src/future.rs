@@ -33,6 +33,9 @@ pub struct TimedMeasured<F> {
 impl Point {
     /// Measures a future over all its polls; the time between them is not
     /// counted. `#[pfp::function]` on an `async fn` does this.
+    ///
+    /// All of it is one measurement, recorded with the last poll; only inclusive time is
+    /// added poll by poll.
     pub fn measure_async<F: Future>(&'static self, future: F) -> Measured<F> {
         Measured { polled: Polled { point: self, polls: Polls::default() }, future }
     }
@@ -90,6 +93,7 @@ impl Drop for TimedPolled {
 impl<F: Future> Future for Measured<F> {
     type Output = F::Output;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         // SAFETY: the future is pinned with the whole and never moved out; the
         // other fields are not pinned.
@@ -97,20 +101,14 @@ impl<F: Future> Future for Measured<F> {
         // SAFETY: as above.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         let Polled { point, polls } = &mut this.polled;
-        let mut part = PollPart {
-            point,
-            guard: ManuallyDrop::new(Guard::begin(point)),
-            polls,
-            amounts: None,
-            last: true,
-        };
-        part.poll(future, context)
+        poll_part(point, polls, None, future, context)
     }
 }
 
 impl<F: Future> Future for TimedMeasured<F> {
     type Output = F::Output;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         // SAFETY: as above.
         let this = unsafe { self.get_unchecked_mut() };
@@ -118,43 +116,53 @@ impl<F: Future> Future for TimedMeasured<F> {
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         let TimedPolled { timed, amounts, polls } = &mut this.polled;
         let Some((point, is_rest)) = timed.choose(amounts) else { return future.poll(context) };
-        let mut part = PollPart {
-            point,
-            guard: ManuallyDrop::new(Guard::begin(point)),
-            polls,
-            amounts: is_rest.then_some(&*amounts),
-            last: true,
-        };
-        part.poll(future, context)
+        poll_part(point, polls, is_rest.then_some(&*amounts), future, context)
     }
+}
+
+/// Measures one poll; with amounts if the point's cells have sums of them.
+#[inline(always)]
+fn poll_part<F: Future>(
+    point: &'static Point,
+    polls: &mut Polls,
+    amounts: Option<&Amounts>,
+    future: Pin<&mut F>,
+    context: &mut Context<'_>,
+) -> Poll<F::Output> {
+    let control = point.control();
+    // By itself: nothing is kept of a poll that is not measured.
+    if !control.enabled() {
+        return future.poll(context);
+    }
+    // Filled where it stays, since a copy would wait for the counter.
+    let guard = ManuallyDrop::new(Guard::begin_on(point, control));
+    // A poll that panics is the last.
+    let mut part = PollPart { point, guard: &guard, polls, amounts, last: true };
+    let polled = future.poll(context);
+    part.last = polled.is_ready();
+    polled
 }
 
 /// Ends the region of one poll, also when the future panics.
 struct PollPart<'a> {
     point: &'static Point,
-    guard: ManuallyDrop<Guard>,
+    guard: &'a Guard,
     polls: &'a mut Polls,
-    /// Of a point whose cells have sums of them.
     amounts: Option<&'a Amounts>,
     last: bool,
 }
 
-impl PollPart<'_> {
-    #[inline(always)]
-    fn poll<F: Future>(
-        &mut self,
-        future: Pin<&mut F>,
-        context: &mut Context<'_>,
-    ) -> Poll<F::Output> {
-        let polled = future.poll(context);
-        // A poll that panics is the last.
-        self.last = polled.is_ready();
-        polled
-    }
-}
-
 impl Drop for PollPart<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
-        end_poll(self.point, &self.guard, self.polls, self.last, self.amounts);
+        if self.guard.tag() == 0 {
+            return;
+        }
+        // Ready at once is a region like any other.
+        match self.amounts {
+            None if self.last && !self.polls.wait() => self.guard.end_on(),
+            Some(amounts) if self.last && !self.polls.wait() => self.guard.end_rest(amounts),
+            amounts => end_poll(self.point, self.guard, self.polls, self.last, amounts),
+        }
     }
 }

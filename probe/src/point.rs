@@ -4,14 +4,17 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use std::time::Duration;
 
 use pfp_shm_layout::control::{self, Alpha, Change, Control};
 
+use crate::engine::ending;
 use crate::engine::measure::Guard;
-use crate::engine::{ending, process};
+use crate::engine::process::{self, NotEntered};
+use crate::engine::turn::{Denied, Turn};
+use crate::engine::{cold, thread};
 use crate::stats::Stats;
 use crate::timed::{self, REST, Timed};
 use crate::{AlphaError, alpha_of};
@@ -27,8 +30,8 @@ pub(crate) const FIRST_NAMED: usize = NUMERIC as usize;
 /// registered needs no test of its own.
 static UNREGISTERED: AtomicU64 = AtomicU64::new(crate::c::UNREGISTERED);
 
-const NEW: u32 = 0;
-const DONE: u32 = u32::MAX;
+/// In the place of the next point: it is not in the list.
+const UNLISTED: *mut Point = ptr::without_provenance_mut(1);
 
 /// A profile point: a region of the program with statistics of its own.
 ///
@@ -53,8 +56,9 @@ pub struct Point {
     control: AtomicPtr<AtomicU64>,
     /// Its number in the point table.
     index: AtomicU32,
-    /// `NEW`, `DONE`, or the thread that registers it.
-    registering: AtomicU32,
+    /// Held by the thread that registers it.
+    registering: Turn,
+    /// The next one in the process's list, or [`UNLISTED`].
     pub(crate) next: AtomicPtr<Point>,
     name: Name,
     file: &'static str,
@@ -160,8 +164,8 @@ impl Point {
         Self {
             control: AtomicPtr::new((&raw const UNREGISTERED).cast_mut()),
             index: AtomicU32::new(number),
-            registering: AtomicU32::new(NEW),
-            next: AtomicPtr::new(ptr::null_mut()),
+            registering: Turn::new(),
+            next: AtomicPtr::new(UNLISTED),
             name,
             file,
             line,
@@ -293,8 +297,15 @@ impl Point {
     pub(crate) fn number(&self) -> Option<u32> {
         let index = self.index.load(Relaxed);
         // A refused point has none.
-        let known = self.registering.load(Acquire) == DONE && index != 0;
+        let known = index != 0 && self.registering.is_done();
         (self.is_numeric() || known).then_some(index)
+    }
+
+    /// Number that the point is to have in a table, also if it was not registered to the
+    /// end: the one that it has in the parent's.
+    pub(crate) fn wanted_number(&self) -> Option<u32> {
+        let index = self.index.load(Relaxed);
+        (self.is_numeric() || index != 0).then_some(index)
     }
 
     pub(crate) fn description(&self) -> (&str, &str, u32) {
@@ -395,103 +406,111 @@ impl Point {
     #[cold]
     pub(crate) fn register(&'static self) -> bool {
         let Some(process) = process::get() else { return false };
-        if self.registering.load(Acquire) == DONE {
+        if self.registering.is_done() {
             return true;
         }
-        // A thread that the process does not know of must not keep others waiting.
-        if !process.is_callers() {
+        if self.registering.is_hopeless() {
             return false;
         }
-        let me = super::engine::thread::tid();
-        for () in process::turns() {
-            match self.registering.compare_exchange(NEW, me, Acquire, Acquire) {
-                Ok(_) => {
-                    self.register_alone(process);
-                    return true;
-                }
-                Err(DONE) => return true,
-                // A signal handler that interrupts its own thread's registering
-                // measures nothing.
-                Err(other) if other == me => return false,
-                // It was registering in the parent that this process was forked
-                // from.
-                Err(other) if !super::engine::thread::exists(other) => {
-                    let exchanged = self.registering.compare_exchange(other, me, Acquire, Relaxed);
-                    if exchanged.is_ok() {
-                        // If it came as far as the list, this process has entered it.
-                        if !process::points().any(|point| ptr::eq(point, self)) {
-                            self.register_alone(process);
-                        } else {
-                            self.registering.store(DONE, Release);
-                        }
-                        return true;
-                    }
-                }
-                Err(_) => {
-                    // SAFETY: yields.
-                    unsafe { libc::sched_yield() };
-                }
-            }
-        }
-        false
+        // A thread that the process does not know of must not keep others waiting.
+        process.is_callers_threads(thread::tid())
+            && cold::section(|| self.register_in_turn(process))
     }
 
-    /// The same for the thread that [`Self::registering`] names.
-    fn register_alone(&'static self, process: &'static process::Process) {
-        crate::errno::kept(|| self.enter(process, None));
+    fn register_in_turn(&'static self, process: &'static process::Process) -> bool {
+        let turn = match self.registering.take() {
+            Ok(turn) => turn,
+            Err(denied) => return denied == Denied::Done,
+        };
+        let entered = self.enter(process, None);
+        // Where there is no memory the next begin tries again, and this one is counted. Of
+        // a child that was forked meanwhile nothing of this is true.
+        if matches!(entered, Err(NotEntered::NoMemory)) || !self.lead_to(process, entered) {
+            return false;
+        }
         self.publish();
-        self.registering.store(DONE, Release);
+        turn.done();
         process::pause_latecomer(self);
+        true
     }
 
     /// Enters a registered point into the table of a forked child.
     pub(crate) fn enter_again(&'static self, process: &'static process::Process) {
-        // The parent's memory is still mapped; a refused point has no word there
+        // The parent's words are there as they were; a refused point has no word there
         // and tries anew.
         let refused = ptr::eq(self.control.load(Relaxed), &raw const process::REFUSED);
-        self.enter(process, (!refused).then(|| self.control()));
+        let entered = self.enter(process, (!refused).then(|| self.control()));
+        if let (Err(_), false, Some((timed, _))) = (&entered, refused, timed::variant_of(self)) {
+            timed.whole().refuse();
+        }
+        self.lead_to(process, entered);
     }
 
-    fn enter(&'static self, process: &'static process::Process, inherited: Option<Control>) {
-        let entered = match self.kind() {
+    fn enter(
+        &'static self,
+        process: &'static process::Process,
+        inherited: Option<Control>,
+    ) -> Result<(u32, &'static AtomicU64), NotEntered> {
+        match self.kind() {
             Kind::Plain => process.enter(self, inherited),
             Kind::Variant { .. } => timed::enter(process, self),
-        };
-        let word = match entered {
-            Some((index, word)) => {
-                self.index.store(index, Relaxed);
-                word
-            }
-            None => {
-                if let Some((timed, _)) = timed::variant_of(self).filter(|_| inherited.is_some()) {
-                    timed.whole().refuse();
-                }
-                &process::REFUSED
-            }
-        };
-        self.control.store((&raw const *word).cast_mut(), Release);
+        }
     }
 
-    /// Links the point into the process's list.
+    /// Leads to the point's word, or to one that says that it measures no more. False in a
+    /// child that was forked meanwhile.
+    fn lead_to(
+        &self,
+        process: &'static process::Process,
+        entered: Result<(u32, &'static AtomicU64), NotEntered>,
+    ) -> bool {
+        if !process.is_current() {
+            return false;
+        }
+        let word = entered.map_or(&process::REFUSED, |(index, word)| {
+            let number = self.index.compare_exchange(0, index, Relaxed, Relaxed);
+            match number {
+                // Whoever took this over was faster with another number.
+                Err(number) if number != index && !self.is_variant() => {
+                    process.segment.control(number as usize).unwrap_or(word)
+                }
+                _ => word,
+            }
+        });
+        self.control.store((&raw const *word).cast_mut(), Release);
+        true
+    }
+
+    fn is_variant(&self) -> bool {
+        matches!(self.name, Name::Variant(..))
+    }
+
+    /// Links the point into the process's list, if it is not there. Two threads may do
+    /// this at once, where one has taken the turn from the other.
     fn publish(&'static self) {
         let me = (&raw const *self).cast_mut();
-        let mut head = process::POINTS.load(Relaxed);
         loop {
-            self.next.store(head, Relaxed);
-            match process::POINTS.compare_exchange_weak(head, me, Release, Relaxed) {
-                Ok(_) => return,
-                Err(found) => head = found,
+            let next = self.next.load(Acquire);
+            // Read before the list is searched: whoever links it to what `next` was can do
+            // so only as long as that is the head.
+            let head = process::POINTS.load(Acquire);
+            if process::points().any(|point| ptr::eq(point, self)) {
+                return;
+            }
+            if next == head || self.next.compare_exchange(next, head, AcqRel, Relaxed).is_ok() {
+                let linked = process::POINTS.compare_exchange(head, me, Release, Relaxed);
+                if linked.is_ok() {
+                    return;
+                }
             }
         }
     }
 }
 
-#[cfg(test)]
+// Miri has no system to ask.
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
-
-    /// No thread has this id.
-    const GONE: u32 = i32::MAX as u32 - 1;
 
     /// As a child finds a point that a thread of its parent's was registering: not yet in
     /// the list, or in it already. Then it is there once, or the list had no end.
@@ -502,7 +521,7 @@ mod tests {
         let _one = crate::engine::oracle::one_at_a_time();
         assert!(LATE.register());
         for point in [&EARLY, &LATE] {
-            point.registering.store(GONE, Relaxed);
+            point.registering.left_by_nobody();
             assert!(point.register());
             assert!(point.number().is_some() && point.is_enabled());
             let same = |&found: &&Point| ptr::eq(found, point);

@@ -7,6 +7,7 @@ mod show;
 
 pub use show::show;
 
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -22,6 +23,7 @@ use pfp_shm_layout::segment::Segment;
 use pfp_shm_layout::whole::{Existing, WholeFile};
 
 use crate::clock::calibrate;
+use crate::engine::cold;
 use crate::engine::process::{self, Process};
 
 use json::Json;
@@ -89,12 +91,24 @@ fn polled(process: &Process) -> io::Result<Reader<&Segment>> {
     Ok(reader)
 }
 
-/// What `PFP_SNAPSHOT` asks for: where the process's last figures go. `%p` in it
-/// stands for the process's id and `%%` for a per cent sign.
-pub(crate) fn path_at_exit() -> Option<PathBuf> {
-    let asked = std::env::var_os("PFP_SNAPSHOT").filter(|path| !path.is_empty())?;
-    // From where the program starts, wherever it goes.
-    std::path::absolute(named_after(&asked, process_id())).ok()
+/// What `PFP_SNAPSHOT` asks for: where the last figures of processes go.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// Where the program starts: paths are from there, wherever it goes.
+    from: PathBuf,
+    path: OsString,
+}
+
+impl Asked {
+    pub(crate) fn new(path: &OsStr) -> Option<Self> {
+        let asked = || Self { from: env::current_dir().unwrap_or_default(), path: path.into() };
+        (!path.is_empty()).then(asked)
+    }
+
+    /// The path for this process: `%p` stands for its id and `%%` for a per cent sign.
+    pub(crate) fn path_at_exit(&self) -> Option<PathBuf> {
+        std::path::absolute(self.from.join(named_after(&self.path, process_id()))).ok()
+    }
 }
 
 fn process_id() -> libc::pid_t {
@@ -125,7 +139,35 @@ pub(crate) fn write_at_exit(process: &Process, path: &Path) {
     let _ = write_of(process, path, Existing::Keep);
 }
 
+/// A file that only this process writes to, and no child that it is forked into meanwhile.
+struct Own<'a> {
+    process: &'a Process,
+    file: &'a mut WholeFile,
+}
+
+impl Own<'_> {
+    fn check(&self) -> io::Result<()> {
+        if self.process.is_current() { Ok(()) } else { Err(unsupported()) }
+    }
+}
+
+impl Write for Own<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check()?;
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
 fn write_of(process: &Process, path: &Path, existing: Existing) -> io::Result<()> {
+    // Signals may come, which write nothing: it may take long.
+    cold::uncancelled(|| write_uncancelled(process, path, existing))
+}
+
+fn write_uncancelled(process: &Process, path: &Path, existing: Existing) -> io::Result<()> {
     let mut file = WholeFile::create(path, existing)?;
     process.refine_rate();
     let reader = polled(process)?;
@@ -140,9 +182,13 @@ fn write_of(process: &Process, path: &Path, existing: Existing) -> io::Result<()
         elapsed_ticks: (seconds * picture.clock.ticks_per_second) as u64,
         records: reader.records(),
     };
-    let mut json = Json::new(BufWriter::with_capacity(1 << 18, &mut file));
+    let own = Own { process, file: &mut file };
+    let mut json = Json::new(BufWriter::with_capacity(1 << 18, own));
     json.object(|json| taken.snapshot(json))?;
-    json.end()?.flush()?;
+    let mut written = json.end()?;
+    written.flush()?;
+    written.get_ref().check()?;
+    drop(written);
     file.finish()
 }
 

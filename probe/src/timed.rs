@@ -24,7 +24,9 @@ use pfp_shm_layout::amounts::{Amounts, MOST, VARIANTS};
 use pfp_shm_layout::control::{Change, Control};
 
 use crate::engine::measure::Guard;
-use crate::engine::{ending, process, thread};
+use crate::engine::process::{self, NotEntered};
+use crate::engine::turn::Turn;
+use crate::engine::{cold, ending};
 use crate::point::{Kind, Point};
 use crate::stats::{self, Stats};
 use crate::{AlphaError, Amount};
@@ -78,7 +80,7 @@ pub struct Timed {
     /// 1 once the rest has its point.
     has_rest: AtomicU32,
     /// 0, or the thread that makes a variant.
-    making: AtomicU32,
+    making: Turn,
     /// Variants that were begun to be made.
     made: AtomicU32,
     /// The first amounts of those, before they are published in `keys`.
@@ -133,7 +135,7 @@ impl Timed {
             pairs: [const { [const { AtomicU64::new(NONE) }; 2] }; VARIANTS],
             bits: AtomicU64::new(0),
             has_rest: AtomicU32::new(0),
-            making: AtomicU32::new(0),
+            making: Turn::new(),
             made: AtomicU32::new(0),
             first: [const { AtomicU64::new(0) }; VARIANTS],
             points: [
@@ -379,29 +381,13 @@ impl Timed {
     }
 
     fn make_in_turn(&'static self, amounts: &Amounts) -> Option<usize> {
-        let me = thread::tid();
-        // Bounded, so that nothing can hang the host.
-        for _ in 0..100_000 {
-            match self.making.compare_exchange(0, me, Acquire, Acquire) {
-                Ok(_) => {
-                    let made = self.make_alone(amounts);
-                    self.making.store(0, Release);
-                    return made;
-                }
-                // A signal handler that interrupts its own thread's making measures
-                // nothing.
-                Err(other) if other == me => return None,
-                // It was making in the parent that this process was forked from.
-                Err(other) if !thread::exists(other) => {
-                    let _ = self.making.compare_exchange(other, 0, Relaxed, Relaxed);
-                }
-                Err(_) => {
-                    // SAFETY: yields.
-                    unsafe { libc::sched_yield() };
-                }
-            }
+        if self.making.is_hopeless() {
+            return None;
         }
-        None
+        cold::section(|| {
+            let _turn = self.making.take().ok()?;
+            self.make_alone(amounts)
+        })
     }
 
     fn make_alone(&'static self, amounts: &Amounts) -> Option<usize> {
@@ -419,15 +405,18 @@ impl Timed {
             self.has_rest.store(1, Release);
             return Some(REST);
         }
+        // Taken for good first: a child that is forked now finds the point half made,
+        // and makes another one.
+        let (here, next) = (place as u32, place as u32 + 1);
+        if self.made.compare_exchange(here, next, Relaxed, Relaxed).is_err() {
+            return None;
+        }
         let (key, point) = (&self.keys[place], &self.points[place]);
         self.first[place].store(amounts[0], Relaxed);
         key.iter().zip(amounts).skip(1).for_each(|(key, amount)| key.store(*amount, Relaxed));
         point.belong_to(self);
-        // Taken for good first: a child that is forked now finds the point half made,
-        // and makes another one.
-        self.made.store(place as u32 + 1, Relaxed);
         if !point.register() {
-            self.made.store(place as u32, Relaxed);
+            let _ = self.made.compare_exchange(next, here, Relaxed, Relaxed);
             return None;
         }
         // Refused: there is no room in the table, neither for others.
@@ -653,9 +642,9 @@ pub(crate) fn variant_of(point: &Point) -> Option<(&'static Timed, usize)> {
 pub(crate) fn enter(
     process: &'static process::Process,
     point: &Point,
-) -> Option<(u32, &'static AtomicU64)> {
-    let (timed, place) = variant_of(point)?;
-    let of = timed.whole().number()? as usize;
+) -> Result<(u32, &'static AtomicU64), NotEntered> {
+    let (timed, place) = variant_of(point).ok_or(NotEntered::NoPlace)?;
+    let of = timed.whole().number().ok_or(NotEntered::NoPlace)? as usize;
     let mut amounts = Description::new();
     timed.describe(place, &mut amounts);
     process.enter_variant(point, of, amounts.as_str())

@@ -201,7 +201,9 @@ impl Info {
 #[derive(Debug)]
 pub struct Beacon {
     info: Info,
-    directory: PathBuf,
+    /// Its file. By path, since a descriptor kept all along would have been closed by a
+    /// host that became a daemon, and its number given to something else.
+    path: CString,
     /// The page that holds the lock; none where the file system has no locks.
     page: Option<usize>,
 }
@@ -257,14 +259,18 @@ impl Beacon {
         object::check_file_limit(text.len() as u64)?;
         file.write_all(text.as_bytes())?;
         let page = if locked { Some(hold(file)?) } else { None };
-        let renamed = dir.rename_new(draft, &info.file_name());
+        let path = dir.path_of(&info.file_name());
+        let path = CString::new(path.into_os_string().into_vec())?;
+        let renamed = dir.rename_new(draft, &info.file_name()).or_else(|error| {
+            // A child that was forked just now, and has come back into this, was faster.
+            let is_there = dir.leads_to(&info.file_name(), file).unwrap_or(false);
+            if is_there { Ok(()) } else { Err(error) }
+        });
         if let (Err(_), Some(page)) = (&renamed, page) {
             let_go(page);
         }
         match renamed {
-            Ok(()) => {
-                Ok(Some(Beacon { info: info.clone(), directory: dir.path().to_owned(), page }))
-            }
+            Ok(()) => Ok(Some(Beacon { info: info.clone(), path, page })),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
@@ -275,29 +281,41 @@ impl Beacon {
         &self.info
     }
 
-    /// Puts the beacon out, at an orderly end. Take the object's name away
+    /// Puts the beacon out of a process that goes on. Take the object's name away
     /// first. In a child of the process that lit it, this does nothing.
     ///
     /// # Errors
     ///
-    /// What the system answered; the next sweep will then find a dead beacon.
+    /// As [`Beacon::remove`].
     pub fn extinguish(self) -> io::Result<()> {
-        if Identity::of_this_process() != self.info.process {
-            return Ok(());
-        }
-        // By path again: a descriptor kept all along would have been closed by
-        // a host that became a daemon, and its number given to something else.
-        let dir = Directory::open(&self.directory)?;
-        let name = self.info.file_name();
-        let file = dir.open_file(&name)?;
-        let removed = match Info::read(&file)? {
-            Ok(found) if found == self.info => dir.remove(&name),
-            _ => Ok(()),
-        };
-        if let Some(page) = self.page {
+        let removed = self.remove();
+        if let Some(page) = self.page
+            && self.is_callers()
+        {
             let_go(page);
         }
         removed
+    }
+
+    /// The same for a process that ends, and gives its lock back by that. It asks the
+    /// system for as little as can be: one name is removed.
+    ///
+    /// # Errors
+    ///
+    /// What the system answered; the next sweep will then find a dead beacon.
+    pub fn remove(&self) -> io::Result<()> {
+        // SAFETY: a NUL-terminated path that outlives the call.
+        if self.is_callers() && unsafe { libc::unlink(self.path.as_ptr()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Whether the calling process lit it. Where a filter refuses to tell, it is taken
+    /// for that.
+    fn is_callers(&self) -> bool {
+        let pid = object::current_pid();
+        pid <= 0 || u32::try_from(pid) == Ok(self.info.process.pid)
     }
 }
 
@@ -353,6 +371,7 @@ pub(crate) fn hold(file: &File) -> io::Result<usize> {
     if map == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
+    object::keep_from_dumps(map.cast(), page);
     // SAFETY: exactly the mapping made above.
     if unsafe { libc::madvise(map, page, libc::MADV_DONTFORK) } != 0 {
         let error = io::Error::last_os_error();

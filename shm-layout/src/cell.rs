@@ -529,6 +529,14 @@ impl Cell {
         self.seq.store(seq + 2, ord!("cell-close", Release));
     }
 
+    /// Sets the inclusive total without a measurement, which is yet to come: that of a
+    /// future grows with each of its polls.
+    pub fn set_inclusive_total(&self, total: u64) {
+        let seq = self.open();
+        self.inclusive.store(total, Ordering::Relaxed);
+        self.close(seq);
+    }
+
     /// Counts the last measurement in its bucket, before its time: none if it has no
     /// bucket. A process killed in here says that it was in the middle, since then
     /// the histogram may have it twice.
@@ -604,21 +612,7 @@ impl Cell {
             if let Some(sums) = sums {
                 amounts::clear(sums);
             }
-            for word in [
-                &self.count,
-                &self.exclusive,
-                &self.inclusive,
-                &self.squares_low,
-                &self.squares_high,
-                &self.average,
-                &self.max,
-                &self.off_cpu,
-                &self.switches,
-            ] {
-                word.store(0, Ordering::Relaxed);
-            }
-            self.min.store(u64::MAX, Ordering::Relaxed);
-            self.forget_last();
+            self.clear_live();
             self.owner.store(u64::from(owner), Ordering::Relaxed);
             // Meets death: figures that count are zeroed first.
             self.version.store(commit + 1, ord!("cell-version", Release));
@@ -632,6 +626,68 @@ impl Cell {
         }
         self.control.store(control.0, Ordering::Relaxed);
         self.close(seq);
+    }
+
+    fn clear_live(&self) {
+        for word in [
+            &self.count,
+            &self.exclusive,
+            &self.inclusive,
+            &self.squares_low,
+            &self.squares_high,
+            &self.average,
+            &self.max,
+            &self.off_cpu,
+            &self.switches,
+        ] {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.min.store(u64::MAX, Ordering::Relaxed);
+        self.forget_last();
+    }
+
+    /// Ends a change that was cut off in the middle and that nobody will go on with, as a
+    /// jump out of a signal handler leaves one. What it had not counted stays uncounted, and
+    /// the histogram has as many measurements as are counted. A restart that was in force
+    /// is brought to its end.
+    ///
+    /// `held` has the measurements in a histogram part, and `clear` zeroes it.
+    pub fn mend(
+        &self,
+        sums: Option<&SumWords>,
+        mut held: impl FnMut(u32) -> u64,
+        mut clear: impl FnMut(u32),
+    ) {
+        let seq = self.seq.load(Ordering::Relaxed);
+        if seq & 1 == 0 {
+            return;
+        }
+        // Meets `cell-recheck`: the cut may have been before the one in `open`.
+        fence_at!("cell-open", Release);
+        let commit = self.commit.load(Ordering::Relaxed);
+        let (settled, _) = self.settled_sums(commit);
+        if self.version.load(Ordering::Relaxed) == commit {
+            let counted = settled.count.wrapping_add(self.count.load(Ordering::Relaxed));
+            let mut in_parts = 0u64;
+            self.for_each_part(|chunk| in_parts = in_parts.wrapping_add(held(chunk)));
+            // The last one is in its bucket, or whoever put it there is not counted.
+            if in_parts >= counted {
+                self.forget_last();
+            }
+        } else {
+            // As in `follow_with`: only a reset leaves nothing settled.
+            if settled.count == 0 {
+                self.for_each_part(&mut clear);
+            }
+            if let Some(sums) = sums {
+                amounts::clear(sums);
+            }
+            self.clear_live();
+            // Meets death: figures that count are zeroed first.
+            self.version.store(commit, ord!("cell-version", Release));
+        }
+        // Meets `cell-enter`.
+        self.seq.store(seq + 1, ord!("cell-close", Release));
     }
 
     fn settle(&self, commit: u64, epoch: u32, sums: &Sums, past: (u64, u64)) {

@@ -32,7 +32,7 @@ use crate::header::{Facts, FormatError};
 use crate::histogram::PARTS;
 use crate::lane::Lane;
 use crate::point::Entry;
-use crate::reader::{Followed, LaneCells, TRIES};
+use crate::reader::{Backed, Followed, LaneCells, MAX_LANES, Sparse, TRIES};
 use crate::ring::Slot;
 use crate::segment::{BLOCK, CHUNK, Geometry, OpenError, PAGE, RING_SLOTS, Segment};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -46,6 +46,8 @@ const CHUNK_OF_FILE: usize = 1 << 20;
 /// Most bytes in use for each byte that is there. A ring takes four blocks and
 /// may fill one page of them; what claims far more than that has another aim.
 const SPARSEST: u64 = 64;
+/// Most bytes that a copy may have, holes and zeros not counted: they are kept in memory.
+pub const MAX_BYTES: usize = 1 << 30;
 
 /// When and of what a copy was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,14 +139,16 @@ impl Extents {
     fn read(file: &File, len: usize, mut each: impl FnMut(usize, &[u8])) -> io::Result<Self> {
         let mut extents = Self::default();
         let mut buffer = vec![0; CHUNK_OF_FILE.min(len)];
-        let mut at = 0;
+        let (mut at, mut there) = (0, 0);
         while let Some(extent) = next_extent(file, at..len)? {
             at = extent.start;
             while at < extent.end {
+                check_bytes(there)?;
                 let some = buffer.len().min(extent.end - at);
                 file.read_exact_at(&mut buffer[..some], at as u64)?;
                 each(at, &buffer[..some]);
                 at += some;
+                there += some;
             }
             extents.0.push(extent);
         }
@@ -163,7 +167,7 @@ impl Extents {
 }
 
 /// The next part of a range of a file that there is something in.
-fn next_extent(file: &File, range: Range<usize>) -> io::Result<Option<Range<usize>>> {
+pub(crate) fn next_extent(file: &File, range: Range<usize>) -> io::Result<Option<Range<usize>>> {
     if range.is_empty() {
         return Ok(None);
     }
@@ -260,14 +264,16 @@ impl Copy {
     fn take_lanes(&mut self, from: &Segment) {
         let geometry = from.geometry();
         let used = from.ledger().lanes_used.load(Ordering::Acquire);
-        let lanes = usize::try_from(used).map_or(usize::MAX, |used| used).min(geometry.lanes());
+        let lanes = usize::try_from(used).map_or(usize::MAX, |used| used);
+        let lanes = lanes.min(geometry.lanes()).min(MAX_LANES);
+        let backed = Backed::of(from);
+        let sparse = Sparse::new(from, &backed);
         // As a reader bounds them: a damaged segment leads in circles.
         let mut followed = Followed::new(geometry);
         let mut parts_left = geometry.blocks_present() * (BLOCK / CHUNK);
-        for id in 0..lanes {
-            let Some(lane) = from.lane(id) else { continue };
+        for (id, lane) in sparse.lanes(lanes) {
             let Some(entry) = (0..TRIES).find_map(|_| lane.read()) else { continue };
-            for cell in LaneCells::new(from, entry.cells_block, &mut followed) {
+            for cell in LaneCells::new(sparse, entry.cells_block, &mut followed) {
                 self.take_cell(from, cell, &mut parts_left);
             }
             if let (Some(slots), Some(own)) = (from.ring(entry.ring_block), self.segment.lane(id)) {
@@ -432,6 +438,7 @@ pub fn read_from(mut from: impl Read) -> Result<(Segment, Facts, Option<Note>), 
             if bytes.iter().any(|&byte| byte != 0) {
                 segment.fill(at + page * PAGE, bytes);
                 there += bytes.len();
+                check_bytes(there)?;
             }
         }
         at += some;
@@ -458,6 +465,15 @@ fn read_up_to(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(found)
 }
 
+/// Refuses a copy of more bytes than are kept in memory.
+fn check_bytes(there: usize) -> io::Result<()> {
+    if there <= MAX_BYTES {
+        return Ok(());
+    }
+    let why = format!("expected a copy of at most {} MiB, found more", MAX_BYTES >> 20);
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, why))
+}
+
 /// Whether a copy of which so many bytes are there may have in use what it says. What is
 /// reserved and not in use does not count: that is as much as the program asked for.
 fn check_density(segment: &Segment, there: usize) -> Result<(), FormatError> {
@@ -482,7 +498,8 @@ fn used_of(start: &[u8]) -> usize {
     word.map_or(0, |word| u64::from_ne_bytes(*word) as usize)
 }
 
-#[cfg(test)]
+// Miri has no system to ask.
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
     use crate::control::{Change, Control};

@@ -25,8 +25,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The environment variable that names the directory outright.
-pub const DIR_VARIABLE: &str = "PFP_DIR";
+use crate::environment::variable;
 
 /// An open directory of beacons, checked when it was opened.
 #[derive(Debug)]
@@ -40,15 +39,11 @@ impl Directory {
     pub fn candidates() -> Vec<PathBuf> {
         let user = effective_user();
         let mut places = Vec::new();
-        if trusts_environment() {
-            if let Some(dir) = std::env::var_os(DIR_VARIABLE)
-                && !dir.is_empty()
-            {
-                return vec![PathBuf::from(dir)];
-            }
-            if let Some(base) = std::env::var_os("XDG_RUNTIME_DIR") {
-                places.push(PathBuf::from(base));
-            }
+        if let Some(dir) = variable(c"PFP_DIR").filter(|dir| !dir.is_empty()) {
+            return vec![PathBuf::from(dir)];
+        }
+        if let Some(base) = variable(c"XDG_RUNTIME_DIR") {
+            places.push(PathBuf::from(base));
         }
         places.push(PathBuf::from(format!("/run/user/{user}")));
         // `sudo` may hand on the variable of another user, whose directory is
@@ -451,12 +446,6 @@ fn kind_of(mode: libc::mode_t) -> &'static str {
 fn effective_user() -> libc::uid_t {
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::geteuid() }
-}
-
-/// A set-user-id program was started by somebody who chose its environment.
-fn trusts_environment() -> bool {
-    // SAFETY: takes a plain number.
-    unsafe { libc::getauxval(libc::AT_SECURE) == 0 }
 }
 
 fn to_c(text: &OsStr) -> io::Result<CString> {

@@ -1,8 +1,8 @@
 //! Finds segments, and sweeps away what dead processes left.
 //!
 //! A process that ends in order removes its own. A crashed one stays readable
-//! until somebody collects it ([`gc`]) or its program starts again ([`sweep`],
-//! which keeps the last few).
+//! until somebody collects it ([`gc`]), its program starts again ([`sweep`], which
+//! keeps the last few), or another one does that has no room for it.
 //!
 //! **Removing.** Open the beacon, take the exclusive lock without waiting,
 //! make sure that the name still leads to the file that is now locked, remove
@@ -117,13 +117,15 @@ pub fn find_everywhere() -> (Vec<Found>, Vec<(PathBuf, String)>) {
     (all, refused)
 }
 
-/// Called when a program starts: of the same program's dead segments, removes
-/// all but the newest `keep`, and those that have no memory left to read.
+/// Called when a program starts, before it takes memory of its own: of the same
+/// program's dead segments, removes all but the newest `keep`, and those that have no
+/// memory left to read. Of all programs' dead segments the newest stay that take no more
+/// than `bytes` together.
 ///
 /// # Errors
 ///
 /// If the directory itself cannot be read.
-pub fn sweep(dir: &Directory, exe: &Path, keep: usize) -> io::Result<Swept> {
+pub fn sweep(dir: &Directory, exe: &Path, keep: usize, bytes: u64) -> io::Result<Swept> {
     let exe = beacon::cut_exe(exe);
     let mut swept = Swept::default();
     let (names, _) = dir.names(MAX_FILES)?;
@@ -136,17 +138,19 @@ pub fn sweep(dir: &Directory, exe: &Path, keep: usize) -> io::Result<Swept> {
         } else if let Some(object) = beacon::object_of(name)
             && let Ok(Seen::Entry(entry, _)) = look(dir, name, &object)
             && entry.state == Liveness::Dead
-            && entry.info.exe == exe
         {
             // The file is closed meanwhile: the host may be short of descriptors.
             dead.push((entry, name));
         }
     }
     newest_first(&mut dead, |(entry, _)| entry);
-    let mut kept = 0;
+    let (mut kept, mut kept_bytes) = (0, 0);
     for (entry, name) in dead {
-        if kept < keep && entry.object_bytes.is_some() {
-            kept += 1;
+        let (is_own, takes) = (entry.info.exe == exe, entry.object_bytes.unwrap_or(0));
+        let is_one_too_many = is_own && (kept == keep || entry.object_bytes.is_none());
+        if !is_one_too_many && takes <= bytes.saturating_sub(kept_bytes) {
+            kept += usize::from(is_own);
+            kept_bytes += takes;
             continue;
         }
         let file = dir.open_file(name);

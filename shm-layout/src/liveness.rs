@@ -349,7 +349,8 @@ fn pid_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino())
 }
 
-#[cfg(test)]
+// Miri has no system to ask.
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
 

@@ -22,13 +22,16 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use shared_memory::{Shmem, ShmemConf, ShmemError};
 
 use crate::truncation::Watched;
 
 /// Where the C library keeps POSIX shared-memory objects on Linux.
-const SHM_ROOT: &[u8] = b"/dev/shm";
+const SHM_ROOT: &[u8] = SHM.to_bytes();
+/// The same, as system calls take it.
+pub(crate) const SHM: &CStr = c"/dev/shm";
 /// `/pfp-`, then 32 hex digits.
 const PREFIX: &[u8] = b"/pfp-";
 const HEX: usize = 32;
@@ -218,6 +221,7 @@ impl Object {
         let mut shmem = ShmemConf::new().os_id(name.as_str()).size(len).create().map_err(to_io)?;
         shmem.set_owner(false);
         let map = shmem.as_ptr();
+        keep_from_dumps(map, len);
 
         let settled = settle(&name, len);
         if settled.as_ref().is_ok_and(|(file, _)| file.backed > 0) {
@@ -368,6 +372,11 @@ impl Object {
         }
     }
 
+    /// Whether a viewer has opened it, so that another process may write to it.
+    pub(crate) fn is_watched(&self) -> bool {
+        matches!(self.hold, Hold::Viewer { .. })
+    }
+
     /// The object as a file to read. Where it has no pages, reading it gives zeros
     /// and takes no memory, as touching the mapping would.
     ///
@@ -472,8 +481,76 @@ impl Object {
         Err(NoSpace)
     }
 
+    /// Puts private memory in the place of the mapping, in a forked child: what it still
+    /// writes there is its own. Of the first `used` bytes it can be written, zeros but for
+    /// a copy of `kept`; what comes after them cannot be touched. Only what a signal
+    /// handler may do, and any number of times.
+    ///
+    /// Refused by the system, the mapping stays as it was.
+    pub(crate) fn detach(&self, used: usize, kept: Range<usize>) {
+        let page = page_size();
+        let len = self.len.next_multiple_of(page);
+        let used = used.next_multiple_of(page).min(len);
+        const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let rest = self.map.wrapping_add(used).cast();
+        let close = || {
+            const FIXED: libc::c_int = PRIVATE | libc::MAP_FIXED;
+            // SAFETY: within this mapping, where nothing is in use.
+            unsafe { libc::mmap(rest, len - used, libc::PROT_NONE, FIXED, -1, 0) };
+        };
+        let open = || {
+            // SAFETY: as above.
+            unsafe { libc::munmap(rest, len - used) };
+        };
+        let map = || {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            // SAFETY: a new mapping, at an address of the kernel's choice.
+            let new = unsafe { libc::mmap(std::ptr::null_mut(), used, access, PRIVATE, -1, 0) };
+            (new != libc::MAP_FAILED).then_some(new)
+        };
+        close();
+        let first = map();
+        // So little address space may be left.
+        let new = first.or_else(|| {
+            open();
+            let new = map();
+            if new.is_none() {
+                close();
+            }
+            new
+        });
+        let Some(new) = new else { return };
+        keep_from_dumps(new.cast(), used);
+        if kept.end <= used {
+            for at in kept.step_by(size_of::<u64>()) {
+                // SAFETY: aligned words within both mappings; other processes write the one
+                // at any time, and nobody has seen the other.
+                unsafe {
+                    let word = &*self.map.wrapping_add(at).cast::<AtomicU64>();
+                    new.cast::<u8>().wrapping_add(at).cast::<u64>().write(word.load(Relaxed));
+                }
+            }
+        }
+        const MOVE: libc::c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        // SAFETY: over this mapping, all of whose contents may change at any time.
+        let moved = unsafe { libc::mremap(new, used, used, MOVE, self.map) };
+        if moved == libc::MAP_FAILED {
+            // SAFETY: mapped above, and nobody has seen it.
+            unsafe { libc::munmap(new, used) };
+        }
+        if first.is_none() {
+            close();
+        }
+    }
+
     /// The way for kernels before 5.14: let the file system reserve the pages.
     fn back_by_fallocate(&self, start: usize, len: usize) -> Result<(), NoSpace> {
+        // Not of a parent's object.
+        if let Hold::Creator { pid, .. } = self.hold
+            && pid != current_pid()
+        {
+            return Err(NoSpace);
+        }
         let path = self.name.path();
         // SAFETY: the path is a NUL-terminated array that outlives the call.
         let file = unsafe {
@@ -685,6 +762,13 @@ fn make_sparse(map: *mut u8, len: usize) {
     }
 }
 
+/// Leaves a mapping out of core dumps: what is in it is kept by its own means. Refused,
+/// it is in them.
+pub(crate) fn keep_from_dumps(map: *mut u8, len: usize) {
+    // SAFETY: advice about a mapping of ours, which changes nothing in it.
+    unsafe { libc::madvise(map.cast(), len, libc::MADV_DONTDUMP) };
+}
+
 /// A descriptor that only identifies the file, whatever it is and whatever its mode.
 fn open_path(name: &Name) -> io::Result<OwnedFd> {
     let path = name.path();
@@ -761,7 +845,8 @@ fn errno() -> libc::c_int {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-#[cfg(test)]
+// Miri has no system to ask.
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
 

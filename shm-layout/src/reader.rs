@@ -3,7 +3,8 @@
 //! The segment is treated as hostile. The header was copied and checked when it
 //! was opened; every offset is checked again where it is used; every loop is
 //! bounded by the geometry, not by what the segment says. A picture is plain
-//! data and holds no reference to shared memory.
+//! data and holds no reference to shared memory. Nothing is touched that has no
+//! memory (`backed`), so reading an object never makes it grow.
 //!
 //! The cost grows with what has changed: the reader keeps one picture and mends
 //! it. A cell whose sequence word is the one of the last poll is not read again,
@@ -11,6 +12,7 @@
 //! The rings are not looked into before somebody asks for their records: they
 //! keep the last ones by themselves, and few want them.
 
+mod backed;
 mod cells;
 
 use std::borrow::Borrow;
@@ -26,6 +28,7 @@ use crate::ring::{self, Drained, Record};
 use crate::segment::{Geometry, RING_BLOCKS, RING_SLOTS, Segment};
 use crate::sync::{AtomicU64, Ordering};
 
+pub(crate) use backed::{Backed, Sparse};
 pub use cells::{BucketCount, CellReading, Histogram};
 use cells::{CellReader, Mark, Owner, Stale};
 
@@ -34,6 +37,13 @@ use cells::{CellReader, Mark, Owner, Stale};
 pub(crate) const TRIES: usize = 64;
 /// Longest name that is read, in bytes.
 const LONGEST_TEXT: u32 = 4096;
+/// Most points that are read; those behind them count as refused.
+const MAX_POINTS: usize = 1 << 20;
+/// Most bytes of text that are read.
+const MAX_TEXT: usize = 64 << 20;
+/// Most lanes and blocks that a segment is made with, whatever one says.
+pub(crate) const MAX_LANES: usize = 1 << 16;
+const MAX_BLOCKS: usize = 1 << 22;
 
 /// Everything that a segment holds, at one moment, but for the rings.
 #[derive(Clone, Debug, Default)]
@@ -219,6 +229,7 @@ pub struct Reader<S = Segment> {
     /// Of those, the ones whose point was not in the table yet.
     unsorted: Vec<usize>,
     followed: Followed,
+    backed: Backed,
 }
 
 /// What the last poll saw of a lane.
@@ -234,9 +245,10 @@ impl<S: Borrow<Segment>> Reader<S> {
     pub fn new(segment: S, facts: Facts) -> Self {
         let geometry = segment.borrow().geometry();
         Self {
+            backed: Backed::of(segment.borrow()),
             // No text is entered twice, so there are no more bytes than these.
             // A damaged table may name the same ones again and again.
-            text_left: geometry.string_bytes(),
+            text_left: geometry.string_bytes().min(MAX_TEXT),
             cells: CellReader::new(geometry),
             followed: Followed::new(geometry),
             segment,
@@ -270,7 +282,10 @@ impl<S: Borrow<Segment>> Reader<S> {
     pub fn change(&self, point: u32, change: Change) -> Option<Control> {
         let segment: &Segment = self.segment.borrow();
         let used = segment.ledger().points_used.load(Ordering::Relaxed);
-        let word = segment.control(point as usize).filter(|_| u64::from(point) < used)?;
+        let sparse = Sparse::new(segment, &self.backed);
+        let word = sparse.control(point as usize).filter(|_| u64::from(point) < used);
+        self.backed.rest();
+        let word = word?;
         Some(control::apply(word, change))
     }
 
@@ -314,6 +329,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         self.poll_lanes(dead);
         self.poll_overflow();
         self.sum_variants();
+        self.backed.rest();
         &self.picture
     }
 
@@ -369,9 +385,12 @@ impl<S: Borrow<Segment>> Reader<S> {
         let mut of_lane = Vec::new();
         // A ring is one lane's; a damaged directory may name one many times.
         let most = segment.geometry().blocks_present() / RING_BLOCKS as usize;
+        let sparse = Sparse::new(segment, &self.backed);
         let lanes = self.picture.lanes.iter().filter_map(|reading| {
-            let slots = segment.ring(reading.lane.ring_block)?;
-            Some((reading.id, segment.lane(reading.id as usize)?, slots))
+            let lane = sparse.lane(reading.id as usize)?;
+            // What is written later is backed before that.
+            let written = lane.tally.written.load(Ordering::Acquire);
+            Some((reading.id, lane, sparse.ring(reading.lane.ring_block, written)?))
         });
         for (id, lane, slots) in lanes.take(most) {
             of_lane.clear();
@@ -383,6 +402,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             }
             take(id, drained, &of_lane);
         }
+        self.backed.rest();
     }
 
     fn poll_points(&mut self) {
@@ -390,19 +410,23 @@ impl<S: Borrow<Segment>> Reader<S> {
         let used = segment.ledger().points_used.load(Ordering::Relaxed);
         let used = usize::try_from(used).map_or(usize::MAX, |used| used);
         let used = used.min(segment.geometry().points());
+        let sparse = Sparse::new(segment, &self.backed);
         let points = &mut self.picture.points;
         // Ids grow from one to the next, and no point ever goes.
         let mut place = 0;
-        for id in 0..used {
+        for (id, entry) in sparse.entries(used) {
             let is_known = points.get(place).is_some_and(|point| point.id as usize == id);
-            let (Some(entry), Some(word)) =
-                (segment.entry(id).and_then(|entry| entry.read()), segment.control(id))
-            else {
+            if place == MAX_POINTS {
+                let refused = &mut self.picture.losses.points_refused;
+                *refused = refused.saturating_add((used - id) as u64);
+                break;
+            }
+            let (Some(entry), Some(word)) = (entry.read(), sparse.control_word(id)) else {
                 place += usize::from(is_known);
                 continue;
             };
-            let mut text = |text| read_text(segment, text, &mut self.text_left);
-            let control = Control(word.load(Ordering::Relaxed));
+            let mut text = |text| read_text(sparse, text, &mut self.text_left);
+            let control = Control(word);
             // Texts do not change in place, so the same offsets mean the same
             // texts.
             if is_known {
@@ -448,15 +472,16 @@ impl<S: Borrow<Segment>> Reader<S> {
     fn poll_lanes(&mut self, dead: bool) {
         let segment: &Segment = self.segment.borrow();
         let used = segment.ledger().lanes_used.load(Ordering::Acquire);
-        let lanes = segment.geometry().lanes();
+        let lanes = segment.geometry().lanes().min(MAX_LANES);
         let used = usize::try_from(used).map_or(lanes, |used| used.min(lanes));
         self.lanes.resize_with(used.max(self.lanes.len()), LaneCache::default);
         self.followed.forget();
+        let sparse = Sparse::new(segment, &self.backed);
         let mut place = 0;
-        for (id, cache) in self.lanes.iter_mut().enumerate().take(used) {
+        for (id, lane) in sparse.lanes(used) {
+            let cache = &mut self.lanes[id];
             let readings = &mut self.picture.lanes;
             let is_known = readings.get(place).is_some_and(|lane| lane.id as usize == id);
-            let Some(lane) = segment.lane(id) else { continue };
             // An entry that changes under our eyes has a new owner; the next
             // poll will know it.
             let entry = &mut self.entry;
@@ -491,7 +516,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                 cache.owner = owner;
                 cache.marks.iter_mut().for_each(Mark::forget);
             }
-            let cells = LaneCells::new(segment, entry.cells_block, &mut self.followed);
+            let cells = LaneCells::new(sparse, entry.cells_block, &mut self.followed);
             let mut cells = cells.enumerate();
             let mut seen = 0;
             loop {
@@ -504,15 +529,15 @@ impl<S: Borrow<Segment>> Reader<S> {
                     if cache.marks.len() == index {
                         cache.marks.push(Mark::default());
                     }
-                    if !cache.marks[index].is_fresh(segment, cell) {
+                    if !cache.marks[index].is_fresh(sparse, cell) {
                         stale.add(index, cell);
                     }
                 }
-                stale.fetch(segment, &cache.marks, &self.picture);
+                stale.fetch(sparse, &cache.marks, &self.picture);
                 for (index, cell) in stale.iter() {
                     let from = cells::From { lane: id as u32, owner, dead };
                     let mark = &mut cache.marks[index];
-                    if !self.cells.read(segment, cell, &from, mark, &mut self.picture) {
+                    if !self.cells.read(sparse, cell, &from, mark, &mut self.picture) {
                         self.picture.losses.cells_busy += 1;
                     }
                 }
@@ -529,13 +554,14 @@ impl<S: Borrow<Segment>> Reader<S> {
     fn poll_overflow(&mut self) {
         let segment: &Segment = self.segment.borrow();
         let id = segment.overflow_lane();
-        let Some(lane) = segment.lane(id) else { return };
+        let sparse = Sparse::new(segment, &self.backed);
         // The entry has memory once a thread has found no lane. The cells are in
         // use before: handlers that interrupt the probe itself record there.
         let entered = segment.ledger().overflow_used.load(Ordering::Acquire) != 0;
-        let mut used = entered;
+        let lane = sparse.lane(id).filter(|_| entered);
+        let mut used = lane.is_some();
         for (place, entry) in self.entries.iter().enumerate() {
-            let Some(cell) = segment.shared_cell(entry.shared_cell) else { continue };
+            let Some(cell) = sparse.shared_cell(entry.shared_cell) else { continue };
             used = true;
             if self.shared.len() <= place {
                 self.shared.resize_with(place + 1, Mark::default);
@@ -543,7 +569,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             // Many threads add to it, so its sequence word says nothing.
             let from = cells::From { lane: id as u32, owner: Owner::All, dead: true };
             let mark = &mut self.shared[place];
-            self.cells.read(segment, cell, &from, mark, &mut self.picture);
+            self.cells.read(sparse, cell, &from, mark, &mut self.picture);
         }
         if !used {
             return;
@@ -552,7 +578,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         if lanes.last().is_none_or(|last| !last.overflow) {
             lanes.push(LaneReading { id: id as u32, overflow: true, ..LaneReading::default() });
         }
-        if let Some(reading) = lanes.last_mut().filter(|_| entered) {
+        if let (Some(reading), Some(lane)) = (lanes.last_mut(), lane) {
             reading.amiss = Amiss::of(&lane.tally);
             self.picture.losses.add(&reading.amiss);
             reading.switches = lane.tally.switches.load(Ordering::Relaxed);
@@ -562,7 +588,7 @@ impl<S: Borrow<Segment>> Reader<S> {
 
 /// The cells of a lane, in the order in which they were taken.
 pub(crate) struct LaneCells<'a> {
-    segment: &'a Segment,
+    segment: Sparse<'a>,
     block: u64,
     cells: std::slice::Iter<'a, Cell>,
     followed: &'a mut Followed,
@@ -575,7 +601,7 @@ pub(crate) struct Followed(Vec<u64>);
 
 impl Followed {
     pub(crate) fn new(geometry: &Geometry) -> Self {
-        Self(vec![0; geometry.blocks_present() / 64 + 1])
+        Self(vec![0; geometry.blocks_present().min(MAX_BLOCKS) / 64 + 1])
     }
 
     fn forget(&mut self) {
@@ -593,7 +619,7 @@ impl Followed {
 }
 
 impl<'a> LaneCells<'a> {
-    pub(crate) fn new(segment: &'a Segment, block: u64, followed: &'a mut Followed) -> Self {
+    pub(crate) fn new(segment: Sparse<'a>, block: u64, followed: &'a mut Followed) -> Self {
         Self { segment, block, cells: [].iter(), followed }
     }
 }
@@ -604,7 +630,8 @@ impl<'a> Iterator for LaneCells<'a> {
     fn next(&mut self) -> Option<&'a Cell> {
         loop {
             if let Some(cell) = self.cells.next() {
-                return Some(cell);
+                // Only a damaged chain goes on where there is no memory.
+                return self.segment.has_cell(cell).then_some(cell);
             }
             let block = self.segment.cell_block(self.block)?;
             if !self.followed.note(self.block) {
@@ -639,7 +666,7 @@ fn amounts_of(text: &str) -> (Vec<String>, Option<Amounts>) {
 }
 
 /// Reads a text; `left` is charged for it.
-fn read_text(segment: &Segment, text: Text, left: &mut usize) -> String {
+fn read_text(segment: Sparse<'_>, text: Text, left: &mut usize) -> String {
     let len = (text.len.min(LONGEST_TEXT) as usize).min(*left);
     let bytes = segment.text(text.offset as usize, len).unwrap_or_default();
     *left -= bytes.len();

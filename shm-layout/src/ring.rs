@@ -153,7 +153,7 @@ mod tests {
             random ^= random << 17;
             random % limit
         };
-        for _ in 0..100 {
+        for _ in 0..if cfg!(miri) { 3 } else { 100 } {
             let capacity = 1 << below(7);
             let slots: Vec<Slot> = (0..capacity).map(|_| Slot::new()).collect();
             let (position, mut written, mut next) = (AtomicU64::new(0), 0, 0);

@@ -105,6 +105,30 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// A segment that takes no more than so many bytes, all its sections together, with
+    /// places for so many points and threads if somebody has asked for them; the standard
+    /// one where there is room for it.
+    #[must_use]
+    pub fn within(bytes: u64, points: Option<u32>, lanes: Option<u32>) -> Self {
+        let standard = Self::default();
+        let part = |of: u64, least: u32, most: u32| {
+            u32::try_from(bytes / of).unwrap_or(u32::MAX).clamp(least, most)
+        };
+        let tables = Self {
+            points: points.unwrap_or(part(1 << 10, 128, standard.points)),
+            // Each lane takes six blocks before it needs more; the rest of the threads
+            // share a lane, which needs some as well.
+            lanes: lanes.unwrap_or(part(160 << 10, 2, standard.lanes)),
+            string_bytes: part(16, PAGE as u32, standard.string_bytes),
+            blocks: 0,
+        };
+        let pool = bytes.saturating_sub(Geometry::bare(tables).pool() as u64) / BLOCK as u64;
+        let blocks = u32::try_from(pool).unwrap_or(u32::MAX).min(standard.blocks);
+        Self { blocks, ..tables }
+    }
+}
+
 /// Where the sections lie. A value of this type has been checked: every section
 /// is within the segment.
 #[repr(C)]
@@ -124,16 +148,21 @@ impl Geometry {
     /// The geometry of a new segment.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let mut geometry = Self {
+        let mut geometry = Self::bare(config);
+        geometry.len = geometry.pool() + geometry.blocks * BLOCK;
+        geometry
+    }
+
+    /// The same without its length.
+    fn bare(config: Config) -> Self {
+        Self {
             // A record has 24 bits for the point.
             points: config.points.clamp(64, 1 << 24) as usize,
             lanes: config.lanes.clamp(1, 1 << 16) as usize,
             string_bytes: (config.string_bytes as usize).clamp(PAGE, 1 << 28),
             blocks: config.blocks.clamp(16, 1 << 22) as usize,
             len: 0,
-        };
-        geometry.len = geometry.pool() + geometry.blocks * BLOCK;
-        geometry
+        }
     }
 
     pub(crate) fn to_words(self) -> [u64; 6] {
@@ -486,12 +515,32 @@ impl Segment {
     }
 
     /// Removes the object's name; the bytes stay as long as they are mapped. False if
-    /// the name is still there.
+    /// the name may still be there. One system call, since a program's end makes it.
     pub fn unlink(&self) -> bool {
         match &self.bytes {
-            Bytes::Object(object) => object::unlink_if_there(object.name()),
+            Bytes::Object(object) => match object::unlink(object.name()) {
+                Err(error) => error.kind() == io::ErrorKind::NotFound,
+                Ok(()) => true,
+            },
             Bytes::Heap(_) => true,
         }
+    }
+
+    /// Puts private memory in the place of the segment, in a forked child: what it still
+    /// writes to its parent's is lost. Points are on and off as they were. Only what a
+    /// signal handler may do.
+    pub fn detach(&self) {
+        /// More than what is in use may be taken by who is in the middle of something.
+        const MORE_BLOCKS: usize = 64;
+        let Bytes::Object(object) = &self.bytes else { return };
+        let used = |word: &AtomicU64, most| {
+            usize::try_from(word.load(Ordering::Relaxed)).map_or(most, |used| used.min(most))
+        };
+        let points = used(&self.ledger().points_used, self.geometry.points);
+        let blocks = used(&self.ledger().blocks_used, self.geometry.blocks) + MORE_BLOCKS;
+        let control = self.geometry.control();
+        let pool = self.geometry.pool() + blocks.min(self.geometry.blocks) * BLOCK;
+        object.detach(pool, control..control + points * size_of::<AtomicU64>());
     }
 
     /// Where the sections lie.
@@ -687,8 +736,8 @@ impl Segment {
 
     /// Enters a point into the table. `wanted` is its number for the points
     /// that choose their own; the others get the next free number from
-    /// `first_free` on. Returns the number; none if there is no place for it,
-    /// which is counted.
+    /// `first_free` on. Returns the number; none if there is no place for it, or no
+    /// memory for its place, which is counted as the one or the other.
     pub fn enter_point(
         &self,
         wanted: Option<usize>,
@@ -747,7 +796,7 @@ impl Segment {
                 || self.back(control_at, size_of::<AtomicU64>()).is_err()
             {
                 self.refuse_space();
-                return refuse();
+                return None;
             }
             let after = before.max(point as u64 + 1);
             let taken = used.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed);
@@ -854,7 +903,8 @@ const _: () = {
     assert!(size_of::<Lane>() == 256 && size_of::<Entry>() == 64);
 };
 
-#[cfg(test)]
+// Miri has no system to ask.
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
 

@@ -328,3 +328,76 @@ fn what_is_kept_is_no_more_than_what_there_is() {
     let chunks = geometry.blocks_present() * 64;
     assert!(parts > 0 && parts <= chunks, "{parts} parts of {chunks} chunks");
 }
+
+/// What memory an object and this process have, bytes.
+fn memory(name: &pfp_shm_layout::object::Name) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    let object = std::fs::metadata(format!("/dev/shm/{name}")).expect("it is there");
+    let status = std::fs::read_to_string("/proc/self/status").expect("it is there");
+    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it is told");
+    let rss = rss.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10;
+    (object.blocks() * 512, rss)
+}
+
+/// A segment may claim anything: a reader touches no hole of it, which would become a
+/// page, and takes memory for what there is.
+#[test]
+fn holes_stay_holes() {
+    use pfp_shm_layout::copy::Copy;
+    use pfp_shm_layout::object::Name;
+    const MANY: u32 = 10_000_000;
+    let config = Config { points: MANY, lanes: 60_000, string_bytes: 1 << 28, blocks: 100_000 };
+    let name = Name::random().expect("chance");
+    let own = Segment::create(name, config, &Facts::default()).expect("there is room");
+    let named = |reader: &Reader| {
+        reader.picture().points.iter().map(|point| point.name.clone()).collect::<Vec<_>>()
+    };
+    let mut program = Program::new(&own);
+    let ledger = own.ledger();
+    // A point far behind the others, whose name lies in a hole.
+    let far = MANY as usize - 7;
+    own.enter_point(Some(far), far, "far", "polling.rs", 1).expect("there is room");
+    let hole = Text { offset: 100 << 20, len: 4096 };
+    own.entry(far).expect("it is there").rename(hole);
+    (0..100).for_each(|_| program.measure(&own, 0, 0, 100));
+    (0..100).for_each(|_| program.measure(&own, 2, 3, 100));
+    for word in [&ledger.points_used, &ledger.lanes_used, &ledger.blocks_used] {
+        word.store(u64::from(MANY), Relaxed);
+    }
+    ledger.overflow_used.store(1, Relaxed);
+    ledger.strings_used.store((1 << 28) - 100, Relaxed);
+    // A lane whose chain and ring lie in holes, and a cell whose chunks do.
+    let lane = own.lane(1).expect("it is there");
+    lane.set_cells_block(90_000);
+    lane.set_ring_block(91_000);
+    lane.tally.written.store(1 << 40, Relaxed);
+    let cell = program.cell(&own, 2, 3);
+    let (first, count) = own.chunk_numbers();
+    (0..8).for_each(|part| cell.set_part(part, first + count - 1 - part as u32));
+    cell.set_amounts(first + count - 100);
+
+    let (object_before, rss_before) = memory(&name);
+    let (segment, facts) = Segment::open(&name).expect("it is whole");
+    let mut reader = Reader::new(segment, facts);
+    for dead in [false, true, true] {
+        reader.poll(dead);
+        let records = reader.records();
+        assert!(records.len() < 1 << 20, "{}", records.len());
+        reader.change(MANY - 100_000, Change::Enable);
+    }
+    let picture = reader.picture();
+    assert_eq!(picture.points.len(), POINTS + 1);
+    assert_eq!(named(&reader)[0], "point 0");
+    assert!(picture.lanes.len() <= LANES + 1, "{}", picture.lanes.len());
+    assert!(picture.cells.iter().any(|cell| (cell.lane, cell.live.count) == (0, 100)));
+    drop(Copy::of(reader.segment()).expect("there is room for what there is"));
+    let (object, rss) = memory(&name);
+    assert_eq!(object, object_before, "the object grew");
+    assert!(rss < rss_before + (32 << 20), "{} MiB", (rss - rss_before) >> 20);
+
+    // What comes into use later is seen.
+    own.enter_point(Some(far + 1), far + 1, "later", "polling.rs", 1).expect("there is room");
+    reader.poll(false);
+    assert_eq!(named(&reader).last().map(String::as_str), Some("later"));
+    own.unlink();
+}

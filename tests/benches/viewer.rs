@@ -6,16 +6,15 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pfp_tests::os;
-use pfp_tests::screen::{Stage, row, why_no_screen};
+use pfp_tests::screen::{Stage, row};
+use pfp_tests::{lacks, os};
 
 /// Before it is measured: the demo has started all its threads by then.
 const WARM_UP: Duration = Duration::from_secs(3);
 const MEASURED: Duration = Duration::from_secs(20);
 
 fn main() {
-    if let Some(why) = why_no_screen() {
-        println!("skipped: {why}");
+    if lacks("what the viewer costs", "tmux") {
         return;
     }
     let stage = Stage::new();

@@ -1,5 +1,5 @@
 /* A second opinion on where a program's time goes: a timer asks, again and again, in
- * which function it is. Linked in the place of libpfp, it has the hooks that
+ * which function it is. Preloaded in the place of libpfp, it has the hooks that
  * -finstrument-functions calls; at the end it says each function's address and how
  * often the program was found in it, or in what has no hooks and that it called. */
 #include "script.h"

@@ -9,6 +9,8 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use crate::lacks;
+
 /// Where the sources of the tests' programs are.
 pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/c");
 /// Where `pfp.h` is.
@@ -95,11 +97,17 @@ impl Compiler {
     /// C++ likewise.
     pub const CXX: Self = Self { name: "c++", standard: "-std=c++11" };
 
-    /// All of those below that are there.
+    /// Those of GCC and LLVM that are there.
     pub fn all() -> impl Iterator<Item = Self> {
-        let c = ["gcc", "clang"].map(|name| Self { name, ..Self::C });
-        let cxx = ["g++", "clang++"].map(|name| Self { name, ..Self::CXX });
-        c.into_iter().chain(cxx).filter(|compiler| is_there(compiler.name))
+        static FOUND: OnceLock<Vec<Compiler>> = OnceLock::new();
+        let found = FOUND.get_or_init(|| {
+            let c = ["gcc", "clang"].map(|name| Self { name, ..Self::C });
+            let cxx = ["g++", "clang++"].map(|name| Self { name, ..Self::CXX });
+            let is_there =
+                |compiler: &Self| !lacks(&format!("what {} builds", compiler.name), compiler.name);
+            c.into_iter().chain(cxx).filter(is_there).collect()
+        });
+        found.iter().copied()
     }
 
     /// Whether it is one for C++.
@@ -112,12 +120,6 @@ impl Compiler {
     fn language(self) -> &'static str {
         if self.is_cxx() { "c++" } else { "c" }
     }
-}
-
-/// Whether a program can be started.
-#[must_use]
-pub fn is_there(tool: &str) -> bool {
-    Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
 /// How a program gets the library.

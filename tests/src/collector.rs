@@ -12,6 +12,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::target::{DEADLINE, wait_for};
+use crate::tools::readers;
 
 /// What it answers a request with.
 #[derive(Clone, Debug)]
@@ -158,11 +159,7 @@ fn converse(mut stream: TcpStream, state: &Mutex<State>) {
 #[must_use]
 pub fn decoded(folder: &Path, bodies: &[Vec<u8>]) -> Option<Vec<Value>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let python = root.join("target/tools/readers/bin/python3");
-    if !python.exists() {
-        return None;
-    }
-    let mut command = Command::new(python);
+    let mut command = Command::new(readers("what is pushed")?);
     command.arg(root.join("tui/tests/readers.py")).arg("otlp").stdin(Stdio::null());
     for (number, body) in bodies.iter().enumerate() {
         let file = folder.join(format!("request-{number}"));

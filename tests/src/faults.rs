@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Tells a tracer where something begins or ends: a system call that nobody makes.
 pub fn mark() {
@@ -24,14 +27,9 @@ const MARK: libc::c_int = 7_777;
 ///
 /// What the system answered; most often that this takes more rights.
 pub fn own_shm(flags: libc::c_ulong, options: &CStr) -> io::Result<()> {
-    let check = |result: libc::c_int| {
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    };
-    // SAFETY: plain system calls with constant strings.
+    own_mounts()?;
+    // SAFETY: a plain system call with constant strings.
     unsafe {
-        check(libc::unshare(libc::CLONE_NEWNS))?;
-        let private = libc::MS_REC | libc::MS_PRIVATE;
-        check(libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), private, ptr::null()))?;
         check(libc::mount(
             c"tmpfs".as_ptr(),
             c"/dev/shm".as_ptr(),
@@ -39,6 +37,101 @@ pub fn own_shm(flags: libc::c_ulong, options: &CStr) -> io::Result<()> {
             flags,
             options.as_ptr().cast(),
         ))
+    }
+}
+
+/// Has the calling thread, and what it starts, find files of its own under names of the
+/// system's. Allocates nothing, as [`own_shm`].
+///
+/// # Errors
+///
+/// As [`own_shm`].
+pub fn own_files<'a>(files: impl IntoIterator<Item = (&'a CStr, &'a CStr)>) -> io::Result<()> {
+    own_mounts()?;
+    for (own, name) in files {
+        let (flags, none) = (libc::MS_BIND, ptr::null());
+        // SAFETY: a plain system call with strings that live long enough.
+        check(unsafe { libc::mount(own.as_ptr(), name.as_ptr(), none, flags, none.cast()) })?;
+    }
+    Ok(())
+}
+
+/// Gives the calling thread mounts of its own, which nobody else sees.
+fn own_mounts() -> io::Result<()> {
+    // SAFETY: plain system calls with constant strings.
+    unsafe {
+        check(libc::unshare(libc::CLONE_NEWNS))?;
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        check(libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), private, ptr::null()))
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A control group of the kernel's, with a limit on its memory.
+#[derive(Debug)]
+pub struct Group {
+    path: PathBuf,
+    most: &'static str,
+}
+
+impl Group {
+    /// Makes one, beside all others.
+    ///
+    /// # Errors
+    ///
+    /// What the system answered; most often that this takes more rights.
+    pub fn new(limit: u64) -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Relaxed);
+        let name = format!("pfp-test-{}-{number}", std::process::id());
+        let old = Path::new("/sys/fs/cgroup/memory");
+        let (root, file, most) = match old.join("cgroup.procs").exists() {
+            true => (old, "memory.limit_in_bytes", "memory.max_usage_in_bytes"),
+            false => (Path::new("/sys/fs/cgroup"), "memory.max", "memory.peak"),
+        };
+        let path = root.join(name);
+        fs::create_dir(&path)?;
+        let group = Self { path, most };
+        fs::write(group.path.join(file), limit.to_string())?;
+        Ok(group)
+    }
+
+    /// Has a program run in it.
+    pub fn prepare(&self, command: &mut Command) {
+        let procs = self.path.join("cgroup.procs").into_os_string().into_vec();
+        let procs = CString::new(procs).expect("there is no zero in it");
+        let join = move || {
+            // SAFETY: system calls with texts that outlive them; "0" is the caller.
+            let written = unsafe {
+                let file = libc::open(procs.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+                libc::write(file, c"0".as_ptr().cast(), 1)
+            };
+            if written == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        };
+        // SAFETY: only system calls between fork and exec.
+        unsafe { command.pre_exec(join) };
+    }
+
+    /// The most that was ever charged to it, in bytes; 0 where the kernel does not tell.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        let text = fs::read_to_string(self.path.join(self.most)).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Whoever was in it is still leaving, for a moment.
+        for _ in 0..1_000 {
+            if fs::remove_dir(&self.path).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
     }
 }
 

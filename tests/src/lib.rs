@@ -44,16 +44,13 @@ pub mod stepper;
 pub mod stolen;
 pub mod strict;
 pub mod target;
+pub mod tools;
 pub mod watch;
 pub mod witness;
 
 use std::io::Write;
 
-/// Says on the terminal why a test shows less here than it could. Not captured,
-/// as what a passing test prints would be.
-pub fn skipped(what: &str, why: &str) {
-    let _ = writeln!(std::io::stderr(), "\nSKIPPED {what}: {why}");
-}
+pub use tools::{lacks, skipped};
 
 /// How often a test tries: `ordinary` among all the others, `full` with the feature
 /// `torture`, whose figures RELIABILITY.md states.

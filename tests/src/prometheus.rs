@@ -96,13 +96,6 @@ impl Series {
 }
 
 impl Prometheus {
-    /// Whether this machine has one.
-    #[must_use]
-    pub fn is_there() -> bool {
-        let version = Command::new("prometheus").arg("--version").output();
-        version.is_ok_and(|output| output.status.success())
-    }
-
     /// Starts one in a folder that is to be made, which scrapes this address all the
     /// time; with these features.
     ///

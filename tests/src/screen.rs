@@ -31,18 +31,12 @@ const PAUSE: Duration = Duration::from_millis(40);
 /// What the shell shows when it waits for a command.
 pub const PROMPT: &str = "shell> ";
 
-/// Why no screen can be had; none where it can.
-pub fn why_no_screen() -> Option<&'static str> {
-    let found = Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success());
-    (!found).then_some("tmux is not installed")
-}
-
-/// Leaves a test for which there is no terminal, and says so.
+/// Leaves a test for which there is no terminal; see [`crate::lacks`].
 #[macro_export]
 macro_rules! needs_a_screen {
     () => {
-        if let Some(why) = $crate::screen::why_no_screen() {
-            return $crate::skipped("the viewer in a terminal", why);
+        if $crate::lacks("the viewer in a terminal", "tmux") {
+            return;
         }
     };
 }

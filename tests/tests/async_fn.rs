@@ -291,3 +291,144 @@ fn a_future_that_is_dropped_early_is_measured_so_far() {
     );
     assert_near("the last of them", stats.last, last, stolen::since(before));
 }
+
+/// As of recursive calls: what is inside a future of the same point is inside it once.
+#[test]
+fn recursion_counts_once_in_inclusive_time() {
+    #[pfp::function("down")]
+    fn down(levels: u32, pending: bool) -> Pin<Box<dyn Future<Output = Duration>>> {
+        Box::pin(async move {
+            let own = burn(STEP / 4);
+            if pending {
+                Once::default().await;
+            }
+            if levels == 0 { own } else { own + down(levels - 1, pending).await }
+        })
+    }
+    const LEVELS: u32 = 9;
+    let (mut all, before) = (Duration::ZERO, stolen::so_far());
+    let mut calls = 0;
+    for pending in [false, true] {
+        let (_, cpu) = drive(down(LEVELS, pending));
+        (all, calls) = (all + cpu, calls + u64::from(LEVELS + 1));
+        let sums = figures("down");
+        assert_eq!(sums.count, calls);
+        let stolen = stolen::since(before);
+        assert_near("recursion, exclusive", sums.exclusive, all, stolen);
+        assert_near("recursion, inclusive", sums.inclusive, all, stolen);
+    }
+    // Dropped with all levels begun and none ended.
+    let mut cpu = Duration::ZERO;
+    let mut future = down(LEVELS, true);
+    for _ in 0..=LEVELS {
+        assert!(poll(future.as_mut(), &mut cpu).is_pending());
+    }
+    drop(future);
+    let (sums, stolen) = (figures("down"), stolen::since(before));
+    assert_eq!(sums.count, calls + u64::from(LEVELS + 1));
+    assert_near("recursion that was dropped, exclusive", sums.exclusive, all + cpu, stolen);
+    assert_near("recursion that was dropped, inclusive", sums.inclusive, all + cpu, stolen);
+}
+
+/// A future may go on inside another one of its point, or leave it.
+#[test]
+fn inclusive_time_is_of_the_polls_inside_whatever_future_they_are_of() {
+    static POINT: pfp::Point = pfp::Point::new("in and out");
+    let (mut cpu, before) = (Duration::ZERO, stolen::so_far());
+    let mut inner = Box::pin(POINT.measure_async(async {
+        for _ in 0..3 {
+            burn(STEP);
+            Once::default().await;
+        }
+    }));
+    // By itself, inside another one, and by itself again.
+    assert!(poll(inner.as_mut(), &mut cpu).is_pending());
+    let mut outer = Box::pin(POINT.measure_async(async {
+        burn(STEP);
+        assert!(inner.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }));
+    assert!(poll(outer.as_mut(), &mut cpu).is_ready());
+    drop(outer);
+    assert!(poll(inner.as_mut(), &mut cpu).is_pending());
+    assert!(poll(inner.as_mut(), &mut cpu).is_ready());
+    let (stats, stolen) = (POINT.stats().expect("it was measured"), stolen::since(before));
+    assert_eq!(stats.count, 2);
+    assert_near("in and out, exclusive", stats.exclusive, cpu, stolen);
+    assert_near("in and out, inclusive", stats.inclusive, cpu, stolen);
+}
+
+/// What the attribute finds in a function that makes a future: where the sleeping is, and
+/// the burning, is known by what is measured.
+#[test]
+fn the_future_is_measured_and_not_its_making() {
+    #[async_trait::async_trait]
+    trait Serve: Sync {
+        async fn required(&self, steps: u32) -> Result<Duration, String>;
+
+        #[pfp::function("async_trait, provided")]
+        async fn provided(&self) -> Duration {
+            self.required(2).await.unwrap_or_default()
+        }
+    }
+
+    struct Server(Duration);
+
+    #[async_trait::async_trait]
+    impl Serve for Server {
+        #[pfp::function("async_trait, required", items = steps)]
+        async fn required(&self, steps: u32) -> Result<Duration, String> {
+            let mut burnt = Duration::ZERO;
+            for _ in 0..steps {
+                burnt += burn(self.0);
+                Once::default().await;
+            }
+            if steps > 2 { Err("too many".into()) } else { Ok(burnt) }
+        }
+    }
+
+    #[pfp::function("opaque")]
+    fn opaque(server: &Server) -> impl Future<Output = Duration> + Send {
+        // Before the future: not measured.
+        let _ = burn(2 * STEP);
+        async move { server.required(1).await.unwrap_or_default() + burn(STEP) }
+    }
+
+    #[pfp::function("boxed")]
+    fn boxed<'a>(server: &'a Server, twice: bool) -> Pin<Box<dyn Future<Output = Duration> + 'a>> {
+        if twice {
+            return Box::pin(async { burn(STEP) });
+        }
+        match server.0 {
+            STEP => Box::pin(async move { burn(server.0) }),
+            _ => Box::pin(async move { burn(STEP / 2) }),
+        }
+    }
+
+    let server = Server(STEP);
+    let before = stolen::so_far();
+    let (_, cpu) = drive(server.provided());
+    let [provided, required] = ["async_trait, provided", "async_trait, required"].map(figures);
+    assert_eq!((provided.count, required.count), (1, 1));
+    assert_near("async_trait", required.exclusive, cpu, stolen::since(before));
+    assert_near("async_trait, all in all", provided.inclusive, cpu, stolen::since(before));
+    assert!(drive(server.required(3)).0.is_err());
+    assert_eq!(figures("async_trait, required").count, 2);
+
+    let (before, required) = (stolen::so_far(), figures("async_trait, required").exclusive);
+    let (_, cpu) = drive(opaque(&server));
+    let required = figures("async_trait, required").exclusive - required;
+    let sums = figures("opaque");
+    assert_eq!(sums.count, 1);
+    let stolen = stolen::since(before);
+    assert_near("impl Future", sums.exclusive + required, cpu, stolen);
+    assert_near("impl Future, all in all", sums.inclusive, cpu, stolen);
+
+    let before = stolen::so_far();
+    let (_, cpu) = drive(boxed(&server, false));
+    let sums = figures("boxed");
+    assert_eq!(sums.count, 1);
+    assert_near("Pin<Box<dyn Future>>", sums.exclusive, cpu, stolen::since(before));
+    // As documented: one that is returned earlier is not measured.
+    let _ = drive(boxed(&server, true));
+    assert_eq!(figures("boxed").count, 1);
+}

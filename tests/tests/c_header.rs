@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::skipped;
+use pfp_tests::lacks;
 use pfp_tests::target::Place;
 use pfp_tests::watch::{self, Watch};
 
@@ -30,8 +30,8 @@ fn declared() -> BTreeSet<String> {
 
 #[test]
 fn the_header_declares_what_the_library_has_and_nothing_else() {
-    if !c::is_there("gcc") {
-        return skipped("the functions that the header declares", "there is no gcc");
+    if lacks("the functions that the header declares", "gcc") {
+        return;
     }
     let listed = c::run(
         Command::new("nm").args(["-D", "--defined-only"]).arg(c::library().join("libpfp.so")),

@@ -9,17 +9,13 @@ use std::sync::OnceLock;
 
 use pfp_tests::c::{self, Compiler};
 use pfp_tests::target::Place;
-use pfp_tests::{figure, skipped};
+use pfp_tests::{figure, lacks};
 
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe");
 
 /// Whether all of some tools are there; says so if not.
 fn are_there(tools: &[&str]) -> bool {
-    let missing: Vec<_> = tools.iter().filter(|tool| !c::is_there(tool)).collect();
-    if !missing.is_empty() {
-        skipped("libpfp as it is installed", &format!("{missing:?} cannot be started"));
-    }
-    missing.is_empty()
+    !tools.iter().any(|tool| lacks("libpfp as it is installed", tool))
 }
 
 fn cmake(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {

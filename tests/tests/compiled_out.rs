@@ -1,28 +1,43 @@
 //! Compiled out: without its feature the API is all there and none of it is in
-//! the program, not one instruction. And what only the compiler can refuse.
+//! the program, not one instruction. And what only the compiler can say: that the macros'
+//! code gives rise to no warning, and what is refused.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use pfp_tests::skipped;
+use pfp_tests::lacks;
 
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe");
-const CRATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/compiled-out");
 const LOCK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock");
 
-/// A copy of the crate beside the build's other files, with the workspace's own
-/// choice of versions, which are there without a network.
-fn copied() -> PathBuf {
-    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled-out");
-    fs::create_dir_all(to.join("src")).expect("there is room");
-    let manifest = fs::read_to_string(format!("{CRATE}/Cargo.toml")).expect("it is there");
-    let probe = fs::canonicalize(PROBE).expect("it is there");
-    let manifest = manifest.replace("../../probe", probe.to_str().expect("it is plain text"));
-    fs::write(to.join("Cargo.toml"), manifest).expect("there is room");
-    fs::copy(format!("{CRATE}/src/main.rs"), to.join("src/main.rs")).expect("there is room");
+/// A copy of a folder beside the build's other files, with the workspace's own choice of
+/// versions, which are there without a network.
+fn copied(name: &str) -> PathBuf {
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join(name), &to);
     fs::copy(LOCK, to.join("Cargo.lock")).expect("there is room");
     to
+}
+
+/// Copies a folder, with the probe's path in its manifests.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("there is room");
+    for entry in fs::read_dir(from).expect("it is there") {
+        let from = entry.expect("it can be read").path();
+        let to = to.join(from.file_name().expect("it has a name"));
+        if from.is_dir() {
+            copy(&from, &to);
+            continue;
+        }
+        let mut text = fs::read_to_string(&from).expect("it is text");
+        if from.ends_with("Cargo.toml") {
+            let probe = fs::canonicalize(PROBE).expect("it is there");
+            let probe = format!("\"{}\"", probe.to_str().expect("it is plain text"));
+            text = text.replace("\"../../../probe\"", &probe).replace("\"../../probe\"", &probe);
+        }
+        fs::write(to, text).expect("there is room");
+    }
 }
 
 fn run(command: &mut Command) -> String {
@@ -34,6 +49,10 @@ fn run(command: &mut Command) -> String {
 }
 
 fn cargo(at: &Path, arguments: &[&str]) -> String {
+    run(&mut cargo_command(at, arguments))
+}
+
+fn cargo_command(at: &Path, arguments: &[&str]) -> Command {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(cargo);
     // Not the flags that this test is built with.
@@ -41,7 +60,8 @@ fn cargo(at: &Path, arguments: &[&str]) -> String {
         command.env_remove(variable);
     }
     command.env("CARGO_TARGET_DIR", at.join("target")).current_dir(at);
-    run(command.args(arguments).arg("--offline"))
+    command.args(arguments).arg("--offline");
+    command
 }
 
 /// Builds the crate and keeps the program under another name.
@@ -52,10 +72,6 @@ fn build(at: &Path, features: &[&str]) -> PathBuf {
     let program = at.join(format!("program-{}", features.len()));
     fs::copy(at.join("target/release/compiled-out"), &program).expect("it was built");
     program
-}
-
-fn is_there(tool: &str) -> bool {
-    Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
 /// The instructions of `measured`, without the places they are at.
@@ -76,7 +92,7 @@ fn instructions(program: &Path) -> Vec<String> {
 
 #[test]
 fn nothing_is_left_of_it() {
-    let at = copied();
+    let at = copied("compiled-out");
     let with = build(&at, &["--features", "points"]);
     let without = build(&at, &[]);
     let said = run(&mut Command::new(&with));
@@ -94,14 +110,41 @@ fn nothing_is_left_of_it() {
         let found = bytes.windows(text.len()).any(|window| window == text.as_bytes());
         assert!(!found, "{text:?} is in the program");
     }
-    if !is_there("objdump") || !is_there("nm") {
-        return skipped("the instructions of a point compiled out", "binutils are not installed");
+    const WHAT: &str = "the instructions of a point compiled out";
+    if lacks(WHAT, "objdump") || lacks(WHAT, "nm") {
+        return;
     }
     assert_eq!(instructions(&with), instructions(&without));
     let symbols = run(Command::new("nm").arg("--demangle").arg(&with));
     for absent in ["pfp_shm_layout", "pfp::engine", "pfp::clock", "pfp::point"] {
         assert!(!symbols.contains(absent), "{absent} is in the program");
     }
+}
+
+/// Under every lint that the compiler and clippy have: `#![deny]` stands in the crates.
+#[test]
+fn the_macros_give_rise_to_no_warning_and_refuse_what_they_cannot_measure() {
+    let at = copied("attribute");
+    cargo(&at, &["check", "--workspace"]);
+    if is_there("cargo-clippy") {
+        cargo(&at, &["clippy", "--workspace"]);
+    } else {
+        skipped("clippy's lints on the macros", "clippy is not installed");
+    }
+    for (refused, message) in [
+        ("a-const-fn", "a const fn cannot be measured"),
+        ("an-opaque-future", "only the making of this future would be measured"),
+        ("a-boxed-future", "only the making of this future would be measured"),
+        ("a-future-in-one-branch", "only the making of this future would be measured"),
+        ("a-lap-without-a-name", "expected string literal"),
+    ] {
+        let check = ["check", "--package", "refused", "--features", refused];
+        let found = cargo_command(&at, &check).output().expect("cargo starts");
+        let said = String::from_utf8_lossy(&found.stderr);
+        assert!(!found.status.success(), "{refused} is not refused");
+        assert!(said.contains(message), "{refused}:\n{said}");
+    }
+    cargo(&at, &["check", "--package", "refused"]);
 }
 
 /// What must not travel between threads does not: each of these is ambiguous,

@@ -6,9 +6,9 @@ use std::ptr;
 
 use pfp::{Gpu, GpuTimer, NoGpu};
 use pfp_tests::own::{figures, watch};
-use pfp_tests::screen::{Stage, pfp_top, why_no_screen};
+use pfp_tests::screen::{Stage, pfp_top};
 use pfp_tests::stand_in::StandIn;
-use pfp_tests::{figure, skipped};
+use pfp_tests::{figure, needs_a_screen, skipped};
 
 fn seconds(ticks: u64) -> f64 {
     ticks as f64 / pfp::ticks_per_second()
@@ -267,9 +267,7 @@ fn the_viewer_counts_it_as_no_cpu_s() {
 /// device's in the table, and on the timeline a line for each timer's device.
 #[test]
 fn the_viewer_shows_what_the_host_and_what_the_device_did() {
-    if let Some(why) = why_no_screen() {
-        return skipped("the rows of a device in a terminal", why);
-    }
+    needs_a_screen!();
     let stand_in = StandIn::new("screen");
     let stage = Stage::new();
     let library = stand_in.path().to_str().expect("it is plain text");

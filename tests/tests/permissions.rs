@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::screen::pfp_top;
 use pfp_tests::target::{Place, Target};
-use pfp_tests::{figure, size, skipped};
+use pfp_tests::{figure, lacks, size, skipped};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 const NOBODY: u32 = 65534;
@@ -228,8 +228,8 @@ fn a_planted_folder_is_refused() {
 /// to be taken away first.
 #[test]
 fn what_is_planted_under_a_programs_names_is_refused() {
-    if !c::is_there("cc") {
-        return skipped("names that are known beforehand", "no C compiler");
+    if lacks("names that are known beforehand", "cc") {
+        return;
     }
     let preload = c::compile(
         Compiler::C,

@@ -8,9 +8,9 @@ use std::time::Duration;
 use pfp_shm_layout::control::Change;
 use pfp_tests::collector::{Collector, Reply, Request, decoded};
 use pfp_tests::measured::{Own, is_near, own};
+use pfp_tests::os;
 use pfp_tests::target::{Place, Target, wait_for};
 use pfp_tests::watch::Watch;
-use pfp_tests::{os, skipped};
 use serde_json::{Value, json};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
@@ -38,10 +38,7 @@ fn start(place: &Place) -> (Target, Watch) {
 /// What requests say, each a list of figures; none where there is nobody to read them.
 fn read(place: &Place, requests: &[Request]) -> Option<Vec<Vec<Value>>> {
     let bodies: Vec<Vec<u8>> = requests.iter().map(|request| request.body.clone()).collect();
-    let Some(all) = decoded(place.path(), &bodies) else {
-        skipped("what is pushed", "there are no readers; `.ci/run` installs tui/tests/readers.txt");
-        return None;
-    };
+    let all = decoded(place.path(), &bodies)?;
     Some(all.into_iter().map(|one| one.as_array().expect("it is a list").clone()).collect())
 }
 

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use pfp_tests::c::{self, Compiler};
+use pfp_tests::c;
+use pfp_tests::lacks;
 use pfp_tests::screen::pfp_top;
-use pfp_tests::skipped;
 use pfp_tests::target::{Place, wait_for};
 use pfp_top::export::json::{self, Overwrite};
 use pfp_top::export::recording::Writer;
@@ -90,11 +90,9 @@ fn the_readmes_shell_lines_do_what_it_says() {
             "{line} is in the README no more"
         );
     }
-    let Some(_) = Compiler::all().next() else {
-        return skipped("the README's shell lines", "there is no C compiler");
-    };
-    if !c::is_there("jq") {
-        return skipped("the README's shell lines", "there is no jq");
+    const WHAT: &str = "the README's shell lines";
+    if lacks(WHAT, "cc") || lacks(WHAT, "jq") {
+        return;
     }
     let place = Place::new();
     let home = place.path().join("home");

@@ -19,7 +19,7 @@ use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::faults::{self, Call};
 use pfp_tests::screen::pfp_top;
 use pfp_tests::target::Place;
-use pfp_tests::{figure, size, skipped};
+use pfp_tests::{figure, lacks, size, skipped};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
@@ -306,8 +306,8 @@ fn refuse_everything(program: &str, arguments: &[&str], keeps: usize) -> String 
 }
 
 fn does_not_notice(language: &str, program: &str, arguments: &[&str], keeps: usize) {
-    if !c::is_there("strace") {
-        return skipped("refused system calls", "strace is not installed");
+    if lacks("refused system calls", "strace") {
+        return;
     }
     match faults::with_own_shm("size=64m", || refuse_everything(program, arguments, keeps)) {
         Ok(said) => figure(&format!("refused_calls: {language}: {said}")),
@@ -376,8 +376,8 @@ fn errno_of(error: &str) -> i32 {
 /// was only interrupted comes to something.
 #[test]
 fn doctor_tells_what_was_refused_until_it_is_not() {
-    if !c::is_there("strace") {
-        return skipped("what is noted of refused calls", "strace is not installed");
+    if lacks("what is noted of refused calls", "strace") {
+        return;
     }
     let host = Host::new(TARGET, &["refused"]);
     let said = || failure::find(&host.place.directory()).expect("the directory can be read");
@@ -432,6 +432,8 @@ fn doctor_tells_what_the_system_refuses_by_itself() {
     };
     let limited = |what, to| {
         move |command: &mut Command| {
+            // Or pfp would be content with less.
+            command.env("PFP_MEMORY_MB", "250");
             let limit = libc::rlimit { rlim_cur: to, rlim_max: to };
             // SAFETY: one system call between fork and exec, which reads our structure.
             unsafe {

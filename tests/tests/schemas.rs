@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pfp_tests::screen::pfp_top;
-use pfp_tests::skipped;
 use pfp_tests::target::{Place, wait_for};
+use pfp_tests::tools;
 use serde_json::{Value, json};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
@@ -45,12 +45,7 @@ fn root() -> PathBuf {
 /// What the validator says of a file; none where there is no validator.
 #[track_caller]
 fn validated(file: &Path, schema: &str) -> Option<Value> {
-    let python = root().join("target/tools/readers/bin/python3");
-    if !python.exists() {
-        skipped("schemas", "there are no readers; `.ci/run` installs tui/tests/readers.txt");
-        return None;
-    }
-    let mut command = Command::new(python);
+    let mut command = Command::new(tools::readers("schemas")?);
     command.arg(root().join("tui/tests/readers.py")).arg("schema").arg(file);
     let output = command.arg(root().join("docs").join(schema)).output().expect("it starts");
     let errors = String::from_utf8_lossy(&output.stderr);

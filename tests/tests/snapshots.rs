@@ -10,7 +10,7 @@ use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::faults;
 use pfp_tests::screen::pfp_top;
 use pfp_tests::target::{Place, Target};
-use pfp_tests::{figure, size, skipped};
+use pfp_tests::{figure, lacks, size, skipped};
 use pfp_top::snapshot::{ProcessState, Snapshot};
 use pfp_top::source;
 
@@ -256,7 +256,7 @@ fn a_program_saves_its_figures_when_it_ends() {
 #[test]
 fn a_program_in_c_saves_its_figures() {
     let Some(compiler) = Compiler::all().next() else {
-        return skipped("a snapshot from C", "there is no C compiler");
+        return;
     };
     let program = c::compile(compiler, "saved", &["saved.c"], Link::Shared, [""; 0]);
     let place = Place::new();
@@ -371,9 +371,8 @@ fn calls_from(trace: &str, folder: &str) -> Vec<(String, usize)> {
 /// there is the old file or the new one, whole, and the next try succeeds.
 #[test]
 fn a_kill_at_any_step_leaves_the_old_file_or_the_new_one() {
-    let strace = Command::new("strace").arg("-V").output();
-    if !strace.is_ok_and(|output| output.status.success()) {
-        return skipped("a kill at each step of writing", "strace is not installed");
+    if lacks("a kill at each step of writing", "strace") {
+        return;
     }
     let place = Place::new();
     let (folder, own, target) = saved(&place);

@@ -1,12 +1,18 @@
 //! Timers and samples, held against clocks that are not theirs.
 
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
 use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::faults::{own_files, own_shm};
 use pfp_tests::os::{burn, thread_cpu, wall};
 use pfp_tests::own::figures;
-use pfp_tests::target::{Place, Said};
-use pfp_tests::{figure, size, stolen};
+use pfp_tests::target::{Place, Said, Target};
+use pfp_tests::{figure, size, skipped, stolen};
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
@@ -132,4 +138,53 @@ fn samples_are_a_point_and_their_mean_is_the_cpu_time() {
     let recorded = point.exclusive as f64 / pfp::ticks_per_second() / f64::from(samples);
     assert!((recorded / found.mean - 1.0).abs() < room, "{recorded} instead of {}", found.mean);
     assert!(found.to_string().starts_with("a burn: "), "{found}");
+}
+
+/// Names of the kernel's clock source, and of those that it could use.
+const CLOCK_SOURCES: [(&CStr, &str); 2] = [
+    (c"/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n"),
+    (c"/sys/devices/system/clocksource/clocksource0/available_clocksource", "hpet acpi_pm\n"),
+];
+
+/// Whatever a tick is, and whether there is a segment or not: where the kernel has given
+/// up the counter the system's clock stands in for it, and a read-only `/dev/shm` holds no
+/// segment that a rate could be in.
+#[test]
+fn a_stamp_and_its_rate_belong_together() {
+    let place = Place::new();
+    let files = CLOCK_SOURCES.map(|(name, text)| {
+        let own = place.path().join(name.to_str().expect("it is plain text").replace('/', "-"));
+        fs::write(&own, text).expect("there is room");
+        (CString::new(own.to_str().expect("it is plain text")).expect("no zero in it"), name)
+    });
+    for (given_up, read_only) in [(false, false), (false, true), (true, false), (true, true)] {
+        let what = format!("the counter given up {given_up}, /dev/shm read-only {read_only}");
+        let files = files.clone();
+        let mut command = place.command(TARGET);
+        command.arg("timing");
+        let change = move || {
+            if read_only {
+                own_shm(libc::MS_RDONLY, c"size=1m")?;
+            }
+            let files = files.iter().map(|(own, name)| (own.as_c_str(), *name));
+            if given_up { own_files(files) } else { Ok(()) }
+        };
+        // SAFETY: only system calls between fork and exec.
+        unsafe { command.pre_exec(change) };
+        if let Err(error) = command.output() {
+            skipped(&what, &error.to_string());
+            continue;
+        }
+        let said = Target::start(&mut command).end_well();
+        assert_eq!(said.one::<bool>("segment"), !read_only, "{what}");
+        for name in ["ticks", "stamps", "count", "wait", "sample"] {
+            let times = said.all::<f64>(name);
+            assert_eq!(times.len(), if name == "ticks" { 2 } else { 1 }, "{what}: {name}");
+            for times in times {
+                let [found, inside, around] = times[..] else { panic!("{what}: {times:?}") };
+                figure(&format!("timing: {what}: {name} {found:.6} in {inside:.6}..{around:.6}"));
+                assert!(found > inside * 0.99 && found < around * 1.01, "{what}: {name} {times:?}");
+            }
+        }
+    }
 }

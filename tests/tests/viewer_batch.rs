@@ -88,7 +88,7 @@ fn programs_get_json_by_line_and_csv_with_one_head() {
         assert_eq!(names, ["tick", "#5"], "by name, those without one last");
         let mut keys: Vec<_> = points[0].as_object().unwrap().keys().cloned().collect();
         keys.sort();
-        assert_eq!(keys, ["avg_s", "count", "name"]);
+        assert_eq!(keys, ["avg_s", "avg_short", "count", "name"]);
         // A tick spins for 50 us by the wall clock; it is in seconds, then.
         let seconds = points[0]["avg_s"].as_f64().unwrap();
         assert!((1e-6..1e-2).contains(&seconds), "{seconds}");
@@ -99,9 +99,9 @@ fn programs_get_json_by_line_and_csv_with_one_head() {
 
     let text = all(&["--batch", "-n", "2", "--csv", "--sort", "name"]);
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "time_unix_s,count,name,avg_s");
+    assert_eq!(lines[0], "time_unix_s,count,name,avg_s,avg_short");
     assert_eq!(lines.len(), 1 + 2 * 2, "{text}");
-    assert!(lines[1..].iter().all(|line| line.split(',').count() == 4), "{text}");
+    assert!(lines[1..].iter().all(|line| line.split(',').count() == 5), "{text}");
 
     let text = all(&["--once", "--table"]);
     let head = text.lines().nth(1).unwrap_or_default();

@@ -16,6 +16,7 @@ mod roofline;
 mod run;
 mod serve;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,8 +36,11 @@ pub use serve::Serve;
 
 use crate::app::{Filter, Options};
 use crate::columns::{Column, Sorting};
+use crate::input;
 use crate::source::{Members, Moment, Together, Wanted, Which};
+use crate::text::clean_lines;
 use crate::units::Unit;
+use crate::variables;
 use crate::view::{Look, Terminal, Theme, ThemeName};
 
 use config::Config;
@@ -44,20 +48,13 @@ use headless::Form;
 
 /// Reads the command line, with the user's settings as its defaults. Does not
 /// return where it only asks for help, or is wrong.
-pub fn parse() -> anyhow::Result<Cli> {
-    let (config, error) = match Config::load() {
-        Ok(config) => (config, None),
-        Err(error) => (Config::default(), Some(error)),
-    };
-    let cli = parse_from(config, std::env::args_os()).unwrap_or_else(|error| error.exit());
-    match (error, &cli.command) {
-        // Settings are of how to show; who shows nothing does not need them.
-        (
-            Some(error),
-            None | Some(Command::Demo { .. } | Command::Open { .. } | Command::Run { .. }),
-        ) => Err(error),
-        _ => Ok(cli),
-    }
+pub fn parse() -> Cli {
+    // A viewer without its settings is better than none.
+    let config = Config::load().unwrap_or_else(|error| {
+        commands::complain(&format!("{error:#}; going on without these settings"));
+        Config::default()
+    });
+    parse_from(config, std::env::args_os()).unwrap_or_else(|error| leave(&error))
 }
 
 fn parse_from<T: Into<std::ffi::OsString> + Clone>(
@@ -67,6 +64,26 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(
     let command = without_empty_variables(config.into_defaults_of(Cli::command()));
     let matches = command.try_get_matches_from(arguments)?;
     Cli::from_arg_matches(&matches)
+}
+
+/// Says what is wrong with the command line, or what was asked for, and ends the process.
+fn leave(error: &clap::Error) -> ! {
+    let variables = std::env::vars_os().filter(|(name, _)| {
+        name.to_str().is_some_and(|name| name.starts_with(variables::OF_THE_VIEWER))
+    });
+    let mut given = std::env::args_os().chain(variables.map(|(_, value)| value));
+    let is_fit = |text: std::ffi::OsString| text.to_str().is_some_and(|it| clean_lines(it) == it);
+    if given.all(is_fit) {
+        error.exit();
+    }
+    // The words quote what was given: without colours, to tell theirs from clap's own.
+    let words = clean_lines(&error.render().to_string());
+    // Who could read it may have gone; the status stays.
+    let _ = match error.use_stderr() {
+        true => std::io::stderr().write_all(words.as_bytes()),
+        false => std::io::stdout().write_all(words.as_bytes()),
+    };
+    std::process::exit(error.exit_code())
 }
 
 /// A variable that is set to nothing says nothing, as NO_COLOR and XDG have it.
@@ -88,7 +105,7 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
 /// Without a command it attaches to the one instrumented process of this user,
 /// offers a choice where there are several, and waits where there is none.
 #[derive(Debug, Parser)]
-#[command(version, args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
+#[command(version, args_conflicts_with_subcommands = true, after_help = after_help())]
 pub struct Cli {
     #[command(flatten)]
     target: Target,
@@ -97,6 +114,16 @@ pub struct Cli {
     /// What to do instead of watching.
     #[command(subcommand)]
     pub command: Option<Command>,
+}
+
+fn after_help() -> String {
+    let [text, copy] = [input::MAX_BYTES, pfp_shm_layout::copy::MAX_BYTES as u64].map(|n| n >> 20);
+    format!(
+        "{EXIT_CODES}\n\nFiles that are read are regular ones; - is standard input. A snapshot may \
+         have {text} MiB, as text or compressed, a copy of a segment {copy} MiB that are no \
+         zeros.\n\n{}",
+        variables::help()
+    )
 }
 
 const EXIT_CODES: &str = "Settings: $XDG_CONFIG_HOME/pfp-top/config.toml, or the file that PFP_TOP_CONFIG names, has \
@@ -116,8 +143,12 @@ pub enum Command {
     Run(Run),
     /// Show a snapshot file, a copy of a segment or a recording on the same screen.
     Open {
-        /// The file, compressed or not.
-        file: PathBuf,
+        /// The file, compressed or not; several are shown as one.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Points of the same name in several files become one.
+        #[arg(long)]
+        sum: bool,
         /// The moment of a recording: 12:03:41, +34s behind its first snapshot, or #34.
         /// Without it, the screen begins at the first one, as -n and -b do, and --once
         /// prints the last.

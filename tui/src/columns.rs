@@ -72,6 +72,9 @@ pub enum Column {
     Imbalance,
 }
 
+/// Before a mean that is not to be believed; see [`Figures::is_short`].
+pub const SHORT: char = '~';
+
 /// From this width on processes have a column.
 const PROCESS_MIN: usize = 60;
 /// Room that the name gets at least.
@@ -333,6 +336,7 @@ impl Column {
             },
             Self::Trend => String::new(),
             Self::Excl => used(total.exclusive).map_or(NONE.into(), |sum| scale.ticks(sum)),
+            Self::Avg if figures.is_short() => format!("{SHORT}{}", single(figures.mean())),
             Self::Avg => single(figures.mean()),
             Self::Min => single(used(total.min)),
             Self::Max => single(used(total.max)),
@@ -685,6 +689,19 @@ mod tests {
         assert_eq!((scale.single(0.0), scale.single(2.0)), ("<1ns".into(), "<1ns".into()));
         assert_eq!(scale.single(26.0), "10.0ns");
         assert_eq!(Scale { unit: units::Unit::Cycles, ..scale }.single(0.0), "0cy");
+    }
+
+    #[test]
+    fn a_mean_that_is_not_to_be_believed_is_marked() {
+        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        // Ten of these are more than lz.match takes, which is some 10,000 ticks, and less
+        // than io.crc with its 31,000.
+        source.snapshot_mut().clock.overhead_pair = 2_000;
+        model.fold(source.poll().unwrap());
+        let scale = Scale { ticks_per_second: 2.6e9, unit: units::Unit::Time };
+        let text = |id| Column::Avg.text(model.point(id).unwrap(), &scale);
+        assert_eq!(text(5).find('~'), Some(0), "{}", text(5));
+        assert_eq!(text(3).find('~'), None, "{}", text(3));
     }
 
     #[test]

@@ -1,14 +1,20 @@
 //! Signals that ask the program to end: SIGINT, SIGTERM, SIGHUP.
 //!
 //! In the terminal's raw mode Ctrl-C comes as a key; everywhere else, and for
-//! the other two always, the signal comes here.
+//! the other two always, the signal comes here. A command that is stuck, such as in
+//! writing to a pipe that nobody reads, is ended after [`GRACE`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
+use std::{process, thread, time::Duration};
 
 use anyhow::{Context, Result};
+
+/// How long a command may take to end when it was asked to.
+const GRACE: Duration = Duration::from_secs(3);
+/// Exit status of a command that a signal asked to end, as shells have it.
+pub const INTERRUPTED: u8 = 130;
 
 /// Knows whether the program was asked to end.
 #[derive(Debug)]
@@ -18,8 +24,24 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Takes the signals over. Once per process.
+    /// Takes the signals over. Once per process. Whatever the command is doing, the process
+    /// ends soon after a signal.
     pub fn install() -> Result<Self> {
+        Self::install_with(|| {
+            thread::sleep(GRACE);
+            // It may be raw, and this is all that can be done for it from here.
+            let _ = crossterm::terminal::disable_raw_mode();
+            process::exit(INTERRUPTED.into());
+        })
+    }
+
+    /// Takes the signals over, for a command whose end has a bound of its own: that of a
+    /// child, or of a last push.
+    pub fn install_patiently() -> Result<Self> {
+        Self::install_with(|| {})
+    }
+
+    fn install_with(at_last: impl Fn() + Send + 'static) -> Result<Self> {
         let raised = Arc::new(AtomicBool::new(false));
         let (send, wake) = mpsc::channel();
         let flag = Arc::clone(&raised);
@@ -28,6 +50,7 @@ impl Interrupt {
             flag.store(true, Ordering::Relaxed);
             // Nobody may be listening any more; then nobody needs waking.
             let _ = send.send(());
+            at_last();
         })
         .context("signals cannot be taken over")?;
         Ok(Self { raised, wake })

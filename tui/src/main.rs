@@ -9,10 +9,11 @@ use pfp_top::cli::{self, Command};
 use pfp_top::text::clean_lines;
 
 fn main() -> ExitCode {
-    let done = cli::parse().and_then(|cli| match cli.command {
+    let cli = cli::parse();
+    let done = match cli.command {
         Some(Command::DemoWorkload) => demo_workload().map(|()| 0),
         _ => cli::run(cli),
-    });
+    };
     match done {
         Ok(status) => ExitCode::from(status),
         Err(error) => {

@@ -19,6 +19,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
 
 use crate::export::json;
+use crate::input::MAX_BYTES;
 use crate::snapshot::{Drained, Snapshot};
 use crate::source::Refusal;
 use delta::Delta;
@@ -38,9 +39,9 @@ pub const FRAME_HEADER: usize = 64;
 const FRAME: [u8; 4] = *b"FRAM";
 /// Level of Zstandard: the library's own middle between time and size.
 const LEVEL: i32 = 3;
-/// Most bytes that a part of a frame unfolds into: a small file could otherwise ask
-/// for more memory than any machine has.
-const LIMIT: u32 = 1 << 30;
+/// Most bytes that a part of a frame unfolds into, or has in the file: a small file could
+/// otherwise ask for more memory than any machine has.
+const LIMIT: u32 = MAX_BYTES as u32;
 
 /// What stands at the beginning of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +125,9 @@ pub struct FrameHeader {
     pub taken_unix_ns: u64,
     /// Its age, ticks since the segment was created.
     pub elapsed_ticks: u64,
+    /// How long after the first snapshot it was taken, nanoseconds, by a clock that nobody
+    /// sets; 0 throughout in older files.
+    pub since_first_ns: u64,
     snapshot: Part,
     events: Part,
     sum: u32,
@@ -158,6 +162,7 @@ impl FrameHeader {
         bytes[36..40].copy_from_slice(&self.snapshot.whole.to_le_bytes());
         bytes[40..44].copy_from_slice(&self.events.packed.to_le_bytes());
         bytes[44..48].copy_from_slice(&self.events.whole.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.since_first_ns.to_le_bytes());
         bytes[56..60].copy_from_slice(&self.sum.to_le_bytes());
         let sum = crc32fast::hash(&bytes[..60]);
         bytes[60..].copy_from_slice(&sum.to_le_bytes());
@@ -174,13 +179,15 @@ impl FrameHeader {
             elapsed_ticks: u64_at(bytes, 24),
             snapshot: part(32),
             events: part(40),
+            since_first_ns: u64_at(bytes, 48),
             sum: u32_at(bytes, 56),
         };
         let is_whole = bytes.starts_with(&FRAME)
             && u32_at(bytes, 60) == crc32fast::hash(&bytes[..60])
             && u64::from(header.back) <= header.number
-            && header.snapshot.whole <= LIMIT
-            && header.events.whole <= LIMIT;
+            && [header.snapshot, header.events]
+                .iter()
+                .all(|part| part.packed <= LIMIT && part.whole <= LIMIT);
         is_whole.then_some(header)
     }
 
@@ -251,7 +258,8 @@ impl Encoder {
         Ok(Self { packer: zstd::bulk::Compressor::new(LEVEL)?, text: Vec::new() })
     }
 
-    /// A frame of a snapshot, header and all: as what is different from `key`, which
+    /// A frame of a snapshot, header and all, with its number and how long after the first
+    /// one it was taken: as what is different from `key`, which
     /// was taken so many frames ago, or by itself. The snapshot's own records stay out.
     /// Returns as well how many of its bytes are the snapshot's.
     ///
@@ -260,7 +268,7 @@ impl Encoder {
     /// If it is greater than a frame may be.
     pub fn frame(
         &mut self,
-        number: u64,
+        (number, since_first_ns): (u64, u64),
         snapshot: &Snapshot,
         key: Option<(u32, &Snapshot)>,
         events: &[Drained],
@@ -292,6 +300,7 @@ impl Encoder {
             back: key.map_or(0, |(back, _)| back),
             taken_unix_ns: snapshot.taken_unix_ns,
             elapsed_ticks: snapshot.elapsed_ticks,
+            since_first_ns,
             snapshot: snapshot_part.1,
             events: events_part.1,
             sum: crc32fast::hash(&frame[FRAME_HEADER..]),

@@ -67,6 +67,9 @@ pub struct Flops {
     pub per_second: f64,
 }
 
+/// No file of ceilings is longer.
+const MAX_BYTES: u64 = 1 << 20;
+
 impl Ceilings {
     /// Where they are kept: `$XDG_CACHE_HOME/pfp-top/ceilings.json`, or in `~/.cache`.
     #[must_use]
@@ -80,7 +83,7 @@ impl Ceilings {
     /// Those that were kept, if they are of this machine's processor.
     #[must_use]
     pub fn load(path: &Path) -> Option<Self> {
-        let text = std::fs::read(path).ok()?;
+        let text = crate::input::read(path, MAX_BYTES).ok()?;
         let kept: Self = serde_json::from_slice(&text).ok()?;
         (kept.cpu == machine::cpu() && kept.is_sound()).then_some(kept)
     }

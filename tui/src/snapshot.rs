@@ -102,6 +102,18 @@ pub enum ProcessState {
     Crashed,
 }
 
+impl ProcessState {
+    /// As tables and exports spell it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Exited => "exited",
+            Self::Crashed => "crashed",
+        }
+    }
+}
+
 /// The process's clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Clock {
@@ -191,6 +203,18 @@ pub enum PointState {
     /// It was switched off because it was begun twice without an end; see
     /// the documentation of the numeric interface. Toggling it makes it valid.
     InvalidBeginBegin,
+}
+
+impl PointState {
+    /// As tables and exports spell it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+            Self::InvalidBeginBegin => "invalid",
+        }
+    }
 }
 
 /// One lane: a thread's part of the segment.

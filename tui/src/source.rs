@@ -34,8 +34,10 @@ pub use recording::{Moment, Recording};
 pub use refusal::Refusal;
 pub use which::Which;
 
-use crate::export::json::{Overwrite, WriteError};
+use crate::export::json::{Overwrite, WriteError, unreadable};
+use crate::input::Input;
 use crate::model::between;
+use crate::recording::MAGIC;
 use crate::snapshot::{Drained, ProcessState, Snapshot};
 
 /// A watched process, or what is left of one.
@@ -185,7 +187,10 @@ impl Discovery {
             return Refusal::NoTarget(self.nothing_found());
         }
         let wanted = wanted.describe();
-        Refusal::NoTarget(format!("no instrumented process with {wanted}; see `pfp-top list`"))
+        Refusal::NoTarget(format!(
+            "no instrumented process with {wanted}; `pfp-top list` shows those that there are, `pfp-top doctor` tells why \
+             one is missing"
+        ))
     }
 
     /// One sentence for a user who has nothing to watch.
@@ -292,11 +297,17 @@ pub fn attach_together_by(finder: Box<dyn Finder>, together: &Together) -> Resul
 }
 
 /// Opens a snapshot file, a copy of a segment, compressed or not, or a recording at
-/// its last moment: what it is its content tells, not its name.
+/// its last moment: what it is its content tells, not its name. `-` is standard input.
 pub fn open(path: &Path) -> Result<Box<dyn Source>> {
-    match Recording::recognise(path) {
-        Some(file) => Ok(guarded(Box::new(Recording::read(file, path)?))),
-        None => Ok(guarded(Box::new(FileSource::open(path)?))),
+    let unreadable = |error| unreadable(path, error);
+    let input = Input::open(path, file::is_known).map_err(unreadable)?;
+    let is_recording = input.start().map_err(unreadable)?.starts_with(&MAGIC);
+    match input {
+        Input::File(file) if is_recording => Ok(guarded(Box::new(Recording::read(file, path)?))),
+        Input::Stdin(_) if is_recording => {
+            bail!("expected a file, since a recording is read here and there, found a pipe")
+        }
+        input => Ok(guarded(Box::new(FileSource::read(&input, path)?))),
     }
 }
 
@@ -321,6 +332,31 @@ pub fn open_at(path: &Path, moment: Option<&Moment>) -> Result<Box<dyn Source>> 
              one moment only; leave the moment out"
         ),
     }
+}
+
+/// Opens several files as one, each at its last moment or that which is asked for; with
+/// `sum`, points of one name become one.
+///
+/// # Errors
+///
+/// As of [`open_at`]; also if two are of one process, or their clocks cannot be summed.
+pub fn open_together(
+    paths: &[PathBuf],
+    sum: bool,
+    moment: Option<&Moment>,
+) -> Result<Box<dyn Source>> {
+    let mut files = group::Files::default();
+    for path in paths {
+        let mut source = open_at(path, moment)?;
+        let mut snapshot = source.poll()?;
+        source.add_records(&mut snapshot);
+        files.add(path, snapshot)?;
+    }
+    let together = Together { members: Members::Segments(files.ids()), sum };
+    let mut group = group::Group::new(together, Box::new(files))?;
+    let mut snapshot = group.poll()?;
+    group.add_records(&mut snapshot);
+    Ok(guarded(Box::new(FileSource::of(snapshot))))
 }
 
 /// A part of what a file tells: a recording has many moments, a snapshot but one.
@@ -373,11 +409,11 @@ pub fn read_parts(path: &Path, span: &Span, long: Duration) -> Result<Vec<Snapsh
     };
     let places = recording.cut(first, last, long);
     if places.len() < 2 {
-        let found = recording.taken_unix_ns(last).saturating_sub(recording.taken_unix_ns(first));
+        let found = recording.since_first(last).saturating_sub(recording.since_first(first));
         bail!(
             "expected at least {}s of {shown}, found {}s there",
             long.as_secs_f64(),
-            found as f64 / 1e9
+            found.as_secs_f64()
         );
     }
     let mut at = |place: usize| {

@@ -14,18 +14,29 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 const REPLACEMENT: char = '\u{fffd}';
 /// More characters of one text than this are never kept.
 const LONGEST: usize = 512;
+/// More marks than this on one character are not fit: they would be drawn across the rows
+/// above and below.
+const MAX_MARKS: usize = 4;
 
 /// Returns `text` with every character replaced that does more than show a
-/// glyph: control characters, bidirectional controls, invisible formatting
-/// and line separators. Text beyond 512 characters is cut off.
+/// glyph: control characters, bidirectional controls, invisible formatting,
+/// line separators, and what piles up on one character. Text beyond 512 characters is cut
+/// off.
 pub fn clean(text: &str) -> Cow<'_, str> {
     let is_short = text.len() <= LONGEST || text.chars().take(LONGEST + 1).count() <= LONGEST;
-    if is_short && (is_plain(text) || !text.chars().any(is_unfit)) {
+    if is_short && (is_plain(text) || mended(text).eq(text.chars())) {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(
-        text.chars().take(LONGEST).map(|c| if is_unfit(c) { REPLACEMENT } else { c }).collect(),
-    )
+    Cow::Owned(mended(text).take(LONGEST).collect())
+}
+
+/// The characters with those replaced that are not fit.
+fn mended(text: &str) -> impl Iterator<Item = char> {
+    let mut marks = 0;
+    text.chars().map(move |c| {
+        marks = if c.width() == Some(0) { marks + 1 } else { 0 };
+        if is_unfit(c) || marks > MAX_MARKS { REPLACEMENT } else { c }
+    })
 }
 
 /// A message of several lines, each of them clean and none cut off: names of files and
@@ -41,13 +52,24 @@ pub fn clean_in_place(text: &mut String) {
     }
 }
 
+/// A text as a field of CSV. Spreadsheets take one that begins with `=`, `+`, `-`, `@`, a
+/// tab or a carriage return for a formula and would run it, so it gets an apostrophe in
+/// front, which they take for "this is text".
+pub fn cell(text: &str) -> Cow<'_, str> {
+    // Also as East Asian keyboards write them.
+    const STARTS: [char; 10] =
+        ['=', '+', '-', '@', '\t', '\r', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+    if text.starts_with(STARTS) { Cow::Owned(format!("'{text}")) } else { Cow::Borrowed(text) }
+}
+
 fn is_unfit(c: char) -> bool {
     c.is_control()
         || matches!(c,
             // Bidirectional marks, embeddings, overrides and isolates.
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
             // Line and paragraph separators, zero-width and other invisible
-            // formatting, tags.
+            // formatting, letters without a glyph, tags.
+            | '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{3164}' | '\u{ffa0}'
             | '\u{2028}' | '\u{2029}' | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}'
             | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
@@ -108,10 +130,34 @@ mod tests {
             "\u{202e}gnp.exe",
             "iso\u{2066}late",
             "zero\u{200b}width",
+            "soft\u{ad}hyphen",
+            "filler\u{3164}",
         ] {
             let cleaned = clean(hostile);
             assert!(cleaned.contains(REPLACEMENT), "{hostile:?}");
             assert!(!cleaned.chars().any(is_unfit), "{hostile:?}");
+        }
+    }
+
+    #[test]
+    fn marks_do_not_pile_up() {
+        for name in ["e\u{301}", "n\u{303}\u{32d}o", "\u{915}\u{94d}\u{937}", "👩\u{200d}💻"] {
+            assert!(matches!(clean(name), Cow::Borrowed(same) if same == name), "{name}");
+        }
+        let pile = format!("a{}b", "\u{336}".repeat(400));
+        let cleaned = clean(&pile);
+        assert_eq!(cleaned.matches('\u{336}').count(), MAX_MARKS);
+        assert!(cleaned.starts_with('a') && cleaned.ends_with('b'));
+        assert_eq!(clean(&"\u{336}".repeat(5000)).chars().count(), LONGEST);
+    }
+
+    #[test]
+    fn a_cell_is_no_formula() {
+        for text in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\u{ff1d}1"] {
+            assert_eq!(cell(text), format!("'{text}"));
+        }
+        for text in ["", "a=1", "io.read", "'=1", "1-1", "größe"] {
+            assert!(matches!(cell(text), Cow::Borrowed(same) if same == text));
         }
     }
 

@@ -1,5 +1,10 @@
 //! The real program, as scripts call it.
 
+#[path = "cli/files.rs"]
+mod files;
+#[path = "cli/hostile.rs"]
+mod hostile;
+
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +12,10 @@ use pfp_top::export::json::{self, Overwrite};
 use pfp_top::model::Model;
 use pfp_top::snapshot::Snapshot;
 use serde_json::Value;
+
+#[path = "../../tests/src/tools.rs"]
+#[allow(dead_code, unreachable_pub, reason = "it is a part of the tests of whole programs")]
+mod tools;
 
 /// Every format, with the name of its golden file and what else it was written with.
 const GOLDEN: [(&str, &str, &[&str]); 11] = [
@@ -77,23 +81,9 @@ fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Python with the readers, as `.ci/run` installs them.
-fn python() -> Option<PathBuf> {
-    let python = root().join("target/tools/readers/bin/python3");
-    if !python.exists() {
-        // Not captured, as what a passing test prints would be.
-        let _ = writeln!(
-            std::io::stderr(),
-            "\nSKIPPED exports read by others: no readers; `.ci/run` installs tui/tests/readers.txt"
-        );
-        return None;
-    }
-    Some(python)
-}
-
 /// What the reader of a format makes of an export; none where there are no readers.
 fn read(format: &str, bytes: &[u8]) -> Option<Value> {
-    let python = python()?;
+    let python = tools::readers("exports read by others")?;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("export");
     fs::write(&file, bytes).unwrap();

@@ -437,3 +437,39 @@ fn version_1_with_amounts_is_read() {
     // What `pfp-top open --once` printed when the file was made.
     assert_eq!(count, 94_079_480);
 }
+
+/// The clock on the wall is a label: somebody sets it back an hour and on again, and what
+/// lies how long after what stays as it was.
+#[test]
+fn a_clock_that_is_set_moves_no_moment() {
+    const HOUR: u64 = 3_600_000_000_000;
+    let folder = tempfile::tempdir().unwrap();
+    let mut made = Synthetic::new();
+    let mut all: Vec<Snapshot> = (0..30).map(|_| made.poll().unwrap()).collect();
+    for (place, snapshot) in all.iter_mut().enumerate() {
+        snapshot.taken_unix_ns = match place {
+            0..10 => snapshot.taken_unix_ns,
+            10..20 => snapshot.taken_unix_ns - HOUR,
+            _ => snapshot.taken_unix_ns + HOUR,
+        };
+    }
+    let path = folder.path().join("a.pfprec");
+    let mut writer = Writer::create(&path, Overwrite::No, 1, &all[0], &[]).unwrap();
+    all[1..25].iter().for_each(|snapshot| writer.append(snapshot, &[]).unwrap());
+    drop(writer);
+    // Also when it goes on later.
+    let (mut writer, last, _) = Writer::resume(&path).unwrap();
+    assert_eq!(last, all[24]);
+    all[25..].iter().for_each(|snapshot| writer.append(snapshot, &[]).unwrap());
+    let recording = read(&path).unwrap();
+    let second = Duration::from_secs(1);
+    for (place, snapshot) in all.iter().enumerate() {
+        let since = Duration::from_secs(place as u64);
+        assert!(recording.since_first(place).abs_diff(since) < Duration::from_millis(1), "{place}");
+        assert_eq!(recording.find(&Moment::After(since)).unwrap(), place);
+        assert_eq!(recording.since_before(place), second * u32::from(place > 0));
+        assert_eq!(recording.taken_unix_ns(place), snapshot.taken_unix_ns);
+    }
+    assert_eq!(recording.cut(0, 29, 10 * second), [0, 10, 20, 29]);
+    assert_eq!(recording.cut(0, 29, 1000 * second), [0]);
+}

@@ -17,6 +17,8 @@ pub(crate) const BY_NUMBER: &str = "enabled: begin(id), end(id)";
 pub(crate) const BY_NUMBER_OFF: &str = "disabled: begin(id), end(id)";
 pub(crate) const OFF: &str = "disabled: Point::measure";
 pub(crate) const EMPTY_LOOP: &str = "an empty loop";
+pub(crate) const ASYNC_OFF: &str = "disabled: async function, ready at once";
+pub(crate) const ASYNC_EMPTY: &str = "an async function without a region";
 pub(crate) const WORK: &str = "work";
 pub(crate) const WORK_IN_RDTSC: &str = "work between two rdtsc";
 pub(crate) const WORK_IN_REGION: &str = "work in a region";
@@ -139,6 +141,22 @@ fn polls(calls: u64) {
     }
 }
 
+#[pfp::function]
+async fn at_once(number: u64) -> u64 {
+    number
+}
+
+async fn at_once_without(number: u64) -> u64 {
+    number
+}
+
+/// A future that is ready at its first poll.
+#[inline(always)]
+fn poll_once(future: impl Future<Output = u64>) {
+    let polled = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
+    black_box(polled.is_ready());
+}
+
 /// About 70 ns of work that goes on from what the work before has come to, as a
 /// program's does: a chain of multiplications.
 #[inline(always)]
@@ -221,6 +239,7 @@ pub(crate) fn rows() -> Vec<Row> {
             1.6,
             Case { name: "async function, per poll", regions: 1, prepare: || (), batch: polls },
         ),
+        row(1.8, case!("async function, ready at once", 1, poll_once(at_once(black_box(1))))),
         row(
             None,
             case!(OFF, 1, off, {
@@ -239,6 +258,8 @@ pub(crate) fn all() -> Vec<Case> {
     let rows = rows().into_iter().map(|row| row.case);
     rows.chain([
         case!(BY_NUMBER_OFF, 1, by_number()),
+        case!(ASYNC_OFF, 1, || pfp::set_enabled(false), poll_once(at_once(black_box(1)))),
+        case!(ASYNC_EMPTY, 1, poll_once(at_once_without(black_box(1)))),
         Case { name: WORK, regions: 1, prepare: || (), batch: works },
         Case { name: WORK_IN_RDTSC, regions: 1, prepare: || (), batch: works_in_rdtsc },
         Case { name: WORK_IN_REGION, regions: 1, prepare: || (), batch: works_in_regions },

@@ -136,6 +136,11 @@ fn table(plan: &Plan) -> io::Result<()> {
     println!("|---|---:|---:|");
     let off = ns(cases::OFF) - ns(cases::EMPTY_LOOP);
     println!("| disabled, more than an empty loop | {:.2} ns | 0.6 ns |", off.max(0.0));
+    let off = ns(cases::ASYNC_OFF) - ns(cases::ASYNC_EMPTY);
+    println!(
+        "| disabled async function, more than one without a region | {:.2} ns | 2 ns |",
+        off.max(0.0)
+    );
     let work = ns(cases::WORK);
     let (rdtsc, region) = (ns(cases::WORK_IN_RDTSC) - work, ns(cases::WORK_IN_REGION) - work);
     println!(

@@ -21,14 +21,19 @@ static CHUNK_NOW: AtomicPtr<Header> = AtomicPtr::new(ptr::null_mut());
 pub(crate) fn map(bytes: usize) -> Option<*mut u8> {
     // SAFETY: a new mapping, at a place of the kernel's choice.
     let pages = probe::c::keeping_errno(|| unsafe {
-        libc::mmap(
+        let pages = libc::mmap(
             ptr::null_mut(),
             bytes,
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
             -1,
             0,
-        )
+        );
+        if pages != libc::MAP_FAILED {
+            // Nothing for a core dump; refused, it is in one.
+            libc::madvise(pages, bytes, libc::MADV_DONTDUMP);
+        }
+        pages
     });
     (pages != libc::MAP_FAILED).then_some(pages.cast())
 }

@@ -1,29 +1,78 @@
 //! The attribute macros of `pfp-probe`; use them through that crate.
 
+mod arguments;
+mod function;
+
 use proc_macro::TokenStream;
 use proc_macro2::Span;
 use quote::quote;
-use syn::parse::{Parse, ParseStream};
-use syn::{Expr, Ident, ItemFn, LitStr, Token, parse_macro_input};
+use syn::{Ident, LitStr, parse_macro_input};
+
+use arguments::{Amounts, Arguments, Lap};
 
 /// Measures every call of a function.
 ///
 /// `#[pfp::function]` names the point as the function is named,
-/// `#[pfp::function("name")]` as it says. An `async fn` is measured over all its
-/// polls: the time between them is not counted.
+/// `#[pfp::function("name")]` as it says.
 ///
 /// `#[pfp::function(bytes = data.len())]` and `#[pfp::function("name", items = n)]`
 /// give each call amounts, worked out of its arguments as it begins; of an `async fn`,
 /// as it is first polled.
+///
+/// # Futures
+///
+/// An `async fn` is measured over all its polls: the time between them is not counted.
+/// So is a function that ends with an `async` block, by itself or in `Box::pin`, in each
+/// branch of an `if` or `match` too, and so a method under `#[async_trait]`. What such a
+/// function does before the block is not measured, nor is a future that it returns
+/// earlier with `return`; its amounts are worked out as it is called.
+///
+/// ```
+/// use std::pin::Pin;
+///
+/// #[pfp::function]
+/// fn answer(question: String) -> Pin<Box<dyn Future<Output = usize>>> {
+///     Box::pin(async move { question.len() })
+/// }
+/// # drop(answer(String::new()));
+/// ```
+///
+/// A function that says that it returns a future and does not end like that is refused,
+/// or only the making of the future would be measured:
+///
+/// ```compile_fail
+/// #[pfp::function]
+/// fn later() -> impl Future<Output = ()> {
+///     std::future::ready(())
+/// }
+/// ```
+///
+/// Call [`Point::measure_async`] there, or end with `async move { ... .await }`. A future
+/// that is returned under a name of its own (`-> Ready<()>`, `-> MyFuture`) cannot be told
+/// from other values: there the making is measured.
+///
+/// # Another name for the crate
+///
+/// Where `Cargo.toml` gives the crate another name than `pfp`, the attribute is told with
+/// `#[prof::function(crate = prof)]`, first of all arguments, and so are [`laps!`] and
+/// [`lap!`]: `prof::lap!(crate = prof, "read")`. `extern crate prof as pfp;` at the root
+/// of a program makes that unnecessary. `scope!` and `function_scope!` know by themselves.
+///
+/// [`Point::measure_async`]: https://docs.rs/pfp-probe/latest/pfp/struct.Point.html#method.measure_async
 #[proc_macro_attribute]
 pub fn function(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    expand(arguments, item)
+    measured(arguments, item)
 }
 
 /// The same as [`macro@function`].
 #[proc_macro_attribute]
 pub fn measure(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    expand(arguments, item)
+    measured(arguments, item)
+}
+
+fn measured(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let (item, arguments) = (parse_macro_input!(item), parse_macro_input!(arguments as Arguments));
+    function::expand(arguments, item).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
 /// Measures the rest of the block in laps: `pfp::laps!("first")` begins a region,
@@ -34,16 +83,20 @@ pub fn measure(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// Either may have amounts, as `pfp::scope!` has them: `pfp::lap!("read", bytes = n)`.
 #[proc_macro]
 pub fn laps(first: TokenStream) -> TokenStream {
+    let Arguments { krate, name, amounts } = parse_macro_input!(first);
     let guard = guard();
-    let (begun, first) = if first.is_empty() {
-        (quote! { ::pfp::Guard::empty() }, None)
-    } else {
-        let Lap { name, amounts } = parse_macro_input!(first as Lap);
-        if amounts.is_empty() {
-            let point = point(&name);
+    let (begun, first) = match name {
+        None if !amounts.is_empty() => {
+            let problem = "amounts are a lap's, which has a name";
+            return syn::Error::new(Span::call_site(), problem).to_compile_error().into();
+        }
+        Some(name) if amounts.is_empty() => {
+            let point = point(&krate, &name);
             (quote! { #point.measure() }, None)
-        } else {
-            (quote! { ::pfp::Guard::empty() }, Some(lap_with(&name, amounts)))
+        }
+        name => {
+            let first = name.map(|name| lap_with(&krate, &name, &amounts));
+            (quote! { #krate::Guard::empty() }, first)
         }
     };
     // Borrowed once, since nothing changes it if no lap follows.
@@ -55,37 +108,21 @@ pub fn laps(first: TokenStream) -> TokenStream {
 /// point of its own.
 #[proc_macro]
 pub fn lap(next: TokenStream) -> TokenStream {
-    let Lap { name, amounts } = parse_macro_input!(next as Lap);
+    let Lap { krate, name, amounts } = parse_macro_input!(next);
     if amounts.is_empty() {
-        let (point, guard) = (point(&name), guard());
+        let (point, guard) = (point(&krate, &name), guard());
         return quote! { #guard.lap(#point) }.into();
     }
-    lap_with(&name, amounts).into()
+    lap_with(&krate, &name, &amounts).into()
 }
 
 /// A lap to a region with amounts.
-fn lap_with(name: &LitStr, amounts: Vec<(Ident, Expr)>) -> proc_macro2::TokenStream {
-    let guard = guard();
-    let (names, values): (Vec<_>, Vec<_>) =
-        amounts.into_iter().map(|(name, value)| (name.to_string(), value)).unzip();
+fn lap_with(krate: &syn::Path, name: &LitStr, amounts: &Amounts) -> proc_macro2::TokenStream {
+    let (guard, names, values) = (guard(), amounts.names(), amounts.values(krate));
     quote! {{
-        static __PFP_POINT: ::pfp::Timed = ::pfp::Timed::new(#name, &[#(#names),*]);
-        #guard.lap_with(&__PFP_POINT, [#(::pfp::Amount::amount(#values)),*]);
+        static __PFP_POINT: #krate::Timed = #krate::Timed::new(#name, #names);
+        #guard.lap_with(&__PFP_POINT, #values);
     }}
-}
-
-/// What a lap has: its name, and amounts if it has any.
-struct Lap {
-    name: LitStr,
-    amounts: Vec<(Ident, Expr)>,
-}
-
-impl Parse for Lap {
-    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        // Looked at first, so that what is missing is named.
-        let name = input.fork().parse()?;
-        Ok(Self { name, amounts: input.parse::<Arguments>()?.amounts })
-    }
 }
 
 /// What [`laps!`] declares and [`lap!`] uses; what the compiler says if there is
@@ -95,79 +132,9 @@ fn guard() -> Ident {
 }
 
 /// A point of the place where a macro is called.
-fn point(name: &LitStr) -> proc_macro2::TokenStream {
+fn point(krate: &syn::Path, name: &LitStr) -> proc_macro2::TokenStream {
     quote! {{
-        static __PFP_POINT: ::pfp::Point = ::pfp::Point::new(#name);
+        static __PFP_POINT: #krate::Point = #krate::Point::new(#name);
         &__PFP_POINT
     }}
-}
-
-/// What stands in the attribute's parentheses: a name, amounts, both or nothing.
-struct Arguments {
-    name: Option<LitStr>,
-    amounts: Vec<(Ident, Expr)>,
-}
-
-impl Parse for Arguments {
-    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let name: Option<LitStr> = input.peek(LitStr).then(|| input.parse()).transpose()?;
-        let mut amounts = Vec::new();
-        while !input.is_empty() {
-            if name.is_some() || !amounts.is_empty() {
-                input.parse::<Token![,]>()?;
-                if input.is_empty() {
-                    break;
-                }
-            }
-            let amount = input.parse()?;
-            input.parse::<Token![=]>()?;
-            amounts.push((amount, input.parse()?));
-        }
-        Ok(Self { name, amounts })
-    }
-}
-
-fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    let item = parse_macro_input!(item as ItemFn);
-    let Arguments { name, amounts } = parse_macro_input!(arguments as Arguments);
-    let name = name.map_or_else(
-        || item.sig.ident.to_string().trim_start_matches("r#").to_owned(),
-        |name| name.value(),
-    );
-    if let Some(constness) = item.sig.constness {
-        let problem = "a const fn cannot be measured: it may run in the compiler";
-        return syn::Error::new_spanned(constness, problem).to_compile_error().into();
-    }
-    let ItemFn { attrs, vis, sig, block, .. } = item;
-    let (names, values): (Vec<_>, Vec<_>) =
-        amounts.into_iter().map(|(name, value)| (name.to_string(), value)).unzip();
-    let (point, begin) = if names.is_empty() {
-        let begin = quote! { let __pfp_guard = __PFP_POINT.measure(); };
-        (quote! { ::pfp::Point = ::pfp::Point::new(#name) }, begin)
-    } else {
-        let begin = quote! {
-            let mut __pfp_guard = ::pfp::TimedGuard::empty();
-            __PFP_POINT.measure_in([#(::pfp::Amount::amount(#values)),*], &mut __pfp_guard);
-        };
-        (quote! { ::pfp::Timed = ::pfp::Timed::new(#name, &[#(#names),*]) }, begin)
-    };
-    let body = if sig.asyncness.is_some() {
-        let amounts =
-            (!names.is_empty()).then(|| quote! { [#(::pfp::Amount::amount(#values)),*], });
-        // The block keeps the function's own meaning of `return` and `?`.
-        quote! { __PFP_POINT.measure_async(#amounts async move #block).await }
-    } else {
-        quote! {
-            #begin
-            #block
-        }
-    };
-    quote! {
-        #(#attrs)*
-        #vis #sig {
-            static __PFP_POINT: #point;
-            #body
-        }
-    }
-    .into()
 }

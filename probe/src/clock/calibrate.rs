@@ -4,10 +4,137 @@
 //! starts, and more exactly whenever a cold path comes by later: the first instant is kept, so
 //! the error of two readings shrinks with the time between them.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
-use super::counter::stamp;
-use super::{arch, state};
+use super::arch;
+use super::counter::{self, stamp};
+
+/// The rate, and since when it is measured.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct State {
+    /// Ticks per nanosecond, in 2^-32.
+    ticks_per_ns: AtomicU64,
+    /// Ticks per second, the bits of an `f64`; 0 while nobody has measured that.
+    rate: AtomicU64,
+    /// The instant since which the rate is measured; there once `has_origin` says so.
+    origin_ticks: AtomicU64,
+    origin_ns: AtomicU64,
+    has_origin: AtomicBool,
+    /// Whether some thread sees to that.
+    claimed: AtomicBool,
+    /// How long after it the rate was made more exact for the last time.
+    refined_ns: AtomicU64,
+}
+
+impl State {
+    pub(super) const fn new() -> Self {
+        Self {
+            ticks_per_ns: AtomicU64::new(1 << 32),
+            rate: AtomicU64::new(0),
+            origin_ticks: AtomicU64::new(0),
+            origin_ns: AtomicU64::new(0),
+            has_origin: AtomicBool::new(false),
+            claimed: AtomicBool::new(false),
+            refined_ns: AtomicU64::new(0),
+        }
+    }
+}
+
+fn state() -> &'static State {
+    &super::state().calibration
+}
+
+/// How far a more exact rate may be from the one before: what is further away shows
+/// that one of the clocks went on while the other did not.
+const RATE_NEAR: f64 = 0.005;
+
+/// Ticks per second of [`stamp`], with or without a segment; measured when it is first
+/// asked for, which takes 0.2 ms.
+pub(crate) fn ticks_per_second() -> f64 {
+    match state().rate.load(Relaxed) {
+        0 => first_ticks_per_second(),
+        bits => f64::from_bits(bits),
+    }
+}
+
+#[cold]
+fn first_ticks_per_second() -> f64 {
+    let origin = origin();
+    let rate = match first_rate(origin) {
+        _ if counter::is_replaced() => 1e9,
+        Some(rate) => rate,
+        None => {
+            // It stood still or jumped, before anything was measured.
+            counter::replace(origin.ticks);
+            1e9
+        }
+    };
+    set(rate);
+    rate
+}
+
+/// Begins to measure the rate, if nobody has: asked for later, it is there at once.
+/// Returns this instant.
+pub(crate) fn begin() -> Instant {
+    origin();
+    instant()
+}
+
+/// The instant since which the rate is measured.
+fn origin() -> Instant {
+    // origin: meets the store below.
+    if state().has_origin.load(Acquire) {
+        return Instant {
+            ticks: state().origin_ticks.load(Relaxed),
+            ns: state().origin_ns.load(Relaxed),
+        };
+    }
+    let now = instant();
+    if !state().claimed.swap(true, Relaxed) {
+        state().origin_ticks.store(now.ticks, Relaxed);
+        state().origin_ns.store(now.ns, Relaxed);
+        // origin: meets the loads in `origin` and `refine`.
+        state().has_origin.store(true, Release);
+    }
+    now
+}
+
+fn set(ticks_per_second: f64) {
+    state().ticks_per_ns.store((ticks_per_second / 1e9 * (1u64 << 32) as f64) as u64, Relaxed);
+    state().rate.store(ticks_per_second.to_bits(), Relaxed);
+}
+
+/// Makes the rate more exact, if enough time has passed for that to be worth it.
+/// Cold paths call this.
+pub(crate) fn refine() {
+    // origin: meets the store in `origin`.
+    if !state().has_origin.load(Acquire) || counter::is_replaced() {
+        return;
+    }
+    let origin = origin();
+    let now_ns = arch::monotonic_ns().saturating_sub(origin.ns);
+    let refined_ns = state().refined_ns.load(Relaxed);
+    if now_ns < refined_ns.saturating_mul(2).max(2_000_000)
+        || state().refined_ns.compare_exchange(refined_ns, now_ns, Relaxed, Relaxed).is_err()
+    {
+        return;
+    }
+    let (now, known) = (instant(), ticks_per_second());
+    match rate_between(origin, now) {
+        Some(rate) if (rate / known - 1.0).abs() < RATE_NEAR => set(rate),
+        // One of the clocks went on while the other did not, as in a suspended
+        // machine: what was known holds, and is made more exact from here on.
+        _ => {
+            state().origin_ticks.store(now.ticks, Relaxed);
+            state().origin_ns.store(now.ns, Relaxed);
+            state().refined_ns.store(0, Relaxed);
+        }
+    }
+}
 
 /// An instant on both clocks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,7 +163,7 @@ const RATES: std::ops::RangeInclusive<f64> = 1e6..=1e11;
 
 /// Ticks per second between two instants; none if they are too near each other
 /// or a clock did not move as clocks do.
-pub(crate) fn rate_between(start: Instant, end: Instant) -> Option<f64> {
+fn rate_between(start: Instant, end: Instant) -> Option<f64> {
     let ns = end.ns.checked_sub(start.ns)?;
     let ticks = end.ticks.checked_sub(start.ticks)?;
     let rate = ticks as f64 * 1e9 / ns as f64;
@@ -44,7 +171,7 @@ pub(crate) fn rate_between(start: Instant, end: Instant) -> Option<f64> {
 }
 
 /// Waits long enough after `start` for a first rate good to some 100 ppm.
-pub(crate) fn first_rate(start: Instant) -> Option<f64> {
+fn first_rate(start: Instant) -> Option<f64> {
     // Bounded in steps, not in time, in case the clock stands still.
     for _ in 0..100_000 {
         let end = instant();
@@ -74,11 +201,6 @@ pub(crate) fn core_hz(ticks_per_second: f64) -> Option<f64> {
     (arch::HAS_DEPENDENT_ADDS && best < u64::MAX).then(|| cycles / best as f64 * ticks_per_second)
 }
 
-/// Sets the rate that CPU time is converted with.
-pub(crate) fn set_ticks_per_ns(rate: f64) {
-    state().ticks_per_ns.store((rate * (1u64 << 32) as f64) as u64, Relaxed);
-}
-
 /// The rate that CPU time is converted with, in ticks per 2^-32 nanoseconds.
 pub(super) fn ticks_per_ns_fixed() -> u64 {
     #[cfg(test)]
@@ -90,7 +212,8 @@ pub(super) fn ticks_per_ns_fixed() -> u64 {
 
 pub(crate) use arch::{is_invariant, monotonic_ns, reported_rate, unix_ns};
 
-#[cfg(test)]
+// Miri has no system to ask.
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
 

@@ -7,11 +7,12 @@
 
 use std::fs;
 use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64,
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
 use super::{arch, calibrate};
+use crate::errno;
 
 /// What is known of the counter before it is used.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +45,7 @@ pub(crate) fn is_steady(facts: Facts<'_>) -> bool {
 }
 
 /// Asks this machine.
-pub(crate) fn is_steady_here() -> bool {
+fn is_steady_here() -> bool {
     let read = |what: &str| {
         let path = format!("/sys/devices/system/clocksource/clocksource0/{what}_clocksource");
         fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
@@ -62,13 +63,19 @@ pub(crate) fn is_steady_here() -> bool {
     })
 }
 
-/// What stands in for the counter, and why.
+/// Nobody has read a stamp yet.
+const UNDECIDED: u8 = 0;
+const COUNTER: u8 = 1;
+/// The system's clock stands in for the counter.
+const STAND_IN: u8 = 2;
+
+/// What stamps are read of, and why.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct State {
-    /// Whether the system's clock stands in for the counter.
-    stands_in: AtomicBool,
-    /// Whether somebody sees to that.
+    /// What stamps are read of: one of those below.
+    source: AtomicU8,
+    /// Whether somebody sees to the stand-in.
     starting: AtomicBool,
     /// How often the counter went astray.
     astray: AtomicU32,
@@ -84,7 +91,7 @@ pub(super) struct State {
 impl State {
     pub(super) const fn new() -> Self {
         Self {
-            stands_in: AtomicBool::new(false),
+            source: AtomicU8::new(UNDECIDED),
             starting: AtomicBool::new(false),
             astray: AtomicU32::new(0),
             last_astray_ns: AtomicU64::new(0),
@@ -103,12 +110,48 @@ fn state() -> &'static State {
 #[inline]
 pub(crate) fn is_replaced() -> bool {
     // stand-in: meets the store in `replace`.
-    state().stands_in.load(Acquire)
+    state().source.load(Acquire) == STAND_IN
 }
 
-/// The counter, or what stands in for it. For the cold paths.
+/// The counter, or what stands in for it; [`calibrate::ticks_per_second`] is its rate.
+/// With or without a segment, this is how everything but the hot path reads a stamp.
+#[inline]
 pub(crate) fn stamp() -> u64 {
-    if is_replaced() { stand_in() } else { arch::ticks() }
+    // stand-in: meets the store in `replace`.
+    if state().source.load(Acquire) == COUNTER { arch::ticks() } else { stamp_slow() }
+}
+
+/// The same, and on which CPU it was read.
+pub(crate) fn stamp_and_cpu() -> (u64, Option<u32>) {
+    let (ticks, cpu) = arch::ticks_and_cpu();
+    // stand-in: meets the store in `replace`.
+    (if state().source.load(Acquire) == COUNTER { ticks } else { stamp_slow() }, cpu)
+}
+
+#[cold]
+#[inline(never)]
+fn stamp_slow() -> u64 {
+    decide();
+    match state().source.load(Acquire) {
+        COUNTER => arch::ticks(),
+        STAND_IN => stand_in(),
+        // Somebody is in the middle of it, and this is what the stand-in begins with.
+        _ => arch::monotonic_ns(),
+    }
+}
+
+/// Decides whether the counter may be used, if nobody has.
+fn decide() {
+    if state().source.load(Relaxed) != UNDECIDED {
+        return;
+    }
+    if errno::kept(is_steady_here) {
+        // Nothing else is published with it.
+        let _ = state().source.compare_exchange(UNDECIDED, COUNTER, Relaxed, Relaxed);
+    } else {
+        // From here on a tick is a nanosecond.
+        replace(arch::monotonic_ns());
+    }
 }
 
 fn stand_in() -> u64 {
@@ -129,7 +172,7 @@ pub(crate) fn replace(ticks: u64) {
     state.from_ns.store(arch::system_ns(), Relaxed);
     state.rate.store(calibrate::ticks_per_ns_fixed(), Relaxed);
     // stand-in: whoever sees it sees from where and how fast it goes.
-    state.stands_in.store(true, Release);
+    state.source.store(STAND_IN, Release);
     super::thread::watch_closely();
 }
 

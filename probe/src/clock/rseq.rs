@@ -75,11 +75,31 @@ pub(super) fn word() -> Option<&'static AtomicU64> {
     Some(unsafe { &*pointer.wrapping_offset(offset).cast::<AtomicU64>() })
 }
 
+/// What [`look_up`] has found, once: 0 for nothing. In a forked child nobody asks again,
+/// as that takes the loader's lock.
+static FOUND: AtomicIsize = AtomicIsize::new(NOT_ASKED);
+const NOT_ASKED: isize = isize::MIN;
+
+fn found() -> isize {
+    let known = FOUND.load(Relaxed);
+    if known != NOT_ASKED {
+        return known;
+    }
+    let found = look_up().unwrap_or(0);
+    FOUND.store(found, Relaxed);
+    found
+}
+
+/// Looks for the area, so that nobody has to later.
+pub(super) fn prepare() {
+    found();
+}
+
 /// Looks for the area and tries out whether blocking is noticed: newer kernels
 /// may leave the pointer alone for some kinds of registration.
 pub(super) fn works() -> bool {
     let state = &super::state().rseq;
-    state.offset.store(look_up().unwrap_or(0), Relaxed);
+    state.offset.store(found(), Relaxed);
     let Some(word) = word() else { return false };
     // Somebody else's critical section is none of ours to disturb.
     if word.load(Relaxed) != 0 && word.load(Relaxed) != armed() {

@@ -1,12 +1,17 @@
 //! One thread's clock: what it watches, and how its time off the CPU is brought
 //! up to date after a switch.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed, compiler_fence};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+    compiler_fence,
+};
 
 use pfp_shm_layout::header::ClockKind;
 
 use super::counter::{self, stamp};
 use super::{arch, calibrate, perf, rseq, state};
+use crate::mark::{self, Mark};
 
 /// Has every stamp of those that watch nothing take the cold path.
 pub(super) fn watch_closely() {
@@ -59,7 +64,8 @@ pub(crate) struct ThreadClock {
     /// Ticks to subtract from the counter: time off the CPU, and whatever
     /// shifts the current context's clock.
     off: AtomicU64,
-    /// When both clocks were last read, or tried to be.
+    /// When both clocks were last read, or tried to be; with [`DISTURBED`] while that is
+    /// not to be believed.
     looked: AtomicU64,
     /// Switches that the current context has seen, and above [`COUNTING`] bits the
     /// stretch in which it runs: a number that is another one each time that a
@@ -73,16 +79,33 @@ pub(crate) struct ThreadClock {
     /// which may be a lower one.
     asked: AtomicU64,
     perf_page: AtomicU64,
-    /// Last reading of both clocks.
-    anchor_ticks: AtomicU64,
-    anchor_ns: AtomicU64,
-    /// Ticks off the CPU since then that are not yet in `off`, in 2^-32: what
-    /// jitter has left over. It is signed and telescopes, so it does not add up.
-    residue: AtomicU64,
-    /// 1 while the clock is being refreshed: a signal handler that comes in
+    /// The last reading of both clocks and the one before, so that one store puts a
+    /// reading in force. That one is number `anchored`, modulo 2.
+    anchors: [Anchor; 2],
+    anchored: AtomicU64,
+    /// A mark while the clock is being refreshed: a signal handler that comes in
     /// between reads on with what there is.
     refreshing: AtomicU64,
 }
+
+/// A reading of both clocks, and what came of it.
+#[repr(C)]
+#[derive(Debug)]
+struct Anchor {
+    ticks: AtomicU64,
+    ns: AtomicU64,
+    /// Ticks off the CPU until then that are not in `off`, in 2^-32: what jitter has left
+    /// over. It is signed and telescopes, so it does not add up.
+    residue: AtomicU64,
+    /// What was to be added to `off`, and what that was before.
+    more: AtomicU64,
+    before: AtomicU64,
+}
+
+/// In [`ThreadClock::looked`]: the clock was changed by somebody else than the begin or
+/// end that reads it, or is being changed, so that the next stamp takes the cold path. What
+/// is below counts how often.
+const DISTURBED: u64 = 1 << 63;
 
 /// A stamp that was taken on the cold path.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +151,12 @@ fn tolerance(ran_ns: u64) -> u128 {
     rate * LEAST_MISSED_NS.max(u128::from(ran_ns) / MISSED_SHARE)
 }
 
+/// Switches that a context has seen between two readings of [`ThreadClock::switches`], on
+/// whatever threads.
+pub(crate) fn switches_between(first: u64, second: u64) -> u64 {
+    second.wrapping_sub(first) & ((1 << COUNTING) - 1)
+}
+
 impl ThreadClock {
     /// Whether [`Self::refresh`] may have something to tell a stamp taken at `now`:
     /// the thread was switched out, the last look is too long ago, or the counter is
@@ -137,9 +166,23 @@ impl ThreadClock {
         // The oracle takes each of its programs the one way or the other.
         #[cfg(test)]
         if super::mock::is_running() {
-            return self.was_switched();
+            return self.was_switched() || self.is_disturbed();
         }
         self.was_switched() || now.wrapping_sub(self.looked.load(Relaxed)) > STALE
+    }
+
+    /// Whether somebody else has changed the clock since the last stamp.
+    #[inline]
+    pub(crate) fn is_disturbed(&self) -> bool {
+        self.looked.load(Relaxed) & DISTURBED != 0
+    }
+
+    /// Has the next stamp take the cold path, and whatever goes on there now start again:
+    /// the clock is not what a begin or end has read that this may have interrupted.
+    pub(crate) fn disturb(&self) -> u64 {
+        let disturbed = self.looked.load(Relaxed).wrapping_add(1) | DISTURBED;
+        self.looked.store(disturbed, Relaxed);
+        disturbed
     }
 
     /// Whether the thread was switched out since the word was armed.
@@ -162,12 +205,6 @@ impl ThreadClock {
     #[inline(always)]
     pub(crate) fn switches(&self) -> u64 {
         self.switches.load(Relaxed)
-    }
-
-    /// Switches that the current context has seen since [`Self::switches`] was
-    /// noted, on whatever thread.
-    pub(crate) fn switches_since(&self, noted: u64) -> u64 {
-        self.switches().wrapping_sub(noted) & ((1 << COUNTING) - 1)
     }
 
     /// Whether the current context was resumed since [`Self::switches`] was noted.
@@ -195,15 +232,14 @@ impl ThreadClock {
 
     /// Starts the clock of the calling thread.
     pub(crate) fn start(&self) {
-        self.refreshing.store(1, Relaxed);
+        let mark = Mark::new();
+        mark.set(&self.refreshing);
         self.take_rung();
         self.off.store(0, Relaxed);
-        self.residue.store(0, Relaxed);
         let read = self.read_both().unwrap_or_else(|| Reading::without(stamp()));
-        self.anchor_ticks.store(read.stamps.late, Relaxed);
-        self.anchor_ns.store(read.cpu_ns, Relaxed);
+        self.anchor(read.stamps.late, read.cpu_ns, 0, 0);
         self.looked.store(read.stamps.late, Relaxed);
-        compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        compiler_fence(SeqCst);
         self.refreshing.store(0, Relaxed);
     }
 
@@ -234,42 +270,97 @@ impl ThreadClock {
     /// As [`Self::refresh`]. With `verify`, or after long enough, it also looks whether
     /// there was a switch that was not noticed.
     pub(crate) fn refresh_and_verify(&self, verify: bool) -> Stamps {
-        if self.refreshing.swap(1, Relaxed) != 0 {
+        let before = self.refreshing.load(Relaxed);
+        if before != 0 && mark::is_live(before) {
             return Stamps::one(stamp());
         }
-        compiler_fence(std::sync::atomic::Ordering::SeqCst);
-        let stamps = self.refresh_alone(verify);
-        compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        if before == 0 && !verify && self.is_disturbed() && !self.was_switched() {
+            // Nothing but that: there is no need to ask.
+            let disturbed = self.looked.load(Relaxed);
+            let (now, looked) = (stamp(), disturbed & !DISTURBED);
+            if now.wrapping_sub(looked) <= STALE {
+                self.settle(disturbed, looked);
+                return Stamps::one(now);
+            }
+        }
+        let mark = Mark::new();
+        mark.set(&self.refreshing);
+        if before != 0 {
+            self.recover();
+        }
+        // Until the end, so that whoever jumps out in between leaves it so.
+        let disturbed = self.disturb();
+        compiler_fence(SeqCst);
+        let stamps = self.refresh_alone(verify, before != 0);
+        compiler_fence(SeqCst);
+        self.settle(disturbed, stamps.early);
         self.refreshing.store(0, Relaxed);
         stamps
     }
 
-    fn refresh_alone(&self, verify: bool) -> Stamps {
+    /// The clock was looked at, and is to be believed unless it was disturbed again.
+    fn settle(&self, disturbed: u64, looked: u64) {
+        let _ = self.looked.compare_exchange(disturbed, looked & !DISTURBED, Relaxed, Relaxed);
+    }
+
+    /// After a refresh that was cut off: ends what it had put in force.
+    fn recover(&self) {
+        let last = self.last_anchor();
+        if self.off() == last.before.load(Relaxed) {
+            self.off.fetch_add(last.more.load(Relaxed), Relaxed);
+        }
+        // It may have been about to take another one.
+        self.asked.store(u64::MAX, Relaxed);
+    }
+
+    fn last_anchor(&self) -> &Anchor {
+        &self.anchors[(self.anchored.load(Relaxed) & 1) as usize]
+    }
+
+    /// Puts a reading of both clocks in force, with what there is more off the CPU.
+    fn anchor(&self, ticks: u64, ns: u64, residue: u64, more: u64) {
+        let next = self.anchored.load(Relaxed).wrapping_add(1);
+        let anchor = &self.anchors[(next & 1) as usize];
+        anchor.ticks.store(ticks, Relaxed);
+        anchor.ns.store(ns, Relaxed);
+        anchor.residue.store(residue, Relaxed);
+        anchor.more.store(more, Relaxed);
+        anchor.before.store(self.off(), Relaxed);
+        compiler_fence(SeqCst);
+        self.anchored.store(next, Relaxed);
+        compiler_fence(SeqCst);
+        // In one instruction: the hooks of a signal handler shift it too.
+        self.off.fetch_add(more, Relaxed);
+    }
+
+    /// `again` after one that was cut off, which may have seen a switch.
+    fn refresh_alone(&self, verify: bool, again: bool) -> Stamps {
         if self.asked.load(Relaxed) != super::kind() as u64 {
             self.take_rung();
         }
         if self.kind.load(Relaxed) == ClockKind::Wall as u64 {
-            let now = stamp();
-            self.looked.store(now, Relaxed);
-            return Stamps::one(now);
+            return Stamps::one(stamp());
         }
-        let read = self.read_both();
-        let looked = read.as_ref().map_or_else(stamp, |read| read.stamps.early);
-        self.looked.store(looked, Relaxed);
         // Nothing is learned where the CPU time cannot be read; the next one tells.
-        let Some(Reading { stamps, cpu_ns, switched }) = read else { return Stamps::one(stamp()) };
+        let Some(Reading { stamps, cpu_ns, switched }) = self.read_both() else {
+            return Stamps::one(stamp());
+        };
+        let switched = switched || again;
+        let last = self.last_anchor();
+        let (last_ticks, last_ns) = (last.ticks.load(Relaxed), last.ns.load(Relaxed));
+        let residue = last.residue.load(Relaxed);
         // No thread's CPU time runs backwards. This one belongs to a child in its
         // parent's memory, which the thread waits for: what it reads is not ours.
-        if (cpu_ns.wrapping_sub(self.anchor_ns.load(Relaxed)) as i64) < 0 {
+        if (cpu_ns.wrapping_sub(last_ns) as i64) < 0 {
             return stamps;
         }
-        let before_ns = self.anchor_ns.swap(cpu_ns, Relaxed);
-        let passed = stamps.early.wrapping_sub(self.anchor_ticks.swap(stamps.early, Relaxed));
-        if before_ns == 0 {
+        if last_ns == 0 {
             // It could not be read before: the thread's clock starts here.
+            self.anchor(stamps.early, cpu_ns, residue, 0);
             return stamps;
         }
-        let ran_ns = cpu_ns.saturating_sub(before_ns);
+        let passed = stamps.early.wrapping_sub(last_ticks);
+        let ran_ns = cpu_ns.saturating_sub(last_ns);
         let rate = calibrate::ticks_per_ns_fixed();
         // In 2^-32 ticks, and signed: the two clocks are not read at one moment.
         let ran = i128::from(ran_ns) * i128::from(rate);
@@ -277,8 +368,7 @@ impl ThreadClock {
         if away < -(tolerance(ran_ns) as i128) {
             // The thread ran longer than the counter did. Its own clock goes on with the
             // CPU time, so what is open loses nothing.
-            self.residue.store(0, Relaxed);
-            self.off.fetch_add((away >> 32) as u64, Relaxed);
+            self.anchor(stamps.early, cpu_ns, 0, (away >> 32) as u64);
             return Stamps { astray: true, ..stamps };
         }
         let kind = ClockKind::from_word(self.kind.load(Relaxed));
@@ -289,12 +379,10 @@ impl ThreadClock {
         if missed {
             super::demote(kind);
         }
-        let off = away + i128::from(self.residue.load(Relaxed) as i64);
+        let off = away + i128::from(residue as i64);
         let whole = (off >> 32).clamp(0, i128::from(i64::MAX)) as u64;
         let rest = (off - (i128::from(whole) << 32)).clamp(i64::MIN.into(), i64::MAX.into());
-        self.residue.store(rest as i64 as u64, Relaxed);
-        // In one instruction: the hooks of a signal handler shift it too.
-        self.off.fetch_add(whole, Relaxed);
+        self.anchor(stamps.early, cpu_ns, rest as i64 as u64, whole);
         let is_switch = (u128::from(whole) << 32) > u128::from(LEAST_SWITCH_NS) * u128::from(rate);
         // Time that was taken without a switch is off the CPU as well, but is none.
         if switched && is_switch {
@@ -316,7 +404,7 @@ impl ThreadClock {
         let mut switched = false;
         for tried in 1..=TRIES {
             switched |= self.arm();
-            compiler_fence(std::sync::atomic::Ordering::SeqCst);
+            compiler_fence(SeqCst);
             let early = stamp();
             let ns = arch::cpu_time_ns()?;
             let late = stamp();

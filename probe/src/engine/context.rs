@@ -15,7 +15,6 @@
 //! All of that chain is the thread's, and nobody else's. A switch of tasks takes
 //! effect where the task stands in it: at once, or when the interrupts end.
 
-use std::mem;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -26,7 +25,7 @@ use std::sync::atomic::{
 use super::copies;
 use super::process::{self, Process};
 use super::regions::Regions;
-use super::thread::{self, LEVELS, SALT, SALTS, Thread};
+use super::thread::{self, LEVELS, NOTHING_COVERED, SALT, SALTS, Thread};
 use crate::clock::counter::stamp;
 
 /// A context that the program names.
@@ -136,9 +135,10 @@ impl Shared {
     fn forget(&self) {
         self.regions.clear();
         let paused = &self.regions.paused;
-        for word in [&paused.clock, &paused.switches, &paused.child, &paused.place] {
+        for word in [&paused.clock, &paused.switches, &paused.place] {
             word.store(0, Relaxed);
         }
+        paused.covered.store(NOTHING_COVERED, Relaxed);
         self.entered.store(false, Relaxed);
         // What it had interrupted, if anything, is as lost as its thread.
         self.interrupted.store(ptr::null_mut(), Relaxed);
@@ -159,17 +159,7 @@ fn alive() -> Option<&'static Thread> {
 /// what it would find is neither the one context nor the other, and a hook in it
 /// would put that aside.
 fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: a set of signals is plain bits, for which zero is a value.
-    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { mem::zeroed() };
-    // SAFETY: the sets are valid for reads and writes.
-    unsafe {
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-    }
-    let result = work();
-    // SAFETY: as above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
-    result
+    super::cold::section(work)
 }
 
 /// Where in the thread's chain a context stands, null for the thread's own. If it
@@ -245,7 +235,7 @@ fn keep(thread: &Thread, now: u64) {
     let paused = &thread.regions().paused;
     paused.clock.store(now.wrapping_sub(thread.clock.off()), Relaxed);
     paused.switches.store(thread.clock.switches(), Relaxed);
-    paused.child.store(thread.child.load(Relaxed), Relaxed);
+    paused.covered.store(thread.covered(), Relaxed);
     paused.place.store(thread.place.load(Relaxed) & LEVELS, Relaxed);
 }
 
@@ -261,11 +251,13 @@ fn resume(thread: &Thread, now: u64) {
     let stretches = &copies::common().contexts.stretches;
     let stretch = stretches.fetch_add(1, Relaxed).wrapping_add(1);
     thread.clock.set_switches(paused.switches.load(Relaxed), stretch);
-    thread.child.store(paused.child.load(Relaxed), Relaxed);
+    thread.set_covered(paused.covered.load(Relaxed));
     let salt = thread.place.load(Relaxed).wrapping_add(SALT) & SALTS;
     thread.place.store(salt, Relaxed);
     thread.set_level(paused.place.load(Relaxed));
     thread.set_waiting(regions.detour());
+    // A begin or end that a handler's hooks have interrupted starts again.
+    thread.clock.disturb();
 }
 
 /// Gives up a context that has left a chain; null is nobody's.

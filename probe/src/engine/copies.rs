@@ -21,9 +21,10 @@
 //! the number [`ABI`] and says where the [`Copy`] is. Copies with different numbers are
 //! not compatible: each of them makes a segment of its own.
 //!
-//! Who leads is decided while the loader's list is locked, so that nothing in it can be
-//! unloaded: a copy that leads already, else the one that asks first. From then on the
-//! objects of leader and followers must not be unloaded.
+//! Who leads is decided as each copy is loaded, while the loader's list is locked, so that
+//! nothing in it can be unloaded: a copy that leads already, else the one that asks first.
+//! Later that lock may be another thread's, which a forked child does not have. A copy asks
+//! once its object cannot be unloaded any more.
 
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
@@ -38,8 +39,10 @@ use pfp_shm_layout::segment::Segment;
 
 use super::context;
 use super::process::{self, Process};
+use super::settings::Settings;
 use super::thread::{self, Thread};
-use crate::{clock, errno};
+use crate::clock::{self, ThreadClock};
+use crate::errno;
 
 /// To be raised whenever what copies share changes in meaning and not in size.
 const PROTOCOL: usize = 1;
@@ -58,7 +61,10 @@ const ABI: u64 = {
         at += 1;
     }
     hash = fold(hash, &[header::MAJOR as usize, header::MINOR as usize]);
-    hash = fold(hash, &[size_of::<Copy>(), size_of::<Thread>(), size_of::<context::Shared>()]);
+    hash = fold(hash, &[size_of::<Copy>(), size_of::<context::Shared>()]);
+    hash = fold(hash, &Thread::LAYOUT);
+    hash = fold(hash, &Settings::LAYOUT);
+    hash = fold(hash, &[size_of::<ThreadClock>(), size_of::<clock::State>()]);
     hash = fold(hash, &[offset_of!(Copy, common), size_of::<Common>()]);
     hash = fold(hash, &Segment::LAYOUT);
     fold(hash, &Process::LAYOUT)
@@ -107,7 +113,7 @@ pub(super) struct Copy {
     /// follower of that number when the thread ends.
     thread: unsafe extern "C" fn(u32, *mut *const Thread) -> *const Thread,
     /// Makes the leader's process its own, and enters its points there.
-    follow: extern "C" fn(*mut AtomicPtr<Process>),
+    follow: extern "C" fn(*mut AtomicPtr<Process>) -> bool,
     /// Pauses its points or resumes them.
     pause: extern "C" fn(bool),
     /// Names the program, by so many bytes of UTF-8.
@@ -206,31 +212,25 @@ pub(super) fn follows() -> bool {
 /// The process of the copy that leads; outer none if that is this one, which has to make
 /// it.
 pub(super) fn join() -> Option<Option<&'static Process>> {
-    let is_new = known_leader().is_none();
-    if is_new {
-        find_leader();
+    if ptr::eq(known_leader().map_or(ptr::null(), ptr::from_ref), &raw const COPY) {
+        return None;
     }
-    let leader = followed()?;
+    // Unknown as long as another thread loads this copy.
+    let Some(leader) = followed() else { return Some(None) };
     let gate = (leader.process)();
     if gate.is_null() {
         return Some(None);
     }
-    process::follow(gate);
-    if is_new {
-        // What was asked of this copy alone, before it knew of the leader.
-        if COPY.common.paused.load(Relaxed) {
-            process::pause(true);
-        }
-        process::pass_name_on();
+    if process::follow(gate) {
         process::calibrate_here();
     }
     Some(process::current())
 }
 
-/// Whether the leader, which has no process now, may have one later: it is just making it,
-/// interrupted by the caller.
+/// Whether there may be a process later, where there is none now: another thread is just
+/// making it.
 pub(super) fn may_come() -> bool {
-    followed().is_some_and(|leader| !(leader.failed)())
+    !followed().is_some_and(|leader| (leader.failed)())
 }
 
 /// The calling thread's state, which the leader has; none if this copy leads.
@@ -243,7 +243,9 @@ pub(super) fn thread(slot: *mut *const Thread) -> Option<Option<&'static Thread>
 
 /// Tells all followers of a new process.
 pub(super) fn lead(gate: *mut AtomicPtr<Process>) {
-    everyone().filter(|copy| !ptr::eq(*copy, &raw const COPY)).for_each(|copy| (copy.follow)(gate));
+    for copy in everyone().filter(|copy| !ptr::eq(*copy, &raw const COPY)) {
+        (copy.follow)(gate);
+    }
 }
 
 /// Pauses the points of all copies, or resumes them.
@@ -269,9 +271,9 @@ fn everyone() -> impl Iterator<Item = &'static Copy> {
     std::iter::successors(Some(known_leader().unwrap_or(&COPY)), next)
 }
 
-/// Finds out which copy leads; this one, if no other one does.
-#[cold]
-fn find_leader() {
+/// Finds out which copy leads; this one, if no other one does. Once, as the object that
+/// this copy is in is loaded.
+pub(super) fn settle() {
     let found = search(false, ptr::null_mut());
     let leader = match found.leader.is_null() {
         true => search(true, found.elected).leader,
@@ -282,6 +284,13 @@ fn find_leader() {
     let followed = leader.filter(|leader| !ptr::eq(*leader, &raw const COPY));
     let leader = followed.filter(|leader| start_to_follow(leader)).unwrap_or(&COPY);
     COPY.leader.store(ptr::from_ref(leader).cast_mut(), Release);
+    if follows() {
+        // What was asked of this copy alone, before it knew of the leader.
+        if COPY.common.paused.load(Relaxed) {
+            process::pause(true);
+        }
+        process::pass_name_on();
+    }
 }
 
 /// Enters this copy into the leader's list; false if that is full.

@@ -14,16 +14,26 @@ use pfp_shm_layout::histogram::LIMIT;
 #[cfg(feature = "cuda")]
 use pfp_shm_layout::ring::Record;
 
-use super::measure::{self, Begun, Destination, Guard, Part};
+use super::measure::{self, Begun, Destination, End, Guard, Part};
 use super::process;
-use super::regions::{Regions, Slot, Sum};
+use super::regions::{Noted, Regions, Slot, Sum};
 use super::thread::{self, LEVEL, LEVELS, Thread, Unready};
 use crate::clock::{self, Stamps, ticks};
+use crate::mark::{self, Mark};
 use crate::point::Point;
 use crate::timed::Timed;
 
-/// In [`Thread::detour`]: an end is under way.
-pub(super) const BUSY: u64 = 1;
+/// How often a stamp is taken again that a signal handler came in between of.
+const TRIES: u32 = 8;
+
+/// The clock, and what belongs to it, as it was at one moment.
+#[derive(Clone, Copy)]
+struct Moment {
+    now: u64,
+    covered: u64,
+    off: u64,
+    switches: u64,
+}
 
 impl Thread {
     /// The regions of the context that is current on this thread.
@@ -41,6 +51,41 @@ impl Thread {
         self.stamp_after(ticks())
     }
 
+    /// A stamp for the program, which may be in a signal handler that has interrupted a
+    /// begin or end: that must not go on with a clock that it has not read.
+    #[inline]
+    pub(crate) fn stamp_beside(&self) -> u64 {
+        let now = ticks();
+        if !self.clock.is_outdated(now) {
+            return now;
+        }
+        let now = self.stamp_after(now);
+        self.clock.disturb();
+        now
+    }
+
+    /// A stamp with what was covered at that moment and something else that was read: no
+    /// signal handler has measured in between. The first one tried is `at`, if that still
+    /// holds.
+    fn moment<R>(&self, mut at: Option<End>, mut read: impl FnMut() -> R) -> (Moment, R) {
+        for tried in 1.. {
+            let End { now, covered } = at.take().unwrap_or_else(|| {
+                let covered = self.covered();
+                End { now: ticks(), covered }
+            });
+            compiler_fence(SeqCst);
+            let now = self.stamp_after(now);
+            let (off, switches) = (self.clock.off(), self.clock.switches());
+            let found = read();
+            compiler_fence(SeqCst);
+            let holds = self.covered() == covered && !self.clock.is_disturbed();
+            if holds || tried == TRIES {
+                return (Moment { now, covered, off, switches }, found);
+            }
+        }
+        unreachable!("it returns when all tries are over")
+    }
+
     /// The stamp of an end that has read the counter already.
     #[inline]
     fn stamp_after(&self, now: u64) -> u64 {
@@ -52,8 +97,14 @@ impl Thread {
         stamps.early
     }
 
+    /// The stamp of a begin that comes late.
+    fn stamp_late(&self) -> u64 {
+        let now = ticks();
+        if self.clock.is_outdated(now) { self.refresh().late } else { now }
+    }
+
     /// Brings the clock up to date, and counts if that had gone astray.
-    pub(super) fn refresh(&self) -> Stamps {
+    fn refresh(&self) -> Stamps {
         let stamps = self.clock.refresh();
         if stamps.astray || stamps.missed {
             self.note_anomaly();
@@ -81,10 +132,9 @@ impl Thread {
         self.place.store(self.place.load(Relaxed) & !LEVELS | level & LEVELS, Relaxed);
     }
 
-    /// What a region measured that ends at `now`.
-    fn part(&self, begun: &Begun, child: u64, now: u64) -> Part {
-        let off = self.clock.off();
-        let elapsed = now.wrapping_sub(begun.ticks());
+    /// What a region measured that ends at a moment.
+    fn part(&self, begun: &Begun, at: Moment) -> Part {
+        let elapsed = at.now.wrapping_sub(begun.ticks());
         if measure::ran_backwards(elapsed) {
             self.note_anomaly();
         }
@@ -93,39 +143,86 @@ impl Thread {
         // clock may know only now, up to a millisecond late. What is more than this
         // region has is taken from the region around it, whose span is that much
         // shorter.
-        let raw = (now.wrapping_sub(off).wrapping_sub(begun.start) as i64).max(0) as u64;
+        let raw = (at.now.wrapping_sub(at.off).wrapping_sub(begun.start) as i64).max(0) as u64;
         Part {
             span: raw.saturating_sub(measure::OVERHEAD.inside()),
-            child,
+            child: at.covered.wrapping_sub(begun.covered),
             // Less than before, if the counter ran backwards.
-            off: (off.wrapping_sub(begun.off) as i64).max(0) as u64,
-            switches: self.clock.switches_since(begun.switches),
+            off: (at.off.wrapping_sub(begun.off) as i64).max(0) as u64,
+            switches: clock::switches_between(begun.switches, at.switches),
         }
     }
 
-    /// Says how many latched parts wait, and leaves it whether an end is under
-    /// way.
+    /// Says how many latched parts wait, unless something is under way that will say so.
     pub(super) fn set_waiting(&self, waiting: u64) {
-        self.detour.store(waiting | self.detour.load(Relaxed) & BUSY, Relaxed);
+        if !mark::is_mark(self.detour.load(Relaxed)) {
+            self.detour.store(waiting, Relaxed);
+        }
     }
 
+    /// Whether the caller is a signal handler that has interrupted something.
     pub(crate) fn is_busy(&self) -> bool {
-        self.detour.load(Relaxed) & BUSY != 0
+        let detour = self.detour.load(Relaxed);
+        mark::is_mark(detour) && (mark::is_live(detour) || self.recover())
+    }
+
+    /// Puts right what somebody left in the middle who jumped out of a signal handler;
+    /// false.
+    #[cold]
+    fn recover(&self) -> bool {
+        let Some(process) = process::current().filter(|_| self.is_alive()) else { return false };
+        let mark = Mark::new();
+        mark.set(&self.detour);
+        let points = process.segment.ledger().points_used.load(Relaxed) as usize;
+        for index in 0..points.min(process.segment.geometry().points()) {
+            if let Some(cell) = self.cell(index) {
+                thread::mend(process, cell);
+            }
+        }
+        compiler_fence(SeqCst);
+        self.detour.store(self.regions().detour(), Relaxed);
+        self.count(|tally| &tally.mismatched);
+        false
     }
 
     /// Does something that a signal handler of this thread must not do at the
     /// same time.
     pub(crate) fn busy<R>(&self, work: impl FnOnce() -> R) -> R {
         let before = self.detour.load(Relaxed);
-        self.detour.store(before | BUSY, Relaxed);
-        compiler_fence(SeqCst);
+        let mark = Mark::new();
+        mark.set(&self.detour);
         let result = work();
         compiler_fence(SeqCst);
-        let after = self.detour.load(Relaxed) & !BUSY;
-        self.detour.store(after | before & BUSY, Relaxed);
+        let after = if mark::is_mark(before) { before } else { self.regions().detour() };
+        self.detour.store(after, Relaxed);
         result
     }
 }
+
+/// Takes a mark away that was set for nothing.
+#[cold]
+#[inline(never)]
+pub(super) fn unmark(thread: &Thread) {
+    thread.detour.store(thread.regions().detour(), Relaxed);
+}
+
+/// Notes what a region begins with, on the long way, and something else.
+pub(super) fn note_long(thread: &Thread, mut inclusive: impl FnMut() -> u64) -> Begun {
+    for tried in 1.. {
+        let covered = thread.covered();
+        compiler_fence(SeqCst);
+        let now = thread.stamp_late();
+        let (off, switches) = (thread.clock.off(), thread.clock.switches());
+        let inclusive = inclusive();
+        compiler_fence(SeqCst);
+        let holds = thread.covered() == covered && !thread.clock.is_disturbed();
+        if holds || tried == TRIES {
+            return Begun { start: now.wrapping_sub(off), covered, off, switches, inclusive };
+        }
+    }
+    unreachable!("it returns when all tries are over")
+}
+
 /// Begins a region that the context keeps. With `once`, a point that is open
 /// already is switched off as invalid: the rule of the numeric interface.
 #[inline]
@@ -148,7 +245,8 @@ pub(crate) fn begin(point: &'static Point, once: bool) {
     else {
         return;
     };
-    keep(thread, point, &measure::begin_in(thread, cell), recursive, None);
+    let begun = measure::begin_in(thread, cell);
+    keep(thread, point, begun, recursive, None, || measure::note_late(thread, cell));
 }
 
 /// What a begin by hand needs, if it was not there; none if the region is off, or
@@ -177,40 +275,57 @@ fn prepare(point: &'static Point, control: Control) -> Option<(&'static Thread, 
 }
 
 /// Notes a begun region among those of the context, with the control word if its cell is
-/// only known at the end; false if there is no room.
+/// only known at the end; false if there is no room. `again` begins it anew, where a
+/// signal handler has measured in between.
 #[inline(always)]
 fn keep(
     thread: &Thread,
     point: &'static Point,
-    begun: &Begun,
+    mut begun: Begun,
     recursive: bool,
     control: Option<Control>,
+    again: impl Fn() -> Begun,
 ) -> bool {
     let regions = thread.regions();
     let at = regions.open.load(Relaxed) as usize;
-    let Some(slot) = regions.slots.get(at) else { return refuse(thread, begun) };
-    // Reserved first, so that a signal handler takes the next one, and nobody's
-    // until it is filled.
-    slot.point.store(ptr::null_mut(), Relaxed);
-    compiler_fence(SeqCst);
+    let Some(slot) = regions.slots.get(at) else { return refuse(thread) };
+    let place = thread.inner_place() & LEVELS;
+    let fill = |begun: &Begun| {
+        slot.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
+        slot.place.store(place, Relaxed);
+        slot.recursive.store(u64::from(recursive), Relaxed);
+        slot.fill(begun);
+        if let Some(control) = control {
+            slot.control.store(control.0, Relaxed);
+        }
+        compiler_fence(SeqCst);
+    };
+    fill(&begun);
+    // A handler that came until here did not see the region: it is not inside.
+    for _ in 0..TRIES {
+        if thread.covered() == begun.covered || !thread.is_alive() {
+            break;
+        }
+        begun = again();
+        fill(&begun);
+    }
+    // One store, so that whoever jumps out has opened all of it or nothing.
     regions.open.store(at as u64 + 1, Relaxed);
     compiler_fence(SeqCst);
-    slot.place.store(thread.inner_place() & LEVELS, Relaxed);
-    slot.recursive.store(u64::from(recursive), Relaxed);
-    slot.fill(begun);
-    if let Some(control) = control {
-        slot.control.store(control.0, Relaxed);
+    if thread.covered() != begun.covered && !slot.is_of(point, &begun) {
+        // One that came just before has had the slot.
+        begun = again();
+        fill(&begun);
     }
-    compiler_fence(SeqCst);
-    slot.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
     true
 }
 
 /// Undoes a begin for which there is no room.
 #[cold]
-fn refuse(thread: &Thread, begun: &Begun) -> bool {
+fn refuse(thread: &Thread) -> bool {
     thread.place.store(thread.inner_place(), Relaxed);
-    thread.child.store(begun.child, Relaxed);
+    // The clock may have been read for it.
+    thread.clock.disturb();
     thread.count(|tally| &tally.refused);
     false
 }
@@ -219,9 +334,9 @@ fn refuse(thread: &Thread, begun: &Begun) -> bool {
 fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
     point.change(Change::Invalidate);
     let regions = thread.regions();
-    let place = regions.slots[at].place.load(Relaxed);
-    let child = regions.give_up(at).wrapping_add(thread.child.load(Relaxed));
-    thread.child.store(child, Relaxed);
+    let Noted { begun, place, .. } = regions.slots[at].noted();
+    thread.give_up_since(&begun, ticks());
+    regions.give_up(at);
     thread.set_level(place);
 }
 
@@ -230,16 +345,11 @@ fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
 /// if there is no room for it.
 pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
     let recursive = thread.regions().innermost(point).is_some();
-    let mut begun =
-        Begun { start: 0, child: thread.child.swap(0, Relaxed), off: 0, switches: 0, inclusive: 0 };
     thread.place.store(thread.place.load(Relaxed).wrapping_add(LEVEL), Relaxed);
-    let now = thread.stamp();
-    begun.off = thread.clock.off();
-    begun.switches = thread.clock.switches();
-    begun.start = now.wrapping_sub(begun.off);
+    let begin = || note_long(thread, || 0);
     // It was on just now.
     let control = point.control().meant().with(Change::Enable);
-    keep(thread, point, &begun, recursive, Some(control))
+    keep(thread, point, begin(), recursive, Some(control), begin)
 }
 
 /// Ends the innermost region of a point that was begun by hand. Without one it
@@ -295,27 +405,30 @@ fn end_in<'a>(
     let regions = thread.regions();
     let Some(at) = regions.innermost(point) else { return };
     let slot = &regions.slots[at];
+    let noted = slot.noted();
+    let begun = noted.begun;
+    let covered = thread.covered();
     let now = ticks();
+    let end = End { now, covered };
     // The same tests as at the end of a guard: then it is as short.
-    let off = thread.clock.off();
-    if !thread.clock.is_outdated(now)
-        && !latch
-        && thread.detour.load(Relaxed) == 0
-        && slot.off.load(Relaxed) == off
-        && thread.inner_place() & LEVELS == slot.place.load(Relaxed)
-        && slot.recursive.load(Relaxed) == 0
+    if !latch
+        && thread.inner_place() & LEVELS == noted.place
+        && !noted.recursive
         && let Some(Recorded { cell, index, sums }) = find(thread, slot)
     {
-        let start = slot.start.load(Relaxed).wrapping_add(off);
-        let around = slot.child.load(Relaxed);
-        // Read first: a signal handler may take the place.
-        compiler_fence(SeqCst);
-        regions.open.store(at as u64, Relaxed);
-        let inclusive = cell.inclusive_total();
         let to = Destination { thread, cell, control: cell.control(), index };
-        return measure::close(to, now, around, inclusive, start, sums);
+        let inclusive = cell.inclusive_total();
+        let leave = || regions.open.store(at as u64, Relaxed);
+        if measure::close(to, end, &begun, inclusive, sums, leave) {
+            return;
+        }
+        // If it was taken out of what is open, and a handler has not had its slot since, one
+        // came before that and was inside.
+        if regions.open.load(Relaxed) == at as u64 && slot.is_of(point, &begun) {
+            regions.open.store(at as u64 + 1, Relaxed);
+        }
     }
-    end_at(thread, point, at, now, latch, amounts);
+    end_at(thread, point, at, noted, end, latch, amounts);
 }
 
 #[cold]
@@ -323,73 +436,120 @@ fn end_at(
     thread: &Thread,
     point: &'static Point,
     at: usize,
-    now: u64,
+    Noted { begun, place, recursive, control }: Noted,
+    end: End,
     latch: bool,
     amounts: Option<&Amounts>,
 ) {
-    let now = thread.stamp_after(now);
+    if !thread.is_alive() {
+        return;
+    }
     let regions = thread.regions();
     let slot = &regions.slots[at];
-    let begun = slot.begun();
-    let place = slot.place.load(Relaxed);
-    let recursive = slot.recursive.load(Relaxed) != 0;
-    let control = Control(slot.control.load(Relaxed));
-    let mut child = thread.child.load(Relaxed);
+    let is_open = slot.is_of(point, &begun);
+    let (mut moment, ()) = thread.moment(Some(end), || ());
+    if !is_open {
+        // A handler has had the slot after the region's end.
+        moment = Moment { now: end.now, covered: end.covered, ..moment };
+    }
     if thread.inner_place() & LEVELS != place {
         // Regions inside were not ended: they are given up.
-        child = child.wrapping_add(regions.give_up(at + 1));
+        thread.give_up_since(&begun, moment.now);
         thread.count(|tally| &tally.mismatched);
     }
     regions.open.store(at as u64, Relaxed);
+    compiler_fence(SeqCst);
+    // A handler that came before that was inside, unless it has had the slot since.
+    if thread.covered() != moment.covered && slot.is_of(point, &begun) {
+        (moment, ()) = thread.moment(None, || ());
+    }
     thread.set_level(place.wrapping_add(LEVEL));
     let inclusive = if recursive { Inclusive::Inner } else { Inclusive::Add };
-    finish(thread, point, Ending { begun, child, now, inclusive, latch, control, amounts });
+    finish(thread, point, Ending { begun, moment, inclusive, latch, control, amounts });
+}
+
+impl Thread {
+    /// Regions inside one that has ended were not: what is to end one of them later finds
+    /// that it was begun within that time.
+    fn give_up_since(&self, begun: &Begun, now: u64) {
+        let [since, until] = &self.gave_up;
+        since.store(begun.ticks(), Relaxed);
+        until.store(now, Relaxed);
+    }
+
+    /// Whether a region was given up so, is another context's, or was begun before the
+    /// thread had its lane, as what a forked child has of its parent.
+    fn has_given_up(&self, begun: &Begun) -> bool {
+        let [since, until] = self.gave_up.each_ref().map(|word| word.load(Relaxed));
+        let claimed = self.claimed.load(Relaxed);
+        let start = begun.ticks();
+        start.wrapping_sub(since) < until.wrapping_sub(since)
+            || (start.wrapping_sub(claimed) as i64) < 0
+            || self.clock.was_resumed(begun.switches)
+    }
 }
 
 /// The door out of a guard's end: what the hot path could not end.
 #[cold]
 #[inline(never)]
-pub(crate) fn end_guard(point: &'static Point, guard: &Guard, now: u64, amounts: Option<&Amounts>) {
+pub(crate) fn end_guard(point: &'static Point, guard: &Guard, end: End, amounts: Option<&Amounts>) {
     let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
     let Some(&begun) = guard.begun() else {
         let kept = guard.kept_amounts();
         return end_kept(point, amounts.or(kept.as_ref()));
     };
-    let now = thread.stamp_after(now);
-    let mut child = thread.child.load(Relaxed);
-    // Regions between this one and the innermost, of as many as are counted.
     let deeper = thread.inner_place().wrapping_sub(guard.tag() & LEVELS) & LEVELS;
+    let place = thread.inner_place().wrapping_sub(deeper);
+    let cell = noted(thread, point, guard, &begun, place);
+    let (moment, inside) = thread.moment(Some(end), || added_since(cell, &begun));
+    // Regions between this one and the innermost, of as many as are counted.
     if deeper != 0 {
         thread.count(|tally| &tally.mismatched);
-        if deeper > LEVELS / 2 {
-            // An end of something around has given this region up.
+        // So deep only where an end of something around has given this region up, or where
+        // so many were left by jumps.
+        if deeper > LEVELS / 2 && thread.has_given_up(&begun) {
             return;
         }
-        let place = thread.inner_place().wrapping_sub(deeper) & LEVELS;
+        thread.give_up_since(&begun, moment.now);
         let regions = thread.regions();
-        let from = (0..regions.open())
-            .find(|&at| regions.slots[at].place.load(Relaxed) > place)
-            .unwrap_or_else(|| regions.open());
-        child = child.wrapping_add(regions.give_up(from));
+        let is_inside = |at: &usize| {
+            let start = regions.slots[*at].begun().start;
+            (start.wrapping_sub(begun.start) as i64) >= 0
+        };
+        let from = (0..regions.open()).find(is_inside).unwrap_or_else(|| regions.open());
+        regions.give_up(from);
         thread.set_level(place.wrapping_add(LEVEL));
     }
-    // What was noted at begin holds unless the cell was restarted or contexts were
-    // switched since. Of switches the tag has too few bits to tell for sure.
-    let noted = !thread.clock.was_resumed(begun.switches)
-        && thread
-            .cell(point.index())
-            .is_some_and(|cell| thread::tag(cell.control(), thread.inner_place()) == guard.tag());
-    let inclusive = if noted { Inclusive::Since(begun.inclusive) } else { Inclusive::Add };
+    // What recursion has added since is inside the span.
+    let inclusive = Inclusive::Beyond(inside);
     // Of no meaning: a guard that has its notes has its cell.
     let control = Control::default();
-    finish(thread, point, Ending { begun, child, now, inclusive, latch: false, control, amounts });
+    finish(thread, point, Ending { begun, moment, inclusive, latch: false, control, amounts });
+}
+
+/// The cell whose inclusive total a guard has noted, if that still holds: unless the cell
+/// was restarted or contexts were switched since. Of switches the tag has too few bits to
+/// tell for sure. `place` is the region's.
+fn noted<'a>(
+    thread: &'a Thread,
+    point: &Point,
+    guard: &Guard,
+    begun: &Begun,
+    place: u64,
+) -> Option<&'a Cell> {
+    let cell = thread.cell(point.index()).filter(|_| !thread.clock.was_resumed(begun.switches))?;
+    (thread::tag(cell.control(), place) == guard.tag()).then_some(cell)
+}
+
+/// What was added to a cell's inclusive total since a guard has noted it; 0 without a cell.
+fn added_since(cell: Option<&Cell>, begun: &Begun) -> u64 {
+    cell.map_or(0, |cell| cell.inclusive_total().wrapping_sub(begun.inclusive))
 }
 
 /// The innermost region, which ends on the long way.
 struct Ending<'a> {
     begun: Begun,
-    child: u64,
-    now: u64,
+    moment: Moment,
     inclusive: Inclusive,
     latch: bool,
     /// The point's word at the begin, if its cell is only known now.
@@ -404,36 +564,36 @@ enum Inclusive {
     Inner,
     /// It adds its span.
     Add,
-    /// The total is what it was at begin, plus the span.
-    Since(u64),
+    /// It adds what its span has beyond what was added inside of it.
+    Beyond(u64),
 }
 
 fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
-    let Ending { begun, child, now, inclusive, latch, control, amounts } = ending;
-    let part = thread.part(&begun, child, now);
-    measure::give_back(thread, begun.child, part.span);
+    let Ending { begun, moment, inclusive, latch, control, amounts } = ending;
+    let part = thread.part(&begun, moment);
+    measure::give_back(thread, part.child, part.span);
     let sum = Sum {
         own: part.own(),
-        inclusive: if matches!(inclusive, Inclusive::Inner) { 0 } else { part.span },
+        inclusive: match inclusive {
+            Inclusive::Inner => 0,
+            Inclusive::Add => part.span,
+            Inclusive::Beyond(inside) => part.span.wrapping_sub(inside),
+        },
         off: part.off,
         switches: part.switches,
     };
     let regions = thread.regions();
     if latch && !thread.is_busy() && thread.busy(|| regions.latch(point, sum, amounts)) {
-        return thread.set_waiting(regions.detour());
+        return;
     }
     if latch {
         thread.count(|tally| &tally.refused);
     }
     let start = begun.ticks();
-    let since = match inclusive {
-        Inclusive::Since(total) => Some(total),
-        Inclusive::Inner | Inclusive::Add => None,
-    };
     // A region that a lap began starts a little after the stamp.
-    let elapsed = (now.wrapping_sub(start) as i64).max(0) as u64;
+    let elapsed = (moment.now.wrapping_sub(start) as i64).max(0) as u64;
     match point.timed() {
-        None => finish_with(thread, point, sum, since, (start, elapsed), amounts),
+        None => finish_with(thread, point, sum, (start, elapsed), amounts),
         Some(timed) => finish_timed(thread, timed, control, sum, (start, elapsed), amounts),
     }
 }
@@ -453,13 +613,12 @@ fn finish_timed(
     if !thread.is_busy() && thread.detour.load(Relaxed) != 0 {
         let regions = thread.regions();
         sum.add(thread.busy(|| regions.unlatch(timed.whole(), Some(&mut amounts))));
-        thread.set_waiting(regions.detour());
     }
     let Some((variant, is_rest)) = timed.choose_for_good(&amounts) else {
         return process::miss();
     };
     follow(thread, variant, control);
-    finish_with(thread, variant, sum, None, (start, elapsed), is_rest.then_some(&amounts));
+    finish_with(thread, variant, sum, (start, elapsed), is_rest.then_some(&amounts));
 }
 
 /// Has the thread's cell of a variant follow the word that the whole had when the region
@@ -482,7 +641,6 @@ fn finish_with(
     thread: &Thread,
     point: &'static Point,
     mut sum: Sum,
-    since: Option<u64>,
     (start, elapsed): (u64, u64),
     amounts: Option<&Amounts>,
 ) {
@@ -490,10 +648,10 @@ fn finish_with(
     if !busy && thread.detour.load(Relaxed) != 0 {
         let regions = thread.regions();
         sum.add(thread.busy(|| regions.unlatch(point, None)));
-        thread.set_waiting(regions.detour());
     }
     let away = Away { off_cpu: sum.off, switches: sum.switches };
-    let mut measured = Measurement {
+    // What is to be added to the total.
+    let measured = Measurement {
         exclusive: sum.own.min(LIMIT - 1),
         inclusive_total: sum.inclusive,
         away: Some(away),
@@ -506,8 +664,6 @@ fn finish_with(
     }
     match thread.cell(index).filter(|_| !busy) {
         Some(cell) => {
-            let total = since.unwrap_or_else(|| cell.inclusive_total());
-            measured.inclusive_total = total.wrapping_add(sum.inclusive);
             let to = Destination { thread, cell, control: cell.control(), index };
             record_slow(to, measured, start, elapsed, amounts);
         }
@@ -561,7 +717,8 @@ pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, 
     thread.count(|tally| &tally.unrecorded);
 }
 
-/// Records a measurement into a cell whose histogram may lack a part.
+/// Records a measurement into a cell whose histogram may lack a part. `measured` has what
+/// is to be added to the inclusive ticks.
 fn record_slow(
     to: Destination<'_>,
     measured: Measurement,
@@ -572,6 +729,12 @@ fn record_slow(
     let Destination { thread, cell, .. } = to;
     thread.busy(|| {
         let bucket = thread.last_bucket(cell);
+        // As late as that: a child that a signal handler has forked writes nothing.
+        if !thread.is_alive() {
+            return;
+        }
+        let inclusive_total = cell.inclusive_total().wrapping_add(measured.inclusive_total);
+        let measured = Measurement { inclusive_total, ..measured };
         match measure::with_sums(to, amounts) {
             None => cell.record(measured, bucket),
             Some(amounts) => cell.record_amounts(cell.control(), measured, bucket, amounts),
@@ -583,49 +746,27 @@ fn record_slow(
     });
 }
 
-/// The door out of [`measure::close`]: a part of the histogram is missing, or
-/// the counter ran backwards.
-///
-/// Given what is needed word by word: a [`Destination`] would go through memory, and on
-/// the short way too.
-#[cold]
-#[inline(never)]
-pub(crate) fn close_slow(
-    thread: &Thread,
-    cell: &Cell,
-    now: u64,
-    around: u64,
-    inclusive: u64,
-    start: u64,
-    amounts: Option<&Amounts>,
-) {
-    let to = Destination { thread, cell, control: cell.control(), index: cell.point() as usize };
-    let mut elapsed = now.wrapping_sub(start);
-    if (elapsed as i64) < 0 {
-        if measure::ran_backwards(elapsed) {
-            thread.note_anomaly();
-        }
-        elapsed = 0;
-    }
-    let span = elapsed.saturating_sub(measure::OVERHEAD.inside());
-    let own = span.saturating_sub(thread.child.load(Relaxed));
-    measure::give_back(thread, around, span);
-    let inclusive_total = inclusive.wrapping_add(span);
-    let measured = Measurement { exclusive: own.min(LIMIT - 1), inclusive_total, away: None };
-    record_slow(to, measured, start, elapsed, amounts);
-}
-
-/// What a future measured over several polls.
+/// What the polls of a future have measured so far and nobody has recorded; none before
+/// the first of them, and after the last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Polls {
+pub(crate) struct Polls(Option<Unrecorded>);
+
+#[derive(Clone, Copy, Debug)]
+struct Unrecorded {
+    /// Less the inclusive ticks that the cell has already.
     sum: Sum,
-    start: Option<u64>,
+    /// The counter when the first of them began.
+    start: u64,
 }
 
 /// Ends a region that was begun for one poll of a future, and adds what it
 /// measured to what its polls before did; records the sum with the last.
 ///
+/// Inclusive ticks are the point's poll by poll: then each poll drops what the polls of
+/// the same point inside it have added, as recursive calls do, whenever those futures end.
+///
 /// With amounts the point's cells have the sums of those.
+#[inline(never)]
 pub(crate) fn end_poll(
     point: &'static Point,
     guard: &Guard,
@@ -633,58 +774,60 @@ pub(crate) fn end_poll(
     last: bool,
     amounts: Option<&Amounts>,
 ) {
-    if guard.tag() == 0 {
-        return;
-    }
     let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
-    let now = thread.stamp();
-    let (begun, place, child) = if let Some(&begun) = guard.begun() {
-        (begun, guard.tag() & LEVELS, thread.child.load(Relaxed))
+    let (begun, place, recursive) = if let Some(&begun) = guard.begun() {
+        (begun, guard.tag() & LEVELS, false)
     } else {
         let regions = thread.regions();
         let Some(at) = regions.innermost(point) else { return };
-        let child = thread.child.load(Relaxed).wrapping_add(regions.give_up(at + 1));
-        regions.open.store(at as u64, Relaxed);
-        (regions.slots[at].begun(), regions.slots[at].place.load(Relaxed), child)
+        let slot = &regions.slots[at];
+        let recursive = slot.recursive.load(Relaxed) != 0;
+        regions.give_up(at);
+        (slot.begun(), slot.place.load(Relaxed), recursive)
     };
+    let tagged = thread.inner_place() & !LEVELS | place;
+    let noted = guard.begun().and_then(|begun| noted(thread, point, guard, begun, tagged));
+    let (moment, inside) = thread.moment(None, || added_since(noted, &begun));
     thread.set_level(place.wrapping_add(LEVEL));
-    let part = thread.part(&begun, child, now);
-    measure::give_back(thread, begun.child, part.span);
-    let start = begun.ticks();
-    polls.sum.own = polls.sum.own.wrapping_add(part.own());
-    polls.sum.inclusive = polls.sum.inclusive.wrapping_add(part.span);
-    polls.sum.off = polls.sum.off.wrapping_add(part.off);
-    polls.sum.switches = polls.sum.switches.wrapping_add(part.switches);
-    let first = *polls.start.get_or_insert(start);
-    if last {
-        let polls = std::mem::take(polls);
-        let elapsed = now.wrapping_sub(first);
-        finish_with(thread, point, polls.sum, None, (first, elapsed), amounts);
+    let part = thread.part(&begun, moment);
+    measure::give_back(thread, part.child, part.span);
+    let unrecorded =
+        polls.0.get_or_insert_with(|| Unrecorded { sum: Sum::default(), start: begun.ticks() });
+    let mut inclusive = if recursive { 0 } else { part.span.wrapping_sub(inside) };
+    // At once, so that a poll around this one finds it.
+    if let Some(cell) = noted.filter(|_| !thread.is_busy()) {
+        thread.busy(|| cell.set_inclusive_total(cell.inclusive_total().wrapping_add(inclusive)));
+        inclusive = 0;
+    }
+    unrecorded.sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
+    if last && let Some(Unrecorded { sum, start }) = polls.0.take() {
+        let elapsed = moment.now.wrapping_sub(start);
+        finish_with(thread, point, sum, (start, elapsed), amounts);
     }
 }
 
 impl Polls {
     /// Whether some poll was measured and is not recorded yet.
+    #[inline(always)]
     pub(crate) fn wait(&self) -> bool {
-        self.start.is_some()
+        self.0.is_some()
     }
 
     /// Records what polls have measured of a future that will have no more.
     #[cold]
     pub(crate) fn record(&mut self, point: &'static Point, amounts: Option<&Amounts>) {
-        let polls = std::mem::take(self);
-        let Some(first) = polls.start else { return };
+        let Some(Unrecorded { sum, start }) = self.0.take() else { return };
         let Some(thread) =
             thread::current().filter(|thread| thread.is_alive()).or_else(thread::get)
         else {
             return process::miss();
         };
-        let elapsed = (thread.stamp().wrapping_sub(first) as i64).max(0) as u64;
-        finish_with(thread, point, polls.sum, None, (first, elapsed), amounts);
+        let elapsed = (thread.stamp().wrapping_sub(start) as i64).max(0) as u64;
+        finish_with(thread, point, sum, (start, elapsed), amounts);
     }
 }
 
-#[cfg(all(test, feature = "cuda"))]
+#[cfg(all(test, feature = "cuda", not(miri)))]
 mod tests {
     use super::*;
 

@@ -1,15 +1,19 @@
 //! Begin and end: the hot path.
 //!
 //! Exclusive time needs no stack of frames and no last time stamp. The thread
-//! keeps one number, the ticks of the regions that ended inside the one now
-//! open (`child`):
+//! keeps one number that only grows, the ticks of all regions that have ended
+//! (`covered`), those inside others counted once:
 //!
 //! ```text
 //!            A begins        B begins      B ends           A ends
 //! ticks      |----- own -----|=== B =======|------ own -----|
-//! child      0 (saved: c)    0 (saved: 0)  0 + B            c + A
+//! covered    c               c             c + B            c + A
 //! recorded                                 B - 0            A - B
 //! ```
+//!
+//! A signal handler may measure between any two instructions. It then changes what is
+//! covered, so each stamp stands between two readings of that: if they differ, the
+//! stamp is taken again. A region that a jump leaves has changed nothing.
 //!
 //! What it costs is the longest chain of dependent instructions after the
 //! counter is read, so everything that does not depend on it is done before, and
@@ -19,7 +23,7 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{
-    AtomicU32, AtomicU64,
+    AtomicU64,
     Ordering::{Relaxed, SeqCst},
     compiler_fence,
 };
@@ -30,20 +34,20 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::Record;
 
-use super::copies;
-use super::ending;
-use super::process;
 use super::thread::{self, Thread, Unready};
+use super::turn::Turn;
+use super::{cold, copies, ending, process};
 use crate::Amount;
 use crate::clock::counter::stamp;
 use crate::clock::ticks;
+use crate::mark::Mark;
 use crate::point::Point;
 use crate::timed::{self, Timed};
 
 /// What is taken out of all figures. In one place, so that one address does.
 pub(crate) static OVERHEAD: Overhead = Overhead {
     inside: AtomicU64::new(0),
-    pair: AtomicU64::new(0),
+    pair: AtomicU64::new(1),
     lap: AtomicU64::new(0),
     late: AtomicU64::new(0),
     hooks_inside: AtomicU64::new(0),
@@ -101,8 +105,8 @@ impl Overhead {
     }
 }
 
-/// Kernel id of the thread that calibrates; 0 for none.
-static CALIBRATING: AtomicU32 = AtomicU32::new(0);
+/// Held by the thread that calibrates.
+static CALIBRATING: Turn = Turn::new();
 
 /// What `begin` notes of a region, for `end`.
 #[derive(Clone, Copy, Debug)]
@@ -110,8 +114,8 @@ static CALIBRATING: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Begun {
     /// The context's clock.
     pub(crate) start: u64,
-    /// `child` of the region around it.
-    pub(crate) child: u64,
+    /// What was covered.
+    pub(crate) covered: u64,
     /// The clock's offset, to know the time off the CPU.
     pub(crate) off: u64,
     /// Switches until then.
@@ -131,7 +135,6 @@ impl Begun {
     #[inline(always)]
     fn of_a_function(mut self) -> Self {
         self.start = self.start.wrapping_add(OVERHEAD.hooks_inside.load(Relaxed));
-        self.child = self.child.wrapping_add(OVERHEAD.hooks_pair.load(Relaxed));
         self
     }
 }
@@ -181,9 +184,10 @@ impl Guard {
             return Self::begin_function_slow(point, guard);
         };
         let tag = thread::tag(control, thread.place.load(Relaxed));
+        thread.cover(OVERHEAD.hooks_pair.load(Relaxed));
         let begun = note(thread, cell);
-        if thread.clock.is_outdated(begun.ticks()) {
-            return Self::begin_function_late(point, thread, tag, begun, guard);
+        if must_note_again(thread, &begun) {
+            return Self::begin_function_late(point, thread, cell, tag, guard);
         }
         guard.write(Self::of(point, tag, begun.of_a_function()));
     }
@@ -193,11 +197,15 @@ impl Guard {
     fn begin_function_late(
         point: &'static Point,
         thread: &Thread,
+        cell: &Cell,
         tag: u64,
-        begun: Begun,
         guard: &mut MaybeUninit<Self>,
     ) {
-        let begun = note_late(thread, begun);
+        if !thread.is_alive() {
+            guard.write(Self::none());
+            return;
+        }
+        let begun = note_late(thread, cell);
         guard.write(Self::of(point, tag, begun.of_a_function()));
     }
 
@@ -220,26 +228,22 @@ impl Guard {
         };
         let tag = thread::tag(control, thread.place.load(Relaxed));
         let begun = note(thread, cell);
-        if thread.clock.is_outdated(begun.ticks()) {
-            let Begun { child, inclusive, .. } = begun;
-            return Self::begin_in_place_late(point, thread, tag, child, inclusive, guard);
+        if must_note_again(thread, &begun) {
+            return Self::begin_in_place_late(point, thread, cell, tag, guard);
         }
         guard.write(Self::of(point, tag, begun));
     }
 
-    /// Given what is needed word by word: what was noted would go through memory
-    /// otherwise, and on the short way too.
     #[cold]
     #[inline(never)]
     fn begin_in_place_late(
         point: &'static Point,
         thread: &Thread,
+        cell: &Cell,
         tag: u64,
-        child: u64,
-        inclusive: u64,
         guard: &mut MaybeUninit<Self>,
     ) {
-        guard.write(Self::begin_late(point, thread, tag, child, inclusive));
+        guard.write(Self::begin_late(point, thread, cell, tag));
     }
 
     /// For C, which has read the word of the point, and found it on.
@@ -249,7 +253,7 @@ impl Guard {
     }
 
     #[inline(never)]
-    fn begin_on(point: &'static Point, control: Control) -> Self {
+    pub(crate) fn begin_on(point: &'static Point, control: Control) -> Self {
         Self::begin_here(point, control)
     }
 
@@ -260,8 +264,8 @@ impl Guard {
         let Some((thread, cell)) = ready(point, control) else { return Self::begin_slow(point) };
         let tag = thread::tag(control, thread.place.load(Relaxed));
         let begun = note(thread, cell);
-        if thread.clock.is_outdated(begun.ticks()) {
-            return Self::begin_late(point, thread, tag, begun.child, begun.inclusive);
+        if must_note_again(thread, &begun) {
+            return Self::begin_late(point, thread, cell, tag);
         }
         Self::of(point, tag, begun)
     }
@@ -269,15 +273,11 @@ impl Guard {
     /// The door out of `begin`: what was read of the clock is out of date.
     #[cold]
     #[inline(never)]
-    fn begin_late(
-        point: &'static Point,
-        thread: &Thread,
-        tag: u64,
-        child: u64,
-        inclusive: u64,
-    ) -> Self {
-        let begun = Begun { start: 0, child, off: 0, switches: 0, inclusive };
-        Self::of(point, tag, note_late(thread, begun))
+    fn begin_late(point: &'static Point, thread: &Thread, cell: &Cell, tag: u64) -> Self {
+        if !thread.is_alive() {
+            return Self::none();
+        }
+        Self::of(point, tag, note_late(thread, cell))
     }
 
     /// The door out of `begin`: something is not there yet, or has changed.
@@ -332,31 +332,28 @@ impl Guard {
 
     #[inline(always)]
     fn end_here(&self, amounts: Option<&Amounts>) {
-        // First of all: the counter is read when everything before it is done, and
+        let Some(thread) = thread::current() else { return };
+        let covered = thread.covered();
+        // As early as that: the counter is read when everything before it is done, and
         // what comes after it, the way to the cell among it, goes on side by side
         // with what waits for the reading.
         let now = ticks();
         // SAFETY: this is called with a tag other than 0 only.
         let point = unsafe { self.point.assume_init() };
-        if let Some(thread) = thread::current()
-            // A forked child finds no cell: its pages are wiped.
-            && let Some(cell) = thread.cell(point.index())
+        // A forked child finds no cell: its pages are wiped.
+        if let Some(cell) = thread.cell(point.index())
             && let control = cell.control()
             && thread::tag(control, thread.inner_place()) == self.tag
         {
             // SAFETY: no cell has a control word that gives any other tag.
             let begun = unsafe { self.begun.assume_init_ref() };
-            let off = thread.clock.off();
-            if !thread.clock.is_outdated(now)
-                && thread.detour.load(Relaxed) == 0
-                && off == begun.off
-            {
-                let start = begun.start.wrapping_add(off);
-                let to = Destination { thread, cell, control, index: point.index() };
-                return close(to, now, begun.child, begun.inclusive, start, amounts);
+            let to = Destination { thread, cell, control, index: point.index() };
+            let at = End { now, covered };
+            if close(to, at, begun, begun.inclusive, amounts, || ()) {
+                return;
             }
         }
-        ending::end_guard(point, self, now, amounts);
+        ending::end_guard(point, self, End { now, covered }, amounts);
     }
 
     /// Ends the region and begins one of another point, with a single reading of
@@ -382,7 +379,7 @@ impl Guard {
         if self.tag != 0 && control.enabled() {
             self.lap_on(next, control);
         } else if self.tag != 0 || control.enabled() {
-            self.lap_slow(next, ticks());
+            self.lap_slow(next);
         }
     }
 
@@ -398,35 +395,33 @@ impl Guard {
             {
                 // SAFETY: no cell has a control word that gives any other tag.
                 let begun = unsafe { self.begun.assume_init_mut() };
-                let off = thread.clock.off();
                 let to = Destination { thread, cell, control, index: point.index() };
+                let covered = thread.covered();
                 // Here and not first, as an end does: measured, it is cheaper.
                 let now = ticks();
-                let start = begun.start.wrapping_add(off);
-                if !thread.clock.is_outdated(now)
-                    && thread.detour.load(Relaxed) == 0
-                    && off == begun.off
-                    && let Some(closing) = Closing::of(to, now, start)
+                let mark = Mark::new();
+                if let Some(closing) = Closing::of(to, End { now, covered }, begun)
+                    && closing.claim(&mark, begun, || ())
                 {
-                    thread.detour.store(ending::BUSY, Relaxed);
+                    // Whoever jumps out from here on leaves nothing open.
+                    self.tag = 0;
                     compiler_fence(SeqCst);
                     // Between two regions there is nothing, so all of what has
                     // elapsed is the region's: what measuring adds is part of it. What
                     // recording takes is inside the next one, which starts that
                     // much later; the region around both must not pay for it.
+                    let ended = closing.span.wrapping_add(OVERHEAD.lap());
+                    begun.covered = begun.covered.wrapping_add(ended);
                     let late = OVERHEAD.late();
-                    begun.child =
-                        begun.child.wrapping_add(closing.span).wrapping_add(OVERHEAD.lap());
-                    begun.start = now.wrapping_add(late).wrapping_sub(off);
+                    begun.start = now.wrapping_add(late).wrapping_sub(begun.off);
                     // What the recording will make of it, if both are of one point.
                     let total = begun.inclusive.wrapping_add(closing.span);
                     let again = std::ptr::eq(cell, next_cell);
                     begun.inclusive = if again { total } else { next_cell.inclusive_total() };
                     self.point.write(next);
+                    thread.cover(ended.wrapping_sub(closing.child));
+                    compiler_fence(SeqCst);
                     self.tag = thread::tag(next_control, place);
-                    // Less what was taken, not 0: a signal handler may have measured.
-                    let child = thread.child.load(Relaxed).wrapping_sub(closing.child);
-                    thread.child.store(child, Relaxed);
                     closing.record(total, None);
                     compiler_fence(SeqCst);
                     thread.detour.store(0, Relaxed);
@@ -434,7 +429,7 @@ impl Guard {
                 }
             }
         }
-        self.lap_slow(next, ticks());
+        self.lap_slow(next);
     }
 
     /// A lap to a region with amounts, as [`Timed::measure`] has them. What a lap begins
@@ -468,10 +463,9 @@ impl Guard {
     /// The door out of `lap`: an end and a begin.
     #[cold]
     #[inline(never)]
-    fn lap_slow(&mut self, next: &'static Point, now: u64) {
+    fn lap_slow(&mut self, next: &'static Point) {
         if self.tag != 0 {
-            // SAFETY: the tag is not 0.
-            ending::end_guard(unsafe { self.point.assume_init() }, self, now, None);
+            self.end_on();
             self.tag = 0;
         }
         *self = Self::begin(next);
@@ -500,8 +494,8 @@ impl Guard {
     pub(crate) fn kept_amounts(&self) -> Option<Amounts> {
         (self.tag == LONG_WAY_WITH).then(|| {
             // SAFETY: filled in `begin_with_sums`, with this tag.
-            let Begun { start, child, off, switches, .. } = unsafe { self.begun.assume_init() };
-            [start, child, off, switches]
+            let Begun { start, covered, off, switches, .. } = unsafe { self.begun.assume_init() };
+            [start, covered, off, switches]
         })
     }
 
@@ -522,8 +516,8 @@ impl Guard {
         if !kept {
             return Self::none();
         }
-        let [start, child, off, switches] = *amounts;
-        Self::of(point, LONG_WAY_WITH, Begun { start, child, off, switches, inclusive: 0 })
+        let [start, covered, off, switches] = *amounts;
+        Self::of(point, LONG_WAY_WITH, Begun { start, covered, off, switches, inclusive: 0 })
     }
 }
 
@@ -552,31 +546,34 @@ pub(crate) fn ready(
 /// thread was switched out before that.
 #[inline(always)]
 fn note(thread: &Thread, cell: &Cell) -> Begun {
+    let covered = thread.covered();
     let off = thread.clock.off();
     let switches = thread.clock.switches();
     let inclusive = cell.inclusive_total();
-    let child = thread.child.load(Relaxed);
     thread.place.store(thread.place.load(Relaxed).wrapping_add(thread::LEVEL), Relaxed);
-    thread.child.store(0, Relaxed);
     // Last, so that as little as possible of this is inside the region.
     let start = ticks().wrapping_sub(off);
-    Begun { start, child, off, switches, inclusive }
+    Begun { start, covered, off, switches, inclusive }
 }
 
-/// What [`note`] should have noted: the thread was switched out before.
+/// Whether what [`note`] noted does not belong together: a signal handler has measured
+/// in between, this is a forked child, or the thread was switched out before.
+#[inline(always)]
+fn must_note_again(thread: &Thread, begun: &Begun) -> bool {
+    thread.covered() != begun.covered || thread.clock.is_outdated(begun.ticks())
+}
+
+/// What [`note`] should have noted.
 #[inline(never)]
-fn note_late(thread: &Thread, noted: Begun) -> Begun {
-    let now = thread.refresh().late;
-    let off = thread.clock.off();
-    let switches = thread.clock.switches();
-    Begun { start: now.wrapping_sub(off), off, switches, ..noted }
+pub(super) fn note_late(thread: &Thread, cell: &Cell) -> Begun {
+    ending::note_long(thread, || cell.inclusive_total())
 }
 
 /// Opens a region, after a switch too.
 #[inline(always)]
 pub(crate) fn begin_in(thread: &Thread, cell: &Cell) -> Begun {
     let begun = note(thread, cell);
-    if thread.clock.is_outdated(begun.ticks()) { note_late(thread, begun) } else { begun }
+    if must_note_again(thread, &begun) { note_late(thread, cell) } else { begun }
 }
 
 /// Where a region is recorded.
@@ -592,36 +589,47 @@ pub(crate) struct Destination<'a> {
     pub(crate) index: usize,
 }
 
-/// Takes a region's figures out of its stamps and records them. The region was
-/// not off the CPU.
+/// What an end reads first.
+#[derive(Clone, Copy)]
+pub(crate) struct End {
+    /// The counter.
+    pub(crate) now: u64,
+    /// What was covered before that.
+    pub(crate) covered: u64,
+}
+
+/// Takes a region's figures out of its stamps and records them; false if that has to go
+/// the long way. The region was not off the CPU then, and nothing has come in between.
 ///
-/// `start` and `now` are the counter at begin and end, `around` is `child` of the
-/// region around it, and `inclusive` the inclusive total at begin.
+/// `inclusive` is the inclusive total at begin, and `leave` takes the region out of what
+/// is open.
 #[inline(always)]
 pub(crate) fn close(
     to: Destination<'_>,
-    now: u64,
-    around: u64,
+    at: End,
+    begun: &Begun,
     inclusive: u64,
-    start: u64,
     amounts: Option<&Amounts>,
-) {
+    leave: impl FnOnce(),
+) -> bool {
     let thread = to.thread;
-    let Some(closing) = Closing::of(to, now, start) else {
-        return ending::close_slow(thread, to.cell, now, around, inclusive, start, amounts);
-    };
-    thread.detour.store(ending::BUSY, Relaxed);
-    compiler_fence(SeqCst);
-    give_back(thread, around, closing.span);
+    let mark = Mark::new();
+    let Some(closing) = Closing::of(to, at, begun) else { return false };
+    if !closing.claim(&mark, begun, leave) {
+        return false;
+    }
+    give_back(thread, closing.child, closing.span);
     let total = inclusive.wrapping_add(closing.span);
     closing.record(total, amounts);
     compiler_fence(SeqCst);
     thread.detour.store(0, Relaxed);
+    true
 }
 
 /// A region that is about to be recorded, on the short way.
 struct Closing<'a> {
     to: Destination<'a>,
+    at: End,
     start: u64,
     elapsed: u64,
     own: u64,
@@ -636,8 +644,13 @@ struct Closing<'a> {
 impl<'a> Closing<'a> {
     /// None where something has to go the long way.
     #[inline(always)]
-    fn of(to: Destination<'a>, now: u64, start: u64) -> Option<Self> {
+    fn of(to: Destination<'a>, at: End, begun: &Begun) -> Option<Self> {
         let thread = to.thread;
+        let now = at.now;
+        if thread.clock.is_outdated(now) || thread.detour.load(Relaxed) != 0 {
+            return None;
+        }
+        let start = begun.ticks();
         let elapsed = now.wrapping_sub(start);
         // The histogram ends there. Also a counter that ran backwards: that is long, too.
         if elapsed >= LIMIT {
@@ -647,10 +660,27 @@ impl<'a> Closing<'a> {
         let bucket = thread.bucket(to.cell, to.cell.last())?;
         let inside = start.wrapping_add(OVERHEAD.inside());
         // Straight from the counter, since everything else waits for it.
-        let child = thread.child.load(Relaxed);
+        let child = at.covered.wrapping_sub(begun.covered);
         let own = not_below_zero(now.wrapping_sub(inside.wrapping_add(child)));
         let span = not_below_zero(now.wrapping_sub(inside));
-        Some(Self { to, start, elapsed, own, span, place: thread.inner_place(), child, bucket })
+        let place = thread.inner_place();
+        Some(Self { to, at, start, elapsed, own, span, place, child, bucket })
+    }
+
+    /// From here on signal handlers leave the cell alone. False if one has measured since
+    /// the counter was read, or this is a child that one has forked: then nothing of this
+    /// holds, and nothing may be written.
+    #[inline(always)]
+    fn claim(&self, mark: &Mark, begun: &Begun, leave: impl FnOnce()) -> bool {
+        let thread = self.to.thread;
+        mark.set(&thread.detour);
+        leave();
+        compiler_fence(SeqCst);
+        if thread.covered() == self.at.covered && thread.clock.off() == begun.off {
+            return true;
+        }
+        ending::unmark(thread);
+        false
     }
 
     #[inline(always)]
@@ -703,12 +733,11 @@ impl Part {
     }
 }
 
-/// Closes the innermost region for the one around it, which has had `around`
-/// ticks of regions inside so far.
+/// Closes the innermost region, which has had `child` ticks of regions inside, for the
+/// one around it.
 #[inline(always)]
-pub(crate) fn give_back(thread: &Thread, around: u64, span: u64) {
-    let child = around.wrapping_add(span).wrapping_add(OVERHEAD.pair());
-    thread.child.store(child, Relaxed);
+pub(crate) fn give_back(thread: &Thread, child: u64, span: u64) {
+    thread.cover(span.wrapping_add(OVERHEAD.pair()).wrapping_sub(child));
     thread.place.store(thread.inner_place(), Relaxed);
 }
 
@@ -755,18 +784,15 @@ pub(crate) fn calibrate(pairs: u32) -> Option<Costs> {
 /// Does what only one thread may do at a time: a second one would take the zeros of the
 /// first for figures. None if another one does.
 fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
-    let me = thread::tid();
-    let mut holder = 0;
-    while let Err(other) = CALIBRATING.compare_exchange(holder, me, Relaxed, Relaxed) {
-        // One of the parent's that this process was forked from does so no more.
-        if other == me || other != 0 && thread::exists(other) {
-            return None;
-        }
-        holder = other;
-    }
-    let result = work();
-    CALIBRATING.store(0, Relaxed);
-    Some(result)
+    cold::section(|| {
+        let _turn = CALIBRATING.take_at_once().ok()?;
+        Some(work())
+    })
+}
+
+/// In a forked child: nobody calibrates.
+pub(super) fn forget_calibration() {
+    CALIBRATING.forget(|_| true);
 }
 
 fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
@@ -784,7 +810,7 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
         let switches = thread.clock.switches();
         let costs = batch(point, cell);
         if thread.clock.switches() == switches {
-            // Medians within a batch, the least between: what the machine can do
+            // What is typical of a batch, the least between: what the machine can do
             // when it is left alone.
             least = least.least(costs);
         }
@@ -792,7 +818,8 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     if least.inside == u64::MAX {
         least = before;
     }
-    least.pair = least.pair.max(least.inside);
+    // Never 0, so that each region shows in what is covered.
+    least.pair = least.pair.max(least.inside).max(1);
     least.lap = least.lap.max(least.inside);
     OVERHEAD.replace(least);
     // What is shown is the leader's.
@@ -820,6 +847,9 @@ fn calibrate_hooks_alone(point: &'static Point, call: fn(), again: bool) -> bool
     let Some(cell) = thread.cell(point.index()).filter(|_| point.control().enabled()) else {
         return false;
     };
+    // Out of force meanwhile: what a scope costs must not make a figure negative, which
+    // would count as zero.
+    let scope_inside = if again { OVERHEAD.inside() } else { OVERHEAD.inside.swap(0, Relaxed) };
     let mut least = None;
     for _ in 0..if again { 1 } else { HOOK_BATCHES } {
         let (switches, count) = (thread.clock.switches(), cell.count());
@@ -829,10 +859,10 @@ fn calibrate_hooks_alone(point: &'static Point, call: fn(), again: bool) -> bool
             least = Some((inside.min(own), pair.min(all / BATCH as u64)));
         }
     }
+    OVERHEAD.inside.store(scope_inside, Relaxed);
     let Some((inside, pair)) = least else { return false };
     if !again {
-        // `inside` is out of it already.
-        OVERHEAD.hooks_inside.store(inside, Relaxed);
+        OVERHEAD.hooks_inside.store(inside.saturating_sub(scope_inside), Relaxed);
     } else if pair >= OVERHEAD.pair() + OVERHEAD.hooks_pair.load(Relaxed) {
         return true;
     }
@@ -856,8 +886,8 @@ fn batch(point: &'static Point, cell: &Cell) -> Costs {
     Costs { inside, pair: all / BATCH as u64, lap }
 }
 
-/// How long it takes to do something [`BATCH`] times, and the median of what the
-/// cell then has as its last measurement.
+/// How long it takes to do something [`BATCH`] times, and what the cell then typically
+/// has as its last measurement.
 #[inline(always)]
 fn timed(cell: &Cell, mut region: impl FnMut()) -> (u64, u64) {
     let mut own = [0; BATCH];
@@ -868,8 +898,17 @@ fn timed(cell: &Cell, mut region: impl FnMut()) -> (u64, u64) {
     }
     // A counter that ran backwards costs nothing.
     let all = (stamp().wrapping_sub(start) as i64).max(0) as u64;
-    own.sort_unstable();
-    (all, own[BATCH / 2])
+    (all, typical(own))
+}
+
+/// The mean without the largest eighth, which interrupts may have made large.
+///
+/// Some counters advance in steps as long as a region takes: 26 ticks on an AMD Zen 5.
+/// A median is then wrong by up to half a step, in every region.
+fn typical(mut measured: [u64; BATCH]) -> u64 {
+    measured.sort_unstable();
+    let kept = &measured[..BATCH - BATCH / 8];
+    (kept.iter().sum::<u64>() + kept.len() as u64 / 2) / kept.len() as u64
 }
 
 /// Whether this many ticks from begin to end say that the counter ran backwards,
@@ -877,4 +916,31 @@ fn timed(cell: &Cell, mut region: impl FnMut()) -> (u64, u64) {
 pub(crate) fn ran_backwards(elapsed: u64) -> bool {
     let late = OVERHEAD.late().max(OVERHEAD.hooks_inside.load(Relaxed));
     (elapsed as i64) < -(late as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typical_lies_between_the_steps_of_a_coarse_counter() {
+        const STEP: u64 = 26;
+        // Regions of each length, which begin at each phase of the counter.
+        for length in 1..4 * STEP {
+            let measured = std::array::from_fn(|at| {
+                let begin = at as u64 * 7 % STEP;
+                (begin + length) / STEP * STEP - begin / STEP * STEP
+            });
+            let off = typical(measured).abs_diff(length);
+            assert!(off <= STEP / 4, "{length}: {}", typical(measured));
+        }
+    }
+
+    #[test]
+    fn interrupts_are_not_typical() {
+        let mut measured = [40; BATCH];
+        measured[3] = 9000;
+        measured[20] = u64::from(u32::MAX);
+        assert_eq!(typical(measured), 40);
+    }
 }

@@ -29,16 +29,24 @@ pub(super) fn is_anothers() -> bool {
 }
 
 impl Process {
-    /// Whether it is the calling process, and not one whose memory that lives in.
+    /// Whether it is the calling process, and not one whose memory that lives in. Where a
+    /// filter refuses to tell, it is taken for that.
     pub(crate) fn is_callers(&self) -> bool {
         // SAFETY: no preconditions.
-        self.pid() == unsafe { libc::getpid() }
+        let pid = errno::kept(|| unsafe { libc::getpid() });
+        pid == self.pid() || pid <= 0
+    }
+
+    /// The same for whatever ties memory to a thread, which has asked for its id anyway:
+    /// a thread that the C library knows by it is no child in its parent's memory.
+    pub(crate) fn is_callers_threads(&self, tid: u32) -> bool {
+        library_tid() == Some(tid) || self.is_callers()
     }
 }
 
 /// What the C library takes for the calling thread's kernel id; none if it does not
 /// tell.
-fn library_tid() -> Option<u32> {
+pub(super) fn library_tid() -> Option<u32> {
     let mut clock = 0;
     // SAFETY: the calling thread exists, and the result is ours to write.
     let refused = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };

@@ -1,22 +1,20 @@
 //! The process: one segment, made when the first point is met.
 //!
-//! Everything here is off the hot path. A thread that needs the process while
-//! another is just making it waits for that (below a millisecond); a signal
-//! handler that interrupts the making on its own thread measures nothing
-//! instead.
+//! Everything here is off the hot path. A thread that needs the process while another
+//! one is making it waits a millisecond at most, and then measures nothing, which is
+//! counted.
 
 use std::io;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU64,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     fence,
 };
 
-use pfp_shm_layout::beacon::{Beacon, Info};
+use pfp_shm_layout::beacon::{Beacon, Info, MAX_NAME};
 use pfp_shm_layout::control::{Change, Control};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::failure::{self, Failure, Stage};
@@ -24,21 +22,19 @@ use pfp_shm_layout::find;
 use pfp_shm_layout::header::{Facts, ProcessState};
 use pfp_shm_layout::object::Name;
 use pfp_shm_layout::point::DEVICE;
-use pfp_shm_layout::segment::{Config, Segment};
+use pfp_shm_layout::segment::{Geometry, Segment};
+use pfp_shm_layout::share::Share;
 
-use super::copies;
-use super::names::Names;
-use super::owner;
+use super::settings::{self, Settings};
 use super::thread::{self, Thread};
+use super::turn::Turn;
+use super::{cold, copies, image, owner};
 use crate::clock::{self, calibrate, counter};
 use crate::errno;
 use crate::point::{FIRST_NAMED, Kind, Point};
 use crate::snapshot;
 
 const PAGE: usize = 4096;
-/// What a more exact rate may differ from the first one by, which is good to some
-/// 100 ppm. As a share.
-const RATE_NEAR: f64 = 0.005;
 /// Pairs that the automatic calibration runs.
 const CALIBRATION_PAIRS: u32 = 512;
 
@@ -47,29 +43,20 @@ const CALIBRATION_PAIRS: u32 = 512;
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) segment: Segment,
-    /// Taken out and put out when the process ends in order.
-    beacon: Mutex<Option<Beacon>>,
+    /// Taken out and put out when the process ends in order. Null, or a box.
+    beacon: AtomicPtr<Beacon>,
     pid: libc::pid_t,
     /// Ends with the threads: its destructor releases their lanes.
     pub(crate) exit_key: libc::pthread_key_t,
     /// The private state of each lane, kept over the lane's owners.
     pub(crate) lanes: Box<[AtomicPtr<Thread>]>,
-    /// First instant on both clocks: the longer ago, the better the rate. In two
-    /// words, which whoever has set `refined_ns` may write.
-    origin_ticks: AtomicU64,
-    origin_ns: AtomicU64,
-    /// When the rate was last made more exact, nanoseconds after the origin.
-    refined_ns: AtomicU64,
     /// Whether measuring costs something else than what is known.
     outdated: AtomicBool,
     /// The counter before which no space is asked for again.
     no_space_until: AtomicU64,
     /// A block that was taken and could not be backed; 0 for none.
     spare_block: AtomicU64,
-    /// Whether points named in the source measure from the start.
-    on_by_default: bool,
-    /// Which do in any case, by name.
-    enabled_names: Names,
+    settings: &'static Settings,
     /// That of the parent that this process was forked from, if it had one.
     _inherited: AtomicPtr<Process>,
     /// Where the last figures go when the process ends in order.
@@ -84,11 +71,10 @@ static NEWEST: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 /// after a raw clone that runs no handler: what a child inherits is not its own.
 static GATE: AtomicPtr<AtomicPtr<Process>> = AtomicPtr::new(ptr::null_mut());
 
-const UNMADE: i32 = 0;
-const FAILED: i32 = -1;
-/// `UNMADE`, `FAILED`, `MADE`, or the thread that is making it.
-static MAKING: AtomicI32 = AtomicI32::new(UNMADE);
-const MADE: i32 = i32::MAX;
+/// Held by the thread that makes the process.
+static MAKING: Turn = Turn::new();
+/// Whether it cannot be made here.
+static FAILED: AtomicBool = AtomicBool::new(false);
 
 /// Begins that were missed while there was no segment to count them in, of points
 /// that start on.
@@ -97,9 +83,10 @@ static MISSED: AtomicU64 = AtomicU64::new(0);
 /// The points of this process, a list through [`Point::next`].
 pub(crate) static POINTS: AtomicPtr<Point> = AtomicPtr::new(ptr::null_mut());
 
-/// The name the program gave itself before there was a segment. Only ever tried,
-/// not waited for: a fork may have left it locked.
-static NAME: Mutex<Option<String>> = Mutex::new(None);
+/// The name the program gave itself. Two threads that do so at once may mix theirs, and
+/// nobody ever waits.
+static NAME: [AtomicU8; MAX_NAME] = [const { AtomicU8::new(0) }; MAX_NAME];
+static NAME_LEN: AtomicUsize = AtomicUsize::new(0);
 
 /// The process, if it was made by this process and not by a parent.
 #[inline]
@@ -118,131 +105,237 @@ pub(crate) fn get() -> Option<&'static Process> {
     if let Some(process) = current() {
         return Some(process);
     }
-    if MAKING.load(Acquire) == FAILED {
+    if FAILED.load(Relaxed) || MAKING.is_hopeless() {
         return None;
     }
-    errno::kept(make_or_wait)
+    cold::section(make_or_wait)
 }
 
 #[cold]
+#[inline(never)]
 fn make_or_wait() -> Option<&'static Process> {
     if owner::is_anothers() {
         return None;
     }
-    let me = thread::tid() as i32;
-    for () in turns() {
-        if let Some(process) = current() {
-            return Some(process);
+    leave_parents();
+    // Done without a process behind the gate: this is a forked child.
+    let turn = MAKING.take_anew().ok();
+    if let Some(process) = current() {
+        // Whoever has made it was waited for, or taken the turn from.
+        if let Some(turn) = turn {
+            turn.done();
         }
-        let state = MAKING.load(Acquire);
-        if state == FAILED || state == me {
+        return Some(process);
+    }
+    let turn = turn.filter(|_| !FAILED.load(Relaxed))?;
+    // Before another copy refers to this one.
+    image::prepare();
+    if let Some(joined) = copies::join() {
+        match joined {
+            Some(_) => turn.done(),
+            None => FAILED.store(!copies::may_come(), Relaxed),
+        }
+        return joined;
+    }
+    let gate = Gate::map();
+    let made = make(&gate);
+    if let (Some(process), Ok(gate)) = (made, gate) {
+        // A child that was forked meanwhile, and has come back into this, has no process.
+        let is_ours = gate.is_ours();
+        gate.keep();
+        turn.done();
+        return is_ours.then_some(process);
+    }
+    made
+}
+
+/// Puts private memory in the place of a parent's segment, if there is one in this
+/// process: a copy of the parent's memory.
+fn leave_parents() {
+    // SAFETY: null, or a process that is never freed.
+    let newest = unsafe { NEWEST.load(Acquire).as_ref() };
+    if let Some(parents) = newest.filter(|process| !process.is_callers()) {
+        parents.detach();
+    }
+}
+
+/// Whose segment was detached last. Once is enough, also for the children of children.
+static DETACHED: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
+
+/// In a forked child, before it comes back: whatever its thread was in the middle of, it
+/// writes to its parent's segment no more. Only what signal handlers may do.
+pub(super) extern "C" fn in_child() {
+    errno::kept(|| {
+        // None of the parent's threads is here.
+        MAKING.forget(|_| true);
+        super::measure::forget_calibration();
+        // A handler of another copy, or of the host, may have measured already.
+        if current().is_some() {
+            return;
+        }
+        // SAFETY: null, or a process that is never freed. Only the copy that made it has it.
+        if let Some(parents) = unsafe { NEWEST.load(Acquire).as_ref() } {
+            parents.detach();
+        }
+        thread::forget();
+    });
+}
+
+/// A page that a forked child sees as zeros: of what is made, and whether it is this
+/// process that makes it.
+struct Gate(*mut GatePage);
+
+#[repr(C)]
+struct GatePage {
+    process: AtomicPtr<Process>,
+    is_ours: AtomicU64,
+}
+
+impl Gate {
+    fn map() -> io::Result<Self> {
+        let gate = Self(uninterrupted(|| map_private(PAGE))?.cast());
+        gate.page().is_ours.store(1, Relaxed);
+        Ok(gate)
+    }
+
+    fn page(&self) -> &'static GatePage {
+        // SAFETY: a page of our own, and of atomics. It is unmapped only if nobody has
+        // seen it.
+        unsafe { &*self.0 }
+    }
+
+    /// False in a child that was forked since, and has come back into the middle of this.
+    fn is_ours(&self) -> bool {
+        self.page().is_ours.load(Relaxed) != 0
+    }
+
+    /// Leads to the process from now on.
+    fn open(&self, process: &'static Process) {
+        let page = self.page();
+        page.process.store(ptr::from_ref(process).cast_mut(), Release);
+        if !self.is_ours() {
+            page.process.store(ptr::null_mut(), Relaxed);
+        }
+        GATE.store((&raw const page.process).cast_mut(), Release);
+    }
+
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        // SAFETY: the page that was mapped, which nobody has seen.
+        unsafe { libc::munmap(self.0.cast(), PAGE) };
+    }
+}
+
+/// Makes the process; a note is left if it cannot be made. In a forked child that comes
+/// back into this, nothing.
+fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
+    let settings = settings::get();
+    let origin = calibrate::begin();
+    let directory = uninterrupted(Directory::for_this_process);
+    let exe = this_exe();
+    let failed = |stage, error: &io::Error| {
+        if gate.as_ref().is_ok_and(|gate| !gate.is_ours()) {
             return None;
         }
-        // `MADE` without a process behind the gate: we are a forked child.
-        if (state == UNMADE || state == MADE)
-            && MAKING.compare_exchange(state, me, Acquire, Relaxed).is_ok()
-        {
-            let made = copies::join().unwrap_or_else(make);
-            let state = match made {
-                Some(_) => MADE,
-                None if copies::may_come() => UNMADE,
-                None => FAILED,
-            };
-            MAKING.store(state, Release);
-            return made;
+        FAILED.store(true, Relaxed);
+        note_failure(&directory, &exe, stage, error);
+        None
+    };
+    let gate = match gate {
+        Ok(gate) => gate,
+        Err(error) => return failed(Stage::Process, error),
+    };
+    /// Another name is tried where one is taken: a child that was forked just now, and
+    /// has come back into this, may have been faster with it.
+    const NAMES: u32 = 3;
+    for attempt in 1..=NAMES {
+        match make_as_named(gate, settings, origin, &directory) {
+            Ok(process) => return process,
+            Err((Stage::Segment, error))
+                if error.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES => {}
+            Err((stage, error)) => return failed(stage, &error),
         }
-        // The maker may have been forked away from us: its child never makes
-        // it. Only a thread that lives in this process can be waited for.
-        if state > 0 && state != MADE && !thread::exists(state as u32) {
-            let _ = MAKING.compare_exchange(state, UNMADE, Relaxed, Relaxed);
-        }
-        // SAFETY: yields.
-        unsafe { libc::sched_yield() };
     }
     None
 }
 
-/// The turns that a thread takes while it waits for another one of its process: a
-/// second of them, so that nothing can hang the host. In time and not in number, since
-/// on a busy machine the other one may be off its CPU for long, and a region of whoever
-/// gives up is not measured; in number as well, in case the clock stands still.
-pub(crate) fn turns() -> impl Iterator<Item = ()> {
-    const NS: u64 = 1_000_000_000;
-    const MOST: u32 = 100_000_000;
-    let start = calibrate::monotonic_ns();
-    (0..MOST)
-        .take_while(move |turn| {
-            !turn.is_multiple_of(64) || calibrate::monotonic_ns().saturating_sub(start) < NS
-        })
-        .map(|_| ())
-}
-
-fn make() -> Option<&'static Process> {
-    if !counter::is_steady_here() {
-        // From here on a tick is a nanosecond.
-        counter::replace(calibrate::monotonic_ns());
-    }
-    let origin = calibrate::instant();
-    let name = NAME.try_lock().ok().and_then(|name| name.clone());
-    let directory = uninterrupted(Directory::for_this_process);
-    let object = match Name::random() {
-        Ok(object) => object,
-        Err(error) => {
-            note_failure(&directory, &this_exe(), Stage::Segment, &error);
-            return None;
-        }
-    };
+/// Makes the process under a name of chance; none in a forked child that comes back into
+/// this.
+///
+/// # Errors
+///
+/// What could not be made, and what the system answered.
+fn make_as_named(
+    gate: &Gate,
+    settings: &'static Settings,
+    origin: calibrate::Instant,
+    directory: &io::Result<Directory>,
+) -> Result<Option<&'static Process>, (Stage, io::Error)> {
+    let object = Name::random().map_err(|error| (Stage::Segment, error))?;
+    let mut name = [0; MAX_NAME];
+    let name = program_name(&mut name);
     // The beacon first: killed at any moment, the process leaves no object that
     // nobody can find.
-    let info = Info::of_this_process(object, name.as_deref().unwrap_or(""));
-    let beacon = match &directory {
-        Ok(directory) => uninterrupted(|| light_beacon(directory, &info)),
+    let info = Info::of_this_process(object, name);
+    if !gate.is_ours() {
+        return Ok(None);
+    }
+    let share = Share::of_this_process();
+    let config = settings.config(share);
+    // What crashed processes left may take as much again, and no more.
+    let left = share.bytes.max(Geometry::new(config).len() as u64);
+    let beacon = match directory {
+        Ok(directory) => uninterrupted(|| light_beacon(directory, &info, left)),
         Err(error) => Err(io::Error::from_raw_os_error(failure::errno_of(error))),
     };
     let facts = facts(object.id(), origin);
-    let made = uninterrupted(|| Segment::create(object, config(), &facts))
+    if !gate.is_ours() {
+        return Ok(None);
+    }
+    let made = uninterrupted(|| Segment::create(object, config, &facts))
         .map_err(|error| (Stage::Segment, error))
         .and_then(|segment| {
-            let made = publish(segment, origin, name.as_deref());
+            let made = publish(gate, segment, settings, name);
             made.map_err(|error| (Stage::Process, error))
         });
-    let trouble = match (&made, &beacon) {
-        (Err((stage, error)), _) => Some((*stage, error)),
-        (Ok(_), Err(error)) => Some((Stage::Beacon, error)),
-        (Ok(_), Ok(_)) => None,
-    };
-    match (trouble, &directory) {
-        (Some((stage, error)), _) => note_failure(&directory, &info.exe, stage, error),
-        (None, Ok(directory)) => failure::forget(directory, &info.exe),
-        (None, Err(_)) => {}
+    if !gate.is_ours() {
+        return Ok(None);
     }
-    let is_taken = matches!(&made, Err((Stage::Segment, error)) if error.kind() == io::ErrorKind::AlreadyExists);
-    let beacon = beacon.ok();
-    let Ok((process, gate)) = made else {
-        // What has that name already is somebody's; what cannot be removed stays to be
-        // found.
-        if is_taken || pfp_shm_layout::object::unlink_if_there(&object) {
-            beacon.map(Beacon::extinguish);
+    let process = match made {
+        Ok(Some(process)) => process,
+        Ok(None) => return Ok(None),
+        Err((stage, error)) => {
+            let is_taken = stage == Stage::Segment && error.kind() == io::ErrorKind::AlreadyExists;
+            // What has that name already is somebody's; what cannot be removed stays to be
+            // found.
+            if is_taken || pfp_shm_layout::object::unlink_if_there(&object) {
+                beacon.ok().map(Beacon::extinguish);
+            }
+            return Err((stage, error));
         }
-        return None;
     };
-    if let Ok(mut kept) = process.beacon.try_lock() {
-        *kept = beacon;
+    match (&beacon, directory) {
+        (Err(error), _) => note_failure(directory, &info.exe, Stage::Beacon, error),
+        (Ok(_), Ok(directory)) => failure::forget(directory, &info.exe),
+        (Ok(_), Err(_)) => {}
     }
-    // SAFETY: the gate is a page of our own.
-    unsafe { (*gate).store((&raw const *process).cast_mut(), Release) };
-    GATE.store(gate, Release);
+    if let Ok(beacon) = beacon {
+        process.beacon.store(Box::into_raw(Box::new(beacon)), Release);
+    }
+    gate.open(process);
     let missed = MISSED.swap(0, Relaxed);
-    if process.on_by_default {
+    if settings.on_by_default {
         process.segment.ledger().begins_missed.fetch_add(missed, Relaxed);
     }
-    // SAFETY: registers a function that may be called at any time.
-    unsafe { libc::atexit(at_process_exit) };
-
     enter_again(process);
-    copies::lead(gate);
-    super::measure::calibrate(CALIBRATION_PAIRS);
-    Some(process)
+    copies::lead(GATE.load(Acquire));
+    copies::calibrate();
+    Ok(Some(process))
 }
 
 /// Points of the parent this process was forked from keep their numbers.
@@ -261,21 +354,24 @@ pub(super) extern "C" fn gate_for_followers() -> *mut AtomicPtr<Process> {
 
 /// For [`copies`]: whether there will be no process, however often it is asked for.
 pub(super) extern "C" fn has_failed() -> bool {
-    MAKING.load(Acquire) == FAILED
+    FAILED.load(Relaxed)
 }
 
-/// For [`copies`]: the process behind this gate becomes that of this copy too.
-pub(super) extern "C" fn follow(gate: *mut AtomicPtr<Process>) {
+/// For [`copies`]: the process behind this gate becomes that of this copy too. False if
+/// it was.
+pub(super) extern "C" fn follow(gate: *mut AtomicPtr<Process>) -> bool {
     // Meets the loads in `current`, here and in the copy that made it.
     if GATE.swap(gate, AcqRel) == gate {
-        return;
+        return false;
     }
-    let Some(process) = current() else { return };
-    let missed = MISSED.swap(0, Relaxed);
-    if process.on_by_default {
-        process.segment.ledger().begins_missed.fetch_add(missed, Relaxed);
+    if let Some(process) = current() {
+        let missed = MISSED.swap(0, Relaxed);
+        if process.settings.on_by_default {
+            process.segment.ledger().begins_missed.fetch_add(missed, Relaxed);
+        }
+        enter_again(process);
     }
-    enter_again(process);
+    true
 }
 
 /// Asks again where a signal came in between; whoever asks leaves nothing behind when it
@@ -313,75 +409,57 @@ fn note_failure(directory: &io::Result<Directory>, exe: &Path, stage: Stage, err
     };
 }
 
-/// Makes a process of a new segment, and the gate that will lead to it.
+/// Makes a process of a new segment; none in a forked child that comes back into this.
 ///
 /// # Errors
 ///
-/// What the system answered: it has no more private memory, or no key for threads.
+/// What the system answered: it has no key for threads.
 fn publish(
+    gate: &Gate,
     segment: Segment,
-    origin: calibrate::Instant,
-    name: Option<&str>,
-) -> io::Result<(&'static Process, *mut AtomicPtr<Process>)> {
-    let ledger = segment.ledger();
-    ledger.set_name(name.unwrap_or(""));
-
-    let rate = match calibrate::first_rate(origin) {
-        _ if counter::is_replaced() => 1e9,
-        Some(rate) => rate,
-        None => {
-            // It stood still or jumped, before anything was measured.
-            counter::replace(origin.ticks);
-            1e9
-        }
-    };
-    let kind = clock::choose(std::env::var("PFP_CLOCK").ok().as_deref());
-    ledger.clock_kind.store(kind as u64, Relaxed);
-    ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
-    ledger.invariant.store(u64::from(calibrate::is_invariant()), Relaxed);
-
-    let gate = gate()?;
-    let mut exit_key = 0;
-    // SAFETY: makes a key with a destructor of the right type.
-    let refused =
-        unsafe { libc::pthread_key_create(&raw mut exit_key, Some(thread::at_thread_exit)) };
-    if refused != 0 {
-        // SAFETY: nobody has seen the page yet.
-        unsafe { libc::munmap(gate.cast(), PAGE) };
-        return Err(io::Error::from_raw_os_error(refused));
-    }
+    settings: &'static Settings,
+    name: &str,
+) -> io::Result<Option<&'static Process>> {
+    // Before a rung is chosen: the counter may turn out to stand still.
+    let rate = calibrate::ticks_per_second();
+    let kind = clock::choose(settings.clock.as_deref());
+    let exit_key = image::exit_key()?;
     let lanes = (0..=segment.geometry().lanes()).map(|_| AtomicPtr::default()).collect();
-    let process = Box::leak(Box::new(Process {
+    let process: &'static Process = Box::leak(Box::new(Process {
         segment,
-        beacon: Mutex::new(None),
+        beacon: AtomicPtr::default(),
         // SAFETY: no preconditions.
         pid: unsafe { libc::getpid() },
         exit_key,
         lanes,
-        origin_ticks: AtomicU64::new(origin.ticks),
-        origin_ns: AtomicU64::new(origin.ns),
-        refined_ns: AtomicU64::new(0),
         outdated: AtomicBool::new(false),
         no_space_until: AtomicU64::new(0),
         spare_block: AtomicU64::new(0),
-        on_by_default: std::env::var_os("PFP_DEFAULT").is_none_or(|value| value != "off"),
-        enabled_names: Names::new(&std::env::var("PFP_ENABLE").unwrap_or_default()),
+        settings,
         _inherited: AtomicPtr::new(NEWEST.load(Relaxed)),
-        snapshot: snapshot::path_at_exit(),
+        snapshot: settings.snapshot.as_ref().and_then(snapshot::Asked::path_at_exit),
     }));
-    NEWEST.store(ptr::from_mut(process), Relaxed);
-    process.set_rate(rate);
+    // From here on a child that is forked has private memory in place of the segment. One
+    // that was forked before writes nothing.
+    NEWEST.store(ptr::from_ref(process).cast_mut(), Release);
+    if !gate.is_ours() {
+        return Ok(None);
+    }
     let ledger = process.segment.ledger();
-    let thousand_seconds = |rate: f64| (rate * 1000.0) as u64;
+    ledger.set_name(name);
+    ledger.clock_kind.store(kind as u64, Relaxed);
+    ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
+    ledger.invariant.store(u64::from(calibrate::is_invariant()), Relaxed);
+    process.publish_rate(rate);
     let reported = calibrate::reported_rate().map_or(0, thousand_seconds);
     ledger.reported_ticks_per_1000_s.store(reported, Relaxed);
     ledger.core_hz.store(calibrate::core_hz(rate).map_or(0, |hz| hz as u64), Relaxed);
-    Ok((process, gate))
+    Ok(Some(process))
 }
 
-/// A private page that a forked child sees as zeros.
-fn gate() -> io::Result<*mut AtomicPtr<Process>> {
-    uninterrupted(|| map_private(PAGE)).map(<*mut u8>::cast)
+/// A rate as the segment has it.
+fn thousand_seconds(rate: f64) -> u64 {
+    (rate * 1000.0) as u64
 }
 
 /// Maps private memory that reads zero in a forked child.
@@ -396,7 +474,9 @@ fn map_private(bytes: usize) -> io::Result<*mut u8> {
             ptr::null_mut(),
             bytes,
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            libc::MAP_PRIVATE
+                | libc::MAP_ANONYMOUS
+                | if cfg!(miri) { 0 } else { libc::MAP_NORESERVE },
             -1,
             0,
         )
@@ -404,7 +484,14 @@ fn map_private(bytes: usize) -> io::Result<*mut u8> {
     if pages == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
+    // Miri knows neither that flag nor forks.
+    if cfg!(miri) {
+        return Ok(pages.cast());
+    }
+    // What is in there is nothing for a core dump; refused, it is in one.
     // SAFETY: advice about pages that we have just mapped.
+    unsafe { libc::madvise(pages, bytes, libc::MADV_DONTDUMP) };
+    // SAFETY: as above.
     if unsafe { libc::madvise(pages, bytes, libc::MADV_WIPEONFORK) } != 0 {
         let error = io::Error::last_os_error();
         // SAFETY: nobody has seen them yet.
@@ -412,17 +499,6 @@ fn map_private(bytes: usize) -> io::Result<*mut u8> {
         return Err(error);
     }
     Ok(pages.cast())
-}
-
-fn config() -> Config {
-    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
-    let standard = Config::default();
-    Config {
-        points: number("PFP_POINTS").unwrap_or(standard.points),
-        lanes: number("PFP_LANES").unwrap_or(standard.lanes),
-        blocks: number("PFP_MEMORY_MB").map_or(standard.blocks, |mb| mb.saturating_mul(64)),
-        ..standard
-    }
 }
 
 fn facts(id: u128, origin: calibrate::Instant) -> Facts {
@@ -446,25 +522,16 @@ fn facts(id: u128, origin: calibrate::Instant) -> Facts {
     }
 }
 
-fn light_beacon(directory: &Directory, info: &Info) -> io::Result<Beacon> {
-    // What earlier runs left; trouble with that is not this run's.
-    let _ = find::sweep(directory, &info.exe, find::KEEP);
+fn light_beacon(directory: &Directory, info: &Info, left: u64) -> io::Result<Beacon> {
+    // What earlier runs left, before memory is taken; trouble with that is not this run's.
+    let _ = find::sweep(directory, &info.exe, find::KEEP, left);
     Beacon::light(directory, info)
 }
 
-extern "C" fn at_process_exit() {
-    let Some(process) = current() else { return };
-    if !process.is_callers() {
-        return;
-    }
-    process.segment.ledger().state.store(ProcessState::Exited as u64, Release);
-    if let Some(path) = &process.snapshot {
-        snapshot::write_at_exit(process, path);
-    }
-    // What cannot be removed stays to be found.
-    if process.segment.unlink() {
-        let beacon = process.beacon.try_lock().ok().and_then(|mut beacon| beacon.take());
-        beacon.map(Beacon::extinguish);
+pub(super) extern "C" fn at_process_exit() {
+    // Those that follow leave it to the copy that made it.
+    if let Some(process) = current().filter(|_| !copies::follows()) {
+        cold::section(|| process.end());
     }
 }
 
@@ -487,19 +554,32 @@ pub(super) unsafe extern "C" fn set_name_here(name: *const u8, bytes: usize) {
 
 /// For [`copies`]: hands the name over that was given before there was a leader.
 pub(super) fn pass_name_on() {
-    let name = NAME.try_lock().ok().and_then(|mut name| name.take());
-    if let Some(name) = name {
-        copies::name(&name);
+    let mut name = [0; MAX_NAME];
+    let name = program_name(&mut name);
+    if !name.is_empty() {
+        copies::name(name);
     }
 }
 
 fn keep_name(name: &str) {
-    if let Ok(mut kept) = NAME.try_lock() {
-        *kept = Some(name.to_owned());
+    let mut end = name.len().min(MAX_NAME);
+    while !name.is_char_boundary(end) {
+        end -= 1;
     }
+    NAME.iter().zip(name[..end].bytes()).for_each(|(to, byte)| to.store(byte, Relaxed));
+    // Meets the load in `program_name`.
+    NAME_LEN.store(end, Release);
     if let Some(process) = current() {
         process.segment.ledger().set_name(name);
     }
+}
+
+/// The name that the program has given itself; empty for none.
+fn program_name(to: &mut [u8; MAX_NAME]) -> &str {
+    // Meets the store in `set_name`.
+    let len = NAME_LEN.load(Acquire);
+    to.iter_mut().zip(&NAME).for_each(|(to, byte)| *to = byte.load(Relaxed));
+    str::from_utf8(&to[..len]).unwrap_or_default()
 }
 
 /// Switches every point off that is on, and those on again that this has switched
@@ -562,23 +642,59 @@ pub(crate) fn points() -> impl Iterator<Item = &'static Point> {
 
 impl Process {
     /// Where another copy of pfp must expect what it uses.
-    pub(super) const LAYOUT: [usize; 6] = [
+    pub(super) const LAYOUT: [usize; 10] = [
         size_of::<Self>(),
+        offset_of!(Self, pid),
+        offset_of!(Self, exit_key),
         offset_of!(Self, lanes),
+        offset_of!(Self, outdated),
         offset_of!(Self, no_space_until),
-        offset_of!(Self, on_by_default),
-        offset_of!(Self, enabled_names),
-        size_of::<Names>(),
+        offset_of!(Self, spare_block),
+        offset_of!(Self, settings),
+        offset_of!(Self, _inherited),
+        offset_of!(Self, snapshot),
     ];
+
+    /// Whether regions are measured into it: not in a forked child.
+    pub(crate) fn is_current(&self) -> bool {
+        current().is_some_and(|process| ptr::eq(process, self))
+    }
+
+    /// Puts private memory in the place of the segment, in a forked child.
+    fn detach(&self) {
+        let this = ptr::from_ref(self).cast_mut();
+        if DETACHED.swap(this, Relaxed) != this {
+            self.segment.detach();
+        }
+    }
+
+    /// What is left to do when the calling process ends in order.
+    fn end(&self) {
+        if !self.is_callers() {
+            return;
+        }
+        self.segment.ledger().state.store(ProcessState::Exited as u64, Release);
+        if let Some(path) = &self.snapshot {
+            snapshot::write_at_exit(self, path);
+        }
+        // What cannot be removed stays to be found.
+        if self.is_current() && self.segment.unlink() {
+            let beacon = self.beacon.swap(ptr::null_mut(), Acquire);
+            if !beacon.is_null() {
+                // SAFETY: the box that was left there, which is never freed.
+                let _ = unsafe { &*beacon }.remove();
+            }
+        }
+    }
 
     /// Id of the process whose memory it is in.
     pub(super) fn pid(&self) -> libc::pid_t {
         self.pid
     }
 
-    fn set_rate(&self, ticks_per_second: f64) {
-        self.segment.ledger().ticks_per_1000_s.store((ticks_per_second * 1000.0) as u64, Relaxed);
-        calibrate::set_ticks_per_ns(ticks_per_second / 1e9);
+    fn publish_rate(&self, ticks_per_second: f64) {
+        let word = &self.segment.ledger().ticks_per_1000_s;
+        word.store(thousand_seconds(ticks_per_second), Relaxed);
     }
 
     /// Takes blocks of the pool in a row, whose pages are to be
@@ -609,7 +725,7 @@ impl Process {
 
     /// Asks unless there was none just now: each asking is a system call, or a
     /// fight for one word, in the host's regions.
-    fn ask_for_space<R>(&self, ask: impl FnOnce(&Segment) -> Option<R>) -> Option<R> {
+    pub(super) fn ask_for_space<R>(&self, ask: impl FnOnce(&Segment) -> Option<R>) -> Option<R> {
         let now = counter::stamp();
         let a_while = self.segment.ledger().ticks_per_1000_s.load(Relaxed) / 1000 / 10;
         // No longer than that, also if the counter ran backwards.
@@ -626,32 +742,8 @@ impl Process {
     /// Makes the rate more exact, if enough time has passed for that to be
     /// worth it. Cold paths call this.
     pub(crate) fn refine_rate(&self) {
-        if counter::is_replaced() {
-            return;
-        }
-        let origin = calibrate::Instant {
-            ticks: self.origin_ticks.load(Relaxed),
-            ns: self.origin_ns.load(Relaxed),
-        };
-        let now_ns = calibrate::monotonic_ns().saturating_sub(origin.ns);
-        let refined_ns = self.refined_ns.load(Relaxed);
-        if now_ns < refined_ns.saturating_mul(2).max(2_000_000)
-            || self.refined_ns.compare_exchange(refined_ns, now_ns, Relaxed, Relaxed).is_err()
-        {
-            return;
-        }
-        let now = calibrate::instant();
-        let known = self.segment.ledger().ticks_per_1000_s.load(Relaxed) as f64 / 1000.0;
-        match calibrate::rate_between(origin, now) {
-            Some(rate) if (rate / known - 1.0).abs() < RATE_NEAR => self.set_rate(rate),
-            // One of the clocks went on while the other did not, as in a suspended
-            // machine: what was known holds, and is made more exact from here on.
-            _ => {
-                self.origin_ticks.store(now.ticks, Relaxed);
-                self.origin_ns.store(now.ns, Relaxed);
-                self.refined_ns.store(0, Relaxed);
-            }
-        }
+        calibrate::refine();
+        self.publish_rate(calibrate::ticks_per_second());
     }
 
     /// Says which rung of the clock is in force, and what measuring costs on it:
@@ -664,7 +756,7 @@ impl Process {
     /// Whether a point measures without being switched on.
     fn starts_on(&self, point: &Point) -> bool {
         let (name, ..) = point.description();
-        (point.starts_on() && self.on_by_default) || self.enabled_names.have(name)
+        (point.starts_on() && self.settings.on_by_default) || self.settings.enabled_names.have(name)
     }
 
     /// The same, for whoever is in the middle of something: what measuring costs is
@@ -687,19 +779,35 @@ impl Process {
         ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
     }
 
+    /// Enters something into the table of points. Whoever finds no memory for that may
+    /// try again, and is not told to each time.
+    fn enter_into_table(
+        &self,
+        wanted: Option<usize>,
+        enter: impl FnOnce(&Segment) -> Option<usize>,
+    ) -> Result<usize, NotEntered> {
+        let used = self.segment.ledger().points_used.load(Relaxed) as usize;
+        if wanted.unwrap_or(used.max(FIRST_NAMED)) >= self.segment.geometry().points() {
+            return enter(&self.segment).ok_or(NotEntered::NoPlace);
+        }
+        self.ask_for_space(enter).ok_or(NotEntered::NoMemory)
+    }
+
     /// Enters a point and returns its number and control word.
     /// A point of a parent's keeps its number and starts with the parent's word.
     pub(crate) fn enter(
         &self,
         point: &Point,
         inherited: Option<Control>,
-    ) -> Option<(u32, &AtomicU64)> {
-        let wanted = point.number();
+    ) -> Result<(u32, &AtomicU64), NotEntered> {
+        let wanted = point.wanted_number();
         let (name, file, line) = point.description();
         let line = u64::from(line) | if point.is_device() { DEVICE } else { 0 };
-        let number =
-            self.segment.enter_point(wanted.map(|n| n as usize), FIRST_NAMED, name, file, line)?;
-        let control = self.segment.control(number)?;
+        let place = wanted.map(|n| n as usize);
+        let number = self.enter_into_table(place, |segment| {
+            segment.enter_point(place, FIRST_NAMED, name, file, line)
+        })?;
+        let control = self.segment.control(number).ok_or(NotEntered::NoPlace)?;
         let calibration = wanted == Some(0);
         let initial = if let Some(before) = inherited {
             before
@@ -716,7 +824,7 @@ impl Process {
         };
         // A viewer may have been faster.
         let _ = control.compare_exchange(0, initial.0, Relaxed, Relaxed);
-        Some((number as u32, control))
+        Ok((number as u32, control))
     }
 
     /// Enters a variant of the point of that number and returns its number, and the
@@ -726,16 +834,27 @@ impl Process {
         variant: &Point,
         of: usize,
         amounts: &str,
-    ) -> Option<(u32, &AtomicU64)> {
-        let wanted = variant.number().map(|n| n as usize);
-        let number = self.segment.enter_variant(wanted, FIRST_NAMED, of, amounts)?;
-        Some((number as u32, self.segment.control(of)?))
+    ) -> Result<(u32, &AtomicU64), NotEntered> {
+        let wanted = variant.wanted_number().map(|n| n as usize);
+        let number = self.enter_into_table(wanted, |segment| {
+            segment.enter_variant(wanted, FIRST_NAMED, of, amounts)
+        })?;
+        Ok((number as u32, self.segment.control(of).ok_or(NotEntered::NoPlace)?))
     }
 }
 
 /// For [`copies`]: measures what measuring costs in this copy.
 pub(super) extern "C" fn calibrate_here() {
     super::measure::calibrate(CALIBRATION_PAIRS);
+}
+
+/// Why a point is not in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotEntered {
+    /// It is full.
+    NoPlace,
+    /// There was no memory for it just now.
+    NoMemory,
 }
 
 /// Counts a begin that could not be measured.
@@ -754,7 +873,7 @@ pub(crate) fn miss_unregistered(point: &'static Point) {
     match current() {
         Some(process) if process.starts_on(point) => miss(),
         Some(_) => {}
-        None if point.starts_on() && MAKING.load(Relaxed) != FAILED => {
+        None if point.starts_on() && !FAILED.load(Relaxed) => {
             MISSED.fetch_add(1, Relaxed);
         }
         None => {}

@@ -8,8 +8,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 use pfp_shm_layout::amounts::{Amounts, MOST};
+use pfp_shm_layout::control::Control;
 
 use super::measure::Begun;
+use super::thread::NOTHING_COVERED;
 use crate::point::Point;
 
 /// Regions begun by hand that can be open in one context.
@@ -41,7 +43,7 @@ pub(super) struct Slot {
     /// 1 if the point was open already.
     pub(super) recursive: AtomicU64,
     pub(super) start: AtomicU64,
-    pub(super) child: AtomicU64,
+    pub(super) covered: AtomicU64,
     pub(super) off: AtomicU64,
     pub(super) switches: AtomicU64,
     /// The control word at the begin, of a point with amounts.
@@ -69,7 +71,8 @@ pub(super) struct Paused {
     pub(super) clock: AtomicU64,
     /// Switches that it has seen.
     pub(super) switches: AtomicU64,
-    pub(super) child: AtomicU64,
+    /// As [`super::thread::Thread::covered`].
+    pub(super) covered: AtomicU64,
     pub(super) place: AtomicU64,
 }
 
@@ -92,7 +95,7 @@ impl Regions {
                 place: zero(),
                 recursive: zero(),
                 start: zero(),
-                child: zero(),
+                covered: zero(),
                 off: zero(),
                 switches: zero(),
                 control: zero(),
@@ -106,7 +109,12 @@ impl Regions {
                 switches: zero(),
                 amounts: [const { AtomicU64::new(0) }; MOST],
             }),
-            paused: Paused { clock: zero(), switches: zero(), child: zero(), place: zero() },
+            paused: Paused {
+                clock: zero(),
+                switches: zero(),
+                covered: AtomicU64::new(NOTHING_COVERED),
+                place: zero(),
+            },
         }
     }
 
@@ -126,25 +134,22 @@ impl Regions {
         (0..self.open()).rev().find(|&at| ptr::eq(self.slots[at].point.load(Relaxed), point))
     }
 
-    /// Gives up the regions from a place on and returns the ticks of the regions
-    /// that had ended in them, which now belong to what is around.
-    pub(super) fn give_up(&self, from: usize) -> u64 {
-        let given_up = (from..self.open())
-            .map(|at| self.slots[at].child.load(Relaxed))
-            .fold(0, u64::wrapping_add);
+    /// Gives up the regions from a place on.
+    pub(super) fn give_up(&self, from: usize) {
         self.open.store(from as u64, Relaxed);
-        given_up
     }
 
     /// Adds to what waits for a point, its amounts too if it has any; false if there
     /// is no room.
     pub(super) fn latch(&self, point: &'static Point, sum: Sum, amounts: Option<&Amounts>) -> bool {
         let waiting = self.waiting.load(Relaxed) as usize;
-        let known = (0..waiting).find(|&at| ptr::eq(self.latched[at].point.load(Relaxed), point));
-        let at = known.unwrap_or(waiting);
+        let of = |point: *const Point| {
+            move |&at: &usize| ptr::eq(self.latched[at].point.load(Relaxed), point)
+        };
+        let known = (0..waiting).find(of(point));
+        let at = known.or_else(|| (0..waiting).find(of(ptr::null()))).unwrap_or(waiting);
         let Some(latched) = self.latched.get(at) else { return false };
         let before = if known.is_some() { latched.sum() } else { Sum::default() };
-        latched.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
         latched.own.store(before.own.wrapping_add(sum.own), Relaxed);
         latched.inclusive.store(before.inclusive.wrapping_add(sum.inclusive), Relaxed);
         latched.off.store(before.off.wrapping_add(sum.off), Relaxed);
@@ -155,6 +160,8 @@ impl Regions {
                 kept.store(before.saturating_add(*amount), Relaxed);
             }
         }
+        // Last, so that who jumps out before has left nothing for another point.
+        latched.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
         self.waiting.store(waiting.max(at + 1) as u64, Relaxed);
         true
     }
@@ -173,24 +180,15 @@ impl Regions {
                 *amount = amount.saturating_add(kept.load(Relaxed));
             }
         }
-        self.waiting.store(waiting as u64 - 1, Relaxed);
-        if at + 1 == waiting {
-            return sum;
-        }
-        let last = &self.latched[waiting - 1];
-        let moved = last.sum();
-        let to = &self.latched[at];
-        to.point.store(last.point.load(Relaxed), Relaxed);
-        to.own.store(moved.own, Relaxed);
-        to.inclusive.store(moved.inclusive, Relaxed);
-        to.off.store(moved.off, Relaxed);
-        to.switches.store(moved.switches, Relaxed);
-        for (to, last) in to.amounts.iter().zip(&last.amounts) {
-            to.store(last.load(Relaxed), Relaxed);
-        }
+        // One store takes it out, so that a jump out of a handler loses none of another's.
+        self.latched[at].point.store(ptr::null_mut(), Relaxed);
+        let is_free = |at: &usize| self.latched[*at].point.load(Relaxed).is_null();
+        let free = (0..waiting.min(LATCHED)).rev().take_while(is_free).count();
+        self.waiting.store((waiting - free) as u64, Relaxed);
         sum
     }
 
+    /// For [`super::thread::Thread::detour`].
     pub(super) fn detour(&self) -> u64 {
         self.waiting.load(Relaxed) * WAITING
     }
@@ -217,12 +215,36 @@ impl Latched {
     }
 }
 
+/// A region that was begun by hand, as its slot has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Noted {
+    pub(super) begun: Begun,
+    pub(super) place: u64,
+    pub(super) recursive: bool,
+    pub(super) control: Control,
+}
+
 impl Slot {
+    #[inline]
+    pub(super) fn noted(&self) -> Noted {
+        Noted {
+            begun: self.begun(),
+            place: self.place.load(Relaxed),
+            recursive: self.recursive.load(Relaxed) != 0,
+            control: Control(self.control.load(Relaxed)),
+        }
+    }
+
+    /// Whether it still has a region that was put there.
+    pub(super) fn is_of(&self, point: &Point, begun: &Begun) -> bool {
+        ptr::eq(self.point.load(Relaxed), point) && self.start.load(Relaxed) == begun.start
+    }
+
     #[inline]
     pub(super) fn begun(&self) -> Begun {
         Begun {
             start: self.start.load(Relaxed),
-            child: self.child.load(Relaxed),
+            covered: self.covered.load(Relaxed),
             off: self.off.load(Relaxed),
             switches: self.switches.load(Relaxed),
             inclusive: 0,
@@ -232,7 +254,7 @@ impl Slot {
     #[inline]
     pub(super) fn fill(&self, begun: &Begun) {
         self.start.store(begun.start, Relaxed);
-        self.child.store(begun.child, Relaxed);
+        self.covered.store(begun.covered, Relaxed);
         self.off.store(begun.off, Relaxed);
         self.switches.store(begun.switches, Relaxed);
     }

@@ -8,7 +8,9 @@
 //!
 //! The hot path reaches shared memory only through `table`. Its pages read zero
 //! in a forked child, so the child cannot write to its parent's lane, whatever
-//! way it was forked; a null entry is also how a point without a cell and a
+//! way it was forked; nor can one that was forked by a signal handler in the middle of a
+//! region, since what is covered reads zero too, and that is asked for before anything
+//! is written. A null entry is also how a point without a cell and a
 //! thread without a lane look. All of these leave by one door, to
 //! [`prepare`].
 
@@ -29,7 +31,9 @@ use pfp_shm_layout::segment::{
     BLOCK, CELLS_PER_BLOCK, CHUNK, PAGE, RING_BLOCKS, RING_SLOTS, Segment,
 };
 
+use super::cold;
 use super::copies;
+use super::owner;
 use super::process::{self, Process};
 use super::regions::Regions;
 use crate::clock::ThreadClock;
@@ -54,13 +58,12 @@ const ALIVE: u64 = 0x7066_702d_6c69_7665;
 #[derive(Debug)]
 pub(crate) struct Thread {
     // What begin and end touch.
-    /// Ticks of the regions that ended inside the one now open.
-    pub(crate) child: AtomicU64,
     /// How many regions are open in the current context, in units of [`LEVEL`],
     /// and above that how often contexts were switched, in units of [`SALT`].
     pub(crate) place: AtomicU64,
-    /// Not zero while an end is under way, or while parts of a latched region
-    /// wait in the current context: an end then takes the long way.
+    /// A [`crate::mark`] while something is under way that a signal handler must not do
+    /// as well, or how many parts of latched regions wait in the current context: while
+    /// it is not zero, an end takes the long way.
     pub(crate) detour: AtomicU64,
     pub(crate) clock: ThreadClock,
     ring: AtomicPtr<Slot>,
@@ -72,7 +75,11 @@ pub(crate) struct Thread {
     chunk_count: AtomicU64,
 
     // What only the cold paths touch.
-    alive: AtomicU64,
+    /// Since when and until when the last region ran that ended although regions inside
+    /// had not; see [`super::ending`].
+    pub(super) gave_up: [AtomicU64; 2],
+    /// The counter when the lane was claimed.
+    pub(super) claimed: AtomicU64,
     /// Kernel id of the thread.
     pub(super) tid: AtomicU64,
     lane: AtomicU64,
@@ -95,9 +102,31 @@ pub(crate) struct Thread {
     pub(crate) own: Regions,
     /// The context that is current, null for the thread's own.
     pub(crate) current: AtomicPtr<super::context::Shared>,
-    /// A cell for each point, by number. As long as the mapping has room.
+
+    // What reads zero in a forked child, from a page of its own on. All before it is kept,
+    // so that a child that goes on in the middle of something meets no null pointer.
+    wiped: WipedFromHere,
+    /// Ticks of all regions that have ended in the current context, those inside others
+    /// counted once, with what measuring them took. Never zero.
+    covered: AtomicU64,
+    alive: AtomicU64,
+    /// A cell for each point, by number. As long as the mapping has room; see
+    /// [`Thread::entry`].
     table: [AtomicPtr<Cell>; 0],
 }
+
+/// The start of a page.
+#[repr(align(4096))]
+#[derive(Debug)]
+struct WipedFromHere;
+
+/// Bytes of a [`Thread`] that a forked child keeps.
+const KEPT: usize = std::mem::offset_of!(Thread, wiped);
+const _: () = assert!(KEPT == PAGE && PAGE == align_of::<WipedFromHere>());
+/// Where the table begins.
+const TABLE: usize = std::mem::offset_of!(Thread, table);
+/// [`Thread::covered`] of a context in which no region has ended.
+pub(super) const NOTHING_COVERED: u64 = 1;
 
 thread_local! {
     /// The calling thread's state; null before its first region. Has no
@@ -105,6 +134,31 @@ thread_local! {
     static THREAD: LocalCell<*const Thread> = const { LocalCell::new(ptr::null()) };
     /// True while this thread claims a lane.
     static CLAIMING: LocalCell<bool> = const { LocalCell::new(false) };
+    /// What it has claimed until it moves in: one more than the lane, and the generation.
+    static CLAIMED: LocalCell<(usize, u32)> = const { LocalCell::new((0, 0)) };
+    /// The state that it moves into.
+    static MOVING_IN: LocalCell<*const Thread> = const { LocalCell::new(ptr::null()) };
+}
+
+/// The calling thread has jumped out of whatever claimed a lane for it.
+pub(super) fn forget_claim() {
+    CLAIMING.set(false);
+    let (lane, generation) = CLAIMED.replace((0, 0));
+    let process = process::current().filter(|_| lane != 0);
+    if let Some(lane) = process.and_then(|process| process.segment.lane(lane - 1)) {
+        lane.release(generation);
+    }
+}
+
+/// In a forked child, in whose memory a parent's segment is private now: no lane is the
+/// calling thread's, and what it was in the middle of watches nothing of the parent's.
+pub(super) fn forget() {
+    CLAIMED.set((0, 0));
+    for wiped in [THREAD.replace(ptr::null()), MOVING_IN.replace(ptr::null())] {
+        // SAFETY: as in `current`.
+        let Some(thread) = (unsafe { wiped.as_ref() }) else { continue };
+        thread.clock.forget();
+    }
 }
 
 /// The calling thread's state, which may be a wiped copy of a parent's.
@@ -120,7 +174,9 @@ pub(crate) fn current() -> Option<&'static Thread> {
 pub(crate) fn tid() -> u32 {
     // A filter may refuse even this, and would set `errno`.
     // SAFETY: no preconditions.
-    errno::kept(|| unsafe { libc::syscall(libc::SYS_gettid) as u32 })
+    let told = errno::kept(|| unsafe { libc::syscall(libc::SYS_gettid) });
+    // What stands for "done" and "failed" is nobody's id.
+    if told > 0 { told as u32 } else { owner::library_tid().unwrap_or(1) }
 }
 
 /// One open region, in [`Thread::place`].
@@ -164,37 +220,79 @@ pub(crate) enum Unready {
 }
 
 impl Thread {
+    /// Where another copy of pfp must expect what it uses.
+    pub(super) const LAYOUT: [usize; 7] = [
+        size_of::<Self>(),
+        TABLE,
+        std::mem::offset_of!(Self, covered),
+        std::mem::offset_of!(Self, alive),
+        std::mem::offset_of!(Self, own),
+        std::mem::offset_of!(Self, followers),
+        size_of::<Regions>(),
+    ];
+
     /// The calling thread's cell of a point; none where [`prepare`] must be
     /// asked.
     #[inline(always)]
     pub(crate) fn cell(&self, index: usize) -> Option<&Cell> {
-        // SAFETY: a registered point's number is below the number of points of
-        // the segment, and the mapping has that many entries; an unregistered
-        // one has number 0. The entry is null or leads to a cell in the segment,
-        // which is never unmapped.
-        unsafe {
-            let table = (&raw const self.table).cast::<AtomicPtr<Cell>>();
-            (*table.add(index)).load(Relaxed).as_ref()
-        }
+        let cell = self.entry(index).load(Relaxed);
+        // SAFETY: null, or it leads to a cell in the segment, which is never unmapped.
+        unsafe { cell.as_ref() }
     }
 
     /// The same for any thread.
     pub(crate) fn cell_of_any(&self, index: usize) -> Option<&Cell> {
+        // Meets the store in `set_cell`: the cell is prepared.
+        let cell = self.entry(index).load(Acquire);
         // SAFETY: as in `cell`.
-        unsafe {
-            let table = (&raw const self.table).cast::<AtomicPtr<Cell>>();
-            // Meets the store in `set_cell`: the cell is prepared.
-            (*table.add(index)).load(Acquire).as_ref()
-        }
+        unsafe { cell.as_ref() }
     }
 
     fn set_cell(&self, index: usize, cell: &Cell) {
-        // SAFETY: as in `cell`.
+        // Meets the load in `cell_of_any`.
+        self.entry(index).store((&raw const *cell).cast_mut(), Release);
+    }
+
+    /// A point's entry of the table, which goes on behind this in the mapping. It is reached by
+    /// the address that `map_pages` has exposed: a reference to this leads no further.
+    #[inline(always)]
+    fn entry(&self, index: usize) -> &AtomicPtr<Cell> {
+        let table = ptr::from_ref(self).addr() + TABLE;
+        let table = ptr::with_exposed_provenance::<AtomicPtr<Cell>>(table);
+        // SAFETY: a registered point's number is below the number of points of
+        // the segment, and the mapping has that many entries; an unregistered
+        // one has number 0.
+        unsafe { &*table.add(index) }
+    }
+
+    /// See the field; 0 in a forked child.
+    #[inline(always)]
+    pub(crate) fn covered(&self) -> u64 {
+        self.covered.load(Relaxed)
+    }
+
+    /// Adds to what is covered: in one instruction, so that nothing is lost of what a
+    /// signal handler adds.
+    #[inline(always)]
+    pub(crate) fn cover(&self, ticks: u64) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: adds to a word of ours. Not a locked addition: no other thread takes part.
         unsafe {
-            let table = (&raw const self.table).cast::<AtomicPtr<Cell>>();
-            // Meets the load in `cell_of_any`.
-            (*table.add(index)).store((&raw const *cell).cast_mut(), Release);
+            std::arch::asm!(
+                "add qword ptr [{thread} + {word}], {ticks}",
+                thread = in(reg) ptr::from_ref(self),
+                word = const std::mem::offset_of!(Thread, covered),
+                ticks = in(reg) ticks,
+                options(nostack)
+            );
         }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        self.covered.fetch_add(ticks, Relaxed);
+    }
+
+    /// Sets it to that of a context which becomes current.
+    pub(super) fn set_covered(&self, covered: u64) {
+        self.covered.store(covered, Relaxed);
     }
 
     /// The place of the innermost open region.
@@ -251,20 +349,28 @@ impl Thread {
         self.fill(written, start, elapsed, own, what);
     }
 
-    /// The first record of a page, which may have to be backed: a ring is long and
-    /// many threads are short. Without space there is no record, and that is counted.
+    /// The first record of a page, which may have to be backed. Without space there is no
+    /// record, and that is counted.
     #[cold]
     #[inline(never)]
     fn record_at_page(&self, start: u64, elapsed: u64, own: u64, what: u64) {
         let written = self.tally().written.load(Relaxed);
         let page = written as usize % RING_SLOTS / SLOTS_PER_PAGE;
-        if self.ring_backed.load(Relaxed) & 1 << page == 0 {
+        let backed = self.ring_backed.load(Relaxed);
+        if backed & 1 << page == 0 {
             let ring = self.ring.load(Relaxed).addr() - self.segment.load(Relaxed).addr();
-            let space = process::current().and_then(|it| it.back(ring + page * PAGE, PAGE));
-            if space.is_none() {
-                return self.count(|tally| &tally.unrecorded);
-            }
-            self.ring_backed.fetch_or(1 << page, Relaxed);
+            let ask = |segment: &Segment| {
+                // All at once, so that a thread which has measured asks for no more; by
+                // the page where there is no room for that.
+                if backed == 0 && segment.back(ring, RING_BLOCKS as usize * BLOCK).is_ok() {
+                    return Some(u64::MAX);
+                }
+                segment.back_or_count(ring + page * PAGE, PAGE).ok().map(|()| 1 << page)
+            };
+            match process::current().and_then(|process| process.ask_for_space(ask)) {
+                Some(pages) => self.ring_backed.fetch_or(pages, Relaxed),
+                None => return self.count(|tally| &tally.unrecorded),
+            };
         }
         self.fill(written, start, elapsed, own, what);
     }
@@ -450,15 +556,33 @@ impl Thread {
 
     /// Shows what the clock counts, where readers look.
     pub(crate) fn publish_switches(&self) {
-        if !self.overflows() {
+        if !self.overflows() && self.is_alive() {
             self.tally().switches.store(self.clock.all_switches(), Relaxed);
         }
     }
 
     /// Counts in the lane's tally, also where several threads share it.
     pub(crate) fn count(&self, word: fn(&Tally) -> &AtomicU64) {
+        // A forked child counts nothing for its parent.
+        if !self.is_alive() {
+            return;
+        }
         word(self.tally()).fetch_add(1, Relaxed);
     }
+}
+
+/// Puts a cell right in which a change was cut off for good.
+pub(super) fn mend(process: &Process, cell: &Cell) {
+    let segment = &process.segment;
+    let held = |chunk| {
+        let chunk = segment.chunk(chunk)?;
+        Some(chunk.0.iter().fold(0, |sum: u64, bucket| sum.wrapping_add(bucket.load(Relaxed))))
+    };
+    cell.mend(
+        segment.sums(cell.amounts()),
+        |chunk| held(chunk).unwrap_or(0),
+        |chunk| clear_chunk(segment, chunk),
+    );
 }
 
 fn clear_chunk(segment: &Segment, chunk: u32) {
@@ -522,15 +646,36 @@ pub(crate) fn get() -> Option<&'static Thread> {
 
 fn claim(process: &'static Process) -> Option<&'static Thread> {
     // The lane would be the parent's thread's, under a name and an id that go.
-    if !process.is_callers() {
+    if !process.is_callers_threads(tid()) {
         return None;
     }
-    // A signal handler that interrupts the claiming measures nothing.
-    if CLAIMING.with(|claiming| claiming.replace(true)) {
+    cold::section(|| claim_alone(process))
+}
+
+#[inline(never)]
+fn claim_alone(process: &'static Process) -> Option<&'static Thread> {
+    // Claimed by a signal handler, before it was kept from coming.
+    if let Some(thread) = current().filter(|thread| thread.is_alive()) {
+        return Some(thread);
+    }
+    // The handler of a fault in the middle of the claiming measures nothing.
+    if CLAIMING.replace(true) && !cold::is_outermost() {
         return None;
     }
-    let claimed = copies::thread(THREAD.with(LocalCell::as_ptr))
-        .unwrap_or_else(|| errno::kept(|| claim_lane(process).or_else(|| claim_overflow(process))));
+    // The thread has one lane for all copies: the leader's.
+    let claimed = copies::thread(THREAD.with(LocalCell::as_ptr)).unwrap_or_else(|| {
+        let claimed = claim_lane(process).or_else(|| claim_overflow(process));
+        CLAIMED.set((0, 0));
+        MOVING_IN.set(ptr::null());
+        // In a child that was forked meanwhile the lane is not one of its own.
+        claimed.filter(|thread| {
+            let is_ours = process.is_current();
+            if !is_ours {
+                thread.alive.store(0, Relaxed);
+            }
+            is_ours
+        })
+    });
     if let Some(thread) = claimed {
         THREAD.set(thread);
         // SAFETY: the key was made with the process; the value is not null, so
@@ -587,6 +732,7 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
             segment.back_lane(number).ok()??
         };
         let Some(generation) = lane.claim() else { continue };
+        CLAIMED.set((number + 1, generation));
         let Some(thread) = pages_of(process, number) else {
             lane.release(generation);
             return None;
@@ -613,8 +759,8 @@ fn claim_overflow(process: &'static Process) -> Option<&'static Thread> {
     let segment = &process.segment;
     let number = segment.overflow_lane();
     let lane = segment.back_lane(number).ok()??;
+    let thread = map_pages(process.segment.geometry().points())?;
     segment.ledger().lanes_overflowed.fetch_add(1, Relaxed);
-    let thread = map_pages(process)?;
     thread.tally.store((&raw const lane.tally).cast_mut(), Relaxed);
     thread.settle_in(segment, number, 0);
     Some(thread)
@@ -622,6 +768,7 @@ fn claim_overflow(process: &'static Process) -> Option<&'static Thread> {
 
 impl Thread {
     fn settle_in(&self, segment: &Segment, lane: usize, generation: u32) {
+        MOVING_IN.set(self);
         let (first, count) = segment.chunk_numbers();
         self.segment.store(segment.base().cast_mut(), Relaxed);
         self.first_chunk.store(u64::from(first), Relaxed);
@@ -629,7 +776,7 @@ impl Thread {
         self.tid.store(u64::from(tid()), Relaxed);
         self.lane.store(lane as u64, Relaxed);
         self.generation.store(u64::from(generation), Relaxed);
-        self.child.store(0, Relaxed);
+        self.set_covered(NOTHING_COVERED);
         self.place.store(0, Relaxed);
         self.detour.store(0, Relaxed);
         self.context.store(0, Relaxed);
@@ -638,6 +785,7 @@ impl Thread {
         for slot in &self.followers {
             slot.store(ptr::null_mut(), Relaxed);
         }
+        self.claimed.store(stamp(), Relaxed);
         self.clock.start();
         self.alive.store(ALIVE, Relaxed);
     }
@@ -651,15 +799,21 @@ fn pages_of(process: &'static Process, lane: usize) -> Option<&'static Thread> {
     if let Some(thread) = unsafe { known.as_ref() } {
         return Some(thread);
     }
-    let thread = map_pages(process)?;
+    let thread = map_pages(process.segment.geometry().points())?;
     kept.store((&raw const *thread).cast_mut(), Release);
     Some(thread)
 }
 
-fn map_pages(process: &Process) -> Option<&'static Thread> {
-    let points = process.segment.geometry().points();
-    let bytes = size_of::<Thread>() + points * size_of::<AtomicPtr<Cell>>();
+/// Maps a state whose table has room for so many points.
+fn map_pages(points: usize) -> Option<&'static Thread> {
+    let bytes = size_of::<Thread>().max(TABLE + points * size_of::<AtomicPtr<Cell>>());
     let pages = process::private_pages(bytes)?;
+    // For `entry`.
+    let _ = pages.expose_provenance();
+    // Where that is refused, a child must not be forked in the middle of a region.
+    #[cfg(not(miri))]
+    // SAFETY: advice about a page that we have just mapped.
+    errno::kept(|| unsafe { libc::madvise(pages.cast(), KEPT, libc::MADV_KEEPONFORK) });
     // SAFETY: new pages of zeros, aligned to a page, which are a valid value of
     // atomics and null pointers.
     let thread = unsafe { &*pages.cast::<Thread>() };
@@ -691,13 +845,18 @@ pub(crate) fn set_name(name: &str) {
 /// threads library goes through the destructors four times at most, and no more after
 /// a time in which no key was set. See [`bury`].
 pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
-    THREAD.set(ptr::null());
-    let Some(process) = process::current() else { return };
-    // SAFETY: the value that `claim` has set, in this process or in a parent.
-    let thread = unsafe { &*value.cast::<Thread>() };
-    if !thread.is_alive() {
-        return;
-    }
+    cold::section(|| {
+        THREAD.set(ptr::null());
+        // SAFETY: the value that `claim` has set, in this process or in a parent.
+        let thread = unsafe { &*value.cast::<Thread>() };
+        if let Some(process) = process::current().filter(|_| thread.is_alive()) {
+            leave(process, thread);
+        }
+    });
+}
+
+/// Gives back what the calling thread has.
+fn leave(process: &Process, thread: &Thread) {
     for slot in &thread.followers {
         let slot = slot.swap(ptr::null_mut(), Relaxed);
         if !slot.is_null() {
@@ -711,8 +870,8 @@ pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
         super::context::leave_all(thread);
         let bytes = thread.bytes.load(Relaxed) as usize;
         // SAFETY: the pages are this thread's alone, and it refers to them no
-        // more.
-        unsafe { libc::munmap(value, bytes) };
+        // more. In a child that was forked meanwhile there are none.
+        unsafe { libc::munmap((&raw const *thread).cast_mut().cast(), bytes) };
         return;
     }
     thread.holder.store(0, Relaxed);
@@ -751,10 +910,36 @@ fn give_up(process: &Process, thread: &Thread) {
     let points = process.segment.ledger().points_used.load(Relaxed) as usize;
     for index in 0..points.min(process.segment.geometry().points()) {
         if let Some(cell) = thread.cell(index) {
+            mend(process, cell);
             cell.abandon();
         }
     }
     if let Some(lane) = process.segment.lane(thread.lane.load(Relaxed) as usize) {
         lane.release(thread.generation.load(Relaxed) as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reference to the state leads no further than the state; Miri sees to that.
+    #[test]
+    fn the_table_is_reached_to_its_end() {
+        const POINTS: usize = 700;
+        let thread = map_pages(POINTS).expect("there is memory");
+        let cells = [Cell::new(), Cell::new()];
+        assert!((0..POINTS).all(|index| thread.cell(index).is_none()));
+        thread.set_cell(0, &cells[0]);
+        thread.set_cell(POINTS - 1, &cells[1]);
+        for (index, cell) in [(0, &cells[0]), (POINTS - 1, &cells[1])] {
+            assert!(thread.cell(index).is_some_and(|found| ptr::eq(found, cell)));
+            assert!(thread.cell_of_any(index).is_some_and(|found| ptr::eq(found, cell)));
+        }
+        assert!(thread.cell(1).is_none() && thread.tally.load(Relaxed).is_null());
+        let bytes = thread.bytes.load(Relaxed) as usize;
+        let pages = ptr::with_exposed_provenance_mut(ptr::from_ref(thread).addr());
+        // SAFETY: nobody refers to the pages any more.
+        unsafe { libc::munmap(pages, bytes) };
     }
 }

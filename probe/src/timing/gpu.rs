@@ -11,7 +11,7 @@ use driver::{Driver, Event};
 pub use driver::{NoGpu, Stream};
 
 use super::{CpuTimer, named};
-use crate::clock::ticks;
+use crate::clock::counter::stamp;
 use crate::engine::{context, ending};
 use crate::errno;
 use crate::point::Point;
@@ -174,7 +174,7 @@ impl GpuTimer {
         self.abandon();
         self.collect();
         self.started += 1;
-        let asked = ticks();
+        let asked = stamp();
         let event = self.device.filter(|point| point.is_enabled()).and_then(|_| self.record());
         self.open = Some(Open { event, asked });
         if let Some(launch) = self.launch {
@@ -247,7 +247,7 @@ impl GpuTimer {
                 Ok(ms) => {
                     self.last = Some((number, ms));
                     let took = in_ticks(ms);
-                    let begun = begun(asked, self.after_previous(start), ticks(), took);
+                    let begun = begun(asked, self.after_previous(start), stamp(), took);
                     self.idle.push(start);
                     let previous = self.previous.replace((end, begun.wrapping_add(took)));
                     self.idle.extend(previous.map(|(event, _)| event));

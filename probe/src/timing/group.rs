@@ -10,7 +10,7 @@ use pfp_shm_layout::group::{Arrived, Place, PrivateGroup, SharedGroup};
 use pfp_shm_layout::liveness::Identity;
 
 use super::named;
-use crate::clock::ticks;
+use crate::clock::counter::stamp;
 use crate::errno;
 use crate::point::Point;
 
@@ -39,7 +39,7 @@ pub struct Synced {
 
 impl Synced {
     fn of(arrived: Option<Arrived>, began: u64) -> Self {
-        let waited = ticks().wrapping_sub(began);
+        let waited = stamp().wrapping_sub(began);
         match arrived.filter(|arrived| arrived.is_member) {
             Some(Arrived { last, dead, absent, .. }) => {
                 Self { all_came: Some(last), waited, dead, absent, stranger: false }
@@ -189,12 +189,12 @@ impl ThreadGroup {
 
     /// Comes to a phase and waits for the others; also the number of the round.
     pub(super) fn wait(&self) -> (u32, Synced) {
-        let began = ticks();
+        let began = stamp();
         let guard = self.shared.wait.map(|point| point.measure());
         let patience = Duration::from_nanos(self.shared.patience_ns.load(Relaxed));
         let arrived = errno::kept(|| {
             let place = self.place()?;
-            let round = self.shared.group.arrive(place, ticks())?;
+            let round = self.shared.group.arrive(place, stamp())?;
             let group = &self.shared.group;
             Some((round, group.wait(place, round, patience, Identity::is_thread_here)))
         });
@@ -246,7 +246,7 @@ impl ProcessGroup {
     /// Comes to a phase and waits for the others. Of threads that have come together,
     /// in a round of theirs, the first comes for all.
     pub(super) fn wait(&self, threads: Option<(u64, u32)>) -> Synced {
-        let began = ticks();
+        let began = stamp();
         let guard = self.wait.map(|point| point.measure());
         let arrived = errno::kept(|| {
             let round = self.arrive(threads)?;
@@ -257,12 +257,12 @@ impl ProcessGroup {
     }
 
     fn arrive(&self, threads: Option<(u64, u32)>) -> Option<u32> {
-        let Some(threads) = threads else { return self.group.arrive(ticks()) };
+        let Some(threads) = threads else { return self.group.arrive(stamp()) };
         let mut last = locked(&self.round)?;
         match *last {
             Some((known, round)) if known == threads => Some(round),
             _ => {
-                let round = self.group.arrive(ticks())?;
+                let round = self.group.arrive(stamp())?;
                 *last = Some((threads, round));
                 Some(round)
             }

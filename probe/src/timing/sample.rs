@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::named;
 use super::student::t_quantile;
-use crate::clock::{calibrate, ticks};
-use crate::engine::process;
+use crate::clock::calibrate;
+use crate::clock::counter::stamp;
 use crate::{Sampled, Settled};
 
 /// How sure the interval is.
@@ -44,7 +44,7 @@ pub fn sample<R>(name: &str, warmups: u32, samples: u32, mut work: impl FnMut() 
     }
     let mut taken = Vec::with_capacity(samples as usize);
     let core_before = calibrate::core_hz(rate);
-    let started = ticks();
+    let started = stamp();
     for _ in 0..samples {
         let guard = point.map(|point| point.measure());
         let before = now();
@@ -53,23 +53,22 @@ pub fn sample<R>(name: &str, warmups: u32, samples: u32, mut work: impl FnMut() 
         drop(guard);
         taken.push(after.saturating_sub(before));
     }
-    let elapsed = ticks().wrapping_sub(started);
+    let elapsed = stamp().wrapping_sub(started);
     let core_after = calibrate::core_hz(rate);
     // What two readings one after the other come to is no time of the work's.
     let nothing = (0..16).map(|_| between()).min().unwrap_or(0);
     for ticks in &mut taken {
         *ticks = ticks.saturating_sub(nothing);
     }
-    if let Some(process) = process::current() {
-        process.refine_rate();
-    }
+    // As exactly as it is known by now.
+    let rate = crate::ticks_per_second();
     Sampled::of(name, warmups, &taken, rate, (core_before, core_after))
         .with_elapsed(elapsed as f64 / rate)
 }
 
-/// The thread's on-CPU clock, or where it has none the tick counter.
+/// The thread's on-CPU clock, or where it has none that of all stamps.
 fn now() -> u64 {
-    crate::on_cpu_ticks().unwrap_or_else(ticks)
+    crate::on_cpu_ticks().unwrap_or_else(stamp)
 }
 
 fn between() -> u64 {

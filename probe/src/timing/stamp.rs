@@ -1,16 +1,16 @@
 //! Stamps, and counts of cycles from the moment at which all have come.
 
 use super::group::{ProcessGroup, Synced, ThreadGroup};
-use crate::clock;
+use crate::clock::counter::stamp_and_cpu;
 use crate::engine::thread;
 use crate::point::Point;
 
 /// A reading of the tick counter, and where it was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CycleStamp {
-    /// The counter: ticks of the time-stamp counter, which is one for all CPUs of a
-    /// machine where it is invariant; [`crate::ticks_per_second`] converts
-    /// differences.
+    /// As [`crate::ticks`] reads it: ticks of the time-stamp counter, which is one for all
+    /// CPUs of a machine where it is invariant, or of what stands in for it;
+    /// [`crate::ticks_per_second`] converts differences.
     pub ticks: u64,
     /// The CPU it was read on, by the kernel's number; on x86-64 read by the same
     /// instruction as the counter. None where nobody tells.
@@ -24,7 +24,7 @@ pub struct CycleStamp {
 pub fn cycle_stamp() -> CycleStamp {
     let known = thread::current().filter(|thread| thread.is_alive()).map(|it| it.kernel_id());
     let thread = known.unwrap_or_else(thread::tid);
-    let (ticks, cpu) = clock::ticks_and_cpu();
+    let (ticks, cpu) = stamp_and_cpu();
     CycleStamp { ticks, cpu, thread }
 }
 

@@ -50,18 +50,23 @@ fn whole(cell: &Cell) -> CellPicture {
     picture
 }
 
+/// Less where each step is watched.
+const fn times(times: u32) -> u32 {
+    if cfg!(miri) { times / 10 } else { times }
+}
+
 /// Records, resets and changes of owner in any order: the picture is that
 /// of lists of measurements that are moved about.
 #[test]
 fn a_cell_is_what_lists_of_measurements_would_be() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    for _ in 0..50 {
+    for _ in 0..times(50) {
         let bucket = AtomicU64::new(0);
         let (mut control, mut owner) = (Control(1), 1);
         let (mut live, mut settled, mut past) = (Sums::default(), Sums::default(), (0, 0));
         let cell = Cell::new();
         cell.prepare(3, control, owner);
-        for _ in 0..200 {
+        for _ in 0..times(200) {
             let (mut reset, mut moved) = (false, false);
             match random.below(20) {
                 0 => reset = true,
@@ -130,4 +135,37 @@ fn a_shared_cell_goes_back_to_no_older_window() {
     cell.follow_shared(Control(1), |_| unreachable!());
     assert_eq!((cell.control(), whole(&cell).epoch), (reset, 1));
     assert_eq!(whole(&cell).live.count, 1);
+}
+
+/// A reader beside a writer: what it calls whole is of one moment. Elsewhere the models
+/// of `tests/loom` see to that.
+#[cfg(miri)]
+#[test]
+fn a_picture_beside_a_writer_is_of_one_moment() {
+    const CALLS: u64 = 200;
+    let (cell, bucket, ended) = (Cell::new(), AtomicU64::new(0), AtomicU64::new(0));
+    cell.prepare(1, Control(1), 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..CALLS {
+                let total = cell.inclusive_total() + 7;
+                cell.set_inclusive_total(total);
+                let measured = Measurement { exclusive: 7, inclusive_total: total, away: None };
+                cell.record(measured, Some(&bucket));
+            }
+            // Meets the load below.
+            ended.store(1, Ordering::Release);
+        });
+        while ended.load(Ordering::Acquire) == 0 {
+            let mut picture = CellPicture::default();
+            if cell.read(&mut picture) == CellRead::Whole {
+                let Sums { count, exclusive, inclusive, .. } = picture.live;
+                assert_eq!((exclusive, picture.live.squares), (count * 7, u128::from(count * 49)));
+                // The polls of a future are there before what they are of.
+                assert!(inclusive == exclusive || inclusive == exclusive + 7, "{picture:?}");
+            }
+            std::thread::yield_now();
+        }
+    });
+    assert_eq!(whole(&cell).live.count, CALLS);
 }

@@ -1,12 +1,12 @@
 //! The cells of a picture: what is kept of each, and when it is read again.
 
-use super::{Picture, TRIES};
+use super::{MAX_BLOCKS, Picture, Sparse, TRIES};
 use crate::amounts::Amounts;
 use crate::cell::{Cell, CellPicture, CellRead, Sums};
 use crate::control::Control;
 use crate::histogram::{self, BUCKETS, PARTS};
 use crate::lane::LaneState;
-use crate::segment::{BLOCK, CELLS_PER_BLOCK, CHUNK, Geometry, Segment};
+use crate::segment::{BLOCK, CELLS_PER_BLOCK, CHUNK, Geometry};
 use crate::sync::Ordering;
 
 /// A cell since the last reset of its point.
@@ -251,7 +251,7 @@ impl ReadParts {
     /// measurement is to be added.
     fn read_all(
         &mut self,
-        segment: &Segment,
+        segment: Sparse<'_>,
         cell: &Cell,
         copy: &CellPicture,
         most: usize,
@@ -285,7 +285,7 @@ impl ReadParts {
     /// whether the last measurement is to be added. None if they never do.
     fn read_on(
         &mut self,
-        segment: &Segment,
+        segment: Sparse<'_>,
         cell: &Cell,
         known: &Histogram,
         beside: Beside,
@@ -319,7 +319,7 @@ impl ReadParts {
     }
 
     /// Reads a part, again if it was read already.
-    fn renew(&mut self, segment: &Segment, cell: &Cell, known: &Histogram, part: usize) {
+    fn renew(&mut self, segment: Sparse<'_>, cell: &Cell, known: &Histogram, part: usize) {
         let Some(now) = counts(segment, cell.part_to_read(part)) else { return };
         let before = self.parts.get(part).map_or_else(|| known.in_chunk(part), total);
         self.counted = self.counted.wrapping_add(total(&now)).wrapping_sub(before);
@@ -343,7 +343,7 @@ fn is_overtaken(cell: &Cell, sequence: u64) -> bool {
 }
 
 /// The counters of a chunk; none if there is no such chunk.
-fn counts(segment: &Segment, chunk: u32) -> Option<Counts> {
+fn counts(segment: Sparse<'_>, chunk: u32) -> Option<Counts> {
     let chunk = segment.chunk(chunk)?;
     Some(chunk.0.each_ref().map(|count| count.load(Ordering::Relaxed)))
 }
@@ -416,7 +416,7 @@ impl Mark {
     }
 
     /// Whether the cell would be read as it was.
-    pub(super) fn is_fresh(&self, segment: &Segment, cell: &Cell) -> bool {
+    pub(super) fn is_fresh(&self, segment: Sparse<'_>, cell: &Cell) -> bool {
         let sequence = cell.sequence();
         sequence == self.sequence
             && sequence & 1 == 0
@@ -462,7 +462,7 @@ impl<'a> Stale<'a> {
 
     /// Asks for the memory that [`CellReader::read`] is going to look at, most
     /// likely.
-    pub(super) fn fetch(&self, segment: &Segment, marks: &[Mark], picture: &Picture) {
+    pub(super) fn fetch(&self, segment: Sparse<'_>, marks: &[Mark], picture: &Picture) {
         let mut asked = 0_u64;
         let known = |mark: usize| {
             let reading = &picture.cells[marks[mark].place? as usize];
@@ -491,7 +491,7 @@ impl<'a> Stale<'a> {
 
 /// The point whose control word a point follows: its own, or that of the point that
 /// it is a variant of, which was there before it.
-fn steering(segment: &Segment, point: u32) -> u32 {
+fn steering(segment: Sparse<'_>, point: u32) -> u32 {
     let entry = segment.entry(point as usize).and_then(|entry| entry.read());
     let of = entry.and_then(|entry| entry.variant).map(|variant| variant.point);
     of.filter(|of| *of < point).unwrap_or(point)
@@ -499,9 +499,8 @@ fn steering(segment: &Segment, point: u32) -> u32 {
 
 /// Whether figures of this epoch are the point's since its last reset; none for
 /// a point that there is not.
-fn is_current(segment: &Segment, point: u32, epoch: u32) -> Option<bool> {
-    let word = segment.control(point as usize)?;
-    Some(Control(word.load(Ordering::Relaxed)).epoch() == epoch)
+fn is_current(segment: Sparse<'_>, point: u32, epoch: u32) -> Option<bool> {
+    Some(Control(segment.control_word(point as usize)?).epoch() == epoch)
 }
 
 /// Where a cell is read from.
@@ -529,7 +528,7 @@ pub(super) struct CellReader {
 impl CellReader {
     /// For a segment of this size.
     pub(super) fn new(geometry: &Geometry) -> Self {
-        let blocks = geometry.blocks_present();
+        let blocks = geometry.blocks_present().min(MAX_BLOCKS);
         Self {
             parts_left: blocks * (BLOCK / CHUNK),
             cells_left: blocks * CELLS_PER_BLOCK + geometry.points(),
@@ -542,7 +541,7 @@ impl CellReader {
     /// what was known.
     pub(super) fn read(
         &mut self,
-        segment: &Segment,
+        segment: Sparse<'_>,
         cell: &Cell,
         from: &From,
         mark: &mut Mark,
@@ -556,7 +555,7 @@ impl CellReader {
     /// anything else has.
     fn read_on(
         &mut self,
-        segment: &Segment,
+        segment: Sparse<'_>,
         cell: &Cell,
         from: &From,
         mark: &mut Mark,
@@ -599,7 +598,7 @@ impl CellReader {
 
     fn read_anew(
         &mut self,
-        segment: &Segment,
+        segment: Sparse<'_>,
         cell: &Cell,
         from: &From,
         mark: &mut Mark,
@@ -656,7 +655,7 @@ impl CellReader {
     /// measurement. None if it could not be had.
     fn copy(
         &mut self,
-        segment: &Segment,
+        segment: Sparse<'_>,
         cell: &Cell,
         from: &From,
         most: usize,

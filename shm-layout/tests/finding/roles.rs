@@ -151,7 +151,7 @@ fn play_sweeper(arguments: &[PathBuf]) {
     let mut removed = 0;
     let mut failed = Vec::new();
     while !stop.is_finished() {
-        for swept in [sweep(&dir, &exe, 0).unwrap(), gc(&dir).unwrap()] {
+        for swept in [sweep(&dir, &exe, 0, 0).unwrap(), gc(&dir).unwrap()] {
             removed += swept.removed.len();
             failed.extend(swept.failed);
         }

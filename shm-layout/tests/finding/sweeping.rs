@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
 use pfp_shm_layout::find::{KEEP, find, gc, sweep};
@@ -38,7 +38,7 @@ fn a_sweep_keeps_the_last_three_of_the_same_program() {
     // As after a reboot: the newest dead one has lost its object.
     object::unlink(&dead[4]).unwrap();
 
-    let swept = sweep(&dir, &ours, KEEP).unwrap();
+    let swept = sweep(&dir, &ours, KEEP, u64::MAX).unwrap();
     assert!(swept.failed.is_empty(), "{swept:?}");
     let gone: HashSet<Name> = swept.removed.iter().map(|e| e.info.object).collect();
     assert_eq!(gone, HashSet::from([dead[0], dead[4]]));
@@ -49,11 +49,52 @@ fn a_sweep_keeps_the_last_three_of_the_same_program() {
     let left: Vec<Name> = left.iter().map(|e| e.info.object).collect();
     let newest_first = [alive_name, other_name, dead[3], dead[2], dead[1]];
     assert_eq!(left, newest_first);
-    assert_eq!(sweep(&dir, &ours, KEEP).unwrap().removed.len(), 0);
+    assert_eq!(sweep(&dir, &ours, KEEP, u64::MAX).unwrap().removed.len(), 0);
     assert_eq!(gc(&dir).unwrap().removed.len(), 4);
     assert_eq!(only_entry(&dir).info.object, alive_name);
     alive.kill();
     assert_eq!(gc(&dir).unwrap().removed.len(), 1);
+}
+
+/// What dead processes left is bounded in bytes, whatever program they ran: the newest
+/// that fit stay.
+#[test]
+fn a_sweep_keeps_no_more_bytes_than_it_may() {
+    let base = Base::new();
+    let dir = base.directory();
+    let ours = std::env::current_exe().unwrap();
+    let dead = |exe: &Path, pages: u64| {
+        let mut actor = Actor::start("live", &[base.path(), exe]);
+        let name = actor.hears_name();
+        // A page is there already.
+        let object = fs::OpenOptions::new().write(true).open(format!("/dev/shm{name}")).unwrap();
+        object.write_all_at(&vec![1; (pages * PAGE as u64) as usize], 0).unwrap();
+        actor.kill();
+        name
+    };
+    let other = Path::new("/other/program");
+    let oldest = dead(&ours, 1);
+    let large = dead(other, 5);
+    let (small, newest) = (dead(other, 1), dead(&ours, 2));
+    let mut actor = Actor::start("live", &[base.path(), other]);
+    let alive = actor.hears_name();
+
+    let sweep = |pages: u64| {
+        let swept = sweep(&dir, &ours, KEEP, pages * PAGE as u64).unwrap();
+        assert!(swept.failed.is_empty(), "{swept:?}");
+        let left = find(&dir).unwrap().entries;
+        left.iter().map(|entry| entry.info.object).collect::<Vec<Name>>()
+    };
+    assert_eq!(sweep(9), [alive, newest, small, large, oldest]);
+    assert_eq!(sweep(8), [alive, newest, small, large]);
+    assert_eq!(object::backed_bytes(&oldest).unwrap(), None);
+    // One that does not fit makes way for older ones that do.
+    assert_eq!(sweep(7), [alive, newest, small]);
+    assert_eq!(object::backed_bytes(&large).unwrap(), None);
+    assert_eq!(sweep(1), [alive, small]);
+    assert_eq!(sweep(0), [alive]);
+    actor.kill();
+    assert_eq!(sweep(0), []);
 }
 
 /// What a crash or a power failure left half done goes; what another version

@@ -27,9 +27,9 @@ const BEFORE: usize = 120;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// The same of the snapshots between two moments that follow on one another closely.
 const BETWEEN: usize = 60;
-const MINUTE_NS: u64 = 60_000_000_000;
+const MINUTE: Duration = Duration::from_secs(60);
 /// The windows of a histogram, the longest first.
-const WINDOWS_NS: [u64; 2] = [MINUTE_NS, 10_000_000_000];
+const WINDOWS: [Duration; 2] = [MINUTE, Duration::from_secs(10)];
 
 /// Where the user is in a recording.
 #[derive(Clone, Debug)]
@@ -37,9 +37,11 @@ pub struct Replay {
     /// Place of the snapshot that is shown; none before the first.
     at: Option<usize>,
     len: usize,
-    /// When it was taken, and the next one, nanoseconds since the Unix epoch.
+    /// When it was taken, nanoseconds since the Unix epoch.
     unix_ns: u64,
-    next_unix_ns: Option<u64>,
+    /// How long after the first one it was taken, and the next one.
+    since_first: Duration,
+    next: Option<Duration>,
     speed: usize,
     playing: bool,
     grows: bool,
@@ -88,7 +90,8 @@ impl App {
             at: None,
             len: recording.len(),
             unix_ns: recording.taken_unix_ns(place),
-            next_unix_ns: None,
+            since_first: recording.since_first(place),
+            next: None,
             speed: NORMAL,
             playing: false,
             grows: recording.grows(),
@@ -122,17 +125,15 @@ impl App {
             }
             Some(at) if replay.playing && at < last => {
                 // As many on as a frame of the screen has room for, at this speed.
-                let until = replay
-                    .unix_ns
-                    .saturating_add((FRAME.as_nanos() as f64 * SPEEDS[replay.speed]) as u64);
+                let until = replay.since_first + FRAME.mul_f64(SPEEDS[replay.speed]);
                 let mut to = at + 1;
-                while to < last && recording.taken_unix_ns(to) < until {
+                while to < last && recording.since_first(to) < until {
                     to += 1;
                 }
                 self.move_to(to, now);
             }
             Some(at) => {
-                replay.next_unix_ns = (at < last).then(|| recording.taken_unix_ns(at + 1));
+                replay.next = (at < last).then(|| recording.since_first(at + 1));
                 if replay.playing && !replay.grows && at >= last {
                     replay.playing = false;
                     self.say(now, "this is the end of the recording");
@@ -144,10 +145,10 @@ impl App {
     /// How long the moment that is shown stays.
     pub(super) fn until_next_frame(&self) -> Duration {
         let Some(replay) = &self.replay else { return LOOK };
-        match replay.next_unix_ns.filter(|_| replay.playing) {
+        match replay.next.filter(|_| replay.playing) {
             Some(next) => {
-                let gap = next.saturating_sub(replay.unix_ns) as f64 / SPEEDS[replay.speed];
-                Duration::from_nanos(gap as u64).clamp(FRAME, Duration::from_secs(3600))
+                let gap = next.saturating_sub(replay.since_first);
+                gap.div_f64(SPEEDS[replay.speed]).clamp(FRAME, Duration::from_secs(3600))
             }
             None => LOOK,
         }
@@ -171,14 +172,14 @@ impl App {
         let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) else {
             return;
         };
-        let from = recording.taken_unix_ns(at);
+        let from = recording.since_first(at);
         let mut to = at;
         if later {
-            while to < last && recording.taken_unix_ns(to) < from.saturating_add(MINUTE_NS) {
+            while to < last && recording.since_first(to) < from + MINUTE {
                 to += 1;
             }
         } else {
-            while to > 0 && recording.taken_unix_ns(to) > from.saturating_sub(MINUTE_NS) {
+            while to > 0 && recording.since_first(to) > from.saturating_sub(MINUTE) {
                 to -= 1;
             }
         }
@@ -345,9 +346,9 @@ impl App {
         if self.screen != Screen::Detail {
             return;
         }
-        let now = recording.taken_unix_ns(at);
-        let places = WINDOWS_NS.map(|window| {
-            let begins = |place: &usize| recording.taken_unix_ns(*place) + window <= now;
+        let now = recording.since_first(at);
+        let places = WINDOWS.map(|window| {
+            let begins = |place: &usize| recording.since_first(*place) + window <= now;
             (0..=at).rev().find(begins).unwrap_or(0)
         });
         self.past.rewind();
@@ -381,10 +382,10 @@ impl App {
             return;
         };
         let Some(replay) = &mut self.replay else { return };
-        let next = (place + 1 < recording.len()).then(|| recording.taken_unix_ns(place + 1));
+        let next = (place + 1 < recording.len()).then(|| recording.since_first(place + 1));
         (replay.at, replay.len, replay.unix_ns) =
             (Some(place), recording.len(), snapshot.taken_unix_ns);
-        replay.next_unix_ns = next;
+        (replay.since_first, replay.next) = (recording.since_first(place), next);
         self.interval = recording.since_before(place);
     }
 }

@@ -1,7 +1,7 @@
 //! Each command, from its words to its exit status.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -15,9 +15,9 @@ use crate::app::{self, App};
 use crate::export::diff;
 use crate::export::json::{self, Overwrite, WriteError};
 use crate::export::list;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::compare::{Baseline, Comparison};
-use crate::snapshot::{ProcessState, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::source::{
     self, Candidate, Choice, Machine, Moment, Refusal, Source, Span, Wanted, choose,
 };
@@ -29,16 +29,13 @@ const SLOWER: u8 = 1;
 const TROUBLE: u8 = 2;
 /// Exit status of what finds nothing to show, as of [`Refusal::NoTarget`].
 pub(super) const NO_TARGET: u8 = 3;
-/// Exit status of a program that a signal asked to end, as shells have it.
-pub(super) const INTERRUPTED: u8 = 130;
-
 /// Does what the command line asks for; returns the exit status.
 pub fn run(cli: Cli) -> Result<u8> {
     match cli.command {
         None => watch(&cli.show, &cli.target),
         Some(Command::Demo { show }) => demo::run(&show),
         Some(Command::Run(run)) => program::run(&run),
-        Some(Command::Open { file, at, show }) => open(&file, at.as_ref(), &show),
+        Some(Command::Open { files, sum, at, show }) => open(&files, sum, at.as_ref(), &show),
         Some(Command::Record(record)) => super::record::run(&record),
         Some(Command::Snapshot { target, output, force }) => {
             snapshot(&target, &output, overwrite(force))
@@ -121,12 +118,14 @@ pub(super) fn show_source(show: &Show, source: Box<dyn Source>) -> Result<u8> {
 
 /// Shows a file: on the screen a recording begins with its first snapshot, as text it
 /// is the last one, where no moment is asked for.
-fn open(file: &Path, at: Option<&Moment>, show: &Show) -> Result<u8> {
+fn open(files: &[PathBuf], sum: bool, at: Option<&Moment>, show: &Show) -> Result<u8> {
+    let [file] = files else {
+        return show_source(show, source::open_together(files, sum, at)?);
+    };
     let mut source = source::open_at(file, at)?;
     if let Some(recording) = source.recording() {
         if let Some(remark) = recording.remark().filter(|_| is_headless(show)) {
-            // Whether anybody reads it changes nothing.
-            let _ = writeln!(io::stderr(), "pfp-top: {}: {remark}", file.display());
+            complain(&format!("{}: {remark}", file.display()));
         }
         if !is_headless(show) && show.updates.is_some() {
             bail!(
@@ -175,13 +174,11 @@ pub(super) fn resolve(target: &Target) -> Result<Box<dyn Source>> {
 }
 
 fn snapshot(target: &Target, path: &Path, overwrite: Overwrite) -> Result<u8> {
-    let interrupt = Interrupt::install()?;
     let mut source = resolve(target)?;
     let mut snapshot = source.poll()?;
     source.add_records(&mut snapshot);
-    if interrupt.raised() {
-        return Ok(INTERRUPTED);
-    }
+    // What is begun is finished, if that does not take long.
+    let _interrupt = Interrupt::install()?;
     written(json::write(&snapshot, path, overwrite), path)
 }
 
@@ -289,11 +286,7 @@ fn list_processes(json: bool) -> Result<u8> {
     let mut text =
         format!("{:<7} {:<8} {:<8} {:>6}  {}\n", "Number", "PID", "State", "Points", "Name");
     for c in &discovery.candidates {
-        let state = match c.state {
-            ProcessState::Running => "running",
-            ProcessState::Exited => "exited",
-            ProcessState::Crashed => "crashed",
-        };
+        let state = c.state.word();
         let (number, pid) = (discovery.number_of(c), c.visible_pid());
         text += &format!("{number:<7} {pid:<8} {state:<8} {:>6}  {}  {}", c.points, c.name, c.exe);
         if c.pid_here.is_some() {
@@ -307,9 +300,16 @@ fn list_processes(json: bool) -> Result<u8> {
 
 fn gc() -> Result<u8> {
     let removed = source::gc()?;
-    let text: String = removed.iter().map(|line| format!("{line}\n")).collect();
+    // What a program was called, it chose.
+    let text: String = removed.iter().map(|line| text::clean(line).into_owned() + "\n").collect();
     say(if text.is_empty() { "nothing to remove\n" } else { &text })?;
     Ok(0)
+}
+
+/// Writes a line to standard error. Nobody may be there to read it.
+pub(super) fn complain(line: &str) {
+    let line = text::clean_lines(line);
+    let _ = writeln!(io::stderr(), "pfp-top: {line}");
 }
 
 /// Writes to standard output. A reader that has gone, like `head`, is fine.

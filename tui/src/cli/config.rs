@@ -2,24 +2,27 @@
 //! environment say nothing else.
 //!
 //! Its values become the defaults of the command line's options, so that the
-//! order is: option, variable, file, what pfp-top does by itself. A file that
-//! cannot be understood ends the program: whoever wrote it wants to know, and a
-//! viewer that looks otherwise than told hides that.
+//! order is: option, variable, file, what pfp-top does by itself. Of a file that cannot be
+//! read or understood the user is told, and nothing of it holds.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fs, io};
+use std::{env, io};
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Command, ValueEnum};
 use serde::{Deserialize, Deserializer, de::Error};
 
 use crate::columns::Column;
+use crate::input;
 use crate::units::Unit;
+use crate::variables;
 use crate::view::ThemeName;
 
 /// Names another file; empty for none.
-const VARIABLE: &str = "PFP_TOP_CONFIG";
+const VARIABLE: &str = variables::TOP_CONFIG;
+/// No settings are longer.
+const MAX_BYTES: u64 = 64 << 10;
 
 /// What a file may say.
 #[derive(Debug, Default, Deserialize)]
@@ -54,8 +57,8 @@ impl Config {
                 None => return Ok(Self::default()),
             },
         };
-        match fs::read_to_string(&path) {
-            Ok(text) => Self::read(&text, &path),
+        match input::read(&path, MAX_BYTES) {
+            Ok(text) => Self::read(&String::from_utf8_lossy(&text), &path),
             Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => {
                 Ok(Self::default())
             }

@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
 use super::Target;
-use super::commands::{INTERRUPTED, resolve};
+use super::commands::resolve;
 use crate::app::Filter;
 use crate::export::whole::{self, Overwrite, WriteError};
 use crate::export::{Format, Subject};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::Model;
 use crate::source::{self, Moment, Span};
 
@@ -70,7 +70,7 @@ pub(super) fn run(export: &Export) -> Result<u8> {
     if export.file.is_none() && export.at.or(export.from).or(export.to).is_some() {
         bail!("expected a recording to look for a moment in, found no file: name it");
     }
-    let interrupt = Interrupt::install()?;
+    // As long as nothing is written, a signal ends the process at once.
     let snapshot = match &export.file {
         Some(file) => {
             source::read(file, &Span { from: export.from, to: export.to.or(export.at) }, true)?
@@ -92,9 +92,7 @@ pub(super) fn run(export: &Export) -> Result<u8> {
             export.filter.text()
         );
     }
-    if interrupt.raised() {
-        return Ok(INTERRUPTED);
-    }
+    let interrupt = Interrupt::install()?;
     match to_stdout {
         true => print(export.format, &subject)?,
         false => write(export, &subject)?,

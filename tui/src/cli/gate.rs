@@ -12,7 +12,7 @@ use super::commands::{resolve, say};
 use super::{Target, percent, seconds};
 use crate::app::Filter;
 use crate::export::gate as export;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::Model;
 use crate::model::gate::{self, Finding, Limit, Run};
 use crate::snapshot::Snapshot;
@@ -21,8 +21,6 @@ use crate::units;
 
 /// Exit status of a gate that failed.
 const FAILED: u8 = 1;
-/// Exit status of what a signal ended, as shells have it.
-const INTERRUPTED: u8 = 130;
 
 /// What is compared, and how much worse it may be.
 #[derive(Args, Clone, Debug)]

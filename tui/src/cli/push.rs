@@ -1,13 +1,12 @@
 //! `pfp-top push`: the figures of local processes for an OpenTelemetry collector.
 
-use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
 use hyper::Uri;
 
-use super::commands::say;
+use super::commands::{complain, say};
 use super::serve::Pooled;
 use crate::interrupt::Interrupt;
 use crate::push::{self, Pause, Pushed, Pusher};
@@ -64,7 +63,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
     if target.sum {
         bail!("--sum is for the screen; sums are made where the figures go");
     }
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::install_patiently()?;
     // Those that end stay until they have been told.
     let mut pool = push.pooled.pool(Duration::ZERO, Duration::MAX)?;
     let pusher = Pusher::new(push.endpoint.clone(), push.gzip, push.timeout);
@@ -73,7 +72,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
     let start = Instant::now();
     let (mut due, mut pushes) = (start, 0);
     loop {
-        look(&mut pool, &mut told);
+        look(&mut pool);
         let is_over = !target.pid.is_empty() && pool.has_ended();
         // The last figures do not wait for their turn; the pause of a collector does.
         if is_over && pause == Pause::default() {
@@ -107,7 +106,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
         }
         let left = due.saturating_duration_since(Instant::now());
         if !interrupt.sleep(left.min(LOOK)) {
-            look(&mut pool, &mut told);
+            look(&mut pool);
             let until = Instant::now() + FAREWELL;
             told.tell(&pusher.push(&pool.subjects(), Some(until), || true), None);
             return told.end();
@@ -117,9 +116,9 @@ pub(super) fn run(push: &Push) -> Result<u8> {
 
 /// Looks at the processes. What cannot be looked at now may be later, and what was seen
 /// before is told until then.
-fn look(pool: &mut Pool, told: &mut Told) {
+fn look(pool: &mut Pool) {
     if let Err(error) = pool.poll() {
-        told.say(&format!("{error:#}"));
+        complain(&format!("{error:#}"));
     }
 }
 
@@ -146,13 +145,13 @@ impl Told {
                 None => "its figures will be in the next push".into(),
             };
             if self.said.as_ref() != Some(why) {
-                self.say(&format!("{}: {why}; {then}", self.endpoint));
+                complain(&format!("{}: {why}; {then}", self.endpoint));
                 self.said = Some(why.clone());
             }
             return;
         }
         if self.failed > 0 && pushed.taken > 0 {
-            self.say(&format!("{}: taken again, after {} that failed", self.endpoint, self.failed));
+            complain(&format!("{}: taken again, after {} that failed", self.endpoint, self.failed));
             (self.failed, self.said) = (0, None);
         }
         self.trouble = pushed.refused.clone().filter(|_| pushed.is_lost);
@@ -160,14 +159,9 @@ impl Told {
             && self.said.as_ref() != Some(why)
         {
             let kept = if pushed.is_lost { "refused" } else { "taken in part" };
-            self.say(&format!("{}: {kept}: {why}", self.endpoint));
+            complain(&format!("{}: {kept}: {why}", self.endpoint));
         }
         self.said.clone_from(&pushed.refused);
-    }
-
-    fn say(&self, what: &str) {
-        // Nobody may be listening to what is said here.
-        let _ = writeln!(io::stderr(), "pfp-top: {what}");
     }
 
     /// The exit status, by what became of the last push.

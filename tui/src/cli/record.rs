@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::Target;
-use super::commands::resolve;
+use super::commands::{complain, resolve};
 use crate::export::json::Overwrite;
 use crate::export::recording::Writer;
 use crate::interrupt::Interrupt;
@@ -101,8 +101,7 @@ pub(super) fn run(record: &Record) -> Result<u8> {
     writer.finish().with_context(|| format!("{shown} was not brought to the disk"))?;
     let (n, bytes) = (writer.frames(), units::bytes(writer.bytes()));
     let why = why.unwrap_or_default();
-    // Whether anybody reads it changes nothing.
-    let _ = writeln!(io::stderr(), "{shown}: {n} snapshots, {bytes}; {why}");
+    complain(&format!("{shown}: {n} snapshots, {bytes}; {why}"));
     Ok(0)
 }
 
@@ -149,10 +148,9 @@ impl Recorder {
                 );
             }
             if torn > 0 {
-                let _ = writeln!(
-                    io::stderr(),
-                    "pfp-top: {shown}: its last {torn} bytes were no whole snapshot and are gone"
-                );
+                complain(&format!(
+                    "{shown}: its last {torn} bytes were no whole snapshot and are gone"
+                ));
             }
             // What the rings had brought by then is in the file, or is lost.
             self.next = last.lanes.iter().map(|lane| (lane.id, lane.records_written)).collect();

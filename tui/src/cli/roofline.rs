@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::Target;
-use super::commands::{resolve, say};
+use super::commands::{complain, resolve, say};
 use crate::app::{Filter, roofline_dot};
 use crate::export::whole::{self, Overwrite, WriteError};
 use crate::export::{Subject, svg_roofline};
@@ -128,10 +128,9 @@ impl Roofline {
             && let Err(error) = ceilings.save(&path)
         {
             let path = path.display();
-            let _ = writeln!(
-                std::io::stderr(),
-                "pfp-top: {path} cannot be written, so the screen will measure again: {error}"
-            );
+            complain(&format!(
+                "{path} cannot be written, so the screen will measure again: {error}"
+            ));
         }
         ceilings
     }

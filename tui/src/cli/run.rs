@@ -10,7 +10,6 @@ mod program;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::rc::Rc;
@@ -19,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::commands::is_headless;
+use super::commands::{complain, is_headless};
 use super::headless::Printer;
 use super::{Show, commands};
 use crate::app::{self, App};
@@ -111,7 +110,7 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     // What cannot be printed is said before the program has done its work.
     drop(headless.then(|| Printer::new(&run.show, baseline.as_ref())).transpose()?);
     // Taken over first: once the program runs, no signal may leave it behind.
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::install_patiently()?;
     let log = match run.inherit {
         true => None,
         false => Some(Log::create(run.log.as_deref(), &run.command[0])?),
@@ -262,7 +261,8 @@ fn report(
         complain(&format!("{name} ended with {}", program::in_words(status)));
     }
     if let Some(log) = log {
-        let tail = if status.success() || asked { Vec::new() } else { log.tail(TAIL)? };
+        let tail =
+            if status.success() || asked { Vec::new() } else { log.tail(TAIL).unwrap_or_default() };
         if let Some(path) = log.tidy() {
             complain(&format!("what {name} printed is in {}", path.display()));
             for line in tail {
@@ -289,12 +289,6 @@ fn unseen(name: &str) -> String {
          with the feature `enabled`, which is on by default, and comes by a point; what ends \
          within milliseconds of its first may be missed"
     )
-}
-
-/// Writes a line to standard error. Nobody may be there to read it.
-fn complain(line: &str) {
-    let line = crate::text::clean(line);
-    let _ = writeln!(std::io::stderr(), "pfp-top: {line}");
 }
 
 /// Finds the processes of the program that was started: itself and what

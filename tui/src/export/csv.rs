@@ -2,12 +2,14 @@
 //! titles, then a row for each point, or for each point and thread.
 //!
 //! The end of a title is its unit: `_ns` nanoseconds, `_ticks` ticks of the
-//! process's clock, exact; `load` is the share of one CPU. A figure that there is
+//! process's clock, exact; `load` is the share of one CPU. A text that a spreadsheet
+//! would take for a formula begins with an apostrophe ([`crate::text::cell`]). A figure that there is
 //! none of is an empty field. What regions carry is in one field,
 //! `bytes=2400;flops=200`: the sums, by seconds of exclusive time, and by seconds of
 //! the clock. Rates and loads are what the model has: of a file, or
 //! of one look at a process, those of its whole life.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, Write};
 
@@ -16,21 +18,22 @@ use serde::Serialize;
 use super::Subject;
 use super::subject::Shown;
 use crate::model::{amounts, histogram, mean, total, variance};
-use crate::snapshot::{PointState, Stats};
+use crate::snapshot::Stats;
+use crate::text::{self, cell};
 
 /// A row; the names of its fields are the [`TITLES`].
 #[derive(Debug, Serialize)]
 struct Row<'a> {
-    process: &'a str,
+    process: Cow<'a, str>,
     pid: u32,
     id: u32,
-    point: &'a str,
-    file: &'a str,
+    point: Cow<'a, str>,
+    file: Cow<'a, str>,
     line: u32,
     state: &'static str,
     lane: Option<u32>,
     tid: Option<u32>,
-    thread: Option<&'a str>,
+    thread: Option<Cow<'a, str>>,
     calls: u64,
     calls_per_second: Option<f64>,
     load: Option<f64>,
@@ -151,7 +154,7 @@ fn rows(subject: &Subject<'_>, out: &mut dyn Write) -> ::csv::Result<()> {
             row.in_flight = cell.in_flight;
             row.lane = Some(cell.lane);
             row.tid = lane.map(|lane| lane.tid).filter(|tid| *tid > 0);
-            row.thread = lane.map(|lane| lane.name.as_str());
+            row.thread = lane.map(|lane| text::cell(&lane.name));
             let of_lane = amounts(std::slice::from_ref(cell));
             let names = figures.point().amounts.iter().map(String::as_str);
             let seconds = sums.exclusive as f64 / subject.ticks_per_second();
@@ -188,17 +191,13 @@ fn row<'a>(
     let measured = |ticks: u64| (sums.count > 0).then_some(ticks);
     let quantile = |place: usize| quantiles.map(|all| ns(all[place]));
     Row {
-        process: &process.name,
+        process: cell(&process.name),
         pid: process.pid,
         id: figures.number(),
-        point: &point.name,
-        file: &point.file,
+        point: cell(&point.name),
+        file: cell(&point.file),
         line: point.line,
-        state: match figures.state() {
-            PointState::On => "on",
-            PointState::Off => "off",
-            PointState::InvalidBeginBegin => "invalid-begin-begin",
-        },
+        state: figures.state().word(),
         lane: None,
         tid: None,
         thread: None,
@@ -239,7 +238,7 @@ fn row<'a>(
 /// Amounts in one field: `bytes=2400;flops=200`.
 fn listed<'a, T: Display>(amounts: impl Iterator<Item = (&'a str, Option<T>)>) -> String {
     let known = amounts.filter_map(|(name, value)| Some(format!("{name}={}", value?)));
-    known.collect::<Vec<_>>().join(";")
+    cell(&known.collect::<Vec<_>>().join(";")).into_owned()
 }
 
 #[cfg(test)]

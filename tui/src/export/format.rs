@@ -12,7 +12,8 @@ use super::{
 /// A form in which a snapshot is written for others to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Format {
-    /// Every figure of every point, a row each, for spreadsheets (RFC 4180).
+    /// Every figure of every point, a row each, for spreadsheets (RFC 4180); a text that one
+    /// would take for a formula begins with an apostrophe.
     Csv,
     /// Counters, loads and histograms as OpenMetrics text, for Prometheus.
     #[value(name = "openmetrics")]

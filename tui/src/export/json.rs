@@ -1,7 +1,6 @@
 //! Snapshot files: versioned JSON, compressed where the name ends in `.zst`,
 //! written whole or not at all. docs/snapshot-format.md tells of each field.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -11,6 +10,7 @@ use serde::Deserialize;
 use super::packed;
 use super::whole;
 pub use super::whole::{Overwrite, WriteError};
+use crate::input;
 use crate::snapshot::{FORMAT, Snapshot, VERSION};
 use crate::source::Refusal;
 use crate::text::clean;
@@ -43,7 +43,7 @@ struct Label {
 /// was expected, what was found and what to do.
 pub fn read(path: &Path) -> Result<Snapshot> {
     let shown = path.display();
-    let bytes = fs::read(path).map_err(|error| unreadable(path, error))?;
+    let bytes = input::read(path, input::MAX_BYTES).map_err(|error| unreadable(path, error))?;
     parse(&bytes).with_context(|| format!("{shown} is not a snapshot that can be shown"))
 }
 
@@ -132,6 +132,8 @@ fn explain(error: serde_json::Error) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;

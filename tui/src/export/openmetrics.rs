@@ -46,7 +46,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::Subject;
-use super::series::{Labels, Native, Part, SCHEMA, ZERO, clock, losses, state};
+use super::series::{Labels, Native, Part, SCHEMA, ZERO, clock, losses};
 use crate::model::total;
 use crate::snapshot::{Bucket, Cell, Snapshot, Stats};
 
@@ -434,7 +434,7 @@ impl Exposition {
                     ("exe", member.exe.clone()),
                     ("host", member.host.clone()),
                     ("segment", member.segment_id.clone()),
-                    ("state", state(member.state).to_owned()),
+                    ("state", member.state.word().to_owned()),
                     ("clock", self::clock(clock.kind).to_owned()),
                 ])?;
             }

@@ -43,7 +43,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use super::Subject;
-use super::series::{Labels, Native, Part, SCHEMA, ZERO, clock, losses, state};
+use super::series::{Labels, Native, Part, SCHEMA, ZERO, clock, losses};
 use crate::model::total;
 use crate::snapshot::{Cell, Process};
 
@@ -266,7 +266,7 @@ impl Told {
         let elapsed = part.seconds(snapshot.elapsed_ticks);
         self.gauge(Of::Elapsed, Vec::new(), Number::AsDouble(elapsed));
         let what = vec![
-            text("pfp.process.state", state(snapshot.process.state)),
+            text("pfp.process.state", snapshot.process.state.word()),
             text("pfp.clock", clock(snapshot.clock.kind)),
         ];
         self.gauge(Of::Info, what, Number::AsInt(1));

@@ -6,12 +6,14 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use zstd::stream::{read::Decoder, write::Encoder};
 
+use crate::input;
+
 /// What every frame of Zstandard begins with (RFC 8878, 3.1.1).
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The library's own middle between time and size.
 const LEVEL: i32 = 3;
-/// Most bytes that are made of a file: a small one could unfold into more than
-/// any machine has.
+/// Most bytes of a copy of a segment that are made of a file, nearly all of them zeros
+/// that take no memory.
 const LIMIT: u64 = 4 << 30;
 /// Most bytes of text that are made of one byte: those of snapshots become some 15, or
 /// 200 where all cells are alike. All of them stay in memory until they are read.
@@ -80,7 +82,7 @@ impl<'a> Packed<'a> {
     ///
     /// In words, if it is damaged, or unfolds into more.
     pub fn text(self) -> Result<Vec<u8>> {
-        let most = (self.len * TIMES).max(LEAST);
+        let most = (self.len * TIMES).clamp(LEAST, input::MAX_BYTES);
         self.up_to(most)
     }
 

@@ -15,8 +15,9 @@ use anyhow::{Context, Result, bail, ensure};
 use pfp_shm_layout::whole::check_replaceable;
 
 use super::json::Overwrite;
+use crate::input;
 use crate::recording::{Encoder, FileHeader};
-use crate::snapshot::{Drained, Snapshot};
+use crate::snapshot::{Drained, ProcessState, Snapshot};
 use crate::source::Recording;
 
 /// A key frame comes after so many others at the latest.
@@ -30,6 +31,37 @@ pub struct Writer {
     frames: u64,
     encoder: Encoder,
     key: Option<Key>,
+    /// When the last snapshot was taken.
+    last: Moment,
+}
+
+/// When a snapshot was taken, by several clocks; nanoseconds.
+#[derive(Clone, Copy)]
+struct Moment {
+    /// After the first of the recording.
+    since_first: u64,
+    /// After its process began, by a clock that nobody sets.
+    age: u64,
+    unix: u64,
+}
+
+impl Moment {
+    fn of(snapshot: &Snapshot, since_first: u64) -> Self {
+        let age = snapshot.elapsed_ticks as f64 / snapshot.clock.ticks_per_second * 1e9;
+        Self { since_first, age: age as u64, unix: snapshot.taken_unix_ns }
+    }
+
+    /// The moment of the next snapshot of the same process.
+    fn next(self, snapshot: &Snapshot) -> Self {
+        let mut next = Self::of(snapshot, 0);
+        let later = match snapshot.process.state {
+            ProcessState::Running => next.age.saturating_sub(self.age),
+            // It is as old as when it did something last.
+            _ => next.unix.saturating_sub(self.unix),
+        };
+        next.since_first = self.since_first.saturating_add(later);
+        next
+    }
 }
 
 /// The last key frame.
@@ -79,6 +111,7 @@ impl Writer {
             frames: 0,
             encoder: Encoder::new().with_context(failed)?,
             key: None,
+            last: Moment::of(first, 0),
         };
         ensure!(lock(&writer.file)?, "the new file is locked by another process");
         writer.append(first, events).with_context(failed)?;
@@ -101,7 +134,9 @@ impl Writer {
     /// If the file is no recording, is being written, or cannot be.
     pub fn resume(path: &Path) -> Result<(Self, Snapshot, u64)> {
         let shown = path.display();
-        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = fs::metadata(path)
+            .and_then(|about| input::check_regular(&about))
+            .and_then(|()| OpenOptions::new().read(true).write(true).open(path));
         let file = file.with_context(|| format!("{shown} cannot be appended to"))?;
         ensure!(
             lock(&file)?,
@@ -110,6 +145,7 @@ impl Writer {
         );
         let mut known = Recording::read(file.try_clone()?, path)?;
         let (len, frames) = (known.whole_bytes(), known.len() as u64);
+        let since_first = known.since_first(known.cursor()).as_nanos() as u64;
         let last = crate::source::Source::poll(&mut known)?;
         let found = file.metadata()?.len();
         ensure!(
@@ -119,7 +155,9 @@ impl Writer {
         );
         file.set_len(len)?;
         let encoder = Encoder::new()?;
-        Ok((Self { file, len, frames, encoder, key: None }, last, found.saturating_sub(len)))
+        let moment = Moment::of(&last, since_first);
+        let writer = Self { file, len, frames, encoder, key: None, last: moment };
+        Ok((writer, last, found.saturating_sub(len)))
     }
 
     /// Appends a snapshot, and what the rings brought since the one before.
@@ -133,7 +171,9 @@ impl Writer {
         let key = self.key.as_ref().filter(|key| !key.spent && back(key) < KEY_EVERY);
         let against = key.map(|key| (back(key), &key.snapshot));
         let is_key = against.is_none();
-        let (frame, bytes) = self.encoder.frame(number, snapshot, against, events)?;
+        let moment = self.last.next(snapshot);
+        let place = (number, moment.since_first);
+        let (frame, bytes) = self.encoder.frame(place, snapshot, against, events)?;
         let written = self.file.write_all_at(&frame, self.len);
         if let Err(error) = written {
             // Also if this fails, readers know where the whole frames end.
@@ -151,6 +191,7 @@ impl Writer {
         }
         self.len += frame.len() as u64;
         self.frames += 1;
+        self.last = moment;
         Ok(())
     }
 

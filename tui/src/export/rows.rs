@@ -9,7 +9,8 @@ use serde::ser::{SerializeMap, Serializer};
 
 use crate::columns::Column;
 use crate::model::{Basis, Figures, Model};
-use crate::snapshot::{PointState, ProcessState, Snapshot};
+use crate::snapshot::{ProcessState, Snapshot};
+use crate::text::cell;
 use crate::units::Unit;
 
 /// One figure.
@@ -30,12 +31,15 @@ impl Value {
     fn written(&self) -> String {
         match self {
             Self::None => String::new(),
-            Self::Text(text) => text.clone(),
+            Self::Text(text) => cell(text).into_owned(),
             Self::Whole(value) => value.to_string(),
             Self::Number(value) => value.to_string(),
         }
     }
 }
+
+/// What is said beside a mean: whether it is not to be believed.
+const SHORT: &str = "avg_short";
 
 /// What stands over a column: its word, and the unit of its figures.
 pub fn heading(column: Column, unit: Unit) -> String {
@@ -81,14 +85,7 @@ fn value(column: Column, figures: &Figures, snapshot: &Snapshot, unit: Unit) -> 
     let total = figures.total();
     let used = |value: u64| figures.is_used().then_some(value as f64);
     match column {
-        Column::On => Value::Text(
-            match figures.state() {
-                PointState::On => "on",
-                PointState::Off => "off",
-                PointState::InvalidBeginBegin => "invalid",
-            }
-            .into(),
-        ),
+        Column::On => Value::Text(figures.state().word().into()),
         Column::Id => Value::Whole(figures.number().into()),
         Column::Process => match figures.process() {
             Some(process) => Value::Text(format!("{}[{}]", process.name, process.pid)),
@@ -156,10 +153,13 @@ struct Row<'a> {
 
 impl Serialize for Row<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        let mut map = out.serialize_map(Some(self.columns.len()))?;
+        let mut map = out.serialize_map(None)?;
         for column in self.columns {
             let value = value(*column, self.figures, self.snapshot, self.unit);
             map.serialize_entry(&heading(*column, self.unit), &value)?;
+            if *column == Column::Avg {
+                map.serialize_entry(SHORT, &self.figures.is_short())?;
+            }
         }
         map.end()
     }
@@ -206,13 +206,20 @@ pub fn csv(
 ) -> Result<String> {
     let mut out = csv::Writer::from_writer(Vec::new());
     if headings {
-        let titles = columns.iter().map(|column| heading(*column, unit));
+        let titles = columns.iter().flat_map(|column| {
+            let beside = (*column == Column::Avg).then(|| SHORT.to_owned());
+            std::iter::once(heading(*column, unit)).chain(beside)
+        });
         out.write_record(std::iter::once("time_unix_s".to_owned()).chain(titles))?;
     }
     if let Some(snapshot) = model.snapshot() {
         let time = time_unix_s(snapshot).to_string();
         for figures in rows {
-            let values = columns.iter().map(|c| value(*c, figures, snapshot, unit).written());
+            let values = columns.iter().flat_map(|column| {
+                let beside = (*column == Column::Avg).then(|| figures.is_short().to_string());
+                let written = value(*column, figures, snapshot, unit).written();
+                std::iter::once(written).chain(beside)
+            });
             out.write_record(std::iter::once(time.clone()).chain(values))?;
         }
     }
@@ -225,9 +232,17 @@ mod tests {
     use crate::source::Source;
     use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
 
+    /// Ticks of a begin and end: so many that some points are short.
+    const PAIR: u64 = 20_000;
+
+    fn is_short(figures: &Figures) -> bool {
+        figures.mean().is_some_and(|mean| mean < 10.0 * PAIR as f64)
+    }
+
     fn model() -> Model {
         let (mut source, mut model) = (Synthetic::new(), Model::default());
         source.snapshot_mut().points[1].name = "a, \"b\"".into();
+        source.snapshot_mut().clock.overhead_pair = PAIR;
         model.fold(source.poll().unwrap());
         model.fold(source.poll().unwrap());
         model
@@ -251,6 +266,11 @@ mod tests {
         assert_eq!(point["avg_s"].as_f64(), Some(seconds));
         assert_eq!(update["points"][8]["avg_s"], serde_json::Value::Null, "never measured");
         assert_eq!(update["basis"], "interval");
+        for (point, figures) in update["points"].as_array().unwrap().iter().zip(&rows) {
+            assert_eq!(point["avg_short"], is_short(figures));
+        }
+        let short = rows.iter().filter(|figures| is_short(figures)).count();
+        assert!((1..rows.len()).contains(&short), "some are, some are not");
         let keys: Vec<_> = COLUMNS.iter().map(|c| heading(*c, Unit::Time)).collect();
         let places: Vec<_> = keys.iter().map(|key| line.find(&format!("\"{key}\":"))).collect();
         assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{line}");
@@ -263,7 +283,9 @@ mod tests {
         let text = csv(&model, &rows, &COLUMNS, Unit::Cycles, true).unwrap()
             + &csv(&model, &rows, &COLUMNS, Unit::Cycles, false).unwrap();
         assert!(
-            text.starts_with("time_unix_s,name,count,avg_cycles,rate_per_s,smooth_cycles\n"),
+            text.starts_with(
+                "time_unix_s,name,count,avg_cycles,avg_short,rate_per_s,smooth_cycles\n"
+            ),
             "{text}"
         );
         assert!(text.contains(",\"a, \"\"b\"\"\","), "{text}");
@@ -275,6 +297,7 @@ mod tests {
             assert_eq!(record[2], figures.total().count.to_string());
             let mean = figures.mean().map_or(String::new(), |mean| mean.to_string());
             assert_eq!(record[3], mean);
+            assert_eq!(record[4], is_short(figures).to_string());
         }
     }
 }

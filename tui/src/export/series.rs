@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Subject;
 use crate::model::{amounts, histogram};
-use crate::snapshot::{Cell, ClockKind, PointState, ProcessState, Snapshot};
+use crate::snapshot::{Cell, ClockKind, PointState, Snapshot};
 
 /// A native bucket ends two to the power of an eighth further than the one before:
 /// schema, or scale, 3.
@@ -190,14 +190,6 @@ pub(super) fn losses(snapshot: &Snapshot) -> [(&'static str, u64); 9] {
         ("begins_missed", losses.begins_missed),
         ("records_missed", losses.records_missed),
     ]
-}
-
-pub(super) fn state(state: ProcessState) -> &'static str {
-    match state {
-        ProcessState::Running => "running",
-        ProcessState::Exited => "exited",
-        ProcessState::Crashed => "crashed",
-    }
 }
 
 pub(super) fn clock(kind: ClockKind) -> &'static str {

@@ -10,7 +10,7 @@ use crate::snapshot::{AMOUNTS, Bucket, Cell, Lane, Point, PointState, Process, S
 /// One point, all lanes together.
 #[derive(Debug)]
 pub struct Figures {
-    snapshot: Arc<Snapshot>,
+    pub(super) snapshot: Arc<Snapshot>,
     index: usize,
     cells: Range<usize>,
     total: Stats,

@@ -2,14 +2,15 @@
 //!
 //! One thread answers. A connection carries one request and is closed; how many
 //! there may be, how long each may take and how much it may say before it is
-//! answered have bounds, so that whoever dawdles holds up nobody else for long.
+//! answered have bounds. Where there is no place for another one, the oldest is
+//! closed: whoever dawdles holds up nobody else.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::TcpListener;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use http_body_util::Full;
@@ -19,15 +20,16 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::Semaphore;
-use tokio::task::LocalSet;
+use tokio::task::{AbortHandle, LocalSet};
 
 use super::Pool;
 use super::negotiate::{Wish, is_local};
 use crate::interrupt::Interrupt;
 
-/// Connections at a time; others wait in the kernel's queue.
-const CONNECTIONS: usize = 64;
+/// Connections at a time.
+const CONNECTIONS: usize = 256;
+/// How long a connection has in any case, however many others come.
+const LEAST: Duration = Duration::from_millis(100);
 /// How long a request's head may take to come.
 const HEAD: Duration = Duration::from_secs(3);
 /// How long a connection may take as a whole.
@@ -69,16 +71,22 @@ pub fn serve(listener: TcpListener, pool: Pool, local: bool, interrupt: Interrup
 }
 
 async fn accept(listener: tokio::net::TcpListener, pool: Rc<RefCell<Pool>>, local: bool) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    // The oldest first.
+    let mut open: VecDeque<(Instant, AbortHandle)> = VecDeque::new();
     loop {
-        // Nobody closes it.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(LATER).await;
             continue;
         };
+        open.retain(|(_, connection)| !connection.is_finished());
+        if open.len() >= CONNECTIONS
+            && let Some((since, oldest)) = open.pop_front()
+        {
+            tokio::time::sleep_until((since + LEAST).into()).await;
+            oldest.abort();
+        }
         let pool = Rc::clone(&pool);
-        tokio::task::spawn_local(async move {
+        let connection = tokio::task::spawn_local(async move {
             let service = service_fn(move |request| {
                 let answer = answer(&request, &pool, local);
                 async move { Ok::<_, Infallible>(answer) }
@@ -92,8 +100,8 @@ async fn accept(listener: tokio::net::TcpListener, pool: Rc<RefCell<Pool>>, loca
                 .serve_connection(TokioIo::new(stream), service);
             // Whoever has gone, or took too long, is not waited for.
             let _ = tokio::time::timeout(WHOLE, connection).await;
-            drop(place);
         });
+        open.push_back((Instant::now(), connection.abort_handle()));
     }
 }
 

@@ -1,9 +1,7 @@
 //! A file as a source: one picture, always the same.
 
-use std::fs::{File, Metadata};
-use std::io::Read;
 use std::path::Path;
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
 use pfp_shm_layout::copy::{self, Note};
@@ -12,6 +10,7 @@ use pfp_shm_layout::segment::{OpenError, Segment};
 
 use super::{Change, Refusal, Source, live};
 use crate::export::{json, packed};
+use crate::input::Input;
 use crate::snapshot::Snapshot;
 
 /// A snapshot that was written to a file, or a copy of a segment.
@@ -21,20 +20,29 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// Reads the file, whatever its form. An error says what was expected, what was
-    /// found and what to do.
-    pub fn open(path: &Path) -> Result<Self> {
+    /// A picture that was read already.
+    pub(super) fn of(snapshot: Snapshot) -> Self {
+        Self { snapshot }
+    }
+
+    /// Reads what a person named, whatever its form. An error says what was expected, what
+    /// was found and what to do.
+    pub(super) fn read(input: &Input, path: &Path) -> Result<Self> {
         let unreadable = |error| json::unreadable(path, error);
-        let mut file = File::open(path).map_err(unreadable)?;
-        let about = file.metadata().map_err(unreadable)?;
-        let mut bytes = Vec::new();
-        (&mut file).take(8).read_to_end(&mut bytes).map_err(unreadable)?;
-        let snapshot = if copy::is_copy(&bytes) && about.is_file() {
+        let start = input.start().map_err(unreadable)?;
+        let changed = match input {
+            Input::File(file) => file.metadata().map_err(unreadable)?.modified().ok(),
+            Input::Stdin(_) => Some(SystemTime::now()),
+        };
+        let snapshot = match input {
             // Only what there is of it.
-            copy::read(&file).map(|copy| of_copy(copy, &about)).map_err(explain)
-        } else {
-            file.read_to_end(&mut bytes).map_err(unreadable)?;
-            parse(&bytes, &about)
+            Input::File(file) if copy::is_copy(&start) => {
+                copy::read(file).map(|copy| of_copy(copy, changed)).map_err(explain)
+            }
+            _ if is_known(&start) => parse(&input.bytes().map_err(unreadable)?, changed),
+            // Refused by what it begins with, however long it is.
+            _ if start.is_empty() => json::parse(&start),
+            _ => Err(anyhow!(UNKNOWN)),
         };
         let shown = path.display();
         let snapshot =
@@ -43,10 +51,21 @@ impl FileSource {
     }
 }
 
+/// Whether bytes begin as a snapshot does, in any of its forms.
+pub(super) fn is_known(start: &[u8]) -> bool {
+    let text = start.trim_ascii_start();
+    // Blanks alone may go on with anything.
+    let is_text = text.first().map_or(!start.is_empty(), |&first| first == b'{');
+    copy::is_copy(start) || packed::is_packed(start) || is_text
+}
+
+const UNKNOWN: &str = "expected JSON as `pfp-top snapshot` writes it, a copy of a segment or a \
+                       recording, found other data";
+
 /// Reads what a file holds, whatever its form.
-fn parse(bytes: &[u8], about: &Metadata) -> Result<Snapshot> {
+fn parse(bytes: &[u8], changed: Option<SystemTime>) -> Result<Snapshot> {
     if copy::is_copy(bytes) {
-        return copy::read_from(bytes).map(|copy| of_copy(copy, about)).map_err(explain);
+        return copy::read_from(bytes).map(|copy| of_copy(copy, changed)).map_err(explain);
     }
     if !packed::is_packed(bytes) {
         return json::parse(bytes);
@@ -59,11 +78,14 @@ fn parse(bytes: &[u8], about: &Metadata) -> Result<Snapshot> {
         OpenError::Io(error) => packed::explain(error, bytes.len() as u64),
         error => explain(error),
     })?;
-    Ok(of_copy(copy, about))
+    Ok(of_copy(copy, changed))
 }
 
-fn of_copy((segment, facts, note): (Segment, Facts, Option<Note>), about: &Metadata) -> Snapshot {
-    let changed = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+fn of_copy(
+    (segment, facts, note): (Segment, Facts, Option<Note>),
+    changed: Option<SystemTime>,
+) -> Snapshot {
+    let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let changed = changed.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
     live::of_copy(segment, facts, note, changed)
 }

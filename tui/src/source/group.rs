@@ -14,13 +14,13 @@
 //! user named the processes, where nothing runs any more, and in a sum.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow, bail};
 
-use super::{Candidate, Change, Discovery, Finder, Refusal, Source, Which};
+use super::{Candidate, Change, Discovery, FileSource, Finder, Refusal, Source, Which};
 use crate::snapshot::{
     Cell, ClockKind, Drained, Lane, LaneKind, Losses, Point, PointState, Process, ProcessState,
     Snapshot,
@@ -28,6 +28,8 @@ use crate::snapshot::{
 
 /// How long the rows of a process that ended in order stay.
 const STAYS: Duration = Duration::from_secs(60);
+/// What the rates of two clocks may differ by and still be those of one machine.
+const SAME_RATE: f64 = 0.01;
 /// Of those that died, the rows of so many stay.
 const DEAD: usize = 3;
 
@@ -91,6 +93,72 @@ enum Key {
     Named(String, String, usize),
     /// The number of one that has no name.
     Numbered(u32),
+}
+
+/// Files that are looked at as processes are.
+#[derive(Default)]
+pub(super) struct Files(Vec<(Candidate, Snapshot)>);
+
+impl Files {
+    /// Takes one more.
+    ///
+    /// # Errors
+    ///
+    /// If it is of a process that is there already, or its clock is another one.
+    pub(super) fn add(&mut self, path: &Path, snapshot: Snapshot) -> Result<()> {
+        let (shown, process) = (path.display(), &snapshot.process);
+        if self.0.iter().any(|(known, _)| known.segment_id == process.segment_id) {
+            bail!(
+                "expected files of several processes, found that {shown} is another one of {}[{}]: \
+                 its later one has all that its earlier one has",
+                process.name,
+                process.pid
+            );
+        }
+        let rate = snapshot.clock.ticks_per_second;
+        if let Some((first, known)) = self.0.first()
+            && (rate / known.clock.ticks_per_second - 1.0).abs() > SAME_RATE
+        {
+            bail!(
+                "expected files whose clocks tick alike, found {rate:.4e} ticks a second in \
+                 {shown} and {:.4e} in that of {}[{}]: they are of different machines",
+                known.clock.ticks_per_second,
+                first.name,
+                first.pid
+            );
+        }
+        let candidate = Candidate {
+            name: process.name.clone(),
+            pid: process.pid,
+            segment_id: process.segment_id.clone(),
+            started_unix_ns: process.started_unix_ns,
+            state: process.state,
+            ..Candidate::default()
+        };
+        self.0.push((candidate, snapshot));
+        Ok(())
+    }
+
+    pub(super) fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|(candidate, _)| candidate.segment_id.clone()).collect()
+    }
+}
+
+impl Finder for Files {
+    fn discover(&mut self) -> Result<Discovery> {
+        let candidates = self.0.iter().map(|(candidate, _)| candidate.clone()).collect();
+        Ok(Discovery { candidates, ..Discovery::default() })
+    }
+
+    fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
+        let found = self.0.iter().find(|(known, _)| known.segment_id == candidate.segment_id);
+        let (_, snapshot) = found.ok_or_else(|| anyhow!("there is no such file"))?;
+        Ok(Box::new(FileSource::of(snapshot.clone())))
+    }
+
+    fn attach_together(&mut self, _together: &Together) -> Result<Box<dyn Source>> {
+        bail!("files are opened together already")
+    }
 }
 
 struct Member {

@@ -36,7 +36,11 @@ pub(super) fn discover() -> Result<Discovery> {
     let (found, unread) = find::find_everywhere();
     let mut discovery = Discovery { searched: Directory::candidates(), ..Discovery::default() };
     for (path, why) in unread {
-        let why = Refusal::Permission(format!("{}: {why}", path.display()));
+        let why = Refusal::Permission(format!(
+            "{}: {why}; where it cannot be mended, PFP_DIR names another folder to programs and \
+             viewers",
+            path.display()
+        ));
         discovery.refused.push(Refused { pid: None, why });
     }
     // The namespace of each candidate, and its id there.

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::{Change, Source};
 use crate::local_time;
-use crate::recording::{FILE_HEADER, FRAME_HEADER, FileHeader, FrameHeader, MAGIC};
+use crate::recording::{FILE_HEADER, FRAME_HEADER, FileHeader, FrameHeader};
 use crate::snapshot::{Drained, Record, Snapshot};
 use crate::units;
 
@@ -25,6 +25,8 @@ const NS: u64 = 1_000_000_000;
 const DAY: u64 = 86_400;
 /// Records of a lane that are shown at most: those that its ring held.
 const RING: usize = 2_047;
+/// Most snapshots that are shown of a recording: two weeks at three a second.
+const MAX_FRAMES: usize = 1 << 22;
 /// Frames whose records are looked at for that.
 const LOOKED_AT: usize = 60;
 
@@ -103,17 +105,6 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The file, if it begins as a recording does.
-    pub(super) fn recognise(path: &Path) -> Option<File> {
-        let file = File::open(path).ok().filter(|file| {
-            // What is no file would wait for a writer, or have no end.
-            file.metadata().is_ok_and(|metadata| metadata.is_file())
-        })?;
-        let mut magic = [0; MAGIC.len()];
-        file.read_exact_at(&mut magic, 0).ok()?;
-        (magic == MAGIC).then_some(file)
-    }
-
     /// Reads the headers of all frames that are whole, and goes to the last of them.
     ///
     /// # Errors
@@ -181,11 +172,22 @@ impl Recording {
         self.index[place].header.taken_unix_ns
     }
 
+    /// How long after the first snapshot that of this place was taken. The clock on the
+    /// wall is no more than a label: somebody may set it meanwhile.
+    pub fn since_first(&self, place: usize) -> Duration {
+        let last = &self.index[self.index.len() - 1].header;
+        let header = &self.index[place.min(self.index.len() - 1)].header;
+        // Older files have nothing else.
+        let is_older = last.since_first_ns == 0;
+        let by_label = header.taken_unix_ns.saturating_sub(self.taken_unix_ns(0));
+        Duration::from_nanos(if is_older { by_label } else { header.since_first_ns })
+    }
+
     /// How long after the one before the snapshot of this place was taken, to the
     /// millisecond; nothing for the first.
     pub fn since_before(&self, place: usize) -> Duration {
-        let before = self.taken_unix_ns(place.saturating_sub(1));
-        let gap = Duration::from_nanos(self.taken_unix_ns(place).saturating_sub(before));
+        let before = self.since_first(place.saturating_sub(1));
+        let gap = self.since_first(place).saturating_sub(before);
         Duration::from_millis((gap.as_micros() as u64 + 500) / 1000)
     }
 
@@ -214,6 +216,11 @@ impl Recording {
     /// What is to be said of a recording that does not end with a whole frame.
     pub fn remark(&self) -> Option<String> {
         let (rest, n) = (self.rest, self.index.len());
+        if n == MAX_FRAMES {
+            return Some(format!(
+                "a recording is shown up to snapshot #{n}; record into several files"
+            ));
+        }
         if rest == 0 || (!self.damaged && self.grows()) {
             None
         } else if self.damaged {
@@ -237,7 +244,7 @@ impl Recording {
     /// If the file cannot be read any more.
     pub fn refresh(&mut self) -> io::Result<bool> {
         let (known, len) = (self.index.len(), self.file.metadata()?.len());
-        while self.end.saturating_add(FRAME_HEADER as u64) <= len {
+        while self.end.saturating_add(FRAME_HEADER as u64) <= len && self.index.len() < MAX_FRAMES {
             let mut bytes = [0; FRAME_HEADER];
             self.file.read_exact_at(&mut bytes, self.end)?;
             let number = self.index.len();
@@ -267,39 +274,34 @@ impl Recording {
     pub fn find(&self, moment: &Moment) -> Result<usize> {
         let (last, n) = (self.index.len() - 1, self.index.len());
         let (first_ns, last_ns) = (self.taken_unix_ns(0), self.taken_unix_ns(last));
+        let end = self.since_first(last);
         let outside = || {
             let time = |ns| local_time::time_of_day(ns);
             format!(
                 "expected a moment from {} (#1) to {} (#{n}, +{}s), found {moment}",
                 time(first_ns),
                 time(last_ns),
-                last_ns.saturating_sub(first_ns) as f64 / 1e9
+                end.as_secs_f64()
             )
         };
-        let from = |unix_ns: u64| self.index.partition_point(|p| p.header.taken_unix_ns < unix_ns);
         match *moment {
             Moment::Number(number) => {
                 let place = number.checked_sub(1).and_then(|place| usize::try_from(place).ok());
                 place.filter(|place| *place <= last).with_context(outside)
             }
-            Moment::After(time) => {
-                let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-                let wanted = first_ns.saturating_add(time);
+            Moment::After(wanted) => {
                 // Whole seconds are meant, and the last snapshot is a little behind.
-                ensure!(wanted <= last_ns.saturating_add(NS), outside());
-                let behind = from(wanted).min(last);
-                let before = behind.saturating_sub(1);
-                let far = |place: usize| self.taken_unix_ns(place).abs_diff(wanted);
-                Ok(if far(before) < far(behind) { before } else { behind })
+                ensure!(wanted <= end + Duration::from_secs(1), outside());
+                let far = |place: &usize| self.since_first(*place).abs_diff(wanted);
+                (0..n).min_by_key(far).with_context(outside)
             }
             Moment::TimeOfDay(second) => {
                 let since = (second + DAY - local_time::second_of_day(first_ns)) % DAY;
                 let wanted = (first_ns / NS).saturating_add(since);
-                ensure!(wanted <= last_ns / NS, outside());
+                let taken = |place: usize| self.taken_unix_ns(place) / NS;
                 // The first of that second; if there is none, what was known then.
-                let place = from(wanted.saturating_mul(NS)).min(last);
-                let is_later = self.taken_unix_ns(place) / NS > wanted;
-                Ok(place.saturating_sub(usize::from(is_later)))
+                let place = (0..n).find(|&place| taken(place) >= wanted).with_context(outside)?;
+                Ok(place.saturating_sub(usize::from(taken(place) > wanted)))
             }
         }
     }
@@ -308,21 +310,22 @@ impl Recording {
     /// place to another: each is the nearest to its moment, and the first of them is
     /// always there.
     pub fn cut(&self, first: usize, last: usize, long: Duration) -> Vec<usize> {
-        let long = u64::try_from(long.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let begin = self.taken_unix_ns(first);
-        let (mut places, mut wanted) = (vec![first], begin.saturating_add(long));
+        let long = long.max(Duration::from_nanos(1));
+        let mut wanted = self.since_first(first).saturating_add(long);
+        let mut places = vec![first];
         for place in first + 1..=last {
-            let taken = self.taken_unix_ns(place);
-            let next = self.taken_unix_ns((place + 1).min(last));
+            let taken = self.since_first(place);
+            let next = self.since_first((place + 1).min(last));
             if place < last && next.abs_diff(wanted) <= taken.abs_diff(wanted) {
                 continue;
             }
             // The last one may be too early for a whole part.
-            if taken.saturating_add(long / 10) >= wanted {
+            let reached = taken.saturating_add(long / 10);
+            if reached >= wanted {
                 places.push(place);
-                while wanted <= taken.saturating_add(long / 10) {
-                    wanted = wanted.saturating_add(long);
-                }
+                let parts = (reached - wanted).as_nanos() / long.as_nanos() + 1;
+                let more = u32::try_from(parts).map_or(Duration::MAX, |n| long.saturating_mul(n));
+                wanted = wanted.saturating_add(more);
             }
         }
         places

@@ -22,6 +22,9 @@ const TREND: &str = "load of the last polls, a column each, not smoothed; full h
 const NOTHING_LEFT: &str = "nothing is left once the cost of measuring is taken out, or, as Min of \
                             longer regions, an interruption with what was stolen just before it";
 
+const SHORT: &str = "a mean below ten times the cost of measuring (ovh): up to all of such a region's time \
+                     may be shown in the region around it; its count is exact";
+
 const CLOCK: &str = "of a thread: how its process learns of switches, for all its threads alike: rseq, perf, \
                      cputime, or wall, which leaves time off the CPU in";
 const VERDICT: &str = "most measurements are, by 5 % or more, beyond chance: Mann-Whitney test, 1 % of \
@@ -57,6 +60,7 @@ pub(super) fn lines(look: &Look, width: usize) -> Vec<Line<'static>> {
         ("Load%", LOAD),
         ("Trend", TREND),
         ("<1ns", NOTHING_LEFT),
+        ("~20ns", SHORT),
         ("#5", "a point that the program gave a number and no name"),
         ("Clock", CLOCK),
     ];

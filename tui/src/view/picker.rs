@@ -38,11 +38,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
 
 fn row(app: &App, candidate: &Candidate, mark: char, marked: bool) -> String {
     let star = if marked { '*' } else { ' ' };
-    let state = match candidate.state {
-        ProcessState::Running => "running",
-        ProcessState::Exited => "exited",
-        ProcessState::Crashed => "crashed",
-    };
+    let state = candidate.state.word();
     let Candidate { points, name, exe, .. } = candidate;
     let (number, pid) = (app.discovery.number_of(candidate), candidate.visible_pid());
     format!("{mark}{star} {number:<7} {pid:<7} {state:<8} {points:>6}  {name}  {exe}")

@@ -9,8 +9,10 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::thread;
 use std::time::Duration;
 
+use pfp_shm_layout::environment;
+
 /// Names the driver's library, if it is not the system's.
-const VARIABLE: &str = "PFP_CUDA_LIBRARY";
+const VARIABLE: &CStr = c"PFP_CUDA_LIBRARY";
 const LIBRARY: &str = "libcuda.so.1";
 
 /// `CUDA_SUCCESS` and `CUDA_ERROR_NOT_READY` of `cuda.h`.
@@ -89,11 +91,8 @@ fn loaded() -> Option<MutexGuard<'static, Vec<(CString, &'static Driver)>>> {
 
 /// The driver of the system, or the one that the environment names.
 pub(super) fn find() -> Result<&'static Driver> {
-    // SAFETY: takes a plain number. A set-user-id program was started by somebody who
-    // chose its environment.
-    let trusted = unsafe { libc::getauxval(libc::AT_SECURE) } == 0;
-    let named = std::env::var_os(VARIABLE).filter(|name| trusted && !name.is_empty());
-    load(Path::new(named.as_deref().unwrap_or(LIBRARY.as_ref())))
+    let named = environment::variable(VARIABLE).filter(|name| !name.is_empty());
+    load(Path::new(named.unwrap_or(LIBRARY.as_ref())))
 }
 
 /// The driver in a library.

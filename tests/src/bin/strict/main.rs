@@ -1,6 +1,7 @@
 //! A target like `pfp-test-target`, with an allocator that ends the program where it
 //! must not be asked: the scenarios that show where pfp asks for nothing.
 
+mod confined;
 mod hot;
 mod signals;
 
@@ -19,6 +20,7 @@ fn main() {
         "signals" => signals::run(number(1)),
         "claims" => signals::claims(number(1)),
         "hot" => hot::run(number(1)),
+        "confined" => confined::run(&arguments[1], &arguments[2], number(3)),
         // What the other scenarios would end by.
         "asks-for-memory" => forbid(|| drop(std::hint::black_box(Box::new(1)))),
         "asks-the-kernel" => hot::asks_the_kernel(),

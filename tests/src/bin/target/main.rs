@@ -24,6 +24,7 @@ mod snapshots;
 mod storm;
 mod thousands;
 mod threads;
+mod timing;
 #[cfg(target_arch = "x86_64")]
 mod trapped;
 mod viewing;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         "short-of-room" => emissions::short_of_room(number(1)),
         "short-threads" => threads::short(number(1)),
         "many-threads" => threads::many(number(1) as usize, number(2)),
+        "timing" => timing::run(),
         "thread-exit" => threads::at_exit(number(1)),
         "after-thread-exit" => threads::after_exit(number(1)),
         "copies" => copies::run(&arguments[1], &arguments[2..]),

@@ -99,7 +99,7 @@ fn sweeper(dir: &Directory, mut orders: PipeReader, mut answer: PipeWriter) {
     let mut order = [0];
     while orders.read_exact(&mut order).is_ok() {
         let swept =
-            if order[0] == 0 { find::gc(dir) } else { find::sweep(dir, Path::new(PROGRAM), 0) };
+            if order[0] == 0 { find::gc(dir) } else { find::sweep(dir, Path::new(PROGRAM), 0, 0) };
         let swept = swept.expect("the directory can be read");
         let counts = [swept.removed.len() as u8, swept.failed.len() as u8];
         answer.write_all(&counts).expect("it is heard");

@@ -16,16 +16,15 @@ use pfp_shm_layout::find::{self, Entry};
 use pfp_shm_layout::liveness::{Identity, Liveness};
 use pfp_shm_layout::object::Name;
 use pfp_shm_layout::segment::{OpenError, Segment};
+use pfp_shm_layout::share::Share;
 use pfp_shm_layout::truncation;
 
 use super::Finding;
 use crate::cli::{demo, locale_has_unicode};
 use crate::headline::clock_word;
 use crate::snapshot::ClockKind;
+use crate::variables;
 
-/// The variables that programs and viewers mind.
-const VARIABLES: [&str; 6] =
-    ["PFP_DIR", "PFP_CLOCK", "PFP_DEFAULT", "PFP_POINTS", "PFP_LANES", "PFP_MEMORY_MB"];
 /// What a segment of a middling program takes, MiB.
 const SHM_LEAST_MIB: u64 = 16;
 /// What one of a program with many points and threads may take, MiB.
@@ -38,6 +37,7 @@ pub(super) fn all() -> Vec<Finding> {
     let mut findings = variables(std::env::vars_os());
     findings.extend(directories());
     findings.extend(shared_memory(Path::new("/dev/shm")));
+    findings.push(share(Share::of_this_process()));
     findings.extend(processes());
     findings.extend(objects(Path::new("/dev/shm")));
     findings.extend(other_users());
@@ -73,11 +73,13 @@ fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<Finding> {
                     .advice("`e` in the viewer switches one on")
             }
             "PFP_DEFAULT" => Finding::ok(ABOUT, found),
-            known if VARIABLES.contains(&known) && is_number() => Finding::ok(ABOUT, found),
-            known if VARIABLES.contains(&known) => Finding::problem(ABOUT, found)
-                .advice("programs want a whole number here, and ignore this"),
+            "PFP_POINTS" | "PFP_LANES" | "PFP_MEMORY_MB" if !is_number() => {
+                Finding::problem(ABOUT, found)
+                    .advice("programs want a whole number here, and ignore this")
+            }
+            known if variables::is_known(known) => Finding::ok(ABOUT, found),
             _ => Finding::note(ABOUT, format!("{found}: unknown to pfp"))
-                .advice(format!("known are {}", VARIABLES.join(", "))),
+                .advice(format!("known are {}", variables::names().join(", "))),
         }
     };
     set.iter().map(judge).collect()
@@ -99,8 +101,10 @@ fn directories() -> Vec<Finding> {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     Finding::ok(ABOUT, format!("{shown} is not there"))
                 }
-                Err(error) => Finding::problem(ABOUT, error.to_string())
-                    .advice("remove it or mend its owner and mode; it should be 0700"),
+                Err(error) => Finding::problem(ABOUT, error.to_string()).advice(
+                    "remove it or mend its owner and mode, which should be 0700; where you \
+                         cannot, give programs and viewer another folder: PFP_DIR=/run/mine",
+                ),
             }
         })
         .collect();
@@ -149,6 +153,26 @@ fn shared_memory(path: &Path) -> Vec<Finding> {
         ),
         _ => Finding::ok(ABOUT, found),
     }]
+}
+
+/// What a program that is started here would take at most.
+fn share(share: Share) -> Finding {
+    const ABOUT: &str = "memory";
+    const ENOUGH: u64 = 16 << 20;
+    let mib = |bytes: u64| match bytes {
+        ..0x100_0000 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
+    };
+    let most = format!("a program started here takes at most {}", mib(share.bytes));
+    let found = match share.of {
+        None => most + "; no limit asks for less",
+        Some((limit, whose)) => format!("{most}, by the limit of {}: {}", whose, mib(limit)),
+    };
+    match share.bytes {
+        ENOUGH.. => Finding::ok(ABOUT, found),
+        _ => Finding::note(ABOUT, found)
+            .advice("with many threads or points not all is measured: PFP_MEMORY_MB asks for more"),
+    }
 }
 
 fn processes() -> Vec<Finding> {
@@ -527,6 +551,9 @@ mod tests {
             ("PFP_LANES", "8", Ok),
             ("PFP_LANES", "many", Problem),
             ("PFP_LANE", "8", Note),
+            ("PFP_TOP_THEME", "dark", Ok),
+            ("PFP_CUDA_LIBRARY", "/usr/lib/libcuda.so", Ok),
+            ("PFP_SNAPSHOT", "/tmp/last.json", Ok),
         ] {
             let found = variables([(name.into(), value.into())].into_iter());
             assert_eq!(found.len(), 1);
@@ -541,6 +568,22 @@ mod tests {
         assert_eq!(found[0].verdict, Verdict::Problem);
         let here = shared_memory(&std::env::temp_dir());
         assert!(here[0].found.contains("MiB are free"), "{here:?}");
+    }
+
+    #[test]
+    fn the_limit_and_the_share_of_it_are_told() {
+        use pfp_shm_layout::share::Limiter;
+        let told = |bytes, of| share(Share { bytes, of });
+        let group = told(4 << 20, Some((64 << 20, Limiter::ControlGroup)));
+        assert_eq!(group.verdict, Verdict::Note);
+        assert_eq!(
+            group.found,
+            "a program started here takes at most 4096 KiB, by the limit of the control group's \
+             memory: 64 MiB"
+        );
+        assert!(group.advice.contains("PFP_MEMORY_MB"), "{group:?}");
+        let free = told(250 << 20, None);
+        assert_eq!((free.verdict, free.found.contains("250 MiB")), (Verdict::Ok, true), "{free:?}");
     }
 
     #[test]

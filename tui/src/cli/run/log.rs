@@ -4,10 +4,14 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use pfp_shm_layout::directory::Directory;
+
+use crate::input;
 
 /// As many files of earlier programs are kept.
 const KEPT: usize = 20;
@@ -39,8 +43,13 @@ impl Log {
             .create_new(own)
             .truncate(!own)
             .mode(if own { 0o600 } else { 0o666 })
+            // A pipe that nobody reads is an error and not a wait.
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
             .open(&path)
             .with_context(|| format!("{} cannot be written", path.display()))?;
+        // The program's own writing may wait.
+        // SAFETY: an open descriptor, and flags that any file may have.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, 0) };
         Ok(Self { file, path, own })
     }
 
@@ -54,7 +63,7 @@ impl Log {
 
     /// The last lines, without what a terminal could take for commands.
     pub(super) fn tail(&self, lines: usize) -> Result<Vec<String>> {
-        let mut file = File::open(&self.path)?;
+        let mut file = input::file(&self.path)?;
         let start = file.metadata()?.len().saturating_sub(TAIL_BYTES);
         file.seek(SeekFrom::Start(start))?;
         let mut last = VecDeque::new();
@@ -81,11 +90,11 @@ impl Log {
 
 fn own_path(program: &OsStr) -> Result<PathBuf> {
     let folder = state_folder();
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&folder)
-        .with_context(|| format!("{} cannot be made: give --log FILE", folder.display()))?;
+    let above = folder.parent().unwrap_or(&folder);
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(above);
+    // One of this user's that nobody else can write to, and no link.
+    made.and_then(|()| Directory::create(&folder))
+        .with_context(|| format!("{} cannot be used: give --log FILE", folder.display()))?;
     prune(&folder);
     let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
     let plain = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' };
@@ -99,10 +108,11 @@ fn own_path(program: &OsStr) -> Result<PathBuf> {
 /// Where programs keep what is neither settings nor cache.
 fn state_folder() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    set("XDG_STATE_HOME")
-        .or_else(|| set("HOME").map(|home| home.join(".local/state")))
-        .unwrap_or_else(std::env::temp_dir)
-        .join("pfp")
+    set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state"))).map_or_else(
+        // SAFETY: geteuid has no preconditions and cannot fail.
+        || std::env::temp_dir().join(format!("pfp-run-{}", unsafe { libc::geteuid() })),
+        |folder| folder.join("pfp"),
+    )
 }
 
 /// Removes the oldest files but for the last few.

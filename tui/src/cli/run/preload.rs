@@ -3,18 +3,22 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+
+use crate::input;
+use crate::variables;
 
 /// What such a program looks for.
 const HOOK: &[u8] = b"__cyg_profile_func_enter";
 /// The library, as it is found where programs are built, and where they run.
 const NAMES: [&str; 2] = ["libpfp.so", "libpfp.so.0"];
 /// Where it is, if it is neither named nor near.
-const VARIABLE: &str = "PFP_LIBRARY";
+const VARIABLE: &str = variables::LIBRARY;
 
 /// What to add to a program's environment. Says what is done and why, if it is
 /// anything.
@@ -80,9 +84,11 @@ fn calls_hooks(program: &OsStr) -> bool {
     let mut program = find(program);
     // An interpreter of an interpreter is nobody's.
     for _ in 0..2 {
-        let Some(bytes) = program.and_then(|path| fs::read(path).ok()) else { return false };
-        let Some(line) = bytes.strip_prefix(b"#!") else {
-            return Object::of(&bytes).is_some_and(|object| object.lacks(HOOK));
+        let Some(file) = program.and_then(|path| input::file(&path).ok()) else { return false };
+        let Some(start) = piece(&file, 0, FIRST_LINE) else { return false };
+        let Some(line) = start.strip_prefix(b"#!") else {
+            let read = |at, len| piece(&file, at, len).filter(|found| found.len() as u64 == len);
+            return Object::of(read).is_some_and(|object| object.lacks(HOOK));
         };
         let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|it| !it.is_empty());
@@ -103,10 +109,19 @@ fn find(program: &OsStr) -> Option<PathBuf> {
     env::split_paths(&folders).map(|folder| folder.join(path)).find(|path| path.is_file())
 }
 
-/// What there is to know of an object file of this machine's kind. Whatever is
-/// wrong in it is not there.
-struct Object<'a> {
-    bytes: &'a [u8],
+/// As many bytes of a file as there are from a place on, up to a length; none where it
+/// cannot be read.
+fn piece(file: &File, at: u64, len: u64) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(len).ok()?];
+    let found = file.read_at(&mut bytes, at).ok()?;
+    bytes.truncate(found);
+    Some(bytes)
+}
+
+/// What there is to know of an object file of this machine's kind, by a function that
+/// reads it. Whatever is wrong in it is not there.
+struct Object<R> {
+    read: R,
     /// Kind, place, length and related section of each.
     sections: Vec<Section>,
 }
@@ -122,57 +137,65 @@ struct Section {
 const DYNAMIC: u32 = 6;
 const DYNAMIC_SYMBOLS: u32 = 11;
 const NEEDED: u64 = 1;
+/// Bytes of a header of a file, and of a section.
+const HEADER: u64 = 64;
+/// No section with symbols is longer.
+const MAX_SECTION: u64 = 64 << 20;
+/// The line that names an interpreter is no longer.
+const FIRST_LINE: u64 = 4096;
 
-impl<'a> Object<'a> {
-    fn of(bytes: &'a [u8]) -> Option<Self> {
+impl<R: Fn(u64, u64) -> Option<Vec<u8>>> Object<R> {
+    fn of(read: R) -> Option<Self> {
+        let header = read(0, HEADER)?;
         // Of 64 bits, in this machine's order.
         let order = if cfg!(target_endian = "little") { 1 } else { 2 };
-        if !bytes.starts_with(&[0x7f, b'E', b'L', b'F', 2, order]) {
+        if !header.starts_with(&[0x7f, b'E', b'L', b'F', 2, order]) {
             return None;
         }
-        let first = u64::from_ne_bytes(at(bytes, 0x28)?);
-        let length = u64::from(u16::from_ne_bytes(at(bytes, 0x3a)?));
-        let count = u64::from(u16::from_ne_bytes(at(bytes, 0x3c)?));
+        let first = u64::from_ne_bytes(at(&header, 0x28)?);
+        let length = u64::from(u16::from_ne_bytes(at(&header, 0x3a)?));
+        let count = u64::from(u16::from_ne_bytes(at(&header, 0x3c)?));
         let section = |number: u64| {
-            let start = first.checked_add(number * length)?;
+            let section = read(first.checked_add(number * length)?, HEADER)?;
             Some(Section {
-                kind: u32::from_ne_bytes(at(bytes, start.checked_add(4)?)?),
-                offset: u64::from_ne_bytes(at(bytes, start.checked_add(24)?)?),
-                size: u64::from_ne_bytes(at(bytes, start.checked_add(32)?)?),
-                link: u32::from_ne_bytes(at(bytes, start.checked_add(40)?)?),
+                kind: u32::from_ne_bytes(at(&section, 4)?),
+                offset: u64::from_ne_bytes(at(&section, 24)?),
+                size: u64::from_ne_bytes(at(&section, 32)?),
+                link: u32::from_ne_bytes(at(&section, 40)?),
             })
         };
-        Some(Self { bytes, sections: (0..count).map_while(section).collect() })
+        let sections = (0..count).map_while(section).collect();
+        Some(Self { read, sections })
     }
 
     /// Whether a symbol must come from elsewhere, and libpfp is not linked.
     fn lacks(&self, symbol: &[u8]) -> bool {
-        let undefined = self.entries(DYNAMIC_SYMBOLS, 24).any(|(entry, names)| {
+        let undefined = self.any(DYNAMIC_SYMBOLS, 24, |entry, names| {
             let section = at(entry, 6).map(u16::from_ne_bytes);
             let name = at(entry, 0).map(u32::from_ne_bytes);
             section == Some(0) && name.is_some_and(|name| text(names, name.into()) == symbol)
         });
         undefined
-            && !self.entries(DYNAMIC, 16).any(|(entry, names)| {
+            && !self.any(DYNAMIC, 16, |entry, names| {
                 let value = at(entry, 8).map(u64::from_ne_bytes);
                 at(entry, 0).map(u64::from_ne_bytes) == Some(NEEDED)
                     && value.is_some_and(|name| text(names, name).starts_with(b"libpfp.so"))
             })
     }
 
-    /// Entries of the sections of a kind, with the strings that they refer to.
-    fn entries(&self, kind: u32, length: usize) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        self.sections.iter().filter(move |section| section.kind == kind).flat_map(move |section| {
+    /// Whether any entry of the sections of a kind is as asked, with the strings that it
+    /// refers to.
+    fn any(&self, kind: u32, length: usize, is: impl Fn(&[u8], &[u8]) -> bool) -> bool {
+        self.sections.iter().filter(|section| section.kind == kind).any(|section| {
             let names = self.sections.get(section.link as usize).map(|names| self.content(*names));
             let names = names.unwrap_or_default();
-            self.content(*section).chunks_exact(length).map(move |entry| (entry, names))
+            self.content(*section).chunks_exact(length).any(|entry| is(entry, &names))
         })
     }
 
-    fn content(&self, section: Section) -> &'a [u8] {
-        let start = usize::try_from(section.offset).ok();
-        let end = section.offset.checked_add(section.size).and_then(|it| it.try_into().ok());
-        start.zip(end).and_then(|(start, end)| self.bytes.get(start..end)).unwrap_or_default()
+    fn content(&self, section: Section) -> Vec<u8> {
+        let size = Some(section.size).filter(|size| *size <= MAX_SECTION);
+        size.and_then(|size| (self.read)(section.offset, size)).unwrap_or_default()
     }
 }
 
@@ -194,19 +217,26 @@ mod tests {
     #[test]
     fn what_is_not_as_it_should_be_calls_no_hooks() {
         let own = fs::read(env::current_exe().unwrap()).unwrap();
-        assert!(Object::of(&own).is_some_and(|object| object.lacks(b"malloc")));
-        assert!(Object::of(&own).is_some_and(|object| !object.lacks(HOOK)));
+        let object = |bytes: &[u8]| {
+            let bytes = bytes.to_vec();
+            Object::of(move |at, len| {
+                let (at, len) = (usize::try_from(at).ok()?, usize::try_from(len).ok()?);
+                bytes.get(at..)?.get(..len).map(<[u8]>::to_vec)
+            })
+        };
+        assert!(object(&own).is_some_and(|object| object.lacks(b"malloc")));
+        assert!(object(&own).is_some_and(|object| !object.lacks(HOOK)));
         assert!(!calls_hooks(OsStr::new("/no/such/program")) && !calls_hooks(OsStr::new("/")));
         // Cut anywhere, and with any word of the header changed.
         for end in (0..own.len()).step_by(own.len() / 64) {
-            if let Some(object) = Object::of(&own[..end]) {
+            if let Some(object) = object(&own[..end]) {
                 assert!(!object.lacks(HOOK));
             }
         }
         for word in (0x18..0x40).step_by(2) {
             let mut changed = own.clone();
             changed[word..word + 2].copy_from_slice(&[0xff; 2]);
-            if let Some(object) = Object::of(&changed) {
+            if let Some(object) = object(&changed) {
                 assert!(!object.lacks(HOOK));
             }
         }

@@ -1,0 +1,84 @@
+//! What stands in a macro's parentheses.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::parse::{Parse, ParseStream};
+use syn::{Expr, Ident, LitStr, Path, Token, parse_quote};
+
+/// The crate's path, a name and amounts, each of them or not.
+pub(crate) struct Arguments {
+    /// Where the crate is; `::pfp` if nothing is said.
+    pub(crate) krate: Path,
+    pub(crate) name: Option<LitStr>,
+    pub(crate) amounts: Amounts,
+}
+
+impl Parse for Arguments {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let mut krate = parse_quote!(::pfp);
+        if input.peek(Token![crate]) {
+            input.parse::<Token![crate]>()?;
+            input.parse::<Token![=]>()?;
+            krate = input.parse()?;
+            end_of_argument(input)?;
+        }
+        let name = input.peek(LitStr).then(|| input.parse()).transpose()?;
+        if name.is_some() {
+            end_of_argument(input)?;
+        }
+        let mut amounts = Vec::new();
+        while !input.is_empty() {
+            let amount = input.parse()?;
+            input.parse::<Token![=]>()?;
+            amounts.push((amount, input.parse()?));
+            end_of_argument(input)?;
+        }
+        Ok(Self { krate, name, amounts: Amounts(amounts) })
+    }
+}
+
+/// A comma, or nothing more.
+fn end_of_argument(input: ParseStream<'_>) -> syn::Result<()> {
+    if !input.is_empty() {
+        input.parse::<Token![,]>()?;
+    }
+    Ok(())
+}
+
+/// The arguments of a lap, which must have a name.
+pub(crate) struct Lap {
+    pub(crate) krate: Path,
+    pub(crate) name: LitStr,
+    pub(crate) amounts: Amounts,
+}
+
+impl Parse for Lap {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let start = input.fork();
+        let Arguments { krate, name, amounts } = input.parse()?;
+        // What stands in its place is the error.
+        let name = name.map_or_else(|| start.parse(), Ok)?;
+        Ok(Self { krate, name, amounts })
+    }
+}
+
+/// Amounts with their names.
+pub(crate) struct Amounts(Vec<(Ident, Expr)>);
+
+impl Amounts {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A slice of the names.
+    pub(crate) fn names(&self) -> TokenStream {
+        let names = self.0.iter().map(|(name, _)| name.to_string());
+        quote! { &[#(#names),*] }
+    }
+
+    /// An array of the values.
+    pub(crate) fn values(&self, krate: &Path) -> TokenStream {
+        let values = self.0.iter().map(|(_, value)| value);
+        quote! { [#(#krate::Amount::amount(#values)),*] }
+    }
+}

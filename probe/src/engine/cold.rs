@@ -1,0 +1,182 @@
+//! Cold sections: what is done once for a process, a thread or a point.
+//!
+//! In a section no signal handler comes in between but those of the thread's own faults,
+//! the thread cannot be cancelled, and `errno` stays the host's. A handler that comes all
+//! the same may jump out of the section. The thread finds that out when it next enters
+//! one, and puts right what was left.
+//!
+//! Nobody waits for another thread longer than [`PATIENCE_NS`], all waits of a thread
+//! together.
+
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use super::turn;
+use crate::clock::calibrate::monotonic_ns;
+use crate::errno;
+
+/// How long a thread waits for others, in its whole life.
+const PATIENCE_NS: u64 = 900_000;
+
+const fn bit(signal: libc::c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Raised by what a thread does itself. Blocked, they would end the program.
+const OF_FAULTS: u64 = bit(libc::SIGTRAP)
+    | bit(libc::SIGSEGV)
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGSYS);
+/// The C library's own: to cancel a thread, and to change the user of all threads.
+const OF_THE_LIBRARY: u64 = bit(32) | bit(33) | if cfg!(target_env = "musl") { bit(34) } else { 0 };
+/// What the kernel never blocks.
+const NEVER: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
+/// The signals that are blocked in a section, as the kernel counts them.
+const BLOCKED: u64 = !(OF_FAULTS | OF_THE_LIBRARY | NEVER);
+
+#[derive(Clone, Copy)]
+struct Section {
+    /// Sections that the thread is in, one inside the other; 0 for none.
+    depth: u32,
+    /// What the outermost one restores.
+    cancelling: libc::c_int,
+    signals: u64,
+    /// An address in the frame of the outermost one.
+    frame: usize,
+}
+
+thread_local! {
+    static SECTION: Cell<Section> =
+        const { Cell::new(Section { depth: 0, cancelling: 0, signals: 0, frame: 0 }) };
+    /// What is left of the thread's patience.
+    static PATIENCE: Cell<u64> = const { Cell::new(PATIENCE_NS) };
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
+}
+// The same in all C libraries of Linux.
+const CANCEL_ENABLE: libc::c_int = 0;
+const CANCEL_DISABLE: libc::c_int = 1;
+
+/// Does something in a section.
+#[inline(never)]
+pub(crate) fn section<R>(work: impl FnOnce() -> R) -> R {
+    errno::kept(|| {
+        let _entered = Entered::enter();
+        work()
+    })
+}
+
+/// Whether the section that the thread is in has no other one around it. Then whatever
+/// says that this thread is at it was left by a jump.
+pub(super) fn is_outermost() -> bool {
+    SECTION.get().depth == 1
+}
+
+struct Entered;
+
+impl Entered {
+    fn enter() -> Self {
+        let signals = change_signals(libc::SIG_BLOCK, BLOCKED);
+        let here = (&raw const signals).addr();
+        let mut section = SECTION.get();
+        let was_left = section.depth > 0 && was_left(section, signals, here);
+        if section.depth == 0 || was_left {
+            let is_restored = signals & BLOCKED != BLOCKED;
+            if !was_left || is_restored {
+                section.signals = signals;
+            }
+            let before = change_cancelling(CANCEL_DISABLE);
+            if !was_left || before == CANCEL_ENABLE {
+                section.cancelling = before;
+            }
+            section.frame = here;
+            section.depth = 0;
+        }
+        section.depth += 1;
+        SECTION.set(section);
+        if was_left {
+            turn::give_back_what_was_left();
+        }
+        Self
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut section = SECTION.get();
+        section.depth = section.depth.saturating_sub(1);
+        SECTION.set(section);
+        if section.depth == 0 {
+            change_cancelling(section.cancelling);
+            change_signals(libc::SIG_SETMASK, section.signals);
+        }
+    }
+}
+
+/// Whether the thread has jumped out of a section: what that had blocked is not blocked
+/// any more, or its frame is gone.
+fn was_left(section: Section, signals: u64, here: usize) -> bool {
+    signals & BLOCKED != BLOCKED || (here >= section.frame && !is_on_signal_stack())
+}
+
+/// Whether the thread runs on the stack that it has set aside for signal handlers.
+fn is_on_signal_stack() -> bool {
+    let mut stack = MaybeUninit::<libc::stack_t>::zeroed();
+    // SAFETY: only asks; the place is valid for writes.
+    let refused = unsafe { libc::sigaltstack(ptr::null(), stack.as_mut_ptr()) } != 0;
+    // SAFETY: zeroed, and then filled in by the call; any bytes are valid.
+    refused || unsafe { stack.assume_init() }.ss_flags & libc::SS_ONSTACK != 0
+}
+
+/// Changes which signals are blocked; those that were before.
+fn change_signals(how: libc::c_int, signals: u64) -> u64 {
+    let mut before = 0u64;
+    // The bare system call: the C library's own signals are not in the set.
+    // SAFETY: both sets are of the size given.
+    unsafe {
+        let (new, old) = (&raw const signals, &raw mut before);
+        libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, size_of::<u64>());
+    }
+    before
+}
+
+/// Changes whether the thread can be cancelled; whether it could before.
+fn change_cancelling(state: libc::c_int) -> libc::c_int {
+    let mut before = state;
+    // SAFETY: the place is valid for writes.
+    unsafe { pthread_setcancelstate(state, &raw mut before) };
+    before
+}
+
+/// Does something that takes long, and in which signals may come, on a thread that
+/// cannot be cancelled meanwhile.
+pub(crate) fn uncancelled<R>(work: impl FnOnce() -> R) -> R {
+    let before = change_cancelling(CANCEL_DISABLE);
+    let result = work();
+    change_cancelling(before);
+    result
+}
+
+/// Whether the thread may still wait for another one.
+pub(super) fn is_patient() -> bool {
+    PATIENCE.get() > 0
+}
+
+/// The turns for which a thread may wait for another one. It keeps its CPU meanwhile: who
+/// gave it away would be given it back whenever others have done with it.
+pub(crate) fn patience() -> impl Iterator<Item = ()> {
+    /// In case the clock stands still.
+    const MOST: u32 = 1_000_000;
+    let (all, start) = (PATIENCE.get(), monotonic_ns());
+    (0..MOST).map_while(move |turn| {
+        let left = all.saturating_sub(monotonic_ns().saturating_sub(start));
+        PATIENCE.set(if turn == MOST - 1 { 0 } else { left });
+        std::hint::spin_loop();
+        (left > 0).then_some(())
+    })
+}

@@ -1,0 +1,108 @@
+//! What is done once for the program or library that pfp is in: as it is loaded, before
+//! there is anything to measure, and as it ends.
+//!
+//! Done later, it would take locks of the C library's, which in a forked child may be held
+//! by a thread that only the parent has.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+use super::{copies, process, thread};
+use crate::clock;
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_END: extern "C" fn() = process::at_process_exit;
+
+/// Whether that was done: a linker may have left it out.
+static IS_READY: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn at_load() {
+    if IS_READY.swap(true, Relaxed) {
+        return;
+    }
+    // SAFETY: registers a function that may be called in any child.
+    unsafe { libc::pthread_atfork(None, None, Some(process::in_child)) };
+    clock::look_up();
+    pin();
+    // From here on other copies of pfp may refer to this one.
+    copies::settle();
+}
+
+/// Does it now if nobody has done so.
+pub(super) fn prepare() {
+    if !IS_READY.load(Relaxed) {
+        at_load();
+        // SAFETY: registers a function that may be called at any time.
+        unsafe { libc::atexit(process::at_process_exit) };
+    }
+}
+
+/// One more than the key whose destructor releases a thread's lane; 0 before there is
+/// one.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// The key whose destructor releases a thread's lane. Made once, later than the keys
+/// whose destructors may measure.
+pub(super) fn exit_key() -> io::Result<libc::pthread_key_t> {
+    let known = KEY.load(Relaxed);
+    if known != 0 {
+        return Ok(known - 1);
+    }
+    let mut key = 0;
+    // SAFETY: makes a key with a destructor of the right type.
+    let refused = unsafe { libc::pthread_key_create(&raw mut key, Some(thread::at_thread_exit)) };
+    if refused != 0 {
+        return Err(io::Error::from_raw_os_error(refused));
+    }
+    KEY.compare_exchange(0, key + 1, Relaxed, Relaxed).map_or_else(
+        |found| {
+            // SAFETY: made just now, and nobody's.
+            unsafe { libc::pthread_key_delete(key) };
+            Ok(found - 1)
+        },
+        |_| Ok(key),
+    )
+}
+
+type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+
+/// Keeps the shared library that this is in from being unloaded: threads refer to it until
+/// they end.
+fn pin() {
+    let mut object = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: an address of this very function; the place is valid for writes.
+    if unsafe { libc::dladdr(pin as *const c_void, object.as_mut_ptr()) } == 0 {
+        return;
+    }
+    // SAFETY: zeroed, and then filled in by the call.
+    let object = unsafe { object.assume_init() };
+    if object.dli_fname.is_null() || is_program(object.dli_fbase.addr()) {
+        return;
+    }
+    // By name: a program that is linked statically has none, and a linker would warn.
+    // SAFETY: a NUL-terminated name that outlives the call.
+    let dlopen = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"dlopen".as_ptr()) };
+    if dlopen.is_null() {
+        return;
+    }
+    // SAFETY: the C library's function of that name has this type.
+    let dlopen = unsafe { mem::transmute::<*mut c_void, Dlopen>(dlopen) };
+    let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+    // SAFETY: a NUL-terminated name; the object is loaded already. The handle is kept.
+    unsafe { dlopen(object.dli_fname, flags) };
+}
+
+/// Whether the program itself is loaded there.
+fn is_program(base: usize) -> bool {
+    // SAFETY: takes a plain number.
+    let headers = unsafe { libc::getauxval(libc::AT_PHDR) } as usize;
+    // They follow the header of the file, in its first page.
+    headers.wrapping_sub(base) < 4096
+}

@@ -1,0 +1,91 @@
+//! What the environment says, read once for a program: forked children inherit it.
+
+use std::mem::offset_of;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr,
+    Ordering::{Acquire, Release},
+};
+
+use pfp_shm_layout::environment::variable;
+use pfp_shm_layout::segment::Config;
+use pfp_shm_layout::share::Share;
+
+use super::names::Names;
+use crate::snapshot;
+
+/// The variables `PFP_*` of the program, but for those that name folders.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// Places for points.
+    points: Option<u32>,
+    /// Lanes for threads.
+    lanes: Option<u32>,
+    /// Most memory for what is measured, in MiB.
+    memory_mb: Option<u32>,
+    /// The rung of the clock.
+    pub(super) clock: Option<String>,
+    /// Whether points named in the source measure from the start.
+    pub(super) on_by_default: bool,
+    /// Which do in any case, by name.
+    pub(super) enabled_names: Names,
+    /// Where the last figures go when a process ends in order.
+    pub(super) snapshot: Option<snapshot::Asked>,
+}
+
+static SETTINGS: AtomicPtr<Settings> = AtomicPtr::new(ptr::null_mut());
+
+/// The settings, read if nobody has done so yet.
+pub(super) fn get() -> &'static Settings {
+    // Meets the exchange below. SAFETY: null, or settings that are never freed.
+    if let Some(known) = unsafe { SETTINGS.load(Acquire).as_ref() } {
+        return known;
+    }
+    let new = Box::into_raw(Box::new(read()));
+    match SETTINGS.compare_exchange(ptr::null_mut(), new, Release, Acquire) {
+        // SAFETY: made above, and never freed from here on.
+        Ok(_) => unsafe { &*new },
+        Err(known) => {
+            // SAFETY: made above, and nobody has seen it.
+            drop(unsafe { Box::from_raw(new) });
+            // SAFETY: never freed.
+            unsafe { &*known }
+        }
+    }
+}
+
+impl Settings {
+    /// Where another copy of pfp must expect what it uses.
+    pub(super) const LAYOUT: [usize; 4] = [
+        size_of::<Self>(),
+        offset_of!(Self, on_by_default),
+        offset_of!(Self, enabled_names),
+        size_of::<Names>(),
+    ];
+
+    /// How large the segment is: as large as the share of memory allows, or as asked for.
+    pub(super) fn config(&self, share: Share) -> Config {
+        match self.memory_mb {
+            Some(mb) => {
+                let blocks = mb.saturating_mul(64);
+                Config { blocks, ..Config::within(u64::MAX, self.points, self.lanes) }
+            }
+            None => Config::within(share.bytes, self.points, self.lanes),
+        }
+    }
+}
+
+fn read() -> Settings {
+    let text = |name| variable(name).and_then(|value| value.to_str());
+    let number = |name| text(name)?.parse::<u32>().ok();
+    Settings {
+        points: number(c"PFP_POINTS"),
+        lanes: number(c"PFP_LANES"),
+        memory_mb: number(c"PFP_MEMORY_MB"),
+        clock: text(c"PFP_CLOCK").map(str::to_owned),
+        on_by_default: variable(c"PFP_DEFAULT").is_none_or(|value| value != "off"),
+        enabled_names: Names::new(text(c"PFP_ENABLE").unwrap_or_default()),
+        snapshot: variable(c"PFP_SNAPSHOT").and_then(snapshot::Asked::new),
+    }
+}

@@ -1,0 +1,193 @@
+//! Turns: what one thread at a time does, in a [cold section](cold::section).
+//!
+//! A word says which thread is at it, and since when:
+//!
+//! ```text
+//! 31          22 21                            0
+//! +-------------+------------------------------+
+//! | since       | kernel id                    |   0: nobody, [`DONE`]: done for good
+//! +-------------+------------------------------+
+//! ```
+//!
+//! A turn never waits for a thread that is no more, which a forked child has none of, nor
+//! for one that has jumped out of it. Who takes over where the other one is only slow
+//! must do no harm: so whatever is done in a turn is put in force by one exchange.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use super::{cold, thread};
+use crate::clock::calibrate::monotonic_ns;
+
+const FREE: u32 = 0;
+const DONE: u32 = u32::MAX;
+
+/// The kernel has no greater ids.
+const ID_BITS: u32 = 22;
+const IDS: u32 = (1 << ID_BITS) - 1;
+/// Moments that are told apart, so that none makes up [`DONE`].
+const MOMENTS: u64 = (1 << (u32::BITS - ID_BITS)) - 1;
+/// A moment: an eighth of a second.
+const MOMENT_BITS: u32 = 27;
+/// A turn that has lasted longer is believed to be left: a second.
+const LONG: u64 = 8;
+
+/// How often it is asked whether a thread is still there, by all that do not wait.
+const ASK_NS: u64 = 10_000_000;
+static ASKED_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Something that one thread does.
+#[derive(Debug)]
+pub(crate) struct Turn(AtomicU32);
+
+/// Why a thread has no turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// It was done.
+    Done,
+    /// Another thread is at it, or what this one has interrupted.
+    Busy,
+}
+
+/// A turn that the calling thread has. Given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    turn: &'static Turn,
+    word: u32,
+    /// What it was at before.
+    around: *const Turn,
+}
+
+thread_local! {
+    /// The turn that the thread took last and has not given back.
+    static LAST: Cell<*const Turn> = const { Cell::new(ptr::null()) };
+}
+
+fn moment() -> u64 {
+    (monotonic_ns() >> MOMENT_BITS) % MOMENTS
+}
+
+impl Turn {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU32::new(FREE))
+    }
+
+    /// Whether it was done. What was done then is seen.
+    #[inline(always)]
+    pub(crate) fn is_done(&self) -> bool {
+        // Meets the store in `done`.
+        self.0.load(Acquire) == DONE
+    }
+
+    /// Whether there is no use in asking: a thread is at it, and the calling one has
+    /// waited enough. Asks the system now and then.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        let word = self.0.load(Relaxed);
+        if word == FREE || word == DONE || cold::is_patient() {
+            return false;
+        }
+        let (now, asked) = (monotonic_ns(), ASKED_NS.load(Relaxed));
+        let is_time = now.saturating_sub(asked) > ASK_NS
+            && ASKED_NS.compare_exchange(asked, now, Relaxed, Relaxed).is_ok();
+        !is_time && !is_old(word)
+    }
+
+    /// Takes the turn, in a cold section. Waits for another thread, but not longer than
+    /// the calling one has patience.
+    pub(crate) fn take(&'static self) -> Result<Taken, Denied> {
+        self.take_from(FREE, true)
+    }
+
+    /// The same where what was done is of no use here: in a forked child.
+    pub(crate) fn take_anew(&'static self) -> Result<Taken, Denied> {
+        self.take_from(DONE, true)
+    }
+
+    /// The same without waiting.
+    pub(crate) fn take_at_once(&'static self) -> Result<Taken, Denied> {
+        self.take_from(FREE, false)
+    }
+
+    fn take_from(&'static self, also: u32, waits: bool) -> Result<Taken, Denied> {
+        let me = thread::tid() & IDS;
+        let word = (moment() as u32) << ID_BITS | me;
+        let mut turns = None;
+        let mut asked = None;
+        loop {
+            let found = self.0.load(Acquire);
+            let may = match found {
+                FREE => true,
+                DONE if also == DONE => true,
+                DONE => return Err(Denied::Done),
+                _ if found & IDS == me => cold::is_outermost() || is_old(found),
+                // Asked once: who is there now is so for longer than one waits.
+                _ if asked != Some(found) => {
+                    asked = Some(found);
+                    is_old(found) || !thread::exists(found & IDS)
+                }
+                _ => false,
+            };
+            if may {
+                // Meets the stores in `done` and `drop`: what the last one has done.
+                if self.0.compare_exchange(found, word, Acquire, Relaxed).is_ok() {
+                    return Ok(Taken { turn: self, word, around: LAST.replace(self) });
+                }
+                continue;
+            }
+            let gives_up = !waits || found & IDS == me;
+            if gives_up || turns.get_or_insert_with(cold::patience).next().is_none() {
+                return Err(Denied::Busy);
+            }
+        }
+    }
+
+    /// Takes the turn away from a thread that is not at it any more.
+    pub(super) fn forget(&self, thread: impl FnOnce(u32) -> bool) {
+        let word = self.0.load(Relaxed);
+        if word != DONE && thread(word & IDS) {
+            let _ = self.0.compare_exchange(word, FREE, Relaxed, Relaxed);
+        }
+    }
+
+    /// As a thread leaves it that is no more.
+    #[cfg(test)]
+    pub(crate) fn left_by_nobody(&self) {
+        self.0.store((moment() as u32) << ID_BITS | (IDS - 1), Relaxed);
+    }
+}
+
+fn is_old(word: u32) -> bool {
+    let since = u64::from(word >> ID_BITS);
+    (moment() + MOMENTS - since) % MOMENTS > LONG
+}
+
+impl Taken {
+    /// It is done for good, unless another thread has taken it over.
+    pub(crate) fn done(self) {
+        // Meets the loads in `is_done` and `take_from`.
+        let _ = self.turn.0.compare_exchange(self.word, DONE, Release, Relaxed);
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        LAST.set(self.around);
+        // Meets the exchange in `take_from`; fails if it is done, or another one's.
+        let _ = self.turn.0.compare_exchange(self.word, FREE, Release, Relaxed);
+    }
+}
+
+/// The calling thread has jumped out of a section, and out of the turn that it had there.
+pub(super) fn give_back_what_was_left() {
+    let last = LAST.replace(ptr::null());
+    thread::forget_claim();
+    // SAFETY: null, or a static.
+    if let Some(turn) = unsafe { last.as_ref() } {
+        let me = thread::tid() & IDS;
+        turn.forget(|thread| thread == me);
+    }
+}

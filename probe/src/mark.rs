@@ -1,0 +1,156 @@
+//! Marks: that something is under way on a thread, as a signal handler may find it.
+//!
+//! A flag would stay set where a handler leaves by a jump, an exception or the end of its
+//! thread, for who was to take it away never goes on. A mark is the address of a word in
+//! the frame of whoever is at work, and that word holds the mark. Whoever finds a mark
+//! looks whether the frame is still there:
+//!
+//! ```text
+//!   word that is marked --> frame: | mark |      there: somebody is at work
+//!                       --> frame: | else |      gone: what was begun is never finished
+//! ```
+
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+    compiler_fence,
+};
+
+use crate::errno;
+
+/// In every mark, and in no other value of the words that are marked.
+const IS_MARK: u64 = 1;
+
+/// A word in the frame of whoever is at work.
+#[derive(Debug)]
+pub(crate) struct Mark(UnsafeCell<MaybeUninit<u64>>);
+
+/// Whether a word holds a mark.
+#[inline(always)]
+pub(crate) fn is_mark(word: u64) -> bool {
+    word & IS_MARK != 0
+}
+
+impl Mark {
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        Self(UnsafeCell::new(MaybeUninit::uninit()))
+    }
+
+    /// Marks a word of the thread's. The mark must stay where it is until that is undone.
+    #[inline(always)]
+    pub(crate) fn set(&self, word: &AtomicU64) {
+        let mark = self.0.get().expose_provenance() as u64 | IS_MARK;
+        // SAFETY: our own word; volatile, since only its address leads here.
+        unsafe { self.0.get().cast::<u64>().write_volatile(mark) };
+        word.store(mark, Relaxed);
+        compiler_fence(SeqCst);
+    }
+}
+
+/// Whether the frame that a mark was set in is still there.
+#[cold]
+#[inline(never)]
+pub(crate) fn is_live(mark: u64) -> bool {
+    let place = mark & !IS_MARK;
+    // What lies below this frame on this stack is nobody's.
+    scrub();
+    if place == 0 || !is_readable(place) {
+        return false;
+    }
+    // SAFETY: it was readable just now, as stacks stay.
+    let found = unsafe { ptr::with_exposed_provenance::<u64>(place as usize).read_volatile() };
+    found == mark && !is_below(place)
+}
+
+/// How far below a frame one is looked for that was left by a jump.
+const NEAR: u64 = 256 << 10;
+
+/// Whether a place is below the caller's frame on the same stack, so that its frame is gone.
+fn is_below(place: u64) -> bool {
+    let here = 0u8;
+    let here = (&raw const here).addr() as u64;
+    if place >= here || here - place > NEAR {
+        return false;
+    }
+    // A handler on a stack of its own may stand above what it has interrupted.
+    let mut stack = MaybeUninit::<libc::stack_t>::uninit();
+    let asked = errno::kept(|| {
+        // SAFETY: the kernel fills the structure.
+        unsafe { libc::sigaltstack(ptr::null(), stack.as_mut_ptr()) == 0 }
+    });
+    if !asked {
+        return false;
+    }
+    // SAFETY: filled just now.
+    let stack = unsafe { stack.assume_init() };
+    if stack.ss_flags & libc::SS_DISABLE != 0 {
+        return true;
+    }
+    let is_there =
+        |place: u64| place.wrapping_sub(stack.ss_sp.addr() as u64) < stack.ss_size as u64;
+    is_there(place) == is_there(here)
+}
+
+/// Whether a word can be read, wherever it is: the kernel reads a set of signals there, and
+/// then finds that it is not told what to do with it.
+fn is_readable(place: u64) -> bool {
+    errno::kept(|| {
+        let nothing: *mut libc::c_void = ptr::null_mut();
+        // SAFETY: changes nothing, as there is no such way to change the mask.
+        unsafe { libc::syscall(libc::SYS_rt_sigprocmask, -1, place, nothing, 8usize) };
+        std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
+    })
+}
+
+/// Overwrites the stack below the caller's frame, where a word of a frame that is gone may
+/// still stand as it was.
+#[inline(never)]
+fn scrub() {
+    let mut below = MaybeUninit::<[u64; 128]>::uninit();
+    for at in 0..128 {
+        // SAFETY: within the array.
+        unsafe { below.as_mut_ptr().cast::<u64>().add(at).write_volatile(0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static WORD: AtomicU64 = AtomicU64::new(0);
+
+    #[inline(never)]
+    fn leaves_a_mark() -> bool {
+        let mark = Mark::new();
+        mark.set(&WORD);
+        is_live(WORD.load(Relaxed))
+    }
+
+    #[inline(never)]
+    fn leaves_it_deep(depth: u64) -> u64 {
+        let mut frame = [depth; 64];
+        std::hint::black_box(&mut frame);
+        let found = if depth == 0 { u64::from(leaves_a_mark()) } else { leaves_it_deep(depth - 1) };
+        std::hint::black_box(&mut frame);
+        found
+    }
+
+    #[test]
+    fn a_mark_lives_as_long_as_its_frame() {
+        assert!(leaves_a_mark(), "its frame was there");
+        assert!(!is_live(WORD.load(Relaxed)), "its frame is gone");
+        assert_eq!(leaves_it_deep(100), 1, "its frame was there");
+        assert!(!is_live(WORD.load(Relaxed)), "its frame is gone, far below");
+    }
+
+    #[test]
+    fn a_mark_on_memory_that_is_gone_is_no_fault() {
+        assert!(!is_live(0x1001));
+        assert!(!is_live(IS_MARK));
+        assert!(!is_live(u64::MAX));
+    }
+}

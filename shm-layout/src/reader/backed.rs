@@ -1,0 +1,220 @@
+//! Which parts of a segment have memory, and a segment of which no others are touched.
+//!
+//! An object is sparse, and reading a hole of it through a mapping makes a page there: a
+//! viewer that followed whatever a segment says would fill it, page by page. So before
+//! something is touched the system is asked whether it is there. What was there once
+//! stays, so a poll asks about what is new alone.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::ops::Range;
+use std::slice;
+use std::sync::atomic::AtomicU8;
+
+use crate::amounts::SumWords;
+use crate::cell::Cell;
+use crate::chain::CellBlock;
+use crate::copy::next_extent;
+use crate::lane::Lane;
+use crate::point::Entry;
+use crate::ring::Slot;
+use crate::segment::{Chunk, Config, Geometry, PAGE, Segment, Shared};
+use crate::sync::{AtomicU64, Ordering};
+
+/// The pages of a segment that are known to have memory.
+#[derive(Debug)]
+pub(crate) struct Backed(Option<RefCell<Pages>>);
+
+#[derive(Debug, Default)]
+struct Pages {
+    /// A bit for each page that is known.
+    known: Vec<u64>,
+    /// The object, open while a poll has something to ask.
+    file: Option<File>,
+    /// The system cannot be asked, so everything counts as there.
+    all: bool,
+}
+
+impl Backed {
+    /// Of a segment that another process may have made; of any other, all is there.
+    pub(crate) fn of(segment: &Segment) -> Self {
+        let is_foreign = segment.object().is_some_and(|object| object.is_watched());
+        Self(is_foreign.then(|| {
+            // No segment is made greater than this, whatever one says.
+            let most = Config {
+                points: u32::MAX,
+                lanes: u32::MAX,
+                string_bytes: u32::MAX,
+                blocks: u32::MAX,
+            };
+            let len = segment.geometry().len().min(Geometry::new(most).len());
+            RefCell::new(Pages { known: vec![0; len / PAGE / 64 + 1], ..Pages::default() })
+        }))
+    }
+
+    /// Lets go of what was opened for asking.
+    pub(crate) fn rest(&self) {
+        if let Some(pages) = &self.0 {
+            pages.borrow_mut().file = None;
+        }
+    }
+}
+
+impl Pages {
+    /// Whether a page is known to be there; none of a page beyond all bounds.
+    fn knows(&self, page: usize) -> Option<bool> {
+        self.known.get(page / 64).map(|word| word >> (page % 64) & 1 != 0)
+    }
+
+    /// The first byte at or behind an offset that has memory.
+    fn next(&mut self, segment: &Segment, from: usize) -> Option<usize> {
+        if self.all || self.knows(from / PAGE)? {
+            return Some(from);
+        }
+        let len = segment.geometry().len();
+        if self.file.is_none() {
+            self.file = segment.object().and_then(|object| object.to_file().ok());
+        }
+        let Some(Ok(extent)) =
+            self.file.as_ref().map(|file| next_extent(file, from / PAGE * PAGE..len))
+        else {
+            // As many descriptors are open as can be, or the like.
+            self.all = true;
+            return Some(from);
+        };
+        let extent = extent?;
+        for page in extent.start / PAGE..extent.end.div_ceil(PAGE) {
+            *self.known.get_mut(page / 64)? |= 1 << (page % 64);
+        }
+        Some(from.max(extent.start))
+    }
+
+    fn have(&mut self, segment: &Segment, range: Range<usize>) -> bool {
+        let mut pages = range.start / PAGE..range.end.div_ceil(PAGE);
+        pages.all(|page| {
+            self.knows(page) == Some(true) || self.next(segment, page * PAGE) == Some(page * PAGE)
+        })
+    }
+}
+
+/// A segment of which only what has memory is touched: the rest is as if it were not
+/// there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sparse<'a> {
+    segment: &'a Segment,
+    backed: &'a Backed,
+}
+
+impl<'a> Sparse<'a> {
+    pub(crate) fn new(segment: &'a Segment, backed: &'a Backed) -> Self {
+        Self { segment, backed }
+    }
+
+    /// Whether a range of bytes has memory.
+    pub(crate) fn has(self, range: Range<usize>) -> bool {
+        self.backed.0.as_ref().is_none_or(|pages| pages.borrow_mut().have(self.segment, range))
+    }
+
+    /// The first byte at or behind an offset that has memory.
+    fn next(self, from: usize) -> Option<usize> {
+        let Some(pages) = &self.backed.0 else { return Some(from) };
+        pages.borrow_mut().next(self.segment, from)
+    }
+
+    fn slice<T: Shared>(self, found: Option<&'a [T]>) -> Option<&'a [T]> {
+        let found = found?;
+        let at = self.segment.offset_of(found);
+        self.has(at..at + size_of_val(found)).then_some(found)
+    }
+
+    fn one<T: Shared>(self, found: Option<&'a T>) -> Option<&'a T> {
+        self.slice(found.map(slice::from_ref))?.first()
+    }
+
+    /// Of numbers below a limit, those whose `T` has memory, where they lie in a row.
+    fn numbers<T: Shared + 'a>(
+        self,
+        limit: usize,
+        get: impl Fn(&'a Segment, usize) -> Option<&'a T>,
+    ) -> impl Iterator<Item = (usize, &'a T)> {
+        let mut number = 0;
+        std::iter::from_fn(move || {
+            while number < limit {
+                let found = get(self.segment, number)?;
+                let at = self.segment.offset_of(slice::from_ref(found));
+                let there = self.next(at)?;
+                if there == at {
+                    number += 1;
+                    return Some((number - 1, found));
+                }
+                number += (there - at).div_ceil(size_of::<T>());
+            }
+            None
+        })
+    }
+
+    /// The entries of the table below a number.
+    pub(crate) fn entries(self, limit: usize) -> impl Iterator<Item = (usize, &'a Entry)> {
+        self.numbers(limit, Segment::entry)
+    }
+
+    /// The lanes below a number.
+    pub(crate) fn lanes(self, limit: usize) -> impl Iterator<Item = (usize, &'a Lane)> {
+        self.numbers(limit, Segment::lane)
+    }
+
+    pub(crate) fn control(self, point: usize) -> Option<&'a AtomicU64> {
+        self.one(self.segment.control(point))
+    }
+
+    /// The control word of a point, 0 where nobody has written one yet.
+    pub(crate) fn control_word(self, point: usize) -> Option<u64> {
+        self.segment.control(point)?;
+        Some(self.control(point).map_or(0, |word| word.load(Ordering::Relaxed)))
+    }
+
+    pub(crate) fn entry(self, point: usize) -> Option<&'a Entry> {
+        self.one(self.segment.entry(point))
+    }
+
+    pub(crate) fn text(self, offset: usize, len: usize) -> Option<&'a [AtomicU8]> {
+        self.slice(self.segment.text(offset, len))
+    }
+
+    pub(crate) fn lane(self, lane: usize) -> Option<&'a Lane> {
+        self.one(self.segment.lane(lane))
+    }
+
+    /// A block of cells. Only its first page is known to have memory.
+    pub(crate) fn cell_block(self, block: u64) -> Option<&'a CellBlock> {
+        let found = self.segment.cell_block(block)?;
+        let at = self.segment.offset_of(slice::from_ref(found));
+        self.has(at..at + PAGE).then_some(found)
+    }
+
+    /// Whether a cell of a block has memory.
+    pub(crate) fn has_cell(self, cell: &Cell) -> bool {
+        let at = self.segment.offset_of(slice::from_ref(cell));
+        self.has(at..at + size_of::<Cell>())
+    }
+
+    /// A ring with so many records written to it.
+    pub(crate) fn ring(self, block: u64, written: u64) -> Option<&'a [Slot]> {
+        let slots = self.segment.ring(block)?;
+        let used = usize::try_from(written).map_or(slots.len(), |used| used.min(slots.len()));
+        self.slice(slots.get(..used))?;
+        Some(slots)
+    }
+
+    pub(crate) fn chunk(self, chunk: u32) -> Option<&'a Chunk> {
+        self.one(self.segment.chunk(chunk))
+    }
+
+    pub(crate) fn sums(self, chunk: u32) -> Option<&'a SumWords> {
+        self.chunk(chunk)?.0.first_chunk()
+    }
+
+    pub(crate) fn shared_cell(self, offset: u64) -> Option<&'a Cell> {
+        self.one(self.segment.shared_cell(offset))
+    }
+}

@@ -1,0 +1,278 @@
+//! The macros on every kind of function, none of which gives rise to a warning.
+#![deny(warnings)]
+#![deny(
+    future_incompatible,
+    let_underscore,
+    nonstandard_style,
+    rust_2018_idioms,
+    unused,
+    missing_docs,
+    unreachable_pub,
+    unused_qualifications,
+    trivial_casts,
+    unsafe_op_in_unsafe_fn,
+    clippy::all,
+    clippy::pedantic,
+    clippy::nursery,
+    clippy::undocumented_unsafe_blocks
+)]
+// What is written here is the program's own business.
+#![allow(clippy::unused_async, clippy::missing_const_for_fn)]
+
+use std::error::Error;
+use std::fmt::{Debug, Display};
+use std::future::{Future, ready};
+use std::pin::Pin;
+
+#[rustfmt::skip]
+#[pfp::function] fn one_line(a: i32, b: i32) -> i32 { a + b }
+
+#[rustfmt::skip]
+#[pfp::function] async fn one_line_async(a: i32, b: i32) -> i32 { a + b }
+
+#[rustfmt::skip]
+#[pfp::function(items = a)] fn one_line_with_amounts(a: i32) -> i32 { a }
+
+#[pfp::function]
+fn empty() {}
+
+#[pfp::function("items after the point")]
+fn with_items() -> u32 {
+    const ONE: u32 = 1;
+    fn two() -> u32 {
+        2
+    }
+    ONE + two()
+}
+
+#[pfp::function]
+fn with_inner_attributes(unused: u32) {
+    #![allow(unused_variables)]
+}
+
+#[pfp::function]
+unsafe fn unsafe_one(at: *const u32) -> u32 {
+    // SAFETY: the caller has seen to that.
+    unsafe { *at }
+}
+
+#[pfp::function]
+extern "C" fn as_c_calls_it(number: u32) -> u32 {
+    number + 1
+}
+
+#[pfp::function]
+fn generic<T, const N: usize>(value: &T, _array: [u8; N]) -> String
+where
+    T: ?Sized + Debug + Display,
+{
+    format!("{value} {value:?}")
+}
+
+#[pfp::function]
+fn of_any(numbers: impl IntoIterator<Item = u32>) -> impl Iterator<Item = u32> {
+    numbers.into_iter().map(|number| number + 1)
+}
+
+#[pfp::function]
+fn with_a_pattern((a, b): (u32, u32), [c, ..]: [u32; 2], mut d: u32) -> u32 {
+    d += a;
+    d + b + c
+}
+
+#[pfp::function]
+fn early(number: Result<u32, String>) -> Result<u32, Box<dyn Error>> {
+    let number = number?;
+    if number > 1 {
+        return Ok(number);
+    }
+    Err("too small".into())
+}
+
+#[pfp::function]
+async fn early_async(number: Result<u32, String>) -> Result<Box<dyn Display>, Box<dyn Error>> {
+    let number = number?;
+    if number == 0 {
+        return Err("too small".into());
+    }
+    if number > 1 {
+        return Ok(Box::new("many"));
+    }
+    Ok(Box::new(number))
+}
+
+#[pfp::function]
+async fn of_an_unnamed_type() -> impl Display {
+    ready(1).await
+}
+
+#[pfp::function(bytes = text.len())]
+async fn borrowing<'a>(text: &'a str, _other: &str) -> &'a str {
+    ready(text).await
+}
+
+#[pfp::function]
+fn forever() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+#[pfp::function]
+fn ends() -> ! {
+    std::process::exit(0)
+}
+
+#[pfp::function]
+fn pinned(number: u32) -> Pin<Box<dyn Future<Output = u32> + Send>> {
+    let number = number + 1;
+    Box::pin(async move { ready(number).await })
+}
+
+#[pfp::function]
+fn of_either_kind(number: u32) -> Pin<Box<dyn Future<Output = u32>>> {
+    match number {
+        0 => Box::pin(async { 0 }),
+        1 => {
+            let number = number + 1;
+            Box::pin(async move { number })
+        }
+        _ if number > 7 => Box::pin(async move { number }),
+        _ => {
+            if number == 5 {
+                Box::pin(async { 5 })
+            } else {
+                Box::pin(async move { number })
+            }
+        }
+    }
+}
+
+#[rustfmt::skip]
+#[pfp::function] fn on_one_line(n: u32) -> impl Future<Output = u32> + Send { async move { n } }
+
+#[pfp::function]
+async fn forever_async() -> ! {
+    loop {
+        std::future::pending::<()>().await;
+    }
+}
+
+#[pfp::function]
+fn r#match() {}
+
+struct Counter<T>(T);
+
+impl<T: Clone + Into<u64> + Send + Sync> Counter<T> {
+    #[pfp::function]
+    fn by_reference(&self) -> &T {
+        &self.0
+    }
+
+    #[pfp::function("by mutable reference", items = number.clone().into())]
+    fn by_mutable_reference(&mut self, number: T) -> &mut Self {
+        self.0 = number;
+        self
+    }
+
+    #[pfp::function]
+    fn by_value(self) -> T {
+        self.0
+    }
+
+    #[pfp::function]
+    fn by_pin(self: Pin<&mut Self>) -> T {
+        self.0.clone()
+    }
+
+    #[pfp::function]
+    async fn by_reference_async(&self) -> &T {
+        ready(&self.0).await
+    }
+
+    #[pfp::function]
+    fn by_reference_later(&self) -> impl Future<Output = u64> {
+        let number = self.0.clone();
+        async move { number.into() }
+    }
+}
+
+trait Measured {
+    #[pfp::function]
+    fn provided(&self) -> u32 {
+        self.required() + 1
+    }
+
+    fn required(&self) -> u32;
+}
+
+impl<T: Clone> Measured for Counter<T> {
+    #[pfp::function]
+    fn required(&self) -> u32 {
+        #[pfp::function]
+        fn nested(number: u32) -> u32 {
+            pfp::scope!("in a nested one");
+            number
+        }
+        let again = || nested(2);
+        nested(1) + again()
+    }
+}
+
+macro_rules! declare {
+    ($name:ident, $body:block) => {
+        #[pfp::function]
+        fn $name() -> u32 $body
+
+        paste!($name);
+    };
+}
+
+macro_rules! paste {
+    ($name:ident) => {
+        const _: fn() -> u32 = $name;
+    };
+}
+
+declare!(declared, {
+    pfp::function_scope!();
+    7
+});
+
+/// A name that is not the macro's.
+#[pfp::function]
+fn names_of_its_own() -> u32 {
+    let __pfp_guard = 1;
+    let pfp_lap_without_laps = 2;
+    __pfp_guard + pfp_lap_without_laps
+}
+
+fn main() {
+    let array = [0; 3];
+    println!("{} {} {}", one_line(1, 2), one_line_with_amounts(1), with_items());
+    println!("{} {} {}", generic("text", array), as_c_calls_it(1), names_of_its_own());
+    println!("{} {:?}", of_any([1]).sum::<u32>(), early(Ok(3)).is_ok());
+    println!("{} {}", with_a_pattern((1, 2), [3, 4], 5), declared());
+    let number = 1;
+    // SAFETY: there is a number.
+    println!("{}", unsafe { unsafe_one(&raw const number) });
+    let mut counter = Counter(1_u32);
+    println!("{}", counter.by_reference());
+    println!("{}", counter.by_mutable_reference(2).provided());
+    println!("{}", Pin::new(&mut counter).by_pin());
+    drop(counter.by_reference_async());
+    drop(counter.by_reference_later());
+    println!("{}", counter.by_value());
+    drop((one_line_async(1, 2), early_async(Ok(1)), of_an_unnamed_type(), borrowing("a", "b")));
+    drop((pinned(1), of_either_kind(1), on_one_line(1), forever_async()));
+    empty();
+    with_inner_attributes(1);
+    r#match();
+    pfp::laps!("first");
+    pfp::lap!("second", bytes = 1);
+    pfp::lap!("third");
+    if std::env::args().count() > 7 {
+        forever();
+    }
+    ends();
+}

@@ -1,0 +1,197 @@
+/* A process that is interrupted at instructions of pfp's cold paths, by a handler that
+ * forks; the child comes back into what was interrupted, and goes on by itself.
+ *
+ * stepped STAGE HOW EACH FIRST MOST: what is interrupted; how children are made; how many
+ * instructions lie between two of them, the first after FIRST; and how many there are. */
+#include <pfp.h>
+
+#if !defined(__x86_64__)
+int main(void)
+{
+    return 77;
+}
+#else
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "script.h"
+
+#define CALLS 100
+#define TRAP_FLAG 0x100
+
+static unsigned long each, most;
+static unsigned long steps, next, children;
+static unsigned long crashed, hung, failed, calls_before;
+static int bare, is_child;
+
+#define LINE 1
+static void call(int times)
+{
+    static pfp_point_t *point;
+    while (times--) {
+        point = pfp_point("call", "stepped", LINE);
+        pfp_begin(point);
+        pfp_end(point, 0);
+    }
+}
+
+static unsigned long count_of(const char *name)
+{
+    pfpStats_t stats;
+    pfp_point_t *point = pfp_point(name, "stepped", LINE);
+    return pfp_get_stats(point, &stats) == PFP_OK ? (unsigned long)stats.n_count : 0;
+}
+
+static void judge(pid_t child)
+{
+    int status;
+    if (waitpid(child, &status, 0) != child)
+        _exit(90);
+    if (WIFSIGNALED(status)) {
+        if (WTERMSIG(status) == SIGALRM)
+            hung++;
+        else
+            crashed++;
+        if (getenv("STEPPED_SAYS"))
+            fprintf(stderr, "child %lu at step %lu: signal %d\n", children, steps,
+                    WTERMSIG(status));
+    } else if (WEXITSTATUS(status)) {
+        failed++;
+        if (getenv("STEPPED_SAYS"))
+            fprintf(stderr, "child %lu at step %lu: status %d\n", children, steps,
+                    WEXITSTATUS(status));
+    }
+}
+
+static void on_trap(int number, siginfo_t *info, void *context)
+{
+    ucontext_t *interrupted = context;
+    pid_t child;
+
+    (void)number, (void)info;
+    if (is_child) {
+        /* It was switching this on. */
+        interrupted->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
+        return;
+    }
+    if (++steps < next || children == most)
+        return;
+    next = steps + each;
+    children++;
+    child = bare ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
+    if (child == 0) {
+        is_child = 1;
+        interrupted->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
+        /* Killed if it hangs, whatever is blocked. */
+        signal(SIGALRM, SIG_DFL);
+        {
+            sigset_t one;
+            sigemptyset(&one);
+            sigaddset(&one, SIGALRM);
+            sigdelset(&interrupted->uc_sigmask, SIGALRM);
+            sigprocmask(SIG_UNBLOCK, &one, NULL);
+        }
+        alarm(60);
+        return;
+    }
+    if (child > 0)
+        judge(child);
+}
+
+static void trap(int on)
+{
+    unsigned long flags;
+    if (is_child)
+        return;
+    __asm__ volatile("pushfq; popq %0" : "=r"(flags));
+    flags = on ? flags | TRAP_FLAG : flags & ~(unsigned long)TRAP_FLAG;
+    __asm__ volatile("pushq %0; popfq" : : "r"(flags) : "memory", "cc");
+}
+
+/* What a child does when it has come through. */
+static void go_on(void)
+{
+    if (!is_child)
+        return;
+    /* What its parent has measured is not there, but for what was interrupted. */
+    if (count_of("call") > 1)
+        _exit(2);
+    call(CALLS);
+    if (count_of("call") > CALLS + 1 || count_of("call") < CALLS)
+        _exit(3);
+    if (children % 2)
+        _exit(0);
+    exit(0);
+}
+
+static void *begins(void *stage)
+{
+    if (!strcmp(stage, "thread"))
+        trap(1);
+    call(1);
+    trap(!strcmp(stage, "thread-exit"));
+    go_on();
+    return NULL;
+}
+
+static void at_exit(void)
+{
+    trap(1);
+}
+
+int main(int count, char **arguments)
+{
+    struct sigaction action;
+    const char *stage;
+    pthread_t thread;
+
+    EXPECT(count == 6);
+    stage = arguments[1];
+    bare = !strcmp(arguments[2], "bare");
+    each = strtoul(arguments[3], NULL, 10);
+    next = strtoul(arguments[4], NULL, 10);
+    most = strtoul(arguments[5], NULL, 10);
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_trap;
+    action.sa_flags = SA_SIGINFO;
+    EXPECT(sigaction(SIGTRAP, &action, NULL) == 0);
+    if (strcmp(stage, "process"))
+        call(1), calls_before = 1;
+    if (!strcmp(stage, "exit")) {
+        EXPECT(atexit(at_exit) == 0);
+        /* Said by the last child as well as by this: what is asked for is the status. */
+        return 0;
+    }
+    if (!strncmp(stage, "thread", 6)) {
+        EXPECT(pthread_create(&thread, NULL, begins, (void *)stage) == 0);
+        EXPECT(pthread_join(thread, NULL) == 0);
+        calls_before++;
+    } else {
+        trap(1);
+        if (!strcmp(stage, "point")) {
+            PFP_SCOPE("another");
+        } else {
+            call(1);
+            calls_before++;
+        }
+        trap(0);
+    }
+    go_on();
+    say("children %lu", children);
+    say("steps %lu", steps);
+    say("crashed %lu", crashed);
+    say("hung %lu", hung);
+    say("failed %lu", failed);
+    say("expected %lu", calls_before);
+    say("counted %lu", count_of("call"));
+    reach("done");
+    return 0;
+}
+#endif

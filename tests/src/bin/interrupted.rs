@@ -1,0 +1,696 @@
+//! A program whose regions are interrupted at each instruction by a handler that measures,
+//! forks or jumps out, and which judges its own figures.
+//!
+//! ```text
+//! interrupted ACTION CASE      one handler at each instruction of the case
+//! interrupted storm TIMES      jumps out of a handler at random instructions
+//! ```
+//!
+//! The oracle is arithmetic that needs no engine: what all regions inside an outer one have
+//! of their own, with what the outer one has, is the outer one's length less the price of
+//! each region, to the tick. The price is taken from a run that nobody interrupts.
+
+#[cfg(not(target_arch = "x86_64"))]
+fn main() {
+    println!("skipped");
+}
+
+#[cfg(target_arch = "x86_64")]
+fn main() {
+    stepping::main();
+}
+
+#[cfg(target_arch = "x86_64")]
+mod stepping {
+    use std::arch::{asm, naked_asm};
+    use std::cell::UnsafeCell;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::atomic::{
+        AtomicBool, AtomicI32, AtomicPtr, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+        compiler_fence,
+    };
+    use std::task::{Context, Poll, Waker};
+
+    use pfp::{Point, Timed};
+
+    static OUTER: Point = Point::new("outer");
+    static POINT: Point = Point::new("point");
+    static INNER: Point = Point::new("inner");
+    static OTHER: Point = Point::new("other");
+    static TIMED: Timed = Timed::new("timed", &["items"]);
+
+    /// A number of the numeric interface.
+    const NUMBER: u32 = 7;
+    /// Ticks that regions last, so that no price is more than one.
+    const LONG: u64 = 4_000;
+
+    // ---- the processor's trap flag ----
+
+    const TRAP_FLAG: i64 = 0x100;
+
+    /// Instructions since stepping began, the one to act at, and whether it came.
+    static STEP: AtomicU64 = AtomicU64::new(0);
+    static AT: AtomicU64 = AtomicU64::new(u64::MAX);
+    static CAME: AtomicBool = AtomicBool::new(false);
+    static ACTION: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+    extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        let step = STEP.fetch_add(1, Relaxed) + 1;
+        if step == AT.load(Relaxed) {
+            CAME.store(true, Relaxed);
+            // SAFETY: the kernel hands over such a context.
+            let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+            context.uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP_FLAG;
+            act();
+        }
+    }
+
+    fn act() {
+        let action = ACTION.load(Relaxed);
+        // SAFETY: whoever steps has put a function there.
+        unsafe { std::mem::transmute::<*mut (), fn()>(action)() };
+    }
+
+    /// Runs something, with the action at one of its instructions; whether that came.
+    fn stepped(at: u64, action: fn(), work: fn()) -> bool {
+        STEP.store(0, Relaxed);
+        AT.store(at, Relaxed);
+        CAME.store(false, Relaxed);
+        ACTION.store(action as *mut (), Relaxed);
+        compiler_fence(SeqCst);
+        // SAFETY: sets the flag, and takes it away again.
+        unsafe {
+            asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
+            work();
+            asm!("pushfq", "and qword ptr [rsp], -257", "popfq");
+        }
+        CAME.load(Relaxed)
+    }
+
+    fn handle(signal: i32, on_a_stack_of_its_own: bool, handler: *const ()) {
+        // SAFETY: a set of plain words, and handlers of the type that the flag asks for.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+            if on_a_stack_of_its_own {
+                action.sa_flags |= libc::SA_ONSTACK;
+                let size = 256 << 10;
+                let stack = Box::leak(vec![0u8; size].into_boxed_slice()).as_mut_ptr().cast();
+                let stack = libc::stack_t { ss_sp: stack, ss_flags: 0, ss_size: size };
+                assert_eq!(libc::sigaltstack(&raw const stack, std::ptr::null_mut()), 0);
+            }
+            assert_eq!(libc::sigaction(signal, &raw const action, std::ptr::null_mut()), 0);
+        }
+    }
+
+    // ---- a jump as siglongjmp does it ----
+
+    /// What a function must keep for its caller.
+    struct Place(UnsafeCell<[u64; 8]>);
+    // SAFETY: one thread jumps.
+    unsafe impl Sync for Place {}
+    static PLACE: Place = Place(UnsafeCell::new([0; 8]));
+
+    /// Calls a function, and returns 0 when it has; or 1 when somebody has jumped.
+    #[unsafe(naked)]
+    unsafe extern "C" fn call(place: *mut [u64; 8], work: extern "C" fn()) -> u64 {
+        naked_asm!(
+            "mov [rdi], rbx",
+            "mov [rdi + 8], rbp",
+            "mov [rdi + 16], r12",
+            "mov [rdi + 24], r13",
+            "mov [rdi + 32], r14",
+            "mov [rdi + 40], r15",
+            "mov [rdi + 48], rsp",
+            "sub rsp, 8",
+            "call rsi",
+            "add rsp, 8",
+            "xor eax, eax",
+            "ret",
+        )
+    }
+
+    /// Goes back to where [`call`] was called.
+    #[unsafe(naked)]
+    unsafe extern "C" fn jump(place: *const [u64; 8]) -> ! {
+        naked_asm!(
+            "mov rbx, [rdi]",
+            "mov rbp, [rdi + 8]",
+            "mov r12, [rdi + 16]",
+            "mov r13, [rdi + 24]",
+            "mov r14, [rdi + 32]",
+            "mov r15, [rdi + 40]",
+            "mov rsp, [rdi + 48]",
+            "cld",
+            "mov eax, 1",
+            "ret",
+        )
+    }
+
+    /// Whether there is a place to jump to.
+    static ARMED: AtomicBool = AtomicBool::new(false);
+
+    /// Does something that somebody may jump out of; whether somebody did.
+    fn guarded(work: extern "C" fn()) -> bool {
+        // SAFETY: what is jumped over has nothing to clean up but regions.
+        let jumped = unsafe { call(PLACE.0.get(), work) } != 0;
+        ARMED.store(false, Relaxed);
+        jumped
+    }
+
+    fn jump_out() {
+        // SAFETY: the frame that is jumped to is still there.
+        unsafe { jump(PLACE.0.get()) }
+    }
+
+    // ---- what is interrupted ----
+
+    fn ticks() -> u64 {
+        // SAFETY: reads a counter.
+        unsafe { std::arch::x86_64::_rdtsc() }
+    }
+
+    fn work() {
+        let start = ticks();
+        while ticks().wrapping_sub(start) < LONG {}
+    }
+
+    fn scope() {
+        let _guard = POINT.measure();
+        work();
+    }
+
+    fn nested() {
+        let _guard = INNER.measure();
+        work();
+        scope();
+    }
+
+    fn laps() {
+        let mut guard = INNER.measure();
+        work();
+        guard.lap(&POINT);
+        work();
+        guard.lap(&INNER);
+        work();
+    }
+
+    fn by_hand() {
+        POINT.begin();
+        work();
+        POINT.end();
+    }
+
+    fn latched() {
+        POINT.begin();
+        work();
+        POINT.end_latched();
+        by_hand();
+    }
+
+    fn numbered() {
+        pfp::begin(NUMBER);
+        work();
+        pfp::end(NUMBER, false);
+    }
+
+    fn amounts() {
+        let _guard = TIMED.measure([3u64]);
+        work();
+    }
+
+    fn amounts_by_hand() {
+        TIMED.begin();
+        work();
+        TIMED.end([3u64]);
+    }
+
+    struct Twice(bool);
+    impl Future for Twice {
+        type Output = ();
+        fn poll(mut self: std::pin::Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+            work();
+            if std::mem::replace(&mut self.0, true) { Poll::Ready(()) } else { Poll::Pending }
+        }
+    }
+
+    fn polls() {
+        let mut future = pin!(POINT.measure_async(Twice(false)));
+        let mut context = Context::from_waker(Waker::noop());
+        while future.as_mut().poll(&mut context).is_pending() {}
+    }
+
+    /// What is measured, and what a handler measures meanwhile: the same point and another.
+    struct Case {
+        name: &'static str,
+        run: fn(),
+        handler: fn(),
+        /// Measurements of a run: of [`POINT`], of the number and of [`TIMED`].
+        counts: [u64; 2],
+        /// Those of a handler.
+        handled: [u64; 2],
+        /// Whether nothing but handlers' regions are inside a region of [`POINT`].
+        alone: bool,
+    }
+
+    fn by_scope() {
+        {
+            let _guard = OTHER.measure();
+            work();
+        }
+        scope();
+    }
+    fn handler_by_hand() {
+        OTHER.begin();
+        work();
+        OTHER.end();
+        by_hand();
+    }
+    fn handler_other() {
+        let _guard = OTHER.measure();
+        work();
+    }
+    fn handler_amounts() {
+        handler_other();
+        amounts();
+    }
+    fn handler_amounts_by_hand() {
+        handler_other();
+        amounts_by_hand();
+    }
+
+    const CASES: [Case; 9] = [
+        Case {
+            name: "scope",
+            run: scope,
+            handler: by_scope,
+            counts: [1, 0],
+            handled: [1, 0],
+            alone: true,
+        },
+        Case {
+            name: "nested",
+            run: nested,
+            handler: by_scope,
+            counts: [1, 1],
+            handled: [1, 0],
+            alone: true,
+        },
+        Case {
+            name: "laps",
+            run: laps,
+            handler: by_scope,
+            counts: [1, 2],
+            handled: [1, 0],
+            alone: true,
+        },
+        Case {
+            name: "by_hand",
+            run: by_hand,
+            handler: handler_by_hand,
+            counts: [1, 0],
+            handled: [1, 0],
+            alone: true,
+        },
+        Case {
+            name: "latched",
+            run: latched,
+            handler: handler_by_hand,
+            counts: [1, 0],
+            handled: [1, 0],
+            alone: false,
+        },
+        Case {
+            name: "numbered",
+            run: numbered,
+            handler: handler_other,
+            counts: [1, 0],
+            handled: [0, 0],
+            alone: true,
+        },
+        Case {
+            name: "amounts",
+            run: amounts,
+            handler: handler_amounts,
+            counts: [1, 0],
+            handled: [1, 0],
+            alone: true,
+        },
+        Case {
+            name: "amounts_by_hand",
+            run: amounts_by_hand,
+            handler: handler_amounts_by_hand,
+            counts: [1, 0],
+            handled: [1, 0],
+            alone: true,
+        },
+        Case {
+            name: "polls",
+            run: polls,
+            handler: by_scope,
+            counts: [1, 0],
+            handled: [1, 0],
+            alone: false,
+        },
+    ];
+
+    // ---- figures ----
+
+    #[derive(Clone, Copy, Debug, Default)]
+    struct Figures {
+        count: u64,
+        exclusive: u64,
+        inclusive: u64,
+    }
+
+    fn of(point: &'static Point) -> Figures {
+        point.stats().map_or_else(Figures::default, |stats| Figures {
+            count: stats.count,
+            exclusive: stats.exclusive,
+            inclusive: stats.inclusive,
+        })
+    }
+
+    #[derive(Clone, Copy, Debug, Default)]
+    struct All {
+        outer: Figures,
+        point: Figures,
+        inner: Figures,
+        other: Figures,
+    }
+
+    fn all(case: &Case) -> All {
+        let figures = |stats: Option<pfp::Stats>| {
+            stats.map_or_else(Figures::default, |stats| Figures {
+                count: stats.count,
+                exclusive: stats.exclusive,
+                inclusive: stats.inclusive,
+            })
+        };
+        let point = match case.name {
+            "numbered" => figures(pfp::stats(NUMBER)),
+            "amounts" | "amounts_by_hand" => figures(TIMED.stats()),
+            _ => of(&POINT),
+        };
+        All { outer: of(&OUTER), point, inner: of(&INNER), other: of(&OTHER) }
+    }
+
+    fn less(after: Figures, before: Figures) -> Figures {
+        Figures {
+            count: after.count - before.count,
+            exclusive: after.exclusive.wrapping_sub(before.exclusive),
+            inclusive: after.inclusive.wrapping_sub(before.inclusive),
+        }
+    }
+
+    /// What came of a run inside an outer region.
+    #[derive(Clone, Copy, Debug, Default)]
+    struct Run {
+        of: All,
+        /// The outer region's length less what everything has of its own.
+        price: i64,
+    }
+
+    fn run(case: &Case, work_inside: impl FnOnce()) -> Run {
+        let before = all(case);
+        {
+            let _outer = OUTER.measure();
+            work();
+            work_inside();
+            work();
+        }
+        let after = all(case);
+        let of = All {
+            outer: less(after.outer, before.outer),
+            point: less(after.point, before.point),
+            inner: less(after.inner, before.inner),
+            other: less(after.other, before.other),
+        };
+        let own = of
+            .outer
+            .exclusive
+            .wrapping_add(of.point.exclusive)
+            .wrapping_add(of.inner.exclusive)
+            .wrapping_add(of.other.exclusive);
+        Run { of, price: of.outer.inclusive.wrapping_sub(own) as i64 }
+    }
+
+    /// What is wrong, by what was wrong and the instruction.
+    fn judge(case: &Case, base: Run, one: i64, handled: bool, run: Run) -> Option<String> {
+        let h = i64::from(handled);
+        let wanted = [case.counts[0] + h as u64 * case.handled[0], case.counts[1], h as u64];
+        let found = [run.of.point.count, run.of.inner.count, run.of.other.count];
+        if run.of.outer.count != 1 || found != wanted {
+            return Some(format!("counts {found:?} and not {wanted:?}"));
+        }
+        let prices = h * (1 + case.handled[0] as i64) * one;
+        // A lap that is interrupted may become an end and a begin, at their price.
+        let laps = if case.name == "laps" { 2 } else { 0 };
+        let more = if laps > 0 { one - (base.price - one) / laps } else { 0 };
+        let off = run.price - prices - base.price;
+        if (0..=laps).all(|slow| off != slow * more) {
+            return Some(format!("off by {off} ticks, a pair is {one}: {run:?}"));
+        }
+        if case.alone {
+            let more = run.of.point.inclusive.wrapping_sub(run.of.point.exclusive) as i64;
+            let inside = run.of.other.exclusive as i64 + prices;
+            // A handler is inside the region or beside it.
+            if more != 0 && (!handled || more != inside) {
+                return Some(format!("inclusive: {more} more, not 0 or {inside}: {run:?}"));
+            }
+        }
+        None
+    }
+
+    fn price_of_one() -> i64 {
+        run(&CASES[0], scope).price
+    }
+
+    struct Bad {
+        count: u64,
+        first: Option<(u64, String)>,
+        last: u64,
+    }
+
+    impl Bad {
+        fn add(&mut self, at: u64, what: String) {
+            self.count += 1;
+            self.last = at;
+            self.first.get_or_insert((at, what));
+        }
+    }
+
+    // ---- forks ----
+
+    static CHILDREN: AtomicU64 = AtomicU64::new(0);
+    static KILLED: AtomicU64 = AtomicU64::new(0);
+    static IS_CHILD: AtomicBool = AtomicBool::new(false);
+    static SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+    fn forks() {
+        // SAFETY: the child goes on alone, with what it has.
+        fork_by(|| unsafe { libc::fork() });
+    }
+
+    fn clones() {
+        // SAFETY: as above; no handler of the C library runs.
+        fork_by(|| unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 });
+    }
+
+    fn fork_by(fork: impl FnOnce() -> i32) {
+        let child = fork();
+        assert!(child >= 0, "a child can be made");
+        if child == 0 {
+            IS_CHILD.store(true, Relaxed);
+            return;
+        }
+        let mut status = 0;
+        // SAFETY: waits for a child of ours.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        CHILDREN.fetch_add(1, Relaxed);
+        if status != 0 {
+            KILLED.fetch_add(1, Relaxed);
+            SIGNAL.store(status, Relaxed);
+        }
+    }
+
+    /// The child measures on its own, and ends.
+    fn child_ends() {
+        if IS_CHILD.load(Relaxed) {
+            let before = of(&OTHER).count;
+            for _ in 0..3 {
+                handler_other();
+            }
+            let measured = of(&OTHER).count - before == 3;
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(i32::from(!measured)) }
+        }
+    }
+
+    // ---- the program ----
+
+    static STEPPED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
+    extern "C" fn stepped_as_asked() {
+        let [at, case, _] = STEPPED.each_ref().map(|word| word.load(Relaxed));
+        let case = &CASES[case as usize];
+        let came = stepped(at, jump_out, case.run);
+        STEPPED[2].store(u64::from(came), Relaxed);
+    }
+
+    pub(super) fn main() {
+        let arguments: Vec<String> = std::env::args().collect();
+        let [_, action, what] = &arguments[..] else { panic!("interrupted ACTION CASE") };
+        for at in 0..pfp::NUMERIC {
+            pfp::enable(at);
+        }
+        if action == "storm" {
+            return storm(what.parse().expect("a number"));
+        }
+        let index = CASES.iter().position(|case| case.name == *what).expect("there is such a case");
+        let case = &CASES[index];
+        handle(libc::SIGTRAP, action == "jump_from_stack", on_trap as *const ());
+        // Lengths of all kinds, so that histograms have all their parts.
+        for _ in 0..200 {
+            run(case, || {
+                (case.run)();
+                (case.handler)();
+            });
+        }
+        let one = price_of_one();
+        let base = run(case, case.run);
+        let mut bad = Bad { count: 0, first: None, last: 0 };
+        let mut at = 0;
+        loop {
+            at += 1;
+            let came = match action.as_str() {
+                "measure" => {
+                    let mut came = false;
+                    let run = run(case, || came = stepped(at, case.handler, case.run));
+                    if let Some(what) = judge(case, base, one, came, run) {
+                        bad.add(at, what);
+                    }
+                    came
+                }
+                "fork" | "clone" => {
+                    let action = if action == "fork" { forks } else { clones };
+                    let mut came = false;
+                    let run = run(case, || {
+                        came = stepped(at, action, case.run);
+                        child_ends();
+                    });
+                    let counts = [run.of.point.count, run.of.inner.count, run.of.outer.count];
+                    if counts != [case.counts[0], case.counts[1], 1] || run.of.other.count != 0 {
+                        bad.add(at, format!("{run:?}"));
+                    }
+                    came
+                }
+                _ => {
+                    STEPPED[0].store(at, Relaxed);
+                    STEPPED[1].store(index as u64, Relaxed);
+                    let left = run(case, || {
+                        guarded(stepped_as_asked);
+                    });
+                    let most = case.counts[0] + case.counts[1] + 1;
+                    let counted = left.of.point.count + left.of.inner.count + left.of.outer.count;
+                    if counted > most || left.of.outer.count != 1 {
+                        bad.add(at, format!("left: {left:?}"));
+                    }
+                    // Takes up the parts that were latched. What comes after is as it was.
+                    run(case, case.run);
+                    let first = run(case, case.run);
+                    if let Some(what) = judge(case, base, one, false, first) {
+                        bad.add(at, format!("after: {what}"));
+                    }
+                    STEPPED[2].load(Relaxed) != 0 || counted < most
+                }
+            };
+            if !came || at > 50_000 {
+                break;
+            }
+        }
+        let (first, text) = bad.first.clone().unwrap_or_default();
+        let [children, killed] = [&CHILDREN, &KILLED].map(|word| word.load(Relaxed));
+        println!("steps {at}");
+        println!("children {children} {killed} {}", SIGNAL.load(Relaxed));
+        println!("bad {} {first} {} {text}", bad.count, bad.last);
+        // What has been counted, for whoever looks at the segment.
+        println!("done");
+        let _ = std::io::stdin().read_line(&mut String::new());
+    }
+
+    // ---- jumps at random instructions ----
+
+    extern "C" fn on_alarm(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        if ARMED.swap(false, Relaxed) {
+            jump_out();
+        }
+    }
+
+    /// Calls that were begun: of [`POINT`] and [`INNER`], and of [`OTHER`].
+    static CALLS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+    extern "C" fn many() {
+        ARMED.store(true, Relaxed);
+        loop {
+            CALLS[0].fetch_add(1, Relaxed);
+            {
+                let _guard = POINT.measure();
+                let _inner = INNER.measure();
+            }
+            CALLS[1].fetch_add(1, Relaxed);
+            OTHER.begin();
+            OTHER.end();
+        }
+    }
+
+    fn storm(times: u64) {
+        handle(libc::SIGALRM, false, on_alarm as *const ());
+        let case = &CASES[0];
+        for _ in 0..200 {
+            run(case, scope);
+        }
+        let (base, one) = (run(case, scope), price_of_one());
+        let mut random = 0x2545_f491_4f6c_dd1d_u64;
+        let (mut bad, mut jumped, mut first) = (0, 0, String::new());
+        for _ in 0..times {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let zero = libc::timeval { tv_sec: 0, tv_usec: 0 };
+            let soon = libc::timeval { tv_sec: 0, tv_usec: 50 + (random % 200) as i64 };
+            let timer = libc::itimerval { it_interval: zero, it_value: soon };
+            OTHER.begin();
+            // SAFETY: starts a timer of this process.
+            unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
+            let before = [&POINT, &INNER, &OTHER].map(of);
+            let calls = CALLS.each_ref().map(|word| word.load(Relaxed));
+            jumped += u64::from(guarded(many));
+            // It also gives up what the jump has left open.
+            OTHER.end();
+            let after = [&POINT, &INNER, &OTHER].map(of);
+            let calls = [0, 1].map(|at| CALLS[at].load(Relaxed) - calls[at]);
+            let counts = [0, 1, 2].map(|at| after[at].count - before[at].count);
+            // Of each point, at most the last call is missing.
+            let wanted = [calls[0], calls[0], calls[1] + 1];
+            let fits =
+                |at: usize| (wanted[at].saturating_sub(1)..=wanted[at] + 1).contains(&counts[at]);
+            if !(0..3).all(fits) {
+                bad += 1;
+                first = format!("counts {counts:?} and not {wanted:?}");
+            }
+            if let Some(what) = judge(case, base, one, false, run(case, scope)) {
+                bad += 1;
+                first = what;
+            }
+        }
+        println!("steps {jumped}");
+        println!("children 0 0 0");
+        println!("bad {bad} 0 0 {first}");
+        println!("done");
+        let _ = std::io::stdin().read_line(&mut String::new());
+    }
+}

@@ -1,0 +1,246 @@
+//! Regions of every form in a program that may ask the kernel for what its test says
+//! and for nothing else, from the start of pfp to its own end.
+
+use std::ptr;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use pfp_tests::script::{pause, say};
+
+const THREADS: usize = 8;
+const POINTS: usize = 64;
+/// As many again are met only by the threads that are started last.
+static NAMED: [pfp::Point; 2 * POINTS] = [const { pfp::Point::new("one of many") }; 2 * POINTS];
+static HAND: pfp::Point = pfp::Point::new("by hand");
+static LAPS: [pfp::Point; 2] = [pfp::Point::new("lap one"), pfp::Point::new("lap two")];
+static SIZED: pfp::Timed = pfp::Timed::new("sized", &["bytes"]);
+const NUMBERED: u32 = 5;
+/// The exit status, which nobody else has.
+const ORDERLY: i32 = 7;
+
+/// Regions that were begun, by the program's own count.
+static BEGINS: AtomicU64 = AtomicU64::new(0);
+/// Rounds of each thread.
+static ROUNDS: AtomicU64 = AtomicU64::new(0);
+static BEFORE: Barrier = Barrier::new(THREADS + 1);
+
+/// What becomes of a call that the test has named, and of all others.
+pub(crate) struct Filter {
+    named: u32,
+    others: u32,
+}
+
+/// Runs under a filter that is set right after the start.
+///
+/// `mode` is `allow` (whatever is not named kills the process), `refuse` (what is named
+/// gets EPERM), `refuse-start` (the same, set before the start) or `plain`, which is as
+/// `allow` without a region.
+pub(crate) fn run(mode: &str, calls: &str, rounds: u64) {
+    const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
+    const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+    let filter = match mode {
+        "allow" | "plain" => Filter { named: ALLOW, others: KILL },
+        "refuse" | "refuse-start" => {
+            Filter { named: libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, others: ALLOW }
+        }
+        other => panic!("there is no filter {other:?}"),
+    };
+    let measures = mode != "plain";
+    // The C library's own memory for threads is there before anything is refused.
+    let early = mode == "refuse-start";
+    if early {
+        let stacks: Vec<_> = (0..THREADS).map(|_| start(nothing)).collect();
+        stacks.into_iter().for_each(join);
+        filter.set(calls);
+    }
+    if measures {
+        pfp::init();
+        pfp::enable(NUMBERED);
+    }
+    ROUNDS.store(if measures { rounds } else { 0 }, Relaxed);
+    // These are there before the filter, and meet their first region after it.
+    let waiting: Vec<_> = (0..THREADS).map(|_| start(waiting)).collect();
+    if !early {
+        filter.set(calls);
+    }
+    BEFORE.wait();
+    waiting.into_iter().for_each(join);
+    // The C library has kept the stacks, so it needs no memory for these.
+    let late: Vec<_> = (0..THREADS).map(|_| start(late)).collect();
+    late.into_iter().for_each(join);
+    say("begins", &[&BEGINS.load(Relaxed)]);
+    pause("done");
+    // SAFETY: the other threads are gone. Rust's own way out asks for a signal stack.
+    unsafe { libc::exit(ORDERLY) };
+}
+
+extern "C" fn nothing(_: *mut libc::c_void) -> *mut libc::c_void {
+    ptr::null_mut()
+}
+
+extern "C" fn waiting(_: *mut libc::c_void) -> *mut libc::c_void {
+    BEFORE.wait();
+    work(&NAMED[..POINTS]);
+    ptr::null_mut()
+}
+
+extern "C" fn late(_: *mut libc::c_void) -> *mut libc::c_void {
+    work(&NAMED);
+    ptr::null_mut()
+}
+
+fn work(points: &'static [pfp::Point]) {
+    let rounds = ROUNDS.load(Relaxed);
+    for round in 0..rounds {
+        for point in points {
+            let _guard = point.measure();
+        }
+        HAND.begin();
+        HAND.end();
+        let mut lap = LAPS[0].measure();
+        lap.lap(&LAPS[1]);
+        drop(lap);
+        pfp::begin(NUMBERED);
+        pfp::end(NUMBERED, false);
+        // A few tuples, then the rest.
+        drop(SIZED.measure([round.min(20)]));
+    }
+    BEGINS.fetch_add(rounds * (points.len() as u64 + 5), Relaxed);
+}
+
+/// A bare thread: Rust's own would ask for a signal stack.
+fn start(work: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) -> libc::pthread_t {
+    // SAFETY: both are filled by the calls that follow; the function asks for nothing.
+    unsafe {
+        let mut how = std::mem::zeroed();
+        libc::pthread_attr_init(&raw mut how);
+        libc::pthread_attr_setstacksize(&raw mut how, 256 << 10);
+        let mut thread = 0;
+        let refused = libc::pthread_create(&raw mut thread, &raw const how, work, ptr::null_mut());
+        assert_eq!(refused, 0, "a thread can be started");
+        thread
+    }
+}
+
+fn join(thread: libc::pthread_t) {
+    // SAFETY: a thread that was started and not joined.
+    unsafe { libc::pthread_join(thread, ptr::null_mut()) };
+}
+
+/// A system call by the name that a manual has for it.
+fn number(name: &str) -> Option<libc::c_long> {
+    const KNOWN: &[(&str, libc::c_long)] = &[
+        ("brk", libc::SYS_brk),
+        #[cfg(target_arch = "x86_64")]
+        ("chmod", libc::SYS_chmod),
+        #[cfg(not(target_arch = "x86_64"))]
+        ("chmod", libc::SYS_fchmodat),
+        ("clock_gettime", libc::SYS_clock_gettime),
+        ("clock_nanosleep", libc::SYS_clock_nanosleep),
+        ("clone", libc::SYS_clone),
+        ("clone3", libc::SYS_clone3),
+        ("close", libc::SYS_close),
+        ("exit", libc::SYS_exit),
+        ("exit_group", libc::SYS_exit_group),
+        ("fallocate", libc::SYS_fallocate),
+        ("fchmod", libc::SYS_fchmod),
+        ("fcntl", libc::SYS_fcntl),
+        ("flock", libc::SYS_flock),
+        ("fstat", libc::SYS_fstat),
+        ("ftruncate", libc::SYS_ftruncate),
+        ("futex", libc::SYS_futex),
+        ("getdents64", libc::SYS_getdents64),
+        ("geteuid", libc::SYS_geteuid),
+        ("getpid", libc::SYS_getpid),
+        ("getrandom", libc::SYS_getrandom),
+        #[cfg(target_arch = "x86_64")]
+        ("getrlimit", libc::SYS_getrlimit),
+        ("gettid", libc::SYS_gettid),
+        ("kill", libc::SYS_kill),
+        ("lseek", libc::SYS_lseek),
+        ("madvise", libc::SYS_madvise),
+        #[cfg(target_arch = "x86_64")]
+        ("mkdir", libc::SYS_mkdir),
+        #[cfg(not(target_arch = "x86_64"))]
+        ("mkdir", libc::SYS_mkdirat),
+        ("mlock2", libc::SYS_mlock2),
+        ("mmap", libc::SYS_mmap),
+        ("mprotect", libc::SYS_mprotect),
+        ("munlock", libc::SYS_munlock),
+        ("munmap", libc::SYS_munmap),
+        ("nanosleep", libc::SYS_nanosleep),
+        ("newfstatat", libc::SYS_newfstatat),
+        #[cfg(target_arch = "x86_64")]
+        ("open", libc::SYS_open),
+        ("openat", libc::SYS_openat),
+        ("perf_event_open", libc::SYS_perf_event_open),
+        ("prctl", libc::SYS_prctl),
+        ("prlimit64", libc::SYS_prlimit64),
+        ("pread64", libc::SYS_pread64),
+        ("read", libc::SYS_read),
+        #[cfg(target_arch = "x86_64")]
+        ("readlink", libc::SYS_readlink),
+        #[cfg(not(target_arch = "x86_64"))]
+        ("readlink", libc::SYS_readlinkat),
+        ("renameat2", libc::SYS_renameat2),
+        ("rseq", libc::SYS_rseq),
+        ("rt_sigprocmask", libc::SYS_rt_sigprocmask),
+        ("sched_getaffinity", libc::SYS_sched_getaffinity),
+        ("sched_yield", libc::SYS_sched_yield),
+        ("set_robust_list", libc::SYS_set_robust_list),
+        #[cfg(target_arch = "x86_64")]
+        ("stat", libc::SYS_stat),
+        ("statfs", libc::SYS_statfs),
+        ("statx", libc::SYS_statx),
+        ("sysinfo", libc::SYS_sysinfo),
+        ("tgkill", libc::SYS_tgkill),
+        ("uname", libc::SYS_uname),
+        #[cfg(target_arch = "x86_64")]
+        ("unlink", libc::SYS_unlink),
+        #[cfg(not(target_arch = "x86_64"))]
+        ("unlink", libc::SYS_unlinkat),
+        ("unlinkat", libc::SYS_unlinkat),
+        ("write", libc::SYS_write),
+    ];
+    KNOWN.iter().find(|(known, _)| *known == name).map(|&(_, number)| number)
+}
+
+impl Filter {
+    /// Sets the filter for all threads. `calls` are names with commas between; with
+    /// `=`, only calls with that third argument are meant.
+    fn set(&self, calls: &str) {
+        const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+        const IS: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+        const ANSWER: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+        /// Of a seccomp_data: the lower half of the third argument, on a machine whose
+        /// lower half comes first.
+        const THIRD: u32 = 32;
+        let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
+        let mut filter = Vec::new();
+        for call in calls.split(',').filter(|call| !call.is_empty()) {
+            let (name, argument) = call.split_once('=').map_or((call, None), |(name, number)| {
+                (name, Some(number.parse::<u32>().expect("a number")))
+            });
+            let number = number(name).unwrap_or_else(|| panic!("{name} is unknown here")) as u32;
+            filter.push(step(LOAD, 0, 0, 0));
+            match argument {
+                None => filter.push(step(IS, number, 0, 1)),
+                Some(argument) => {
+                    filter.push(step(IS, number, 0, 3));
+                    filter.push(step(LOAD, THIRD, 0, 0));
+                    filter.push(step(IS, argument, 0, 1));
+                }
+            }
+            filter.push(step(ANSWER, self.named, 0, 0));
+        }
+        filter.push(step(ANSWER, self.others, 0, 0));
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        // SAFETY: the program is valid for reads, and the kernel copies it.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0, "no new rights");
+            let (mode, all) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
+            let set = libc::syscall(libc::SYS_seccomp, mode, all, &raw const program);
+            assert_eq!(set, 0, "a filter may be set");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Tools that tests start, and what becomes of a test where one is missing.
+//!
+//! With the environment variable `CI` set the test fails and says how to install the
+//! tool; elsewhere it says on the terminal that it was skipped.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Tools whose package has another name.
+const PACKAGES: [(&str, &str); 6] = [
+    ("objdump", "binutils"),
+    ("nm", "binutils"),
+    ("c++", "g++"),
+    ("clang++", "clang"),
+    ("promtool", "prometheus"),
+    ("cc", "gcc"),
+];
+
+/// Says on the terminal why a test shows less here than it could. Not captured,
+/// as what a passing test prints would be.
+pub fn skipped(what: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "\nSKIPPED {what}: {why}");
+}
+
+/// Whether a program can be started.
+#[must_use]
+pub fn is_there(tool: &str) -> bool {
+    // tmux alone knows no other way.
+    let version = if tool == "tmux" { "-V" } else { "--version" };
+    Command::new(tool).arg(version).output().is_ok_and(|output| output.status.success())
+}
+
+/// Whether a tool is missing that a test needs; fails under `CI`.
+#[track_caller]
+#[must_use]
+pub fn lacks(what: &str, tool: &str) -> bool {
+    let is_missing = !is_there(tool);
+    if is_missing {
+        let package = PACKAGES.iter().find(|(name, _)| *name == tool).map_or(tool, |it| it.1);
+        missing(what, &format!("{tool} is not installed"), &format!("apt-get install {package}"));
+    }
+    is_missing
+}
+
+/// Python with the readers of what is exported; none where it is missing, which fails
+/// under `CI`.
+#[track_caller]
+#[must_use]
+pub fn readers(what: &str) -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let python = root.join("target/tools/readers/bin/python3");
+    if python.exists() {
+        return Some(python);
+    }
+    missing(what, "there are no readers", "`.ci/run` installs tui/tests/readers.txt");
+    None
+}
+
+/// Skips a test for what can be installed; fails under `CI`.
+///
+/// # Panics
+///
+/// Under `CI`.
+#[track_caller]
+pub fn missing(what: &str, why: &str, remedy: &str) {
+    let is_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
+    assert!(!is_ci, "{what}: {why}; {remedy}");
+    skipped(what, &format!("{why}; {remedy}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[ignore = "its fate is judged by the test below"]
+    fn needs_a_tool() {
+        assert!(lacks("a test", "objdump"), "there are no tools");
+    }
+
+    #[test]
+    fn a_missing_tool_fails_under_ci_and_is_named_elsewhere() {
+        let run = |ci: &str| {
+            let mut test = Command::new(std::env::current_exe().expect("it knows its path"));
+            test.args(["--ignored", "--exact", "tools::tests::needs_a_tool"]);
+            test.env("PATH", "/nowhere").env("CI", ci).env_remove("RUST_BACKTRACE");
+            let output = test.output().expect("it starts");
+            let said = [output.stdout, output.stderr].concat();
+            (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+        };
+        let why = "a test: objdump is not installed; apt-get install binutils";
+        let (passed, said) = run("true");
+        assert!(!passed && said.contains(why), "{said}");
+        let (passed, said) = run("");
+        assert!(passed && said.contains(&format!("SKIPPED {why}")), "{said}");
+    }
+}

@@ -1,0 +1,108 @@
+//! What is done once for a process, a thread or a point harms nobody: not whoever started
+//! the program, not a child that is forked meanwhile, not a plugin that is closed.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::target::Place;
+use pfp_tests::{figure, size, skipped};
+
+const NOBODY: u32 = 65534;
+
+/// The number that a program has said first behind a word.
+fn said(output: &str, word: &str) -> Vec<u64> {
+    let lines = output.lines().filter_map(|line| line.strip_prefix(word));
+    lines.map(|rest| rest.trim().parse().expect("a number")).collect()
+}
+
+fn is_root() -> bool {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Runs a program with every variable of ours, as another user if asked; what it said.
+fn with_variables(program: &Path, place: &Place, user: Option<u32>) -> String {
+    let mut command = Command::new(program);
+    command.env_clear().env("PFP_DIR", place.path().join("beacons")).env("PFP_MEMORY_MB", "1");
+    command.env("PFP_SNAPSHOT", place.path().join("snapshot.json"));
+    if let Some(user) = user {
+        command.uid(user).gid(user);
+    }
+    c::run(&mut command)
+}
+
+/// Whoever starts a set-user-id program chooses nothing of what it does as its owner.
+#[test]
+fn the_environment_of_a_set_user_id_program_has_no_effect() {
+    if !is_root() {
+        return skipped("a set-user-id program", "not root");
+    }
+    for link in [Link::Static, Link::Shared] {
+        let name = format!("trusted-{link:?}");
+        let program = c::compile(Compiler::C, &name, &["trusted.c"], link, [""; 0]);
+        let place = Place::new();
+        let snapshot = place.path().join("snapshot.json");
+        let plain = with_variables(&program, &place, None);
+        assert_eq!(said(&plain, "secure"), [0]);
+        assert!(said(&plain, "mapped")[0] < 16 << 20, "{plain}");
+        assert!(snapshot.exists() && place.path().join("beacons").exists());
+        assert_eq!(said(&plain, "dumped"), [0, 0], "in core dumps: {plain}");
+        fs::remove_file(&snapshot).expect("it is ours");
+        fs::remove_dir_all(place.path().join("beacons")).expect("it is ours");
+
+        // Where another user may start it.
+        let open = std::env::temp_dir().join(format!("pfp-{name}-{}", std::process::id()));
+        fs::copy(&program, &open).expect("there is room");
+        fs::set_permissions(&open, Permissions::from_mode(0o4755)).expect("it is ours");
+        let secure = with_variables(&open, &place, Some(NOBODY));
+        fs::remove_file(&open).expect("it is ours");
+        if said(&secure, "secure") != [1] {
+            return skipped("a set-user-id program", "the file system takes no notice of it");
+        }
+        assert!(said(&secure, "mapped").iter().all(|&bytes| bytes > 128 << 20), "{secure}");
+        assert!(!snapshot.exists(), "{link:?}: a file of the caller's choice");
+        assert!(
+            !place.path().join("beacons").exists(),
+            "{link:?}: a folder of the caller's choice"
+        );
+    }
+}
+
+/// A child comes back into what its parent was in the middle of, measures by itself and
+/// ends; the parent's figures are its own.
+#[test]
+fn a_child_of_a_handler_leaves_its_parent_alone() {
+    let program = c::compile(Compiler::C, "stepped", &["stepped.c"], Link::Static, ["-pthread"]);
+    let mut all = 0;
+    for (stage, each) in [("point", 101), ("thread", 101), ("point", 97), ("thread", 97)] {
+        let place = Place::new();
+        let each = if size(0, 1) == 1 { 1 } else { each };
+        let arguments = [stage, "fork", &each.to_string(), "1", "10000"];
+        let mut target = place.start(program.to_str().expect("plain text"), &arguments);
+        let said = target.reach("done").clone();
+        let number = |key: &str| said.one::<u64>(key);
+        assert!(number("children") > 0);
+        assert_eq!((number("crashed"), number("hung"), number("failed")), (0, 0, 0), "{stage}");
+        assert_eq!(number("counted"), number("expected"), "{stage}");
+        all += number("children");
+        target.end_well();
+    }
+    figure(&format!("cold: {all} children at instructions of cold paths"));
+}
+
+/// A thread that has measured in a plugin lives on when that is closed.
+#[test]
+fn a_plugin_that_measures_is_not_unloaded() {
+    let flags = ["-shared", "-fPIC"];
+    let sources = ["unloaded_plugin.c"];
+    let plugin = c::compile(Compiler::C, "unloaded_plugin.so", &sources, Link::Static, flags);
+    let flags = ["-pthread", "-ldl"];
+    let host = c::compile(Compiler::C, "unloaded", &["unloaded.c"], Link::Without, flags);
+    let place = Place::new();
+    let mut command = place.command(host.to_str().expect("plain text"));
+    assert_eq!(c::run(command.arg(&plugin)), "lives 1\n");
+}

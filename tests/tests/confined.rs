@@ -1,0 +1,147 @@
+//! A program that confines itself once pfp has started: of the kernel it may ask only
+//! for what docs/in-a-host.md says that pfp asks for later, and what it is refused is
+//! counted.
+
+use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
+
+use pfp_tests::target::{Ended, Place, Target};
+use pfp_tests::watch::Watch;
+use pfp_tests::{figure, size};
+
+const STRICT: &str = env!("CARGO_BIN_EXE_strict");
+const PAGE: &str = include_str!("../../docs/in-a-host.md");
+
+/// What the program itself asks for: threads that start and end, lines of text, an end.
+const OWN: &str = "brk,clone,clone3,exit,exit_group,futex,madvise=4,read,rseq,rt_sigprocmask,\
+                   set_robust_list,write";
+/// The exit status of an orderly end.
+const ORDERLY: Option<i32> = Some(7);
+/// So that each thread goes through its ring more than once.
+const ROUNDS: u64 = size(700, 20_000);
+
+/// The calls that the page has in the rows whose first column starts so.
+fn published(rows: &[&str]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for row in rows {
+        let line = PAGE.lines().find(|line| line.starts_with(&format!("| {row}")));
+        let line = line.unwrap_or_else(|| panic!("the page has no row {row:?}"));
+        let calls = line.split('|').nth(2).expect("it has a second column");
+        let calls = calls.split('`').skip(1).step_by(2).map(|call| match call.split_once('(') {
+            Some((name, "MADV_POPULATE_WRITE)")) => format!("{name}=23"),
+            Some((name, "MADV_WIPEONFORK)")) => format!("{name}=18"),
+            Some((name, _)) => name.to_owned(),
+            None => call.to_owned(),
+        });
+        found.extend(calls);
+    }
+    found
+}
+
+/// All that is asked for after the start.
+fn later() -> BTreeSet<String> {
+    published(&[
+        "a point that no thread has met",
+        "a thread's first region",
+        "a point that is new to the thread",
+        "after a switch",
+        "a thread ends",
+        "the process ends",
+    ])
+}
+
+fn list<'a>(calls: impl IntoIterator<Item = &'a String>) -> String {
+    calls.into_iter().map(String::as_str).collect::<Vec<_>>().join(",")
+}
+
+struct Run {
+    begins: u64,
+    /// What the segment says: measured and missed; none where there is no segment.
+    found: Option<(u64, u64)>,
+    ended: Ended,
+}
+
+fn run(mode: &str, calls: &str, rounds: u64, lanes: &str) -> Run {
+    let place = Place::new();
+    let arguments = ["confined", mode, calls, &rounds.to_string()];
+    let mut target = place.start_with(STRICT, &arguments, "PFP_LANES", lanes);
+    let begins = target.reach("done").one("begins");
+    let found = place.entry(target.pid()).filter(|entry| entry.object_bytes.is_some()).map(|_| {
+        let mut watch = Watch::attach(&place, &target);
+        let picture = watch.poll();
+        // A variant's measurements are its point's, too.
+        let variants = picture.points.iter().filter(|point| point.variant.is_some());
+        let variants: BTreeSet<_> = variants.map(|point| point.id).collect();
+        let counted = |point| point != 0 && !variants.contains(&point);
+        let cells = picture.cells.iter().filter(|cell| counted(cell.point));
+        (cells.map(|cell| cell.lifetime_count).sum(), picture.losses.begins_missed)
+    });
+    Run { begins, found, ended: target.end() }
+}
+
+/// How a program ends that may not get as far as its first word.
+fn end_of(mode: &str, calls: &str) -> Ended {
+    let place = Place::new();
+    let target: Target = place.start(STRICT, &["confined", mode, calls, "1"]);
+    target.end()
+}
+
+#[test]
+fn after_the_start_nothing_is_asked_for_but_what_is_published() {
+    let published = later();
+    let allowed = format!("{OWN},{}", list(&published));
+    let mut begins = 0;
+    // With a lane for each thread, and with most of them sharing one.
+    for lanes in ["128", "2"] {
+        let run = run("allow", &allowed, ROUNDS, lanes);
+        assert_eq!(run.ended.status.code(), ORDERLY, "{lanes} lanes: {:?}", run.ended);
+        assert_eq!(run.found, Some((run.begins, 0)), "{lanes} lanes");
+        begins += run.begins;
+    }
+    figure(&format!("confined: {begins} regions with nothing but {}", list(&published)));
+}
+
+/// The filter is one, what is published is needed, and the program's own calls are not
+/// pfp's.
+#[test]
+fn whoever_is_allowed_less_is_killed() {
+    assert_eq!(end_of("plain", OWN).status.code(), ORDERLY);
+    let published = later();
+    for needed in
+        ["clock_gettime", "getpid", "gettid", "madvise=18", "madvise=23", "mmap", "prctl", "unlink"]
+    {
+        assert!(published.contains(needed), "{needed} is not published");
+        let others = published.iter().filter(|&call| call != needed);
+        let ended = end_of("allow", &format!("{OWN},{}", list(others)));
+        assert_eq!(ended.status.signal(), Some(libc::SIGSYS), "without {needed}: {ended:?}");
+    }
+}
+
+/// What is refused costs figures, and no begin goes without being counted: each call
+/// alone and all together, after the start and before it.
+#[test]
+fn what_is_refused_is_counted() {
+    let mut start = published(&["the start"]);
+    // By these the program talks to its test.
+    start.retain(|call| !["read", "write"].contains(&call.as_str()));
+    let later = later();
+    let (mut tried, mut missed) = (0, 0);
+    for (mode, calls) in [("refuse", &later), ("refuse-start", &start)] {
+        let alone = calls.iter().map(|call| list([call]));
+        // A thread that cannot be started is the program's own trouble.
+        let all = calls.iter().filter(|call| mode == "refuse" || *call != "mmap");
+        for refused in alone.chain([list(all)]) {
+            let run = run(mode, &refused, 40, "128");
+            assert_eq!(run.ended.status.code(), ORDERLY, "{mode} {refused}: {:?}", run.ended);
+            assert_eq!(run.ended.errors, "", "{mode} {refused}");
+            if let Some((measured, lost)) = run.found {
+                assert_eq!(measured + lost, run.begins, "{mode} {refused}");
+                missed += u64::from(lost > 0);
+            }
+            assert!(run.found.is_some() || mode != "refuse", "{refused}");
+            tried += 1;
+        }
+    }
+    assert!(missed > 0, "nobody was refused anything");
+    figure(&format!("confined: {tried} times refused, {missed} with begins not measured, counted"));
+}

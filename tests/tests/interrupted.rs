@@ -1,0 +1,141 @@
+//! Signal handlers at each instruction: whatever one does (measure, fork, jump out), the
+//! figures are exact, no child harms its parent or itself, and what a jump leaves in the
+//! middle costs no later region anything. The program `interrupted` judges itself.
+
+use pfp_tests::target::{Place, Target};
+use pfp_tests::watch::Watch;
+use pfp_tests::{figure, size, skipped};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_interrupted");
+
+const CASES: [&str; 9] = [
+    "scope",
+    "nested",
+    "laps",
+    "by_hand",
+    "latched",
+    "numbered",
+    "amounts",
+    "amounts_by_hand",
+    "polls",
+];
+
+/// Instructions between the last test of whether this is a forked child and the end of a
+/// record, at most: a child that is forked among them finishes the record.
+const LATE: u64 = 64;
+
+/// What came of a handler at each instruction of a case.
+#[derive(Debug)]
+struct Outcome {
+    steps: u64,
+    children: u64,
+    /// Children that did not end well.
+    harmed: u64,
+    /// Instructions after which something was not as it must be, and what first.
+    bad: u64,
+    first: String,
+}
+
+/// Runs the program to its end.
+fn run(action: &str, case: &str, clock: &str, lanes: Option<&str>) -> Outcome {
+    let place = Place::new();
+    let mut command = place.command(PROGRAM);
+    command.args([action, case]).env("PFP_CLOCK", clock);
+    if let Some(lanes) = lanes {
+        command.env("PFP_LANES", lanes);
+    }
+    let mut target = Target::start(&mut command);
+    let said = target.reach("done").clone();
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    for cell in &picture.cells {
+        let what = format!("{action} {case} {clock}: {cell:?}");
+        assert!(!cell.in_flight, "left in the middle of a change: {what}");
+        // Each measurement is in one bucket, but for what a late child has written too.
+        if ["fork", "clone"].contains(&action) {
+            continue;
+        }
+        let in_buckets: u64 = cell.histogram.iter().map(|bucket| bucket.count).sum();
+        assert_eq!(in_buckets, cell.live.count + cell.retired.count, "{what}");
+    }
+    if action != "measure" {
+        // What a jump leaves in the middle sends nobody the long way round, without a record.
+        assert_eq!(picture.losses.records_missed, 0, "{action} {case} {clock}");
+    }
+    let [children, harmed, _] = said.all::<u64>("children")[0][..] else { panic!("{said:?}") };
+    let bad: Vec<String> = said.all("bad").remove(0);
+    let outcome = Outcome {
+        steps: said.one("steps"),
+        children,
+        harmed,
+        bad: bad[0].parse().expect("it is a number"),
+        first: bad.join(" "),
+    };
+    target.end_well();
+    outcome
+}
+
+/// Does it for each case on some clocks, and says how often.
+fn each(action: &str, clocks: &[&str], judge: impl Fn(&Outcome, &str)) {
+    if cfg!(not(target_arch = "x86_64")) {
+        return skipped("single steps", "they are for x86-64");
+    }
+    let (mut steps, mut children, mut bad) = (0, 0, 0);
+    for case in CASES {
+        for clock in clocks {
+            let outcome = run(action, case, clock, None);
+            judge(&outcome, &format!("{action} {case} {clock}"));
+            steps += outcome.steps;
+            children += outcome.children;
+            bad += outcome.bad;
+        }
+    }
+    figure(&format!("interrupted, {action}: {steps} instructions, {children} children, {bad} bad"));
+}
+
+/// The clock on which the short ways are taken: a single step looks like a switch on `rseq`.
+const CLOCKS: &[&str] = &["wall"];
+
+#[test]
+fn what_a_handler_measures_is_exact_at_each_instruction() {
+    each("measure", CLOCKS, |outcome, what| {
+        assert_eq!(outcome.bad, 0, "{what}: {}", outcome.first)
+    });
+}
+
+#[test]
+fn a_child_that_a_handler_forks_at_any_instruction_lives_and_is_silent() {
+    for action in ["fork", "clone"] {
+        each(action, CLOCKS, |outcome, what| {
+            assert_eq!(outcome.harmed, 0, "{what}: of {} children", outcome.children);
+            let records = match what {
+                what if what.contains("laps") => 3,
+                what if what.contains("nested") => 2,
+                _ => 1,
+            };
+            assert!(outcome.bad <= LATE * records, "{what}: {outcome:?}");
+        });
+    }
+}
+
+#[test]
+fn a_jump_out_of_a_handler_at_any_instruction_leaves_nothing_behind() {
+    for action in ["jump", "jump_from_stack"] {
+        each(action, CLOCKS, |outcome, what| {
+            assert_eq!(outcome.bad, 0, "{what}: {}", outcome.first)
+        });
+    }
+}
+
+/// A thousand jumps out of one outer region.
+#[test]
+fn time_outs_at_random_instructions_leave_the_figures_exact() {
+    if cfg!(not(target_arch = "x86_64")) {
+        return skipped("jumps", "they are for x86-64");
+    }
+    for clock in ["wall", "rseq"] {
+        let outcome = run("storm", &size(1_000, 10_000).to_string(), clock, None);
+        assert_eq!(outcome.bad, 0, "{clock}: {}", outcome.first);
+        figure(&format!("interrupted, at random on {clock}: {} jumps", outcome.steps));
+    }
+}

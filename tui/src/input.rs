@@ -1,0 +1,168 @@
+//! The one door for files that people name, on the command line or in a variable.
+//!
+//! A name may lead to anything: a device without an end, a pipe that nobody writes to, a
+//! sparse file of terabytes. So only regular files are opened, standard input by `-`; what
+//! a file is shows in its first bytes, before the rest is read; and there is a cap on
+//! everything that is kept in memory.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// Most bytes of a snapshot as text or as a compressed file, and of standard input.
+pub const MAX_BYTES: u64 = 512 << 20;
+/// The name of standard input.
+pub const STDIN: &str = "-";
+/// First bytes that are looked at to find out what a file is.
+pub const START: usize = 64;
+
+/// Something that a person named, open for reading.
+#[derive(Debug)]
+pub enum Input {
+    /// A regular file.
+    File(File),
+    /// What came through standard input, where that is no file.
+    Stdin(Arc<[u8]>),
+}
+
+impl Input {
+    /// Opens a regular file, or standard input by `-`. Of standard input no more is read
+    /// than its first bytes unless `is_known` admits them.
+    ///
+    /// # Errors
+    ///
+    /// Also if the name leads to anything else.
+    pub fn open(path: &Path, is_known: fn(&[u8]) -> bool) -> io::Result<Self> {
+        if path != Path::new(STDIN) {
+            return file(path).map(Self::File);
+        }
+        let stdin = io::stdin();
+        let file = File::from(stdin.as_fd().try_clone_to_owned()?);
+        if file.metadata()?.is_file() {
+            return Ok(Self::File(file));
+        }
+        // What came through a pipe comes only once, and several readers may name it.
+        static READ: OnceLock<Arc<[u8]>> = OnceLock::new();
+        if let Some(read) = READ.get() {
+            return Ok(Self::Stdin(Arc::clone(read)));
+        }
+        let mut start = Vec::new();
+        (&file).take(START as u64).read_to_end(&mut start)?;
+        if is_known(&start) {
+            start = read_up_to((&start[..]).chain(&file), MAX_BYTES)?;
+        }
+        Ok(Self::Stdin(Arc::clone(READ.get_or_init(|| start.into()))))
+    }
+
+    /// The first bytes, at most [`START`].
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn start(&self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Stdin(bytes) => Ok(bytes[..bytes.len().min(START)].to_vec()),
+            Self::File(file) => read_up_to(At::new(file).take(START as u64), START as u64),
+        }
+    }
+
+    /// All of it, if that is no more than [`MAX_BYTES`].
+    ///
+    /// # Errors
+    ///
+    /// It is more, or cannot be read.
+    pub fn bytes(&self) -> io::Result<Arc<[u8]>> {
+        match self {
+            Self::Stdin(bytes) => Ok(Arc::clone(bytes)),
+            Self::File(file) => whole(file, MAX_BYTES).map(Into::into),
+        }
+    }
+}
+
+/// Opens a regular file for reading, and nothing else.
+///
+/// # Errors
+///
+/// Also if the name leads to something else: a pipe would wait for a writer, and a device
+/// has no end.
+pub fn file(path: &Path) -> io::Result<File> {
+    // Opening a device can change it, so it is looked at before.
+    check_regular(&std::fs::metadata(path)?)?;
+    // Without waiting, should it be a pipe by now.
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    check_regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Admits regular files alone.
+///
+/// # Errors
+///
+/// It is something else, which the message names.
+pub fn check_regular(about: &Metadata) -> io::Result<()> {
+    let kind = about.file_type();
+    let found = match () {
+        () if kind.is_file() => return Ok(()),
+        () if kind.is_dir() => "a folder",
+        () if kind.is_fifo() => "a pipe",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    };
+    let why = format!("expected a regular file, found {found}; `-` is standard input");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+}
+
+/// Reads a regular file of at most so many bytes.
+///
+/// # Errors
+///
+/// It has more, is no regular file, or cannot be read.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    whole(&file(path)?, most)
+}
+
+fn whole(file: &File, most: u64) -> io::Result<Vec<u8>> {
+    let len = file.metadata()?.len();
+    if len > most {
+        return Err(too_long(most));
+    }
+    read_up_to(At::new(file), most)
+}
+
+fn read_up_to(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most { Err(too_long(most)) } else { Ok(bytes) }
+}
+
+fn too_long(most: u64) -> io::Error {
+    let most = match most >> 20 {
+        0 => format!("{} KiB", most >> 10),
+        most => format!("{most} MiB"),
+    };
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("expected at most {most}, found more"))
+}
+
+/// Reads a file from its beginning, wherever others have read it to.
+struct At<'a> {
+    file: &'a File,
+    offset: u64,
+}
+
+impl<'a> At<'a> {
+    fn new(file: &'a File) -> Self {
+        Self { file, offset: 0 }
+    }
+}
+
+impl Read for At<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let found = self.file.read_at(to, self.offset)?;
+        self.offset += found as u64;
+        Ok(found)
+    }
+}

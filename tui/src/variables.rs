@@ -1,0 +1,113 @@
+//! The environment variables that pfp minds: `doctor`, the help and the documentation
+//! have them from here.
+
+/// A variable.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a few words.
+    pub does: &'static str,
+}
+
+/// What the names of the viewer's own begin with.
+pub const OF_THE_VIEWER: &str = "PFP_TOP_";
+/// Names the settings file.
+pub const TOP_CONFIG: &str = "PFP_TOP_CONFIG";
+/// Names libpfp.
+pub const LIBRARY: &str = "PFP_LIBRARY";
+
+/// All of them; where one gives an option's default, `does` is the option.
+pub const ALL: &[Variable] = &[
+    of("PFP_DIR", "the folder of beacons, by which viewers find programs"),
+    of("PFP_CLOCK", "of a program: the best clock that is tried: rseq, perf, cputime, wall"),
+    of("PFP_DEFAULT", "of a program: off lets its points start switched off"),
+    of("PFP_ENABLE", "of a program: names of the points that start switched on"),
+    of("PFP_POINTS", "of a program: places for points"),
+    of("PFP_LANES", "of a program: places for threads"),
+    of("PFP_MEMORY_MB", "of a program: the most memory that is taken"),
+    of("PFP_SNAPSHOT", "of a program: the file that its figures are written to at its end"),
+    of("PFP_CUDA_LIBRARY", "of a program: the CUDA driver that GPU timers load"),
+    of(LIBRARY, "of `run`: the libpfp.so that is preloaded"),
+    of(TOP_CONFIG, "the settings file; empty for none"),
+    of("PFP_TOP_INTERVAL", "--interval"),
+    of("PFP_TOP_TAU", "--tau"),
+    of("PFP_TOP_KEEP", "--keep"),
+    of("PFP_TOP_SORT", "--sort"),
+    of("PFP_TOP_NO_MOUSE", "--no-mouse"),
+    of("PFP_TOP_COLUMNS", "--columns"),
+    of("PFP_TOP_UNIT", "--unit"),
+    of("PFP_TOP_THEME", "--theme"),
+    of("PFP_TOP_ASCII", "--ascii"),
+];
+
+const fn of(name: &'static str, does: &'static str) -> Variable {
+    Variable { name, does }
+}
+
+/// Whether pfp minds a variable.
+#[must_use]
+pub fn is_known(name: &str) -> bool {
+    ALL.iter().any(|variable| variable.name == name)
+}
+
+/// The names of all.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    ALL.iter().map(|variable| variable.name).collect()
+}
+
+/// A paragraph for the help. Those of options are told beside their options.
+#[must_use]
+pub fn help() -> String {
+    let others = ALL.iter().filter(|variable| !variable.does.starts_with("--"));
+    let line = |variable: &Variable| format!("\n  {:<18} {}", variable.name, variable.does);
+    format!("Environment:{}", others.map(line).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Whatever the sources read out of the environment is in the list, and nothing else.
+    #[test]
+    fn the_list_is_what_the_sources_read() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut read = BTreeSet::new();
+        let mut folders: Vec<_> = ["probe/src", "probe/c/src", "shm-layout/src", "tui/src"]
+            .map(|folder| root.join(folder))
+            .into();
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().flatten() {
+                let path = entry.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path != root.join("tui/src/variables.rs") {
+                    let text = fs::read_to_string(&path).unwrap_or_default();
+                    let quoted = text.split('"').filter(|word| {
+                        let plain = |c: char| c.is_ascii_uppercase() || c == '_';
+                        word.starts_with("PFP_") && word.len() > 4 && word.chars().all(plain)
+                    });
+                    read.extend(quoted.map(str::to_owned));
+                }
+            }
+        }
+        // What tests alone use, and a name that is wrong on purpose.
+        for other in ["PFP_UPDATE_SCREENS", "PFP_LANE", "PFP_TEST_FIGURES"] {
+            read.remove(other);
+        }
+        let known: BTreeSet<String> = names().into_iter().map(str::to_owned).collect();
+        let unread: Vec<_> = known.difference(&read).collect();
+        let unknown: Vec<_> = read.difference(&known).collect();
+        assert!(unknown.is_empty(), "not in the list: {unknown:?}");
+        // Two are read under a name of their own here.
+        assert!(
+            unread.iter().all(|name| [LIBRARY, TOP_CONFIG].contains(&name.as_str())),
+            "{unread:?}"
+        );
+    }
+}
