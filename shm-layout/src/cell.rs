@@ -555,9 +555,14 @@ impl Cell {
         // A process that was killed in the middle leaves an odd number, but no
         // thread to come by here.
         self.seq.store(seq + 1, Ordering::Relaxed);
+        Self::opened();
+        seq
+    }
+
+    /// Stands between the sequence word that says so and the change itself.
+    fn opened() {
         // Meets `cell-recheck`.
         fence_at!("cell-open", Release);
-        seq
     }
 
     /// Ends a change. Meets `cell-enter`.
@@ -614,8 +619,7 @@ impl Cell {
             }
             self.clear_live();
             self.owner.store(u64::from(owner), Ordering::Relaxed);
-            // Meets death: figures that count are zeroed first.
-            self.version.store(commit + 1, ord!("cell-version", Release));
+            self.put_in_force(commit + 1);
         } else if control.alpha_fixed() != 0 && self.control().alpha_fixed() == 0 {
             // Averaging was just switched on: start at the mean so far.
             let count = self.count.load(Ordering::Relaxed).max(1);
@@ -662,8 +666,8 @@ impl Cell {
         if seq & 1 == 0 {
             return;
         }
-        // Meets `cell-recheck`: the cut may have been before the one in `open`.
-        fence_at!("cell-open", Release);
+        // The cut may have been before this was done in `open`.
+        Self::opened();
         let commit = self.commit.load(Ordering::Relaxed);
         let (settled, _) = self.settled_sums(commit);
         if self.version.load(Ordering::Relaxed) == commit {
@@ -683,11 +687,15 @@ impl Cell {
                 amounts::clear(sums);
             }
             self.clear_live();
-            // Meets death: figures that count are zeroed first.
-            self.version.store(commit, ord!("cell-version", Release));
+            self.put_in_force(commit);
         }
-        // Meets `cell-enter`.
-        self.seq.store(seq + 1, ord!("cell-close", Release));
+        self.close(seq - 1);
+    }
+
+    /// Has the live figures count beside the settled ones of that commit.
+    fn put_in_force(&self, commit: u64) {
+        // Meets death: figures that count are zeroed first.
+        self.version.store(commit, ord!("cell-version", Release));
     }
 
     fn settle(&self, commit: u64, epoch: u32, sums: &Sums, past: (u64, u64)) {

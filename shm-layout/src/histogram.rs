@@ -28,8 +28,8 @@ pub const LIMIT: u64 = (1 << (PARTS + 5)) - BUCKETS as u64;
 #[must_use]
 pub const fn locate(ticks: u64) -> (usize, usize) {
     let shifted = ticks + BUCKETS as u64;
-    // `shifted` is never 0, and saying so spares the test for it.
-    let octave = 63 - (shifted | 1).leading_zeros();
+    // Not `ilog2`, which would test for 0 once more: the caller's bound says that it is not.
+    let octave = 63 - shifted.leading_zeros();
     let part = octave - 5;
     (part as usize, (shifted >> part) as usize & (BUCKETS - 1))
 }

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Tools whose package has another name.
-const PACKAGES: [(&str, &str); 6] = [
+const PACKAGES: [(&str, &str); 7] = [
     ("objdump", "binutils"),
     ("nm", "binutils"),
     ("c++", "g++"),
     ("clang++", "clang"),
     ("promtool", "prometheus"),
     ("cc", "gcc"),
+    ("cargo-clippy", "rust-clippy"),
 ];
 
 /// Says on the terminal why a test shows less here than it could. Not captured,

@@ -30,6 +30,8 @@ fn published(rows: &[&str]) -> BTreeSet<String> {
         let calls = calls.split('`').skip(1).step_by(2).map(|call| match call.split_once('(') {
             Some((name, "MADV_POPULATE_WRITE)")) => format!("{name}=23"),
             Some((name, "MADV_WIPEONFORK)")) => format!("{name}=18"),
+            Some((name, "MADV_DONTDUMP)")) => format!("{name}=16"),
+            Some((name, "MADV_KEEPONFORK)")) => format!("{name}=19"),
             Some((name, _)) => name.to_owned(),
             None => call.to_owned(),
         });
@@ -95,7 +97,10 @@ fn after_the_start_nothing_is_asked_for_but_what_is_published() {
     for lanes in ["128", "2"] {
         let run = run("allow", &allowed, ROUNDS, lanes);
         assert_eq!(run.ended.status.code(), ORDERLY, "{lanes} lanes: {:?}", run.ended);
-        assert_eq!(run.found, Some((run.begins, 0)), "{lanes} lanes");
+        // Who meets a point while another thread registers it does not wait for long.
+        let (measured, missed) = run.found.expect("there is a segment");
+        assert_eq!(measured + missed, run.begins, "{lanes} lanes");
+        assert!(missed < run.begins / 100, "{lanes} lanes: {missed} of {}", run.begins);
         begins += run.begins;
     }
     figure(&format!("confined: {begins} regions with nothing but {}", list(&published)));
@@ -107,9 +112,9 @@ fn after_the_start_nothing_is_asked_for_but_what_is_published() {
 fn whoever_is_allowed_less_is_killed() {
     assert_eq!(end_of("plain", OWN).status.code(), ORDERLY);
     let published = later();
-    for needed in
-        ["clock_gettime", "getpid", "gettid", "madvise=18", "madvise=23", "mmap", "prctl", "unlink"]
-    {
+    let advice = ["madvise=16", "madvise=18", "madvise=19", "madvise=23"];
+    let others = ["clock_gettime", "getpid", "gettid", "mmap", "prctl", "unlink"];
+    for needed in advice.into_iter().chain(others) {
         assert!(published.contains(needed), "{needed} is not published");
         let others = published.iter().filter(|&call| call != needed);
         let ended = end_of("allow", &format!("{OWN},{}", list(others)));

@@ -564,7 +564,9 @@ fn what_a_crash_left_is_listed_read_and_removed() {
     target.kill();
     let listed = said(&stage.pfp_top(&["list"]));
     let line = listed.lines().find(|line| line.contains("victim")).unwrap();
-    assert!(line.starts_with(&target.pid().to_string()) && line.contains("crashed"), "{listed}");
+    let pid = target.pid().to_string();
+    let fields: Vec<_> = line.split_whitespace().collect();
+    assert!(fields[0].starts_with('@') && fields[1..3] == [&pid, "crashed"], "{listed}");
     assert!(count(&stage.snapshot(&target), "tick") > 0);
     let removed = stage.pfp_top(&["gc"]);
     assert!(said(&removed).contains("removed") && removed.status.success(), "{}", said(&removed));
@@ -594,7 +596,7 @@ fn scripts_can_tell_why_there_is_nothing_to_show() {
         ("none.json", 3, "there is no file none.json"),
         ("raw", 2, "raw is not a snapshot that can be shown: expected JSON"),
         ("empty", 2, "the file ends early"),
-        ("beacons", 2, "beacons cannot be read: Is a directory"),
+        ("beacons", 2, "beacons cannot be read: expected a regular file, found a folder"),
         (STEADY, 2, "is not a snapshot"),
     ] {
         let (status, text) = code(&["open", file]);

@@ -265,9 +265,10 @@ fn settings_come_from_the_file_the_environment_and_the_command_line() {
         command_line.env("PFP_TOP_CONFIG", &file).args(command.split(' '));
         command_line.output().unwrap()
     };
-    let refused = run("--once");
-    assert_eq!(refused.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    // Settings that cannot be read keep nobody from looking.
+    let warned = run("--once");
+    assert!(warned.status.success());
+    let said = String::from_utf8_lossy(&warned.stderr).into_owned();
     assert!(said.contains("settings.toml:2: "), "{said}");
     // What shows nothing needs no settings.
     assert!(run("list").status.success());

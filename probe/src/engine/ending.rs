@@ -357,7 +357,7 @@ pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
 #[inline]
 pub(crate) fn end(point: &'static Point, latch: bool) {
     end_in(point, latch, None, |thread, _| {
-        Some(Recorded { cell: thread.cell(point.index())?, index: point.index(), sums: None })
+        Some(Recorded { cell: thread.cell(point.index())?, point, sums: None })
     });
 }
 
@@ -366,11 +366,11 @@ pub(crate) fn end(point: &'static Point, latch: bool) {
 pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
     end_in(timed.whole(), latch, Some(amounts), |thread, slot| {
         let (variant, is_rest) = timed.known(amounts)?;
-        let (cell, index) = (thread.cell(variant.index())?, variant.index());
+        let cell = thread.cell(variant.index())?;
         // Else it has not followed the point since the region began.
         (cell.control().0 == slot.control.load(Relaxed)).then_some(Recorded {
             cell,
-            index,
+            point: variant,
             sums: is_rest.then_some(amounts),
         })
     });
@@ -379,15 +379,15 @@ pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
 /// Ends a region of a guard that the context keeps; with amounts if its cell sums those.
 fn end_kept(point: &'static Point, amounts: Option<&Amounts>) {
     end_in(point, false, amounts, |thread, _| {
-        Some(Recorded { cell: thread.cell(point.index())?, index: point.index(), sums: amounts })
+        Some(Recorded { cell: thread.cell(point.index())?, point, sums: amounts })
     });
 }
 
 /// Where a region that was begun by hand is recorded.
 struct Recorded<'a> {
     cell: &'a Cell,
-    /// Number of the point that the cell is of.
-    index: usize,
+    /// Whose cell it is.
+    point: &'static Point,
     /// What is added to the sums that the cell has.
     sums: Option<&'a Amounts>,
 }
@@ -414,9 +414,9 @@ fn end_in<'a>(
     if !latch
         && thread.inner_place() & LEVELS == noted.place
         && !noted.recursive
-        && let Some(Recorded { cell, index, sums }) = find(thread, slot)
+        && let Some(Recorded { cell, point, sums }) = find(thread, slot)
     {
-        let to = Destination { thread, cell, control: cell.control(), index };
+        let to = Destination { thread, cell, control: cell.control(), point };
         let inclusive = cell.inclusive_total();
         let leave = || regions.open.store(at as u64, Relaxed);
         if measure::close(to, end, &begun, inclusive, sums, leave) {
@@ -664,7 +664,7 @@ fn finish_with(
     }
     match thread.cell(index).filter(|_| !busy) {
         Some(cell) => {
-            let to = Destination { thread, cell, control: cell.control(), index };
+            let to = Destination { thread, cell, control: cell.control(), point };
             record_slow(to, measured, start, elapsed, amounts);
         }
         None => match thread.shared_cell(point) {

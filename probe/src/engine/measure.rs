@@ -229,7 +229,7 @@ impl Guard {
         let tag = thread::tag(control, thread.place.load(Relaxed));
         let begun = note(thread, cell);
         if must_note_again(thread, &begun) {
-            return Self::begin_in_place_late(point, thread, cell, tag, guard);
+            return Self::begin_in_place_late(point, thread, tag, guard);
         }
         guard.write(Self::of(point, tag, begun));
     }
@@ -239,11 +239,10 @@ impl Guard {
     fn begin_in_place_late(
         point: &'static Point,
         thread: &Thread,
-        cell: &Cell,
         tag: u64,
         guard: &mut MaybeUninit<Self>,
     ) {
-        guard.write(Self::begin_late(point, thread, cell, tag));
+        guard.write(Self::begin_late(point, thread, tag));
     }
 
     /// For C, which has read the word of the point, and found it on.
@@ -265,19 +264,20 @@ impl Guard {
         let tag = thread::tag(control, thread.place.load(Relaxed));
         let begun = note(thread, cell);
         if must_note_again(thread, &begun) {
-            return Self::begin_late(point, thread, cell, tag);
+            return Self::begin_late(point, thread, tag);
         }
         Self::of(point, tag, begun)
     }
 
-    /// The door out of `begin`: what was read of the clock is out of date.
+    /// The door out of `begin`: what was read of the clock is out of date. Looks the cell up
+    /// again, so that the short way has a register less to save.
     #[cold]
     #[inline(never)]
-    fn begin_late(point: &'static Point, thread: &Thread, cell: &Cell, tag: u64) -> Self {
-        if !thread.is_alive() {
-            return Self::none();
+    fn begin_late(point: &'static Point, thread: &Thread, tag: u64) -> Self {
+        match thread.cell(point.index()) {
+            Some(cell) if thread.is_alive() => Self::of(point, tag, note_late(thread, cell)),
+            _ => Self::none(),
         }
-        Self::of(point, tag, note_late(thread, cell))
     }
 
     /// The door out of `begin`: something is not there yet, or has changed.
@@ -347,7 +347,7 @@ impl Guard {
         {
             // SAFETY: no cell has a control word that gives any other tag.
             let begun = unsafe { self.begun.assume_init_ref() };
-            let to = Destination { thread, cell, control, index: point.index() };
+            let to = Destination { thread, cell, control, point };
             let at = End { now, covered };
             if close(to, at, begun, begun.inclusive, amounts, || ()) {
                 return;
@@ -395,7 +395,7 @@ impl Guard {
             {
                 // SAFETY: no cell has a control word that gives any other tag.
                 let begun = unsafe { self.begun.assume_init_mut() };
-                let to = Destination { thread, cell, control, index: point.index() };
+                let to = Destination { thread, cell, control, point };
                 let covered = thread.covered();
                 // Here and not first, as an end does: measured, it is cheaper.
                 let now = ticks();
@@ -423,6 +423,7 @@ impl Guard {
                     compiler_fence(SeqCst);
                     self.tag = thread::tag(next_control, place);
                     closing.record(total, None);
+                    closing.note(place);
                     compiler_fence(SeqCst);
                     thread.detour.store(0, Relaxed);
                     return;
@@ -584,9 +585,8 @@ pub(crate) struct Destination<'a> {
     pub(crate) cell: &'a Cell,
     /// What that follows.
     pub(crate) control: Control,
-    /// The point's number. The cell has it too, on a cache line that nothing else
-    /// here needs.
-    pub(crate) index: usize,
+    /// Its number is in the cell, too, but on a cache line that nothing else here needs.
+    pub(crate) point: &'a Point,
 }
 
 /// What an end reads first.
@@ -615,12 +615,16 @@ pub(crate) fn close(
     let thread = to.thread;
     let mark = Mark::new();
     let Some(closing) = Closing::of(to, at, begun) else { return false };
+    // Next to the other costs, so that their address is loaded once.
+    let around = OVERHEAD.pair().wrapping_sub(closing.child);
     if !closing.claim(&mark, begun, leave) {
         return false;
     }
-    give_back(thread, closing.child, closing.span);
+    thread.cover(closing.span.wrapping_add(around));
+    thread.place.store(thread.inner_place(), Relaxed);
     let total = inclusive.wrapping_add(closing.span);
     closing.record(total, amounts);
+    closing.note(thread.place.load(Relaxed));
     compiler_fence(SeqCst);
     thread.detour.store(0, Relaxed);
     true
@@ -634,7 +638,6 @@ struct Closing<'a> {
     elapsed: u64,
     own: u64,
     span: u64,
-    place: u64,
     /// Ticks of the regions inside.
     child: u64,
     /// Of the measurement before, which is counted with this one.
@@ -663,8 +666,7 @@ impl<'a> Closing<'a> {
         let child = at.covered.wrapping_sub(begun.covered);
         let own = not_below_zero(now.wrapping_sub(inside.wrapping_add(child)));
         let span = not_below_zero(now.wrapping_sub(inside));
-        let place = thread.inner_place();
-        Some(Self { to, at, start, elapsed, own, span, place, child, bucket })
+        Some(Self { to, at, start, elapsed, own, span, child, bucket })
     }
 
     /// From here on signal handlers leave the cell alone. False if one has measured since
@@ -684,14 +686,19 @@ impl<'a> Closing<'a> {
     }
 
     #[inline(always)]
-    fn record(self, inclusive_total: u64, amounts: Option<&Amounts>) {
+    fn record(&self, inclusive_total: u64, amounts: Option<&Amounts>) {
         let measured = Measurement { exclusive: self.own, inclusive_total, away: None };
         let (control, bucket) = (self.to.control, Some(self.bucket));
         match with_sums(self.to, amounts) {
             None => self.to.cell.record_under(control, measured, bucket),
             Some(amounts) => self.to.cell.record_amounts(control, measured, bucket, amounts),
         }
-        note_record(self.to, self.own, self.start, self.elapsed, self.place);
+    }
+
+    /// Writes it into the ring, too; see [`note_record`].
+    #[inline(always)]
+    fn note(self, place: u64) {
+        note_record(self.to, self.own, self.start, self.elapsed, place);
     }
 }
 
@@ -746,7 +753,7 @@ pub(crate) fn give_back(thread: &Thread, child: u64, span: u64) {
 #[inline(always)]
 pub(crate) fn note_record(to: Destination<'_>, own: u64, start: u64, elapsed: u64, place: u64) {
     let depth = (place / thread::LEVEL) as u8;
-    let what = Record::pack(to.index as u32, depth, 0) | to.thread.context.load(Relaxed);
+    let what = Record::pack(to.point.index() as u32, depth, 0) | to.thread.context.load(Relaxed);
     to.thread.record(start, elapsed, own, what);
 }
 

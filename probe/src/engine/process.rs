@@ -681,8 +681,8 @@ impl Process {
         if self.is_current() && self.segment.unlink() {
             let beacon = self.beacon.swap(ptr::null_mut(), Acquire);
             if !beacon.is_null() {
-                // SAFETY: the box that was left there, which is never freed.
-                let _ = unsafe { &*beacon }.remove();
+                // SAFETY: the box that was left there, taken by nobody else.
+                let _ = unsafe { Box::from_raw(beacon) }.remove();
             }
         }
     }

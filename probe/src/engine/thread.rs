@@ -340,13 +340,14 @@ impl Thread {
     /// filled again is the one at the start of [`Cell::record`].
     #[inline(always)]
     pub(crate) fn record(&self, start: u64, elapsed: u64, own: u64, what: u64) {
-        let written = self.tally().written.load(Relaxed);
+        let tally = self.tally();
+        let written = tally.written.load(Relaxed);
         // Asked by whoever is about to write, so that nobody, a signal handler
         // neither, comes to a page that is not backed.
         if (written as usize).is_multiple_of(SLOTS_PER_PAGE) {
             return self.record_at_page(start, elapsed, own, what);
         }
-        self.fill(written, start, elapsed, own, what);
+        self.fill(tally, written, start, elapsed, own, what);
     }
 
     /// The first record of a page, which may have to be backed. Without space there is no
@@ -354,7 +355,8 @@ impl Thread {
     #[cold]
     #[inline(never)]
     fn record_at_page(&self, start: u64, elapsed: u64, own: u64, what: u64) {
-        let written = self.tally().written.load(Relaxed);
+        let tally = self.tally();
+        let written = tally.written.load(Relaxed);
         let page = written as usize % RING_SLOTS / SLOTS_PER_PAGE;
         let backed = self.ring_backed.load(Relaxed);
         if backed & 1 << page == 0 {
@@ -372,16 +374,16 @@ impl Thread {
                 None => return self.count(|tally| &tally.unrecorded),
             };
         }
-        self.fill(written, start, elapsed, own, what);
+        self.fill(tally, written, start, elapsed, own, what);
     }
 
     #[inline(always)]
-    fn fill(&self, written: u64, start: u64, elapsed: u64, own: u64, what: u64) {
+    fn fill(&self, tally: &Tally, written: u64, start: u64, elapsed: u64, own: u64, what: u64) {
         // SAFETY: a thread that has cells has a ring of so many slots, in the
         // segment.
         let slot = unsafe { &*self.ring.load(Relaxed).add(written as usize % RING_SLOTS) };
         slot.fill(start, elapsed, own, what);
-        pfp_shm_layout::ring::publish(&self.tally().written, written.wrapping_add(1));
+        pfp_shm_layout::ring::publish(&tally.written, written.wrapping_add(1));
     }
 
     /// The thread's counters in the segment.

@@ -141,9 +141,9 @@ fn reach(program: &Program, stepper: &mut Stepper, stage: u64) {
 }
 
 /// Whoever makes the segment may be off its CPU for long. A region that another thread
-/// begins meanwhile is measured all the same.
+/// begins meanwhile does not wait for that: it is counted as missed.
 #[test]
-fn a_region_waits_for_the_segment() {
+fn a_region_does_not_wait_for_the_segment() {
     if let Some(why) = stepper::why_not() {
         return skipped("a thread held up while it makes the segment", &why);
     }
@@ -156,16 +156,12 @@ fn a_region_waits_for_the_segment() {
     }
     program.witness.pause.store(1, Release);
     let seat = &program.witness.seats[1];
-    wait_for("the other thread's region", || (seat.calling.load(Acquire) == 1).then_some(()));
-    // A fraction of what it has patience for.
-    std::thread::sleep(Duration::from_millis(400));
-    assert_eq!(seat.claimed.load(Acquire), 0, "it did not wait, and was not measured");
+    wait_for("the other thread's region", || (seat.claimed.load(Acquire) == 1).then_some(()));
     // To the end of the making, then of the other thread.
     assert_eq!([stepper.run(), stepper.run()], [Halt::Stop; 2]);
     let left = Judge::new(&place, &program, false).attach().expect("it runs");
-    let id = left.picture.points.iter().find(|at| at.name == NAMES[point::INNER]).map(|at| at.id);
-    let cells = left.picture.cells.iter().filter(|cell| Some(cell.point) == id);
-    assert_eq!(cells.map(|cell| cell.lifetime_count).sum::<u64>(), 1);
+    assert_eq!(left.picture.losses.begins_missed, 1);
+    assert!(left.picture.points.iter().all(|at| at.name != NAMES[point::INNER]));
 }
 
 /// Killed whenever it happens, with two threads that call.
@@ -214,7 +210,9 @@ fn whatever_moment_is_the_last() {
         let left = opened.map(|(segment, facts)| read(&mut Reader::new(segment, facts)));
         slowest = slowest.max(look.elapsed());
         early += u64::from(left.is_none());
-        let mut in_flight = 0;
+        // What one thread began while the other one registered the point is not the point's.
+        let missed = left.as_ref().map_or(0, |left| left.picture.losses.begins_missed);
+        let (mut in_flight, mut short) = (0, 0);
         for (at, name) in NAMES.iter().enumerate() {
             let (least, most) = allowed(at);
             let id = left.as_ref().and_then(|left| {
@@ -226,14 +224,16 @@ fn whatever_moment_is_the_last() {
             };
             let counted: u64 = cells().map(|cell| cell.lifetime_count).sum();
             assert!(
-                (least..=most).contains(&counted),
-                "{name}: {counted} counted, {least} have returned of {most}"
+                counted <= most && least <= counted + missed,
+                "{name}: {counted} counted, {missed} missed, {least} have returned of {most}"
             );
+            short += least.saturating_sub(counted);
             cells().for_each(cells::check_left);
             in_flight += cells().filter(|cell| cell.in_flight).count() as u64;
             calls += least;
             under_way += most - least;
         }
+        assert!(short <= missed, "{short} are nowhere, {missed} were missed");
         for seat in 0..SEATS {
             let of_seat = (0..NAMES.len()).map(|at| witness.counts(seat, at));
             let open: u64 = of_seat.map(|(least, most)| most - least).sum();

@@ -75,7 +75,7 @@ pub(crate) fn candidate(pid: u32) -> Candidate {
     Candidate {
         name: format!("app{pid}"),
         pid,
-        segment_id: format!("{pid:032}"),
+        segment_id: format!("{pid:04x}{:028}", 0),
         started_unix_ns: u64::from(pid),
         ..Candidate::default()
     }

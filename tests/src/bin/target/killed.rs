@@ -377,6 +377,8 @@ pub(crate) fn slow_start(path: &str) {
 /// Two threads that call until they are killed, and end now and then for others.
 pub(crate) fn endless(path: &str) {
     let witness = witness::open(path);
+    // What is begun before there is a segment, and missed, dies with the program.
+    pfp::init();
     thread::scope(|scope| {
         for seat in 0..2 {
             scope.spawn(move || {

@@ -1,6 +1,7 @@
 //! Work in bursts, and nothing in between: what a scraper saw can be compared with
 //! what the segment says.
 
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -11,13 +12,21 @@ use pfp_tests::script::pause;
 pub(crate) fn run() {
     pfp::set_program_name("served");
     for step in 0.. {
+        // One after the other at the first call, which registers the points: a thread waits
+        // no longer than a millisecond for that, and measures nothing meanwhile.
+        let (registered, first) = mpsc::channel();
         thread::scope(|scope| {
-            for (name, calls) in [("one", 300), ("two", 100)] {
-                scope.spawn(move || {
-                    pfp::register_thread(name);
-                    work(calls, step);
-                });
-            }
+            scope.spawn(move || {
+                pfp::register_thread("one");
+                work(0, step);
+                let _ = registered.send(());
+                (1..300).for_each(|call| work(call, step));
+            });
+            scope.spawn(move || {
+                pfp::register_thread("two");
+                let _ = first.recv();
+                (0..100).for_each(|call| work(call, step));
+            });
         });
         if !pause("worked") {
             return;
@@ -26,21 +35,19 @@ pub(crate) fn run() {
 }
 
 /// In the first step there are longer calls as well, which are not in what comes after.
-fn work(calls: u64, step: u64) {
-    for call in 0..calls {
-        pfp::scope!("request");
-        parse(20 + 2 * (call % 100));
-        if step == 0 && call % 4 == 0 {
-            parse(900);
-        }
-        {
-            pfp::scope!("copy", bytes = 1000);
-            burn(Duration::from_micros(10));
-        }
-        if call % 50 == 0 {
-            pfp::scope!("wait");
-            thread::sleep(Duration::from_millis(2));
-        }
+fn work(call: u64, step: u64) {
+    pfp::scope!("request");
+    parse(20 + 2 * (call % 100));
+    if step == 0 && call.is_multiple_of(4) {
+        parse(900);
+    }
+    {
+        pfp::scope!("copy", bytes = 1000);
+        burn(Duration::from_micros(10));
+    }
+    if call.is_multiple_of(50) {
+        pfp::scope!("wait");
+        thread::sleep(Duration::from_millis(2));
     }
 }
 
