@@ -17,7 +17,7 @@ macro_rules! measures_from_the_start {
     };
 }
 
-/// See [`measures_from_the_start`](crate::measures_from_the_start).
+/// What `measures_from_the_start!` runs.
 pub extern "C" fn start() {
     pfp::init();
 }

@@ -27,22 +27,22 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 /// To renew them: `PFP_TEST_FIGURES=1 cargo test --release -p pfp-tests --test
 /// instructions`, and say in the commit what they bought or cost.
 const RECORDED: [(&str, f64); 16] = [
-    ("enabled", 223.0),
-    ("amounts", 245.0),
-    ("amounts_last", 266.0),
-    ("amounts_rest", 281.0),
+    ("enabled", 235.0),
+    ("amounts", 257.0),
+    ("amounts_last", 278.0),
+    ("amounts_rest", 294.0),
     ("amounts_off", 26.0),
-    ("average", 238.0),
-    ("numeric", 309.0),
-    ("by_hand", 306.0),
-    ("latched", 988.0),
+    ("average", 250.0),
+    ("numeric", 353.0),
+    ("by_hand", 345.0),
+    ("latched", 1137.0),
     ("disabled", 6.0),
     ("call", 7.0),
     ("disabled_call", 15.0),
-    ("nested", 445.0),
+    ("nested", 469.0),
     ("laps", 437.0),
-    ("poll", 251.0),
-    ("stamp", 37.0),
+    ("poll", 287.0),
+    ("stamp", 145.0),
 ];
 const COMPILER: &str = "rustc 1.95.";
 /// What a recorded number may be off by, in percent.
@@ -78,6 +78,7 @@ fn a_region_takes_as_many_instructions_as_recorded() {
         return;
     }
     let empty = per_call("empty", TIMES, count);
+    let mut wrong = Vec::new();
     for (case, recorded) in RECORDED {
         // A second lap that does some work: see there.
         let base = if case == "laps" { least("work") } else { empty };
@@ -92,11 +93,14 @@ fn a_region_takes_as_many_instructions_as_recorded() {
         }
         if is_recorded_compiler() {
             let off = (found - recorded).abs() * 100.0;
-            assert!(off <= TOLERANCE * recorded, "{case}: expected {recorded}, found {found}");
+            if off > TOLERANCE * recorded {
+                wrong.push(format!("{case}: expected {recorded}, found {found}"));
+            }
         } else {
             skipped(&format!("{case}: {found}"), &format!("{recorded} is of {COMPILER}"));
         }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// Instructions of one call, counted until two counts agree on the least: what goes

@@ -2,7 +2,7 @@
 //!
 //! In the terminal's raw mode Ctrl-C comes as a key; everywhere else, and for
 //! the other two always, the signal comes here. A command that is stuck, such as in
-//! writing to a pipe that nobody reads, is ended after [`GRACE`].
+//! writing to a pipe that nobody reads, is ended after `GRACE`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

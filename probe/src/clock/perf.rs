@@ -88,6 +88,15 @@ impl Drop for Page {
     }
 }
 
+/// Maps zeros where a forked child's parent has a page that was kept with
+/// [`Page::into_address`]. They stay: nobody can tell when the last reader is done.
+pub(super) fn stand_in(address: u64) {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let at = std::ptr::with_exposed_provenance_mut(address as usize);
+    // SAFETY: nothing is replaced. Where something is mapped already, that can be read.
+    unsafe { libc::mmap(at, PAGE, libc::PROT_READ, flags, -1, 0) };
+}
+
 /// Whether an event may be opened and blocking moves its word.
 pub(super) fn works() -> bool {
     let Some(page) = Page::open() else { return false };

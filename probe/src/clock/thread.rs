@@ -261,6 +261,16 @@ impl ThreadClock {
         self.release_page();
     }
 
+    /// In a forked child, which the kernel gives no copy of the page: what was about to read
+    /// it as the thread forked finds zeros there, and goes to the cold path.
+    pub(crate) fn forget_in_child(&self) {
+        self.watch_nothing(0);
+        let page = self.perf_page.swap(0, Relaxed);
+        if page != 0 {
+            perf::stand_in(page);
+        }
+    }
+
     /// Brings `off` up to date after a switch, or whenever asked.
     #[cold]
     pub(crate) fn refresh(&self) -> Stamps {

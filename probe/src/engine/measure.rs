@@ -428,6 +428,7 @@ impl Guard {
                     thread.detour.store(0, Relaxed);
                     return;
                 }
+                mark.wipe();
             }
         }
         self.lap_slow(next);
@@ -614,7 +615,10 @@ pub(crate) fn close(
 ) -> bool {
     let thread = to.thread;
     let mark = Mark::new();
-    let Some(closing) = Closing::of(to, at, begun) else { return false };
+    let Some(closing) = Closing::of(to, at, begun) else {
+        mark.wipe();
+        return false;
+    };
     // Next to the other costs, so that their address is loaded once.
     let around = OVERHEAD.pair().wrapping_sub(closing.child);
     if !closing.claim(&mark, begun, leave) {

@@ -157,7 +157,7 @@ pub(super) fn forget() {
     for wiped in [THREAD.replace(ptr::null()), MOVING_IN.replace(ptr::null())] {
         // SAFETY: as in `current`.
         let Some(thread) = (unsafe { wiped.as_ref() }) else { continue };
-        thread.clock.forget();
+        thread.clock.forget_in_child();
     }
 }
 

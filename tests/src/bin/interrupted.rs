@@ -2,8 +2,8 @@
 //! forks or jumps out, and which judges its own figures.
 //!
 //! ```text
-//! interrupted ACTION CASE      one handler at each instruction of the case
-//! interrupted storm TIMES      jumps out of a handler at random instructions
+//! interrupted ACTION CASE EACH  a handler at every so manyth instruction of the case
+//! interrupted storm TIMES 1     jumps out of a handler at random instructions
 //! ```
 //!
 //! The oracle is arithmetic that needs no engine: what all regions inside an outer one have
@@ -543,7 +543,8 @@ mod stepping {
 
     pub(super) fn main() {
         let arguments: Vec<String> = std::env::args().collect();
-        let [_, action, what] = &arguments[..] else { panic!("interrupted ACTION CASE") };
+        let [_, action, what, each] = &arguments[..] else { panic!("ACTION CASE EACH") };
+        let each: u64 = each.parse().expect("a number");
         for at in 0..pfp::NUMERIC {
             pfp::enable(at);
         }
@@ -563,9 +564,11 @@ mod stepping {
         let one = price_of_one();
         let base = run(case, case.run);
         let mut bad = Bad { count: 0, first: None, last: 0 };
-        let mut at = 0;
+        // Not always the same ones: which of so many is another in each process.
+        let (mut at, mut steps) = (u64::from(std::process::id()) % each, 0);
         loop {
-            at += 1;
+            at += if steps == 0 { 1 } else { each };
+            steps += 1;
             let came = match action.as_str() {
                 "measure" => {
                     let mut came = false;
@@ -608,13 +611,13 @@ mod stepping {
                     STEPPED[2].load(Relaxed) != 0 || counted < most
                 }
             };
-            if !came || at > 50_000 {
+            if !came || steps > 50_000 {
                 break;
             }
         }
         let (first, text) = bad.first.clone().unwrap_or_default();
         let [children, killed] = [&CHILDREN, &KILLED].map(|word| word.load(Relaxed));
-        println!("steps {at}");
+        println!("steps {steps}");
         println!("children {children} {killed} {}", SIGNAL.load(Relaxed));
         println!("bad {} {first} {} {text}", bad.count, bad.last);
         // What has been counted, for whoever looks at the segment.
