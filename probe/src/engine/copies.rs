@@ -189,9 +189,13 @@ struct Search {
     elects: bool,
 }
 
-/// What all copies have in common.
+/// What all copies have in common: the leader's, and this copy's own before it knows of one.
+static COMMON: AtomicPtr<Common> = AtomicPtr::new((&raw const COPY.common).cast_mut());
+
+#[inline(always)]
 pub(crate) fn common() -> &'static Common {
-    &known_leader().unwrap_or(&COPY).common
+    // SAFETY: in this copy, or in one whose object is not unloaded any more.
+    unsafe { &*COMMON.load(Acquire) }
 }
 
 fn known_leader() -> Option<&'static Copy> {
@@ -284,6 +288,8 @@ pub(super) fn settle() {
     let followed = leader.filter(|leader| !ptr::eq(*leader, &raw const COPY));
     let leader = followed.filter(|leader| start_to_follow(leader)).unwrap_or(&COPY);
     COPY.leader.store(ptr::from_ref(leader).cast_mut(), Release);
+    // Meets the load in `common`.
+    COMMON.store(ptr::from_ref(&leader.common).cast_mut(), Release);
     if follows() {
         // What was asked of this copy alone, before it knew of the leader.
         if COPY.common.paused.load(Relaxed) {
