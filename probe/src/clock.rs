@@ -32,18 +32,46 @@ mod thread;
 pub(crate) use arch::{cpu_time_ns, ticks, wall_ns};
 pub(crate) use thread::{Stamps, ThreadClock, switches_between};
 
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use pfp_shm_layout::header::ClockKind;
 
+use crate::engine::copies;
 use crate::errno;
 
-/// The rung in force in this process, a [`ClockKind`].
-static KIND: AtomicU8 = AtomicU8::new(ClockKind::Wall as u8);
+/// What the clocks of all threads have in common.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct State {
+    /// The rung in force in this process, a [`ClockKind`].
+    kind: AtomicU8,
+    /// A word that is watched where nothing is: it has the value 0 as long as the counter
+    /// is what is read, and never the value 1.
+    still: AtomicU64,
+    calibration: calibrate::State,
+    counter: counter::State,
+    rseq: rseq::State,
+}
+
+impl State {
+    pub(crate) const fn new() -> Self {
+        Self {
+            kind: AtomicU8::new(ClockKind::Wall as u8),
+            still: AtomicU64::new(0),
+            calibration: calibrate::State::new(),
+            counter: counter::State::new(),
+            rseq: rseq::State::new(),
+        }
+    }
+}
+
+fn state() -> &'static State {
+    &copies::common().clock
+}
 
 /// The rung in force.
 pub(crate) fn kind() -> ClockKind {
-    ClockKind::from_word(u64::from(KIND.load(Relaxed)))
+    ClockKind::from_word(u64::from(state().kind.load(Relaxed)))
 }
 
 /// Looks up in the C library what a rung needs: once, as the program is loaded.
@@ -75,7 +103,7 @@ pub(crate) fn choose(wanted: Option<&str>) -> ClockKind {
         !(notices && counter::is_replaced()) && works(kind)
     };
     let kind = ladder[first..].iter().copied().find(works).unwrap_or_default();
-    KIND.store(kind as u8, Relaxed);
+    state().kind.store(kind as u8, Relaxed);
     kind
 }
 
@@ -88,7 +116,7 @@ pub(crate) fn demote(from: ClockKind) {
         _ => return,
     };
     // Whoever is first decides; the others find the word changed.
-    let _ = KIND.compare_exchange(from as u8, to as u8, Relaxed, Relaxed);
+    let _ = state().kind.compare_exchange(from as u8, to as u8, Relaxed, Relaxed);
 }
 
 /// The counter went astray: it was less than before, or stood still. True if it was
@@ -96,7 +124,7 @@ pub(crate) fn demote(from: ClockKind) {
 pub(crate) fn doubt() -> bool {
     let given_up = errno::kept(counter::doubt);
     if given_up && kind() != ClockKind::Wall {
-        KIND.store(ClockKind::Cputime as u8, Relaxed);
+        state().kind.store(ClockKind::Cputime as u8, Relaxed);
     }
     given_up
 }

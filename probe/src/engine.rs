@@ -7,6 +7,7 @@
 //! ending:  regions begun by hand, and the long way
 //! regions: what a context keeps
 //! context: tasks of the program's own
+//! copies:  several copies of pfp in one process, which share all of this
 //! settings, names: what the environment says
 //! cold, turn: how what is done once is done, and by one thread
 //! image:   what is done as the program is loaded, and as it ends
@@ -15,6 +16,7 @@
 
 pub(crate) mod cold;
 pub(crate) mod context;
+pub(crate) mod copies;
 pub(crate) mod ending;
 mod image;
 pub(crate) mod measure;

@@ -88,6 +88,10 @@
 //! used in signal handlers once the thread has run one outside; call [`init`]
 //! early if the first might be in a handler.
 //!
+//! A program and its plugins or libraries may each have linked pfp: copies of the same
+//! version and build find each other, and share one segment. Others stay apart, and
+//! `pfp-top doctor` says so.
+//!
 //! The one thing it cannot ward off without a signal handler: if this user, or root, cuts
 //! the program's own object in `/dev/shm` short, the next region that touches what is
 //! gone ends the program with SIGBUS.

@@ -158,6 +158,7 @@ impl std::error::Error for NoSpace {}
 /// It hands out a raw pointer only: other processes write these bytes at any
 /// time, so no Rust reference to them may exist. Dropping it unmaps it and
 /// leaves the object's name alone.
+#[repr(C)]
 pub struct Object {
     name: Name,
     map: *mut u8,
@@ -167,6 +168,7 @@ pub struct Object {
 }
 
 /// Who takes the mapping down.
+#[repr(C)]
 enum Hold {
     /// A creator. The crate's descriptor is closed already; the process that
     /// made the mapping unmaps it, a forked child does not. What the crate has
@@ -187,6 +189,10 @@ unsafe impl Send for Object {}
 unsafe impl Sync for Object {}
 
 impl Object {
+    /// See [`crate::segment::Segment::LAYOUT`].
+    pub(crate) const LAYOUT: [usize; 3] =
+        [size_of::<Self>(), std::mem::offset_of!(Self, map), std::mem::offset_of!(Self, hold)];
+
     /// Makes an object under a fresh random name, see [`Object::create_as`].
     ///
     /// # Errors
@@ -655,6 +661,7 @@ pub fn backed_bytes(name: &Name) -> io::Result<Option<u64>> {
 }
 
 /// Which file it is, and what we ask of it before we trust it.
+#[repr(C)]
 #[derive(Clone, Copy)]
 struct FileId {
     device: u64,

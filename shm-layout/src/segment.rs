@@ -131,6 +131,7 @@ impl Config {
 
 /// Where the sections lie. A value of this type has been checked: every section
 /// is within the segment.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     points: usize,
@@ -282,6 +283,7 @@ impl Geometry {
 }
 
 /// Where the bytes are.
+#[repr(C)]
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one per segment")]
 enum Bytes {
@@ -292,6 +294,7 @@ enum Bytes {
 }
 
 /// A segment's bytes with their geometry.
+#[repr(C)]
 #[derive(Debug)]
 pub struct Segment {
     bytes: Bytes,
@@ -339,6 +342,17 @@ impl From<FormatError> for OpenError {
 }
 
 impl Segment {
+    /// Where everything is, for who shares one with other code of the same version.
+    #[doc(hidden)]
+    pub const LAYOUT: [usize; 6] = [
+        size_of::<Self>(),
+        std::mem::offset_of!(Self, base),
+        std::mem::offset_of!(Self, geometry),
+        Object::LAYOUT[0],
+        Object::LAYOUT[1],
+        Object::LAYOUT[2],
+    ];
+
     /// Creates a shared-memory object of this name and publishes a segment in
     /// it.
     ///

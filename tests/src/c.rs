@@ -37,6 +37,11 @@ pub fn scratch() -> PathBuf {
     test.ancestors().nth(3).expect("tests lie in PROFILE/deps").join("tmp")
 }
 
+/// The plugin in Rust, with a copy of pfp of its own; built if need be.
+pub fn rust_plugin() -> PathBuf {
+    library().join("libpfp_test_plugin.so")
+}
+
 /// The folder with `libpfp.a` and `libpfp.so`, built if need be.
 pub fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -52,7 +57,8 @@ pub fn library() -> &'static Path {
         }
         command
             .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["build", "--quiet", "--locked", "--profile", "c", "-p", "pfp-c"])
+            .args(["build", "--quiet", "--locked", "--profile", "c"])
+            .args(["-p", "pfp-c", "-p", "pfp-test-plugin"])
             .arg("--target-dir")
             .arg(&target);
         run(&mut command);
@@ -60,7 +66,7 @@ pub fn library() -> &'static Path {
         // another test may be starting with it just then.
         let (built, shown) = (target.join("c"), target.join("shown"));
         std::fs::create_dir_all(&shown).expect("there is room");
-        for name in ["libpfp.a", "libpfp.so"] {
+        for name in ["libpfp.a", "libpfp.so", "libpfp_test_plugin.so"] {
             let (new, place) = (built.join(name), shown.join(name));
             if std::fs::read(&new).expect("it was built")
                 != std::fs::read(&place).unwrap_or_default()

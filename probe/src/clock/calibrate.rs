@@ -12,19 +12,41 @@ use std::sync::atomic::{
 use super::arch;
 use super::counter::{self, stamp};
 
-/// Ticks per nanosecond, in 2^-32.
-static TICKS_PER_NS: AtomicU64 = AtomicU64::new(1 << 32);
-/// Ticks per second, the bits of an `f64`; 0 while nobody has measured that.
-static RATE: AtomicU64 = AtomicU64::new(0);
+/// The rate, and since when it is measured.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct State {
+    /// Ticks per nanosecond, in 2^-32.
+    ticks_per_ns: AtomicU64,
+    /// Ticks per second, the bits of an `f64`; 0 while nobody has measured that.
+    rate: AtomicU64,
+    /// The instant since which the rate is measured; there once `has_origin` says so.
+    origin_ticks: AtomicU64,
+    origin_ns: AtomicU64,
+    has_origin: AtomicBool,
+    /// Whether some thread sees to that.
+    claimed: AtomicBool,
+    /// How long after it the rate was made more exact for the last time.
+    refined_ns: AtomicU64,
+}
 
-/// The instant since which the rate is measured; there once `HAS_ORIGIN` says so.
-static ORIGIN_TICKS: AtomicU64 = AtomicU64::new(0);
-static ORIGIN_NS: AtomicU64 = AtomicU64::new(0);
-static HAS_ORIGIN: AtomicBool = AtomicBool::new(false);
-/// Whether some thread sees to that.
-static CLAIMED: AtomicBool = AtomicBool::new(false);
-/// How long after it the rate was made more exact for the last time.
-static REFINED_NS: AtomicU64 = AtomicU64::new(0);
+impl State {
+    pub(super) const fn new() -> Self {
+        Self {
+            ticks_per_ns: AtomicU64::new(1 << 32),
+            rate: AtomicU64::new(0),
+            origin_ticks: AtomicU64::new(0),
+            origin_ns: AtomicU64::new(0),
+            has_origin: AtomicBool::new(false),
+            claimed: AtomicBool::new(false),
+            refined_ns: AtomicU64::new(0),
+        }
+    }
+}
+
+fn state() -> &'static State {
+    &super::state().calibration
+}
 
 /// How far a more exact rate may be from the one before: what is further away shows
 /// that one of the clocks went on while the other did not.
@@ -33,7 +55,7 @@ const RATE_NEAR: f64 = 0.005;
 /// Ticks per second of [`stamp`], with or without a segment; measured when it is first
 /// asked for, which takes 0.2 ms.
 pub(crate) fn ticks_per_second() -> f64 {
-    match RATE.load(Relaxed) {
+    match state().rate.load(Relaxed) {
         0 => first_ticks_per_second(),
         bits => f64::from_bits(bits),
     }
@@ -65,36 +87,39 @@ pub(crate) fn begin() -> Instant {
 /// The instant since which the rate is measured.
 fn origin() -> Instant {
     // origin: meets the store below.
-    if HAS_ORIGIN.load(Acquire) {
-        return Instant { ticks: ORIGIN_TICKS.load(Relaxed), ns: ORIGIN_NS.load(Relaxed) };
+    if state().has_origin.load(Acquire) {
+        return Instant {
+            ticks: state().origin_ticks.load(Relaxed),
+            ns: state().origin_ns.load(Relaxed),
+        };
     }
     let now = instant();
-    if !CLAIMED.swap(true, Relaxed) {
-        ORIGIN_TICKS.store(now.ticks, Relaxed);
-        ORIGIN_NS.store(now.ns, Relaxed);
+    if !state().claimed.swap(true, Relaxed) {
+        state().origin_ticks.store(now.ticks, Relaxed);
+        state().origin_ns.store(now.ns, Relaxed);
         // origin: meets the loads in `origin` and `refine`.
-        HAS_ORIGIN.store(true, Release);
+        state().has_origin.store(true, Release);
     }
     now
 }
 
 fn set(ticks_per_second: f64) {
-    TICKS_PER_NS.store((ticks_per_second / 1e9 * (1u64 << 32) as f64) as u64, Relaxed);
-    RATE.store(ticks_per_second.to_bits(), Relaxed);
+    state().ticks_per_ns.store((ticks_per_second / 1e9 * (1u64 << 32) as f64) as u64, Relaxed);
+    state().rate.store(ticks_per_second.to_bits(), Relaxed);
 }
 
 /// Makes the rate more exact, if enough time has passed for that to be worth it.
 /// Cold paths call this.
 pub(crate) fn refine() {
     // origin: meets the store in `origin`.
-    if !HAS_ORIGIN.load(Acquire) || counter::is_replaced() {
+    if !state().has_origin.load(Acquire) || counter::is_replaced() {
         return;
     }
     let origin = origin();
     let now_ns = arch::monotonic_ns().saturating_sub(origin.ns);
-    let refined_ns = REFINED_NS.load(Relaxed);
+    let refined_ns = state().refined_ns.load(Relaxed);
     if now_ns < refined_ns.saturating_mul(2).max(2_000_000)
-        || REFINED_NS.compare_exchange(refined_ns, now_ns, Relaxed, Relaxed).is_err()
+        || state().refined_ns.compare_exchange(refined_ns, now_ns, Relaxed, Relaxed).is_err()
     {
         return;
     }
@@ -104,9 +129,9 @@ pub(crate) fn refine() {
         // One of the clocks went on while the other did not, as in a suspended
         // machine: what was known holds, and is made more exact from here on.
         _ => {
-            ORIGIN_TICKS.store(now.ticks, Relaxed);
-            ORIGIN_NS.store(now.ns, Relaxed);
-            REFINED_NS.store(0, Relaxed);
+            state().origin_ticks.store(now.ticks, Relaxed);
+            state().origin_ns.store(now.ns, Relaxed);
+            state().refined_ns.store(0, Relaxed);
         }
     }
 }
@@ -182,7 +207,7 @@ pub(super) fn ticks_per_ns_fixed() -> u64 {
     if super::mock::is_running() {
         return 1 << 32;
     }
-    TICKS_PER_NS.load(Relaxed)
+    state().ticks_per_ns.load(Relaxed)
 }
 
 pub(crate) use arch::{is_invariant, monotonic_ns, reported_rate, unix_ns};

@@ -63,27 +63,54 @@ fn is_steady_here() -> bool {
     })
 }
 
-/// What stamps are read of: one of those below.
-static SOURCE: AtomicU8 = AtomicU8::new(UNDECIDED);
 /// Nobody has read a stamp yet.
 const UNDECIDED: u8 = 0;
 const COUNTER: u8 = 1;
 /// The system's clock stands in for the counter.
 const STAND_IN: u8 = 2;
-/// Whether somebody sees to the stand-in.
-static STARTING: AtomicBool = AtomicBool::new(false);
-/// It goes on where the counter was given up, and at its rate, so that what was
-/// measured before and after adds up.
-static FROM_TICKS: AtomicU64 = AtomicU64::new(0);
-static FROM_NS: AtomicU64 = AtomicU64::new(0);
-/// Ticks per nanosecond, in 2^-32.
-static RATE: AtomicU64 = AtomicU64::new(0);
+
+/// What stamps are read of, and why.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct State {
+    /// What stamps are read of: one of those below.
+    source: AtomicU8,
+    /// Whether somebody sees to the stand-in.
+    starting: AtomicBool,
+    /// How often the counter went astray.
+    astray: AtomicU32,
+    last_astray_ns: AtomicU64,
+    /// It goes on where the counter was given up, and at its rate, so that what was
+    /// measured before and after adds up.
+    from_ticks: AtomicU64,
+    from_ns: AtomicU64,
+    /// Ticks per nanosecond, in 2^-32.
+    rate: AtomicU64,
+}
+
+impl State {
+    pub(super) const fn new() -> Self {
+        Self {
+            source: AtomicU8::new(UNDECIDED),
+            starting: AtomicBool::new(false),
+            astray: AtomicU32::new(0),
+            last_astray_ns: AtomicU64::new(0),
+            from_ticks: AtomicU64::new(0),
+            from_ns: AtomicU64::new(0),
+            rate: AtomicU64::new(0),
+        }
+    }
+}
+
+fn state() -> &'static State {
+    &super::state().counter
+}
 
 /// Whether the system's clock stands in for the counter.
 #[inline]
 pub(crate) fn is_replaced() -> bool {
     // stand-in: meets the store in `replace`.
-    SOURCE.load(Acquire) == STAND_IN
+    state().source.load(Acquire) == STAND_IN
 }
 
 /// The counter, or what stands in for it; [`calibrate::ticks_per_second`] is its rate.
@@ -91,21 +118,21 @@ pub(crate) fn is_replaced() -> bool {
 #[inline]
 pub(crate) fn stamp() -> u64 {
     // stand-in: meets the store in `replace`.
-    if SOURCE.load(Acquire) == COUNTER { arch::ticks() } else { stamp_slow() }
+    if state().source.load(Acquire) == COUNTER { arch::ticks() } else { stamp_slow() }
 }
 
 /// The same, and on which CPU it was read.
 pub(crate) fn stamp_and_cpu() -> (u64, Option<u32>) {
     let (ticks, cpu) = arch::ticks_and_cpu();
     // stand-in: meets the store in `replace`.
-    (if SOURCE.load(Acquire) == COUNTER { ticks } else { stamp_slow() }, cpu)
+    (if state().source.load(Acquire) == COUNTER { ticks } else { stamp_slow() }, cpu)
 }
 
 #[cold]
 #[inline(never)]
 fn stamp_slow() -> u64 {
     decide();
-    match SOURCE.load(Acquire) {
+    match state().source.load(Acquire) {
         COUNTER => arch::ticks(),
         STAND_IN => stand_in(),
         // Somebody is in the middle of it, and this is what the stand-in begins with.
@@ -115,12 +142,12 @@ fn stamp_slow() -> u64 {
 
 /// Decides whether the counter may be used, if nobody has.
 fn decide() {
-    if SOURCE.load(Relaxed) != UNDECIDED {
+    if state().source.load(Relaxed) != UNDECIDED {
         return;
     }
     if errno::kept(is_steady_here) {
         // Nothing else is published with it.
-        let _ = SOURCE.compare_exchange(UNDECIDED, COUNTER, Relaxed, Relaxed);
+        let _ = state().source.compare_exchange(UNDECIDED, COUNTER, Relaxed, Relaxed);
     } else {
         // From here on a tick is a nanosecond.
         replace(arch::monotonic_ns());
@@ -128,22 +155,24 @@ fn decide() {
 }
 
 fn stand_in() -> u64 {
-    let passed = arch::system_ns().saturating_sub(FROM_NS.load(Relaxed));
-    let ticks = (u128::from(passed) * u128::from(RATE.load(Relaxed))) >> 32;
-    FROM_TICKS.load(Relaxed).wrapping_add(ticks as u64)
+    let state = state();
+    let passed = arch::system_ns().saturating_sub(state.from_ns.load(Relaxed));
+    let ticks = (u128::from(passed) * u128::from(state.rate.load(Relaxed))) >> 32;
+    state.from_ticks.load(Relaxed).wrapping_add(ticks as u64)
 }
 
 /// Gives up the counter for good. `ticks` is where the stand-in goes on; the rate is
 /// that which was calibrated, or a tick a nanosecond where none was.
 pub(crate) fn replace(ticks: u64) {
-    if STARTING.swap(true, Relaxed) {
+    let state = state();
+    if state.starting.swap(true, Relaxed) {
         return;
     }
-    FROM_TICKS.store(ticks, Relaxed);
-    FROM_NS.store(arch::system_ns(), Relaxed);
-    RATE.store(calibrate::ticks_per_ns_fixed(), Relaxed);
+    state.from_ticks.store(ticks, Relaxed);
+    state.from_ns.store(arch::system_ns(), Relaxed);
+    state.rate.store(calibrate::ticks_per_ns_fixed(), Relaxed);
     // stand-in: whoever sees it sees from where and how fast it goes.
-    SOURCE.store(STAND_IN, Release);
+    state.source.store(STAND_IN, Release);
     super::thread::watch_closely();
 }
 
@@ -152,19 +181,16 @@ pub(crate) fn replace(ticks: u64) {
 const TIMES: u32 = 8;
 const ONE_TIME_NS: u64 = 100_000_000;
 
-static ASTRAY: AtomicU32 = AtomicU32::new(0);
-static LAST_ASTRAY_NS: AtomicU64 = AtomicU64::new(0);
-
 /// The counter went astray. True if that was once too often: it is given up now.
 pub(crate) fn doubt() -> bool {
     if is_replaced() {
         return false;
     }
-    let now = arch::system_ns();
-    let last = LAST_ASTRAY_NS.load(Relaxed);
+    let (state, now) = (state(), arch::system_ns());
+    let last = state.last_astray_ns.load(Relaxed);
     if now.saturating_sub(last) < ONE_TIME_NS
-        || LAST_ASTRAY_NS.compare_exchange(last, now, Relaxed, Relaxed).is_err()
-        || ASTRAY.fetch_add(1, Relaxed) + 1 < TIMES
+        || state.last_astray_ns.compare_exchange(last, now, Relaxed, Relaxed).is_err()
+        || state.astray.fetch_add(1, Relaxed) + 1 < TIMES
     {
         return false;
     }

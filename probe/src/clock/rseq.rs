@@ -6,10 +6,12 @@
 //! the pointer to null. So a pointer to a section that is never executed stays
 //! until the next switch and no longer.
 
+use std::ptr;
 use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering::Relaxed};
 
 /// What `rseq_cs` points to: the kernel's `struct rseq_cs`.
 #[repr(C, align(32))]
+#[derive(Debug)]
 struct Section {
     version: u32,
     flags: u32,
@@ -42,18 +44,30 @@ static SECTION: Section = Section {
 
 /// Offset of `rseq_cs` in the kernel's `struct rseq`.
 const RSEQ_CS: isize = 8;
-/// Distance of `rseq_cs` from the thread pointer; 0 while not looked up.
-static OFFSET: AtomicIsize = AtomicIsize::new(0);
+/// Where the areas are, and what is named in them.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct State {
+    /// Distance of `rseq_cs` from the thread pointer; 0 while not looked up.
+    offset: AtomicIsize,
+    section: &'static Section,
+}
+
+impl State {
+    pub(super) const fn new() -> Self {
+        Self { offset: AtomicIsize::new(0), section: &SECTION }
+    }
+}
 
 /// The value that an armed word has.
 pub(super) fn armed() -> u64 {
-    (&raw const SECTION).addr() as u64
+    ptr::from_ref(super::state().rseq.section).addr() as u64
 }
 
 /// The calling thread's `rseq_cs` word; none where nobody has registered an
 /// area.
 pub(super) fn word() -> Option<&'static AtomicU64> {
-    let offset = OFFSET.load(Relaxed);
+    let offset = super::state().rseq.offset.load(Relaxed);
     let pointer = thread_pointer().filter(|_| offset != 0)?;
     // SAFETY: glibc says that the thread's area is there, it lives as long as
     // the thread, and the word is an aligned u64 that only this thread and the
@@ -84,7 +98,8 @@ pub(super) fn prepare() {
 /// Looks for the area and tries out whether blocking is noticed: newer kernels
 /// may leave the pointer alone for some kinds of registration.
 pub(super) fn works() -> bool {
-    OFFSET.store(found(), Relaxed);
+    let state = &super::state().rseq;
+    state.offset.store(found(), Relaxed);
     let Some(word) = word() else { return false };
     // Somebody else's critical section is none of ours to disturb.
     if word.load(Relaxed) != 0 && word.load(Relaxed) != armed() {
@@ -96,12 +111,12 @@ pub(super) fn works() -> bool {
         word.store(armed(), Relaxed);
         let moment = libc::timespec { tv_sec: 0, tv_nsec };
         // SAFETY: sleeps for a moment; the structure is ours.
-        unsafe { libc::nanosleep(&raw const moment, std::ptr::null_mut()) };
+        unsafe { libc::nanosleep(&raw const moment, ptr::null_mut()) };
         word.load(Relaxed) == 0
     });
     word.store(0, Relaxed);
     if !noticed {
-        OFFSET.store(0, Relaxed);
+        state.offset.store(0, Relaxed);
     }
     noticed
 }
@@ -137,7 +152,7 @@ fn thread_pointer() -> Option<*const u8> {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     {
-        pointer = std::ptr::null();
+        pointer = ptr::null();
     }
     (!pointer.is_null()).then_some(pointer)
 }

@@ -10,16 +10,12 @@ use std::sync::atomic::{
 use pfp_shm_layout::header::ClockKind;
 
 use super::counter::{self, stamp};
-use super::{KIND, arch, calibrate, perf, rseq};
+use super::{arch, calibrate, perf, rseq, state};
 use crate::mark::{self, Mark};
-
-/// A word that is watched where nothing is: it has the value 0 as long as the counter
-/// is what is read, and never the value 1.
-static STILL: AtomicU64 = AtomicU64::new(0);
 
 /// Has every stamp of those that watch nothing take the cold path.
 pub(super) fn watch_closely() {
-    STILL.store(2, Relaxed);
+    state().still.store(2, Relaxed);
 }
 
 /// Off-CPU time below this is jitter of reading two clocks: no switch is as
@@ -93,6 +89,7 @@ pub(crate) struct ThreadClock {
 }
 
 /// A reading of both clocks, and what came of it.
+#[repr(C)]
 #[derive(Debug)]
 struct Anchor {
     ticks: AtomicU64,
@@ -348,7 +345,7 @@ impl ThreadClock {
 
     /// `again` after one that was cut off, which may have seen a switch.
     fn refresh_alone(&self, verify: bool, again: bool) -> Stamps {
-        if self.asked.load(Relaxed) != u64::from(KIND.load(Relaxed)) {
+        if self.asked.load(Relaxed) != super::kind() as u64 {
             self.take_rung();
         }
         if self.kind.load(Relaxed) == ClockKind::Wall as u64 {
@@ -511,7 +508,7 @@ impl ThreadClock {
 
     fn watch_nothing(&self, expect: u64) {
         self.expect.store(expect, Relaxed);
-        self.watch.store((&raw const STILL).expose_provenance() as u64, Relaxed);
+        self.watch.store((&raw const state().still).expose_provenance() as u64, Relaxed);
     }
 
     fn release_page(&self) {

@@ -22,12 +22,14 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
+use super::copies;
 use super::process::{self, Process};
 use super::regions::Regions;
 use super::thread::{self, LEVELS, NOTHING_COVERED, SALT, SALTS, Thread};
 use crate::clock::counter::stamp;
 
 /// A context that the program names.
+#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Shared {
     number: AtomicU32,
@@ -40,17 +42,29 @@ pub(crate) struct Shared {
     interrupted: AtomicPtr<Shared>,
     /// The process that it last ran in: a forked child has copies.
     process: AtomicPtr<Process>,
+    /// Lets go of it: another copy of pfp may have another allocator.
+    drop: unsafe extern "C" fn(*const Shared),
 }
 
 /// In [`Shared::held_by`]: it becomes that of another execution object.
 const RENEWING: u32 = u32::MAX;
 
-/// Contexts made so far; 0 stands for a thread's own.
-static CONTEXTS: AtomicU32 = AtomicU32::new(0);
+/// What is counted of all contexts.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Counts {
+    /// Contexts made so far; 0 stands for a thread's own.
+    made: AtomicU32,
+    /// Times that a context was resumed, by any thread. A thread's clock notes it, so
+    /// that a region knows whether its context has run without a break.
+    stretches: AtomicU64,
+}
 
-/// Times that a context was resumed, by any thread. A thread's clock notes it, so
-/// that a region knows whether its context has run without a break.
-static STRETCHES: AtomicU64 = AtomicU64::new(0);
+impl Counts {
+    pub(super) const fn new() -> Self {
+        Self { made: AtomicU32::new(0), stretches: AtomicU64::new(0) }
+    }
+}
 
 impl Shared {
     pub(crate) fn new() -> Arc<Self> {
@@ -61,6 +75,7 @@ impl Shared {
             entered: AtomicBool::new(false),
             interrupted: AtomicPtr::default(),
             process: AtomicPtr::default(),
+            drop: drop_shared,
         })
     }
 
@@ -132,7 +147,7 @@ impl Shared {
 
 /// A number that no context has yet.
 pub(crate) fn next_number() -> u32 {
-    CONTEXTS.fetch_add(1, Relaxed).wrapping_add(1).max(1)
+    copies::common().contexts.made.fetch_add(1, Relaxed).wrapping_add(1).max(1)
 }
 
 /// The calling thread's state, if it has any in this process.
@@ -233,7 +248,8 @@ fn resume(thread: &Thread, now: u64) {
     let regions = thread.regions();
     let paused = &regions.paused;
     thread.clock.set_off(now.wrapping_sub(paused.clock.load(Relaxed)));
-    let stretch = STRETCHES.fetch_add(1, Relaxed).wrapping_add(1);
+    let stretches = &copies::common().contexts.stretches;
+    let stretch = stretches.fetch_add(1, Relaxed).wrapping_add(1);
     thread.clock.set_switches(paused.switches.load(Relaxed), stretch);
     thread.set_covered(paused.covered.load(Relaxed));
     let salt = thread.place.load(Relaxed).wrapping_add(SALT) & SALTS;
@@ -246,13 +262,20 @@ fn resume(thread: &Thread, now: u64) {
 
 /// Gives up a context that has left a chain; null is nobody's.
 fn release(context: *const Shared) {
-    if !context.is_null() {
+    // SAFETY: null, or a context that is counted until the call below.
+    if let Some(held) = unsafe { context.as_ref() } {
+        let drop = held.drop;
+        // Meets the exchange in `hold`.
+        held.held_by.store(0, Release);
         // SAFETY: whoever put it into the chain made the pointer from an `Arc` and
         // left it counted.
-        let context = unsafe { Arc::from_raw(context) };
-        // Meets the exchange in `hold`.
-        context.held_by.store(0, Release);
+        unsafe { drop(context) };
     }
+}
+
+unsafe extern "C" fn drop_shared(context: *const Shared) {
+    // SAFETY: as `release` has it; it was made by this copy of pfp.
+    drop(unsafe { Arc::from_raw(context) });
 }
 
 /// Puts the current context aside for an interrupt's; [`leave`] resumes it. False

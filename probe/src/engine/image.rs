@@ -9,7 +9,7 @@ use std::io;
 use std::mem::{self, MaybeUninit};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use super::{process, thread};
+use super::{copies, process, thread};
 use crate::clock;
 
 #[used]
@@ -31,6 +31,8 @@ extern "C" fn at_load() {
     unsafe { libc::pthread_atfork(None, None, Some(process::in_child)) };
     clock::look_up();
     pin();
+    // From here on other copies of pfp may refer to this one.
+    copies::settle();
 }
 
 /// Does it now if nobody has done so.

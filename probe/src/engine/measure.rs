@@ -36,7 +36,7 @@ use pfp_shm_layout::ring::Record;
 
 use super::thread::{self, Thread, Unready};
 use super::turn::Turn;
-use super::{cold, ending, process};
+use super::{cold, copies, ending, process};
 use crate::Amount;
 use crate::clock::counter::stamp;
 use crate::clock::ticks;
@@ -833,7 +833,8 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     least.pair = least.pair.max(least.inside).max(1);
     least.lap = least.lap.max(least.inside);
     OVERHEAD.replace(least);
-    if let Some(process) = process::current() {
+    // What is shown is the leader's.
+    if let Some(process) = process::current().filter(|_| !copies::follows()) {
         process.segment.ledger().overhead_inside.store(least.inside, Relaxed);
         process.segment.ledger().overhead_pair.store(least.pair, Relaxed);
     }

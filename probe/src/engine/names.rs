@@ -1,6 +1,7 @@
 //! Patterns of point names, as `PFP_ENABLE` has them.
 
 /// Names with wild cards: `parse*,io_?`.
+#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Names {
     patterns: Box<[Box<[u8]>]>,

@@ -5,11 +5,12 @@
 //! counted.
 
 use std::io;
+use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     fence,
 };
 
@@ -27,7 +28,7 @@ use pfp_shm_layout::share::Share;
 use super::settings::{self, Settings};
 use super::thread::{self, Thread};
 use super::turn::Turn;
-use super::{cold, image, owner};
+use super::{cold, copies, image, owner};
 use crate::clock::{self, calibrate, counter};
 use crate::errno;
 use crate::point::{FIRST_NAMED, Kind, Point};
@@ -38,6 +39,7 @@ const PAGE: usize = 4096;
 const CALIBRATION_PAIRS: u32 = 512;
 
 /// A process's segment and what belongs to it.
+#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) segment: Segment,
@@ -126,6 +128,15 @@ fn make_or_wait() -> Option<&'static Process> {
         return Some(process);
     }
     let turn = turn.filter(|_| !FAILED.load(Relaxed))?;
+    // Before another copy refers to this one.
+    image::prepare();
+    if let Some(joined) = copies::join() {
+        match joined {
+            Some(_) => turn.done(),
+            None => FAILED.store(!copies::may_come(), Relaxed),
+        }
+        return joined;
+    }
     let gate = Gate::map();
     let made = make(&gate);
     if let (Some(process), Ok(gate)) = (made, gate) {
@@ -158,11 +169,15 @@ pub(super) extern "C" fn in_child() {
         // None of the parent's threads is here.
         MAKING.forget(|_| true);
         super::measure::forget_calibration();
-        // SAFETY: null, or a process that is never freed.
+        // A handler of another copy, or of the host, may have measured already.
+        if current().is_some() {
+            return;
+        }
+        // SAFETY: null, or a process that is never freed. Only the copy that made it has it.
         if let Some(parents) = unsafe { NEWEST.load(Acquire).as_ref() } {
             parents.detach();
-            thread::forget();
         }
+        thread::forget();
     });
 }
 
@@ -219,7 +234,6 @@ impl Drop for Gate {
 /// Makes the process; a note is left if it cannot be made. In a forked child that comes
 /// back into this, nothing.
 fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
-    image::prepare();
     let settings = settings::get();
     let origin = calibrate::begin();
     let directory = uninterrupted(Directory::for_this_process);
@@ -318,14 +332,46 @@ fn make_as_named(
     if settings.on_by_default {
         process.segment.ledger().begins_missed.fetch_add(missed, Relaxed);
     }
-    // Points of the parent this process was forked from keep their numbers.
+    enter_again(process);
+    copies::lead(GATE.load(Acquire));
+    copies::calibrate();
+    Ok(Some(process))
+}
+
+/// Points of the parent this process was forked from keep their numbers.
+fn enter_again(process: &'static Process) {
     // Variants after what they are variants of.
     for variants in [false, true] {
         let which = |point: &&Point| matches!(point.kind(), Kind::Variant { .. }) == variants;
         points().filter(which).for_each(|point| point.enter_again(process));
     }
-    super::measure::calibrate(CALIBRATION_PAIRS);
-    Ok(Some(process))
+}
+
+/// For [`copies`]: the gate to the process, which is made if need be; null if it cannot be.
+pub(super) extern "C" fn gate_for_followers() -> *mut AtomicPtr<Process> {
+    get().map_or(ptr::null_mut(), |_| GATE.load(Acquire))
+}
+
+/// For [`copies`]: whether there will be no process, however often it is asked for.
+pub(super) extern "C" fn has_failed() -> bool {
+    FAILED.load(Relaxed)
+}
+
+/// For [`copies`]: the process behind this gate becomes that of this copy too. False if
+/// it was.
+pub(super) extern "C" fn follow(gate: *mut AtomicPtr<Process>) -> bool {
+    // Meets the loads in `current`, here and in the copy that made it.
+    if GATE.swap(gate, AcqRel) == gate {
+        return false;
+    }
+    if let Some(process) = current() {
+        let missed = MISSED.swap(0, Relaxed);
+        if process.settings.on_by_default {
+            process.segment.ledger().begins_missed.fetch_add(missed, Relaxed);
+        }
+        enter_again(process);
+    }
+    true
 }
 
 /// Asks again where a signal came in between; whoever asks leaves nothing behind when it
@@ -483,13 +529,39 @@ fn light_beacon(directory: &Directory, info: &Info, left: u64) -> io::Result<Bea
 }
 
 pub(super) extern "C" fn at_process_exit() {
-    if let Some(process) = current() {
+    // Those that follow leave it to the copy that made it.
+    if let Some(process) = current().filter(|_| !copies::follows()) {
         cold::section(|| process.end());
     }
 }
 
 /// Names the program, now or when its segment is made.
 pub(crate) fn set_name(name: &str) {
+    if !copies::name(name) {
+        keep_name(name);
+    }
+}
+
+/// For [`copies`].
+///
+/// # Safety
+///
+/// There are so many bytes, and they are UTF-8.
+pub(super) unsafe extern "C" fn set_name_here(name: *const u8, bytes: usize) {
+    // SAFETY: as the caller promises.
+    keep_name(unsafe { str::from_utf8_unchecked(std::slice::from_raw_parts(name, bytes)) });
+}
+
+/// For [`copies`]: hands the name over that was given before there was a leader.
+pub(super) fn pass_name_on() {
+    let mut name = [0; MAX_NAME];
+    let name = program_name(&mut name);
+    if !name.is_empty() {
+        copies::name(name);
+    }
+}
+
+fn keep_name(name: &str) {
     let mut end = name.len().min(MAX_NAME);
     while !name.is_char_boundary(end) {
         end -= 1;
@@ -510,13 +582,15 @@ fn program_name(to: &mut [u8; MAX_NAME]) -> &str {
     str::from_utf8(&to[..len]).unwrap_or_default()
 }
 
-/// Whether [`pause`] has switched everything off.
-static PAUSED: AtomicBool = AtomicBool::new(false);
-
 /// Switches every point off that is on, and those on again that this has switched
 /// off; points that are registered meanwhile wait too.
 pub(crate) fn pause(pause: bool) {
-    PAUSED.store(pause, Relaxed);
+    copies::pause(pause);
+}
+
+/// The same of the points of this copy.
+pub(super) extern "C" fn pause_here(pause: bool) {
+    paused().store(pause, Relaxed);
     // Meets `pause_latecomer`: the point is in the list, or finds this.
     fence(SeqCst);
     points().filter(is_paused_with_all).for_each(|point| point.pause(pause));
@@ -533,14 +607,19 @@ pub(crate) fn pause_latecomer(point: &'static Point) {
     for _ in 0..TURNS {
         // Meets `pause`.
         fence(SeqCst);
-        let paused = PAUSED.load(Relaxed);
-        point.pause(paused);
+        let was_paused = paused().load(Relaxed);
+        point.pause(was_paused);
         // It may have gone through the list before this was done.
         fence(SeqCst);
-        if PAUSED.load(Relaxed) == paused {
+        if paused().load(Relaxed) == was_paused {
             return;
         }
     }
+}
+
+/// Whether [`pause`] has switched everything off.
+fn paused() -> &'static AtomicBool {
+    &copies::common().paused
 }
 
 /// Variants follow their whole, and the calibration is nobody's region.
@@ -550,7 +629,7 @@ fn is_paused_with_all(point: &&'static Point) -> bool {
 
 /// Whether [`pause`] has not switched everything off.
 pub(crate) fn is_enabled() -> bool {
-    !PAUSED.load(Relaxed)
+    !paused().load(Relaxed)
 }
 
 /// All points of this process.
@@ -562,6 +641,20 @@ pub(crate) fn points() -> impl Iterator<Item = &'static Point> {
 }
 
 impl Process {
+    /// Where another copy of pfp must expect what it uses.
+    pub(super) const LAYOUT: [usize; 10] = [
+        size_of::<Self>(),
+        offset_of!(Self, pid),
+        offset_of!(Self, exit_key),
+        offset_of!(Self, lanes),
+        offset_of!(Self, outdated),
+        offset_of!(Self, no_space_until),
+        offset_of!(Self, spare_block),
+        offset_of!(Self, settings),
+        offset_of!(Self, _inherited),
+        offset_of!(Self, snapshot),
+    ];
+
     /// Whether regions are measured into it: not in a forked child.
     pub(crate) fn is_current(&self) -> bool {
         current().is_some_and(|process| ptr::eq(process, self))
@@ -657,7 +750,7 @@ impl Process {
     /// a rung has turned out not to work.
     pub(crate) fn take_rung(&self) {
         self.tell_rung();
-        super::measure::calibrate(CALIBRATION_PAIRS);
+        copies::calibrate();
     }
 
     /// Whether a point measures without being switched on.
@@ -676,7 +769,7 @@ impl Process {
     /// Measures what measuring costs, if that has changed.
     pub(crate) fn catch_up(&self) {
         if self.outdated.load(Relaxed) && self.outdated.swap(false, Relaxed) {
-            super::measure::calibrate(CALIBRATION_PAIRS);
+            copies::calibrate();
         }
     }
 
@@ -723,7 +816,7 @@ impl Process {
         } else {
             Control::default()
         };
-        let initial = if initial.enabled() && !calibration && PAUSED.load(Relaxed) {
+        let initial = if initial.enabled() && !calibration && paused().load(Relaxed) {
             point.start_paused();
             initial.with(Change::Disable)
         } else {
@@ -748,6 +841,11 @@ impl Process {
         })?;
         Ok((number as u32, self.segment.control(of).ok_or(NotEntered::NoPlace)?))
     }
+}
+
+/// For [`copies`]: measures what measuring costs in this copy.
+pub(super) extern "C" fn calibrate_here() {
+    super::measure::calibrate(CALIBRATION_PAIRS);
 }
 
 /// Why a point is not in the table.

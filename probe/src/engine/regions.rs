@@ -22,6 +22,7 @@ const LATCHED: usize = 8;
 const WAITING: u64 = 2;
 
 /// Regions that were begun by hand, and latched parts.
+#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Regions {
     pub(super) open: AtomicU64,
@@ -33,6 +34,7 @@ pub(crate) struct Regions {
 }
 
 /// A region that was begun by hand.
+#[repr(C)]
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) point: AtomicPtr<Point>,
@@ -49,6 +51,7 @@ pub(super) struct Slot {
 }
 
 /// What was measured of a point and waits for more.
+#[repr(C)]
 #[derive(Debug)]
 struct Latched {
     point: AtomicPtr<Point>,
@@ -61,6 +64,7 @@ struct Latched {
 }
 
 /// A context that is not current.
+#[repr(C)]
 #[derive(Debug)]
 pub(super) struct Paused {
     /// What its clock reads.

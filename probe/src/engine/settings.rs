@@ -1,5 +1,6 @@
 //! What the environment says, read once for a program: forked children inherit it.
 
+use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::{
     AtomicPtr,
@@ -14,6 +15,7 @@ use super::names::Names;
 use crate::snapshot;
 
 /// The variables `PFP_*` of the program, but for those that name folders.
+#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// Places for points.
@@ -54,6 +56,14 @@ pub(super) fn get() -> &'static Settings {
 }
 
 impl Settings {
+    /// Where another copy of pfp must expect what it uses.
+    pub(super) const LAYOUT: [usize; 4] = [
+        size_of::<Self>(),
+        offset_of!(Self, on_by_default),
+        offset_of!(Self, enabled_names),
+        size_of::<Names>(),
+    ];
+
     /// How large the segment is: as large as the share of memory allows, or as asked for.
     pub(super) fn config(&self, share: Share) -> Config {
         match self.memory_mb {

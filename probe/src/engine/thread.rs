@@ -32,6 +32,7 @@ use pfp_shm_layout::segment::{
 };
 
 use super::cold;
+use super::copies;
 use super::owner;
 use super::process::{self, Process};
 use super::regions::Regions;
@@ -95,6 +96,8 @@ pub(crate) struct Thread {
     /// Whose the lane is, its kernel id below and its generation above; 0 while it is
     /// nobody's. See [`bury`].
     holder: AtomicU64,
+    /// Where copies of pfp that follow this one keep a pointer to this.
+    followers: [AtomicPtr<*const Thread>; copies::FOLLOWERS],
     /// Regions of the thread's own context that were begun by hand.
     pub(crate) own: Regions,
     /// The context that is current, null for the thread's own.
@@ -217,6 +220,17 @@ pub(crate) enum Unready {
 }
 
 impl Thread {
+    /// Where another copy of pfp must expect what it uses.
+    pub(super) const LAYOUT: [usize; 7] = [
+        size_of::<Self>(),
+        TABLE,
+        std::mem::offset_of!(Self, covered),
+        std::mem::offset_of!(Self, alive),
+        std::mem::offset_of!(Self, own),
+        std::mem::offset_of!(Self, followers),
+        size_of::<Regions>(),
+    ];
+
     /// The calling thread's cell of a point; none where [`prepare`] must be
     /// asked.
     #[inline(always)]
@@ -650,16 +664,19 @@ fn claim_alone(process: &'static Process) -> Option<&'static Thread> {
     if CLAIMING.replace(true) && !cold::is_outermost() {
         return None;
     }
-    let claimed = claim_lane(process).or_else(|| claim_overflow(process));
-    CLAIMED.set((0, 0));
-    MOVING_IN.set(ptr::null());
-    // In a child that was forked meanwhile the lane is not one of its own.
-    let claimed = claimed.filter(|thread| {
-        let is_ours = process.is_current();
-        if !is_ours {
-            thread.alive.store(0, Relaxed);
-        }
-        is_ours
+    // The thread has one lane for all copies: the leader's.
+    let claimed = copies::thread(THREAD.with(LocalCell::as_ptr)).unwrap_or_else(|| {
+        let claimed = claim_lane(process).or_else(|| claim_overflow(process));
+        CLAIMED.set((0, 0));
+        MOVING_IN.set(ptr::null());
+        // In a child that was forked meanwhile the lane is not one of its own.
+        claimed.filter(|thread| {
+            let is_ours = process.is_current();
+            if !is_ours {
+                thread.alive.store(0, Relaxed);
+            }
+            is_ours
+        })
     });
     if let Some(thread) = claimed {
         THREAD.set(thread);
@@ -669,6 +686,24 @@ fn claim_alone(process: &'static Process) -> Option<&'static Thread> {
     }
     CLAIMING.set(false);
     claimed
+}
+
+/// For [`copies`]: the calling thread's state for the follower of that number, which keeps
+/// it in `slot`; null if it cannot have any now.
+///
+/// # Safety
+///
+/// The slot is the calling thread's, and is there until that ends.
+pub(super) unsafe extern "C" fn of_follower(
+    number: u32,
+    slot: *mut *const Thread,
+) -> *const Thread {
+    let Some(thread) = get() else { return ptr::null() };
+    let Some(kept) = thread.followers.get((number as usize).wrapping_sub(1)) else {
+        return ptr::null();
+    };
+    kept.store(slot, Relaxed);
+    thread
 }
 
 fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
@@ -749,6 +784,9 @@ impl Thread {
         self.context.store(0, Relaxed);
         self.current.store(ptr::null_mut(), Relaxed);
         self.own.clear();
+        for slot in &self.followers {
+            slot.store(ptr::null_mut(), Relaxed);
+        }
         self.claimed.store(stamp(), Relaxed);
         self.clock.start();
         self.alive.store(ALIVE, Relaxed);
@@ -821,6 +859,13 @@ pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
 
 /// Gives back what the calling thread has.
 fn leave(process: &Process, thread: &Thread) {
+    for slot in &thread.followers {
+        let slot = slot.swap(ptr::null_mut(), Relaxed);
+        if !slot.is_null() {
+            // SAFETY: it is thread-local, of this thread.
+            unsafe { slot.write(ptr::null()) };
+        }
+    }
     thread.publish_switches();
     thread.clock.stop();
     if thread.overflows() {

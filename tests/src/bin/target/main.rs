@@ -2,6 +2,7 @@
 //! argument. Each tells what it did by other means than the probe's.
 
 mod amounts;
+mod copies;
 mod counts;
 mod device;
 mod emissions;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         "timing" => timing::run(),
         "thread-exit" => threads::at_exit(number(1)),
         "after-thread-exit" => threads::after_exit(number(1)),
+        "copies" => copies::run(&arguments[1], &arguments[2..]),
         "forks" => forks::run(number(1)),
         "forks-while-calibrating" => forks::while_calibrating(number(1)),
         "fork-and-live" => forks::and_live(),

@@ -1,6 +1,6 @@
 //! The checks, in the order in which a person would look.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{CStr, CString, OsString};
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -196,6 +196,7 @@ fn processes() -> Vec<Finding> {
             );
         }
         findings.extend(place.entries.iter().map(|entry| process(ABOUT, entry, &here)));
+        findings.extend(several_copies(ABOUT, &place.entries));
         let failures = Directory::open(&place.looked_in).and_then(|dir| failure::find(&dir));
         findings.extend(failures.unwrap_or_default().iter().map(|note| failed(ABOUT, note)));
     }
@@ -294,6 +295,27 @@ fn failed(about: &'static str, note: &Failure) -> Finding {
         _ => "start it anew; `strace -f` shows what the system refuses".to_owned(),
     };
     Finding::problem(about, format!("{exe} [{}] {what}{why}", note.pid)).advice(advice)
+}
+
+/// Processes that have several segments: the copies of pfp in them share one if they can.
+fn several_copies(about: &'static str, entries: &[Entry]) -> Vec<Finding> {
+    let mut copies: BTreeMap<(u64, u32, u64), Vec<&Entry>> = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| entry.state == Liveness::Alive) {
+        let process = &entry.info.process;
+        copies.entry((process.pidns, process.pid, process.start)).or_default().push(entry);
+    }
+    let several = copies.values().filter(|entries| entries.len() > 1).map(|entries| {
+        let info = &entries[0].info;
+        let exe = info.exe.file_name().unwrap_or(info.exe.as_os_str()).to_string_lossy();
+        let (pid, n) = (info.process.pid, entries.len());
+        let found =
+            format!("{exe} [{pid}] has {n} segments, of copies of pfp that do not fit together");
+        Finding::note(about, found).advice(
+            "the program and its libraries were linked with different versions of pfp: link all \
+             with the same one, or choose a segment with -p and its number in `pfp-top list`",
+        )
+    });
+    several.collect()
 }
 
 fn process(about: &'static str, entry: &Entry, here: &Identity) -> Finding {
