@@ -12,8 +12,6 @@ use pfp_tests::os::{burn, thread_cpu, tid, wall};
 use pfp_tests::watch::{of_lane, total};
 use pfp_tests::{figure, own, stolen, watch};
 
-pfp_tests::measures_from_the_start!();
-
 const TASKS: usize = 5;
 const STEPS: usize = 40;
 /// What the first task computes in a step: long beside what is nobody's, the readings of
