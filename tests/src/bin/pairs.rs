@@ -15,7 +15,7 @@
 //! and `lap_on` in its place.
 //!
 //! Only what runs below [`pairs_repeat`] is counted; see
-//! `tests/tests/instructions.rs`.
+//! `tests/tests/engine/instructions.rs`.
 
 use std::future::{Future, pending};
 use std::hint::black_box;

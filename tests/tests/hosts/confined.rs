@@ -10,7 +10,7 @@ use pfp_tests::watch::Watch;
 use pfp_tests::{figure, size};
 
 const STRICT: &str = env!("CARGO_BIN_EXE_strict");
-const PAGE: &str = include_str!("../../docs/in-a-host.md");
+const PAGE: &str = include_str!("../../../docs/in-a-host.md");
 
 /// What the program itself asks for: threads that start and end, lines of text, an end.
 const OWN: &str = "brk,clone,clone3,exit,exit_group,futex,madvise=4,read,rseq,rt_sigprocmask,\

@@ -12,8 +12,6 @@ use pfp_tests::own::figures;
 use pfp_tests::target::{Place, Said, Target};
 use pfp_tests::{figure, size, skipped, stolen};
 
-pfp_tests::measures_from_the_start!();
-
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 fn ms(time: Duration) -> f64 {

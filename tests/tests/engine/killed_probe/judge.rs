@@ -13,8 +13,8 @@ use pfp_tests::target::Place;
 use pfp_tests::witness::{self, LOG, NAMES, NUMBER, SEATS, Shared, point};
 use pfp_tests::{cells, os};
 
-use crate::LANES;
-use crate::program::{Left, Program, read};
+use super::LANES;
+use super::program::{Left, Program, read};
 
 /// Within this, a reader has found, opened and read what is left.
 const WITHIN: Duration = Duration::from_millis(10);

@@ -9,10 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use pfp_tests::os::{burn, thread_cpu, tid, wall};
-use pfp_tests::watch::{of_lane, total};
+use pfp_tests::watch::total;
 use pfp_tests::{figure, own, stolen, watch};
-
-pfp_tests::measures_from_the_start!();
 
 const TASKS: usize = 5;
 const STEPS: usize = 40;
@@ -151,14 +149,14 @@ fn tasks_keep_their_regions_across_threads() {
                 thread::yield_now();
             }
         }
-        (tid(), thread_cpu() - before, stolen::so_far())
+        (thread_cpu() - before, stolen::so_far())
     };
-    let threads: Vec<(u32, Duration, Duration)> = thread::scope(|scope| {
+    let threads: Vec<(Duration, Duration)> = thread::scope(|scope| {
         let threads = [scope.spawn(scheduler), scope.spawn(scheduler)];
         threads.map(|thread| thread.join().expect("tasks do not panic")).into()
     });
 
-    let stolen: Duration = threads.iter().map(|(.., stolen)| *stolen).sum();
+    let stolen: Duration = threads.iter().map(|(_, stolen)| *stolen).sum();
     let picture = watch.poll();
     let mut moved = 0;
     for (task, lasted) in done.into_inner().expect("nobody panicked") {
@@ -175,10 +173,12 @@ fn tasks_keep_their_regions_across_threads() {
         moved += usize::from(task.threads.len() > 1);
     }
     assert!(moved > 0, "no task ever moved to the other thread");
-    // Nothing is counted twice, nothing is nobody's.
-    let cpu: Duration = threads.iter().map(|(_, cpu, _)| *cpu).sum();
-    let lanes = threads.iter().map(|(tid, ..)| watch::lane(picture, *tid));
-    let exclusive: u64 = lanes.map(|lane| of_lane(picture, lane).exclusive).sum();
+    // Nothing is counted twice, nothing is nobody's. The lanes may have been other
+    // threads' before, with points of theirs.
+    let cpu: Duration = threads.iter().map(|(cpu, _)| *cpu).sum();
+    let tasks = (0..TASKS).flat_map(|n| [format!("task {n}"), format!("inner of task {n}")]);
+    let names = tasks.chain([String::from("scheduler")]);
+    let exclusive: u64 = names.map(|name| watch::named(picture, &name).exclusive).sum();
     assert_near("all together", exclusive, cpu, stolen);
     figure(&format!("contexts: {moved} of {TASKS} tasks ran on both threads"));
 }
@@ -203,7 +203,7 @@ fn a_context_is_current_on_one_thread_only() {
 /// to the region it interrupts, not even as a nested one.
 #[test]
 fn an_interrupt_is_not_part_of_what_it_interrupts() {
-    static WORK: pfp::Point = pfp::Point::new("interrupted");
+    static WORK: pfp::Point = pfp::Point::new("what is interrupted");
     const LONG: Duration = Duration::from_millis(20);
     // A thread's first look at the probe is no region's.
     pfp::register_thread("interrupted");
@@ -223,7 +223,7 @@ fn an_interrupt_is_not_part_of_what_it_interrupts() {
         burn(LONG);
     }
     let (all, stolen) = (thread_cpu() - before, stolen::since(stolen));
-    let [work, handler] = ["interrupted", "handler"].map(own::figures);
+    let [work, handler] = ["what is interrupted", "handler"].map(own::figures);
     assert_eq!((work.count, handler.count), (1, 1));
     assert_near("the handler", handler.exclusive, handled, stolen);
     assert_near("the interrupted", work.exclusive, all - handled, stolen);

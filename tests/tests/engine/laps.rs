@@ -9,8 +9,6 @@ use pfp_tests::own::{figures, watch};
 use pfp_tests::watch::{id, lane};
 use pfp_tests::{figure, stolen};
 
-pfp_tests::measures_from_the_start!();
-
 const ROUNDS: u64 = 20;
 const STEP: Duration = Duration::from_millis(2);
 /// How near figures are to the CPU time, which is read with a system call on

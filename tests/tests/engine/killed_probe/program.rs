@@ -11,7 +11,7 @@ use pfp_shm_layout::segment::Segment;
 use pfp_tests::target::{Place, end_with_test};
 use pfp_tests::witness::Shared;
 
-use crate::{LANES, TARGET};
+use super::{LANES, TARGET};
 
 /// A program that nobody waits for but this test, with its witness.
 pub(crate) struct Program {

@@ -12,8 +12,8 @@ use pfp_tests::stepper::{Halt, Stepper};
 use pfp_tests::target::{Place, wait_for};
 use pfp_tests::witness::{FILL, HAND_OVER, LET_GO, RUN, STAGES, stage};
 
-use crate::judge::Judge;
-use crate::program::{Program, mapped};
+use super::judge::Judge;
+use super::program::{Program, mapped};
 
 /// How a stage is gone through.
 #[derive(Clone, Copy)]

@@ -22,8 +22,6 @@ use pfp_tests::watch::{self, Watch};
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source;
 
-pfp_tests::measures_from_the_start!();
-
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 /// Measurements of a point and sums of its amounts, out of its variants; how many

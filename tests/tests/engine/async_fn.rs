@@ -14,8 +14,6 @@ use pfp_tests::os::{burn, thread_cpu};
 use pfp_tests::own::figures;
 use pfp_tests::{figure, stolen};
 
-pfp_tests::measures_from_the_start!();
-
 const STEP: Duration = Duration::from_millis(8);
 /// How near figures are to the CPU time of the polls, whose oracle is read with
 /// a system call on either side.

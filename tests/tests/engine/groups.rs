@@ -13,8 +13,6 @@ use pfp_tests::target::{Place, Target, wait_for};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, size};
 
-pfp_tests::measures_from_the_start!();
-
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 /// What one member has noted of one round: when it came, when all had by its account,

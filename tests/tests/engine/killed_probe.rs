@@ -26,9 +26,9 @@ use pfp_tests::target::{DEADLINE, Place, wait_for};
 use pfp_tests::witness::{NAMES, NUMBER, SEATS, STAGES, point, stage};
 use pfp_tests::{cells, figure, size, skipped};
 
-use crate::judge::Judge;
-use crate::program::{Program, mapped, read};
-use crate::steps::{Pace, Shown, go_through};
+use judge::Judge;
+use program::{Program, mapped, read};
+use steps::{Pace, Shown, go_through};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 /// Lanes of the program, of which it has more threads.

@@ -10,8 +10,6 @@ use pfp_tests::screen::{Stage, pfp_top};
 use pfp_tests::stand_in::StandIn;
 use pfp_tests::{figure, needs_a_screen, skipped};
 
-pfp_tests::measures_from_the_start!();
-
 fn seconds(ticks: u64) -> f64 {
     ticks as f64 / pfp::ticks_per_second()
 }

@@ -30,7 +30,7 @@ fn a_program_in_either_language_linked_either_way_shows_its_points() {
 
 /// The blocks of a language in the README.
 fn readme(language: &str) -> Vec<&'static str> {
-    const README: &str = include_str!("../../README.md");
+    const README: &str = include_str!("../../../README.md");
     let open = format!("```{language}\n");
     README.split(&open).skip(1).filter_map(|rest| rest.split("```\n").next()).collect()
 }

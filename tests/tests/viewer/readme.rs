@@ -14,7 +14,7 @@ use pfp_top::snapshot::Snapshot;
 use pfp_top::source::Source;
 use pfp_top::source::synthetic::Synthetic;
 
-const README: &str = include_str!("../../README.md");
+const README: &str = include_str!("../../../README.md");
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 /// Lines that are not run here, and why.

@@ -1,0 +1,30 @@
+//! What is measured, judged by other means: figures, clocks, threads, forks, signals,
+//! and what a measuring program leaves when it ends at any instruction.
+
+pfp_tests::measures_from_the_start!();
+
+mod amounts;
+mod async_fn;
+mod clock_ladder;
+mod clocks;
+mod cold;
+mod contexts;
+mod exact_counts;
+mod examples;
+mod fork;
+mod gpu;
+mod groups;
+mod hot_path;
+mod instructions;
+mod interrupted;
+mod killed_probe;
+mod laps;
+mod lifecycle;
+mod loss;
+mod on_cpu;
+mod seed_example;
+mod signals;
+mod soak;
+mod storms;
+mod threads;
+mod timers;

@@ -1,0 +1,8 @@
+//! What leaves the viewer: snapshots, recordings, and figures that others scrape or get.
+
+mod push;
+mod recording;
+mod schemas;
+mod serve;
+mod snapshots;
+mod versions;

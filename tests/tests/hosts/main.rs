@@ -1,0 +1,20 @@
+//! The program that links the library: what it never notices, where the system refuses,
+//! and in C and C++.
+
+mod c_functions;
+mod c_header;
+mod c_interface;
+mod c_manners;
+mod c_packaging;
+mod c_parallel;
+mod c_programs;
+mod c_rules;
+mod c_sanitizers;
+mod c_schedulers;
+mod c_sqlite;
+mod compiled_out;
+mod confined;
+mod library_manners;
+mod memory_limit;
+mod no_space;
+mod refused_calls;

@@ -1,0 +1,18 @@
+//! The viewer as people have it: in a terminal, by its commands, and over many processes.
+
+mod batch;
+mod choosing;
+mod diff;
+mod killed_viewer;
+mod live;
+mod liveness;
+mod many;
+mod processes;
+mod readme;
+mod replay;
+mod run;
+mod several;
+mod table;
+mod terminal;
+mod time;
+mod timeline;
