@@ -14,6 +14,7 @@ mod c_schedulers;
 mod c_sqlite;
 mod compiled_out;
 mod confined;
+mod copies;
 mod library_manners;
 mod memory_limit;
 mod no_space;
