@@ -76,12 +76,12 @@ static void on_trap(int number, siginfo_t *info, void *context)
     pid_t child;
 
     (void)number, (void)info;
-    if (is_child) {
-        /* It was switching this on. */
+    if (is_child || children == most) {
+        /* The child was switching this on; or there were enough. */
         interrupted->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
         return;
     }
-    if (++steps < next || children == most)
+    if (++steps < next)
         return;
     next = steps + each;
     children++;

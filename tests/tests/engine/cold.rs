@@ -78,7 +78,9 @@ fn the_environment_of_a_set_user_id_program_has_no_effect() {
 fn a_child_of_a_handler_leaves_its_parent_alone() {
     let program = c::compile(Compiler::C, "stepped", &["stepped.c"], Link::Static, ["-pthread"]);
     let mut all = 0;
-    for (stage, each) in [("point", 101), ("thread", 101), ("point", 97), ("thread", 97)] {
+    let stages =
+        [("point", 101), ("thread", 101), ("process", 1009), ("point", 97), ("thread", 97)];
+    for (stage, each) in stages {
         let place = Place::new();
         let each = if size(0, 1) == 1 { 1 } else { each };
         let arguments = [stage, "fork", &each.to_string(), "1", "10000"];
