@@ -79,9 +79,10 @@ pub(crate) fn of_points(
                 all.add(&process.segment, cell);
             }
         }
-        let offset = process.segment.entry(point.index())?.shared_cell();
-        if let Some(cell) = process.segment.shared_cell(offset) {
-            all.add(&process.segment, cell);
+        for offset in process.segment.entry(point.index())?.shared_cells() {
+            if let Some(cell) = process.segment.shared_cell(offset) {
+                all.add(&process.segment, cell);
+            }
         }
     }
     let Collected { sums, weighted, averaged, amounts, .. } = all;

@@ -322,7 +322,7 @@ fn share(segment: &Segment, point: Point<'_>) -> Option<()> {
     let block = segment.block_offset(segment.take_blocks(1).ok()?)?;
     let cell = segment.shared_cell(block as u64)?;
     cell.prepare(point.number as u32, point.control(), 0);
-    segment.entry(point.number)?.set_shared_cell(block as u64);
+    segment.entry(point.number)?.set_shared_cell(false, block as u64);
     let (part, bucket) = locate(90);
     // The cell takes the first two chunks.
     let chunk = cell.set_part_shared(part, (block / CHUNK) as u32 + 2);

@@ -262,8 +262,6 @@ pub(crate) struct SharedWords<'a> {
     pub(crate) off_cpu: &'a AtomicU64,
     pub(crate) switches: &'a AtomicU64,
     pub(crate) epoch: &'a AtomicU64,
-    pub(crate) past_count: &'a AtomicU64,
-    pub(crate) past_exclusive: &'a AtomicU64,
     pub(crate) ever_count: &'a AtomicU64,
     pub(crate) ever_exclusive: &'a AtomicU64,
 }
@@ -908,8 +906,6 @@ impl Cell {
             off_cpu: &self.off_cpu,
             switches: &self.switches,
             epoch: &self.settled[0].epoch,
-            past_count: &self.settled[0].past_count,
-            past_exclusive: &self.settled[0].past_exclusive,
             ever_count: &self.settled[1].past_count,
             ever_exclusive: &self.settled[1].past_exclusive,
         }

@@ -4,7 +4,7 @@
 //!  0 +---------------------------------------------------------------+
 //!    | ready | kind, line | name offset, length | file offset, length|
 //!    | shared cell | of: 1 + the point that it is a variant of, or 0 |
-//!    | amounts offset, length | spare                                |
+//!    | amounts offset, length | second shared cell                   |
 //! 64 +---------------------------------------------------------------+
 //! ```
 //!
@@ -43,7 +43,7 @@ pub struct Entry {
     shared_cell: AtomicU64,
     of: AtomicU64,
     amounts: AtomicU64,
-    spare: AtomicU64,
+    second_shared_cell: AtomicU64,
 }
 
 /// Where a string lies in the string space.
@@ -76,8 +76,8 @@ pub struct EntryPicture {
     pub line: u32,
     /// Whether its time is a device's; see [`DEVICE`].
     pub device: bool,
-    /// Offset of its cell on the overflow lane in the segment, 0 for none.
-    pub shared_cell: u64,
+    /// Offsets of its two cells on the overflow lane in the segment, 0 for none.
+    pub shared_cells: [u64; 2],
     /// What it is a variant of.
     pub variant: Option<VariantOf>,
 }
@@ -110,7 +110,7 @@ impl Entry {
             shared_cell: zero(),
             of: zero(),
             amounts: zero(),
-            spare: zero(),
+            second_shared_cell: zero(),
         }
     }
 
@@ -143,10 +143,11 @@ impl Entry {
         self.name.store(name.pack(), ord!("point-name", Release));
     }
 
-    /// Publishes the point's cell on the overflow lane, unless another thread
+    /// Publishes one of the point's two cells on the overflow lane, unless another thread
     /// was faster; returns the one in force. Meets `point-cell-seen`.
-    pub fn set_shared_cell(&self, offset: u64) -> u64 {
-        let won = self.shared_cell.compare_exchange(
+    pub fn set_shared_cell(&self, second: bool, offset: u64) -> u64 {
+        let word = if second { &self.second_shared_cell } else { &self.shared_cell };
+        let won = word.compare_exchange(
             0,
             offset,
             ord!("point-cell", Release),
@@ -155,10 +156,11 @@ impl Entry {
         won.map_or_else(|found| found, |_| offset)
     }
 
-    /// Offset of the point's cell on the overflow lane, 0 for none.
+    /// Offsets of the point's two cells on the overflow lane, 0 for none.
     #[must_use]
-    pub fn shared_cell(&self) -> u64 {
-        self.shared_cell.load(ord!("point-cell-seen", Acquire))
+    pub fn shared_cells(&self) -> [u64; 2] {
+        [&self.shared_cell, &self.second_shared_cell]
+            .map(|word| word.load(ord!("point-cell-seen", Acquire)))
     }
 
     // ---- reader ----
@@ -179,7 +181,7 @@ impl Entry {
             file: Text::unpack(self.file.load(Ordering::Relaxed)),
             line: line() as u32,
             device: line() & DEVICE != 0,
-            shared_cell: self.shared_cell(),
+            shared_cells: self.shared_cells(),
             variant: self.variant(),
         })
     }

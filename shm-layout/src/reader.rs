@@ -535,7 +535,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                 }
                 stale.fetch(sparse, &cache.marks, &self.picture);
                 for (index, cell) in stale.iter() {
-                    let from = cells::From { lane: id as u32, owner, dead };
+                    let from = cells::From { lane: id as u32, owner, dead, before: (0, 0) };
                     let mark = &mut cache.marks[index];
                     if !self.cells.read(sparse, cell, &from, mark, &mut self.picture) {
                         self.picture.losses.cells_busy += 1;
@@ -561,13 +561,15 @@ impl<S: Borrow<Segment>> Reader<S> {
         let lane = sparse.lane(id).filter(|_| entered);
         let mut used = lane.is_some();
         for (place, entry) in self.entries.iter().enumerate() {
-            let Some(cell) = sparse.shared_cell(entry.shared_cell) else { continue };
+            let cells = entry.shared_cells.map(|offset| sparse.shared_cell(offset));
+            let Some((cell, before)) = Cell::newest_shared(cells) else { continue };
             used = true;
             if self.shared.len() <= place {
                 self.shared.resize_with(place + 1, Mark::default);
             }
             // Many threads add to it, so its sequence word says nothing.
-            let from = cells::From { lane: id as u32, owner: Owner::All, dead: true };
+            let before = before.and_then(Cell::ever).unwrap_or_default();
+            let from = cells::From { lane: id as u32, owner: Owner::All, dead: true, before };
             let mark = &mut self.shared[place];
             self.cells.read(sparse, cell, &from, mark, &mut self.picture);
         }

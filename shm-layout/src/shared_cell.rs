@@ -6,17 +6,28 @@
 //! in one sum by the measurements in progress. All orderings are relaxed: each
 //! word stands for itself.
 //!
+//! **A reset.** A point has two such cells. One of them takes what is measured; after a
+//! reset a thread clears the other one, and puts it in force by its control word. Nobody
+//! adds to a cell while it is cleared, and whoever is in the middle of a measurement
+//! finishes it where it was begun, so that count and sums are of one window. Threads that
+//! come meanwhile add to the window before, and do not wait. (One that stands still in the
+//! middle of a measurement over two resets finishes it in the newer window.)
+//!
 //! **What there ever was**, over all resets, has words of its own, to which every
-//! measurement is added first and which nobody takes from. A reset moves what the
-//! window had to what is past in two steps, and between them it is in neither: a
-//! process killed there would have lost it, if the total were the sum of the two.
-//! The past is kept all the same, for readers of layout 1.1, whose writers had no
-//! other.
+//! measurement is added first and which nobody takes from.
+//!
+//! | site | meets | makes visible |
+//! |---|---|---|
+//! | `shared-cleared` swap | `shared-seen` load | the cell is cleared |
 
 use crate::amounts::{self, Amounts, SumWords};
 use crate::cell::{AVERAGE_FRACTION_BITS, Cell, Measurement};
 use crate::control::{ALPHA_BITS, Control, is_newer};
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed},
+    ord,
+};
 
 impl Cell {
     /// Records one measurement, whoever else records at the same time.
@@ -76,32 +87,71 @@ impl Cell {
         amounts::add_shared(sums, amounts);
     }
 
-    /// Follows a new control word. One thread does, the others go on adding;
-    /// what they add in the meantime belongs to the window before or after, and
-    /// is in exactly one of them.
-    pub fn follow_shared(&self, control: Control, mut clear: impl FnMut(u32)) {
+    /// Of a point's two shared cells, the one that takes what is measured under a control
+    /// word. `clear` sets a chunk to zeros.
+    ///
+    /// # Errors
+    ///
+    /// The place that has no cell yet, 0 or 1: the caller prepares one that follows the word.
+    pub fn shared_for<'a>(
+        cells: [Option<&'a Self>; 2],
+        control: Control,
+        clear: impl FnMut(u32),
+    ) -> Result<&'a Self, usize> {
+        let Some((newest, other)) = Self::newest_shared(cells) else { return Err(0) };
+        let found = newest.shared_control();
+        if is_newer(control.epoch(), found.epoch()) {
+            let Some(other) = other else { return Err(1) };
+            return Ok(if other.restart_shared(control, clear) { other } else { newest });
+        }
+        // A thread that read its control word before a reset does not take it back.
+        if found != control && found.epoch() == control.epoch() {
+            let word = newest.shared_words().control;
+            let _ = word.compare_exchange(found.0, control.0, Relaxed, Relaxed);
+        }
+        Ok(newest)
+    }
+
+    /// The cell in force of a point's two, and the other one, if there is any.
+    pub(crate) fn newest_shared<'a>(
+        [first, second]: [Option<&'a Self>; 2],
+    ) -> Option<(&'a Self, Option<&'a Self>)> {
+        let first = first?;
+        match second {
+            Some(second)
+                if is_newer(second.shared_control().epoch(), first.shared_control().epoch()) =>
+            {
+                Some((second, Some(first)))
+            }
+            second => Some((first, second)),
+        }
+    }
+
+    /// What a shared cell follows. Meets `shared-cleared`.
+    fn shared_control(&self) -> Control {
+        Control(self.shared_words().control.load(ord!("shared-seen", Acquire)))
+    }
+
+    /// Clears the cell of a window that has passed, and has it follow a control word; false
+    /// while another thread does that.
+    fn restart_shared(&self, control: Control, mut clear: impl FnMut(u32)) -> bool {
         let words = self.shared_words();
-        let mut before = self.control();
-        while before != control {
-            // A thread that read its control word before a reset that the cell
-            // has followed already must not take it back to the window before.
-            if is_newer(before.epoch(), control.epoch()) {
-                return;
-            }
-            match words.control.compare_exchange(before.0, control.0, Relaxed, Relaxed) {
-                Ok(_) => break,
-                // It may have been put to an older word than ours.
-                Err(found) => before = Control(found),
-            }
+        let found = self.shared_control();
+        if !is_newer(control.epoch(), found.epoch()) {
+            // Another thread has done it just now.
+            return true;
         }
-        if before.epoch() == control.epoch() {
-            return;
+        let found = found.0;
+        let is_cleared = found & CLEARING != 0;
+        let begins = !is_cleared || found & FINDS == FINDS;
+        let next = if begins { (found & !FINDS) | CLEARING } else { found + FIND };
+        let won = words.control.compare_exchange(found, next, Acquire, Relaxed).is_ok();
+        if !begins || !won {
+            return false;
         }
-        let count = words.count.swap(0, Relaxed);
-        let exclusive = words.exclusive.swap(0, Relaxed);
-        words.past_count.fetch_add(count, Relaxed);
-        words.past_exclusive.fetch_add(exclusive, Relaxed);
         for word in [
+            words.count,
+            words.exclusive,
             words.inclusive,
             words.off_cpu,
             words.switches,
@@ -118,10 +168,17 @@ impl Cell {
         if self.amounts() != 0 {
             clear(self.amounts());
         }
-        // Only forwards: of two threads that follow two resets, the one with the
-        // older may come last, and readers show nothing of an older epoch.
-        let _ = words.epoch.fetch_update(Relaxed, Relaxed, |epoch| {
-            is_newer(control.epoch(), epoch as u32).then_some(u64::from(control.epoch()))
-        });
+        words.epoch.store(u64::from(control.epoch()), Relaxed);
+        // An exchange, since others may be counting their finds.
+        words.control.swap(control.0, ord!("shared-cleared", Release));
+        true
     }
 }
+
+/// In the control word of a shared cell that a thread clears, beside its old epoch. These
+/// bits have no meaning in a control word, so no other one has them.
+const CLEARING: u64 = 1 << 2;
+/// How often others have found it so. At the most of them, the thread has left by a jump or
+/// died, and the next one does it.
+const FINDS: u64 = 0xfff << 3;
+const FIND: u64 = 1 << 3;

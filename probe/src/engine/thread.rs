@@ -528,21 +528,23 @@ impl Thread {
         let control = control.meant();
         let segment = &process.segment;
         let entry = segment.entry(index)?;
-        let mut offset = entry.shared_cell();
-        if offset == 0 {
+        // One of the two may be missing, and then it is taken as it was put there.
+        for _ in 0..3 {
+            let cells = entry.shared_cells().map(|offset| segment.shared_cell(offset));
+            let clear = |chunk| clear_chunk(segment, chunk);
+            let place = match Cell::shared_for(cells, control, clear) {
+                Ok(cell) => return Some(cell),
+                Err(place) => place,
+            };
             let taken = u64::from(self.new_chunks(process, 2)?) * CHUNK as u64;
             let cell = segment.shared_cell(taken)?;
             cell.prepare(index as u32, control, 0);
             if point.has_sums() {
                 cell.set_amounts(self.new_chunks(process, 1)?);
             }
-            offset = entry.set_shared_cell(taken);
+            entry.set_shared_cell(place == 1, taken);
         }
-        let cell = segment.shared_cell(offset)?;
-        if cell.control() != control {
-            cell.follow_shared(control, |chunk| clear_chunk(segment, chunk));
-        }
-        Some(cell)
+        None
     }
 
     /// The bucket's counter in a shared cell; none if there is no space.

@@ -132,7 +132,7 @@ fn share(
     if point.has_sums {
         cell.set_amounts(chunk + 2);
     }
-    segment.entry(point.number)?.set_shared_cell(offset);
+    segment.entry(point.number)?.set_shared_cell(false, offset);
     for &(own, amounts) in measured {
         let (part, bucket) = locate(own);
         let chunk = cell.set_part_shared(part, chunk + 3);

@@ -124,17 +124,47 @@ fn a_shared_cell_sums_as_one_with_a_single_writer() {
     assert!(buckets.iter().all(|bucket| bucket.load(Ordering::Relaxed) == 1000));
 }
 
-/// A thread that comes late with an old control word changes nothing.
+/// A point's two shared cells take turns, and a thread that comes late with an old control
+/// word changes nothing.
 #[test]
-fn a_shared_cell_goes_back_to_no_older_window() {
-    let cell = Cell::new();
+fn shared_cells_go_back_to_no_older_window() {
+    let cells = [Cell::new(), Cell::new()];
+    let find = |control, cells| Cell::shared_for(cells, control, |_| ());
+    let both = [Some(&cells[0]), Some(&cells[1])];
+    assert_eq!(find(Control(1), [None, None]).err(), Some(0));
+    cells[0].prepare(1, Control(1), 0);
     let reset = Control(1).with(Change::Reset);
-    cell.prepare(1, Control(1), 0);
-    cell.follow_shared(reset, |_| ());
-    cell.record_shared(Random(7).measurement(), None);
-    cell.follow_shared(Control(1), |_| unreachable!());
-    assert_eq!((cell.control(), whole(&cell).epoch), (reset, 1));
-    assert_eq!(whole(&cell).live.count, 1);
+    assert_eq!(find(reset, [both[0], None]).err(), Some(1));
+    cells[1].prepare(1, reset, 0);
+    for (control, wanted) in [(reset, 1), (Control(1), 1), (reset.with(Change::Reset), 0)] {
+        let cell = find(control, both).unwrap();
+        cell.record_shared(Random(7).measurement(), None);
+        assert!(std::ptr::eq(cell, &raw const cells[wanted]), "{control:?}");
+    }
+    assert_eq!(cells.each_ref().map(|cell| whole(cell).live.count), [1, 2]);
+    assert_eq!(cells.each_ref().map(|cell| whole(cell).epoch), [2, 1]);
+    // Switched off and on, it is the same window.
+    let off = reset.with(Change::Reset).with(Change::Disable);
+    assert!(std::ptr::eq(find(off, both).unwrap(), &raw const cells[0]));
+    assert_eq!((cells[0].control(), whole(&cells[0]).live.count), (off, 1));
+}
+
+/// Nobody waits for a thread that clears a cell and never comes back.
+#[test]
+fn a_shared_cell_that_is_never_cleared_is_taken_over() {
+    let cells = [Cell::new(), Cell::new()];
+    let both = [Some(&cells[0]), Some(&cells[1])];
+    let reset = Control(1).with(Change::Reset);
+    cells[1].prepare(1, Control(1), 0);
+    cells[0].prepare(1, reset, 0);
+    let newest = reset.with(Change::Reset);
+    cells[1].record_shared(Random(7).measurement(), None);
+    cells[1].shared_words().control.store(1 | 1 << 2, Ordering::Relaxed);
+    let finds = (0..).position(|_| {
+        std::ptr::eq(Cell::shared_for(both, newest, |_| ()).unwrap(), &raw const cells[1])
+    });
+    assert_eq!(finds, Some(4095));
+    assert_eq!((cells[1].control(), whole(&cells[1]).live.count), (newest, 0));
 }
 
 /// A reader beside a writer: what it calls whole is of one moment. Elsewhere the models

@@ -509,6 +509,8 @@ pub(super) struct From {
     pub(super) owner: Owner,
     /// Nobody writes any more: a cell in the middle of a change will stay so.
     pub(super) dead: bool,
+    /// Measurements and exclusive ticks that another cell has counted before this one.
+    pub(super) before: (u64, u64),
 }
 
 /// Reads cells into a picture.
@@ -630,6 +632,9 @@ impl CellReader {
         if let Some(ever) = (owner == Owner::All).then(|| cell.ever()).flatten() {
             (reading.lifetime_count, reading.lifetime_exclusive) = ever;
         }
+        let (count, exclusive) = from.before;
+        reading.lifetime_count = reading.lifetime_count.wrapping_add(count);
+        reading.lifetime_exclusive = reading.lifetime_exclusive.wrapping_add(exclusive);
         reading.in_flight = !whole;
         if current {
             let alone = owner != Owner::All;

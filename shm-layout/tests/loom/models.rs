@@ -53,6 +53,7 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("cell_death_between_two_sums", cell_death_between_two_sums),
     ("shared_cell_records", shared_cell_records),
     ("shared_cell_reset", shared_cell_reset),
+    ("shared_cell_cleared", shared_cell_cleared),
     ("shared_cell_two_resets", shared_cell_two_resets),
     ("shared_cell_death_in_reset", shared_cell_death_in_reset),
     ("ring_behind_cell", ring_behind_cell),

@@ -68,7 +68,7 @@ pub(super) fn point_shared_cell() {
         watch(&*entry, &["shared_cell"]);
         let give = |entry: &Entry, cells: &[Arc<AtomicU64>; 2], mine: usize| {
             make_ready(&cells[mine]);
-            let offset = entry.set_shared_cell(mine as u64 + 1);
+            let offset = entry.set_shared_cell(false, mine as u64 + 1);
             assert_ready(&cells[offset as usize - 1]);
             offset
         };
@@ -90,10 +90,10 @@ pub(super) fn point_shared_cell_reader() {
             let (entry, cell) = (Arc::clone(&entry), Arc::clone(&cell));
             thread::spawn(move || {
                 make_ready(&cell);
-                assert_eq!(entry.set_shared_cell(1), 1);
+                assert_eq!(entry.set_shared_cell(false, 1), 1);
             })
         };
-        if entry.shared_cell() == 1 {
+        if entry.shared_cells()[0] == 1 {
             assert_ready(&cell);
         }
         writer.join().unwrap();

@@ -1,12 +1,13 @@
 //! The cell that many threads write.
 
+use std::ptr;
 use std::sync::Arc;
 
 use loom::thread;
 
 use super::{after_reset, check, memory, new_cell, torn_or_whole};
 use crate::cell::{Cell, Measurement};
-use crate::control::Change;
+use crate::control::{Change, Control};
 use crate::sync::{Ordering, watch};
 
 fn record_shared(cell: &Cell, ticks: u64) {
@@ -35,40 +36,78 @@ pub(super) fn shared_cell_records() {
     });
 }
 
-/// A reset while another thread records: each measurement is in one window.
+/// The two cells of a point, the first in force; the other is of the window before.
+fn two_cells() -> [Arc<Cell>; 2] {
+    let before = Cell::new();
+    before.prepare(3, Control(Control(1).0.wrapping_sub(after_reset().0 - Control(1).0)), 0);
+    record_shared(&before, 5);
+    let before = Arc::new(before);
+    watch(&*before, &["control", "count", "exclusive"]);
+    [Arc::new(new_cell()), before]
+}
+
+/// Finds the cell that takes what is measured under a control word.
+fn shared_for(cells: &[Arc<Cell>; 2], control: Control) -> &Cell {
+    let cells = cells.each_ref().map(|cell| Some(&**cell));
+    Cell::shared_for(cells, control, |_| ()).expect("both are there")
+}
+
+/// Two threads find a reset and record: each measurement is in one window, with its ticks.
 pub(super) fn shared_cell_reset() {
     check(|| {
-        let cell = Arc::new(new_cell());
-        record_shared(&cell, 10);
-        watch(&*cell, &["control", "count", "past_count"]);
+        let cells = two_cells();
         let other = {
-            let cell = Arc::clone(&cell);
-            thread::spawn(move || record_shared(&cell, 20))
+            let cells = cells.clone();
+            thread::spawn(move || record_shared(shared_for(&cells, after_reset()), 20))
         };
-        cell.follow_shared(after_reset(), |_| ());
+        record_shared(shared_for(&cells, after_reset()), 10);
         other.join().unwrap();
-        let picture = torn_or_whole(&cell);
-        assert_eq!(picture.live.count + picture.past_count, 2);
-        assert!(picture.past_count >= 1 && picture.epoch == 1);
+        let windows = cells.each_ref().map(|cell| torn_or_whole(cell).live);
+        assert_eq!(windows.each_ref().map(|sums| sums.count).iter().sum::<u64>(), 2);
+        assert_eq!(windows.each_ref().map(|sums| sums.exclusive).iter().sum::<u64>(), 30);
+        for sums in windows {
+            let wanted: &[u64] = [&[0][..], &[10, 20], &[30]][sums.count as usize];
+            assert!(wanted.contains(&sums.exclusive), "{sums:?}");
+        }
     });
 }
 
-/// Two threads follow two resets, one of them late: the cell ends in the newer
-/// window, where readers look for it.
+/// Whoever finds the second cell in force finds it cleared.
+pub(super) fn shared_cell_cleared() {
+    check(|| {
+        let cells = two_cells();
+        let other = {
+            let cells = cells.clone();
+            thread::spawn(move || {
+                shared_for(&cells, after_reset());
+            })
+        };
+        let both = cells.each_ref().map(|cell| Some(&**cell));
+        let (found, _) = Cell::newest_shared(both).expect("both are there");
+        if ptr::eq(found, &*cells[1]) {
+            assert_eq!(torn_or_whole(found).live.exclusive, 0);
+        }
+        other.join().unwrap();
+    });
+}
+
+/// Two threads find two resets, one of them late: the newer window is in force, where
+/// readers look for it.
 pub(super) fn shared_cell_two_resets() {
     check(|| {
-        let cell = Arc::new(new_cell());
-        record_shared(&cell, 10);
-        watch(&*cell, &["control", "count", "past_count", "epoch"]);
+        let cells = two_cells();
+        let newest = after_reset().with(Change::Reset);
         let other = {
-            let cell = Arc::clone(&cell);
-            thread::spawn(move || cell.follow_shared(after_reset(), |_| ()))
+            let cells = cells.clone();
+            thread::spawn(move || {
+                shared_for(&cells, after_reset());
+            })
         };
-        cell.follow_shared(after_reset().with(Change::Reset), |_| ());
+        shared_for(&cells, newest);
         other.join().unwrap();
-        let picture = torn_or_whole(&cell);
-        assert_eq!((picture.epoch, cell.control().epoch()), (2, 2));
-        assert_eq!((picture.live.count, picture.past_count), (0, 1));
+        let found = shared_for(&cells, newest);
+        assert_eq!((found.control(), torn_or_whole(found).epoch), (newest, newest.epoch()));
+        assert_eq!(torn_or_whole(found).live.count, 0);
     });
 }
 
@@ -76,30 +115,31 @@ pub(super) fn shared_cell_two_resets() {
 /// returned is in the total over all windows, and at most what was under way besides.
 pub(super) fn shared_cell_death_in_reset() {
     check(|| {
-        let cell = Arc::new(new_cell());
-        record_shared(&cell, 10);
-        watch(&*cell, &["control", "count", "past_count", "past_count#1"]);
+        let cells = two_cells();
         // Stands for what the program knows to have returned.
         let returned = memory();
         let recording = {
-            let (cell, returned) = (Arc::clone(&cell), Arc::clone(&returned));
+            let (cells, returned) = (cells.clone(), Arc::clone(&returned));
             thread::spawn(move || {
-                record_shared(&cell, 20);
+                record_shared(shared_for(&cells, Control(1)), 20);
                 returned.store(1, Ordering::Release);
             })
         };
         let following = {
-            let cell = Arc::clone(&cell);
-            thread::spawn(move || cell.follow_shared(after_reset(), |_| ()))
+            let cells = cells.clone();
+            thread::spawn(move || {
+                shared_for(&cells, after_reset());
+            })
         };
-        let total = || cell.ever().map_or(0, |(count, _)| count);
+        let total = || {
+            let ever = cells.each_ref().map(|cell| cell.ever().map_or(0, |(count, _)| count));
+            ever.iter().sum::<u64>()
+        };
         let least = 1 + returned.load(Ordering::Acquire);
         let left = total();
         assert!((least..=2).contains(&left), "{left} of {least} at least");
         recording.join().unwrap();
         following.join().unwrap();
         assert_eq!(total(), 2);
-        let picture = torn_or_whole(&cell);
-        assert_eq!(picture.live.count + picture.past_count, 2);
     });
 }
