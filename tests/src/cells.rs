@@ -34,6 +34,14 @@ pub fn check_left(cell: &CellReading) {
     assert_eq!(histogram, counted, "the histogram has others than were counted: {cell:?}");
 }
 
+/// Checks a cell of the overflow lane that a dead process has left: the sums of what was
+/// under way in it may be there, one after the other.
+pub fn check_left_shared(cell: &CellReading, under_way: u64) {
+    let counted = cell.live.count + cell.retired.count;
+    let histogram = in_histogram(cell);
+    assert!((counted..=counted + under_way).contains(&histogram), "{histogram}: {cell:?}");
+}
+
 fn check_sums(sums: &Sums, leaf: bool) {
     let (count, exclusive) = (u128::from(sums.count), u128::from(sums.exclusive));
     if count == 0 {

@@ -139,6 +139,48 @@ pub fn signal(pid: u32, number: libc::c_int) {
     unsafe { libc::kill(pid as libc::pid_t, number) };
 }
 
+/// Sends the calling thread, and no other, a signal again and again. Dropping it ends that.
+#[derive(Debug)]
+pub struct Ticks(libc::timer_t);
+
+impl Ticks {
+    /// A signal each time that so much has passed.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such timer.
+    #[must_use]
+    pub fn of_this_thread(signal: libc::c_int, each: Duration) -> Self {
+        // SAFETY: plain numbers and a pointer, for which zero is a value.
+        let mut event: libc::sigevent = unsafe { mem::zeroed() };
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = signal;
+        event.sigev_notify_thread_id = tid() as libc::pid_t;
+        let mut timer = std::ptr::null_mut();
+        let each = libc::timespec {
+            tv_sec: each.as_secs() as libc::time_t,
+            tv_nsec: each.subsec_nanos().into(),
+        };
+        let times = libc::itimerspec { it_interval: each, it_value: each };
+        // SAFETY: the event and the times are valid for reads, the timer for writes.
+        let results = unsafe {
+            [
+                libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer),
+                libc::timer_settime(timer, 0, &raw const times, std::ptr::null_mut()),
+            ]
+        };
+        assert_eq!(results, [0, 0], "{}", std::io::Error::last_os_error());
+        Self(timer)
+    }
+}
+
+impl Drop for Ticks {
+    fn drop(&mut self) {
+        // SAFETY: the timer was made by `of_this_thread`.
+        unsafe { libc::timer_delete(self.0) };
+    }
+}
+
 /// Whether there is a process of this id, zombies included.
 #[must_use]
 pub fn exists(pid: u32) -> bool {

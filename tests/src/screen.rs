@@ -41,10 +41,7 @@ macro_rules! needs_a_screen {
     };
 }
 
-/// The viewer under test, built as this test was and found beside it.
-///
-/// It belongs to another package, so cargo does not promise that it is there: it
-/// is asked for it, which costs nothing where it is.
+/// The viewer under test: `PFP_TOP`, or the one built with this test and found beside it.
 pub fn pfp_top() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -53,26 +50,7 @@ pub fn pfp_top() -> &'static Path {
         }
         // TARGET/[TRIPLE/]PROFILE/deps/TEST
         let test = std::env::current_exe().expect("a test knows its own path");
-        let folder = test.ancestors().nth(2).expect("tests lie in PROFILE/deps").to_owned();
-        let profile = match folder.file_name().and_then(|name| name.to_str()) {
-            Some("debug") | None => "dev",
-            Some(other) => other,
-        };
-        let above = folder.parent().expect("a profile lies in the target folder");
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--quiet", "--package", "pfp-top", "--bin", "pfp-top"]);
-        // As this package depends on it, so that it is built once.
-        cargo.args(["--features", "otlp"]);
-        cargo.args(["--profile", profile]).current_dir(env!("CARGO_MANIFEST_DIR"));
-        if above.join("CACHEDIR.TAG").exists() {
-            cargo.arg("--target-dir").arg(above);
-        } else {
-            let triple = above.file_name().expect("TARGET/TRIPLE has a name");
-            cargo.arg("--target").arg(triple).arg("--target-dir").arg(above.join(".."));
-        }
-        let built = cargo.status().expect("cargo starts");
-        assert!(built.success(), "pfp-top was not built: {built}");
-        folder.join("pfp-top")
+        test.ancestors().nth(2).expect("tests lie in PROFILE/deps").join("viewer")
     })
 }
 

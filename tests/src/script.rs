@@ -4,6 +4,7 @@
 
 use std::fmt::Display;
 use std::io::{self, BufRead, Write};
+use std::sync::{Mutex, PoisonError};
 
 /// Tells the test something.
 pub fn say(key: &str, values: &[&dyn Display]) {
@@ -23,4 +24,13 @@ pub fn say(key: &str, values: &[&dyn Display]) {
 pub fn pause(step: &str) -> bool {
     say(step, &[]);
     io::stdin().lock().read_line(&mut String::new()).is_ok_and(|bytes| bytes > 0)
+}
+
+/// Does something that no other thread of this process does at the same time: a thread's
+/// first regions. Whoever meets a point while another thread registers it waits less than a
+/// millisecond, and then measures nothing, which is a loss where that thread has lost its CPU.
+pub fn in_turn<T>(first: impl FnOnce() -> T) -> T {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    first()
 }

@@ -1,5 +1,5 @@
-//! Begin and end pairs to count the instructions of: `pairs CASE N` runs one case
-//! N times.
+//! Begin and end pairs to count the instructions of: `pairs CASE N...` runs one case
+//! N times, for each N.
 //!
 //! Each case is a function of its own with a stable name, so what is counted can
 //! be read, one enabled region and one that is off:
@@ -221,8 +221,9 @@ extern "C" fn pairs_repeat(case: extern "C" fn(), times: u64) {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, case, times] = &arguments[..] else { return ExitCode::FAILURE };
-    let Ok(times) = times.parse() else { return ExitCode::FAILURE };
+    let [_, case, times @ ..] = &arguments[..] else { return ExitCode::FAILURE };
+    let times: Result<Vec<u64>, _> = times.iter().map(|times| times.parse()).collect();
+    let Ok(times) = times else { return ExitCode::FAILURE };
     let case = match case.as_str() {
         "enabled" => pairs_enabled,
         "amounts" => pairs_amounts,
@@ -255,6 +256,8 @@ fn main() -> ExitCode {
     for _ in 0..10_000 {
         case();
     }
-    pairs_repeat(case, times);
+    for times in times {
+        pairs_repeat(case, times);
+    }
     ExitCode::SUCCESS
 }

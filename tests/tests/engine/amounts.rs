@@ -4,18 +4,22 @@
 //! hand, of laps and of futures.
 
 use std::future::{Future, poll_fn};
+use std::ops::Range;
 use std::path::Path;
 use std::pin::{Pin, pin};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::thread;
+use std::time::Duration;
 
 use pfp_shm_layout::reader::Picture;
 use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::os::Ticks;
 use pfp_tests::own;
 use pfp_tests::random::Random;
 use pfp_tests::screen::pfp_top;
+use pfp_tests::script::in_turn;
 use pfp_tests::size;
 use pfp_tests::target::{Place, Target, wait_for};
 use pfp_tests::watch::{self, Watch};
@@ -185,35 +189,28 @@ extern "C" fn on_signal(_: libc::c_int) {
 
 /// The first regions of the point are in a handler that interrupts regions with amounts;
 /// whatever it interrupts, its own are counted, but for those that met the making of
-/// themselves.
+/// themselves, which are counted as that.
 #[test]
 fn amounts_in_a_signal_handler() {
     pfp::init();
     {
         pfp::scope!("before");
     }
+    let missed = || own::watch().poll().losses.begins_missed;
+    let before = missed();
     // SAFETY: the handler does what handlers may: it measures.
     unsafe { libc::signal(libc::SIGUSR1, on_signal as extern "C" fn(_) as usize) };
-    let tick = libc::itimerval {
-        it_interval: libc::timeval { tv_sec: 0, tv_usec: 50 },
-        it_value: libc::timeval { tv_sec: 0, tv_usec: 50 },
-    };
+    // SAFETY: as above.
+    unsafe { libc::signal(libc::SIGALRM, on_signal as extern "C" fn(_) as usize) };
+    let ticks = Ticks::of_this_thread(libc::SIGALRM, Duration::from_micros(50));
     let mut calls = 0;
-    // SAFETY: the signal of the calling thread itself, and a handler for the timer's.
-    unsafe {
-        libc::signal(libc::SIGALRM, on_signal as extern "C" fn(_) as usize);
-        libc::setitimer(libc::ITIMER_REAL, &raw const tick, std::ptr::null_mut());
-    }
     while HANDLED.load(Relaxed) < size(2000, 200_000) {
         calls += 1;
         pfp::scope!("interrupted", items = calls % 20);
         // SAFETY: as above.
         unsafe { libc::raise(libc::SIGUSR1) };
     }
-    let none = libc::itimerval { it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 }, ..tick };
-    let none = libc::itimerval { it_value: none.it_interval, ..none };
-    // SAFETY: switches the timer off.
-    unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const none, std::ptr::null_mut()) };
+    drop(ticks);
     let mut watch = own::watch();
     let picture = watch.poll();
     let handled = HANDLED.load(Relaxed);
@@ -221,7 +218,9 @@ fn amounts_in_a_signal_handler() {
     assert_eq!((count, told_apart), (calls, 8));
     assert_eq!(amounts[0], (1..=calls).map(|call| call % 20).sum::<u64>());
     let (count, amounts, told_apart, rest) = sums(picture, "handled");
-    assert!(count <= handled && handled - count <= 100, "{count} of {handled}");
+    // Some of these may be other tests'.
+    let missed = missed() - before;
+    assert!(count <= handled && handled <= count + missed, "{count} of {handled}, {missed} missed");
     assert!(told_apart == 8 && rest > 0);
     if count == handled {
         assert_eq!(amounts[0], (0..handled).map(|n| n % 20).sum::<u64>());
@@ -335,9 +334,12 @@ fn regions_by_hand_carry_amounts() {
         HAND.end(add([n % 23, 2], 1));
         all
     };
+    // All that are told apart, and one more.
+    const FIRST: u64 = 30;
+    let all_of = |numbers: Range<u64>| numbers.map(region).fold([0; 3], sum_of);
+    let of_thread = || sum_of(in_turn(|| all_of(0..FIRST)), all_of(FIRST..times));
     let all = thread::scope(|scope| {
-        let of_thread = || (0..times).map(region).fold([0; 3], sum_of);
-        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(of_thread)).collect();
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(&of_thread)).collect();
         threads
             .into_iter()
             .map(|thread| thread.join().expect("it only measures"))

@@ -1,12 +1,13 @@
 //! How many instructions a region takes, counted by callgrind: a figure that no
 //! other load of the machine moves, so that one branch more is seen at once.
 //!
-//! A case of the program `pairs` is run n and 2n times; the difference, by n, is
-//! what one call takes on average: every 128th record turns a page of the ring,
+//! One process of the program `pairs` runs a case n and 2n times; the difference, by n,
+//! is what one call takes on average: every 128th record turns a page of the ring,
 //! and a rare pair is longer than any before it. The same for the empty loop is
 //! taken off. Under `PFP_CLOCK=wall` no system call is on the way, and callgrind, which
 //! has no restartable sequences, takes the same way as the machine.
 
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use pfp_tests::target::{Place, wait_for};
@@ -25,7 +26,7 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 /// of a future, with one reading of the on-CPU clock.
 ///
 /// To renew them: `PFP_TEST_FIGURES=1 cargo test --release -p pfp-tests --test
-/// instructions`, and say in the commit what they bought or cost.
+/// engine instructions::`, and say in the commit what they bought or cost.
 const RECORDED: [(&str, f64); 16] = [
     ("enabled", 235.0),
     ("amounts", 257.0),
@@ -48,20 +49,21 @@ const COMPILER: &str = "rustc 1.95.";
 /// What a recorded number may be off by, in percent.
 const TOLERANCE: f64 = 3.0;
 
-/// How often a case is counted at most.
-const TRIES: usize = 8;
+/// How often a process counts its case, and how many processes do at most.
+const TRIES: usize = 3;
+const PROCESSES: usize = 4;
 
 /// What two counts of the same may differ by, in percent. Which calls go the long
 /// way depends on the clock, which does not stand still under callgrind: the
 /// longest so far, a lap that is shorter than what laps are known to cost.
 const SAME: f64 = 1.0;
 
-const TIMES: u64 = 100_000;
+const TIMES: u64 = 50_000;
 /// Long enough to be watched.
-const TIMES_WATCHED: u64 = 1_000_000;
+const TIMES_WATCHED: u64 = 300_000;
 
-/// Counts the instructions of so many calls of a case.
-type Count = fn(&str, u64) -> u64;
+/// Counts the instructions of so many calls of a case, in one process.
+type Count = fn(&str, &[u64]) -> Vec<u64>;
 
 /// What a viewer may do meanwhile; it cannot be told how often it did it.
 const VIEWERS: [(&str, Count); 3] =
@@ -77,7 +79,7 @@ fn a_region_takes_as_many_instructions_as_recorded() {
     if lacks(WHAT, "valgrind") {
         return;
     }
-    let empty = per_call("empty", TIMES, count);
+    let empty = least("empty");
     let mut wrong = Vec::new();
     for (case, recorded) in RECORDED {
         // A second lap that does some work: see there.
@@ -86,7 +88,8 @@ fn a_region_takes_as_many_instructions_as_recorded() {
         figure(&format!("instructions, {case}: {found:.2}"));
         if case == "enabled" {
             for (how, count) in VIEWERS {
-                let watched = per_call(case, TIMES_WATCHED, count) - empty;
+                let [watched] = per_call(case, TIMES_WATCHED, 1, count)[..] else { panic!() };
+                let watched = watched - empty;
                 figure(&format!("instructions, {case}, viewer {how}: {watched:.2}"));
                 assert!(is_same(found, watched), "{case}: {watched} with a viewer {how}");
             }
@@ -107,8 +110,8 @@ fn a_region_takes_as_many_instructions_as_recorded() {
 /// the long way because of the clock only adds to it.
 fn least(case: &str) -> f64 {
     let mut counts = Vec::new();
-    for _ in 0..TRIES {
-        counts.push(per_call(case, TIMES, count));
+    for _ in 0..PROCESSES {
+        counts.extend(per_call(case, TIMES, TRIES, count));
         counts.sort_by(f64::total_cmp);
         if let [least, next, ..] = counts[..]
             && is_same(least, next)
@@ -128,29 +131,31 @@ fn is_recorded_compiler() -> bool {
     version.is_ok_and(|version| version.stdout.starts_with(COMPILER.as_bytes()))
 }
 
-/// Instructions of one call: the slope between `times` calls and twice as many.
-fn per_call(case: &str, times: u64, count: Count) -> f64 {
-    (count(case, 2 * times) - count(case, times)) as f64 / times as f64
+/// Instructions of one call, counted so often: the slope between `times` calls and twice
+/// as many.
+fn per_call(case: &str, times: u64, tries: usize, count: Count) -> Vec<f64> {
+    let counts = count(case, &[times, 2 * times].repeat(tries));
+    counts.chunks(2).map(|pair| (pair[1] - pair[0]) as f64 / times as f64).collect()
 }
 
-/// Instructions of so many calls.
-fn count(case: &str, times: u64) -> u64 {
-    collected(start(&Place::new(), case, times))
+fn count(case: &str, times: &[u64]) -> Vec<u64> {
+    let place = Place::new();
+    collected(start(&place, case, times), &place, times.len())
 }
 
 /// The same, with a viewer that was attached and is stopped before the counting begins,
 /// or soon after.
-fn count_stopped(case: &str, times: u64) -> u64 {
+fn count_stopped(case: &str, times: &[u64]) -> Vec<u64> {
     count_left(case, times, libc::SIGSTOP)
 }
 
 /// The same, with one that is dead by then.
-fn count_dead(case: &str, times: u64) -> u64 {
+fn count_dead(case: &str, times: &[u64]) -> Vec<u64> {
     count_left(case, times, libc::SIGKILL)
 }
 
 /// A viewer in the midst of its work gets a signal.
-fn count_left(case: &str, times: u64, signal: libc::c_int) -> u64 {
+fn count_left(case: &str, times: &[u64], signal: libc::c_int) -> Vec<u64> {
     let place = Place::new();
     let child = start(&place, case, times);
     // Complete, and in use.
@@ -163,11 +168,11 @@ fn count_left(case: &str, times: u64, signal: libc::c_int) -> u64 {
     viewer.go();
     viewer.reach("reading");
     os::signal(viewer.pid(), signal);
-    collected(child)
+    collected(child, &place, times.len())
 }
 
 /// The same, while this process polls the segment as fast as it can.
-fn count_watched(case: &str, times: u64) -> u64 {
+fn count_watched(case: &str, times: &[u64]) -> Vec<u64> {
     let place = Place::new();
     let mut child = start(&place, case, times);
     let mut watch = Watch::attach_to(&place, child.id());
@@ -183,16 +188,18 @@ fn count_watched(case: &str, times: u64) -> u64 {
     });
     // Ten thousand are run before the counting begins.
     assert!(rises >= 10 && count > 10_000, "seen to rise {rises} times, to {count}");
-    collected(child)
+    collected(child, &place, times.len())
 }
 
-fn start(place: &Place, case: &str, times: u64) -> Child {
-    let out = place.path().join("callgrind.out");
+fn start(place: &Place, case: &str, times: &[u64]) -> Child {
+    let out = out(place);
     place
         .command("valgrind")
         .args(["--tool=callgrind", "--toggle-collect=pairs_repeat"])
+        .arg("--dump-after=pairs_repeat")
         .arg(format!("--callgrind-out-file={}", out.display()))
-        .args([PAIRS, case, &times.to_string()])
+        .args([PAIRS, case])
+        .args(times.iter().map(u64::to_string))
         .env("PFP_CLOCK", "wall")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -201,11 +208,22 @@ fn start(place: &Place, case: &str, times: u64) -> Child {
         .expect("valgrind ran just now")
 }
 
-fn collected(child: Child) -> u64 {
+/// Where callgrind writes; a number for each time behind it.
+fn out(place: &Place) -> PathBuf {
+    place.path().join("callgrind.out")
+}
+
+/// What was counted each time.
+fn collected(child: Child, place: &Place, times: usize) -> Vec<u64> {
     let output = child.wait_with_output().expect("it is a child of this process");
     let said = String::from_utf8_lossy(&output.stderr);
-    let count =
-        said.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
-    let count = count.filter(|_| output.status.success());
-    count.unwrap_or_else(|| panic!("no count from valgrind, {}: {said}", output.status))
+    assert!(output.status.success(), "valgrind, {}: {said}", output.status);
+    let count = |time: usize| {
+        let dump = out(place).with_extension(format!("out.{time}"));
+        let dump = std::fs::read_to_string(&dump).unwrap_or_default();
+        let total =
+            dump.lines().find_map(|line| line.strip_prefix("totals: ")?.trim().parse().ok());
+        total.unwrap_or_else(|| panic!("no count from valgrind: {said}"))
+    };
+    (1..=times).map(count).collect()
 }

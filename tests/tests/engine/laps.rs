@@ -204,6 +204,6 @@ fn records_of_laps_follow_on_one_another() {
     figure(&format!("laps: {usual} ticks from the end of a record to the start of the next"));
     // What recording takes is constant; only a switch makes a gap of its own.
     let same = gaps.iter().filter(|&&gap| gap == usual).count();
-    assert!(same * 10 >= gaps.len() * 9, "{same} of {} gaps are {usual} ticks", gaps.len());
+    assert!(same * 10 >= gaps.len() * 9, "{same} gaps are {usual} ticks: {gaps:?}");
     assert!(gaps[0] >= 0, "a lap that begins {} ticks before the one before ends", -gaps[0]);
 }

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use pfp_tests::script::{pause, say};
+use pfp_tests::script::{in_turn, pause, say};
 
 /// Threads that call.
 pub(crate) const THREADS: u64 = 8;
@@ -22,7 +22,10 @@ pub(crate) fn run(calls: u64) {
     pause("ready");
     thread::scope(|scope| {
         for _ in 0..THREADS {
-            scope.spawn(|| (0..rounds).for_each(|_| round()));
+            scope.spawn(|| {
+                in_turn(round);
+                (1..rounds).for_each(|_| round());
+            });
         }
     });
     say("rounds", &[&(rounds * THREADS + 1)]);

@@ -10,7 +10,7 @@ use std::thread;
 
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find;
-use pfp_tests::script::{pause, say};
+use pfp_tests::script::{in_turn, pause, say};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{os, own};
 use pfp_top::source;
@@ -31,7 +31,7 @@ pub(crate) fn run(threads: usize, least: u64) {
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                round();
+                in_turn(round);
                 let mut rounds = 1;
                 begin.wait();
                 while 2 * rounds < least || !STOP.load(Relaxed) {

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use pfp_tests::os;
+use pfp_tests::script::in_turn;
 use pfp_tests::stepper::{stop_here, trace_me};
 use pfp_tests::witness::{
     self, FILL, HAND_OVER, LET_GO, NAMES, NUMBER, Open, RUN, SEATS, Seat, Span, Witness, now,
@@ -409,10 +410,14 @@ pub(crate) fn watched(path: &str) {
         for seat in 0..2 {
             scope.spawn(move || {
                 let me = Me::sits(witness, seat);
-                for number in 0_u64.. {
+                let round = || {
                     me.region(point::RESET, Way::Scope, || me.leaf(point::INNER, Way::Hand));
                     me.toggled();
                     me.leaf(point::HAND, Way::Hand);
+                };
+                in_turn(round);
+                for number in 0_u64.. {
+                    round();
                     // Not more than half of a CPU, which viewers need as well.
                     if number.is_multiple_of(1_000) {
                         thread::sleep(Duration::from_micros(200));

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use pfp_tests::random::Random;
-use pfp_tests::script::{pause, say};
+use pfp_tests::script::{in_turn, pause, say};
 
 /// Calls of each kind.
 pub(crate) const CALLS: u64 = 100;
@@ -150,13 +150,15 @@ pub(crate) fn many_points(threads: u64) {
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                for _ in 0..CALLS {
+                let round = || {
                     for point in &POINTS {
                         let _guard = point.measure();
                         point.begin();
                         point.end();
                     }
-                }
+                };
+                in_turn(round);
+                (1..CALLS).for_each(|_| round());
                 all.wait();
             });
         }

@@ -1,32 +1,26 @@
 //! Work in bursts, and nothing in between: what a scraper saw can be compared with
 //! what the segment says.
 
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use pfp_tests::os::burn;
-use pfp_tests::script::pause;
+use pfp_tests::script::{in_turn, pause};
 
 /// Works once for each step, and waits at it; goes on until nobody listens.
 pub(crate) fn run() {
     pfp::set_program_name("served");
     for step in 0.. {
-        // One after the other at the first call, which registers the points: a thread waits
-        // no longer than a millisecond for that, and measures nothing meanwhile.
-        let (registered, first) = mpsc::channel();
         thread::scope(|scope| {
-            scope.spawn(move || {
-                pfp::register_thread("one");
-                work(0, step);
-                let _ = registered.send(());
-                (1..300).for_each(|call| work(call, step));
-            });
-            scope.spawn(move || {
-                pfp::register_thread("two");
-                let _ = first.recv();
-                (0..100).for_each(|call| work(call, step));
-            });
+            for (name, calls) in [("one", 300), ("two", 100)] {
+                scope.spawn(move || {
+                    in_turn(|| {
+                        pfp::register_thread(name);
+                        work(0, step);
+                    });
+                    (1..calls).for_each(|call| work(call, step));
+                });
+            }
         });
         if !pause("worked") {
             return;

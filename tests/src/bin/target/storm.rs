@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use pfp_tests::script::{pause, say};
+use pfp_tests::script::{in_turn, pause, say};
 use pfp_tests::{os, stolen};
 use pfp_top::app::{App, Options};
 use pfp_top::snapshot::{ProcessState, Snapshot};
@@ -15,15 +15,16 @@ use pfp_top::source::{self, Change, Machine, Source};
 
 static STOP: AtomicBool = AtomicBool::new(false);
 static FLICKER: pfp::Point = pfp::Point::new("flicker");
+static EVERYTHING: pfp::Point = pfp::Point::new("everything");
 
 /// Threads that each tell how many rounds they made, and the CPU time they took.
 pub(crate) fn run(threads: usize) {
-    pfp::init();
+    EVERYTHING.enable();
     let (begin, end) = (Barrier::new(threads + 1), Barrier::new(threads + 1));
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                round();
+                in_turn(round);
                 begin.wait();
                 let (cpu, rounds) = stolen::counted(work);
                 let stolen = stolen::so_far().as_nanos();
@@ -48,7 +49,7 @@ fn work() -> (Duration, u64) {
     let cpu = os::thread_cpu();
     let mut rounds = 1;
     {
-        pfp::scope!("everything");
+        let _everything = EVERYTHING.measure();
         while !STOP.load(Relaxed) {
             round();
             rounds += 1;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use pfp_tests::script::pause;
+use pfp_tests::script::{in_turn, pause};
 
 const AT_ONCE: usize = 16;
 
@@ -34,7 +34,8 @@ fn batch() {
         let threads: Vec<_> = (0..AT_ONCE)
             .map(|_| {
                 scope.spawn(|| {
-                    (0..10).for_each(|_| short_region());
+                    in_turn(short_region);
+                    (1..10).for_each(|_| short_region());
                     together.wait();
                 })
             })
@@ -58,11 +59,7 @@ pub(crate) fn many(threads: usize, calls: u64) {
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                {
-                    pfp::scope!("first");
-                }
-                together.wait();
-                for _ in 0..calls {
+                let call = || {
                     pfp::scope!("outer");
                     {
                         pfp::scope!("inner");
@@ -71,7 +68,15 @@ pub(crate) fn many(threads: usize, calls: u64) {
                     HAND.end();
                     pfp::begin(5);
                     pfp::end(5, false);
-                }
+                };
+                in_turn(|| {
+                    {
+                        pfp::scope!("first");
+                    }
+                    call();
+                });
+                together.wait();
+                (1..calls).for_each(|_| call());
                 together.wait();
             });
         }
