@@ -7,6 +7,7 @@
 //! (see [`crate::text`]) and put in order.
 
 mod choice;
+mod collecting;
 mod file;
 mod group;
 mod guard;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 pub use choice::{Choice, Wanted, choose};
+pub use collecting::{Collecting, EveryProcess};
 pub use file::FileSource;
 pub use group::{Members, Together};
 pub use guard::guarded;
@@ -125,6 +127,10 @@ pub struct Candidate {
     pub started_unix_ns: u64,
     /// Points it has registered so far.
     pub points: u32,
+    /// Which `pfp-top run` started it or an ancestor of it; 0 for none.
+    pub run: u64,
+    /// It has ended while [`Collecting`] waited for it.
+    pub awaited: bool,
 }
 
 impl Candidate {
@@ -242,6 +248,8 @@ pub trait Finder {
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>>;
     /// Attaches to several, as one.
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>>;
+    /// Nobody will ask for this segment any more, whose process has ended.
+    fn let_go(&mut self, _segment_id: &str) {}
 }
 
 /// The finder of the processes of this machine.
@@ -258,7 +266,7 @@ impl Finder for Machine {
     }
 
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        attach_together(together)
+        EveryProcess::default().attach_together(together)
     }
 }
 
@@ -288,7 +296,7 @@ pub fn newcomers() -> Box<dyn Finder> {
 
 /// Attaches to several processes, as one.
 pub fn attach_together(together: &Together) -> Result<Box<dyn Source>> {
-    attach_together_by(newcomers(), together)
+    Machine.attach_together(together)
 }
 
 /// Attaches to several of the processes that this finder finds, as one.

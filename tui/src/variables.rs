@@ -27,6 +27,7 @@ pub const ALL: &[Variable] = &[
     of("PFP_LANES", "of a program: places for threads"),
     of("PFP_MEMORY_MB", "of a program: the most memory that is taken"),
     of("PFP_SNAPSHOT", "of a program: the file that its figures are written to at its end"),
+    of("PFP_RUN", "of a program: which `pfp-top run` started it; `run` sets it"),
     of("PFP_CUDA_LIBRARY", "of a program: the CUDA driver that GPU timers load"),
     of(LIBRARY, "of `run`: the libpfp.so that is preloaded"),
     of(TOP_CONFIG, "the settings file; empty for none"),

@@ -448,6 +448,7 @@ fn publish(
     }
     let ledger = process.segment.ledger();
     ledger.set_name(name);
+    ledger.run.store(settings.run, Relaxed);
     ledger.clock_kind.store(kind as u64, Relaxed);
     ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
     ledger.invariant.store(u64::from(calibrate::is_invariant()), Relaxed);
@@ -677,6 +678,12 @@ impl Process {
         self.segment.ledger().state.store(ProcessState::Exited as u64, Release);
         if let Some(path) = &self.snapshot {
             snapshot::write_at_exit(self, path);
+        }
+        // SAFETY: null, or the box that was left there, which is taken only below.
+        let beacon = unsafe { self.beacon.load(Acquire).as_ref() };
+        // Who watches all removes it after the last look.
+        if beacon.is_some_and(Beacon::is_awaited) {
+            return;
         }
         // What cannot be removed stays to be found.
         if self.is_current() && self.segment.unlink() {

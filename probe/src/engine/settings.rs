@@ -32,6 +32,8 @@ pub(crate) struct Settings {
     pub(super) enabled_names: Names,
     /// Where the last figures go when a process ends in order.
     pub(super) snapshot: Option<snapshot::Asked>,
+    /// The `pfp-top run` that started the program or an ancestor; 0 for none.
+    pub(super) run: u64,
 }
 
 static SETTINGS: AtomicPtr<Settings> = AtomicPtr::new(ptr::null_mut());
@@ -87,5 +89,6 @@ fn read() -> Settings {
         on_by_default: variable(c"PFP_DEFAULT").is_none_or(|value| value != "off"),
         enabled_names: Names::new(text(c"PFP_ENABLE").unwrap_or_default()),
         snapshot: variable(c"PFP_SNAPSHOT").and_then(snapshot::Asked::new),
+        run: text(c"PFP_RUN").and_then(|run| u64::from_str_radix(run, 16).ok()).unwrap_or(0),
     }
 }

@@ -19,7 +19,8 @@ use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::compare::{Baseline, Comparison};
 use crate::snapshot::Snapshot;
 use crate::source::{
-    self, Candidate, Choice, Machine, Moment, Refusal, Source, Span, Wanted, choose,
+    self, Candidate, Choice, EveryProcess, Finder, Machine, Moment, Refusal, Source, Span, Wanted,
+    choose,
 };
 use crate::text;
 
@@ -94,7 +95,11 @@ fn watch(show: &Show, target: &Target) -> Result<u8> {
     }
     let mut options = show.options(target.wanted());
     options.together = target.together();
-    let mut app = App::new(options, Box::new(Machine), Instant::now());
+    let finder: Box<dyn Finder> = match options.together {
+        Some(_) => Box::new(EveryProcess::from_now_on()),
+        None => Box::new(Machine),
+    };
+    let mut app = App::new(options, finder, Instant::now());
     if let Some(file) = &show.baseline {
         app.compare_with(baseline(file)?);
     }
