@@ -367,6 +367,20 @@ pub fn open_together(
     Ok(guarded(Box::new(FileSource::of(snapshot))))
 }
 
+/// Reads several files, each as [`read`] does, and sums them: points of one name become one.
+///
+/// # Errors
+///
+/// As of [`read`] and [`open_together`].
+pub fn read_sum(paths: &[PathBuf], span: &Span) -> Result<Snapshot> {
+    let mut files = group::Files::default();
+    for path in paths {
+        files.add(path, read(path, span, false)?)?;
+    }
+    let together = Together { members: Members::Segments(files.ids()), sum: true };
+    guarded(Box::new(group::Group::new(together, Box::new(files))?)).poll()
+}
+
 /// A part of what a file tells: a recording has many moments, a snapshot but one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
