@@ -106,6 +106,8 @@ pub enum Change {
     /// Set the weight of a new value in this point's exponential average, in
     /// (0, 1]; none switches averaging off.
     SetAlpha(u32, Option<f64>),
+    /// Have this point's stamps wait for the work before them, or not.
+    Fence(u32, bool),
 }
 
 /// A process that could be watched.

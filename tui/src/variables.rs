@@ -23,6 +23,7 @@ pub const ALL: &[Variable] = &[
     of("PFP_CLOCK", "of a program: the best clock that is tried: rseq, perf, cputime, wall"),
     of("PFP_DEFAULT", "of a program: off lets its points start switched off"),
     of("PFP_ENABLE", "of a program: names of the points that start switched on"),
+    of("PFP_FENCE", "of a program: 1 has all stamps wait for the work before them"),
     of("PFP_POINTS", "of a program: places for points"),
     of("PFP_LANES", "of a program: places for threads"),
     of("PFP_MEMORY_MB", "of a program: the most memory that is taken"),

@@ -824,6 +824,8 @@ impl Process {
         } else {
             Control::default()
         };
+        let is_fenced = !calibration && (self.settings.fence || point.is_fenced());
+        let initial = if is_fenced { initial.with(Change::Fence(true)) } else { initial };
         let initial = if initial.enabled() && !calibration && paused().load(Relaxed) {
             point.start_paused();
             initial.with(Change::Disable)

@@ -488,6 +488,7 @@ fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> Ke
 /// Adds another process's point of the same name. One more process is as a reset
 /// to the sum: nobody knows what of it is new.
 fn add_point(sum: &mut Point, point: &Point, running: bool) {
+    sum.fenced |= point.fenced;
     sum.resets = sum.resets.wrapping_add(point.resets).wrapping_add(1);
     // One that measures is enough for the sum to move; of those that have ended
     // the state tells nothing.
@@ -536,7 +537,7 @@ fn add_losses(sum: &mut Losses, more: &Losses) {
 fn point_of(change: Change) -> u32 {
     match change {
         Change::Enable(id) | Change::Disable(id) | Change::Reset(id) => id,
-        Change::SetAlpha(id, _) => id,
+        Change::SetAlpha(id, _) | Change::Fence(id, _) => id,
     }
 }
 
@@ -547,6 +548,7 @@ fn change_of(change: Change, id: u32) -> Change {
         Change::Disable(_) => Change::Disable(id),
         Change::Reset(_) => Change::Reset(id),
         Change::SetAlpha(_, alpha) => Change::SetAlpha(id, alpha),
+        Change::Fence(_, fenced) => Change::Fence(id, fenced),
     }
 }
 

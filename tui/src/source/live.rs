@@ -289,6 +289,7 @@ impl Source for LiveSource {
             Change::Enable(point) => (point, Steer::Enable),
             Change::Disable(point) => (point, Steer::Disable),
             Change::Reset(point) => (point, Steer::Reset),
+            Change::Fence(point, fenced) => (point, Steer::Fence(fenced)),
             Change::SetAlpha(point, None) => (point, Steer::Alpha(Alpha::OFF)),
             Change::SetAlpha(point, Some(alpha)) => {
                 let alpha = Alpha::new(alpha).ok_or_else(|| {
@@ -542,6 +543,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
                 state: point_state(point.control),
                 alpha: point.control.alpha(),
                 resets: point.control.epoch(),
+                fenced: point.control.fenced(),
                 process: None,
                 number: None,
                 amounts: point.amounts.clone(),
