@@ -48,6 +48,13 @@ const UNLISTED: *mut Point = ptr::without_provenance_mut(1);
 /// A point must be a `static`: the viewer steers it for as long as the program
 /// runs. It measures from the start, unless it [starts off](Self::starts_off) or
 /// the environment has `PFP_DEFAULT=off`, and `PFP_ENABLE` does not name it.
+///
+/// # What its times hold
+///
+/// Exclusive time is the region's own: without the regions inside it and without what
+/// measuring those took. Inclusive time has both, so it grows with the number of regions
+/// inside. A region whose point is off is none: its time is that of the region around it, in
+/// both figures. Switching a point off therefore moves its time to its callers.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Point {

@@ -103,6 +103,9 @@ pub struct Ledger {
     /// Which `pfp-top run` started the program or an ancestor of it; zero for none, and in
     /// segments of before there was this word.
     pub run: AtomicU64,
+    /// 1 if the probe was built with debug assertions, as a rule without optimisation. Zero in
+    /// segments of before there was this word.
+    pub debug: AtomicU64,
 }
 
 // SAFETY: both are `repr(C)` and nothing but atomics, so any bytes are a valid

@@ -191,8 +191,12 @@ impl Discovery {
         {
             return why;
         }
-        if wanted.is_any() || self.candidates.is_empty() {
+        if wanted.is_any() {
             return Refusal::NoTarget(self.nothing_found());
+        }
+        if self.candidates.is_empty() {
+            let why = self.nothing_found();
+            return Refusal::NoTarget(format!("{why}; `pfp-top doctor` tells why one is missing"));
         }
         let wanted = wanted.describe();
         Refusal::NoTarget(format!(

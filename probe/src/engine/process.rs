@@ -449,6 +449,7 @@ fn publish(
     let ledger = process.segment.ledger();
     ledger.set_name(name);
     ledger.run.store(settings.run, Relaxed);
+    ledger.debug.store(u64::from(cfg!(debug_assertions)), Relaxed);
     ledger.clock_kind.store(kind as u64, Relaxed);
     ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
     ledger.invariant.store(u64::from(calibrate::is_invariant()), Relaxed);
