@@ -10,8 +10,6 @@ use pfp_tests::own::figures;
 use pfp_tests::screen::{Stage, count};
 use pfp_top::export::json;
 
-pfp_tests::measures_from_the_start!();
-
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 /// More than any cache has.
 const PLACES: usize = 1 << 24;
@@ -77,7 +75,6 @@ fn fences_are_taken_out() {
     static AROUND: Point = Point::new("around nothing");
     static EMPTY: Point = Point::new("fenced, empty").fenced();
     const CALLS: u32 = 100_000;
-    pfp::calibrate(10_000);
     let taken = timed(|| {
         let _around = AROUND.measure();
         for _ in 0..CALLS {
