@@ -77,7 +77,7 @@ pub fn calibration() -> &'static Point {
 #[inline(always)]
 #[must_use]
 pub fn is_ready(point: &'static Point, word: u64) -> bool {
-    measure::ready(point, Control(word)).is_some()
+    measure::ready(point, Control(word)).is_some() || measure::ready_fenced(point).is_some()
 }
 
 /// Leaves the caller's `errno` as it was.

@@ -248,6 +248,12 @@ impl Point {
     pub fn end(&'static self) {}
     #[inline(always)]
     pub fn end_latched(&'static self) {}
+    #[must_use]
+    pub const fn fenced(self) -> Self {
+        self
+    }
+    #[inline(always)]
+    pub fn set_fenced(&'static self, _fenced: bool) {}
     #[inline(always)]
     pub fn enable(&'static self) {}
     #[inline(always)]

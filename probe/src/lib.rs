@@ -102,6 +102,7 @@
 //! |---|---|---|
 //! | `PFP_DEFAULT=off` | points start switched off | on |
 //! | `PFP_ENABLE` | points that start switched on all the same, by name: `parse*,io_?` | none |
+//! | `PFP_FENCE=1` | stamps wait for the work before them, see [`Point::fenced`] | they do not |
 //! | `PFP_CLOCK` | `rseq`, `perf`, `cputime` or `wall`: the highest rung of the clock to use | rseq |
 //! | `PFP_DIR` | directory for the beacons by which viewers find the program | `$XDG_RUNTIME_DIR/pfp`, else `/tmp/pfp-UID` |
 //! | `PFP_POINTS`, `PFP_LANES` | most points, most threads with a lane of their own | 10240, 128; fewer where memory is limited |

@@ -308,6 +308,9 @@ fn point<W: Write>(json: &mut Json<W>, point: &PointPicture) -> io::Result<()> {
     )?;
     json.float("alpha", control.alpha())?;
     json.plain("resets", control.epoch())?;
+    if control.fenced() {
+        json.plain("fenced", true)?;
+    }
     if point.amounts.is_empty() {
         return Ok(());
     }

@@ -38,6 +38,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::collector::Question;
 use crate::directory::Directory;
 use crate::liveness::{Identity, Lock, lock};
 use crate::object::{self, Name};
@@ -185,7 +186,7 @@ impl Info {
 
     /// The name of the beacon's file.
     pub(crate) fn file_name(&self) -> CString {
-        file_name(&self.object, ENDING)
+        file_of(&self.object)
     }
 
     /// Reads an open beacon. The outer error is the system's.
@@ -206,6 +207,8 @@ pub struct Beacon {
     path: CString,
     /// The page that holds the lock; none where the file system has no locks.
     page: Option<usize>,
+    /// Whether anybody collects what ended processes leave.
+    question: Option<Question>,
 }
 
 impl Beacon {
@@ -270,7 +273,9 @@ impl Beacon {
             let_go(page);
         }
         match renamed {
-            Ok(()) => Ok(Some(Beacon { info: info.clone(), path, page })),
+            Ok(()) => {
+                Ok(Some(Beacon { info: info.clone(), path, page, question: Question::new(dir) }))
+            }
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
@@ -279,6 +284,12 @@ impl Beacon {
     /// What it says.
     pub fn info(&self) -> &Info {
         &self.info
+    }
+
+    /// Whether a viewer waits for what this process leaves, so that object and beacon are
+    /// to stay when it ends. One system call, of a kind that an end makes anyway.
+    pub fn is_awaited(&self) -> bool {
+        self.question.as_ref().is_some_and(Question::is_answered)
     }
 
     /// Puts the beacon out of a process that goes on. Take the object's name away
@@ -317,6 +328,11 @@ impl Beacon {
         let pid = object::current_pid();
         pid <= 0 || u32::try_from(pid) == Ok(self.info.process.pid)
     }
+}
+
+/// The name of the file of an object's beacon.
+pub(crate) fn file_of(object: &Name) -> CString {
+    file_name(object, ENDING)
 }
 
 /// The object that a beacon's file name stands for; `None` for other files.

@@ -3,14 +3,16 @@
 //! The viewer and the application write it, `begin` reads it once.
 //!
 //! ```text
-//! 63                    36 35                15 14     2 1         0
-//! +-----------------------+--------------------+--------+---------+---------+
-//! | epoch: times reset    | alpha, in 2^-20    | 0      | invalid | enabled |
-//! +-----------------------+--------------------+--------+---------+---------+
+//! 63                    36 35                15 14       13     2 1         0
+//! +-----------------------+--------------------+--------+--------+---------+---------+
+//! | epoch: times reset    | alpha, in 2^-20    | fenced | 0      | invalid | enabled |
+//! +-----------------------+--------------------+--------+--------+---------+---------+
 //! ```
 //!
-//! Bits 2 to 14 are always 0 here: the probe keeps notes of its own in them when
-//! it remembers a word.
+//! Bits 2 to 13 are always 0 here: the probe keeps notes of its own in them when
+//! it remembers a word. Of a fenced point the cells follow the word without that bit, so
+//! none is ever equal to it: each of its regions begins on a way of its own, and the others
+//! pay nothing for it.
 //!
 //! A cell keeps the word that it follows. As long as the two are equal nothing
 //! has changed; that one comparison is all that steering costs `begin`.
@@ -19,12 +21,14 @@ use crate::sync::{AtomicU64, Ordering};
 
 const ENABLED: u64 = 1;
 const INVALID: u64 = 2;
+/// Stamps wait for the work before them.
+pub const FENCED: u64 = 1 << 14;
 const ALPHA_SHIFT: u32 = 15;
 const ALPHA_MASK: u64 = (1 << 21) - 1;
 /// Fraction bits of alpha.
 pub(crate) const ALPHA_BITS: u32 = 20;
 const EPOCH_SHIFT: u32 = 36;
-/// The bits that have a meaning.
+/// The bits that have a meaning to cells.
 const MEANT: u64 = !0 << EPOCH_SHIFT | ALPHA_MASK << ALPHA_SHIFT | INVALID | ENABLED;
 /// Alpha 1.0.
 const ALPHA_ONE: f64 = (1u32 << ALPHA_BITS) as f64;
@@ -47,7 +51,13 @@ impl Control {
         self.0 & INVALID != 0
     }
 
-    /// The word without the bits that are always 0, unless somebody who means ill has
+    /// Whether stamps wait for the work before them.
+    #[must_use]
+    pub const fn fenced(self) -> bool {
+        self.0 & FENCED != 0
+    }
+
+    /// The word without [`FENCED`] and the bits that are always 0, unless somebody who means ill has
     /// written them. What a cell follows is such a word: then whatever equals it has
     /// none of them either.
     #[must_use]
@@ -84,6 +94,8 @@ impl Control {
         Self(match change {
             Change::Enable => (word | ENABLED) & !INVALID,
             Change::Disable => word & !ENABLED,
+            Change::Fence(true) => word | FENCED,
+            Change::Fence(false) => word & !FENCED,
             Change::Invalidate => (word & !ENABLED) | INVALID,
             // The epoch is the top of the word, so it wraps by itself.
             Change::Reset => word.wrapping_add(1 << EPOCH_SHIFT),
@@ -107,6 +119,8 @@ pub enum Change {
     Enable,
     /// Switch it off.
     Disable,
+    /// Have its stamps wait for the work before them, or not.
+    Fence(bool),
     /// Switch it off because it was begun again before its end.
     Invalidate,
     /// Start its statistics afresh.
@@ -173,6 +187,11 @@ mod tests {
         assert!(word.enabled() && !word.invalid());
         assert_eq!(word.epoch(), 2);
         assert!((word.alpha().unwrap() - 0.2).abs() < 1e-6);
+
+        let fenced = word.with(Change::Fence(true)).with(Change::Reset);
+        assert!(fenced.fenced() && fenced.enabled() && fenced.alpha() == word.alpha());
+        assert_eq!(fenced.meant(), word.with(Change::Reset));
+        assert_eq!(fenced.with(Change::Fence(false)), fenced.meant());
 
         let off = word.with(Change::Invalidate);
         assert!(!off.enabled() && off.invalid());

@@ -1,8 +1,9 @@
 //! Finds segments, and sweeps away what dead processes left.
 //!
-//! A process that ends in order removes its own. A crashed one stays readable
-//! until somebody collects it ([`gc`]), its program starts again ([`sweep`], which
-//! keeps the last few), or another one does that has no room for it.
+//! A process that ends in order removes its own, or leaves it to a viewer that watches all
+//! ([`collector`]). A crashed one stays readable until somebody collects it ([`gc`]), its
+//! program starts again ([`sweep`], which keeps the last few), or another one does that has
+//! no room for it.
 //!
 //! **Removing.** Open the beacon, take the exclusive lock without waiting,
 //! make sure that the name still leads to the file that is now locked, remove
@@ -17,6 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::beacon::{self, Info, Malformed};
+use crate::collector;
 use crate::directory::Directory;
 use crate::failure;
 use crate::group;
@@ -102,6 +104,31 @@ pub fn find(dir: &Directory) -> io::Result<Found> {
     Ok(found)
 }
 
+/// Looks at the beacon of one segment in a directory; none if it is not there or says
+/// nothing.
+pub fn find_one(dir: &Directory, object: &Name) -> Option<Entry> {
+    match look(dir, &beacon::file_of(object), object) {
+        Ok(Seen::Entry(entry, _)) => Some(entry),
+        _ => None,
+    }
+}
+
+/// Removes the segment of a process that has ended. Says whether it did: not if the process
+/// lives.
+///
+/// # Errors
+///
+/// What the system answered.
+pub fn remove_one(dir: &Directory, object: &Name) -> io::Result<bool> {
+    let name = beacon::file_of(object);
+    match look(dir, &name, object) {
+        Ok(Seen::Entry(entry, file)) => {
+            remove(dir, &name, &file, Some(object), Some(&entry.info.process))
+        }
+        _ => Ok(false),
+    }
+}
+
 /// Looks at every beacon in all the places where this user's may be. A place
 /// that is not there is left out; one that is refused is reported.
 pub fn find_everywhere() -> (Vec<Found>, Vec<(PathBuf, String)>) {
@@ -120,7 +147,7 @@ pub fn find_everywhere() -> (Vec<Found>, Vec<(PathBuf, String)>) {
 /// Called when a program starts, before it takes memory of its own: of the same
 /// program's dead segments, removes all but the newest `keep`, and those that have no
 /// memory left to read. Of all programs' dead segments the newest stay that take no more
-/// than `bytes` together.
+/// than `bytes` together; as long as a viewer collects them, that is the only limit.
 ///
 /// # Errors
 ///
@@ -128,6 +155,7 @@ pub fn find_everywhere() -> (Vec<Found>, Vec<(PathBuf, String)>) {
 pub fn sweep(dir: &Directory, exe: &Path, keep: usize, bytes: u64) -> io::Result<Swept> {
     let exe = beacon::cut_exe(exe);
     let mut swept = Swept::default();
+    let keep = if collector::sweep(dir) { MAX_FILES } else { keep };
     let (names, _) = dir.names(MAX_FILES)?;
     let mut dead = Vec::new();
     for name in &names {
@@ -166,6 +194,7 @@ pub fn sweep(dir: &Directory, exe: &Path, keep: usize, bytes: u64) -> io::Result
 /// If the directory itself cannot be read.
 pub fn gc(dir: &Directory) -> io::Result<Swept> {
     let mut swept = Swept::default();
+    collector::sweep(dir);
     let (names, _) = dir.names(MAX_FILES)?;
     for name in &names {
         if beacon::is_unfinished(name) {

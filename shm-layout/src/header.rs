@@ -100,6 +100,12 @@ pub struct Ledger {
     /// 1 where stamps are of the system's clock, since the tick counter cannot be
     /// relied on. Zero in segments of before there was this word.
     pub system_clock: AtomicU64,
+    /// Which `pfp-top run` started the program or an ancestor of it; zero for none, and in
+    /// segments of before there was this word.
+    pub run: AtomicU64,
+    /// 1 if the probe was built with debug assertions, as a rule without optimisation. Zero in
+    /// segments of before there was this word.
+    pub debug: AtomicU64,
 }
 
 // SAFETY: both are `repr(C)` and nothing but atomics, so any bytes are a valid

@@ -17,6 +17,7 @@ pub mod amounts;
 pub mod beacon;
 pub mod cell;
 mod chain;
+pub mod collector;
 pub mod control;
 pub mod copy;
 pub mod directory;

@@ -177,6 +177,7 @@ static void null_pointers(void)
     EXPECT(pfp_disable(NULL) == PFP_ENULL);
     EXPECT(pfp_reset(NULL) == PFP_ENULL);
     EXPECT(pfp_set_alpha(NULL, 0.5) == PFP_ENULL);
+    EXPECT(pfp_set_fenced(NULL, 1) == PFP_ENULL);
     EXPECT(pfp_clear_alpha(NULL) == PFP_ENULL);
     pfpStats_t has;
     EXPECT(pfp_get_stats(NULL, &has) == PFP_ENULL);

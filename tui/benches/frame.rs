@@ -55,6 +55,7 @@ impl Busy {
             state: PointState::On,
             alpha: None,
             resets: 0,
+            fenced: false,
             process: None,
             number: None,
             amounts: Vec::new(),

@@ -10,6 +10,7 @@ mod choose_columns;
 mod diff;
 mod event_loop;
 mod filter;
+mod idle;
 pub mod keys;
 mod load_view;
 pub mod mouse;
@@ -34,6 +35,7 @@ pub use action::Action;
 pub use diff::Diff;
 pub use event_loop::run;
 pub use filter::Filter;
+use idle::Idle;
 pub use load_view::LoadView;
 pub use prompt::{Prompt, default_file_name};
 pub use replay::Replay;
@@ -295,6 +297,8 @@ pub struct App {
     keys: keys::Keys,
     rows: usize,
     frozen_until: Option<Instant>,
+    /// Rows of points that are off and never measured.
+    idle: Idle,
     /// What is to be put into the terminal's clipboard.
     clipboard: Option<String>,
     /// What became of the process while the figures stood still.
@@ -349,6 +353,7 @@ impl App {
             keys: keys::Keys::default(),
             rows: 1,
             frozen_until: None,
+            idle: Idle::default(),
             clipboard: None,
             ended_unseen: None,
             next_poll: now,
@@ -365,6 +370,7 @@ impl App {
         self.model = Model::new(self.options.tau.as_secs_f64());
         self.order.clear();
         self.selected = None;
+        self.idle.forget();
         self.offset = 0;
         self.threads = ThreadList::default();
         self.timeline = TimeView::default();
@@ -569,18 +575,19 @@ impl App {
     /// Puts the rows in order, or keeps them where they are while the cursor
     /// moves: the row the user is reaching for must not run away.
     fn sort(&mut self, now: Instant) {
+        self.idle.look(self.model.points(), self.filter.is_on());
+        let (known, filter, idle) = (&self.model, &self.filter, &self.idle);
+        let has_row = |figures: &Figures| filter.admits(figures) && !idle.hides(figures);
         if self.frozen_until.is_some_and(|until| now < until) {
-            let (known, filter) = (&self.model, &self.filter);
-            self.order.retain(|id| known.point(*id).is_some_and(|figures| filter.admits(figures)));
+            self.order.retain(|id| known.point(*id).is_some_and(has_row));
             let placed: HashSet<u32> = self.order.iter().copied().collect();
-            let new =
-                |figures: &&Figures| !placed.contains(&figures.id()) && filter.admits(figures);
+            let new = |figures: &&Figures| !placed.contains(&figures.id()) && has_row(figures);
             let new = known.points().iter().filter(new).map(Figures::id);
             self.order.extend(new);
             self.threads.sort(known.thread_figures(), true);
         } else {
             self.frozen_until = None;
-            let shown = self.model.points().iter().filter(|figures| self.filter.admits(figures));
+            let shown = known.points().iter().filter(|figures| has_row(figures));
             self.order = self.sorting.order_at_once(shown);
             self.threads.sort(self.model.thread_figures(), false);
         }
@@ -604,6 +611,21 @@ impl App {
         }
         self.arrange();
         self.arrange_roofline();
+    }
+
+    /// How many points have no row, since they are off and have never measured.
+    pub fn hidden(&self) -> usize {
+        self.idle.hidden()
+    }
+
+    /// Shows the rows of points that are off and never measured, or hides them.
+    fn show_idle(&mut self, now: Instant) {
+        let text = match self.idle.turn() {
+            true => "points that are off and never measured are shown",
+            false => "points that are off and never measured are hidden",
+        };
+        self.say(now, text);
+        self.sort(now);
     }
 
     /// Mends what time and the size of the screen have made untrue: messages

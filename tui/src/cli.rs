@@ -184,12 +184,18 @@ pub enum Command {
     },
     /// Record a process: append a snapshot to a file again and again.
     Record(Record),
-    /// Compare two snapshot files: what became slower or faster, beyond chance.
+    /// Compare snapshot files: what became slower or faster, beyond chance.
+    ///
+    /// `diff BEFORE NOW` compares two; of the same process, what it has more. Several on a
+    /// side, as `diff now-*.json --baseline before-*.json`, are summed: points of one name are
+    /// one.
     Diff {
-        /// The baseline.
-        before: PathBuf,
-        /// What is compared with it; of the same process, what it has more.
-        now: PathBuf,
+        /// The baseline, and what is compared with it; with --baseline, all are compared.
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+        /// The files of the baseline, up to the next option.
+        #[arg(long, value_name = "FILE", num_args = 1..)]
+        baseline: Vec<PathBuf>,
         /// Where what is compared begins, in a recording; of one recording on both sides
         /// the baseline then ends there.
         #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]

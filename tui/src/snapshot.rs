@@ -176,6 +176,9 @@ pub struct Point {
     pub alpha: Option<f64>,
     /// How often the point was reset.
     pub resets: u32,
+    /// Its stamps wait for the work before them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fenced: bool,
     /// Its process, a place among [`Process::members`]; none where there is but
     /// one, or where it is summed over them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,6 +7,7 @@
 //! (see [`crate::text`]) and put in order.
 
 mod choice;
+mod collecting;
 mod file;
 mod group;
 mod guard;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 pub use choice::{Choice, Wanted, choose};
+pub use collecting::{Collecting, EveryProcess};
 pub use file::FileSource;
 pub use group::{Members, Together};
 pub use guard::guarded;
@@ -104,6 +106,8 @@ pub enum Change {
     /// Set the weight of a new value in this point's exponential average, in
     /// (0, 1]; none switches averaging off.
     SetAlpha(u32, Option<f64>),
+    /// Have this point's stamps wait for the work before them, or not.
+    Fence(u32, bool),
 }
 
 /// A process that could be watched.
@@ -125,6 +129,10 @@ pub struct Candidate {
     pub started_unix_ns: u64,
     /// Points it has registered so far.
     pub points: u32,
+    /// Which `pfp-top run` started it or an ancestor of it; 0 for none.
+    pub run: u64,
+    /// It has ended while [`Collecting`] waited for it.
+    pub awaited: bool,
 }
 
 impl Candidate {
@@ -183,8 +191,12 @@ impl Discovery {
         {
             return why;
         }
-        if wanted.is_any() || self.candidates.is_empty() {
+        if wanted.is_any() {
             return Refusal::NoTarget(self.nothing_found());
+        }
+        if self.candidates.is_empty() {
+            let why = self.nothing_found();
+            return Refusal::NoTarget(format!("{why}; `pfp-top doctor` tells why one is missing"));
         }
         let wanted = wanted.describe();
         Refusal::NoTarget(format!(
@@ -242,6 +254,8 @@ pub trait Finder {
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>>;
     /// Attaches to several, as one.
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>>;
+    /// Nobody will ask for this segment any more, whose process has ended.
+    fn let_go(&mut self, _segment_id: &str) {}
 }
 
 /// The finder of the processes of this machine.
@@ -258,7 +272,7 @@ impl Finder for Machine {
     }
 
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        attach_together(together)
+        EveryProcess::default().attach_together(together)
     }
 }
 
@@ -288,7 +302,7 @@ pub fn newcomers() -> Box<dyn Finder> {
 
 /// Attaches to several processes, as one.
 pub fn attach_together(together: &Together) -> Result<Box<dyn Source>> {
-    attach_together_by(newcomers(), together)
+    Machine.attach_together(together)
 }
 
 /// Attaches to several of the processes that this finder finds, as one.
@@ -357,6 +371,20 @@ pub fn open_together(
     let mut snapshot = group.poll()?;
     group.add_records(&mut snapshot);
     Ok(guarded(Box::new(FileSource::of(snapshot))))
+}
+
+/// Reads several files, each as [`read`] does, and sums them: points of one name become one.
+///
+/// # Errors
+///
+/// As of [`read`] and [`open_together`].
+pub fn read_sum(paths: &[PathBuf], span: &Span) -> Result<Snapshot> {
+    let mut files = group::Files::default();
+    for path in paths {
+        files.add(path, read(path, span, false)?)?;
+    }
+    let together = Together { members: Members::Segments(files.ids()), sum: true };
+    guarded(Box::new(group::Group::new(together, Box::new(files))?)).poll()
 }
 
 /// A part of what a file tells: a recording has many moments, a snapshot but one.

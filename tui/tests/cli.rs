@@ -135,6 +135,55 @@ fn two_snapshots_are_compared_and_a_regression_has_its_status() {
     assert_eq!(pfp_top(&["diff", &late, &slow, "--fail-over", "x"]).status.code(), Some(2));
 }
 
+#[test]
+fn each_side_of_a_comparison_may_be_a_sum_of_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |run: u64, polls: usize, slower: f64| {
+        let mut source = Synthetic::new();
+        let mut snapshot = (0..polls).map(|_| source.poll().unwrap()).last().unwrap();
+        snapshot.process.segment_id = format!("{run:032x}");
+        snapshot.clock.ticks_per_second /= slower;
+        let path = folder.path().join(format!("{run}.json"));
+        json::write(&snapshot, &path, Overwrite::No).unwrap();
+        let cells = snapshot.cells.iter().filter(|cell| cell.point == 1);
+        let count = cells.map(|cell| cell.stats.count + cell.retired.count).sum::<u64>();
+        (path.to_str().unwrap().to_owned(), count)
+    };
+    let before = [(1, 3), (2, 5), (3, 8)].map(|(run, polls)| file(run, polls, 1.0));
+    let now = [(4, 4), (5, 9)].map(|(run, polls)| file(run, polls, 2.0));
+    let of = |files: &[(String, u64)]| files.iter().map(|file| file.1).sum::<u64>();
+    let [a, b, c] = before.each_ref().map(|file| file.0.as_str());
+    let [d, e] = now.each_ref().map(|file| file.0.as_str());
+
+    let report = |arguments: &[&str]| -> serde_json::Value {
+        let output = pfp_top(&[&["diff", "--json"], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", complaint(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let counts = |report: &serde_json::Value| {
+        let points = report["points"].as_array().unwrap();
+        let point = points.iter().find(|point| point["id"] == 1).unwrap();
+        assert_eq!(point["verdict"], "slower", "{report}");
+        ["before", "now"].map(|side| point[side]["count"].as_u64().unwrap())
+    };
+    let all = report(&[d, e, "--baseline", a, b, c]);
+    assert_eq!(counts(&all), [of(&before), of(&now)]);
+    assert_eq!(counts(&report(&[d, "--baseline", a, b])), [of(&before[..2]), now[0].1]);
+    assert_eq!(counts(&report(&[d, e, "--baseline", c])), [before[2].1, of(&now)]);
+    assert_eq!(counts(&report(&[d, "--baseline", c])), counts(&report(&[c, d])));
+
+    for (arguments, why) in [
+        (&[a][..], "expected two files"),
+        (&[a, b, c], "expected two files"),
+        (&[a, "--baseline", a, b], "would be on both sides"),
+        (&[d, e, e, "--baseline", a, b], "another one of"),
+    ] {
+        let output = pfp_top(&[&["diff"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(complaint(&output).contains(why), "{}", complaint(&output));
+    }
+}
+
 /// Six runs of a made-up program, and three whose durations are all twice as long.
 #[test]
 fn runs_on_both_sides_are_gated() {

@@ -72,6 +72,7 @@ impl Restless {
             state: PointState::On,
             alpha: None,
             resets: 0,
+            fenced: false,
             process: None,
             number: None,
             amounts: Vec::new(),

@@ -203,6 +203,15 @@ pub(crate) extern "C" fn pfp_reset(point: Option<&'static Point>) -> c_int {
 
 /// See `pfp.h`.
 #[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfp_set_fenced(point: Option<&'static Point>, fenced: c_int) -> c_int {
+    with(point, |point| {
+        point.set_fenced(fenced != 0);
+        Status::Ok
+    })
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn pfp_set_alpha(point: Option<&'static Point>, alpha: f64) -> c_int {
     with(point, |point| weigh(point.set_alpha(alpha)))
 }

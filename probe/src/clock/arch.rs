@@ -16,6 +16,30 @@ pub(crate) fn ticks() -> u64 {
     raw_ticks()
 }
 
+/// The same once all that comes before is done, with nothing of what comes after begun:
+/// loads that miss the caches, too.
+#[inline(always)]
+pub(crate) fn fenced_ticks() -> u64 {
+    fence();
+    let now = ticks();
+    fence();
+    now
+}
+
+#[inline(always)]
+fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: LFENCE waits, and has no other effect.
+    unsafe {
+        std::arch::asm!("lfence", options(nostack, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: DSB and ISB wait, and have no other effect.
+    unsafe {
+        std::arch::asm!("dsb ld", "isb", options(nostack, preserves_flags));
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn raw_ticks() -> u64 {

@@ -9,7 +9,7 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::{Away, Cell, Measurement};
-use pfp_shm_layout::control::{Change, Control};
+use pfp_shm_layout::control::{Change, Control, FENCED};
 use pfp_shm_layout::histogram::LIMIT;
 #[cfg(feature = "cuda")]
 use pfp_shm_layout::ring::Record;
@@ -18,7 +18,7 @@ use super::measure::{self, Begun, Destination, End, Guard, Part};
 use super::process;
 use super::regions::{Noted, Regions, Slot, Sum};
 use super::thread::{self, LEVEL, LEVELS, Thread, Unready};
-use crate::clock::{self, Stamps, ticks};
+use crate::clock::{self, Stamps, fenced_ticks, ticks};
 use crate::mark::{self, Mark};
 use crate::point::Point;
 use crate::timed::Timed;
@@ -241,10 +241,8 @@ pub(crate) fn begin(point: &'static Point, once: bool) {
             }
         }
     }
-    let Some((thread, cell)) = measure::ready(point, control).or_else(|| prepare(point, control))
-    else {
-        return;
-    };
+    let found = measure::ready(point, control).or_else(|| prepare(point, control, recursive));
+    let Some((thread, cell)) = found else { return };
     let begun = measure::begin_in(thread, cell);
     keep(thread, point, begun, recursive, None, || measure::note_late(thread, cell));
 }
@@ -252,7 +250,11 @@ pub(crate) fn begin(point: &'static Point, once: bool) {
 /// What a begin by hand needs, if it was not there; none if the region is off, or
 /// begun already on the long way.
 #[cold]
-fn prepare(point: &'static Point, control: Control) -> Option<(&'static Thread, &'static Cell)> {
+fn prepare(
+    point: &'static Point,
+    control: Control,
+    recursive: bool,
+) -> Option<(&'static Thread, &'static Cell)> {
     // Its cell is only known at the end, so nothing is missing.
     if point.timed().is_some()
         && control.0 != crate::c::UNREGISTERED
@@ -262,6 +264,17 @@ fn prepare(point: &'static Point, control: Control) -> Option<(&'static Thread, 
         return None;
     }
     match thread::prepare(point)? {
+        Ok((thread, cell)) if point.control().fenced() => {
+            let begin = || measure::begin_fenced_in(thread, cell);
+            let regions = thread.regions();
+            if keep(thread, point, begin(), recursive, None, begin)
+                && let Some(slot) = regions.slots.get(regions.open().wrapping_sub(1))
+            {
+                // So it is no region's of the short way.
+                slot.place.store(slot.place.load(Relaxed) | FENCED, Relaxed);
+            }
+            None
+        }
         Ok(ready) => Some(ready),
         Err(Unready::Never) => {
             process::miss();
@@ -447,6 +460,8 @@ fn end_at(
     let regions = thread.regions();
     let slot = &regions.slots[at];
     let is_open = slot.is_of(point, &begun);
+    let end = if place & FENCED == 0 { end } else { fenced_end(thread) };
+    let place = place & LEVELS;
     let (mut moment, ()) = thread.moment(Some(end), || ());
     if !is_open {
         // A handler has had the slot after the region's end.
@@ -489,6 +504,30 @@ impl Thread {
     }
 }
 
+/// The end of a region of a fenced point.
+fn fenced_end(thread: &Thread) -> End {
+    let covered = thread.covered();
+    compiler_fence(SeqCst);
+    End { now: fenced_ticks(), covered }
+}
+
+/// Ends a guard's region of a fenced point as the short way does; else says when it ended.
+fn end_fenced(
+    thread: &Thread,
+    point: &'static Point,
+    guard: &Guard,
+    begun: &Begun,
+    amounts: Option<&Amounts>,
+) -> Result<(), End> {
+    let end = fenced_end(thread);
+    let Some(cell) = noted(thread, point, guard, begun, thread.inner_place()) else {
+        return Err(end);
+    };
+    let to = Destination { thread, cell, control: cell.control(), point };
+    let is_recorded = measure::close(to, end, begun, begun.inclusive, amounts, || ());
+    if is_recorded { Ok(()) } else { Err(end) }
+}
+
 /// The door out of a guard's end: what the hot path could not end.
 #[cold]
 #[inline(never)]
@@ -497,6 +536,13 @@ pub(crate) fn end_guard(point: &'static Point, guard: &Guard, end: End, amounts:
     let Some(&begun) = guard.begun() else {
         let kept = guard.kept_amounts();
         return end_kept(point, amounts.or(kept.as_ref()));
+    };
+    let end = match guard.is_fenced() {
+        true => match end_fenced(thread, point, guard, &begun, amounts) {
+            Ok(()) => return,
+            Err(end) => end,
+        },
+        false => end,
     };
     let deeper = thread.inner_place().wrapping_sub(guard.tag() & LEVELS) & LEVELS;
     let place = thread.inner_place().wrapping_sub(deeper);
@@ -538,7 +584,7 @@ fn noted<'a>(
     place: u64,
 ) -> Option<&'a Cell> {
     let cell = thread.cell(point.index()).filter(|_| !thread.clock.was_resumed(begun.switches))?;
-    (thread::tag(cell.control(), place) == guard.tag()).then_some(cell)
+    (thread::tag(cell.control(), place) & !FENCED == guard.tag()).then_some(cell)
 }
 
 /// What was added to a cell's inclusive total since a guard has noted it; 0 without a cell.

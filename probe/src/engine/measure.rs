@@ -30,7 +30,7 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::amounts::{Amounts, SumWords};
 use pfp_shm_layout::cell::{Cell, Measurement};
-use pfp_shm_layout::control::Control;
+use pfp_shm_layout::control::{Control, FENCED};
 use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::Record;
 
@@ -39,7 +39,7 @@ use super::turn::Turn;
 use super::{cold, copies, ending, process};
 use crate::Amount;
 use crate::clock::counter::stamp;
-use crate::clock::ticks;
+use crate::clock::{fenced_ticks, ticks};
 use crate::mark::Mark;
 use crate::point::Point;
 use crate::timed::{self, Timed};
@@ -52,6 +52,8 @@ pub(crate) static OVERHEAD: Overhead = Overhead {
     late: AtomicU64::new(0),
     hooks_inside: AtomicU64::new(0),
     hooks_pair: AtomicU64::new(0),
+    fence_inside: AtomicU64::new(0),
+    fence_pair: AtomicU64::new(0),
 };
 
 /// What measuring costs, in ticks.
@@ -72,6 +74,9 @@ pub(crate) struct Overhead {
     hooks_inside: AtomicU64,
     /// By how much more than `pair` such a function takes from the one around.
     hooks_pair: AtomicU64,
+    /// The same of a region of a fenced point.
+    fence_inside: AtomicU64,
+    fence_pair: AtomicU64,
 }
 
 impl Overhead {
@@ -181,7 +186,7 @@ impl Guard {
     pub(crate) fn begin_function(point: &'static Point, word: u64, guard: &mut MaybeUninit<Self>) {
         let control = Control(word);
         let Some((thread, cell)) = ready(point, control) else {
-            return Self::begin_function_slow(point, guard);
+            return Self::begin_function_fenced(point, guard);
         };
         let tag = thread::tag(control, thread.place.load(Relaxed));
         thread.cover(OVERHEAD.hooks_pair.load(Relaxed));
@@ -213,6 +218,17 @@ impl Guard {
     #[inline(never)]
     fn begin_function_slow(point: &'static Point, guard: &mut MaybeUninit<Self>) {
         guard.write(Self::begin_slow(point));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_function_fenced(point: &'static Point, guard: &mut MaybeUninit<Self>) {
+        let Some((thread, cell)) = ready_fenced(point) else {
+            return Self::begin_function_slow(point, guard);
+        };
+        let tag = thread::tag(cell.control(), thread.place.load(Relaxed)) | FENCED;
+        thread.cover(OVERHEAD.hooks_pair.load(Relaxed));
+        guard.write(Self::of(point, tag, begin_fenced_in(thread, cell).of_a_function()));
     }
 
     /// Fills a guard where it stays. The caller has read the word of the point, and
@@ -280,10 +296,21 @@ impl Guard {
         }
     }
 
-    /// The door out of `begin`: something is not there yet, or has changed.
+    /// A region of a fenced point. Its tag is no cell's, so it ends on a way of its own, too.
+    #[inline(never)]
+    fn begin_fenced(point: &'static Point, thread: &Thread, cell: &Cell) -> Self {
+        let tag = thread::tag(cell.control(), thread.place.load(Relaxed)) | FENCED;
+        Self::of(point, tag, begin_fenced_in(thread, cell))
+    }
+
+    /// The door out of `begin`: something is not there yet, or has changed, or the point is
+    /// fenced.
     #[cold]
     #[inline(never)]
     fn begin_slow(point: &'static Point) -> Self {
+        if let Some((thread, cell)) = ready_fenced(point) {
+            return Self::begin_fenced(point, thread, cell);
+        }
         match thread::prepare(point) {
             None => Self::none(),
             Some(Err(Unready::Never)) => {
@@ -294,6 +321,9 @@ impl Guard {
                 let kept = ending::begin_kept(thread, point);
                 let tag = if kept { LONG_WAY } else { 0 };
                 Self { tag, point: MaybeUninit::new(point), ..Self::none() }
+            }
+            Some(Ok((thread, cell))) if point.control().fenced() => {
+                Self::begin_fenced(point, thread, cell)
             }
             Some(Ok((thread, cell))) => {
                 let tag = thread::tag(cell.control(), thread.place.load(Relaxed));
@@ -480,9 +510,15 @@ impl Guard {
         Self::none()
     }
 
-    /// See [`thread::tag`].
+    /// See [`thread::tag`]; without [`FENCED`].
     pub(crate) fn tag(&self) -> u64 {
-        self.tag
+        self.tag & !FENCED
+    }
+
+    /// Whether it ends by a stamp that waits. Also said of one so deep that levels come
+    /// up to that bit.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.tag & FENCED != 0
     }
 
     /// What `begin` noted; none if the context has it, or nothing is open.
@@ -544,10 +580,22 @@ pub(crate) fn ready(
     (cell.control() == control).then_some((thread, cell))
 }
 
+/// The same of a fenced point, whose word no cell equals.
+pub(crate) fn ready_fenced(point: &'static Point) -> Option<(&'static Thread, &'static Cell)> {
+    let control = point.control();
+    let is_fenced = control.fenced() && control.enabled() && control.0 != crate::c::UNREGISTERED;
+    if is_fenced { ready(point, control.meant()) } else { None }
+}
+
 /// Opens a region: the thread is in it from now on. The caller asks whether the
 /// thread was switched out before that.
 #[inline(always)]
 fn note(thread: &Thread, cell: &Cell) -> Begun {
+    note_by(thread, cell, ticks)
+}
+
+#[inline(always)]
+fn note_by(thread: &Thread, cell: &Cell, ticks: impl FnOnce() -> u64) -> Begun {
     let covered = thread.covered();
     let off = thread.clock.off();
     let switches = thread.clock.switches();
@@ -576,6 +624,18 @@ pub(super) fn note_late(thread: &Thread, cell: &Cell) -> Begun {
 pub(crate) fn begin_in(thread: &Thread, cell: &Cell) -> Begun {
     let begun = note(thread, cell);
     if must_note_again(thread, &begun) { note_late(thread, cell) } else { begun }
+}
+
+/// The same with a stamp that waits for the work before.
+pub(super) fn begin_fenced_in(thread: &Thread, cell: &Cell) -> Begun {
+    // What the fences cost the region around.
+    thread.cover(OVERHEAD.fence_pair.load(Relaxed));
+    let mut begun = note_by(thread, cell, fenced_ticks);
+    if must_note_again(thread, &begun) {
+        begun = note_late(thread, cell);
+    }
+    begun.start = begun.start.wrapping_add(OVERHEAD.fence_inside.load(Relaxed));
+    begun
 }
 
 /// Where a region is recorded.
@@ -809,8 +869,8 @@ pub(super) fn forget_calibration() {
 fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     // The first pair registers and claims.
     drop(Guard::begin(point));
-    // Switched off, it would give the price of that.
-    if !point.control().enabled() {
+    // Switched off or fenced, it would give the price of that.
+    if !point.control().enabled() || point.control().fenced() {
         return None;
     }
     let thread = thread::current()?;
@@ -833,12 +893,34 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     least.pair = least.pair.max(least.inside).max(1);
     least.lap = least.lap.max(least.inside);
     OVERHEAD.replace(least);
+    calibrate_fences(point, thread, cell);
     // What is shown is the leader's.
     if let Some(process) = process::current().filter(|_| !copies::follows()) {
         process.segment.ledger().overhead_inside.store(least.inside, Relaxed);
         process.segment.ledger().overhead_pair.store(least.pair, Relaxed);
     }
     Some(least)
+}
+
+/// Measures what fences cost beyond what a scope does, and takes that out from now on.
+fn calibrate_fences(point: &'static Point, thread: &Thread, cell: &Cell) {
+    /// The first ones come upon cold code.
+    const FENCE_BATCHES: usize = 8;
+    let costs = OVERHEAD.replace(Costs::NONE);
+    OVERHEAD.fence_inside.store(0, Relaxed);
+    let mut least = None;
+    for _ in 0..FENCE_BATCHES {
+        let switches = thread.clock.switches();
+        let (all, inside) = timed(cell, || drop(Guard::begin_fenced(point, thread, cell)));
+        if thread.clock.switches() == switches {
+            let (known, pair) = least.unwrap_or((u64::MAX, u64::MAX));
+            least = Some((known.min(inside), pair.min(all / BATCH as u64)));
+        }
+    }
+    OVERHEAD.replace(costs);
+    let (inside, pair) = least.unwrap_or((costs.inside, costs.pair));
+    OVERHEAD.fence_inside.store(inside.saturating_sub(costs.inside), Relaxed);
+    OVERHEAD.fence_pair.store(pair.saturating_sub(costs.pair), Relaxed);
 }
 
 /// Measures what the hooks of a function cost beyond what a scope does, and takes
@@ -925,7 +1007,8 @@ fn typical(mut measured: [u64; BATCH]) -> u64 {
 /// Whether this many ticks from begin to end say that the counter ran backwards,
 /// not only that a region that a lap or a hook began was left at once.
 pub(crate) fn ran_backwards(elapsed: u64) -> bool {
-    let late = OVERHEAD.late().max(OVERHEAD.hooks_inside.load(Relaxed));
+    let late = OVERHEAD.hooks_inside.load(Relaxed) + OVERHEAD.fence_inside.load(Relaxed);
+    let late = late.max(OVERHEAD.late());
     (elapsed as i64) < -(late as i64)
 }
 

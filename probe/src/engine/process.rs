@@ -448,6 +448,8 @@ fn publish(
     }
     let ledger = process.segment.ledger();
     ledger.set_name(name);
+    ledger.run.store(settings.run, Relaxed);
+    ledger.debug.store(u64::from(cfg!(debug_assertions)), Relaxed);
     ledger.clock_kind.store(kind as u64, Relaxed);
     ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
     ledger.invariant.store(u64::from(calibrate::is_invariant()), Relaxed);
@@ -678,6 +680,12 @@ impl Process {
         if let Some(path) = &self.snapshot {
             snapshot::write_at_exit(self, path);
         }
+        // SAFETY: null, or the box that was left there, which is taken only below.
+        let beacon = unsafe { self.beacon.load(Acquire).as_ref() };
+        // Who watches all removes it after the last look.
+        if beacon.is_some_and(Beacon::is_awaited) {
+            return;
+        }
         // What cannot be removed stays to be found.
         if self.is_current() && self.segment.unlink() {
             let beacon = self.beacon.swap(ptr::null_mut(), Acquire);
@@ -817,6 +825,8 @@ impl Process {
         } else {
             Control::default()
         };
+        let is_fenced = !calibration && (self.settings.fence || point.is_fenced());
+        let initial = if is_fenced { initial.with(Change::Fence(true)) } else { initial };
         let initial = if initial.enabled() && !calibration && paused().load(Relaxed) {
             point.start_paused();
             initial.with(Change::Disable)

@@ -28,10 +28,14 @@ pub(crate) struct Settings {
     pub(super) clock: Option<String>,
     /// Whether points named in the source measure from the start.
     pub(super) on_by_default: bool,
+    /// Whether stamps wait for the work before them.
+    pub(super) fence: bool,
     /// Which do in any case, by name.
     pub(super) enabled_names: Names,
     /// Where the last figures go when a process ends in order.
     pub(super) snapshot: Option<snapshot::Asked>,
+    /// The `pfp-top run` that started the program or an ancestor; 0 for none.
+    pub(super) run: u64,
 }
 
 static SETTINGS: AtomicPtr<Settings> = AtomicPtr::new(ptr::null_mut());
@@ -85,7 +89,9 @@ fn read() -> Settings {
         memory_mb: number(c"PFP_MEMORY_MB"),
         clock: text(c"PFP_CLOCK").map(str::to_owned),
         on_by_default: variable(c"PFP_DEFAULT").is_none_or(|value| value != "off"),
+        fence: text(c"PFP_FENCE").is_some_and(|value| value == "1"),
         enabled_names: Names::new(text(c"PFP_ENABLE").unwrap_or_default()),
         snapshot: variable(c"PFP_SNAPSHOT").and_then(snapshot::Asked::new),
+        run: text(c"PFP_RUN").and_then(|run| u64::from_str_radix(run, 16).ok()).unwrap_or(0),
     }
 }

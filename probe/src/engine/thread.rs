@@ -23,7 +23,7 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::amounts::SumWords;
 use pfp_shm_layout::cell::Cell;
-use pfp_shm_layout::control::Control;
+use pfp_shm_layout::control::{Control, FENCED};
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::lane::Tally;
 use pfp_shm_layout::ring::Slot;
@@ -186,7 +186,8 @@ pub(crate) const LEVELS: u64 = 0x1ff * LEVEL;
 /// One switch of contexts, in [`Thread::place`].
 pub(crate) const SALT: u64 = LEVELS + LEVEL;
 /// The bits that count switches.
-pub(crate) const SALTS: u64 = 0xf * SALT;
+pub(crate) const SALTS: u64 = 0x7 * SALT;
+const _: () = assert!(LEVELS + SALTS + LEVEL == FENCED);
 
 /// What `begin` notes and `end` compares: a control word with the place of the
 /// region in its unused bits. A difference says that the point was reset or
@@ -615,6 +616,13 @@ pub(crate) fn prepare(
     let control = point.control().meant();
     if !control.enabled() {
         return None;
+    }
+    // Of a fenced point, or of a word that somebody has written who means ill: no cell ever
+    // equals it.
+    if point.timed().is_none()
+        && let Some(ready) = super::measure::ready(point, control)
+    {
+        return Some(Ok(ready));
     }
     let Some(process) = process::current() else { return Some(Err(Unready::Never)) };
     process.refine_rate();

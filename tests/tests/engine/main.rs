@@ -11,6 +11,7 @@ mod cold;
 mod contexts;
 mod exact_counts;
 mod examples;
+mod fences;
 mod fork;
 mod gpu;
 mod groups;

@@ -12,6 +12,7 @@ mod readme;
 mod replay;
 mod run;
 mod several;
+mod short_processes;
 mod table;
 mod terminal;
 mod time;

@@ -67,6 +67,8 @@ impl App {
             Action::ToggleAll => self.toggle_all(now),
             Action::ResetAll => self.reset_all(now),
             Action::Weight => self.ask_weight(),
+            Action::Fence => self.fence(now),
+            Action::ShowIdle => self.show_idle(now),
             Action::Copy => self.copy_row(now),
             Action::Columns => self.choose_columns(),
             Action::Check => self.check_column(),
@@ -381,6 +383,17 @@ impl App {
                 let word = if state == PointState::On { "on" } else { "off" };
                 self.say(now, format!("{name} is {word}"));
             }
+            Some(Err(error)) => self.complain(now, format!("{error:#}")),
+            None => {}
+        }
+    }
+
+    fn fence(&mut self, now: Instant) {
+        let Some((id, _, name)) = self.point_meant(now) else { return };
+        let is_fenced = self.model.point(id).is_some_and(|figures| figures.point().fenced);
+        match self.session.as_mut().map(|session| session.fence(id, !is_fenced)) {
+            Some(Ok(())) if is_fenced => self.say(now, format!("{name} has no fences")),
+            Some(Ok(())) => self.say(now, format!("{name} is fenced: its stamps wait")),
             Some(Err(error)) => self.complain(now, format!("{error:#}")),
             None => {}
         }

@@ -62,6 +62,10 @@ actions! {
     ResetAll,
     /// Set the weight of the point's exponential average.
     Weight,
+    /// Have the stamps of the point wait, or not.
+    Fence,
+    /// Show the points that are off and never measured, or hide them.
+    ShowIdle,
     /// Copy the row.
     Copy,
     /// Choose the columns.

@@ -380,6 +380,21 @@ pub const BINDINGS: &[Binding] = &[
          over a time constant as 100ms/500ms, or off; it stays so",
     ),
     bind(
+        Action::Fence,
+        &[Char('F')],
+        FIGURES,
+        "",
+        "fence the point, or not: its stamps wait for the work before them, so that a short region \
+         has its own time; it costs the program some 50 ns a region, and stays so",
+    ),
+    bind(
+        Action::ShowIdle,
+        &[Char('o')],
+        &[Points],
+        "",
+        "show the points that are off and never measured, or hide them; a filter finds them, too",
+    ),
+    bind(
         Action::Copy,
         &[Char('y')],
         FIGURES,

@@ -104,6 +104,12 @@ impl Session {
         self.source.act(Change::SetAlpha(id, alpha))
     }
 
+    /// Has a point's stamps wait for the work before them, or not.
+    pub fn fence(&mut self, id: u32, fenced: bool) -> Result<()> {
+        self.check_writable()?;
+        self.source.act(Change::Fence(id, fenced))
+    }
+
     fn check_writable(&self) -> Result<()> {
         match self.source.read_only() {
             Some(why) => bail!("{why}"),

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -19,7 +20,8 @@ use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::compare::{Baseline, Comparison};
 use crate::snapshot::Snapshot;
 use crate::source::{
-    self, Candidate, Choice, Machine, Moment, Refusal, Source, Span, Wanted, choose,
+    self, Candidate, Choice, EveryProcess, Finder, Machine, Moment, Refusal, Source, Span, Wanted,
+    choose,
 };
 use crate::text;
 
@@ -45,8 +47,8 @@ pub fn run(cli: Cli) -> Result<u8> {
             written(saved, &output)
         }
         Some(Command::Diff {
-            before,
-            now,
+            files,
+            baseline: before,
             from,
             to,
             baseline_from,
@@ -61,7 +63,15 @@ pub fn run(cli: Cli) -> Result<u8> {
                 _ => diff_table,
             };
             let baseline = Span { from: baseline_from, to: baseline_to };
-            diff((&before, baseline), (&now, Span { from, to }), form, fail_over)
+            let (before, now) = match (before.as_slice(), files.as_slice()) {
+                ([], [before, now]) => (slice::from_ref(before), slice::from_ref(now)),
+                ([], files) => bail!(
+                    "expected two files, or --baseline with those to compare with, found {}",
+                    files.len()
+                ),
+                sides => sides,
+            };
+            diff((before, baseline), (now, Span { from, to }), form, fail_over)
         }
         Some(Command::Export(export)) => export::run(&export),
         Some(Command::Serve(serve)) => serve::run(&serve),
@@ -94,7 +104,11 @@ fn watch(show: &Show, target: &Target) -> Result<u8> {
     }
     let mut options = show.options(target.wanted());
     options.together = target.together();
-    let mut app = App::new(options, Box::new(Machine), Instant::now());
+    let finder: Box<dyn Finder> = match options.together {
+        Some(_) => Box::new(EveryProcess::from_now_on()),
+        None => Box::new(Machine),
+    };
+    let mut app = App::new(options, finder, Instant::now());
     if let Some(file) = &show.baseline {
         app.compare_with(baseline(file)?);
     }
@@ -203,6 +217,11 @@ pub(super) fn baseline(file: &Path) -> Result<Baseline> {
     Ok(baseline_of(file, source::open(file)?.poll()?))
 }
 
+/// The files of a side, in a message.
+fn shown(files: &[PathBuf]) -> String {
+    files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
 fn baseline_of(file: &Path, snapshot: Snapshot) -> Baseline {
     let name = file.file_name().map(|name| text::clean(&name.to_string_lossy()).into_owned());
     Baseline::of(snapshot, name)
@@ -221,15 +240,20 @@ fn diff_markdown(baseline: &Baseline, comparison: &Comparison) -> Result<String>
 }
 
 fn diff(
-    before: (&Path, Span),
-    now: (&Path, Span),
+    before: (&[PathBuf], Span),
+    now: (&[PathBuf], Span),
     form: fn(&Baseline, &Comparison) -> Result<String>,
     fail_over: Option<f64>,
 ) -> Result<u8> {
-    let (old, new) = sides(before, now)?;
-    let baseline = baseline_of(before.0, old);
+    let (baseline, new) = match (before, now) {
+        (([before], first), ([now], last)) => {
+            let (old, new) = sides((before, first), (now, last))?;
+            (baseline_of(before, old), new)
+        }
+        _ => sums(before, now)?,
+    };
     let Some(comparison) = Comparison::new(&baseline, &new) else {
-        let (before, now) = (before.0.display(), now.0.display());
+        let (before, now) = (shown(before.0), shown(now.0));
         bail!(
             "expected a later moment than that of {before}, found {now}, of the same process and not \
              later: swap them"
@@ -239,6 +263,30 @@ fn diff(
     let fails = fail_over
         .is_some_and(|percent| diff::slower_than(&comparison, percent / 100.0).next().is_some());
     Ok(if fails { SLOWER } else { 0 })
+}
+
+/// Each side as the sum of its files.
+fn sums(before: (&[PathBuf], Span), now: (&[PathBuf], Span)) -> Result<(Baseline, Snapshot)> {
+    let old = source::read_sum(before.0, &before.1)?;
+    let new = source::read_sum(now.0, &now.1)?;
+    let ids = |snapshot: &Snapshot| {
+        let members = snapshot.process.members.iter().map(|member| member.segment_id.clone());
+        members.collect::<Vec<_>>()
+    };
+    let olds = ids(&old);
+    if ids(&new).iter().any(|id| olds.contains(id)) {
+        bail!(
+            "expected other processes in {} than in {}, found one in both, whose measurements \
+             would be on both sides",
+            shown(now.0),
+            shown(before.0)
+        );
+    }
+    let name = match before.0 {
+        [file] => return Ok((baseline_of(file, old), new)),
+        files => format!("{} files", files.len()),
+    };
+    Ok((Baseline::of(old, Some(name)), new))
 }
 
 /// What is compared with what. Of two runs each has its own span. Of one process, what

@@ -10,6 +10,7 @@ mod program;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::rc::Rc;
@@ -27,7 +28,9 @@ use crate::interrupt::Interrupt;
 use crate::model::Model;
 use crate::model::compare::Baseline;
 use crate::snapshot::{ProcessState, Snapshot};
-use crate::source::{self, Candidate, Discovery, Finder, Members, Source, Together, Wanted};
+use crate::source::{
+    self, Candidate, Collecting, Discovery, Finder, Members, Source, Together, Wanted,
+};
 
 use log::Log;
 use program::{Output, Program};
@@ -115,11 +118,15 @@ pub(super) fn run(run: &Run) -> Result<u8> {
         true => None,
         false => Some(Log::create(run.log.as_deref(), &run.command[0])?),
     };
+    // From now on: what it starts may end before anybody looks.
+    let collecting = Some(Rc::new(Collecting::start()));
     let seen = source::announced();
     let mut environment = preload::environment(&run.command[0], run.preload.as_deref(), complain)?;
+    let id = RandomState::new().hash_one(std::process::id()).max(1);
+    environment.push(("PFP_RUN", format!("{id:x}").into()));
     environment.extend(run.enable.clone().map(|names| ("PFP_ENABLE", names)));
     let output = Output { log: log.as_ref().map(Log::file).transpose()?, own_group: !headless };
-    let program = match Program::start(&run.command, &environment, output) {
+    let program = match Program::start(&run.command, &environment, id, output) {
         Ok(program) => program,
         Err((status, why)) => {
             drop(log.map(Log::tidy));
@@ -128,7 +135,9 @@ pub(super) fn run(run: &Run) -> Result<u8> {
             return Ok(status);
         }
     };
-    let family = Family { program: Rc::new(RefCell::new(program)), seen, log: path_of(&log) };
+    let program = Rc::new(RefCell::new(program));
+    let is_of_group = false;
+    let family = Family { program, seen, collecting, is_of_group, log: path_of(&log) };
     let program = Rc::clone(&family.program);
     let watched = match headless {
         true => print(run, family, baseline.as_ref(), &interrupt),
@@ -286,8 +295,7 @@ fn report(
 fn unseen(name: &str) -> String {
     format!(
         "{name} ended and was never seen to measure. It measures if it depends on pfp-probe \
-         with the feature `enabled`, which is on by default, and comes by a point; what ends \
-         within milliseconds of its first may be missed"
+         with the feature `enabled`, which is on by default, and comes by a point"
     )
 }
 
@@ -298,6 +306,10 @@ struct Family {
     program: Rc<RefCell<Program>>,
     /// What was announced before it was started.
     seen: std::collections::BTreeSet<PathBuf>,
+    /// Until there is something to watch, or all along for a group.
+    collecting: Option<Rc<Collecting>>,
+    /// Whether it finds the members of a group.
+    is_of_group: bool,
     log: Option<PathBuf>,
 }
 
@@ -354,7 +366,18 @@ impl Finder for Family {
         };
         {
             let mut program = self.program.borrow_mut();
-            discovery.candidates.retain(|candidate| program.owns(candidate));
+            if let Some(collecting) = &self.collecting {
+                collecting.note(&mut discovery);
+            }
+            discovery.candidates.retain(|candidate| {
+                let owns = program.owns(candidate);
+                if let Some(collecting) = self.collecting.as_ref().filter(|_| !owns)
+                    && candidate.awaited
+                {
+                    collecting.let_go(&candidate.segment_id);
+                }
+                owns
+            });
             discovery.refused.retain(|refused| refused.pid == Some(program.id()));
         }
         discovery.instead = Some(self.why_none());
@@ -362,10 +385,23 @@ impl Finder for Family {
     }
 
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        source::attach(candidate)
+        let source = source::attach(candidate)?;
+        if !self.is_of_group {
+            self.collecting = None;
+        }
+        Ok(source)
     }
 
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        source::attach_together_by(Box::new(self.clone()), together)
+        let family = Self { is_of_group: true, ..self.clone() };
+        let source = source::attach_together_by(Box::new(family), together)?;
+        self.collecting = None;
+        Ok(source)
+    }
+
+    fn let_go(&mut self, segment_id: &str) {
+        if let Some(collecting) = &self.collecting {
+            collecting.let_go(segment_id);
+        }
     }
 }

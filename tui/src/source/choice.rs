@@ -116,4 +116,12 @@ mod tests {
         };
         assert!(matches!(choose(&discovery, &Wanted::default()), Choice::Several(_)));
     }
+
+    /// As of a program whose /dev/shm is read-only: it runs, and there is no segment.
+    #[test]
+    fn a_process_that_is_asked_for_and_not_there_leads_to_the_doctor() {
+        let wanted = Wanted { which: Some(Which::Pid(std::process::id())), name: None };
+        let why = Discovery::default().why_none(&wanted).to_string();
+        assert!(why.contains("no instrumented process") && why.contains("pfp-top doctor"), "{why}");
+    }
 }

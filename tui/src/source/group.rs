@@ -15,12 +15,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow, bail};
 
-use super::{Candidate, Change, Discovery, FileSource, Finder, Refusal, Source, Which};
+use super::{Candidate, Change, Collecting, Discovery, FileSource, Finder, Refusal, Source, Which};
 use crate::snapshot::{
     Cell, ClockKind, Drained, Lane, LaneKind, Losses, Point, PointState, Process, ProcessState,
     Snapshot,
@@ -30,6 +31,7 @@ use crate::snapshot::{
 const STAYS: Duration = Duration::from_secs(60);
 /// What the rates of two clocks may differ by and still be those of one machine.
 const SAME_RATE: f64 = 0.01;
+const ENDED: &str = "the process has ended; nothing can be changed in it";
 /// Of those that died, the rows of so many stay.
 const DEAD: usize = 3;
 
@@ -57,14 +59,16 @@ impl Together {
     /// Whether this process, which is one of these, is one of them.
     pub fn admits(&self, candidate: &Candidate, among: &[Candidate]) -> bool {
         match &self.members {
-            Members::All(name) => candidate.runs() && candidate.name.contains(name.as_str()),
+            Members::All(name) => {
+                (candidate.runs() || candidate.awaited) && candidate.name.contains(name.as_str())
+            }
             Members::Named(all) => all.iter().any(|which| which.admits(candidate, among)),
             Members::Segments(ids) => ids.contains(&candidate.segment_id),
         }
     }
 
     /// Whether there may always be another one.
-    fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         matches!(self.members, Members::All(_))
     }
 }
@@ -167,6 +171,8 @@ struct Member {
     last: Snapshot,
     /// When it was found to have ended.
     ended: Option<Instant>,
+    /// Its last picture is kept in place of what it left.
+    is_kept: bool,
     points: HashMap<u32, u32>,
     names: HashMap<(String, String), usize>,
     lanes: HashMap<u32, u32>,
@@ -206,12 +212,15 @@ impl Group {
     fn join(&mut self) -> Result<Discovery> {
         let discovery = self.finder.discover()?;
         let known = |c: &Candidate| self.members.iter().any(|m| m.segment_id == c.segment_id);
-        let mut new: Vec<Candidate> = discovery
+        let (admitted, others): (Vec<&Candidate>, Vec<&Candidate>) = discovery
             .candidates
             .iter()
-            .filter(|c| self.together.admits(c, &discovery.candidates) && !known(c))
-            .cloned()
-            .collect();
+            .filter(|c| !known(c))
+            .partition(|c| self.together.admits(c, &discovery.candidates));
+        let mut new: Vec<Candidate> = admitted.into_iter().cloned().collect();
+        for candidate in others.into_iter().filter(|candidate| candidate.awaited) {
+            self.finder.let_go(&candidate.segment_id);
+        }
         new.sort_by_key(|candidate| (candidate.started_unix_ns, candidate.pid));
         for candidate in new {
             // One that has ended meanwhile is no reason to lose the others.
@@ -222,6 +231,7 @@ impl Group {
                 source,
                 last,
                 ended: None,
+                is_kept: false,
                 points: HashMap::new(),
                 names: HashMap::new(),
                 lanes: HashMap::new(),
@@ -229,6 +239,20 @@ impl Group {
             });
         }
         Ok(discovery)
+    }
+
+    /// Keeps the last pictures of those that have died, and lets go of what they left: so
+    /// many may come and go that their memory and descriptors would run out.
+    fn keep_last(&mut self) {
+        for member in self.members.iter_mut().filter(|m| !m.is_kept && m.source.has_died()) {
+            let mut last = member.last.clone();
+            member.source.add_records(&mut last);
+            member.source = Box::new(FileSource::of(last));
+            member.is_kept = true;
+            if member.last.process.state == ProcessState::Exited {
+                self.finder.let_go(&member.segment_id);
+            }
+        }
     }
 
     /// Lets those go that ended some time ago.
@@ -372,7 +396,8 @@ impl Group {
 
 impl Source for Group {
     fn poll(&mut self) -> Result<Snapshot> {
-        for member in &mut self.members {
+        self.keep_last();
+        for member in self.members.iter_mut().filter(|member| !member.is_kept) {
             // What cannot be read now keeps its figures, as one that has ended.
             match member.source.poll() {
                 Ok(snapshot) => member.last = snapshot,
@@ -428,7 +453,12 @@ impl Source for Group {
         let mut refused = None;
         let mut done = false;
         for (place, id) in routes {
-            match self.members[place].source.act(change_of(change, id)) {
+            let member = &mut self.members[place];
+            if member.is_kept {
+                refused = Some(anyhow!(ENDED));
+                continue;
+            }
+            match member.source.act(change_of(change, id)) {
                 Ok(()) => done = true,
                 Err(error) => refused = Some(error),
             }
@@ -458,6 +488,7 @@ fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> Ke
 /// Adds another process's point of the same name. One more process is as a reset
 /// to the sum: nobody knows what of it is new.
 fn add_point(sum: &mut Point, point: &Point, running: bool) {
+    sum.fenced |= point.fenced;
     sum.resets = sum.resets.wrapping_add(point.resets).wrapping_add(1);
     // One that measures is enough for the sum to move; of those that have ended
     // the state tells nothing.
@@ -506,7 +537,7 @@ fn add_losses(sum: &mut Losses, more: &Losses) {
 fn point_of(change: Change) -> u32 {
     match change {
         Change::Enable(id) | Change::Disable(id) | Change::Reset(id) => id,
-        Change::SetAlpha(id, _) => id,
+        Change::SetAlpha(id, _) | Change::Fence(id, _) => id,
     }
 }
 
@@ -517,6 +548,7 @@ fn change_of(change: Change, id: u32) -> Change {
         Change::Disable(_) => Change::Disable(id),
         Change::Reset(_) => Change::Reset(id),
         Change::SetAlpha(_, alpha) => Change::SetAlpha(id, alpha),
+        Change::Fence(_, fenced) => Change::Fence(id, fenced),
     }
 }
 
@@ -527,21 +559,38 @@ pub(super) struct Newcomers {
     seen: BTreeSet<PathBuf>,
     /// Looks to go: a process announces itself a moment before it can be watched.
     looks: u32,
+    /// When something new was seen last.
+    since: Option<Instant>,
+    /// Has those found that end between two looks.
+    collecting: Option<Rc<Collecting>>,
+}
+
+impl Newcomers {
+    /// Also those that end between two looks.
+    pub(super) fn collecting(collecting: Option<Rc<Collecting>>) -> Self {
+        Self { collecting, ..Self::default() }
+    }
 }
 
 impl Finder for Newcomers {
     fn discover(&mut self) -> Result<Discovery> {
         const LOOKS: u32 = 3;
+        const LOOK_FOR: Duration = Duration::from_secs(2);
         let now = super::announced();
         if !now.is_subset(&self.seen) {
             self.looks = LOOKS;
+            self.since = Some(Instant::now());
         }
         self.seen = now;
-        if self.looks == 0 {
+        if self.looks == 0 && self.since.is_none_or(|since| since.elapsed() >= LOOK_FOR) {
             return Ok(Discovery::default());
         }
-        self.looks -= 1;
-        super::discover()
+        self.looks = self.looks.saturating_sub(1);
+        let mut discovery = super::discover()?;
+        if let Some(collecting) = &self.collecting {
+            collecting.note(&mut discovery);
+        }
+        Ok(discovery)
     }
 
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
@@ -550,6 +599,12 @@ impl Finder for Newcomers {
 
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
         super::attach_together(together)
+    }
+
+    fn let_go(&mut self, segment_id: &str) {
+        if let Some(collecting) = &self.collecting {
+            collecting.let_go(segment_id);
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -16,6 +17,7 @@ use pfp_shm_layout::find::{self, Entry};
 use pfp_shm_layout::header::{self, Facts, FormatError};
 use pfp_shm_layout::lane::LaneState;
 use pfp_shm_layout::liveness::{Liveness, Watch};
+use pfp_shm_layout::object::Name;
 use pfp_shm_layout::reader::{BucketCount, CellReading, Picture, Reader};
 use pfp_shm_layout::ring;
 use pfp_shm_layout::segment::{OpenError, Segment};
@@ -96,6 +98,7 @@ pub(super) fn announced() -> BTreeSet<PathBuf> {
 
 fn candidate(entry: &Entry, reader: &mut Reader, facts: &Facts) -> Candidate {
     let dead = entry.state != Liveness::Alive;
+    let run = reader.segment().ledger().run.load(Relaxed);
     let picture = reader.poll(dead);
     Candidate {
         name: name_of(picture, facts),
@@ -106,6 +109,8 @@ fn candidate(entry: &Entry, reader: &mut Reader, facts: &Facts) -> Candidate {
         state: state_of(picture, dead),
         started_unix_ns: facts.created_unix_ns,
         points: picture.points.iter().filter(|point| point.variant.is_none()).count() as u32,
+        run,
+        awaited: false,
     }
 }
 
@@ -142,18 +147,20 @@ fn whole(reader: &Reader) -> Result<()> {
 
 /// Attaches to the segment of one process.
 pub(super) fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
-    let wanted = candidate.segment_id.as_str();
-    let (found, _) = find::find_everywhere();
-    let place = found.iter().find_map(|place| {
-        let entry = place.entries.iter().find(|entry| entry.info.object.hex() == wanted)?;
-        Some((&place.looked_in, entry))
+    let place = Name::from_hex(candidate.segment_id.as_bytes()).and_then(|object| {
+        let places = Directory::candidates().into_iter();
+        let mut places = places.filter_map(|path| Directory::open(&path).ok());
+        places.find_map(|directory| {
+            let entry = find::find_one(&directory, &object)?;
+            Some((directory, entry))
+        })
     });
     let ended = || {
         let why = format!("{} [{}] has ended meanwhile", candidate.name, candidate.pid);
         anyhow!(Refusal::NoTarget(why))
     };
     let (directory, entry) = place.ok_or_else(ended)?;
-    let watch = Watch::new(&Directory::open(directory)?, &entry.info)?.ok_or_else(ended)?;
+    let watch = Watch::new(&directory, &entry.info)?.ok_or_else(ended)?;
     let (reader, facts) = open(&entry.info).map_err(|why| anyhow!(why))?;
     Ok(Box::new(LiveSource {
         reader,
@@ -282,6 +289,7 @@ impl Source for LiveSource {
             Change::Enable(point) => (point, Steer::Enable),
             Change::Disable(point) => (point, Steer::Disable),
             Change::Reset(point) => (point, Steer::Reset),
+            Change::Fence(point, fenced) => (point, Steer::Fence(fenced)),
             Change::SetAlpha(point, None) => (point, Steer::Alpha(Alpha::OFF)),
             Change::SetAlpha(point, Some(alpha)) => {
                 let alpha = Alpha::new(alpha).ok_or_else(|| {
@@ -535,6 +543,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
                 state: point_state(point.control),
                 alpha: point.control.alpha(),
                 resets: point.control.epoch(),
+                fenced: point.control.fenced(),
                 process: None,
                 number: None,
                 amounts: point.amounts.clone(),

@@ -60,6 +60,7 @@ impl Synthetic {
             state: if work.3 == 0 && id != 0 { PointState::Off } else { PointState::On },
             alpha: (id == 1).then_some(0.2),
             resets: 0,
+            fenced: false,
             process: None,
             number: None,
             amounts: Vec::new(),
@@ -228,6 +229,7 @@ impl Source for Synthetic {
             Change::Enable(id) => self.point_mut(id)?.state = PointState::On,
             Change::Disable(id) => self.point_mut(id)?.state = PointState::Off,
             Change::SetAlpha(id, alpha) => self.point_mut(id)?.alpha = alpha,
+            Change::Fence(id, fenced) => self.point_mut(id)?.fenced = fenced,
             Change::Reset(id) => {
                 self.point_mut(id)?.resets += 1;
                 self.snapshot.cells.retain(|cell| cell.point != id);

@@ -182,7 +182,8 @@ impl Pane<'_> {
         };
         let inside = (total.inclusive > 0).then(|| total.exclusive as f64 / total.inclusive as f64);
         let rate = figures.rate().map_or(NONE.into(), units::si);
-        let rate = format!("  {rate}/s");
+        let fenced = if figures.point().fenced { ", fenced" } else { "" };
+        let rate = format!("  {rate}/s{fenced}");
         let load = figures.load().map_or(NONE.into(), |load| format!("{}%", units::percent(load)));
         let rows = [
             ("count", units::count(total.count), rate),

@@ -47,13 +47,16 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         table.draw_row(frame.buffer_mut(), row, figures);
     }
     if !foot.is_empty() {
-        frame.render_widget(table.totals(), foot);
+        let hidden = table.hidden();
+        frame.render_widget(Paragraph::new(vec![table.totals(), hidden]), foot);
     }
 }
 
-/// Lines that the sums of all rows take: one, where rows have enough.
+/// Lines that the sums of all rows take, and the count of those that are hidden: one each,
+/// where rows have enough.
 pub(super) fn totals(app: &App, area: Rect) -> u16 {
-    u16::from(app.screen == Screen::Points && area.height >= LEAST_HEIGHT)
+    let have_room = app.screen == Screen::Points && area.height >= LEAST_HEIGHT;
+    if have_room { 1 + u16::from(app.hidden() > 0) } else { 0 }
 }
 
 /// The column that is drawn at this place, counted from the left.
@@ -178,6 +181,14 @@ impl Table<'_> {
     }
 
     /// The sums of all rows, those out of sight included.
+    /// What has no row, and how to have it.
+    fn hidden(&self) -> Line<'static> {
+        let hidden = self.app.hidden();
+        let plural = if hidden == 1 { "" } else { "s" };
+        let text = format!(" {hidden} point{plural} off and never measured: o shows them");
+        Line::styled(text, self.look.theme.faint)
+    }
+
     fn totals(&self) -> Line<'static> {
         let rows = || self.app.order.iter().filter_map(|id| self.app.model.point(*id));
         let off = rows().filter(|row| row.state() != PointState::On).count();

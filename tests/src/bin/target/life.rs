@@ -54,6 +54,14 @@ pub(crate) fn run() {
     pause("done");
 }
 
+/// Calls a point so often, lives on for some milliseconds, and ends in order.
+pub(crate) fn brief(calls: u64, ms: u64) {
+    for _ in 0..calls {
+        pfp::scope!("brief");
+    }
+    thread::sleep(Duration::from_millis(ms));
+}
+
 /// The rules of the numeric interface, one step after the other.
 pub(crate) fn steered() {
     pfp::init();

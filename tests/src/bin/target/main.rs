@@ -63,6 +63,7 @@ fn main() -> ExitCode {
         "team" => groups::team(&arguments[1], number(2) as u32, number(3), number(4) as u32),
         "life" => life::run(),
         "steered" => life::steered(),
+        "brief" => life::brief(number(1), number(2)),
         "served" => served::run(),
         "share" => share::run(number(1) as u32),
         "as-pid" => reborn::as_pid(number(1) as libc::pid_t),

@@ -11,7 +11,7 @@ fn shown(desk: &Desk) -> Vec<u32> {
 #[test]
 fn a_filter_is_in_force_while_it_is_typed_and_stays_until_escape() {
     let mut desk = desk();
-    desk.press("/");
+    desk.press("o/");
     desk.press("io.");
     assert_eq!(shown(&desk), [1, 2, 3]);
     desk.press("r");

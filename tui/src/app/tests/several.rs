@@ -34,6 +34,7 @@ fn rows_are_sorted_by_process_where_there_are_several() {
     assert_eq!(desk.app.sorting.column, Column::Name, "of one process it is passed over");
     let mut desk = desk_of_two();
     desk.wait(2);
+    desk.press("o");
     desk.app.sorting = Sorting::by(Column::Id);
     desk.press(">");
     assert_eq!(desk.app.sorting.column, Column::Process);

@@ -102,3 +102,67 @@ fn all_points_shown_are_reset_after_a_yes() {
     desk.press("Ry");
     assert_eq!(resets(&desk), [0, 0, 0, 0, 1, 1, 0, 0, 0]);
 }
+
+#[test]
+fn the_fences_of_a_point_go_to_the_process_and_back() {
+    let mut desk = desk();
+    let fenced = |desk: &Desk| desk.process.0.borrow_mut().snapshot_mut().points[3].fenced;
+    desk.app.selected = Some(3);
+    desk.press("F");
+    assert!(fenced(&desk));
+    desk.wait(1);
+    desk.press("F");
+    assert!(!fenced(&desk));
+}
+
+/// By default, what is off and never measured has no row; with figures it has one, and a
+/// row does not vanish under the cursor.
+#[test]
+fn rows_of_points_that_never_measured_are_behind_a_count() {
+    let mut desk = desk();
+    let all = desk.app.model.points().len();
+    let idle = |desk: &Desk| {
+        let points = desk.app.model.points().iter();
+        points.filter(|it| it.state() == PointState::Off && !it.is_used()).count()
+    };
+    let rows = |desk: &Desk| (desk.app.order.len(), desk.app.hidden());
+    let hidden = idle(&desk);
+    assert!(hidden > 0 && hidden < all, "{hidden} of {all}");
+    assert_eq!(rows(&desk), (all - hidden, hidden));
+    desk.press("o");
+    assert_eq!(rows(&desk), (all, 0));
+    let of_one = desk.app.model.points().iter().find(|it| it.state() == PointState::Off);
+    let (id, name) = of_one.map(|it| (it.id(), it.name())).unwrap();
+    desk.press("o");
+    assert_eq!(rows(&desk), (all - hidden, hidden));
+
+    // A filter finds it.
+    desk.press(&format!("/{name}"));
+    desk.code(KeyCode::Enter);
+    assert!(desk.app.order.contains(&id) && desk.app.hidden() == 0);
+    desk.app.selected = Some(id);
+    // Switched on and off again, it stays.
+    desk.press("e");
+    desk.wait(1);
+    desk.press("e");
+    desk.code(KeyCode::Esc);
+    desk.wait(1);
+    assert!(desk.app.order.contains(&id));
+}
+
+/// Of a program whose points all start off, all are shown.
+#[test]
+fn nothing_is_hidden_where_nothing_else_is_there() {
+    let process = Shared::default();
+    {
+        let mut made = process.0.borrow_mut();
+        let snapshot = made.snapshot_mut();
+        for point in snapshot.points.iter_mut().skip(1) {
+            point.state = PointState::Off;
+        }
+    }
+    let mut app = App::new(Options::default(), Box::new(Stage::default()), Instant::now());
+    app.watch(Box::new(process.clone()), Instant::now());
+    let all = process.0.borrow_mut().snapshot_mut().points.len();
+    assert_eq!((app.order.len(), app.hidden()), (all, 0));
+}

@@ -122,7 +122,7 @@ fn lines_are_walked_through_and_regions_opened() {
 #[test]
 fn enter_on_a_thread_shows_the_points_it_was_in() {
     let mut desk = desk();
-    desk.press("3");
+    desk.press("o3");
     desk.app.threads.selected = Some(1);
     desk.code(KeyCode::Enter);
     assert_eq!(desk.app.screen, Screen::Points);

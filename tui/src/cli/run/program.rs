@@ -34,6 +34,8 @@ pub(super) struct Program {
     name: String,
     own_group: bool,
     started_unix_ns: u64,
+    /// What its processes have in their segments, by `PFP_RUN`.
+    run: u64,
     status: Option<ExitStatus>,
     /// Segments that were its processes' when they were seen first: of a process
     /// that is gone, nobody knows any more who its parent was.
@@ -45,6 +47,7 @@ impl Program {
     pub(super) fn start(
         command: &[OsString],
         environment: &[(&str, OsString)],
+        run: u64,
         output: Output,
     ) -> Result<Self, (u8, anyhow::Error)> {
         let name = Path::new(&command[0]).display().to_string();
@@ -74,6 +77,7 @@ impl Program {
             name,
             own_group: output.own_group,
             started_unix_ns: started.map_or(0, |t| t.as_nanos() as u64),
+            run,
             status: None,
             known: HashSet::new(),
         })
@@ -98,7 +102,7 @@ impl Program {
 
     /// Whether this is the program itself or a process that descends from it.
     pub(super) fn owns(&mut self, candidate: &Candidate) -> bool {
-        if self.known.contains(&candidate.segment_id) {
+        if candidate.run == self.run || self.known.contains(&candidate.segment_id) {
             return true;
         }
         let owned = candidate.started_unix_ns >= self.started_unix_ns
@@ -280,7 +284,7 @@ mod tests {
     fn start_in(script: &str, own_group: bool) -> Program {
         let command = ["sh", "-c", script].map(OsString::from);
         let output = Output { log: Some(tempfile::tempfile().unwrap()), own_group };
-        Program::start(&command, &[], output).map_err(|(_, why)| why).unwrap()
+        Program::start(&command, &[], 7, output).map_err(|(_, why)| why).unwrap()
     }
 
     fn candidate(pid: u32) -> Candidate {
@@ -358,7 +362,7 @@ mod tests {
         std::fs::copy("/bin/sleep", &path).unwrap();
         let command = [path.into_os_string(), "1000".into()];
         let output = Output { log: None, own_group: true };
-        let mut program = Program::start(&command, &[], output).map_err(|(_, why)| why).unwrap();
+        let mut program = Program::start(&command, &[], 7, output).map_err(|(_, why)| why).unwrap();
         let stat = Stat::of(program.id()).expect("it runs");
         assert_eq!((stat.parent, stat.group), (std::process::id(), program.id()));
         program.end().unwrap();
@@ -368,7 +372,7 @@ mod tests {
     fn what_cannot_be_started_has_the_status_that_shells_give_it() {
         let status = |command: &str| {
             let output = Output { log: None, own_group: true };
-            Program::start(&[command.into()], &[], output).err().map(|(status, _)| status)
+            Program::start(&[command.into()], &[], 7, output).err().map(|(status, _)| status)
         };
         assert_eq!(status("/no/such/program"), Some(127));
         assert_eq!(status("/"), Some(126));

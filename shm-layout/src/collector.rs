@@ -1,0 +1,199 @@
+//! Viewers that watch all processes, and what ended processes leave for them.
+//!
+//! ```text
+//!  viewer                                 process
+//!  makes DIR/collectors/HEX, locked
+//!                                         ends: DIR/collectors is there,
+//!                                         so object and beacon stay
+//!  reads the segment, removes both
+//! ```
+//!
+//! A collector that is killed loses its lock, so the next sweep removes its file. What was
+//! left for it is what a crashed process leaves, and is bounded in the same way.
+
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use crate::directory::Directory;
+use crate::liveness::{Lock, lock};
+use crate::object::Name;
+
+/// The folder of collectors, in the directory of beacons.
+const FOLDER: &str = "collectors";
+/// More collectors than this are not looked at.
+const MOST: usize = 256;
+
+/// A viewer that collects what ended processes leave, until it is dropped.
+#[derive(Debug)]
+pub struct Collector {
+    folder: Directory,
+    name: CString,
+    /// Holds the lock.
+    _file: File,
+}
+
+impl Collector {
+    /// Has processes that end from now on leave their segments.
+    ///
+    /// # Errors
+    ///
+    /// What the system answered; `Unsupported` where the file system has no locks.
+    pub fn start(dir: &Directory) -> io::Result<Self> {
+        /// Another one may remove the empty folder, or take a file for a dead one's.
+        const TRIES: u32 = 16;
+        for _ in 0..TRIES {
+            let folder = Directory::create(&folder_of(dir))?;
+            let name = CString::new(Name::random()?.hex())?;
+            let file = match folder.create_file(&name) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let locked = lock(&file, libc::LOCK_EX);
+            if !matches!(locked, Ok(Lock::Taken | Lock::Held)) {
+                folder.remove(&name).ok();
+                remove_folder(dir);
+                locked?;
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            if matches!(locked, Ok(Lock::Taken)) && folder.leads_to(&name, &file)? {
+                return Ok(Self { folder, name, _file: file });
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Whether no other collector lives that may still want what was left.
+    pub fn is_alone(&self) -> bool {
+        count_living(&self.folder, Some(&self.name)).is_ok_and(|living| living == 0)
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        self.folder.remove(&self.name).ok();
+        if let Some(dir) = self.folder.path().parent() {
+            remove_folder_at(dir.join(FOLDER));
+        }
+    }
+}
+
+/// Removes what dead collectors left. Says whether one lives.
+pub fn sweep(dir: &Directory) -> bool {
+    let Ok(folder) = Directory::open(&folder_of(dir)) else { return false };
+    let lives = count_living(&folder, None).is_ok_and(|living| living > 0);
+    if !lives {
+        remove_folder(dir);
+    }
+    lives
+}
+
+/// How many collectors live besides this one. The files of dead ones are removed.
+fn count_living(folder: &Directory, but: Option<&CString>) -> io::Result<usize> {
+    let mut living = 0;
+    for name in folder.names(MOST)?.0.iter().filter(|name| Some(*name) != but) {
+        let Ok(file) = folder.open_file(name) else { continue };
+        match lock(&file, libc::LOCK_EX)? {
+            Lock::Taken if folder.leads_to(name, &file)? => folder.remove(name)?,
+            Lock::Taken | Lock::Unsupported => {}
+            Lock::Held => living += 1,
+        }
+    }
+    Ok(living)
+}
+
+fn folder_of(dir: &Directory) -> PathBuf {
+    dir.path().join(FOLDER)
+}
+
+fn remove_folder(dir: &Directory) {
+    remove_folder_at(folder_of(dir));
+}
+
+/// Removes the folder unless there is something in it.
+fn remove_folder_at(path: PathBuf) {
+    if let Ok(path) = CString::new(path.into_os_string().into_vec()) {
+        // SAFETY: a NUL-terminated path that outlives the call.
+        unsafe { libc::rmdir(path.as_ptr()) };
+    }
+}
+
+/// What a process asks the system at its end, made beforehand.
+#[derive(Debug)]
+pub(crate) struct Question(CString);
+
+impl Question {
+    /// None for a path that no system call takes.
+    pub(crate) fn new(dir: &Directory) -> Option<Self> {
+        let path = folder_of(dir).join(OsStr::from_bytes(b"."));
+        CString::new(path.into_os_string().into_vec()).ok().map(Self)
+    }
+
+    /// Whether there are collectors. Removing a path that ends in a dot is refused, whatever
+    /// is there: EISDIR if the folder is. So an end makes no system call of another kind.
+    pub(crate) fn is_answered(&self) -> bool {
+        // SAFETY: a NUL-terminated path that outlives the call.
+        let refused = unsafe { libc::unlink(self.0.as_ptr()) } != 0;
+        refused && io::Error::last_os_error().raw_os_error() == Some(libc::EISDIR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory of beacons that is removed in the end.
+    struct Place(Directory);
+
+    impl Place {
+        fn new() -> Self {
+            let name = format!("pfp-collectors-{}", Name::random().unwrap().hex());
+            Self(Directory::create(&std::env::temp_dir().join(name)).unwrap())
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(self.0.path()).ok();
+        }
+    }
+
+    #[test]
+    fn a_process_learns_of_collectors_and_removes_nothing() {
+        let place = Place::new();
+        let dir = &place.0;
+        let question = Question::new(dir).unwrap();
+        assert!(!question.is_answered());
+        std::fs::write(folder_of(dir), "somebody's").unwrap();
+        assert!(!question.is_answered());
+        assert_eq!(std::fs::read(folder_of(dir)).unwrap(), b"somebody's");
+        assert!(Collector::start(dir).is_err() && !sweep(dir));
+        std::fs::remove_file(folder_of(dir)).unwrap();
+
+        let first = Collector::start(dir).unwrap();
+        assert!(question.is_answered() && first.is_alone() && sweep(dir));
+        let second = Collector::start(dir).unwrap();
+        assert!(!first.is_alone() && !second.is_alone());
+        drop(first);
+        assert!(question.is_answered() && second.is_alone());
+        drop(second);
+        assert!(!question.is_answered() && !folder_of(dir).exists());
+    }
+
+    #[test]
+    fn a_dead_collector_is_swept() {
+        let place = Place::new();
+        let dir = &place.0;
+        let folder = Directory::create(&folder_of(dir)).unwrap();
+        drop(folder.create_file(c"dead").unwrap());
+        let alive = Collector::start(dir).unwrap();
+        assert!(alive.is_alone());
+        assert_eq!(folder.names(9).unwrap().0, std::slice::from_ref(&alive.name));
+        drop(alive);
+        drop(Directory::create(&folder_of(dir)).unwrap().create_file(c"dead").unwrap());
+        assert!(!sweep(dir) && !folder_of(dir).exists());
+    }
+}

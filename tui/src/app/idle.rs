@@ -1,0 +1,56 @@
+//! Points that are off and have never measured: they have no rows where others have, until
+//! they are asked for.
+
+use std::collections::HashSet;
+
+use crate::model::Figures;
+use crate::snapshot::PointState;
+
+/// The point by which the probe calibrates, which every program has.
+const CALIBRATION: &str = "pfp.overhead";
+
+/// Which rows are hidden.
+#[derive(Debug, Default)]
+pub(super) struct Idle {
+    /// They have been asked for.
+    are_shown: bool,
+    /// Points that were seen on or with figures: switched off and reset, they stay.
+    seen: HashSet<u32>,
+    hidden: HashSet<u32>,
+}
+
+impl Idle {
+    /// Looks at all points. With a filter, whatever passes it was asked for.
+    pub(super) fn look(&mut self, points: &[Figures], is_filtered: bool) {
+        let is_idle = |point: &&Figures| point.state() == PointState::Off && !point.is_used();
+        self.seen.extend(points.iter().filter(|point| !is_idle(point)).map(Figures::id));
+        self.hidden.clear();
+        let is_own = |point: &Figures| point.point().name != CALIBRATION;
+        let mut others = points.iter().filter(|point| self.seen.contains(&point.id()));
+        // A program whose points all start off has nothing else to show.
+        if !self.are_shown && !is_filtered && others.any(is_own) {
+            let hidden = points.iter().filter(is_idle).map(Figures::id);
+            self.hidden.extend(hidden.filter(|id| !self.seen.contains(id)));
+        }
+    }
+
+    pub(super) fn hides(&self, figures: &Figures) -> bool {
+        self.hidden.contains(&figures.id())
+    }
+
+    pub(super) fn hidden(&self) -> usize {
+        self.hidden.len()
+    }
+
+    /// Shows them, or hides them again; says which.
+    pub(super) fn turn(&mut self) -> bool {
+        self.are_shown = !self.are_shown;
+        self.are_shown
+    }
+
+    /// Another process is watched.
+    pub(super) fn forget(&mut self) {
+        self.seen.clear();
+        self.hidden.clear();
+    }
+}

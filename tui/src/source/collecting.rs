@@ -1,0 +1,137 @@
+//! What processes leave that end while somebody watches all: segments that are read once
+//! more, and then removed.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use pfp_shm_layout::collector::{self, Collector};
+use pfp_shm_layout::directory::Directory;
+use pfp_shm_layout::find;
+use pfp_shm_layout::object::Name;
+
+use super::group::{Group, Newcomers};
+use super::{Candidate, Discovery, Finder, Machine, Source, Together, guarded};
+
+/// How long a process may take from its last words to its end, when all that is left is
+/// removed.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// As long as this lives, processes that end in order leave their segments for it.
+#[derive(Debug)]
+pub struct Collecting {
+    collectors: Vec<(Directory, Collector)>,
+    /// Segments of those that had ended before.
+    before: HashSet<String>,
+}
+
+impl Collecting {
+    /// Begins, in every place where programs may be found. Where that is refused, those are
+    /// found that run when somebody looks.
+    pub fn start() -> Self {
+        // The folder that programs will choose, if it is not there yet.
+        Directory::for_this_process().ok();
+        let ended = |candidate: Candidate| (!candidate.runs()).then_some(candidate.segment_id);
+        let found = super::discover().map(|discovery| discovery.candidates).unwrap_or_default();
+        let before = found.into_iter().filter_map(ended).collect();
+        let places = Directory::candidates().into_iter().filter_map(|at| Directory::open(&at).ok());
+        let start = |dir| Collector::start(&dir).ok().map(|collector| (dir, collector));
+        Self { collectors: places.filter_map(start).collect(), before }
+    }
+
+    /// Notes which of those found have ended since.
+    pub fn note(&self, discovery: &mut Discovery) {
+        if self.collectors.is_empty() {
+            return;
+        }
+        for candidate in &mut discovery.candidates {
+            candidate.awaited = !candidate.runs() && !self.before.contains(&candidate.segment_id);
+        }
+    }
+
+    /// Removes what a process has left, unless another one may still want it.
+    pub fn let_go(&self, segment_id: &str) {
+        let Some(object) = Name::from_hex(segment_id.as_bytes()) else { return };
+        for (dir, collector) in &self.collectors {
+            if find::find_one(dir, &object).is_some() && collector.is_alone() {
+                // What cannot be removed is swept with what crashed processes leave.
+                find::remove_one(dir, &object).ok();
+            }
+        }
+    }
+}
+
+impl Drop for Collecting {
+    fn drop(&mut self) {
+        let alone = self.collectors.drain(..).filter_map(|(dir, collector)| {
+            drop(collector);
+            (!collector::sweep(&dir)).then_some(dir)
+        });
+        let alone: Vec<Directory> = alone.collect();
+        let start = Instant::now();
+        while remove_ended(&alone) && start.elapsed() < LAST_WORDS {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Removes what is left of those that ended in order. Says whether one is just ending.
+fn remove_ended(dirs: &[Directory]) -> bool {
+    if dirs.is_empty() {
+        return false;
+    }
+    let Ok(discovery) = super::discover() else { return false };
+    let ended = |it: &&Candidate| it.state == crate::snapshot::ProcessState::Exited;
+    let mut one_is_ending = false;
+    for candidate in discovery.candidates.iter().filter(ended) {
+        let Some(object) = Name::from_hex(candidate.segment_id.as_bytes()) else { continue };
+        for dir in dirs {
+            let removed = find::remove_one(dir, &object).unwrap_or(true);
+            one_is_ending |= !removed && find::find_one(dir, &object).is_some();
+        }
+    }
+    one_is_ending
+}
+
+/// The finder for who watches all processes of this machine from the start on, also those
+/// that end between two looks.
+#[derive(Debug, Default)]
+pub struct EveryProcess {
+    /// None once somebody else has it.
+    collecting: Option<Rc<Collecting>>,
+}
+
+impl EveryProcess {
+    /// From now on.
+    #[must_use]
+    pub fn from_now_on() -> Self {
+        Self { collecting: Some(Rc::new(Collecting::start())) }
+    }
+}
+
+impl Finder for EveryProcess {
+    fn discover(&mut self) -> Result<Discovery> {
+        let mut discovery = Machine.discover()?;
+        if let Some(collecting) = &self.collecting {
+            collecting.note(&mut discovery);
+        }
+        Ok(discovery)
+    }
+
+    fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
+        self.collecting = None;
+        Machine.attach(candidate)
+    }
+
+    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
+        let collecting = match together.is_open() {
+            true => Some(self.collecting.clone().unwrap_or_else(|| Rc::new(Collecting::start()))),
+            false => None,
+        };
+        let newcomers = Box::new(Newcomers::collecting(collecting));
+        let group = Group::new(together.clone(), newcomers)?;
+        self.collecting = None;
+        Ok(guarded(Box::new(group)))
+    }
+}
