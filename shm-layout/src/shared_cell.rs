@@ -93,11 +93,11 @@ impl Cell {
     /// # Errors
     ///
     /// The place that has no cell yet, 0 or 1: the caller prepares one that follows the word.
-    pub fn shared_for<'a>(
-        cells: [Option<&'a Self>; 2],
+    pub fn shared_for(
+        cells: [Option<&Self>; 2],
         control: Control,
         clear: impl FnMut(u32),
-    ) -> Result<&'a Self, usize> {
+    ) -> Result<&Self, usize> {
         let Some((newest, other)) = Self::newest_shared(cells) else { return Err(0) };
         let found = newest.shared_control();
         if is_newer(control.epoch(), found.epoch()) {
@@ -113,9 +113,9 @@ impl Cell {
     }
 
     /// The cell in force of a point's two, and the other one, if there is any.
-    pub(crate) fn newest_shared<'a>(
-        [first, second]: [Option<&'a Self>; 2],
-    ) -> Option<(&'a Self, Option<&'a Self>)> {
+    pub(crate) fn newest_shared(
+        [first, second]: [Option<&Self>; 2],
+    ) -> Option<(&Self, Option<&Self>)> {
         let first = first?;
         match second {
             Some(second)

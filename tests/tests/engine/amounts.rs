@@ -339,7 +339,7 @@ fn regions_by_hand_carry_amounts() {
     let all_of = |numbers: Range<u64>| numbers.map(region).fold([0; 3], sum_of);
     let of_thread = || sum_of(in_turn(|| all_of(0..FIRST)), all_of(FIRST..times));
     let all = thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(&of_thread)).collect();
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(of_thread)).collect();
         threads
             .into_iter()
             .map(|thread| thread.join().expect("it only measures"))
