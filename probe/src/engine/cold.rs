@@ -170,13 +170,28 @@ pub(super) fn is_patient() -> bool {
 /// The turns for which a thread may wait for another one. It keeps its CPU meanwhile: who
 /// gave it away would be given it back whenever others have done with it.
 pub(crate) fn patience() -> impl Iterator<Item = ()> {
+    turns(PATIENCE.get()).map(|left| PATIENCE.set(left))
+}
+
+/// The turns for which a thread may wait once for what others hold for a moment: what it
+/// asks for explicitly, and is told that it did not get.
+pub(crate) fn brief_wait() -> impl Iterator<Item = ()> {
+    turns(PATIENCE_NS).map(drop)
+}
+
+/// Turns until some time has passed, each with what is left of it: the last one with none.
+fn turns(ns: u64) -> impl Iterator<Item = u64> {
     /// In case the clock stands still.
     const MOST: u32 = 1_000_000;
-    let (all, start) = (PATIENCE.get(), monotonic_ns());
+    let start = monotonic_ns();
+    let mut is_over = ns == 0;
     (0..MOST).map_while(move |turn| {
-        let left = all.saturating_sub(monotonic_ns().saturating_sub(start));
-        PATIENCE.set(if turn == MOST - 1 { 0 } else { left });
+        if is_over {
+            return None;
+        }
+        let left = ns.saturating_sub(monotonic_ns().saturating_sub(start));
+        is_over = left == 0;
         std::hint::spin_loop();
-        (left > 0).then_some(())
+        Some(if turn == MOST - 1 { 0 } else { left })
     })
 }
