@@ -126,11 +126,25 @@ fn was_left(section: Section, signals: u64, here: usize) -> bool {
 
 /// Whether the thread runs on the stack that it has set aside for signal handlers.
 fn is_on_signal_stack() -> bool {
+    signal_stack().is_none_or(|stack| stack.ss_flags & libc::SS_ONSTACK != 0)
+}
+
+/// Whether the thread runs on a stack for signal handlers that has less room than this.
+pub(super) fn has_less_stack(bytes: usize) -> bool {
+    let here = 0u8;
+    signal_stack().is_some_and(|stack| {
+        let room = (&raw const here).addr().saturating_sub(stack.ss_sp.addr());
+        stack.ss_flags & libc::SS_ONSTACK != 0 && room < bytes
+    })
+}
+
+/// The stack that the thread has set aside for signal handlers; none if that is not told.
+fn signal_stack() -> Option<libc::stack_t> {
     let mut stack = MaybeUninit::<libc::stack_t>::zeroed();
     // SAFETY: only asks; the place is valid for writes.
     let refused = unsafe { libc::sigaltstack(ptr::null(), stack.as_mut_ptr()) } != 0;
     // SAFETY: zeroed, and then filled in by the call; any bytes are valid.
-    refused || unsafe { stack.assume_init() }.ss_flags & libc::SS_ONSTACK != 0
+    (!refused).then(|| unsafe { stack.assume_init() })
 }
 
 /// Changes which signals are blocked; those that were before.
