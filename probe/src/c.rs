@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use pfp_shm_layout::control::Control;
 
 use crate::engine::context::{self, Switched};
-use crate::engine::{ending, measure, process, thread};
+use crate::engine::{cold, ending, measure, process, thread};
 use crate::errno;
 use crate::numeric;
 use crate::{Context, Guard, Point, Timed, TimedGuard};
@@ -101,6 +101,11 @@ pub fn count_refusal() {
 
 /// The word of a point that is not registered yet; of no other one.
 pub const UNREGISTERED: u64 = u64::MAX;
+
+/// The turns for which a thread may wait for another one: for a millisecond at most.
+pub fn brief_wait() -> impl Iterator<Item = ()> {
+    cold::brief_wait()
+}
 
 /// Counts a hook or handle that does not fit what is current on the calling
 /// thread.

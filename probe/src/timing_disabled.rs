@@ -202,6 +202,7 @@ mod gpu {
         NotADriver(&'static str),
         NoDevice,
         Refused(u32),
+        Busy,
     }
 
     impl fmt::Display for NoGpu {

@@ -54,16 +54,10 @@ impl Identity {
     /// Of the calling process. What cannot be read is zero.
     pub fn of_this_process() -> Identity {
         let pid = u32::try_from(current_pid()).unwrap_or(0);
-        let stat = std::fs::read("/proc/self/stat").unwrap_or_default();
-        let stat = Stat::parse(&stat).unwrap_or_default();
-        let (known, start) = (stat.pid == pid, stat.start);
-        Identity {
-            pid,
-            boot: boot_id(),
-            // If /proc counts in another pid namespace, nobody could check.
-            start: if known { start } else { 0 },
-            pidns: if known { pid_namespace() } else { 0 },
-        }
+        // If /proc counts in another pid namespace, nobody could check.
+        let start = thread_start(pid).unwrap_or(0);
+        let pidns = if start == 0 { 0 } else { pid_namespace() };
+        Identity { pid, start, boot: boot_id(), pidns }
     }
 
     /// Of the calling thread, among the threads of its process: the kernel's id and when
@@ -105,7 +99,7 @@ impl Identity {
             return Evidence::Gone;
         }
         // An unreadable stat says nothing: /proc may hide foreign processes.
-        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let stat = std::fs::read(format!("/proc/{pid}/task/{pid}/stat")).unwrap_or_default();
         match Stat::parse(&stat) {
             Some(stat) if stat.start != self.start || stat.is_over() => Evidence::Gone,
             _ => Evidence::None,
@@ -333,10 +327,11 @@ impl Stat {
     }
 }
 
-/// When a thread of this process started.
+/// When a thread of this process started. The first one did when the process did; emulators
+/// make up what the process's own `stat` says.
 fn thread_start(thread: u32) -> Option<u64> {
     let stat = std::fs::read(format!("/proc/self/task/{thread}/stat")).ok()?;
-    Some(Stat::parse(&stat)?.start)
+    Stat::parse(&stat).filter(|stat| stat.pid == thread).map(|stat| stat.start)
 }
 
 fn boot_id() -> u128 {
@@ -377,9 +372,13 @@ mod tests {
             unsafe { libc::_exit(0) };
         }
         let stat = || std::fs::read(format!("/proc/{child}/stat")).unwrap();
-        while Stat::parse(&stat()).unwrap().state != b'Z' {
-            std::thread::yield_now();
-        }
+        // Until all of its threads have ended: an emulator has one of its own.
+        // SAFETY: zero is an empty `siginfo_t`, which the call fills; the child stays.
+        let ended = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            libc::waitid(libc::P_PID, child as u32, &raw mut info, libc::WEXITED | libc::WNOWAIT)
+        };
+        assert_eq!((ended, Stat::parse(&stat()).unwrap().state), (0, b'Z'));
         let me = Identity::of_this_process();
         let start = Stat::parse(&stat()).unwrap().start;
         let zombie = Identity { pid: child as u32, start, ..me };

@@ -314,6 +314,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the system")]
     fn the_least_limit_above_a_process_is_found() {
         let v1 = "12:cpu,cpuacct:/a\n4:hugetlb,memory:/docker/x\n1:name=systemd:/\n0::/\n";
         let long: String = (0..400).map(|step| format!("/{step:03}")).collect();
@@ -372,6 +373,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the system")]
     fn a_segment_is_no_larger_than_its_share() {
         for bytes in
             (0..).map(|step| LEAST + step * 97 * 1024).take_while(|&bytes| bytes < 300 * MIB)

@@ -29,7 +29,7 @@ pub fn second_of_day(unix_ns: u64) -> u64 {
 }
 
 fn parts(unix_ns: u64) -> libc::tm {
-    let seconds = (unix_ns / 1_000_000_000) as libc::time_t;
+    let seconds = (unix_ns / 1_000_000_000) as i64;
     // SAFETY: an all-zero `tm` is a valid value of that plain struct.
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to live locals of the right types.

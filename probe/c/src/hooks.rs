@@ -21,7 +21,7 @@ use std::sync::atomic::{
 
 use probe::Context;
 
-use crate::lock::Mutex;
+use crate::lock::{Held, Mutex};
 use crate::original::created;
 use crate::status::Status;
 
@@ -59,6 +59,14 @@ static SLOTS_OF_OBJECTS: [Slot; SLOTS] = [const {
 
 /// Number of objects; held while one is made or deleted.
 static COUNT: Mutex<usize> = Mutex::new(0);
+
+/// The number of objects, held; that another thread has it for too long is counted.
+fn count() -> Result<Held<'static, usize>, Status> {
+    COUNT.hold().ok_or_else(|| {
+        probe::c::count_mismatch();
+        Status::Busy
+    })
+}
 
 /// The slots in which a handle can be, in order.
 fn way(handle: *mut c_void) -> impl Iterator<Item = &'static Slot> {
@@ -115,7 +123,7 @@ fn create(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
     if handle == DELETED {
         return Err(refused());
     }
-    let mut count = COUNT.hold().ok_or(Status::Busy)?;
+    let mut count = count()?;
     if let Some(known) = slot(handle) {
         // Hooks may come late: an object that is known stays as it is.
         let same = known.kind.load(Relaxed) == kind as u32;
@@ -144,7 +152,7 @@ fn create(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
 
 /// The object ends; what it left open is not measured.
 fn delete(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
-    let mut count = COUNT.hold().ok_or(Status::Busy)?;
+    let mut count = count()?;
     // Looked up under the lock: nobody else deletes it now.
     let context = object(handle, kind)?;
     // It must not run.

@@ -2,6 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A value of which one thread at a time has hold.
 ///
@@ -9,6 +10,8 @@ use std::ops::{Deref, DerefMut};
 /// what it orders, although the library itself is not instrumented.
 pub(crate) struct Mutex<T> {
     raw: UnsafeCell<libc::pthread_mutex_t>,
+    /// Whether somebody has waited in vain, and nobody has taken it since.
+    is_hopeless: AtomicBool,
     value: UnsafeCell<T>,
 }
 
@@ -25,22 +28,29 @@ impl<T> Mutex<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self {
             raw: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+            is_hopeless: AtomicBool::new(false),
             value: UnsafeCell::new(value),
         }
     }
 
-    /// Takes hold of the value; none after a second or so. It may never be given
-    /// back: a signal handler may have interrupted its holder, or a fork have left
-    /// the holder behind.
+    /// Takes hold of the value; none after a millisecond, and then at once until somebody
+    /// has had it. It may never be given back: a signal handler may have interrupted its
+    /// holder, or a fork have left the holder behind.
     pub(crate) fn hold(&'static self) -> Option<Held<'static, T>> {
-        for _ in 0..100_000 {
+        let mut turns = None;
+        loop {
             // SAFETY: it was initialized and is never moved or destroyed.
             if unsafe { libc::pthread_mutex_trylock(self.raw.get()) } == 0 {
+                self.is_hopeless.store(false, Relaxed);
                 return Some(Held { mutex: self });
             }
-            std::thread::yield_now();
+            if self.is_hopeless.load(Relaxed) {
+                return None;
+            }
+            if turns.get_or_insert_with(probe::c::brief_wait).next().is_none() {
+                self.is_hopeless.store(true, Relaxed);
+            }
         }
-        None
     }
 }
 

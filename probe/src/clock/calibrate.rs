@@ -213,13 +213,12 @@ pub(super) fn ticks_per_ns_fixed() -> u64 {
 pub(crate) use arch::{is_invariant, monotonic_ns, reported_rate, unix_ns};
 
 // Miri has no system to ask.
-#[cfg(all(test, not(miri)))]
+#[cfg(all(test, target_arch = "x86_64", not(miri)))]
 mod tests {
     use super::*;
 
     /// A multiplication of 64 bits waits three cycles for the one before, on every
     /// processor of this kind since 2008, and none of them is left out.
-    #[cfg(target_arch = "x86_64")]
     #[test]
     fn the_cores_clock_is_what_multiplications_say() {
         const ROUNDS: u64 = 256;

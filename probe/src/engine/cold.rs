@@ -126,11 +126,25 @@ fn was_left(section: Section, signals: u64, here: usize) -> bool {
 
 /// Whether the thread runs on the stack that it has set aside for signal handlers.
 fn is_on_signal_stack() -> bool {
+    signal_stack().is_none_or(|stack| stack.ss_flags & libc::SS_ONSTACK != 0)
+}
+
+/// Whether the thread runs on a stack for signal handlers that has less room than this.
+pub(super) fn has_less_stack(bytes: usize) -> bool {
+    let here = 0u8;
+    signal_stack().is_some_and(|stack| {
+        let room = (&raw const here).addr().saturating_sub(stack.ss_sp.addr());
+        stack.ss_flags & libc::SS_ONSTACK != 0 && room < bytes
+    })
+}
+
+/// The stack that the thread has set aside for signal handlers; none if that is not told.
+fn signal_stack() -> Option<libc::stack_t> {
     let mut stack = MaybeUninit::<libc::stack_t>::zeroed();
     // SAFETY: only asks; the place is valid for writes.
     let refused = unsafe { libc::sigaltstack(ptr::null(), stack.as_mut_ptr()) } != 0;
     // SAFETY: zeroed, and then filled in by the call; any bytes are valid.
-    refused || unsafe { stack.assume_init() }.ss_flags & libc::SS_ONSTACK != 0
+    (!refused).then(|| unsafe { stack.assume_init() })
 }
 
 /// Changes which signals are blocked; those that were before.
@@ -170,13 +184,28 @@ pub(super) fn is_patient() -> bool {
 /// The turns for which a thread may wait for another one. It keeps its CPU meanwhile: who
 /// gave it away would be given it back whenever others have done with it.
 pub(crate) fn patience() -> impl Iterator<Item = ()> {
+    turns(PATIENCE.get()).map(|left| PATIENCE.set(left))
+}
+
+/// The turns for which a thread may wait once for what others hold for a moment: what it
+/// asks for explicitly, and is told that it did not get.
+pub(crate) fn brief_wait() -> impl Iterator<Item = ()> {
+    turns(PATIENCE_NS).map(drop)
+}
+
+/// Turns until some time has passed, each with what is left of it: the last one with none.
+fn turns(ns: u64) -> impl Iterator<Item = u64> {
     /// In case the clock stands still.
     const MOST: u32 = 1_000_000;
-    let (all, start) = (PATIENCE.get(), monotonic_ns());
+    let start = monotonic_ns();
+    let mut is_over = ns == 0;
     (0..MOST).map_while(move |turn| {
-        let left = all.saturating_sub(monotonic_ns().saturating_sub(start));
-        PATIENCE.set(if turn == MOST - 1 { 0 } else { left });
+        if is_over {
+            return None;
+        }
+        let left = ns.saturating_sub(monotonic_ns().saturating_sub(start));
+        is_over = left == 0;
         std::hint::spin_loop();
-        (left > 0).then_some(())
+        Some(if turn == MOST - 1 { 0 } else { left })
     })
 }

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use super::{copies, process, thread};
 use crate::clock;
 
+// Miri runs it as well, and has no loader to ask.
+#[cfg(not(miri))]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;

@@ -371,6 +371,11 @@ fn check(
     }
 }
 
+/// How many programs are tried. An emulator takes a hundred times as long for each.
+fn seeds() -> u64 {
+    std::env::var("PFP_TEST_SEEDS").map_or(200, |seeds| seeds.parse().expect("a number"))
+}
+
 /// On the rung that asks at every stamp, on which everything goes the long way,
 /// and on the one that never asks, on which everything goes the short way.
 fn many_seeds(costs: Costs, program: impl Fn(&mut Random, &mut Reference) + Send + Sync) {
@@ -378,7 +383,7 @@ fn many_seeds(costs: Costs, program: impl Fn(&mut Random, &mut Reference) + Send
     let before = OVERHEAD.replace(costs);
     for rung in ["cputime", "wall"] {
         crate::clock::choose(Some(rung));
-        for seed in 1..=200 {
+        for seed in 1..=seeds() {
             check(seed, Reference::new(rung, costs), &program);
         }
     }

@@ -71,6 +71,10 @@ static NEWEST: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 /// after a raw clone that runs no handler: what a child inherits is not its own.
 static GATE: AtomicPtr<AtomicPtr<Process>> = AtomicPtr::new(ptr::null_mut());
 
+/// Stack that making the process takes, with room to spare: 8 KiB as it is built for a
+/// release, half of it in what makes and opens objects.
+const STACK: usize = 16 << 10;
+
 /// Held by the thread that makes the process.
 static MAKING: Turn = Turn::new();
 /// Whether it cannot be made here.
@@ -127,7 +131,8 @@ fn make_or_wait() -> Option<&'static Process> {
         }
         return Some(process);
     }
-    let turn = turn.filter(|_| !FAILED.load(Relaxed))?;
+    // A handler on a small stack leaves it to whoever comes next.
+    let turn = turn.filter(|_| !FAILED.load(Relaxed) && !cold::has_less_stack(STACK))?;
     // Before another copy refers to this one.
     image::prepare();
     if let Some(joined) = copies::join() {

@@ -110,9 +110,9 @@ pub(crate) struct Thread {
     /// counted once, with what measuring them took. Never zero.
     covered: AtomicU64,
     alive: AtomicU64,
-    /// A cell for each point, by number. As long as the mapping has room; see
-    /// [`Thread::entry`].
-    table: [AtomicPtr<Cell>; 0],
+    /// A cell for each point, by number: what fits into this page, and more behind it in
+    /// the mapping. See [`Thread::entry`].
+    table: [AtomicPtr<Cell>; FIRST],
 }
 
 /// The start of a page.
@@ -125,6 +125,9 @@ const KEPT: usize = std::mem::offset_of!(Thread, wiped);
 const _: () = assert!(KEPT == PAGE && PAGE == align_of::<WipedFromHere>());
 /// Where the table begins.
 const TABLE: usize = std::mem::offset_of!(Thread, table);
+/// Entries of the table that fill the page: padding must not be written.
+const FIRST: usize = (PAGE - 2 * size_of::<u64>()) / size_of::<AtomicPtr<Cell>>();
+const _: () = assert!(TABLE + FIRST * size_of::<AtomicPtr<Cell>>() == size_of::<Thread>());
 /// [`Thread::covered`] of a context in which no region has ended.
 pub(super) const NOTHING_COVERED: u64 = 1;
 

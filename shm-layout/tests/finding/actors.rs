@@ -1,6 +1,6 @@
 //! Other processes, as a test sees them, and the conversation with them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -30,7 +30,15 @@ const MARK: &str = "pfp-test:";
 impl Actor {
     pub(crate) fn start(role: &str, arguments: &[&Path]) -> Actor {
         let arguments: Vec<&[u8]> = arguments.iter().map(|a| a.as_os_str().as_bytes()).collect();
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let exe = std::env::current_exe().unwrap();
+        // What runs programs of a processor that is not this machine's.
+        let runner = std::env::var("PFP_TEST_RUNNER").unwrap_or_default();
+        let mut words = runner.split_whitespace();
+        let mut command = Command::new(words.next().map_or(exe.as_os_str(), OsStr::new));
+        if !runner.is_empty() {
+            command.args(words).arg(&exe);
+        }
+        let mut child = command
             .args(["--exact", "roles::role", "--nocapture"])
             .env("PFP_TEST_ROLE", role)
             .env("PFP_TEST_ARGUMENTS", OsString::from_vec(arguments.join(&b'|')))

@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, TryLockError};
-use std::thread;
-use std::time::Duration;
 
 use pfp_shm_layout::environment;
+
+use crate::engine::cold;
 
 /// Names the driver's library, if it is not the system's.
 const VARIABLE: &CStr = c"PFP_CUDA_LIBRARY";
@@ -31,6 +31,8 @@ pub enum NoGpu {
     NoDevice,
     /// The driver answered with this error (`CUresult`).
     Refused(u32),
+    /// Another thread is loading a driver, which takes long: to be tried again.
+    Busy,
 }
 
 impl fmt::Display for NoGpu {
@@ -41,6 +43,7 @@ impl fmt::Display for NoGpu {
                 write!(out, "no GPU: the driver's library has no {missing}")
             }
             Self::NoDevice => out.write_str("no GPU: the driver has no device"),
+            Self::Busy => out.write_str("no GPU yet: another thread is loading the driver"),
             Self::Refused(code) => write!(out, "no GPU: the driver answered with error {code}"),
         }
     }
@@ -72,21 +75,16 @@ pub(super) struct Driver {
 /// The libraries that were loaded, by name. They stay.
 static LOADED: Mutex<Vec<(CString, &'static Driver)>> = Mutex::new(Vec::new());
 
-/// A driver is loaded in less than this many milliseconds.
-const LOADING_MS: u32 = 10_000;
-
-/// What was loaded, when no other thread is about to load something. None after a long
-/// time: a forked child may find that it is a thread which only its parent has.
+/// What was loaded, when no other thread is about to load something. None after a
+/// millisecond: a driver takes long, and a forked child may find that it is a thread which
+/// only its parent has.
 fn loaded() -> Option<MutexGuard<'static, Vec<(CString, &'static Driver)>>> {
-    for _ in 0..LOADING_MS {
-        match LOADED.try_lock() {
-            Ok(loaded) => return Some(loaded),
-            // Nothing is done to it that could be left half done.
-            Err(TryLockError::Poisoned(loaded)) => return Some(loaded.into_inner()),
-            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
-        }
-    }
-    None
+    cold::brief_wait().find_map(|()| match LOADED.try_lock() {
+        Ok(loaded) => Some(loaded),
+        // Nothing is done to it that could be left half done.
+        Err(TryLockError::Poisoned(loaded)) => Some(loaded.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    })
 }
 
 /// The driver of the system, or the one that the environment names.
@@ -99,7 +97,7 @@ pub(super) fn find() -> Result<&'static Driver> {
 pub(super) fn load(library: &Path) -> Result<&'static Driver> {
     let none = |why: &str| NoGpu::NoDriver(why.to_owned());
     let name = CString::new(library.as_os_str().as_bytes()).map_err(|_| none("a NUL in a path"))?;
-    let mut loaded = loaded().ok_or_else(|| none("another thread is loading it, for too long"))?;
+    let mut loaded = loaded().ok_or(NoGpu::Busy)?;
     if let Some((_, driver)) = loaded.iter().find(|(known, _)| *known == name) {
         return Ok(driver);
     }

@@ -1,7 +1,7 @@
 //! The checks, in the order in which a person would look.
 
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CString, OsString};
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
@@ -499,7 +499,7 @@ fn rung(kind: ClockKind) -> Finding {
 #[cfg(target_env = "gnu")]
 fn libc_version() -> Option<String> {
     // SAFETY: the function returns a constant, NUL-terminated text.
-    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
     version.to_str().ok().map(str::to_owned)
 }
 

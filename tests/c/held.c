@@ -1,0 +1,69 @@
+/* A thread stops while it creates a task, in the middle of the library's own lock. What
+ * becomes of others that create some meanwhile is said, for the test to judge. */
+#include <pfp.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "script.h"
+
+enum { CREATED = 200 };
+
+static pthread_t holder;
+static atomic_int is_held, may_go;
+static char objects[CREATED + 1];
+
+/* In the place of the C library's: the holder stays in it until it may go. */
+int pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+    typedef int unlock_t(pthread_mutex_t *);
+    extern void *dlsym(void *, const char *);
+    union {
+        void *found;
+        unlock_t *unlock;
+    } real;
+    real.found = dlsym((void *)-1L, "pthread_mutex_unlock");
+    if (holder && pthread_equal(pthread_self(), holder) && !atomic_exchange(&is_held, 1))
+        while (!atomic_load(&may_go))
+            usleep(1000);
+    return real.unlock(mutex);
+}
+
+static void *hold(void *unused)
+{
+    (void)unused;
+    holder = pthread_self();
+    EXPECT(pfpTaskCreate(&objects[CREATED]) == PFP_OK);
+    return NULL;
+}
+
+static unsigned long long cpu_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+}
+
+int main(void)
+{
+    pthread_t thread;
+    EXPECT(pfpCreate() == PFP_OK);
+    EXPECT(pthread_create(&thread, NULL, hold, NULL) == 0);
+    while (!atomic_load(&is_held))
+        usleep(1000);
+    const unsigned long long before = cpu_us();
+    unsigned refused = 0;
+    for (int i = 0; i < CREATED; i++)
+        refused += pfpTaskCreate(&objects[i]) == PFP_EBUSY;
+    say("refused %u", refused);
+    say("us %llu", cpu_us() - before);
+    atomic_store(&may_go, 1);
+    EXPECT(pthread_join(thread, NULL) == 0);
+    /* It is as it was: all that were refused can be created now. */
+    for (int i = 0; i < CREATED; i++)
+        EXPECT(pfpTaskCreate(&objects[i]) == PFP_OK);
+    reach("done");
+    return 0;
+}

@@ -1,0 +1,32 @@
+//! Signal handlers on small stacks of their own that are the first to use libpfp.
+
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::figure;
+use pfp_tests::target::Place;
+use pfp_tests::watch::{self, Watch};
+
+/// A handler may come with a stack of 16 KiB or less. It never runs over: where there is
+/// not enough room to make the segment, the region is counted as missed, and whoever comes
+/// next makes it.
+#[test]
+fn a_handler_that_comes_first_does_not_run_over_its_stack() {
+    let flags = ["-lpthread", "-ldl"];
+    let program = c::compile(Compiler::C, "small_stack", &["small_stack.c"], Link::Shared, flags);
+    for (size, measured, missed) in [("small", 2, 1), ("large", 3, 0)] {
+        let place = Place::new();
+        let mut target = place.start(program.to_str().expect("it is plain text"), &[size]);
+        let said = target.reach("done").clone();
+        let [first, second, third] = ["first", "second", "third"].map(|it| said.one::<u64>(it));
+        figure(&format!("{size}: {first} bytes of stack, then {second}, then {third}"));
+        // Making the segment; then a thread's lane at the most, and at last a region alone.
+        let of_first = if size == "small" { 4096 } else { 12 << 10 };
+        assert!(first < of_first && second < 6144 && third < 2048, "{first} {second} {third}");
+        let mut watch = Watch::attach(&place, &target);
+        let picture = watch.poll();
+        let point = picture.points.iter().find(|point| point.name == "in a handler");
+        let point = point.expect("it has measured").id;
+        assert_eq!(watch::total(picture, point).count, measured, "{size}");
+        assert_eq!(picture.losses.begins_missed, missed, "{size}");
+        target.end_well();
+    }
+}
