@@ -83,7 +83,9 @@ fn a_child_of_a_handler_leaves_its_parent_alone() {
     for (stage, each) in stages {
         let place = Place::new();
         let each = if size(0, 1) == 1 { 1 } else { each };
-        let arguments = [stage, "fork", &each.to_string(), "1", "10000"];
+        // A start spins until clocks agree, so it has no fixed number of instructions.
+        let most = if stage == "process" { size(300, 10_000) } else { 10_000 };
+        let arguments = [stage, "fork", &each.to_string(), "1", &most.to_string()];
         let mut target = place.start(program.to_str().expect("plain text"), &arguments);
         let said = target.reach("done").clone();
         let number = |key: &str| said.one::<u64>(key);
@@ -127,12 +129,12 @@ fn a_handler_that_leaves_for_good_loses_its_region_alone() {
                 continue;
             }
             let place = Place::new();
-            let each = if clock == "wall" { 1 } else { size(13, 1) };
+            let each = if clock == "wall" { size(5, 1) } else { size(61, 1) };
             let mut command = place.command(program.to_str().expect("plain text"));
             command.args([how, &each.to_string()]).env("PFP_CLOCK", clock);
             let output = c::run(&mut command);
             let tried = said(&output, "tried")[0];
-            assert!(tried > 100, "{how} {clock}: {output}");
+            assert!(tried > 40, "{how} {clock}: {output}");
             assert!(output.contains("\nwrong 0 0\n"), "{link:?} {how} {clock}: {output}");
             all += tried;
         }
