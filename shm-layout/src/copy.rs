@@ -320,6 +320,8 @@ impl Copy {
                 return;
             }
         }
+        // What was copied with its page is of several moments: an odd sequence word says so.
+        to[0].store(to[0].load(Ordering::Relaxed) | 1, Ordering::Relaxed);
     }
 
     /// Copies a ring with the number of records that are in it.
@@ -610,6 +612,14 @@ mod tests {
         }
     }
 
+    struct Stop<'a>(&'a AtomicBool);
+
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
     /// Of a thread that never rests every copy is whole all the same: figures that
     /// belong together, a histogram that has not more than one missing, records in
     /// a row.
@@ -620,6 +630,8 @@ mod tests {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let worker = scope.spawn(|| work(&segment, cells, ring, &stop, u64::MAX));
+            // The worker ends even if the test fails.
+            let stop = Stop(&stop);
             let (opened, _) = Segment::open(&name).unwrap();
             let (mut seen, mut kept, mut round) = (0, 0, 0);
             // On a busy machine the worker may begin late.
@@ -650,7 +662,7 @@ mod tests {
                 assert!(records.is_sorted_by_key(|(_, record)| record.start));
                 kept += records.len();
             }
-            stop.store(true, Relaxed);
+            drop(stop);
             let written = worker.join().unwrap();
             assert!(0 < seen && seen <= written && kept > 0, "{seen} of {written}, {kept} records");
         });
