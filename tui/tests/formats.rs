@@ -258,6 +258,7 @@ fn the_documentation_has_every_field() {
     let Point { process, number, .. } = &mut snapshot.points[0];
     (*process, *number) = (Some(0), Some(0));
     (snapshot.points[0].device, snapshot.points[0].amounts) = (true, vec!["bytes".into()]);
+    snapshot.points[0].fenced = true;
     let cell = std::sync::Arc::make_mut(&mut snapshot.cells[0]);
     cell.in_flight = true;
     let (each, sums) = (vec![1], vec![1]);

@@ -24,6 +24,8 @@ const ROUNDS: u64 = size(50, 2_000);
 const CALLS: u64 = 100;
 /// Points of the program, that of the calibration among them.
 const POINTS: u64 = 15;
+/// Bytes of a point's entry in the table.
+const ENTRY: usize = size_of::<pfp_shm_layout::point::Entry>();
 /// The bit of a control word that says that its point measures.
 const ENABLED: u64 = 1;
 
@@ -131,7 +133,11 @@ fn quiet_parts(copy: &[u8], segment: &Segment) -> Vec<Range<usize>> {
     let behind = segment.ledger().blocks_used.load(Relaxed);
     let end = segment.block_offset(behind).expect("not all are used");
     let unused = directory + used * 256..directory + geometry.lanes() * 256;
-    vec![0..PAGE, table..directory, unused, end.min(copy.len())..copy.len()]
+    // The last word of a point's entry leads to its second shared cell, from a reset on.
+    let entries = (0..POINTS as usize).map(|at| table + at * ENTRY..table + (at + 1) * ENTRY - 8);
+    let rest = table + POINTS as usize * ENTRY..directory;
+    let others = [0..PAGE, rest, unused, end.min(copy.len())..copy.len()];
+    entries.chain(others).collect()
 }
 
 #[test]
@@ -181,8 +187,8 @@ fn attack(what: &str, lanes: u64) {
     }
     assert_eq!(attacker.all(), left, "the program wrote a control word");
     // Resets without end take no memory: no more than each cell and all parts of its
-    // histogram once, a ring and a block begun for each lane.
-    let (lanes, each) = (THREADS + 1, POINTS * (2 + PARTS as u64) * CHUNK as u64 / BLOCK as u64);
+    // histogram once, a ring and a block begun for each lane; two cells where lanes are shared.
+    let (lanes, each) = (THREADS + 2, POINTS * (2 + PARTS as u64) * CHUNK as u64 / BLOCK as u64);
     let most = 1 + lanes * (RING_BLOCKS + 2 + each + 1);
     assert!(watch.blocks_used() <= most, "{} blocks, more than {most}", watch.blocks_used());
 
