@@ -134,8 +134,9 @@ fn quiet_parts(copy: &[u8], segment: &Segment) -> Vec<Range<usize>> {
     let end = segment.block_offset(behind).expect("not all are used");
     let unused = directory + used * 256..directory + geometry.lanes() * 256;
     // The last word of a point's entry leads to its second shared cell, from a reset on.
-    let entries = (0..POINTS as usize).map(|at| table + at * ENTRY..table + (at + 1) * ENTRY - 8);
-    let rest = table + POINTS as usize * ENTRY..directory;
+    let points = geometry.points();
+    let entries = (0..points).map(|at| table + at * ENTRY..table + (at + 1) * ENTRY - 8);
+    let rest = table + points * ENTRY..directory;
     let others = [0..PAGE, rest, unused, end.min(copy.len())..copy.len()];
     entries.chain(others).collect()
 }
