@@ -447,18 +447,18 @@ impl Point {
         if self.registering.is_done() {
             return true;
         }
-        if self.registering.is_hopeless() {
-            return false;
-        }
         // A thread that the process does not know of must not keep others waiting.
         process.is_callers_threads(thread::tid())
             && cold::section(|| self.register_in_turn(process))
     }
 
     fn register_in_turn(&'static self, process: &'static process::Process) -> bool {
-        let turn = match self.registering.take() {
-            Ok(turn) => turn,
-            Err(denied) => return denied == Denied::Done,
+        // Who has waited enough does it beside the slow one, at the price of a number.
+        let _turn = match self.registering.take() {
+            Ok(turn) => Some(turn),
+            Err(Denied::Done) => return true,
+            Err(Denied::Others) => None,
+            Err(Denied::Own) => return false,
         };
         let entered = self.enter(process, None);
         // Where there is no memory the next begin tries again, and this one is counted. Of
@@ -467,7 +467,7 @@ impl Point {
             return false;
         }
         self.publish();
-        turn.done();
+        self.registering.set_done();
         process::pause_latecomer(self);
         true
     }
@@ -488,7 +488,7 @@ impl Point {
         &'static self,
         process: &'static process::Process,
         inherited: Option<Control>,
-    ) -> Result<(u32, &'static AtomicU64), NotEntered> {
+    ) -> Result<&'static AtomicU64, NotEntered> {
         match self.kind() {
             Kind::Plain => process.enter(self, inherited),
             Kind::Variant { .. } => timed::enter(process, self),
@@ -500,27 +500,22 @@ impl Point {
     fn lead_to(
         &self,
         process: &'static process::Process,
-        entered: Result<(u32, &'static AtomicU64), NotEntered>,
+        entered: Result<&'static AtomicU64, NotEntered>,
     ) -> bool {
         if !process.is_current() {
             return false;
         }
-        let word = entered.map_or(&process::REFUSED, |(index, word)| {
-            let number = self.index.compare_exchange(0, index, Relaxed, Relaxed);
-            match number {
-                // Whoever took this over was faster with another number.
-                Err(number) if number != index && !self.is_variant() => {
-                    process.segment.control(number as usize).unwrap_or(word)
-                }
-                _ => word,
-            }
-        });
+        let word = entered.unwrap_or(&process::REFUSED);
         self.control.store((&raw const *word).cast_mut(), Release);
         true
     }
 
-    fn is_variant(&self) -> bool {
-        matches!(self.name, Name::Variant(..))
+    /// The number of the point: this one, unless another thread was faster.
+    pub(crate) fn decide_number(&self, reserved: u32) -> u32 {
+        match self.index.compare_exchange(0, reserved, Relaxed, Relaxed) {
+            Ok(_) => reserved,
+            Err(found) => found,
+        }
     }
 
     /// Links the point into the process's list, if it is not there. Two threads may do
@@ -566,5 +561,33 @@ mod tests {
             assert_eq!(process::points().take(1 << 16).filter(same).count(), 1);
         }
         assert!(process::points().count() < 1 << 16);
+    }
+
+    /// A thread that stands still while it registers a point keeps no other one from that,
+    /// and the point has one number and one name.
+    #[test]
+    fn who_has_waited_enough_registers_a_point_beside_a_thread_that_stands_still() {
+        static SLOW: Point = Point::new("slow");
+        let _one = crate::engine::oracle::one_at_a_time();
+        let process = process::get().expect("there is a segment");
+        let _turn = SLOW.registering.take().expect("nobody else registers it");
+        let other = std::thread::spawn(|| {
+            assert!(SLOW.register());
+            SLOW.number().expect("it is registered")
+        });
+        let number = other.join().expect("it does not wait");
+        // The slow one goes on where it stood.
+        assert!(SLOW.lead_to(process, SLOW.enter(process, None)) && SLOW.is_enabled());
+        assert_eq!(SLOW.number(), Some(number));
+        let table = || (0..process.segment.geometry().points());
+        let entries = table().filter_map(|at| process.segment.entry(at)?.read());
+        let is_slow = |entry: &pfp_shm_layout::point::EntryPicture| {
+            let (offset, len) = (entry.name.offset as usize, entry.name.len as usize);
+            process
+                .segment
+                .text(offset, len)
+                .is_some_and(|text| text.iter().map(|byte| byte.load(Relaxed)).eq(*b"slow"))
+        };
+        assert_eq!(entries.filter(is_slow).count(), 1);
     }
 }

@@ -25,7 +25,7 @@ use pfp_shm_layout::control::{Change, Control};
 
 use crate::engine::measure::Guard;
 use crate::engine::process::{self, NotEntered};
-use crate::engine::turn::Turn;
+use crate::engine::turn::{Denied, Turn};
 use crate::engine::{cold, ending};
 use crate::point::{Kind, Point};
 use crate::stats::{self, Stats};
@@ -312,7 +312,7 @@ impl Timed {
     /// The point of all amounts that have no variant, if there are any.
     #[inline(always)]
     fn rest(&'static self) -> Option<&'static Point> {
-        // Meets the store in `make_alone`.
+        // Meets the store in `make_or_find`.
         (self.has_rest.load(Acquire) != 0).then(|| &self.points[REST])
     }
 
@@ -320,7 +320,7 @@ impl Timed {
     #[inline(always)]
     fn find(&'static self, amounts: &Amounts) -> Option<&'static Point> {
         for (key, point) in self.keys.iter().zip(&self.points) {
-            // Meets the store in `make_alone`: the rest of the key, and the point.
+            // Meets the store in `make_or_find`: the rest of the key, and the point.
             let is_first = key[0].load(Acquire) == amounts[0];
             if is_first && (1..MOST).all(|at| key[at].load(Relaxed) == amounts[at]) {
                 // What is as large as what stands for none.
@@ -341,7 +341,7 @@ impl Timed {
         let mut points = self.points.iter();
         for pair in &self.pairs {
             let point = points.next();
-            // Meets the store in `make_alone`, as above.
+            // Meets the store in `make_or_find`, as above.
             if pair[0].load(Acquire) == a && pair[1].load(Relaxed) == b {
                 return point.filter(|_| a != NONE);
             }
@@ -381,16 +381,19 @@ impl Timed {
     }
 
     fn make_in_turn(&'static self, amounts: &Amounts) -> Option<usize> {
-        if self.making.is_hopeless() {
-            return None;
-        }
         cold::section(|| {
-            let _turn = self.making.take().ok()?;
-            self.make_alone(amounts)
+            // Who has waited enough makes it beside the slow one: there may be two variants
+            // of the same amounts then.
+            let _turn = match self.making.take() {
+                Ok(turn) => Some(turn),
+                Err(Denied::Others) => None,
+                Err(Denied::Own | Denied::Done) => return None,
+            };
+            self.make_or_find(amounts)
         })
     }
 
-    fn make_alone(&'static self, amounts: &Amounts) -> Option<usize> {
+    fn make_or_find(&'static self, amounts: &Amounts) -> Option<usize> {
         if let Some(known) = self.find(amounts) {
             return self.points.iter().position(|point| std::ptr::eq(point, known));
         }
@@ -409,7 +412,7 @@ impl Timed {
         // and makes another one.
         let (here, next) = (place as u32, place as u32 + 1);
         if self.made.compare_exchange(here, next, Relaxed, Relaxed).is_err() {
-            return None;
+            return self.make_or_find(amounts);
         }
         let (key, point) = (&self.keys[place], &self.points[place]);
         self.first[place].store(amounts[0], Relaxed);
@@ -642,7 +645,7 @@ pub(crate) fn variant_of(point: &Point) -> Option<(&'static Timed, usize)> {
 pub(crate) fn enter(
     process: &'static process::Process,
     point: &Point,
-) -> Result<(u32, &'static AtomicU64), NotEntered> {
+) -> Result<&'static AtomicU64, NotEntered> {
     let (timed, place) = variant_of(point).ok_or(NotEntered::NoPlace)?;
     let of = timed.whole().number().ok_or(NotEntered::NoPlace)? as usize;
     let mut amounts = Description::new();

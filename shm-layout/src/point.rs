@@ -13,19 +13,20 @@
 //! The amounts of a variant are a text: `bytes=2400,flops=200`, and of the rest,
 //! whose amounts differ, the names alone: `bytes,flops`.
 //!
-//! Names and files are bytes in the string space. An entry is taken with a
-//! compare-and-swap on `ready`, filled, and announced by a store to it.
+//! Names and files are bytes in the string space. Whoever enters a point fills the words
+//! of its entry that are still 0, and announces it by a store to `ready`: two threads may
+//! enter the same point at once.
 //!
 //! | site | meets | makes visible |
 //! |---|---|---|
 //! | `point-ready` store | `point-enter` load | the entry and its strings |
+//! | `point-fill` CAS | `point-filled` failed CAS | the other thread's string |
 //! | `point-name` store | `point-name-seen` load | the new name's text |
 //! | `point-cell` CAS | `point-cell-seen` load | the shared cell is prepared |
 
 use crate::sync::{AtomicU64, Ordering, ord};
 
-const EMPTY: u64 = 0;
-const FILLING: u64 = 1;
+/// `ready` of an announced entry; 0 before.
 const READY: u64 = 2;
 
 /// In the word of a point's line: what it measures is a device's time, not that of the
@@ -91,6 +92,13 @@ pub struct VariantOf {
     pub amounts: Text,
 }
 
+/// Fills a word unless another thread has: the point may have been renamed since. Meets
+/// itself there, since whoever announces the entry announces the other thread's text too.
+fn fill(word: &AtomicU64, value: u64) {
+    let _ =
+        word.compare_exchange(0, value, ord!("point-fill", Release), ord!("point-filled", Acquire));
+}
+
 impl Default for Entry {
     fn default() -> Self {
         Self::new()
@@ -116,24 +124,19 @@ impl Entry {
 
     // ---- writer ----
 
-    /// Takes an empty entry; false if somebody has it. Relaxed: the winner
-    /// reads nothing of the loser's.
-    pub fn take(&self) -> bool {
-        self.ready.compare_exchange(EMPTY, FILLING, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-
-    /// Fills a taken entry of a variant and announces it.
+    /// Fills the entry of a variant and announces it, as [`Self::announce`] does.
     pub fn announce_variant(&self, name: Text, file: Text, line: u64, variant: VariantOf) {
-        self.amounts.store(variant.amounts.pack(), Ordering::Relaxed);
-        self.of.store(u64::from(variant.point) + 1, Ordering::Relaxed);
+        fill(&self.amounts, variant.amounts.pack());
+        fill(&self.of, u64::from(variant.point) + 1);
         self.announce(name, file, line);
     }
 
-    /// Fills a taken entry and announces it. The line may have [`DEVICE`] in it.
+    /// Fills the entry and announces it. The line may have [`DEVICE`] in it. What another
+    /// thread has filled in stays.
     pub fn announce(&self, name: Text, file: Text, line: u64) {
-        self.name.store(name.pack(), Ordering::Relaxed);
-        self.file.store(file.pack(), Ordering::Relaxed);
-        self.line.store(line, Ordering::Relaxed);
+        fill(&self.name, name.pack());
+        fill(&self.file, file.pack());
+        fill(&self.line, line);
         // Meets `point-enter`.
         self.ready.store(READY, ord!("point-ready", Release));
     }

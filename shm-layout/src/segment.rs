@@ -746,44 +746,41 @@ impl Segment {
         file: &str,
         line: u64,
     ) -> Option<usize> {
-        self.enter(wanted, first_free, |entry| {
-            // A point without a name is better than none.
-            let name = self.enter_text(name).unwrap_or_default();
-            let file = self.enter_text(file).unwrap_or_default();
-            entry.announce(name, file, line);
-        })
+        let point = self.reserve_point(wanted, first_free)?;
+        self.announce_point(point, name, file, line);
+        Some(point)
     }
 
-    /// The same for a variant of a point that is in the table, with its amounts as
-    /// [`crate::point`] has them.
-    pub fn enter_variant(
-        &self,
-        wanted: Option<usize>,
-        first_free: usize,
-        of: usize,
-        amounts: &str,
-    ) -> Option<usize> {
-        let known = self.entry(of)?.read()?;
-        self.enter(wanted, first_free, |entry| {
-            let amounts = self.enter_text(amounts).unwrap_or_default();
-            let variant = VariantOf { point: of as u32, amounts };
-            entry.announce_variant(known.name, known.file, u64::from(known.line), variant);
-        })
+    /// Announces a point of a reserved number, unless that was done.
+    pub fn announce_point(&self, point: usize, name: &str, file: &str, line: u64) {
+        let Some(entry) = self.entry(point).filter(|entry| !entry.is_ready()) else { return };
+        // A point without a name is better than none.
+        let name = self.enter_text(name).unwrap_or_default();
+        let file = self.enter_text(file).unwrap_or_default();
+        entry.announce(name, file, line);
     }
 
-    fn enter(
-        &self,
-        wanted: Option<usize>,
-        first_free: usize,
-        fill: impl FnOnce(&Entry),
-    ) -> Option<usize> {
+    /// Announces a variant of a point that is in the table, unless that was done. Its
+    /// amounts are as [`crate::point`] has them.
+    pub fn announce_variant(&self, variant: usize, of: usize, amounts: &str) {
+        let Some(entry) = self.entry(variant).filter(|entry| !entry.is_ready()) else { return };
+        let Some(known) = self.entry(of).and_then(Entry::read) else { return };
+        let amounts = self.enter_text(amounts).unwrap_or_default();
+        let variant = VariantOf { point: of as u32, amounts };
+        entry.announce_variant(known.name, known.file, u64::from(known.line), variant);
+    }
+
+    /// Reserves a number in the table of points: the wanted one, or the next that is free.
+    /// Readers see nothing of it until it is announced. None if the table is full, or
+    /// there is no memory for it.
+    pub fn reserve_point(&self, wanted: Option<usize>, first_free: usize) -> Option<usize> {
         let ledger = self.ledger();
         let refuse = || {
             ledger.points_refused.fetch_add(1, Ordering::Relaxed);
             None
         };
         let used = &ledger.points_used;
-        let point = loop {
+        loop {
             let before = used.load(Ordering::Relaxed);
             let point = wanted.unwrap_or((before as usize).max(first_free));
             if point >= self.geometry.points {
@@ -801,14 +798,9 @@ impl Segment {
             let after = before.max(point as u64 + 1);
             let taken = used.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed);
             if taken.is_ok() {
-                break point;
+                return Some(point);
             }
-        };
-        let entry = self.entry(point)?;
-        if entry.take() {
-            fill(entry);
         }
-        Some(point)
     }
 
     /// Gives a point that is in the table another name; false if there is no such point,

@@ -173,8 +173,8 @@ fn a_variant_that_was_met_before_it_was_announced_is_summed_later() {
     block.cell(place).record(measured, None);
     reader.poll(false);
 
-    let entered = reader.segment().enter_variant(None, 0, 3, "bytes=8");
-    assert_eq!(entered, Some(POINTS));
+    assert_eq!(reader.segment().reserve_point(None, 0), Some(POINTS));
+    reader.segment().announce_variant(POINTS, 3, "bytes=8");
     let picture = reader.poll(false);
     assert_eq!(of_the_whole(picture), 2);
     let part = picture.cells.iter().find(|cell| cell.point == POINTS as u32);

@@ -793,34 +793,30 @@ impl Process {
         ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
     }
 
-    /// Enters something into the table of points. Whoever finds no memory for that may
-    /// try again, and is not told to each time.
-    fn enter_into_table(
-        &self,
-        wanted: Option<usize>,
-        enter: impl FnOnce(&Segment) -> Option<usize>,
-    ) -> Result<usize, NotEntered> {
+    /// Reserves a number in the table: the wanted one, or any. Whoever finds no memory for
+    /// that may try again, and is not told to each time.
+    fn reserve(&self, wanted: Option<u32>) -> Result<usize, NotEntered> {
+        let wanted = wanted.map(|number| number as usize);
         let used = self.segment.ledger().points_used.load(Relaxed) as usize;
+        let reserve = |segment: &Segment| segment.reserve_point(wanted, FIRST_NAMED);
         if wanted.unwrap_or(used.max(FIRST_NAMED)) >= self.segment.geometry().points() {
-            return enter(&self.segment).ok_or(NotEntered::NoPlace);
+            return reserve(&self.segment).ok_or(NotEntered::NoPlace);
         }
-        self.ask_for_space(enter).ok_or(NotEntered::NoMemory)
+        self.ask_for_space(reserve).ok_or(NotEntered::NoMemory)
     }
 
-    /// Enters a point and returns its number and control word.
-    /// A point of a parent's keeps its number and starts with the parent's word.
+    /// Enters a point and returns its control word. A point of a parent's keeps its number
+    /// and starts with the parent's word. Several threads may enter a point at once: one
+    /// decides what its number is, and numbers that others have reserved stay unused.
     pub(crate) fn enter(
         &self,
         point: &Point,
         inherited: Option<Control>,
-    ) -> Result<(u32, &AtomicU64), NotEntered> {
+    ) -> Result<&AtomicU64, NotEntered> {
         let wanted = point.wanted_number();
         let (name, file, line) = point.description();
         let line = u64::from(line) | if point.is_device() { DEVICE } else { 0 };
-        let place = wanted.map(|n| n as usize);
-        let number = self.enter_into_table(place, |segment| {
-            segment.enter_point(place, FIRST_NAMED, name, file, line)
-        })?;
+        let number = self.reserve(wanted)?;
         let control = self.segment.control(number).ok_or(NotEntered::NoPlace)?;
         let calibration = wanted == Some(0);
         let initial = if let Some(before) = inherited {
@@ -840,22 +836,32 @@ impl Process {
         };
         // A viewer may have been faster.
         let _ = control.compare_exchange(0, initial.0, Relaxed, Relaxed);
-        Ok((number as u32, control))
+        let number = self.decide_number(point, number)?;
+        self.segment.announce_point(number, name, file, line);
+        self.segment.control(number).ok_or(NotEntered::NoPlace)
     }
 
-    /// Enters a variant of the point of that number and returns its number, and the
-    /// control word, which is that point's.
+    /// Enters a variant of the point of that number and returns the control word, which is
+    /// that point's.
     pub(crate) fn enter_variant(
         &self,
         variant: &Point,
         of: usize,
         amounts: &str,
-    ) -> Result<(u32, &AtomicU64), NotEntered> {
-        let wanted = variant.wanted_number().map(|n| n as usize);
-        let number = self.enter_into_table(wanted, |segment| {
-            segment.enter_variant(wanted, FIRST_NAMED, of, amounts)
-        })?;
-        Ok((number as u32, self.segment.control(of).ok_or(NotEntered::NoPlace)?))
+    ) -> Result<&AtomicU64, NotEntered> {
+        let number = self.reserve(variant.wanted_number())?;
+        let number = self.decide_number(variant, number)?;
+        self.segment.announce_variant(number, of, amounts);
+        self.segment.control(of).ok_or(NotEntered::NoPlace)
+    }
+
+    /// The number that a point has from now on. In a child that was forked meanwhile it
+    /// must not be the parent's.
+    fn decide_number(&self, point: &Point, reserved: usize) -> Result<usize, NotEntered> {
+        if !self.is_current() {
+            return Err(NotEntered::Forked);
+        }
+        Ok(point.decide_number(reserved as u32) as usize)
     }
 }
 
@@ -871,6 +877,8 @@ pub(crate) enum NotEntered {
     NoPlace,
     /// There was no memory for it just now.
     NoMemory,
+    /// The process has been forked meanwhile, and this is the child.
+    Forked,
 }
 
 /// Counts a begin that could not be measured.

@@ -49,8 +49,10 @@ pub(crate) struct Turn(AtomicU32);
 pub(crate) enum Denied {
     /// It was done.
     Done,
-    /// Another thread is at it, or what this one has interrupted.
-    Busy,
+    /// Another thread is at it.
+    Others,
+    /// What this thread has interrupted is at it.
+    Own,
 }
 
 /// A turn that the calling thread has. Given back when dropped.
@@ -138,11 +140,19 @@ impl Turn {
                 }
                 continue;
             }
-            let gives_up = !waits || found & IDS == me;
-            if gives_up || turns.get_or_insert_with(cold::patience).next().is_none() {
-                return Err(Denied::Busy);
+            if found & IDS == me {
+                return Err(Denied::Own);
+            }
+            if !waits || turns.get_or_insert_with(cold::patience).next().is_none() {
+                return Err(Denied::Others);
             }
         }
+    }
+
+    /// It is done for good, whoever is at it.
+    pub(crate) fn set_done(&self) {
+        // Meets the loads in `is_done` and `take_from`.
+        self.0.store(DONE, Release);
     }
 
     /// Takes the turn away from a thread that is not at it any more.

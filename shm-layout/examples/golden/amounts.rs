@@ -91,7 +91,8 @@ fn points<'a>(segment: &'a Segment) -> Option<Points<'a>> {
         Some(Point { number, word, has_sums: false })
     };
     let variant = |whole: Point<'a>, amounts: &str, has_sums| {
-        let number = segment.enter_variant(None, FIRST_NAMED, whole.number, amounts)?;
+        let number = segment.reserve_point(None, FIRST_NAMED)?;
+        segment.announce_variant(number, whole.number, amounts);
         Some(Point { number, has_sums, ..whole })
     };
     let copy = enter("copy", 10)?;

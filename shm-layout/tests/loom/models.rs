@@ -64,6 +64,7 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("lane_ring_block", lane_ring_block),
     ("lane_cells_block", lane_cells_block),
     ("point_two_registrants", point_two_registrants),
+    ("point_renamed_meanwhile", point_renamed_meanwhile),
     ("point_rename", point_rename),
     ("point_shared_cell", point_shared_cell),
     ("point_shared_cell_reader", point_shared_cell_reader),

@@ -312,10 +312,7 @@ fn assert_lorenz(place: &Place, program: &str, threads: u32, trajectories: u32, 
     let lanes =
         watch::cells(picture, id).filter(|cell| cell.live.count + cell.retired.count > 0).count();
     assert_eq!(lanes, threads.min(trajectories) as usize, "{program}: one lane a thread");
-    // What threads begin while another one meets the point may be missed, and is counted.
-    let (counted, missed) = (watch::total(picture, id).count, picture.losses.begins_missed);
-    let all = u64::from(trajectories);
-    assert!(counted <= all && counted + missed >= all, "{counted} and {missed} of {all}");
+    assert_eq!(watch::total(picture, id).count, u64::from(trajectories));
 
     // In the recipe's form: what a call moves and computes, as a step counts it itself.
     COUNTED.set(0);

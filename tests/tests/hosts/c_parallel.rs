@@ -34,28 +34,18 @@ fn each_thread_of_openmp_is_a_lane() {
                 let lane = watch::lane(picture, thread[0] as u32);
                 let its = watch::cells(picture, point).filter(|cell| cell.lane == lane);
                 let counts: Vec<u64> = its.map(|cell| cell.live.count).collect();
-                let [count] = counts[..] else { panic!("{compiler:?}: {counts:?}") };
-                // What is begun while another thread meets the point is missed, and counted.
-                let missed = picture.losses.begins_missed;
-                let fits = count <= thread[1] && count + missed >= thread[1];
-                assert!(fits, "{compiler:?}: {count} and {missed} of {}", thread[1]);
+                assert_eq!(counts, [thread[1]], "{compiler:?}");
             }
         }
-        let (count, missed) =
-            (watch::named(picture, "iteration").count, picture.losses.begins_missed);
-        assert!(count <= 40_000 && count + missed >= 40_000, "{count} and {missed}");
+        assert_eq!(watch::named(picture, "iteration").count, 40_000);
 
         target.go();
         let said = target.reach("done");
         let (members, calls): (u64, u64) = (said.one("members"), said.one("calls"));
         let picture = watch.poll();
         assert_eq!(watch::named(picture, "team").count, 100, "{compiler:?}");
-        assert_eq!(members, 300, "{compiler:?}");
-        let missed = picture.losses.begins_missed;
-        for (name, all) in [("member", 300), ("fibonacci", calls)] {
-            let count = watch::named(picture, name).count;
-            assert!(count <= all && count + missed >= all, "{name}: {count} and {missed} of {all}");
-        }
+        assert_eq!((watch::named(picture, "member").count, members), (300, 300), "{compiler:?}");
+        assert_eq!(watch::named(picture, "fibonacci").count, calls, "{compiler:?}");
         assert_eq!(picture.losses.mismatched_ends, 0, "{compiler:?}");
         figure(&format!("OpenMP, {}: {} lanes", compiler.name, picture.lanes.len()));
         target.end_well();

@@ -10,31 +10,43 @@ use crate::sync::{AtomicU64, watch};
 
 const NAME: Text = Text { offset: 8, len: 4 };
 const NEW_NAME: Text = Text { offset: 16, len: 4 };
+const FILES: [Text; 2] = [Text { offset: 24, len: 4 }, Text { offset: 32, len: 4 }];
 
-/// Two threads enter the same number: one fills the entry, and a reader sees
-/// all of it, the text included, or nothing.
+/// Two threads enter the same point, each with a text of its own: a reader sees all of
+/// the entry, the text that counts included, or nothing.
 pub(super) fn point_two_registrants() {
     check(|| {
-        let (entry, text) = (Arc::new(Entry::new()), memory());
-        watch(&*entry, &["ready", "line", "name"]);
-        let register = |entry: &Entry, text: &AtomicU64| {
-            let taken = entry.take();
-            if taken {
-                make_ready(text);
-                entry.announce(NAME, Text::default(), 3);
-            }
-            taken
-        };
-        let others = [(); 2].map(|()| {
-            let (entry, text) = (Arc::clone(&entry), Arc::clone(&text));
-            thread::spawn(move || register(&entry, &text))
+        let (entry, texts) = (Arc::new(Entry::new()), [memory(), memory()]);
+        watch(&*entry, &["ready", "line", "file"]);
+        let others = [0, 1].map(|mine: usize| {
+            let (entry, text) = (Arc::clone(&entry), Arc::clone(&texts[mine]));
+            thread::spawn(move || {
+                make_ready(&text);
+                entry.announce(Text::default(), FILES[mine], 3);
+            })
         });
         if let Some(picture) = entry.read() {
-            assert_eq!((picture.name, picture.line), (NAME, 3));
-            assert_ready(&text);
+            assert_eq!(picture.line, 3);
+            let whose = FILES.iter().position(|&file| file == picture.file).unwrap();
+            assert_ready(&texts[whose]);
         }
-        let taken = others.map(|other| other.join().unwrap());
-        assert!(taken[0] ^ taken[1]);
+        others.map(|other| other.join().unwrap());
+    });
+}
+
+/// A thread that enters a point again, late, leaves its new name alone.
+pub(super) fn point_renamed_meanwhile() {
+    check(|| {
+        let entry = Arc::new(Entry::new());
+        watch(&*entry, &["ready", "name"]);
+        let late = {
+            let entry = Arc::clone(&entry);
+            thread::spawn(move || entry.announce(NAME, Text::default(), 3))
+        };
+        entry.announce(NAME, Text::default(), 3);
+        entry.rename(NEW_NAME);
+        late.join().unwrap();
+        assert_eq!(entry.read().unwrap().name, NEW_NAME);
     });
 }
 
@@ -42,7 +54,6 @@ pub(super) fn point_two_registrants() {
 pub(super) fn point_rename() {
     check(|| {
         let (entry, text) = (Arc::new(Entry::new()), memory());
-        assert!(entry.take());
         entry.announce(NAME, Text::default(), 3);
         watch(&*entry, &["name"]);
         let writer = {
