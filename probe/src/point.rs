@@ -579,8 +579,8 @@ mod tests {
         // The slow one goes on where it stood.
         assert!(SLOW.lead_to(process, SLOW.enter(process, None)) && SLOW.is_enabled());
         assert_eq!(SLOW.number(), Some(number));
-        let table = || (0..process.segment.geometry().points());
-        let entries = table().filter_map(|at| process.segment.entry(at)?.read());
+        let numbers = 0..process.segment.geometry().points();
+        let entries = numbers.filter_map(|at| process.segment.entry(at)?.read());
         let is_slow = |entry: &pfp_shm_layout::point::EntryPicture| {
             let (offset, len) = (entry.name.offset as usize, entry.name.len as usize);
             process

@@ -30,7 +30,9 @@ pub(super) fn point_two_registrants() {
             let whose = FILES.iter().position(|&file| file == picture.file).unwrap();
             assert_ready(&texts[whose]);
         }
-        others.map(|other| other.join().unwrap());
+        for other in others {
+            other.join().unwrap();
+        }
     });
 }
 
