@@ -44,8 +44,11 @@ mod segment;
 mod sync;
 
 use std::cell::Cell;
+use std::num::NonZero;
 use std::panic;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
 use std::time::Instant;
 
 use models::MODELS;
@@ -53,44 +56,58 @@ use sync::Site;
 
 #[test]
 fn every_protocol_holds() {
-    let mut failed = Vec::new();
-    for (name, model) in MODELS {
+    let failed = on_all_cpus(MODELS, |(name, model)| {
         let start = Instant::now();
-        if panic::catch_unwind(model).is_err() {
-            failed.push(name);
-        }
+        let fails = panic::catch_unwind(model).is_err();
         println!("{name}: {:.2?}", start.elapsed());
-    }
-    assert!(failed.is_empty(), "{failed:?}");
+        fails.then_some(*name)
+    });
+    assert_eq!(failed, [""; 0]);
+}
+
+/// Does something with each item, on as many threads as there are CPUs; what came of it.
+fn on_all_cpus<'a, T: Sync, R: Send>(
+    items: &'a [T],
+    work: impl Fn(&'a T) -> Option<R> + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let items = std::iter::from_fn(|| items.get(next.fetch_add(1, Relaxed)));
+        items.filter_map(&work).collect::<Vec<R>>()
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    })
 }
 
 #[test]
 fn every_named_ordering_is_needed() {
     silence_expected_panics();
-    let mut survivors = Vec::new();
     // Who passes by which site, so that a mutant is shown only to the models
     // that can notice it.
-    let mut users: Vec<(Site, Vec<usize>)> =
-        sites().into_iter().map(|site| (site, Vec::new())).collect();
-    for (index, (_, model)) in MODELS.iter().enumerate() {
+    let sites = sites();
+    let users = on_all_cpus(MODELS, |(name, model)| {
         sync::forget_used();
         model();
-        for (site, models) in &mut users {
-            if sync::was_used(site) {
-                models.push(index);
-            }
-        }
-    }
-    for (site, models) in users {
+        let used: Vec<&Site> = sites.iter().filter(|site| sync::was_used(site)).collect();
+        Some((name, model, used))
+    });
+    let survivors = on_all_cpus(&sites, |site| {
         sync::weaken(Some(site.clone()));
-        let caught = models.into_iter().find(|&index| fails(MODELS[index].1));
+        let mut models = users.iter().filter(|(.., used)| used.contains(&site));
+        let caught = models.find(|(_, model, _)| fails(**model));
         sync::weaken(None);
-        let Site { file, line, name } = &site;
+        let Site { file, line, name } = site;
         match caught {
-            Some(index) => println!("{file}:{line} {name}: caught by {}", MODELS[index].0),
-            None => survivors.push(format!("{file}:{line} {name}")),
+            Some((by, ..)) => {
+                println!("{file}:{line} {name}: caught by {by}");
+                None
+            }
+            None => Some(format!("{file}:{line} {name}")),
         }
-    }
+    });
     assert!(survivors.is_empty(), "no model needs {survivors:#?}");
 }
 
