@@ -546,8 +546,10 @@ pub(crate) fn end_guard(point: &'static Point, guard: &Guard, end: End, amounts:
     };
     let deeper = thread.inner_place().wrapping_sub(guard.tag() & LEVELS) & LEVELS;
     let place = thread.inner_place().wrapping_sub(deeper);
-    let cell = noted(thread, point, guard, &begun, place);
-    let (moment, inside) = thread.moment(Some(end), || added_since(cell, &begun));
+    let (moment, inside) = thread.moment(Some(end), || {
+        // A handler may have switched to another fibre and back since the last try.
+        added_since(noted(thread, point, guard, &begun, place), &begun)
+    });
     // Regions between this one and the innermost, of as many as are counted.
     if deeper != 0 {
         thread.count(|tally| &tally.mismatched);
@@ -832,8 +834,10 @@ pub(crate) fn end_poll(
         (slot.begun(), slot.place.load(Relaxed), recursive)
     };
     let tagged = thread.inner_place() & !LEVELS | place;
-    let noted = guard.begun().and_then(|begun| noted(thread, point, guard, begun, tagged));
-    let (moment, inside) = thread.moment(None, || added_since(noted, &begun));
+    let (moment, (noted, inside)) = thread.moment(None, || {
+        let noted = guard.begun().and_then(|begun| noted(thread, point, guard, begun, tagged));
+        (noted, added_since(noted, &begun))
+    });
     thread.set_level(place.wrapping_add(LEVEL));
     let part = thread.part(&begun, moment);
     measure::give_back(thread, part.child, part.span);
