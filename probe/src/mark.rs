@@ -9,6 +9,9 @@
 //!   word that is marked --> frame: | mark |      there: somebody is at work
 //!                       --> frame: | else |      gone: what was begun is never finished
 //! ```
+//!
+//! Another fibre may find it, which the program has switched to in a handler. The frame is
+//! on another stack then, and where that is tells nothing.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -24,6 +27,9 @@ use crate::errno;
 /// In every mark, and in no other value of the words that are marked.
 const IS_MARK: u64 = 1;
 
+/// In the marked word while another context is current than the one that has marked it.
+const ELSEWHERE: u64 = 2;
+
 /// A word in the frame of whoever is at work.
 #[derive(Debug)]
 pub(crate) struct Mark(UnsafeCell<MaybeUninit<u64>>);
@@ -32,6 +38,23 @@ pub(crate) struct Mark(UnsafeCell<MaybeUninit<u64>>);
 #[inline(always)]
 pub(crate) fn is_mark(word: u64) -> bool {
     word & IS_MARK != 0
+}
+
+/// Keeps the mark of a context that is put aside, if the word has one of that.
+pub(crate) fn put_aside(word: &AtomicU64, kept: &AtomicU64) {
+    let mark = word.load(Relaxed);
+    let is_its_own = mark & (IS_MARK | ELSEWHERE) == IS_MARK;
+    kept.store(if is_its_own { mark } else { 0 }, Relaxed);
+}
+
+/// Says in a marked word whether the context that goes on has marked it.
+pub(crate) fn resume(word: &AtomicU64, kept: &AtomicU64) {
+    let mark = word.load(Relaxed);
+    if is_mark(mark) {
+        let is_its_own = mark & !ELSEWHERE == kept.load(Relaxed);
+        let elsewhere = if is_its_own { 0 } else { ELSEWHERE };
+        word.store(mark & !ELSEWHERE | elsewhere, Relaxed);
+    }
 }
 
 impl Mark {
@@ -63,7 +86,7 @@ impl Mark {
 #[cold]
 #[inline(never)]
 pub(crate) fn is_live(mark: u64) -> bool {
-    let place = mark & !IS_MARK;
+    let place = mark & !(IS_MARK | ELSEWHERE);
     // What lies below this frame on this stack is nobody's.
     scrub();
     if place == 0 || !is_readable(place) {
@@ -71,7 +94,7 @@ pub(crate) fn is_live(mark: u64) -> bool {
     }
     // SAFETY: it was readable just now, as stacks stay.
     let found = unsafe { ptr::with_exposed_provenance::<u64>(place as usize).read_volatile() };
-    found == mark && !is_below(place)
+    found == place | IS_MARK && (mark & ELSEWHERE != 0 || !is_below(place))
 }
 
 /// How far below a frame one is looked for that was left by a jump.

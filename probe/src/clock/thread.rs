@@ -85,7 +85,7 @@ pub(crate) struct ThreadClock {
     anchored: AtomicU64,
     /// A mark while the clock is being refreshed: a signal handler that comes in
     /// between reads on with what there is.
-    refreshing: AtomicU64,
+    pub(crate) refreshing: AtomicU64,
 }
 
 /// A reading of both clocks, and what came of it.

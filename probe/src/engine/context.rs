@@ -24,9 +24,10 @@ use std::sync::atomic::{
 
 use super::copies;
 use super::process::{self, Process};
-use super::regions::Regions;
+use super::regions::{Paused, Regions};
 use super::thread::{self, LEVELS, NOTHING_COVERED, SALT, SALTS, Thread};
 use crate::clock::counter::stamp;
+use crate::mark;
 
 /// A context that the program names.
 #[repr(C)]
@@ -134,11 +135,11 @@ impl Shared {
     /// Nothing is open in it any more.
     fn forget(&self) {
         self.regions.clear();
-        let paused = &self.regions.paused;
-        for word in [&paused.clock, &paused.switches, &paused.place] {
+        let Paused { clock, switches, place, at_work, refreshing, .. } = &self.regions.paused;
+        for word in [clock, switches, place, at_work, refreshing] {
             word.store(0, Relaxed);
         }
-        paused.covered.store(NOTHING_COVERED, Relaxed);
+        self.regions.paused.covered.store(NOTHING_COVERED, Relaxed);
         self.entered.store(false, Relaxed);
         // What it had interrupted, if anything, is as lost as its thread.
         self.interrupted.store(ptr::null_mut(), Relaxed);
@@ -237,6 +238,8 @@ fn keep(thread: &Thread, now: u64) {
     paused.switches.store(thread.clock.switches(), Relaxed);
     paused.covered.store(thread.covered(), Relaxed);
     paused.place.store(thread.place.load(Relaxed) & LEVELS, Relaxed);
+    mark::put_aside(&thread.detour, &paused.at_work);
+    mark::put_aside(&thread.clock.refreshing, &paused.refreshing);
 }
 
 /// Goes on with the context that has become current, from the moment `now`.
@@ -256,6 +259,8 @@ fn resume(thread: &Thread, now: u64) {
     thread.place.store(salt, Relaxed);
     thread.set_level(paused.place.load(Relaxed));
     thread.set_waiting(regions.detour());
+    mark::resume(&thread.detour, &paused.at_work);
+    mark::resume(&thread.clock.refreshing, &paused.refreshing);
     // A begin or end that a handler's hooks have interrupted starts again.
     thread.clock.disturb();
 }

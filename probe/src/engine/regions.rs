@@ -74,6 +74,9 @@ pub(super) struct Paused {
     /// As [`super::thread::Thread::covered`].
     pub(super) covered: AtomicU64,
     pub(super) place: AtomicU64,
+    /// Its [`crate::mark`]s, as it may have been interrupted in the middle of something.
+    pub(super) at_work: AtomicU64,
+    pub(super) refreshing: AtomicU64,
 }
 
 /// A latched part, or the sum of several.
@@ -114,6 +117,8 @@ impl Regions {
                 switches: zero(),
                 covered: AtomicU64::new(NOTHING_COVERED),
                 place: zero(),
+                at_work: zero(),
+                refreshing: zero(),
             },
         }
     }

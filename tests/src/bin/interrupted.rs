@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! interrupted ACTION CASE EACH  a handler at every so manyth instruction of the case
+//! interrupted switch CASE EACH  another fibre at each of them, from inside the handler
 //! interrupted storm TIMES 1     jumps out of a handler at random instructions
 //! ```
 //!
@@ -26,6 +27,7 @@ mod stepping {
     use std::cell::UnsafeCell;
     use std::future::Future;
     use std::pin::pin;
+    use std::sync::LazyLock;
     use std::sync::atomic::{
         AtomicBool, AtomicI32, AtomicPtr, AtomicU64,
         Ordering::{Relaxed, SeqCst},
@@ -415,13 +417,19 @@ mod stepping {
     }
 
     fn run(case: &Case, work_inside: impl FnOnce()) -> Run {
+        measured(case, || outer(work_inside))
+    }
+
+    fn outer(work_inside: impl FnOnce()) {
+        let _outer = OUTER.measure();
+        work();
+        work_inside();
+        work();
+    }
+
+    fn measured(case: &Case, run: impl FnOnce()) -> Run {
         let before = all(case);
-        {
-            let _outer = OUTER.measure();
-            work();
-            work_inside();
-            work();
-        }
+        run();
         let after = all(case);
         let of = All {
             outer: less(after.outer, before.outer),
@@ -440,10 +448,22 @@ mod stepping {
 
     /// What is wrong, by what was wrong and the instruction.
     fn judge(case: &Case, base: Run, one: i64, handled: bool, run: Run) -> Option<String> {
+        judge_in(1, case, base, one, handled, run)
+    }
+
+    /// The same of a run with so many outer regions.
+    fn judge_in(
+        outer: u64,
+        case: &Case,
+        base: Run,
+        one: i64,
+        handled: bool,
+        run: Run,
+    ) -> Option<String> {
         let h = i64::from(handled);
         let wanted = [case.counts[0] + h as u64 * case.handled[0], case.counts[1], h as u64];
         let found = [run.of.point.count, run.of.inner.count, run.of.other.count];
-        if run.of.outer.count != 1 || found != wanted {
+        if run.of.outer.count != outer || found != wanted {
             return Some(format!("counts {found:?} and not {wanted:?}"));
         }
         let prices = h * (1 + case.handled[0] as i64) * one;
@@ -530,6 +550,83 @@ mod stepping {
         }
     }
 
+    // ---- fibres ----
+
+    /// How far one stack is above the other: near enough to be taken for one stack.
+    const STACK: usize = 64 << 10;
+    #[repr(align(16))]
+    struct Stacks(UnsafeCell<[[u8; STACK]; 2]>);
+    // SAFETY: one thread runs on them.
+    unsafe impl Sync for Stacks {}
+    static STACKS: Stacks = Stacks(UnsafeCell::new([[0; STACK]; 2]));
+
+    /// The program's own stack and the two above, by number.
+    const OWN: usize = 0;
+    const LOWER: usize = 1;
+    const UPPER: usize = 2;
+    static SAVED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+    static FIBRES: LazyLock<[pfp::Context; 3]> = LazyLock::new(Default::default);
+
+    /// Keeps what a function must keep for its caller on this stack, and goes on with what
+    /// was kept on another one.
+    #[unsafe(naked)]
+    unsafe extern "C" fn change_stacks(from: *mut u64, to: *mut u64) {
+        naked_asm!(
+            "push rbx",
+            "push rbp",
+            "push r12",
+            "push r13",
+            "push r14",
+            "push r15",
+            "mov [rdi], rsp",
+            "mov rsp, [rsi]",
+            "pop r15",
+            "pop r14",
+            "pop r13",
+            "pop r12",
+            "pop rbp",
+            "pop rbx",
+            "ret",
+        )
+    }
+
+    fn change_fibres(from: usize, to: usize) {
+        assert!(pfp::task_switch(&FIBRES[from], &FIBRES[to]), "it is nobody else's");
+        // SAFETY: somebody has stopped there, or `prepare` has put a start there.
+        unsafe { change_stacks(SAVED[from].as_ptr(), SAVED[to].as_ptr()) }
+    }
+
+    /// Has a fibre begin with a function, which must not return.
+    fn prepare(fibre: usize, begin: extern "C" fn()) {
+        // SAFETY: nothing on that stack is needed any more. The function finds a return
+        // address, and below that six registers.
+        unsafe {
+            let top = STACKS.0.get().cast::<[u8; STACK]>().add(fibre).cast::<usize>();
+            top.sub(1).write(0);
+            top.sub(2).write(begin as *const () as usize);
+            SAVED[fibre].store(top.sub(8) as u64, Relaxed);
+        }
+    }
+
+    extern "C" fn run_lower() {
+        let [at, case, _] = STEPPED.each_ref().map(|word| word.load(Relaxed));
+        let case = &CASES[case as usize];
+        outer(|| {
+            STEPPED[2].store(u64::from(stepped(at, run_the_other, case.run)), Relaxed);
+        });
+        change_fibres(LOWER, OWN);
+    }
+
+    extern "C" fn run_upper() {
+        let case = &CASES[STEPPED[1].load(Relaxed) as usize];
+        outer(case.handler);
+        change_fibres(UPPER, LOWER);
+    }
+
+    fn run_the_other() {
+        change_fibres(LOWER, UPPER);
+    }
+
     // ---- the program ----
 
     static STEPPED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
@@ -574,6 +671,19 @@ mod stepping {
                     let mut came = false;
                     let run = run(case, || came = stepped(at, case.handler, case.run));
                     if let Some(what) = judge(case, base, one, came, run) {
+                        bad.add(at, what);
+                    }
+                    came
+                }
+                "switch" => {
+                    STEPPED[0].store(at, Relaxed);
+                    STEPPED[1].store(index as u64, Relaxed);
+                    prepare(LOWER, run_lower);
+                    prepare(UPPER, run_upper);
+                    let run = measured(case, || change_fibres(OWN, LOWER));
+                    let came = STEPPED[2].load(Relaxed) != 0;
+                    let outer = 1 + u64::from(came);
+                    if let Some(what) = judge_in(outer, case, base, one, came, run) {
                         bad.add(at, what);
                     }
                     came

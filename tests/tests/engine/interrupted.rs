@@ -1,6 +1,7 @@
-//! Signal handlers at each instruction: whatever one does (measure, fork, jump out), the
-//! figures are exact, no child harms its parent or itself, and what a jump leaves in the
-//! middle costs no later region anything. The program `interrupted` judges itself.
+//! Signal handlers at each instruction: whatever one does (measure, switch to another fibre,
+//! fork, jump out), the figures are exact, no child harms its parent or itself, and what a
+//! jump leaves in the middle costs no later region anything. The program `interrupted` judges
+//! itself.
 
 use pfp_tests::target::{Place, Target};
 use pfp_tests::watch::Watch;
@@ -58,7 +59,9 @@ fn run(action: &str, case: &str, clock: &str, each: u64) -> Outcome {
         let in_buckets: u64 = cell.histogram.iter().map(|bucket| bucket.count).sum();
         assert_eq!(in_buckets, cell.live.count + cell.retired.count, "{what}");
     }
-    if action != "measure" {
+    if ["measure", "switch"].contains(&action) {
+        assert_eq!(picture.losses.mismatched_ends, 0, "{action} {case} {clock}");
+    } else {
         // A jump may leave one measurement without a record. What it leaves in the middle
         // sends nobody the long way round, on which each measurement would lack one.
         let (missed, steps) = (picture.losses.records_missed, said.one::<u64>("steps"));
@@ -103,6 +106,12 @@ fn what_a_handler_measures_is_exact_at_each_instruction() {
     each("measure", CLOCKS, |outcome, what| {
         assert_eq!(outcome.bad, 0, "{what}: {}", outcome.first)
     });
+}
+
+/// Its stack is just above the one that it comes in between on.
+#[test]
+fn what_another_fibre_measures_is_exact_at_each_instruction() {
+    each("switch", CLOCKS, |outcome, what| assert_eq!(outcome.bad, 0, "{what}: {}", outcome.first));
 }
 
 #[test]
