@@ -40,6 +40,34 @@ pub(crate) fn is_mark(word: u64) -> bool {
     word & IS_MARK != 0
 }
 
+/// Who has marked a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    Nobody,
+    AtWork,
+    /// Somebody whose frame is gone.
+    Gone,
+}
+
+/// Looks who has marked a word.
+#[inline(always)]
+pub(crate) fn holder(word: &AtomicU64) -> Holder {
+    loop {
+        let mark = word.load(Relaxed);
+        if !is_mark(mark) {
+            return Holder::Nobody;
+        }
+        if is_live(mark) {
+            return Holder::AtWork;
+        }
+        compiler_fence(SeqCst);
+        // Else a handler came that has switched to them and back: they have finished.
+        if word.load(Relaxed) == mark {
+            return Holder::Gone;
+        }
+    }
+}
+
 /// Keeps the mark of a context that is put aside, if the word has one of that.
 pub(crate) fn put_aside(word: &AtomicU64, kept: &AtomicU64) {
     let mark = word.load(Relaxed);
@@ -85,7 +113,7 @@ impl Mark {
 /// Whether the frame that a mark was set in is still there.
 #[cold]
 #[inline(never)]
-pub(crate) fn is_live(mark: u64) -> bool {
+fn is_live(mark: u64) -> bool {
     let place = mark & !(IS_MARK | ELSEWHERE);
     // What lies below this frame on this stack is nobody's.
     scrub();

@@ -11,7 +11,7 @@ use pfp_shm_layout::header::ClockKind;
 
 use super::counter::{self, stamp};
 use super::{arch, calibrate, perf, rseq, state};
-use crate::mark::{self, Mark};
+use crate::mark::{self, Holder, Mark};
 
 /// Has every stamp of those that watch nothing take the cold path.
 pub(super) fn watch_closely() {
@@ -280,11 +280,12 @@ impl ThreadClock {
     /// As [`Self::refresh`]. With `verify`, or after long enough, it also looks whether
     /// there was a switch that was not noticed.
     pub(crate) fn refresh_and_verify(&self, verify: bool) -> Stamps {
-        let before = self.refreshing.load(Relaxed);
-        if before != 0 && mark::is_live(before) {
+        let holder = mark::holder(&self.refreshing);
+        if holder == Holder::AtWork {
             return Stamps::one(stamp());
         }
-        if before == 0 && !verify && self.is_disturbed() && !self.was_switched() {
+        let was_left = holder == Holder::Gone;
+        if !was_left && !verify && self.is_disturbed() && !self.was_switched() {
             // Nothing but that: there is no need to ask.
             let disturbed = self.looked.load(Relaxed);
             let (now, looked) = (stamp(), disturbed & !DISTURBED);
@@ -295,13 +296,13 @@ impl ThreadClock {
         }
         let mark = Mark::new();
         mark.set(&self.refreshing);
-        if before != 0 {
+        if was_left {
             self.recover();
         }
         // Until the end, so that whoever jumps out in between leaves it so.
         let disturbed = self.disturb();
         compiler_fence(SeqCst);
-        let stamps = self.refresh_alone(verify, before != 0);
+        let stamps = self.refresh_alone(verify, was_left);
         compiler_fence(SeqCst);
         self.settle(disturbed, stamps.early);
         self.refreshing.store(0, Relaxed);

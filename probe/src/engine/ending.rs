@@ -19,7 +19,7 @@ use super::process;
 use super::regions::{Noted, Regions, Slot, Sum};
 use super::thread::{self, LEVEL, LEVELS, Thread, Unready};
 use crate::clock::{self, Stamps, fenced_ticks, ticks};
-use crate::mark::{self, Mark};
+use crate::mark::{self, Holder, Mark};
 use crate::point::Point;
 use crate::timed::Timed;
 
@@ -162,8 +162,11 @@ impl Thread {
 
     /// Whether the caller is a signal handler that has interrupted something.
     pub(crate) fn is_busy(&self) -> bool {
-        let detour = self.detour.load(Relaxed);
-        mark::is_mark(detour) && (mark::is_live(detour) || self.recover())
+        match mark::holder(&self.detour) {
+            Holder::Nobody => false,
+            Holder::AtWork => true,
+            Holder::Gone => self.recover(),
+        }
     }
 
     /// Puts right what somebody left in the middle who jumped out of a signal handler;
