@@ -11,7 +11,7 @@
 //! A collector that is killed loses its lock, so the next sweep removes its file. What was
 //! left for it is what a crashed process leaves, and is bounded in the same way.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -42,13 +42,18 @@ impl Collector {
     ///
     /// What the system answered; `Unsupported` where the file system has no locks.
     pub fn start(dir: &Directory) -> io::Result<Self> {
-        /// Another one may remove the empty folder, or take a file for a dead one's.
-        const TRIES: u32 = 16;
-        for _ in 0..TRIES {
+        /// Each program that starts meanwhile may remove the folder while it is empty, or
+        /// the file before it is locked.
+        const TRIES: u32 = 1000;
+        let make = |name: &CStr| -> io::Result<(Directory, File)> {
             let folder = Directory::create(&folder_of(dir))?;
+            let file = folder.create_file(name)?;
+            Ok((folder, file))
+        };
+        for _ in 0..TRIES {
             let name = CString::new(Name::random()?.hex())?;
-            let file = match folder.create_file(&name) {
-                Ok(file) => file,
+            let (folder, file) = match make(&name) {
+                Ok(made) => made,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
@@ -143,6 +148,9 @@ impl Question {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::Relaxed;
+
     use super::*;
 
     /// A directory of beacons that is removed in the end.
@@ -194,6 +202,26 @@ mod tests {
         assert_eq!(folder.names(9).unwrap().0, std::slice::from_ref(&alive.name));
         drop(alive);
         drop(Directory::create(&folder_of(dir)).unwrap().create_file(c"dead").unwrap());
+        assert!(!sweep(dir) && !folder_of(dir).exists());
+    }
+
+    #[test]
+    fn programs_that_start_keep_no_collector_from_starting() {
+        let place = Place::new();
+        let dir = &place.0;
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Relaxed) {
+                        sweep(dir);
+                    }
+                });
+            }
+            let failed = (0..2000).filter_map(|_| Collector::start(dir).err()).next();
+            done.store(true, Relaxed);
+            assert!(failed.is_none(), "{failed:?}");
+        });
         assert!(!sweep(dir) && !folder_of(dir).exists());
     }
 }

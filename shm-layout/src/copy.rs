@@ -519,7 +519,7 @@ mod tests {
 
     fn program_in(config: Config, facts: &Facts) -> (Segment, Name, u64, u64) {
         let name = Name::random().unwrap();
-        let segment = Segment::create(name, config, facts).unwrap();
+        let segment = Segment::create(name, config, facts, |_| {}).unwrap();
         segment.enter_point(Some(POINT), POINT, "a point", "copy.rs", 1).unwrap();
         let word = segment.control(POINT).unwrap();
         word.store(Control::default().with(Change::Enable).0, Relaxed);

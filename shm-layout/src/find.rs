@@ -155,7 +155,6 @@ pub fn find_everywhere() -> (Vec<Found>, Vec<(PathBuf, String)>) {
 pub fn sweep(dir: &Directory, exe: &Path, keep: usize, bytes: u64) -> io::Result<Swept> {
     let exe = beacon::cut_exe(exe);
     let mut swept = Swept::default();
-    let keep = if collector::sweep(dir) { MAX_FILES } else { keep };
     let (names, _) = dir.names(MAX_FILES)?;
     let mut dead = Vec::new();
     for name in &names {
@@ -171,6 +170,8 @@ pub fn sweep(dir: &Directory, exe: &Path, keep: usize, bytes: u64) -> io::Result
             dead.push((entry, name));
         }
     }
+    // Asked after the look: a viewer that begins later awaits none of these.
+    let keep = if collector::sweep(dir) { MAX_FILES } else { keep };
     newest_first(&mut dead, |(entry, _)| entry);
     let (mut kept, mut kept_bytes) = (0, 0);
     for (entry, name) in dead {

@@ -354,12 +354,17 @@ impl Segment {
     ];
 
     /// Creates a shared-memory object of this name and publishes a segment in
-    /// it.
+    /// it, whose ledger is filled before anybody can open it.
     ///
     /// # Errors
     ///
     /// The object cannot be created, or there is no space for the first pages.
-    pub fn create(name: Name, config: Config, facts: &Facts) -> io::Result<Self> {
+    pub fn create(
+        name: Name,
+        config: Config,
+        facts: &Facts,
+        fill: impl FnOnce(&Ledger),
+    ) -> io::Result<Self> {
         let geometry = Geometry::new(config);
         let object = Object::create_as(name, geometry.len)?;
         let base = object.as_ptr().cast_const();
@@ -368,6 +373,7 @@ impl Segment {
             segment.unlink();
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
+        fill(segment.ledger());
         segment.header().publish(&geometry, facts);
         Ok(segment)
     }

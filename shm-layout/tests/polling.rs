@@ -348,7 +348,7 @@ fn holes_stay_holes() {
     const MANY: u32 = 10_000_000;
     let config = Config { points: MANY, lanes: 60_000, string_bytes: 1 << 28, blocks: 100_000 };
     let name = Name::random().expect("chance");
-    let own = Segment::create(name, config, &Facts::default()).expect("there is room");
+    let own = Segment::create(name, config, &Facts::default(), |_| {}).expect("there is room");
     let named = |reader: &Reader| {
         reader.picture().points.iter().map(|point| point.name.clone()).collect::<Vec<_>>()
     };

@@ -21,6 +21,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pfp_shm_layout::directory::Directory;
+use pfp_shm_layout::find;
+use pfp_shm_layout::segment::Segment;
 use pfp_top::export::json;
 use pfp_top::snapshot::Snapshot;
 
@@ -64,10 +67,7 @@ impl Stage {
     /// An empty one.
     #[expect(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("pfp-stage-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        DirBuilder::new().mode(0o700).create(&folder).expect("a folder of this test's own");
+        let folder = new_folder("pfp-stage");
         DirBuilder::new().mode(0o700).create(folder.join("beacons")).expect("and one in it");
         Self { folder }
     }
@@ -118,12 +118,17 @@ impl Stage {
         Target { child }
     }
 
-    /// The same, and waits until its beacon is lit.
+    /// The same, and waits until it can be watched: its beacon is lit before that.
     #[track_caller]
     pub fn start_lit(&self, program: &str, arguments: &[&str]) -> Target {
-        let before = self.lit().len();
         let target = self.start(program, arguments);
-        wait_until("a beacon", || self.lit().len() > before);
+        wait_until("its segment", || {
+            let found = Directory::open(&self.beacons()).and_then(|dir| find::find(&dir));
+            let entries = found.map_or_else(|_| Vec::new(), |found| found.entries);
+            entries.iter().any(|entry| {
+                entry.info.process.pid == target.pid() && Segment::open(&entry.info.object).is_ok()
+            })
+        });
         target
     }
 
@@ -149,6 +154,22 @@ impl Drop for Stage {
         // Segments of targets that were killed are nobody's now.
         let _ = self.command(pfp_top()).arg("gc").output();
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A new folder of this name and two numbers, for this user alone. What a test process that
+/// was killed has left may have the next one's names: process ids come round again.
+pub(crate) fn new_folder(name: &str) -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = NUMBER.fetch_add(1, Relaxed);
+        let name = format!("{name}-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Ok(()) => return folder,
+            Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(why) => panic!("{}: {why}", folder.display()),
+        }
     }
 }
 

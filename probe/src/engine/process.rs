@@ -19,7 +19,7 @@ use pfp_shm_layout::control::{Change, Control};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::failure::{self, Failure, Stage};
 use pfp_shm_layout::find;
-use pfp_shm_layout::header::{Facts, ProcessState};
+use pfp_shm_layout::header::{Facts, Ledger, ProcessState};
 use pfp_shm_layout::object::Name;
 use pfp_shm_layout::point::DEVICE;
 use pfp_shm_layout::segment::{Geometry, Segment};
@@ -303,11 +303,11 @@ fn make_as_named(
     if !gate.is_ours() {
         return Ok(None);
     }
-    let made = uninterrupted(|| Segment::create(object, config, &facts))
+    let fill = |ledger: &Ledger| fill(ledger, settings, name);
+    let made = uninterrupted(|| Segment::create(object, config, &facts, fill))
         .map_err(|error| (Stage::Segment, error))
         .and_then(|segment| {
-            let made = publish(gate, segment, settings, name);
-            made.map_err(|error| (Stage::Process, error))
+            publish(gate, segment, settings).map_err(|error| (Stage::Process, error))
         });
     if !gate.is_ours() {
         return Ok(None);
@@ -424,11 +424,7 @@ fn publish(
     gate: &Gate,
     segment: Segment,
     settings: &'static Settings,
-    name: &str,
 ) -> io::Result<Option<&'static Process>> {
-    // Before a rung is chosen: the counter may turn out to stand still.
-    let rate = calibrate::ticks_per_second();
-    let kind = clock::choose(settings.clock.as_deref());
     let exit_key = image::exit_key()?;
     let lanes = (0..=segment.geometry().lanes()).map(|_| AtomicPtr::default()).collect();
     let process: &'static Process = Box::leak(Box::new(Process {
@@ -451,18 +447,24 @@ fn publish(
     if !gate.is_ours() {
         return Ok(None);
     }
-    let ledger = process.segment.ledger();
+    Ok(Some(process))
+}
+
+/// Fills the ledger of a segment that nobody can open yet.
+fn fill(ledger: &Ledger, settings: &Settings, name: &str) {
+    // Before a rung is chosen: the counter may turn out to stand still.
+    let rate = calibrate::ticks_per_second();
+    let kind = clock::choose(settings.clock.as_deref());
     ledger.set_name(name);
     ledger.run.store(settings.run, Relaxed);
     ledger.debug.store(u64::from(cfg!(debug_assertions)), Relaxed);
     ledger.clock_kind.store(kind as u64, Relaxed);
     ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
     ledger.invariant.store(u64::from(calibrate::is_invariant()), Relaxed);
-    process.publish_rate(rate);
+    ledger.ticks_per_1000_s.store(thousand_seconds(rate), Relaxed);
     let reported = calibrate::reported_rate().map_or(0, thousand_seconds);
     ledger.reported_ticks_per_1000_s.store(reported, Relaxed);
     ledger.core_hz.store(calibrate::core_hz(rate).map_or(0, |hz| hz as u64), Relaxed);
-    Ok(Some(process))
 }
 
 /// A rate as the segment has it.

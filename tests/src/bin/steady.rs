@@ -1,6 +1,6 @@
 //! A calm program to watch: a handful of points at steady rates, in two threads,
 //! until its standard input ends, or for so many rounds. A line `abort` on the input ends
-//! it at once, a line `slow` makes `work` twice as long.
+//! it at once, a line `slow` makes `work` eight times as long.
 //!
 //! ```text
 //! steady [NAME [ROUNDS]]
@@ -69,7 +69,7 @@ fn worker() {
     while RUNNING.load(Relaxed) {
         {
             pfp::scope!("work");
-            spin(Duration::from_micros(if SLOW.load(Relaxed) { 400 } else { 200 }));
+            spin(Duration::from_micros(if SLOW.load(Relaxed) { 1600 } else { 200 }));
             pfp::scope!("inner");
             spin(Duration::from_micros(100));
         }

@@ -1,6 +1,9 @@
 //! Several processes on a real screen: sorted by process, and who comes and goes told
 //! as it happens; a program that has no room, and one that is started again.
 
+use pfp_shm_layout::directory::Directory;
+use pfp_shm_layout::find;
+use pfp_shm_layout::segment::Segment;
 use pfp_tests::needs_a_screen;
 use pfp_tests::screen::{Screen, Stage, Target, pfp_top, row};
 
@@ -143,4 +146,25 @@ fn who_joins_who_ends_and_who_dies_is_told_and_noted() {
     });
     screen.keys(&["q"]);
     screen.wait_for_shell();
+}
+
+/// Whoever finds a process as early as can be sees what it is.
+#[test]
+fn a_process_that_can_be_opened_has_its_name_and_clock() {
+    let stage = Stage::new();
+    let dir = Directory::open(&stage.beacons()).unwrap();
+    for _ in 0..20 {
+        let target = stage.start(STEADY, &["newcomer"]);
+        // Looks without a pause, unlike the other waits.
+        let segment = (0..u64::MAX).find_map(|_| {
+            let entries = find::find(&dir).unwrap().entries;
+            let entry = entries.iter().find(|entry| entry.info.process.pid == target.pid())?;
+            Some(Segment::open(&entry.info.object).ok()?.0)
+        });
+        let segment = segment.unwrap();
+        let mut name = String::new();
+        segment.ledger().read_name(&mut name);
+        let rate = segment.ledger().ticks_per_1000_s.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!((name.as_str(), rate > 0), ("newcomer", true));
+    }
 }

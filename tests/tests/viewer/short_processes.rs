@@ -82,8 +82,7 @@ fn several_that_watch_all_count_everything_and_one_that_is_killed_is_swept() {
     // Ended before anybody watched, so nobody's.
     brief(3);
     nothing_is_left(&stage);
-    let steady = stage.start(TARGET, &["life"]);
-    wait_until("a process", || stage.lit().len() == 1);
+    let steady = stage.start_lit(TARGET, &["life"]);
     let watch = || {
         let mut command = stage.command(pfp_top());
         command.args(["--all", "--sum", "--once", "-n", "100000", "-d", "0.1"]);

@@ -64,29 +64,26 @@ impl Collecting {
 
 impl Drop for Collecting {
     fn drop(&mut self) {
-        let alone = self.collectors.drain(..).filter_map(|(dir, collector)| {
-            drop(collector);
-            (!collector::sweep(&dir)).then_some(dir)
-        });
-        let alone: Vec<Directory> = alone.collect();
+        // Each collector is dropped: it is not to be taken for another one.
+        let mut dirs: Vec<Directory> = self.collectors.drain(..).map(|(dir, _)| dir).collect();
         let start = Instant::now();
-        while remove_ended(&alone) && start.elapsed() < LAST_WORDS {
+        while remove_ended(&mut dirs) && start.elapsed() < LAST_WORDS {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
-/// Removes what is left of those that ended in order. Says whether one is just ending.
-fn remove_ended(dirs: &[Directory]) -> bool {
-    if dirs.is_empty() {
-        return false;
-    }
+/// Removes what is left of those that ended in order, where nobody collects it any more.
+/// Says whether one is just ending.
+fn remove_ended(dirs: &mut Vec<Directory>) -> bool {
     let Ok(discovery) = super::discover() else { return false };
+    // Asked after the look: a viewer that begins later awaits none of those found.
+    dirs.retain(|dir| !collector::sweep(dir));
     let ended = |it: &&Candidate| it.state == crate::snapshot::ProcessState::Exited;
     let mut one_is_ending = false;
     for candidate in discovery.candidates.iter().filter(ended) {
         let Some(object) = Name::from_hex(candidate.segment_id.as_bytes()) else { continue };
-        for dir in dirs {
+        for dir in &*dirs {
             let removed = find::remove_one(dir, &object).unwrap_or(true);
             one_is_ending |= !removed && find::find_one(dir, &object).is_some();
         }

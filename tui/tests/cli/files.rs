@@ -30,6 +30,10 @@ fn bounded(arguments: &[&str]) -> Command {
         command.pre_exec(|| {
             let bytes = libc::rlimit { rlim_cur: 3 << 30, rlim_max: 3 << 30 };
             libc::setrlimit(libc::RLIMIT_AS, &raw const bytes);
+            // A shell without job control has what it starts in the background ignore one.
+            for signal in [libc::SIGINT, libc::SIGTERM] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
             libc::alarm(120);
             Ok(())
         });
