@@ -2,7 +2,7 @@
 //! point closer, wider and back in time.
 
 use pfp_tests::needs_a_screen;
-use pfp_tests::screen::{Screen, Stage};
+use pfp_tests::screen::{Screen, Stage, row};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
@@ -190,7 +190,7 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     let _target = stage.start(STEADY, &[]);
     let screen = stage.screen(120, 34);
     screen.pfp_top("-d 0.1");
-    screen.wait_for("the busiest first", |text| text.contains("work"));
+    screen.wait_for("the busiest first", |text| row(text, "work").is_some());
     screen.keys(&["2"]);
     let live = screen.wait_for("the load", |text| {
         title(text).starts_with(" Load, last 1 min: peak ") && picture(text).is_some()
