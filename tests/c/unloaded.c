@@ -1,39 +1,83 @@
-/* A plugin that measures is closed while a thread that has measured in it lives on. */
+/* A plugin that measures is closed while threads that have measured in it live on; then
+ * they end, and it is opened and closed again.
+ *
+ * unloaded PLUGIN: says how often the plugin was called, and whether it was there after it
+ * was closed. */
 #include <dlfcn.h>
 #include <pthread.h>
-#include <semaphore.h>
+#include <string.h>
 
 #include "script.h"
 
-typedef int (*call_t)(int);
+enum { THREADS = 6, TIMES = 50, ROUNDS = 3 };
 
-static void *plugin;
-static call_t call;
-static sem_t called, closed;
+typedef int (*work_t)(int (*)(int), int);
+
+static const char *path;
+static work_t work;
+static pthread_barrier_t called, closed;
+static pthread_key_t key;
+
+/* Behind pfp's own destructor or before it, and always after the plugin was closed. */
+static void at_end(void *unused)
+{
+    (void)unused;
+    work(NULL, 1);
+}
 
 static void *works(void *unused)
 {
     (void)unused;
-    call(1);
-    sem_post(&called);
-    sem_wait(&closed);
+    EXPECT(pthread_setspecific(key, &key) == 0);
+    for (int i = 0; i < TIMES; i++)
+        EXPECT(work(NULL, i) == i + 1);
+    pthread_barrier_wait(&called);
+    pthread_barrier_wait(&closed);
     return NULL;
+}
+
+static void *open_plugin(void)
+{
+    void *found, *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    EXPECT(plugin != NULL);
+    EXPECT((found = dlsym(plugin, "work")) != NULL);
+    memcpy(&work, &found, sizeof work);
+    return plugin;
+}
+
+static int is_loaded(void)
+{
+    void *plugin = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+    if (plugin)
+        dlclose(plugin);
+    return plugin != NULL;
 }
 
 int main(int count, char **arguments)
 {
-    pthread_t thread;
+    int stayed = 1;
 
     EXPECT(count == 2);
-    EXPECT(sem_init(&called, 0, 0) == 0 && sem_init(&closed, 0, 0) == 0);
-    EXPECT((plugin = dlopen(arguments[1], RTLD_NOW)) != NULL);
-    *(void **)&call = dlsym(plugin, "call");
-    EXPECT(call != NULL);
-    EXPECT(pthread_create(&thread, NULL, works, NULL) == 0);
-    sem_wait(&called);
-    EXPECT(dlclose(plugin) == 0);
-    sem_post(&closed);
-    EXPECT(pthread_join(thread, NULL) == 0);
-    say("lives 1");
+    path = arguments[1];
+    EXPECT(pthread_key_create(&key, at_end) == 0);
+    EXPECT(pthread_barrier_init(&called, NULL, THREADS + 1) == 0);
+    EXPECT(pthread_barrier_init(&closed, NULL, THREADS + 1) == 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_t threads[THREADS];
+        void *plugin = open_plugin();
+        /* The first alone: what is begun while another thread meets a point is missed. */
+        work(NULL, 0);
+        for (int i = 0; i < THREADS; i++)
+            EXPECT(pthread_create(&threads[i], NULL, works, NULL) == 0);
+        pthread_barrier_wait(&called);
+        EXPECT(dlclose(plugin) == 0);
+        stayed &= is_loaded();
+        pthread_barrier_wait(&closed);
+        for (int i = 0; i < THREADS; i++)
+            EXPECT(pthread_join(threads[i], NULL) == 0);
+    }
+    say("stayed %d", stayed);
+    say("called %d", ROUNDS * (1 + THREADS * (TIMES + 1)));
+    reach("done");
     return 0;
 }

@@ -42,6 +42,12 @@ pub fn rust_plugin() -> PathBuf {
     library().join("libpfp_test_plugin.so")
 }
 
+/// The plugin in C, with all of `libpfp.a` its own.
+pub fn c_plugin() -> PathBuf {
+    let flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,--exclude-libs,ALL"];
+    compile(Compiler::C, "copy.so", &["copy.c"], Link::Static, flags)
+}
+
 /// The folder with `libpfp.a` and `libpfp.so`, built if need be.
 pub fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();

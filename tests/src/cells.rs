@@ -34,12 +34,25 @@ pub fn check_left(cell: &CellReading) {
     assert_eq!(histogram, counted, "the histogram has others than were counted: {cell:?}");
 }
 
-/// Checks a cell of the overflow lane that a dead process has left: the sums of what was
-/// under way in it may be there, one after the other.
+/// Checks a cell of the overflow lane that a dead process has left. With nothing under way
+/// in it all figures are exact; else the sums of so many measurements may be there, one
+/// after the other.
 pub fn check_left_shared(cell: &CellReading, under_way: u64) {
+    assert!(!cell.in_flight, "shared cells are never in the middle: {cell:?}");
+    if under_way == 0 {
+        return check_left(cell);
+    }
     let counted = cell.live.count + cell.retired.count;
     let histogram = in_histogram(cell);
     assert!((counted..=counted + under_way).contains(&histogram), "{histogram}: {cell:?}");
+    let sums = &cell.live;
+    let (count, most) = (u128::from(sums.count), u128::from(sums.count + under_way));
+    if count > 0 {
+        // What was counted is in each sum, whatever else is; the extremes go before the squares.
+        let [min, max] = [sums.min, sums.max].map(u128::from);
+        assert!(min <= max && count * min <= u128::from(sums.exclusive), "{sums:?}");
+        assert!((count * min * min..=most * max * max).contains(&sums.squares), "{sums:?}");
+    }
 }
 
 fn check_sums(sums: &Sums, leaf: bool) {

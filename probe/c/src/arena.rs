@@ -18,17 +18,21 @@ type Header = AtomicUsize;
 static CHUNK_NOW: AtomicPtr<Header> = AtomicPtr::new(ptr::null_mut());
 
 /// Maps zeros of one's own, which a forked child inherits.
+///
+/// By the bare system call: ThreadSanitizer takes the C library's for a write of all the
+/// pages, and would report every thread that is given some of them later.
 pub(crate) fn map(bytes: usize) -> Option<*mut u8> {
     // SAFETY: a new mapping, at a place of the kernel's choice.
     let pages = probe::c::keeping_errno(|| unsafe {
-        let pages = libc::mmap(
-            ptr::null_mut(),
+        let pages = ptr::with_exposed_provenance_mut::<libc::c_void>(libc::syscall(
+            libc::SYS_mmap,
+            ptr::null_mut::<libc::c_void>(),
             bytes,
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
             -1,
-            0,
-        );
+            0_usize,
+        ) as usize);
         if pages != libc::MAP_FAILED {
             // Nothing for a core dump; refused, it is in one.
             libc::madvise(pages, bytes, libc::MADV_DONTDUMP);

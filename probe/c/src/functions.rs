@@ -16,6 +16,7 @@
 
 mod bounds;
 mod entry;
+mod file;
 mod frames;
 mod objects;
 mod symbols;

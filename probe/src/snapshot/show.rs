@@ -8,7 +8,7 @@ use pfp_shm_layout::reader::{CellReading, Picture, PointPicture};
 
 use super::Part;
 use super::json::Json;
-use crate::engine::process;
+use crate::engine::{cold, process};
 
 /// Writes the figures of this process as JSON: an array of threads, of each an object
 /// with an array for each label, of each tuple of amounts an object with `Bytes`,
@@ -35,6 +35,10 @@ use crate::engine::process;
 /// `Unsupported` if nothing can be measured here, or pfp is compiled out; else what
 /// writing to `out` has answered.
 pub fn show(out: &mut impl Write) -> io::Result<()> {
+    cold::uncancelled(|| show_uncancelled(out))
+}
+
+fn show_uncancelled(out: &mut impl Write) -> io::Result<()> {
     let process = process::get().ok_or_else(super::unsupported)?;
     process.refine_rate();
     let reader = super::polled(process)?;

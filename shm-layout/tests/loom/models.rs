@@ -5,6 +5,7 @@
 
 mod cell;
 mod cell_death;
+mod cell_mend;
 mod chain;
 mod control;
 mod group;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 use self::cell::*;
 use self::cell_death::*;
+use self::cell_mend::*;
 use self::chain::*;
 use self::control::*;
 use self::group::*;
@@ -46,6 +48,10 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("cell_death_and_settled_figures", cell_death_and_settled_figures),
     ("cell_death_in_reset", cell_death_in_reset),
     ("cell_death_and_histogram", cell_death_and_histogram),
+    ("cell_mended_record", cell_mended_record),
+    ("cell_mended_new_owner", cell_mended_new_owner),
+    ("cell_mended_reset", cell_mended_reset),
+    ("cell_mended_reset_histogram", cell_mended_reset_histogram),
     ("cell_part", cell_part),
     ("cell_part_shared", cell_part_shared),
     ("cell_amounts", cell_amounts),
@@ -85,8 +91,13 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
 /// thread asked for; two find every weakened ordering, and are enough where the
 /// search is slow.
 fn check(scene: impl Fn() + Sync + Send + 'static) {
+    check_within(if cfg!(debug_assertions) { 2 } else { 3 }, scene);
+}
+
+/// The same with at most so many.
+fn check_within(switches: usize, scene: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound.get_or_insert(if cfg!(debug_assertions) { 2 } else { 3 });
+    model.preemption_bound.get_or_insert(switches);
     sync::in_model(|| {
         model.check(move || {
             sync::set_scene();

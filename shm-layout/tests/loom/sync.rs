@@ -14,6 +14,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, OnceLock};
 
@@ -34,6 +35,35 @@ thread_local! {
     static MUTANT: RefCell<Option<Site>> = const { RefCell::new(None) };
     static USED: RefCell<HashSet<(&'static str, u32)>> = RefCell::default();
     static NAMING: RefCell<Option<Naming>> = const { RefCell::new(None) };
+    // Stores until a jump, in the only thread of a model that stores meanwhile.
+    static STORES_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// What is unwound with in place of a jump.
+struct Jump;
+
+/// Does something, and leaves it for good before the store of that number, as a jump out of
+/// a signal handler does; whether it came so far.
+pub(crate) fn is_left_before(store: u32, work: impl FnOnce()) -> bool {
+    STORES_LEFT.set(Some(store));
+    let done = panic::catch_unwind(AssertUnwindSafe(work));
+    STORES_LEFT.set(None);
+    match done {
+        Ok(()) => false,
+        Err(left) if left.is::<Jump>() => true,
+        Err(other) => panic::resume_unwind(other),
+    }
+}
+
+fn before_store() {
+    match STORES_LEFT.get() {
+        None => {}
+        Some(0) => {
+            STORES_LEFT.set(None);
+            panic::resume_unwind(Box::new(Jump));
+        }
+        Some(left) => STORES_LEFT.set(Some(left - 1)),
+    }
 }
 
 /// Where every step of every thread meets every other.
@@ -202,6 +232,7 @@ macro_rules! word {
             }
 
             pub(crate) fn store(&self, value: $int, order: Ordering) {
+                before_store();
                 match self.steps() {
                     Some(word) => word.store(value, order),
                     None => self.plain.store(value, order),

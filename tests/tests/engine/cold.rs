@@ -1,75 +1,15 @@
-//! What is done once for a process, a thread or a point harms nobody: not whoever started
-//! the program, not a child that is forked meanwhile, not a plugin that is closed.
-
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::Command;
+//! What is done once for a process, a thread or a point harms nobody: not a child that is
+//! forked meanwhile, not a plugin that is closed, not a thread that is to be cancelled.
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::target::Place;
-use pfp_tests::{figure, size, skipped};
-
-const NOBODY: u32 = 65534;
+use pfp_tests::watch::{self, Watch};
+use pfp_tests::{figure, size};
 
 /// The number that a program has said first behind a word.
 fn said(output: &str, word: &str) -> Vec<u64> {
     let lines = output.lines().filter_map(|line| line.strip_prefix(word));
     lines.map(|rest| rest.trim().parse().expect("a number")).collect()
-}
-
-fn is_root() -> bool {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() == 0 }
-}
-
-/// Runs a program with every variable of ours, as another user if asked; what it said.
-fn with_variables(program: &Path, place: &Place, user: Option<u32>) -> String {
-    let mut command = Command::new(program);
-    command.env_clear().env("PFP_DIR", place.path().join("beacons")).env("PFP_MEMORY_MB", "1");
-    command.env("PFP_SNAPSHOT", place.path().join("snapshot.json"));
-    if let Some(user) = user {
-        command.uid(user).gid(user);
-    }
-    c::run(&mut command)
-}
-
-/// Whoever starts a set-user-id program chooses nothing of what it does as its owner.
-#[test]
-fn the_environment_of_a_set_user_id_program_has_no_effect() {
-    if !is_root() {
-        return skipped("a set-user-id program", "not root");
-    }
-    for link in [Link::Static, Link::Shared] {
-        let name = format!("trusted-{link:?}");
-        let program = c::compile(Compiler::C, &name, &["trusted.c"], link, [""; 0]);
-        let place = Place::new();
-        let snapshot = place.path().join("snapshot.json");
-        let plain = with_variables(&program, &place, None);
-        assert_eq!(said(&plain, "secure"), [0]);
-        assert!(said(&plain, "mapped")[0] < 16 << 20, "{plain}");
-        assert!(snapshot.exists() && place.path().join("beacons").exists());
-        assert_eq!(said(&plain, "dumped"), [0, 0], "in core dumps: {plain}");
-        fs::remove_file(&snapshot).expect("it is ours");
-        fs::remove_dir_all(place.path().join("beacons")).expect("it is ours");
-
-        // Where another user may start it.
-        let open = std::env::temp_dir().join(format!("pfp-{name}-{}", std::process::id()));
-        fs::copy(&program, &open).expect("there is room");
-        fs::set_permissions(&open, Permissions::from_mode(0o4755)).expect("it is ours");
-        let secure = with_variables(&open, &place, Some(NOBODY));
-        fs::remove_file(&open).expect("it is ours");
-        if said(&secure, "secure") != [1] {
-            return skipped("a set-user-id program", "the file system takes no notice of it");
-        }
-        assert!(said(&secure, "mapped").iter().all(|&bytes| bytes > 128 << 20), "{secure}");
-        assert!(!snapshot.exists(), "{link:?}: a file of the caller's choice");
-        assert!(
-            !place.path().join("beacons").exists(),
-            "{link:?}: a folder of the caller's choice"
-        );
-    }
 }
 
 /// A child comes back into what its parent was in the middle of, measures by itself and
@@ -98,17 +38,26 @@ fn a_child_of_a_handler_leaves_its_parent_alone() {
     figure(&format!("cold: {all} children at instructions of cold paths"));
 }
 
-/// A thread that has measured in a plugin lives on when that is closed.
+/// Threads that have measured in a plugin live on when that is closed, measure once more in
+/// a destructor of theirs and end. All of it is counted, and the plugin stays.
 #[test]
 fn a_plugin_that_measures_is_not_unloaded() {
-    let flags = ["-shared", "-fPIC"];
-    let sources = ["unloaded_plugin.c"];
-    let plugin = c::compile(Compiler::C, "unloaded_plugin.so", &sources, Link::Static, flags);
     let flags = ["-pthread", "-ldl"];
     let host = c::compile(Compiler::C, "unloaded", &["unloaded.c"], Link::Without, flags);
-    let place = Place::new();
-    let mut command = place.command(host.to_str().expect("plain text"));
-    assert_eq!(c::run(command.arg(&plugin)), "lives 1\n");
+    for (plugin, name) in [(c::c_plugin(), "plugin in C"), (c::rust_plugin(), "plugin in Rust")] {
+        let place = Place::new();
+        let program = host.to_str().expect("plain text");
+        let mut target = place.start(program, &[plugin.to_str().expect("plain text")]);
+        let said = target.reach("done").clone();
+        assert_eq!(said.one::<u64>("stayed"), 1, "{name}");
+        let mut watch = Watch::attach(&place, &target);
+        let picture = watch.poll();
+        let (counted, missed) = (watch::named(picture, name).count, picture.losses.begins_missed);
+        assert_eq!(counted + missed, said.one::<u64>("called"), "{name}");
+        // A thread that meets the point while another one does misses a begin or two.
+        assert!(missed < 30, "{name}: {missed} missed");
+        target.end_well();
+    }
 }
 
 /// An exception, the end of its thread or a cancellation, out of a handler that interrupts a
@@ -140,4 +89,49 @@ fn a_handler_that_leaves_for_good_loses_its_region_alone() {
         }
     }
     figure(&format!("cold: {all} handlers that left for good"));
+}
+
+/// A thread that is to be cancelled comes through pfp's slow paths and ends behind them; one
+/// that may not be cancelled still may not.
+#[test]
+fn a_cancelled_thread_does_not_end_in_pfp() {
+    const SLOW: [&str; 14] = [
+        "process",
+        "thread",
+        "point",
+        "named point",
+        "amounts",
+        "number",
+        "tasks",
+        "init",
+        "calibrate",
+        "names",
+        "snapshot",
+        "show",
+        "stats",
+        "timer",
+    ];
+    for link in [Link::Static, Link::Shared] {
+        let build = |name: &str, flags: &[&str]| {
+            let name = format!("{name}-{link:?}");
+            c::compile(Compiler::C, &name, &["cancelled.c"], link, flags)
+        };
+        let plain = build("cancelled", &["-pthread"]);
+        let instrumented = build("cancelled-hooks", &["-pthread", "-finstrument-functions"]);
+        let ways = SLOW.map(|how| (&plain, how)).into_iter().chain([(&instrumented, "function")]);
+        for (program, how) in ways {
+            let place = Place::new();
+            let path = program.to_str().expect("plain text");
+            let mut target = place.start_with(path, &[how], "PFP_ENABLE", "*");
+            let said = target.reach("done").clone();
+            assert_eq!(said.one::<u64>("through"), 2, "{link:?} {how}");
+            // What was interrupted is measured.
+            let picture_of = |name| watch::named(Watch::attach(&place, &target).poll(), name).count;
+            let of = [("process", "first"), ("point", "another"), ("function", "inner")];
+            if let Some((_, name)) = of.iter().find(|(of, _)| *of == how) {
+                assert_eq!(picture_of(name), 2, "{link:?} {how}");
+            }
+            target.end_well();
+        }
+    }
 }

@@ -29,3 +29,4 @@ mod soak;
 mod storms;
 mod threads;
 mod timers;
+mod trusted;

@@ -374,3 +374,101 @@ fn files_are_written_through_no_link() {
     target.end_well();
     figure(&format!("permissions: {tried} times something stood in the place of a file"));
 }
+
+/// The folder of last resort is in /tmp, where another user may make it first.
+#[test]
+fn a_folder_that_another_user_made_first_is_left_alone() {
+    /// Of nobody at all, so that no folder of a real one is in the way.
+    const USER: u32 = 61_234;
+    if !is_root() {
+        return skipped("a folder that another user made first", "not root");
+    }
+    let folder = PathBuf::from(format!("/tmp/pfp-{USER}"));
+    let place = Place::new();
+    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).expect("it is ours");
+    let victims = [place.path().join("file"), place.path().join("folder")];
+    fs::write(&victims[0], "precious").expect("it is ours");
+    fs::create_dir(&victims[1]).expect("it is ours");
+    fs::set_permissions(&victims[1], Permissions::from_mode(0o777)).expect("it is ours");
+    let run = |program: &Path, argument: &str| {
+        let mut command = Command::new(program);
+        command.arg(argument).env_clear().env("PFP_TOP_CONFIG", "").uid(USER).gid(USER);
+        command.current_dir("/").output()
+    };
+    // Where that user may start them.
+    let copied = |program: &Path, name: &str| {
+        let open = std::env::temp_dir().join(format!("pfp-test-{name}-{}", std::process::id()));
+        fs::copy(program, &open).expect("there is room");
+        fs::set_permissions(&open, Permissions::from_mode(0o755)).expect("it is ours");
+        open
+    };
+    let [target, viewer] =
+        [copied(Path::new(TARGET), "target"), copied(Path::new(pfp_top()), "viewer")];
+    clear(&folder);
+    let plain = run(&target, "host").expect("it can be started");
+    assert!(plain.status.success() && plain.stderr.is_empty(), "{plain:?}");
+    clear(&folder);
+    for what in ["folder", "open folder", "file", "link to a file", "link to a folder", "FIFO"] {
+        match what {
+            "folder" | "open folder" => fs::create_dir(&folder).expect("it is ours"),
+            "file" => fs::write(&folder, "theirs").expect("it is ours"),
+            "link to a file" => symlink(&victims[0], &folder).expect("it is ours"),
+            "link to a folder" => symlink(&victims[1], &folder).expect("it is ours"),
+            _ => fifo(&folder),
+        }
+        if what == "open folder" {
+            fs::set_permissions(&folder, Permissions::from_mode(0o777)).expect("it is ours");
+        }
+        std::os::unix::fs::lchown(&folder, Some(NOBODY), Some(NOBODY)).expect("root may");
+        let before = [&folder, &victims[0], &victims[1]].map(|path| State::of(path));
+        assert_eq!(run(&target, "host").expect("it can be started"), plain, "{what}");
+        if size(u64::from(what.ends_with("folder")), 1) == 1 {
+            let told = run(&viewer, "doctor").expect("it can be started");
+            let told = String::from_utf8_lossy(&told.stdout).into_owned();
+            assert!(told.contains(&format!("{}: expected", folder.display())), "{what}: {told}");
+        }
+        assert_eq!(before, [&folder, &victims[0], &victims[1]].map(|path| State::of(path)));
+        clear(&folder);
+    }
+    fs::remove_file(target).expect("it is ours");
+    fs::remove_file(viewer).expect("it is ours");
+}
+
+/// A program that ends looks whether a viewer waits for its segment, in a folder of that
+/// name: whatever stands there is not followed, written to or removed.
+#[test]
+fn what_is_planted_for_the_folder_of_collectors_is_left_alone() {
+    let (base, place) = (Place::new(), Place::new());
+    let plain = host(&base, base.path());
+    let victims = [place.path().join("victim"), place.path().join("victim folder")];
+    fs::write(&victims[0], "precious").expect("it is ours");
+    fs::create_dir(&victims[1]).expect("it is ours");
+    fs::write(victims[1].join("kept"), "precious").expect("it is ours");
+    let collectors = place.path().join("collectors");
+    for what in ["file", "link to a file", "link to a folder", "link to nothing", "FIFO", "theirs"]
+    {
+        match what {
+            "file" => fs::write(&collectors, "precious").expect("it is ours"),
+            "link to a file" => symlink(&victims[0], &collectors).expect("it is ours"),
+            "link to a folder" => symlink(&victims[1], &collectors).expect("it is ours"),
+            "link to nothing" => symlink("nothing", &collectors).expect("it is ours"),
+            "FIFO" => fifo(&collectors),
+            _ if is_root() => {
+                fs::create_dir(&collectors).expect("it is ours");
+                chown(&collectors, Some(NOBODY), Some(NOBODY)).expect("root may");
+            }
+            _ => continue,
+        }
+        let before = [&collectors, &victims[0], &victims[1]].map(|path| State::of(path));
+        assert_eq!(host(&place, place.path()), plain, "{what}");
+        assert_eq!(before, [&collectors, &victims[0], &victims[1]].map(|path| State::of(path)));
+        // A viewer that looks leaves it alone as well.
+        for arguments in [&["list", "--json"][..], &["gc"]] {
+            let mut command = place.command(pfp_top().to_str().expect("it is plain text"));
+            let output = command.args(arguments).output().expect("pfp-top starts");
+            assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"), "{output:?}");
+        }
+        assert_eq!(before, [&collectors, &victims[0], &victims[1]].map(|path| State::of(path)));
+        clear(&collectors);
+    }
+}

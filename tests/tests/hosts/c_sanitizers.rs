@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::skipped;
 use pfp_tests::target::Place;
 use pfp_tests::watch::{self, Watch};
+use pfp_tests::{figure, size, skipped};
 
 /// The flags of what can run at the same time.
 const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fsanitize=thread"];
@@ -86,4 +86,20 @@ fn they_have_nothing_to_say_of_eight_threads_and_all_is_counted() {
         assert_eq!((losses.mismatched_ends, losses.begins_refused), (0, 0), "{program:?}");
         target.end_well();
     }
+}
+
+/// What orders threads that only share pfp is in the library, where ThreadSanitizer does
+/// not see it, and so must be whatever it could take for a race.
+#[test]
+fn they_have_nothing_to_say_of_threads_that_nothing_else_orders() {
+    let runs = size(4, 200);
+    let programs = programs(&["strangers.c"], "strangers", |_| true);
+    for program in &programs {
+        for _ in 0..runs {
+            let place = Place::new();
+            let files = ["0.json", "1.json"].map(|name| place.path().join(name));
+            place.start(text(program), &["4", text(&files[0]), text(&files[1])]).end_well();
+        }
+    }
+    figure(&format!("sanitizers: {} runs of strangers", runs * programs.len() as u64));
 }

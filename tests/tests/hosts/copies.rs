@@ -23,12 +23,6 @@ const TIMES: u64 = 200;
 const IN_C: &str = "plugin in C";
 const IN_RUST: &str = "plugin in Rust";
 
-/// The plugin in C, with all of `libpfp.a` its own.
-fn c_plugin() -> PathBuf {
-    let flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,--exclude-libs,ALL"];
-    compile(Compiler::C, "copy.so", &["copy.c"], Link::Static, flags)
-}
-
 fn text(path: &Path) -> &str {
     path.to_str().expect("it is plain text")
 }
@@ -124,7 +118,7 @@ fn assert_named(file: &Path, names: &[&str]) {
 
 #[test]
 fn a_program_and_its_plugins_share_a_segment() {
-    let (c, rust) = (c_plugin(), c::rust_plugin());
+    let (c, rust) = (c::c_plugin(), c::rust_plugin());
     for (libraries, names) in [
         (vec![&c], vec![IN_C]),
         (vec![&rust], vec![IN_RUST]),
@@ -156,7 +150,7 @@ fn a_program_and_its_plugins_share_a_segment() {
 
 #[test]
 fn a_program_in_c_and_its_plugins_share_a_segment() {
-    let plugins = [c_plugin(), c::rust_plugin()];
+    let plugins = [c::c_plugin(), c::rust_plugin()];
     for link in [Link::Shared, Link::Static] {
         let name = format!("copies-{link:?}").to_lowercase();
         let program = compile(Compiler::C, &name, &["copies.c"], link, ["-ldl"]);
@@ -173,7 +167,7 @@ fn a_program_in_c_and_its_plugins_share_a_segment() {
 #[test]
 fn copies_that_start_at_once_agree_on_a_leader() {
     let rounds = size(20, 1_000);
-    let (c, rust) = (c_plugin(), c::rust_plugin());
+    let (c, rust) = (c::c_plugin(), c::rust_plugin());
     for round in 0..rounds {
         let place = Place::new();
         let more = [another(&place, &c, "second.so"), another(&place, &rust, "third.so")];
@@ -198,7 +192,7 @@ fn copies_that_start_at_once_agree_on_a_leader() {
 #[test]
 fn threads_have_one_lane_for_all_copies() {
     let place = Place::new();
-    let (c, rust) = (c_plugin(), c::rust_plugin());
+    let (c, rust) = (c::c_plugin(), c::rust_plugin());
     let mut target = start(&place, "threads", &[&c, &rust]);
     let threads: u64 = target.reach("done").one("threads");
     let mut watch = Watch::open(&only(&place, target.pid()));
@@ -211,7 +205,7 @@ fn threads_have_one_lane_for_all_copies() {
 
 #[test]
 fn what_switches_points_reaches_all_copies() {
-    for plugin in [c_plugin(), c::rust_plugin()] {
+    for plugin in [c::c_plugin(), c::rust_plugin()] {
         let place = Place::new();
         let mut target = start(&place, "paused", &[&plugin]);
         target.reach("done");
@@ -232,7 +226,7 @@ fn what_switches_points_reaches_all_copies() {
 #[test]
 fn the_child_of_such_a_process_has_one_segment_too() {
     let place = Place::new();
-    let (c, rust) = (c_plugin(), c::rust_plugin());
+    let (c, rust) = (c::c_plugin(), c::rust_plugin());
     let mut target = start(&place, "forks", &[&c, &rust]);
     let child: u32 = target.reach("forked").one("child");
     let mut watch = Watch::open(&only(&place, child));
@@ -252,7 +246,7 @@ fn the_child_of_such_a_process_has_one_segment_too() {
 #[test]
 fn the_last_snapshot_has_the_points_of_all_copies() {
     let place = Place::new();
-    let (c, rust) = (c_plugin(), c::rust_plugin());
+    let (c, rust) = (c::c_plugin(), c::rust_plugin());
     let file = folder(&place).join("last.json");
     let arguments = ["copies", "plugins-first", text(&c), text(&rust)];
     let mut target = place.start_with(TARGET, &arguments, "PFP_SNAPSHOT", &file);
@@ -283,7 +277,7 @@ fn copies_that_do_not_fit_stay_apart_and_are_told() {
     let place = Place::new();
     let other = another(&place, &c::rust_plugin(), "other.so");
     make_incompatible(&other);
-    let c = c_plugin();
+    let c = c::c_plugin();
     let mut target = start(&place, "nested", &[&other, &c]);
     target.reach("done");
     let entries = of(&place, target.pid());

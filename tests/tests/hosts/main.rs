@@ -17,6 +17,7 @@ mod c_waits;
 mod compiled_out;
 mod confined;
 mod copies;
+mod dumps;
 mod library_manners;
 mod memory_limit;
 mod no_space;

@@ -3,6 +3,7 @@
 //! The C library would say, but allocates for it; the kernel's list of mappings
 //! can be read anywhere.
 
+use super::file::File;
 use super::frames::Range;
 
 /// Space below the main thread's stack that is taken for its own: it grows, and
@@ -37,17 +38,10 @@ pub(super) fn own(sp: usize) -> Range {
 /// Goes over the mappings of the process: start, end, and whether it is the stack
 /// that the kernel has made.
 fn each_mapping(mut each: impl FnMut(usize, usize, bool)) {
-    // SAFETY: opens to read.
-    let file = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-    if file < 0 {
-        return;
-    }
+    let Some(file) = File::open(c"/proc/self/maps") else { return };
     let mut lines = Lines::default();
     let mut bytes = [0u8; 1024];
-    loop {
-        // SAFETY: fills at most that much.
-        let got = unsafe { libc::read(file, bytes.as_mut_ptr().cast(), bytes.len()) };
-        let Ok(got @ 1..) = usize::try_from(got) else { break };
+    while let Some(got @ 1..) = file.read_next(&mut bytes) {
         for &byte in bytes.iter().take(got) {
             if byte == b'\n' {
                 let (start, end, is_stack) = lines.taken();
@@ -57,8 +51,6 @@ fn each_mapping(mut each: impl FnMut(usize, usize, bool)) {
             }
         }
     }
-    // SAFETY: ours.
-    unsafe { libc::close(file) };
 }
 
 /// A line of the list, `start-end rights ... label`, as it comes in.

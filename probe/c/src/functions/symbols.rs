@@ -11,6 +11,7 @@ use libc::{Elf32_Ehdr as Header, Elf32_Shdr as Section, Elf32_Sym as Symbol};
 #[cfg(target_pointer_width = "64")]
 use libc::{Elf64_Ehdr as Header, Elf64_Shdr as Section, Elf64_Sym as Symbol};
 
+use super::file::File;
 use crate::arena;
 
 // Of the format of object files.
@@ -143,36 +144,5 @@ impl<T: Plain> Drop for Copied<T> {
     fn drop(&mut self) {
         // SAFETY: mapped with this length, and borrowed no more.
         unsafe { arena::unmap(self.pages.cast(), self.count * size_of::<T>()) };
-    }
-}
-
-/// An open file, by calls that signal handlers may make too.
-struct File(libc::c_int);
-
-impl File {
-    fn open(path: &CStr) -> Option<Self> {
-        // SAFETY: opens to read.
-        let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        (file >= 0).then_some(Self(file))
-    }
-
-    /// Fills `to` from an offset; none if there is less.
-    fn read(&self, offset: usize, mut to: &mut [u8]) -> Option<()> {
-        let mut offset = libc::off_t::try_from(offset).ok()?;
-        while !to.is_empty() {
-            // SAFETY: fills at most that much.
-            let got = unsafe { libc::pread(self.0, to.as_mut_ptr().cast(), to.len(), offset) };
-            let got = usize::try_from(got).ok().filter(|&got| got > 0)?;
-            offset = offset.checked_add(libc::off_t::try_from(got).ok()?)?;
-            to = to.get_mut(got..)?;
-        }
-        Some(())
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        // SAFETY: ours, and used no more.
-        unsafe { libc::close(self.0) };
     }
 }

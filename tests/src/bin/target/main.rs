@@ -85,6 +85,7 @@ fn main() -> ExitCode {
         "endless" => killed::endless(arguments.get(1).expect("argument 1 is the witness")),
         "watched" => killed::watched(arguments.get(1).expect("argument 1 is the witness")),
         "viewing" => viewing::run(&arguments[1..]),
+        "trusted" => manners::trusted(),
         "manners" => return manners::run(),
         #[cfg(target_arch = "x86_64")]
         "overwritten" => overwritten::run(number(1) as usize),

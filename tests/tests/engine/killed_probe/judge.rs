@@ -194,11 +194,12 @@ impl<'a> Judge<'a> {
                 "{name} on lane {lane}: {counted} counted, {least} have returned of {most}"
             );
         }
+        let (least, most) = seats(&[3]);
         for cell in cells() {
             if cell.lane < LANES as u32 {
                 cells::check_left(cell);
             } else {
-                cells::check_left_shared(cell, 1);
+                cells::check_left_shared(cell, most - least);
             }
         }
         self.check_window(left, at, id);

@@ -1,0 +1,44 @@
+//! Files that are read in a signal handler, or on a thread that is to be cancelled: by bare
+//! system calls, which neither takes a lock nor is a cancellation point.
+
+use std::ffi::CStr;
+
+/// An open file.
+pub(super) struct File(libc::c_long);
+
+impl File {
+    pub(super) fn open(path: &CStr) -> Option<Self> {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        // SAFETY: opens to read.
+        let file = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
+        (file >= 0).then_some(Self(file))
+    }
+
+    /// Reads on; how much that was, none on an error.
+    pub(super) fn read_next(&self, to: &mut [u8]) -> Option<usize> {
+        // SAFETY: fills at most that much.
+        let got = unsafe { libc::syscall(libc::SYS_read, self.0, to.as_mut_ptr(), to.len()) };
+        usize::try_from(got).ok()
+    }
+
+    /// Fills `to` from an offset; none if there is less.
+    pub(super) fn read(&self, offset: usize, mut to: &mut [u8]) -> Option<()> {
+        let mut offset = libc::off_t::try_from(offset).ok()?;
+        while !to.is_empty() {
+            let (at, bytes) = (to.as_mut_ptr(), to.len());
+            // SAFETY: fills at most that much.
+            let got = unsafe { libc::syscall(libc::SYS_pread64, self.0, at, bytes, offset) };
+            let got = usize::try_from(got).ok().filter(|&got| got > 0)?;
+            offset = offset.checked_add(libc::off_t::try_from(got).ok()?)?;
+            to = to.get_mut(got..)?;
+        }
+        Some(())
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: ours, and used no more.
+        unsafe { libc::syscall(libc::SYS_close, self.0) };
+    }
+}

@@ -1,0 +1,153 @@
+//! The cell: what its writer mends that has left a change in the middle by a jump.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+
+use loom::thread;
+
+use super::{ON, after_reset, check_within, memory, new_cell, record, whole};
+use crate::cell::{Cell, CellPicture, Measurement};
+use crate::control::Control;
+use crate::sync::{self, AtomicU64, Ordering, watch};
+
+/// Tries a scene with a jump before each store of a change, until the change is done
+/// before the jump would come. The scene says whether it came.
+fn at_each_store(scene: fn(u32) -> bool) {
+    for store in 0.. {
+        let came = Arc::new(AtomicBool::new(false));
+        check_within(2, {
+            let came = Arc::clone(&came);
+            move || came.store(scene(store), SeqCst)
+        });
+        if !came.load(SeqCst) {
+            assert!(store > 5, "{store} stores: the change is not what is left");
+            return;
+        }
+    }
+}
+
+/// Leaves a change, and mends what is left; whether the jump came.
+fn leave(cell: &Cell, store: u32, bucket: &AtomicU64, change: impl FnOnce()) -> bool {
+    let came = sync::is_left_before(store, change);
+    let held = |_| bucket.load(Ordering::Relaxed);
+    cell.mend(None, held, |_| bucket.store(0, Ordering::Relaxed));
+    came
+}
+
+/// What is counted, and how often the histogram and the last measurement have it.
+fn counted(picture: &CellPicture, bucket: &AtomicU64) -> [u64; 2] {
+    let in_parts = if picture.parts.0[0] == 0 { 0 } else { bucket.load(Ordering::Relaxed) };
+    [picture.live.count, in_parts + u64::from(picture.uncounted.is_some())]
+}
+
+/// Left in a measurement: it is counted or not, and so it is in the histogram; the next
+/// one is both.
+pub(super) fn cell_mended_record() {
+    at_each_store(|store| {
+        let (cell, bucket) = (Arc::new(new_cell()), memory());
+        cell.set_part(0, 9);
+        let once = |cell: &Cell, bucket: Option<&AtomicU64>| {
+            let measured = Measurement { exclusive: 10, inclusive_total: 10, away: None };
+            cell.record(measured, bucket);
+        };
+        once(&cell, None);
+        watch(&*cell, &["seq", "count", "last"]);
+        let writer = {
+            let (cell, bucket) = (Arc::clone(&cell), Arc::clone(&bucket));
+            thread::spawn(move || {
+                let came = leave(&cell, store, &bucket, || once(&cell, Some(&bucket)));
+                let left = whole(&cell).expect("it is mended");
+                let [count, in_histogram] = counted(&left, &bucket);
+                assert!(count == in_histogram && (1..=2).contains(&count), "{left:?}");
+                (came, left)
+            })
+        };
+        let picture = whole(&cell);
+        let seen = picture.as_ref().map(|picture| counted(picture, &bucket));
+        sync::fence(Ordering::Acquire);
+        if let (Some(picture), Some([count, in_histogram])) = (picture, seen) {
+            assert!((1..=2).contains(&count), "{picture:?}");
+            // Later ones may be in it by now.
+            assert!(in_histogram >= count, "{in_histogram}: {picture:?}");
+        }
+        let (came, left) = writer.join().unwrap();
+        once(&cell, left.uncounted.map(|_| &*bucket));
+        let last = whole(&cell).unwrap();
+        assert_eq!(counted(&last, &bucket), [left.live.count + 1; 2], "{last:?}");
+        came
+    });
+}
+
+/// Left in a restart, which is then done or not begun: each whole picture has all there was
+/// once. `seen` are what pictures may show, the last of them after one more measurement.
+fn restart(
+    store: u32,
+    (control, owner): (Control, u32),
+    words: &[&str],
+    look: fn(&CellPicture) -> [u64; 3],
+    seen: &[[u64; 3]],
+) -> bool {
+    let (cell, bucket) = (Arc::new(new_cell()), Arc::new(AtomicU64::new(0)));
+    record(&cell, 10, &bucket);
+    watch(&*cell, words);
+    let writer = {
+        let (cell, bucket) = (Arc::clone(&cell), Arc::clone(&bucket));
+        thread::spawn(move || leave(&cell, store, &bucket, || cell.follow(control, owner, |_| ())))
+    };
+    if let Some(picture) = whole(&cell) {
+        assert!(seen.contains(&look(&picture)), "{picture:?}");
+    }
+    let came = writer.join().unwrap();
+    // As every begin does on a cell that follows another word.
+    cell.follow(control, owner, |_| ());
+    record(&cell, 20, &bucket);
+    let last = whole(&cell).unwrap();
+    assert_eq!(Some(&look(&last)), seen.last(), "{last:?}");
+    came
+}
+
+/// Left in a change of owners.
+pub(super) fn cell_mended_new_owner() {
+    at_each_store(|store| {
+        let words = ["seq", "commit", "version", "count"];
+        let look = |it: &CellPicture| [0, it.live.count, it.settled.count];
+        restart(store, (ON, 2), &words, look, &[[0, 1, 0], [0, 0, 1], [0, 1, 1]])
+    });
+}
+
+/// Left in a reset.
+pub(super) fn cell_mended_reset() {
+    at_each_store(|store| {
+        let words = ["seq", "commit", "version", "count"];
+        let look = |it: &CellPicture| [u64::from(it.epoch), it.live.count, it.past_count];
+        restart(store, (after_reset(), 1), &words, look, &[[0, 1, 0], [1, 0, 1], [1, 1, 1]])
+    });
+}
+
+/// Left in a reset: the histogram is that of its window, whoever zeroes it.
+pub(super) fn cell_mended_reset_histogram() {
+    at_each_store(|store| {
+        let (cell, bucket) = (Arc::new(new_cell()), memory());
+        cell.set_part(0, 9);
+        record(&cell, 10, &bucket);
+        watch(&*cell, &["seq", "commit", "version"]);
+        let writer = {
+            let (cell, bucket) = (Arc::clone(&cell), Arc::clone(&bucket));
+            thread::spawn(move || {
+                let zero = |_| bucket.store(0, Ordering::Relaxed);
+                leave(&cell, store, &bucket, || cell.follow(after_reset(), 1, zero))
+            })
+        };
+        if let Some(picture) = whole(&cell) {
+            let counted = bucket.load(Ordering::Relaxed);
+            if !cell.restarted_since(picture.restarts) {
+                assert_eq!(counted, 1 - picture.restarts, "{picture:?}");
+            }
+        }
+        let came = writer.join().unwrap();
+        let left = whole(&cell).unwrap();
+        assert_eq!(bucket.load(Ordering::Relaxed), 1 - left.restarts, "{left:?}");
+        came
+    });
+}
