@@ -75,14 +75,17 @@ pub(crate) fn put_aside(word: &AtomicU64, kept: &AtomicU64) {
     kept.store(if is_its_own { mark } else { 0 }, Relaxed);
 }
 
-/// Says in a marked word whether the context that goes on has marked it.
-pub(crate) fn resume(word: &AtomicU64, kept: &AtomicU64) {
-    let mark = word.load(Relaxed);
-    if is_mark(mark) {
-        let is_its_own = mark & !ELSEWHERE == kept.load(Relaxed);
-        let elsewhere = if is_its_own { 0 } else { ELSEWHERE };
-        word.store(mark & !ELSEWHERE | elsewhere, Relaxed);
+/// Says in a marked word whether the context that goes on has marked it; the mark if it has
+/// not, else 0.
+pub(crate) fn resume(word: &AtomicU64, kept: &AtomicU64) -> u64 {
+    let mark = word.load(Relaxed) & !ELSEWHERE;
+    if !is_mark(mark) {
+        return 0;
     }
+    let is_its_own = mark == kept.load(Relaxed);
+    let mark = if is_its_own { mark } else { mark | ELSEWHERE };
+    word.store(mark, Relaxed);
+    if is_its_own { 0 } else { mark }
 }
 
 impl Mark {

@@ -259,7 +259,8 @@ fn resume(thread: &Thread, now: u64) {
     thread.place.store(salt, Relaxed);
     thread.set_level(paused.place.load(Relaxed));
     thread.set_waiting(regions.detour());
-    mark::resume(&thread.detour, &paused.at_work);
+    let suspended = mark::resume(&thread.detour, &paused.at_work);
+    thread.suspended.store(suspended, Relaxed);
     mark::resume(&thread.clock.refreshing, &paused.refreshing);
     // A begin or end that a handler's hooks have interrupted starts again.
     thread.clock.disturb();

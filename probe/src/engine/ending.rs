@@ -176,6 +176,7 @@ impl Thread {
         let Some(process) = process::current().filter(|_| self.is_alive()) else { return false };
         let mark = Mark::new();
         mark.set(&self.detour);
+        self.suspended.store(0, Relaxed);
         let points = process.segment.ledger().points_used.load(Relaxed) as usize;
         for index in 0..points.min(process.segment.geometry().points()) {
             if let Some(cell) = self.cell(index) {
@@ -188,25 +189,40 @@ impl Thread {
         false
     }
 
-    /// Does something that a signal handler of this thread must not do at the
-    /// same time.
-    pub(crate) fn busy<R>(&self, work: impl FnOnce() -> R) -> R {
-        let before = self.detour.load(Relaxed);
+    /// Does something that a signal handler of this thread must not do at the same time,
+    /// nor another fibre. None if the caller has interrupted such a thing.
+    pub(crate) fn busy<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
+        if self.is_busy() {
+            return None;
+        }
         let mark = Mark::new();
         mark.set(&self.detour);
+        // Another fibre may have been put aside in the middle of it since that was asked.
+        if mark::holder(&self.suspended) == Holder::AtWork {
+            unmark(self);
+            return None;
+        }
         let result = work();
         compiler_fence(SeqCst);
-        let after = if mark::is_mark(before) { before } else { self.regions().detour() };
-        self.detour.store(after, Relaxed);
-        result
+        self.detour.store(self.regions().detour(), Relaxed);
+        Some(result)
     }
 }
 
-/// Takes a mark away that was set for nothing.
+/// Takes a mark away that was set for nothing, or over that of a fibre that was put aside.
 #[cold]
 #[inline(never)]
 pub(super) fn unmark(thread: &Thread) {
-    thread.detour.store(thread.regions().detour(), Relaxed);
+    loop {
+        let suspended = thread.suspended.load(Relaxed);
+        let before = if suspended == 0 { thread.regions().detour() } else { suspended };
+        thread.detour.store(before, Relaxed);
+        compiler_fence(SeqCst);
+        // Else a handler has switched to other fibres and back.
+        if thread.suspended.load(Relaxed) == suspended {
+            return;
+        }
+    }
 }
 
 /// Notes what a region begins with, on the long way, and something else.
@@ -634,7 +650,7 @@ fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
         switches: part.switches,
     };
     let regions = thread.regions();
-    if latch && !thread.is_busy() && thread.busy(|| regions.latch(point, sum, amounts)) {
+    if latch && thread.busy(|| regions.latch(point, sum, amounts)) == Some(true) {
         return;
     }
     if latch {
@@ -661,9 +677,10 @@ fn finish_timed(
     amounts: Option<&Amounts>,
 ) {
     let mut amounts = amounts.copied().unwrap_or_default();
-    if !thread.is_busy() && thread.detour.load(Relaxed) != 0 {
+    if thread.detour.load(Relaxed) != 0 {
         let regions = thread.regions();
-        sum.add(thread.busy(|| regions.unlatch(timed.whole(), Some(&mut amounts))));
+        let waiting = thread.busy(|| regions.unlatch(timed.whole(), Some(&mut amounts)));
+        sum.add(waiting.unwrap_or_default());
     }
     let Some((variant, is_rest)) = timed.choose_for_good(&amounts) else {
         return process::miss();
@@ -679,7 +696,6 @@ fn follow(thread: &Thread, variant: &'static Point, control: Control) {
     let at = thread.cell(variant.index()).map(Cell::control);
     let follows = at == Some(control) || at == Some(variant.control().meant());
     if !follows
-        && !thread.is_busy()
         && !thread.overflows()
         && let Some(process) = process::current()
     {
@@ -698,7 +714,7 @@ fn finish_with(
     let busy = thread.is_busy();
     if !busy && thread.detour.load(Relaxed) != 0 {
         let regions = thread.regions();
-        sum.add(thread.busy(|| regions.unlatch(point, None)));
+        sum.add(thread.busy(|| regions.unlatch(point, None)).unwrap_or_default());
     }
     let away = Away { off_cpu: sum.off, switches: sum.switches };
     // What is to be added to the total.
@@ -713,12 +729,12 @@ fn finish_with(
     if missing {
         let _ = thread::prepare(point);
     }
-    match thread.cell(index).filter(|_| !busy) {
-        Some(cell) => {
-            let to = Destination { thread, cell, control: cell.control(), point };
-            record_slow(to, measured, start, elapsed, amounts);
-        }
-        None => match thread.shared_cell(point) {
+    let is_recorded = thread.cell(index).filter(|_| !busy).is_some_and(|cell| {
+        let to = Destination { thread, cell, control: cell.control(), point };
+        record_slow(to, measured, start, elapsed, amounts)
+    });
+    if !is_recorded {
+        match thread.shared_cell(point) {
             Some(cell) => {
                 if let (Some(sums), Some(amounts)) = (thread.sums(cell), amounts) {
                     Cell::add_amounts_shared(sums, amounts);
@@ -728,7 +744,7 @@ fn finish_with(
                 thread.count(|tally| &tally.unrecorded);
             }
             None => process::miss(),
-        },
+        }
     }
     if !busy && let Some(process) = process::current() {
         process.catch_up();
@@ -748,17 +764,21 @@ pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, 
     let thread = match ready {
         // Switched off meanwhile.
         None => return,
-        Some(Ok((thread, cell))) if !thread.is_busy() => {
-            return thread.busy(|| {
+        Some(Ok((thread, cell))) => {
+            let recorded = thread.busy(|| {
                 let inclusive_total = cell.inclusive_total().wrapping_add(exclusive);
                 let bucket = thread.last_bucket(cell);
                 cell.record(Measurement { exclusive, inclusive_total, away: None }, bucket);
                 let what = Record::pack(point.index() as u32, 0, number);
                 thread.record(start, exclusive, exclusive, what);
             });
+            if recorded.is_some() {
+                return;
+            }
+            // A signal handler that interrupts the recording of another one.
+            thread
         }
-        // A signal handler that interrupts the recording of another one.
-        Some(Ok((thread, _)) | Err(Unready::Overflow(thread))) => thread,
+        Some(Err(Unready::Overflow(thread))) => thread,
         Some(Err(Unready::Never)) => return process::miss(),
     };
     let Some(cell) = thread.shared_cell(point) else { return process::miss() };
@@ -769,16 +789,16 @@ pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, 
 }
 
 /// Records a measurement into a cell whose histogram may lack a part. `measured` has what
-/// is to be added to the inclusive ticks.
+/// is to be added to the inclusive ticks. False where the cell must be left alone.
 fn record_slow(
     to: Destination<'_>,
     measured: Measurement,
     start: u64,
     elapsed: u64,
     amounts: Option<&Amounts>,
-) {
+) -> bool {
     let Destination { thread, cell, .. } = to;
-    thread.busy(|| {
+    let recorded = thread.busy(|| {
         let bucket = thread.last_bucket(cell);
         // As late as that: a child that a signal handler has forked writes nothing.
         if !thread.is_alive() {
@@ -795,6 +815,7 @@ fn record_slow(
         let own = measured.exclusive;
         measure::note_record(to, own, start, elapsed, place);
     });
+    recorded.is_some()
 }
 
 /// What the polls of a future have measured so far and nobody has recorded; none before
@@ -848,9 +869,11 @@ pub(crate) fn end_poll(
         polls.0.get_or_insert_with(|| Unrecorded { sum: Sum::default(), start: begun.ticks() });
     let mut inclusive = if recursive { 0 } else { part.span.wrapping_sub(inside) };
     // At once, so that a poll around this one finds it.
-    if let Some(cell) = noted.filter(|_| !thread.is_busy()) {
-        thread.busy(|| cell.set_inclusive_total(cell.inclusive_total().wrapping_add(inclusive)));
-        inclusive = 0;
+    if let Some(cell) = noted {
+        let total = || cell.inclusive_total().wrapping_add(inclusive);
+        if thread.busy(|| cell.set_inclusive_total(total())).is_some() {
+            inclusive = 0;
+        }
     }
     unrecorded.sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
     if last && let Some(Unrecorded { sum, start }) = polls.0.take() {

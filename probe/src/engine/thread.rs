@@ -75,6 +75,9 @@ pub(crate) struct Thread {
     chunk_count: AtomicU64,
 
     // What only the cold paths touch.
+    /// The mark in [`Thread::detour`] of a context that was put aside since, until it goes
+    /// on; else 0.
+    pub(super) suspended: AtomicU64,
     /// Since when and until when the last region ran that ended although regions inside
     /// had not; see [`super::ending`].
     pub(super) gave_up: [AtomicU64; 2],
@@ -644,8 +647,9 @@ pub(crate) fn prepare(
         process.take_rung();
     }
     match thread.busy(|| thread.ready_cell(process, point, control)) {
-        Some(cell) => Some(Ok((thread, cell))),
-        None => Some(Err(Unready::Never)),
+        Some(Some(cell)) => Some(Ok((thread, cell))),
+        Some(None) => Some(Err(Unready::Never)),
+        None => Some(Err(Unready::Overflow(thread))),
     }
 }
 
@@ -794,6 +798,7 @@ impl Thread {
         self.set_covered(NOTHING_COVERED);
         self.place.store(0, Relaxed);
         self.detour.store(0, Relaxed);
+        self.suspended.store(0, Relaxed);
         self.context.store(0, Relaxed);
         self.current.store(ptr::null_mut(), Relaxed);
         self.own.clear();
