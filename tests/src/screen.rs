@@ -57,6 +57,12 @@ pub fn pfp_top() -> &'static Path {
     })
 }
 
+/// Whether the last line on a screen is the shell's prompt, and nothing behind it.
+fn ends_with_prompt(text: &str) -> bool {
+    let last = text.lines().rfind(|line| !line.is_empty());
+    last.is_some_and(|line| line.trim_end() == PROMPT.trim_end())
+}
+
 /// A folder of its own for a test, and what runs in it.
 #[derive(Debug)]
 pub struct Stage {
@@ -279,13 +285,18 @@ impl<'a> Screen<'a> {
     }
 
     /// Starts the viewer with these arguments from the shell.
+    #[track_caller]
     pub fn pfp_top(&self, arguments: &str) {
         self.line(&format!("{} {arguments}", pfp_top().display()));
     }
 
-    /// Types a line into the shell.
+    /// Types a line into the shell, which must be waiting for one: what is typed ahead of
+    /// its prompt stands before that.
+    #[track_caller]
     pub fn line(&self, text: &str) {
+        self.wait_for("the prompt", ends_with_prompt);
         self.ask(&["send-keys", "-l", text]);
+        self.wait_for("what was typed", |text| !ends_with_prompt(text));
         self.keys(&["Enter"]);
     }
 
@@ -365,11 +376,7 @@ impl<'a> Screen<'a> {
     /// away in: its own lines on the screen, and a cursor.
     #[track_caller]
     pub fn wait_for_shell(&self) -> String {
-        let text = self.wait_for("the shell", |text| {
-            text.lines()
-                .rfind(|line| !line.is_empty())
-                .is_some_and(|line| line.trim_end() == PROMPT.trim_end())
-        });
+        let text = self.wait_for("the shell", ends_with_prompt);
         let state = self.ask(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"]);
         assert_eq!(state.trim(), "0 1", "alternate screen, cursor:\n{text}");
         text
