@@ -5,6 +5,7 @@ mod files;
 #[path = "cli/hostile.rs"]
 mod hostile;
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -13,10 +14,13 @@ use pfp_top::source::Source;
 use pfp_top::source::synthetic::Synthetic;
 
 fn pfp_top(arguments: &[&str]) -> Output {
+    let beacons = concat!(env!("CARGO_TARGET_TMPDIR"), "/no-beacons");
+    std::fs::DirBuilder::new().mode(0o700).recursive(true).create(beacons).unwrap();
     Command::new(env!("CARGO_BIN_EXE_pfp-top"))
         .args(arguments)
-        // Not the tester's own settings.
+        // Not the tester's own settings and processes.
         .env("PFP_TOP_CONFIG", "")
+        .env("PFP_DIR", beacons)
         .output()
         .expect("the program starts")
 }
