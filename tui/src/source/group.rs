@@ -718,12 +718,15 @@ mod tests {
         let machines = Machines::default();
         let (a, b) = (machines.start(7), machines.start(9));
         let state = |made: &Shared| made.borrow_mut().snapshot_mut().points[1].state;
+        let fenced = |made: &Shared| made.borrow_mut().snapshot_mut().points[1].fenced;
         let own = a.borrow_mut().snapshot_mut().points[1].id;
         let mut group = machines.group(false);
         let snapshot = group.poll().unwrap();
         let of_b = snapshot.points.iter().find(|p| (p.process, p.number) == (Some(1), Some(own)));
         group.act(Change::Disable(of_b.unwrap().id)).unwrap();
         assert_eq!((state(&a), state(&b)), (PointState::On, PointState::Off));
+        group.act(Change::Fence(of_b.unwrap().id, true)).unwrap();
+        assert_eq!((fenced(&a), fenced(&b)), (false, true));
 
         let mut group = machines.group(true);
         let snapshot = group.poll().unwrap();
@@ -731,6 +734,9 @@ mod tests {
         assert_eq!(both.state, PointState::On, "one of them measures");
         group.act(Change::Disable(both.id)).unwrap();
         assert_eq!((state(&a), state(&b)), (PointState::Off, PointState::Off));
+        assert!(both.fenced, "one of them is");
+        group.act(Change::Fence(both.id, false)).unwrap();
+        assert_eq!((fenced(&a), fenced(&b)), (false, false));
     }
 
     #[test]
