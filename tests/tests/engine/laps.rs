@@ -202,8 +202,9 @@ fn records_of_laps_follow_on_one_another() {
     gaps.sort_unstable();
     let usual = gaps[gaps.len() / 2];
     figure(&format!("laps: {usual} ticks from the end of a record to the start of the next"));
-    // What recording takes is constant; only a switch makes a gap of its own.
-    let same = gaps.iter().filter(|&&gap| gap == usual).count();
-    assert!(same * 10 >= gaps.len() * 9, "{same} gaps are {usual} ticks: {gaps:?}");
+    // What recording takes varies by a step of the counter, which may be tens of ticks; only a
+    // switch makes a gap of its own.
+    let alike = gaps.iter().filter(|&&gap| gap <= 2 * usual).count();
+    assert!(alike * 10 >= gaps.len() * 9, "{alike} gaps are like {usual} ticks: {gaps:?}");
     assert!(gaps[0] >= 0, "a lap that begins {} ticks before the one before ends", -gaps[0]);
 }
