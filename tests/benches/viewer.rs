@@ -6,7 +6,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pfp_tests::screen::{Stage, row};
+use pfp_tests::place::Place;
+use pfp_tests::screen::row;
 use pfp_tests::{lacks, os};
 
 /// Before it is measured: the demo has started all its threads by then.
@@ -17,20 +18,20 @@ fn main() {
     if lacks("what the viewer costs", "tmux") {
         return;
     }
-    let stage = Stage::new();
-    let target = stage.start(env!("CARGO_BIN_EXE_hundred"), &[]);
+    let place = Place::new();
+    let target = place.start(env!("CARGO_BIN_EXE_hundred"), &[]);
     let pid = target.pid();
     for sort in ["load", "p99"] {
         let arguments = format!("-d 0.1 -p {pid} --sort {sort}");
-        measure(&stage, &format!("100 points, 4 threads, by {sort}"), &arguments, "io.0");
+        measure(&place, &format!("100 points, 4 threads, by {sort}"), &arguments, "io.0");
     }
     drop(target);
-    measure(&stage, "the demo", "demo -d 0.1", "idle");
+    measure(&place, "the demo", "demo -d 0.1", "idle");
 }
 
 /// Starts the viewer, waits for a row, and prints the share of a CPU it takes.
-fn measure(stage: &Stage, what: &str, arguments: &str, point: &str) {
-    let screen = stage.screen(120, 40);
+fn measure(place: &Place, what: &str, arguments: &str, point: &str) {
+    let screen = place.screen(120, 40);
     screen.pfp_top(arguments);
     screen.wait_for("the table", |text| row(text, point).is_some());
     thread::sleep(WARM_UP);

@@ -15,7 +15,7 @@ use std::io::BufRead;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_top::model::gate::{ASSUMED_DEVIATION, Finding, Judgement, Limit, Run, judge};
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source::{self, Source};
@@ -43,7 +43,7 @@ fn main() -> Result<()> {
     let (tries, percent) = (number(0, 100.0)? as usize, number(1, 5.0)?);
     let place = Place::new();
     // SAFETY: no other thread of this process runs yet.
-    unsafe { std::env::set_var("PFP_DIR", place.path()) };
+    unsafe { std::env::set_var("PFP_DIR", place.beacons()) };
 
     let start = Instant::now();
     let mut counts = vec![Counts::default(); JUDGED.len()];

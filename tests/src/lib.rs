@@ -12,6 +12,9 @@
 //!   +---- watch <--- segment <------+                watch:  the segment, and its figures
 //! ```
 //!
+//! Each test has a folder of its own, where its targets and viewers meet (`place`), and
+//! terminals for viewers in it (`screen`).
+//!
 //! A target can also be run instruction by instruction (`stepper`), and tell what it
 //! has done when it cannot speak any more (`witness`). A GPU is a library that stands in
 //! for its driver (`stand_in`).
@@ -35,6 +38,7 @@ pub mod hostile;
 pub mod measured;
 pub mod os;
 pub mod own;
+pub mod place;
 pub mod prometheus;
 pub mod random;
 pub mod screen;

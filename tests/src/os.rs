@@ -181,6 +181,13 @@ impl Drop for Ticks {
     }
 }
 
+/// Whether a process is there and not just waiting to be noticed as dead.
+#[must_use]
+pub fn runs(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
+}
+
 /// Whether there is a process of this id, zombies included.
 #[must_use]
 pub fn exists(pid: u32) -> bool {

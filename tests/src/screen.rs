@@ -5,32 +5,19 @@
 //!   |  <-- text --    |
 //! ```
 //!
-//! Each test has a [`Stage`]: a folder of its own that its targets and viewers
-//! meet in, taken away in the end with everything that was started on it. No
-//! test waits for a time to pass: [`Screen::wait_for`] waits for a condition,
-//! with a deadline so far away that only a hang reaches it.
+//! A terminal belongs to a [`Place`], and goes before it. No test waits for a time to pass:
+//! [`Screen::wait_for`] waits for a condition.
 
 use std::cell::RefCell;
-use std::fs::DirBuilder;
-use std::io::Write;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use pfp_shm_layout::directory::Directory;
-use pfp_shm_layout::find;
-use pfp_shm_layout::segment::Segment;
-use pfp_top::export::json;
-use pfp_top::snapshot::Snapshot;
+use crate::place::{Place, pfp_top};
+use crate::target::{DEADLINE, PAUSE};
 
-/// Longer than anything here takes on a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(crate::size(60, 1200));
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(40);
 /// What the shell shows when it waits for a command.
 pub const PROMPT: &str = "shell> ";
 
@@ -44,213 +31,28 @@ macro_rules! needs_a_screen {
     };
 }
 
-/// The viewer under test: `PFP_TOP`, or the one built with this test and found beside it.
-pub fn pfp_top() -> &'static Path {
-    static FOUND: OnceLock<PathBuf> = OnceLock::new();
-    FOUND.get_or_init(|| {
-        if let Some(named) = std::env::var_os("PFP_TOP") {
-            return named.into();
-        }
-        // TARGET/[TRIPLE/]PROFILE/deps/TEST
-        let test = std::env::current_exe().expect("a test knows its own path");
-        test.ancestors().nth(2).expect("tests lie in PROFILE/deps").join("viewer")
-    })
-}
-
 /// Whether the last line on a screen is the shell's prompt, and nothing behind it.
 fn ends_with_prompt(text: &str) -> bool {
     let last = text.lines().rfind(|line| !line.is_empty());
     last.is_some_and(|line| line.trim_end() == PROMPT.trim_end())
 }
 
-/// A folder of its own for a test, and what runs in it.
-#[derive(Debug)]
-pub struct Stage {
-    folder: PathBuf,
-}
-
-impl Stage {
-    /// An empty one.
-    #[expect(clippy::new_without_default, reason = "it makes a folder")]
-    pub fn new() -> Self {
-        let folder = new_folder("pfp-stage");
-        DirBuilder::new().mode(0o700).create(folder.join("beacons")).expect("and one in it");
-        Self { folder }
-    }
-
-    /// A path in the folder.
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
-    /// Where the beacons are.
-    pub fn beacons(&self) -> PathBuf {
-        self.path("beacons")
-    }
-
-    /// The names of the beacons that are there now.
-    pub fn lit(&self) -> Vec<String> {
-        let files = std::fs::read_dir(self.beacons()).expect("the folder of beacons");
-        files.flatten().map(|file| file.file_name().to_string_lossy().into_owned()).collect()
-    }
-
-    /// A program that knows where this test's beacons are, and nothing of the
-    /// tester's own settings.
-    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new(program);
-        command.env("PFP_DIR", self.beacons()).current_dir(&self.folder);
-        for variable in ["NO_COLOR", "PFP_DEFAULT", "PFP_CLOCK", "PFP_LOG", "TMUX"] {
-            command.env_remove(variable);
-        }
-        command.env("PFP_TOP_CONFIG", "");
-        // What is asserted is in UTF-8 and in no one's language.
-        command.env("LC_ALL", "C.UTF-8");
-        command
-    }
-
-    /// Runs the viewer without a terminal, to its end.
-    pub fn pfp_top(&self, arguments: &[&str]) -> Output {
-        self.command(pfp_top()).args(arguments).output().expect("pfp-top starts")
-    }
-
-    /// Starts a program that takes orders on its standard input.
-    pub fn start(&self, program: &str, arguments: &[&str]) -> Target {
-        let child = self
-            .command(program)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .spawn()
-            .expect("the target starts");
-        Target { child }
-    }
-
-    /// The same, and waits until it can be watched: its beacon is lit before that.
-    #[track_caller]
-    pub fn start_lit(&self, program: &str, arguments: &[&str]) -> Target {
-        let target = self.start(program, arguments);
-        wait_until("its segment", || {
-            let found = Directory::open(&self.beacons()).and_then(|dir| find::find(&dir));
-            let entries = found.map_or_else(|_| Vec::new(), |found| found.entries);
-            entries.iter().any(|entry| {
-                entry.info.process.pid == target.pid() && Segment::open(&entry.info.object).is_ok()
-            })
-        });
-        target
-    }
-
-    /// The figures of a target by another way than the screen: a snapshot that a second
-    /// viewer takes.
-    #[track_caller]
-    pub fn snapshot(&self, target: &Target) -> Snapshot {
-        let file = self.path(&format!("oracle-{}.json", target.pid()));
-        let (pid, path) = (target.pid().to_string(), file.to_str().expect("it is plain text"));
-        let output = self.pfp_top(&["snapshot", "-p", &pid, "-o", path, "--force"]);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        json::read(&file).expect("what was written can be read")
-    }
-
-    /// A shell in a terminal of this size.
-    pub fn screen(&self, width: u16, height: u16) -> Screen<'_> {
-        Screen::new(self, width, height)
-    }
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        // Segments of targets that were killed are nobody's now.
-        let _ = self.command(pfp_top()).arg("gc").output();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// A new folder of this name and two numbers, for this user alone. What a test process that
-/// was killed has left may have the next one's names: process ids come round again.
-pub(crate) fn new_folder(name: &str) -> PathBuf {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = NUMBER.fetch_add(1, Relaxed);
-        let name = format!("{name}-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        match DirBuilder::new().mode(0o700).create(&folder) {
-            Ok(()) => return folder,
-            Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(why) => panic!("{}: {why}", folder.display()),
-        }
-    }
-}
-
-/// A program to watch. Dropping it ends it.
-#[derive(Debug)]
-pub struct Target {
-    child: Child,
-}
-
-impl Target {
-    /// Its process id.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Writes a line to its standard input.
-    pub fn tell(&mut self, line: &str) {
-        let input = self.child.stdin.as_mut().expect("the target still listens");
-        writeln!(input, "{line}").expect("the target reads");
-    }
-
-    /// Ends it in order, and waits until it has ended.
-    pub fn end(&mut self) {
-        drop(self.child.stdin.take());
-        let status = self.child.wait().expect("the target is this test's child");
-        assert!(status.success(), "{status}");
-    }
-
-    /// Kills it, and waits until it is dead.
-    pub fn kill(&mut self) {
-        self.child.kill().expect("the target is this test's child");
-        self.child.wait().expect("the target is this test's child");
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        // Both fail only where it has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Whether a process is there and not just waiting to be noticed as dead.
-pub fn runs(pid: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
-}
-
-/// Waits until something holds; `what` is said when it does not.
-#[track_caller]
-pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain for: {what}");
-        thread::sleep(PAUSE);
-    }
-}
-
 /// A terminal with a shell in it. Dropping it takes the terminal away.
 #[derive(Debug)]
 pub struct Screen<'a> {
-    stage: &'a Stage,
+    place: &'a Place,
     socket: PathBuf,
     /// What it showed when last looked at.
     last: RefCell<String>,
 }
 
 impl<'a> Screen<'a> {
-    fn new(stage: &'a Stage, width: u16, height: u16) -> Self {
+    pub(crate) fn new(place: &'a Place, width: u16, height: u16) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let socket = stage.path(&format!("tmux-{}", NUMBER.fetch_add(1, Relaxed)));
-        let screen = Self { stage, socket, last: RefCell::default() };
+        let socket = place.path(&format!("tmux-{}", NUMBER.fetch_add(1, Relaxed)));
+        let screen = Self { place, socket, last: RefCell::default() };
         // No line for tmux itself: the program gets the whole size.
-        let settings = stage.path("tmux.conf");
+        let settings = place.path("tmux.conf");
         std::fs::write(
             &settings,
             "set -g status off\nset -g escape-time 0\nset -s set-clipboard on\n",
@@ -267,7 +69,7 @@ impl<'a> Screen<'a> {
     }
 
     fn tmux(&self) -> Command {
-        let mut command = self.stage.command("tmux");
+        let mut command = self.place.command("tmux");
         command.arg("-S").arg(&self.socket);
         command
     }
@@ -334,7 +136,7 @@ impl<'a> Screen<'a> {
             if shows(&text) {
                 return text;
             }
-            assert!(start.elapsed() < PATIENCE, "waited in vain for: {what}; the screen:\n{text}");
+            assert!(start.elapsed() < DEADLINE, "waited in vain for: {what}; the screen:\n{text}");
             thread::sleep(PAUSE);
         }
     }
@@ -490,13 +292,4 @@ pub fn rows(text: &str) -> Vec<Row> {
 /// The row of a point.
 pub fn row(text: &str, name: &str) -> Option<Row> {
     rows(text).into_iter().find(|row| row.name() == name)
-}
-
-/// Measurements of a point in a snapshot, by threads that run and that have ended.
-#[track_caller]
-pub fn count(snapshot: &Snapshot, name: &str) -> u64 {
-    let point = snapshot.points.iter().find(|point| point.name == name);
-    let id = point.unwrap_or_else(|| panic!("no point {name}")).id;
-    let cells = snapshot.cells.iter().filter(|cell| cell.point == id);
-    cells.map(|cell| cell.stats.count + cell.retired.count).sum()
 }

@@ -1,119 +1,53 @@
-//! A target as its test sees it: a child process in a beacon directory of its
-//! own, which says things and waits.
+//! A target as its test sees it: a child process that says things, waits, and is told to
+//! go on.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::str::FromStr;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use pfp_shm_layout::directory::Directory;
-use pfp_shm_layout::find::{self, Entry};
-use pfp_shm_layout::object;
-
 /// Only a hang reaches this.
 pub const DEADLINE: Duration = Duration::from_secs(crate::size(120, 1200));
+/// The longest pause between two looks.
+pub(crate) const PAUSE: Duration = Duration::from_millis(40);
 
-/// Waits for a condition; what it is waited for is said when it never comes.
-pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + DEADLINE;
+/// What a condition answers: whether it holds, or the value that was waited for.
+pub trait Answer {
+    /// What comes of the wait.
+    type Value;
+    /// That, once it is there.
+    fn value(self) -> Option<Self::Value>;
+}
+
+impl Answer for bool {
+    type Value = ();
+
+    fn value(self) -> Option<()> {
+        self.then_some(())
+    }
+}
+
+impl<T> Answer for Option<T> {
+    type Value = T;
+
+    fn value(self) -> Self {
+        self
+    }
+}
+
+/// Waits for a condition; the panic after [`DEADLINE`] names `what`.
+#[track_caller]
+pub fn wait_for<A: Answer>(what: &str, mut condition: impl FnMut() -> A) -> A::Value {
+    let start = Instant::now();
     loop {
-        if let Some(result) = condition() {
-            return result;
+        if let Some(value) = condition().value() {
+            return value;
         }
-        assert!(Instant::now() < end, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// A directory for beacons; whatever is found in it at the end is removed, with
-/// the shared memory it leads to.
-#[derive(Debug)]
-pub struct Place {
-    path: PathBuf,
-}
-
-impl Default for Place {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Place {
-    /// A new directory.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { path: crate::screen::new_folder("pfp-test") }
-    }
-
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The segments that were found here, the newest first.
-    #[must_use]
-    pub fn entries(&self) -> Vec<Entry> {
-        find::find(&self.directory()).expect("the directory can be read").entries
-    }
-
-    /// The directory, for the finder.
-    #[must_use]
-    pub fn directory(&self) -> Directory {
-        Directory::open(&self.path).expect("the directory is as it was made")
-    }
-
-    /// The segment of a process.
-    #[must_use]
-    pub fn entry(&self, pid: u32) -> Option<Entry> {
-        self.entries().into_iter().find(|entry| entry.info.process.pid == pid)
-    }
-
-    /// Starts a program with its beacons here.
-    #[must_use]
-    pub fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|name| name.starts_with("PFP_")) {
-                command.env_remove(name);
-            }
-        }
-        command.env("PFP_DIR", &self.path);
-        command
-    }
-
-    /// Starts a scenario of the target program.
-    #[must_use]
-    pub fn start(&self, program: &str, arguments: &[&str]) -> Target {
-        Target::start(self.command(program).args(arguments))
-    }
-
-    /// The same, with a variable in its environment.
-    #[must_use]
-    pub fn start_with(
-        &self,
-        program: &str,
-        arguments: &[&str],
-        name: &str,
-        value: impl AsRef<OsStr>,
-    ) -> Target {
-        Target::start(self.command(program).args(arguments).env(name, value))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // What crashed targets left. Those that a failing test leaves running
-        // are killed by then, as `Target` is dropped before its place.
-        for entry in find::find(&self.directory()).map(|found| found.entries).unwrap_or_default() {
-            let _ = object::unlink(&entry.info.object);
-        }
-        let _ = std::fs::remove_dir_all(&self.path);
+        assert!(start.elapsed() < DEADLINE, "waited in vain for {what}");
+        std::thread::sleep((start.elapsed() / 8).clamp(Duration::from_millis(1), PAUSE));
     }
 }
 
@@ -159,7 +93,7 @@ pub struct Ended {
 }
 
 impl Target {
-    /// Starts a program that follows a script.
+    /// Starts a program, whether it speaks or is only told something.
     #[must_use]
     pub fn start(command: &mut Command) -> Self {
         let mut child = end_with_test(command)
@@ -238,11 +172,10 @@ impl Target {
 
     /// Lets the target go on from the step at which it waits.
     pub fn go(&mut self) {
-        let input = self.input.as_mut().expect("it was piped");
-        input.write_all(b"\n").expect("the target listens");
+        self.tell("");
     }
 
-    /// The same, with a word for it.
+    /// Writes a line to its standard input.
     pub fn tell(&mut self, line: &str) {
         let input = self.input.as_mut().expect("it was piped");
         writeln!(input, "{line}").expect("the target listens");
@@ -268,18 +201,17 @@ impl Target {
         ended.said
     }
 
-    /// Kills the target as a crash would.
-    pub fn kill(mut self) -> Said {
+    /// Kills the target as a crash would, and waits until it is dead.
+    pub fn kill(&mut self) {
+        // Both fail only where it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        std::mem::take(&mut self.said)
     }
 }
 
 impl Drop for Target {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 

@@ -6,7 +6,8 @@ use pfp_shm_layout::find::Entry;
 use pfp_shm_layout::reader::{CellReading, Picture, PointPicture, Reader};
 use pfp_shm_layout::segment::Segment;
 
-use crate::target::{Place, Target, wait_for};
+use crate::place::Place;
+use crate::target::Target;
 
 /// An attached reader.
 #[derive(Debug)]
@@ -24,10 +25,7 @@ impl Watch {
     /// The same, for a process that the target has started.
     #[must_use]
     pub fn attach_to(place: &Place, pid: u32) -> Self {
-        // The beacon is lit before there is anything to open.
-        let (segment, facts) = wait_for("the segment to be found and complete", || {
-            Segment::open(&place.entry(pid)?.info.object).ok()
-        });
+        let (segment, facts) = place.segment(pid);
         Self { reader: Reader::new(segment, facts) }
     }
 

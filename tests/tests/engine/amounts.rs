@@ -17,11 +17,11 @@ use pfp_shm_layout::reader::Picture;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::os::Ticks;
 use pfp_tests::own;
+use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::random::Random;
-use pfp_tests::screen::pfp_top;
 use pfp_tests::script::in_turn;
 use pfp_tests::size;
-use pfp_tests::target::{Place, Target, wait_for};
+use pfp_tests::target::{Target, wait_for};
 use pfp_tests::watch::{self, Watch};
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source;
@@ -81,7 +81,7 @@ fn opened(path: &Path) -> Snapshot {
 }
 
 fn well(command: &mut Command) -> String {
-    let output = command.env("PFP_TOP_CONFIG", "").output().expect("it starts");
+    let output = command.output().expect("it starts");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     String::from_utf8(output.stdout).expect("it prints text")
@@ -92,7 +92,7 @@ fn well(command: &mut Command) -> String {
 fn sums_are_those_of_the_programs_own_arithmetic() {
     for lanes in ["128", "2"] {
         let place = Place::new();
-        let file = place.path().join("own.json");
+        let file = place.path("own.json");
         let arguments = ["amounts", file.to_str().expect("it is plain")];
         let mut target = place.start_with(TARGET, &arguments, "PFP_LANES", lanes);
         target.reach("done");
@@ -115,10 +115,9 @@ fn sums_are_those_of_the_programs_own_arithmetic() {
         assert_eq!(said(&target, "told"), said(&target, "former"));
 
         // Whoever writes a snapshot, and a copy of the segment, says the same.
-        let top =
-            |arguments: &[&str]| well(place.command(pfp_top().to_str().unwrap()).args(arguments));
+        let top = |arguments: &[&str]| well(place.command(pfp_top()).args(arguments));
         let pid = target.pid().to_string();
-        let files = ["viewer.json", "raw.pfp"].map(|name| place.path().join(name));
+        let files = ["viewer.json", "raw.pfp"].map(|name| place.path(name));
         let [viewer, raw] = files.each_ref().map(|file| file.to_str().unwrap());
         top(&["snapshot", "--pid", &pid, "-o", viewer]);
         top(&["save-raw", "--pid", &pid, "-o", raw]);
@@ -157,12 +156,12 @@ fn sums_are_those_of_the_programs_own_arithmetic() {
 fn a_kill_loses_nothing() {
     for _ in 0..size(20, 1000) {
         let place = Place::new();
-        let target = place.start(TARGET, &["endless-amounts"]);
+        let mut target = place.start(TARGET, &["endless-amounts"]);
         let mut watch = Watch::attach(&place, &target);
         wait_for("measurements", || {
             let picture = watch.poll();
             let known = picture.points.iter().any(|point| point.name == "endless");
-            (known && watch::named(picture, "endless").count > 1000).then_some(())
+            known && watch::named(picture, "endless").count > 1000
         });
         target.kill();
         let picture = watch.poll_dead();

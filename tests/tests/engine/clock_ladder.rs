@@ -7,7 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use pfp_shm_layout::header::ClockKind;
-use pfp_tests::target::{Place, Target};
+use pfp_tests::place::Place;
+use pfp_tests::target::Target;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, os, skipped};
 

@@ -7,7 +7,7 @@
 
 use pfp_shm_layout::header::ClockKind;
 use pfp_shm_layout::histogram::LIMIT;
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{cells, figure, size, skipped};
 

@@ -2,7 +2,7 @@
 //! forked meanwhile, not a plugin that is closed, not a thread that is to be cancelled.
 
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, size};
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use pfp_shm_layout::control::Change;
 use pfp_shm_layout::reader::Picture;
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{cells, figure, size};
 

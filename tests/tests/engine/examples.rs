@@ -7,9 +7,9 @@ use std::ops::{Add, Mul, Sub};
 use std::process::Command;
 
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::screen::{Stage, pfp_top, wait_until};
+use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::stolen::Outside;
-use pfp_tests::target::{Place, Target};
+use pfp_tests::target::{Target, wait_for};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, needs_a_screen, skipped};
 use serde_json::Value;
@@ -79,7 +79,7 @@ fn phases_are_counted_and_only_the_runs_averaged() {
 /// What the viewer's table for programs has of a process, by the points' names.
 fn table(viewer: &mut Command, pid: u32, columns: &str) -> BTreeMap<String, Value> {
     viewer.args(["-p", &pid.to_string(), "--once", "--json", "--columns", columns]);
-    let table = c::run(viewer.env("PFP_TOP_CONFIG", ""));
+    let table = c::run(viewer);
     let table: Value = serde_json::from_str(&table).expect("it is JSON");
     let points = table["points"].as_array().expect("there are points");
     let name = |point: &Value| point["name"].as_str().expect("a name").to_owned();
@@ -97,7 +97,7 @@ fn six_workers_are_right_and_told_apart_by_fractions_of_a_cycle() {
     assert_eq!(lines["right"].len(), 6);
     assert!(lines["right"].iter().all(|line| line.ends_with(" 2096")), "{:?}", lines["right"]);
     assert_eq!(lines["live"].len(), rounds, "one line a round");
-    let mut viewer = place.command(pfp_top().to_str().expect("plain text"));
+    let mut viewer = place.command(pfp_top());
     let columns = "name,count,excl,p50,items,per-item";
     let table = table(viewer.args(["--unit", "cycles"]), target.pid(), columns);
     let cycles_per_tick = numbers(&lines["cycles"][0])[0];
@@ -146,13 +146,13 @@ fn six_workers_are_right_and_told_apart_by_fractions_of_a_cycle() {
 /// All six at once, for as long as somebody looks at them.
 #[test]
 fn six_workers_are_watched_as_they_work() {
-    let stage = Stage::new();
-    let mut program = stage.command(env!("CARGO_BIN_EXE_inner_loop"));
+    let place = Place::new();
+    let mut program = place.command(env!("CARGO_BIN_EXE_inner_loop"));
     let target = Target::start(program.arg("0"));
     let pid = target.pid();
     let columns = "name,count,items,per-item";
-    wait_until("all six to have been at work", || {
-        let output = stage.pfp_top(&["-p", &pid.to_string(), "--once", "--json"]);
+    wait_for("all six to have been at work", || {
+        let output = place.pfp_top(&["-p", &pid.to_string(), "--once", "--json"]);
         let text = String::from_utf8_lossy(&output.stdout);
         // It may not have come by its first region yet.
         let Ok(table) = serde_json::from_str::<Value>(&text) else { return false };
@@ -163,7 +163,7 @@ fn six_workers_are_watched_as_they_work() {
         WORKERS.into_iter().all(|name| points.iter().any(|row| works(name, row)))
     });
     // Elements in a second, and seconds for each: one is the other's inverse.
-    let points = table(&mut stage.command(pfp_top()), pid, columns);
+    let points = table(&mut place.command(pfp_top()), pid, columns);
     let seconds = |name: &str| {
         let row = &points[&format!("add:{name}")];
         let each = number(row, "per_item_s");
@@ -179,7 +179,7 @@ fn six_workers_are_watched_as_they_work() {
     }
 
     needs_a_screen!();
-    let screen = stage.screen(140, 30);
+    let screen = place.screen(140, 30);
     screen
         .pfp_top(&format!("-p {pid} -d 0.2 --columns {columns},thr --unit cycles --sort per-item"));
     let row = |text: &str, name: &str| -> Option<Vec<String>> {
@@ -346,7 +346,7 @@ fn assert_lorenz(place: &Place, program: &str, threads: u32, trajectories: u32, 
     assert!(seconds >= on_cpu * 0.8, "{program}: {said}");
 
     // The viewer's rates are these amounts by this time.
-    let mut viewer = place.command(pfp_top().to_str().expect("plain text"));
+    let mut viewer = place.command(pfp_top());
     let columns = "name,avg,min,max,bytes,flops,intensity";
     let point = &table(&mut viewer, target.pid(), columns)["trajectory"];
     let [bytes, flops] = of_call.map(|of_call| (trajectories * of_call) as f64);
@@ -415,8 +415,8 @@ fn loops_stand_below_the_roof() {
     assert_eq!(of("multiply"), [[4 * 192 * 192 * 8, 2 * 192 * 192 * 192, ROUNDS]]);
 
     let roofline = |more: &[&str]| {
-        let mut command = place.command(pfp_top().to_str().expect("plain text"));
-        command.env("XDG_CACHE_HOME", place.path());
+        let mut command = place.command(pfp_top());
+        command.env("XDG_CACHE_HOME", place.folder());
         let pid = target.pid().to_string();
         command.args(["roofline", "-p", &pid, "--json"]).args(more);
         let output = command.output().expect("pfp-top can be run");
@@ -424,7 +424,7 @@ fn loops_stand_below_the_roof() {
         assert!(output.status.success(), "{error}");
         serde_json::from_slice::<Value>(&output.stdout).expect("it is JSON")
     };
-    let picture = place.path().join("roofline.svg");
+    let picture = place.path("roofline.svg");
     let measured = roofline(&["--threads", "1", "-o", picture.to_str().expect("plain text")]);
     let points = measured["points"].as_array().expect("points");
     let find = |name: &str| {

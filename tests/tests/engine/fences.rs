@@ -7,7 +7,7 @@ use pfp::Point;
 use pfp_tests::figure;
 use pfp_tests::os::thread_cpu;
 use pfp_tests::own::figures;
-use pfp_tests::screen::{Stage, count};
+use pfp_tests::place::{Place, count};
 use pfp_top::export::json;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
@@ -133,10 +133,10 @@ fn fenced_regions_of_every_kind_are_counted() {
 
 #[test]
 fn a_variable_fences_all_points_of_a_program() {
-    let stage = Stage::new();
-    let file = stage.path("figures.json");
+    let place = Place::new();
+    let file = place.path("figures.json");
     let of = |fence: &str| {
-        let mut command = stage.command(TARGET);
+        let mut command = place.command(TARGET);
         command.args(["brief", "1000", "0"]).env("PFP_FENCE", fence).env("PFP_SNAPSHOT", &file);
         assert!(command.status().expect("it starts").success());
         let snapshot = json::read(&file).expect("it was written");

@@ -9,7 +9,8 @@ use pfp_shm_layout::object;
 use pfp_shm_layout::reader::Reader;
 use pfp_shm_layout::segment::Segment;
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::target::{Place, wait_for};
+use pfp_tests::place::Place;
+use pfp_tests::target::wait_for;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, os, size};
 
@@ -96,7 +97,7 @@ fn outlive() -> Duration {
                     .map(|point| watch::total(picture, point.id).count)
                     .sum();
                 assert!(all <= 1000, "the child has its own calls only");
-                (all == 1000).then_some(())
+                all == 1000
             });
         }
         let mut watch = Watch::attach_to(&place, parent);
@@ -111,7 +112,7 @@ fn outlive() -> Duration {
         let killed = Instant::now();
         os::signal(parent, libc::SIGKILL);
         wait_for("the parent to be dead", || {
-            (judge.judge().expect("it can be asked") == Liveness::Dead).then_some(())
+            judge.judge().expect("it can be asked") == Liveness::Dead
         });
         let took = killed.elapsed();
         let states = |pid: u32| place.entry(pid).map(|entry| entry.state);
@@ -128,7 +129,7 @@ fn outlive() -> Duration {
     for child in &children {
         wait_for("the child to be dead", || {
             let state = place.entry(child[0]).map(|entry| entry.state);
-            (state == Some(Liveness::Dead)).then_some(())
+            state == Some(Liveness::Dead)
         });
     }
     took
@@ -212,6 +213,6 @@ fn judge_vfork(program: &str, how: &str, when: &str, clock: &str) {
         let left = place.entries();
         let theirs = left.iter().all(|entry| entry.info.process.pid == child);
         assert!(theirs && left.len() == segments, "{what}: {left:?}");
-        left.iter().all(|entry| entry.state == Liveness::Dead).then_some(())
+        left.iter().all(|entry| entry.state == Liveness::Dead)
     });
 }

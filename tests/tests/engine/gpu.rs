@@ -6,7 +6,7 @@ use std::ptr;
 
 use pfp::{Gpu, GpuTimer, NoGpu};
 use pfp_tests::own::{figures, watch};
-use pfp_tests::screen::{Stage, pfp_top};
+use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::stand_in::StandIn;
 use pfp_tests::{figure, needs_a_screen, skipped};
 
@@ -269,10 +269,10 @@ fn the_viewer_counts_it_as_no_cpu_s() {
 fn the_viewer_shows_what_the_host_and_what_the_device_did() {
     needs_a_screen!();
     let stand_in = StandIn::new("screen");
-    let stage = Stage::new();
+    let place = Place::new();
     let library = stand_in.path().to_str().expect("it is plain text");
-    let _target = stage.start(env!("CARGO_BIN_EXE_pfp-test-target"), &["device", library]);
-    let screen = stage.screen(130, 30);
+    let _target = place.start(env!("CARGO_BIN_EXE_pfp-test-target"), &["device", library]);
+    let screen = place.screen(130, 30);
     screen.pfp_top("-d 0.1 --columns name,count,load,excl,avg");
     let row = |text: &str, name: &str| -> Option<Vec<String>> {
         let line = text.lines().find(|line| line.contains(name))?;
@@ -310,7 +310,7 @@ fn the_viewer_shows_what_the_host_and_what_the_device_did() {
     screen.keys(&["q"]);
     screen.wait_for_shell();
 
-    let output = stage.pfp_top(&["export", "chrome", "--name", "pfp-test-target"]);
+    let output = place.pfp_top(&["export", "chrome", "--name", "pfp-test-target"]);
     let trace: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
     let events = trace["traceEvents"].as_array().expect("there are events");
     let of = |name: &'static str| events.iter().filter(move |event| event["name"] == name);

@@ -9,7 +9,8 @@ use pfp::{Point, ProcessGroup, Sync, ThreadGroup};
 use pfp_shm_layout::find;
 use pfp_tests::os::{burn, tid};
 use pfp_tests::own::figures;
-use pfp_tests::target::{Place, Target, wait_for};
+use pfp_tests::place::Place;
+use pfp_tests::target::{Target, wait_for};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, size};
 
@@ -169,7 +170,7 @@ fn note(rounds: &mut BTreeMap<u64, Vec<Came>>, target: &Target) {
 
 /// Files of groups in a place, and what they say.
 fn groups(place: &Place) -> Vec<(std::path::PathBuf, String)> {
-    let files = std::fs::read_dir(place.path()).expect("it can be read");
+    let files = std::fs::read_dir(place.beacons()).expect("it can be read");
     files
         .map(|entry| entry.expect("it can be read").path())
         .filter(|path| path.extension().is_some_and(|ending| ending == "group"))
@@ -224,7 +225,7 @@ fn a_killed_process_is_not_waited_for() {
         target.said().all::<u64>("round").len()
     };
     for target in &mut targets {
-        wait_for("round 2 to end", || (last(target) == 3).then_some(()));
+        wait_for("round 2 to end", || last(target) == 3);
     }
     std::thread::sleep(Duration::from_millis(300));
     assert!(targets.iter_mut().all(|target| last(target) == 3), "they wait for who lives");
@@ -264,7 +265,7 @@ fn what_killed_processes_left_is_swept_and_a_new_group_is_fresh() {
     for how in ["swept", "joined again"] {
         let mut targets = start(&place, 2, 2, None);
         targets.iter_mut().for_each(|target| drop(target.reach("done").clone()));
-        targets.into_iter().for_each(|target| drop(target.kill()));
+        drop(targets);
         let [(file, text)] = &groups(&place)[..] else { panic!("{how}: what was left") };
         let object = object_of(text);
         assert!(object.exists(), "{how}");

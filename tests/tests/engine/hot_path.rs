@@ -3,7 +3,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, size};
 

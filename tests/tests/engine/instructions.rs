@@ -10,7 +10,8 @@
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use pfp_tests::target::{Place, wait_for};
+use pfp_tests::place::Place;
+use pfp_tests::target::wait_for;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, lacks, os, skipped};
 
@@ -160,9 +161,7 @@ fn count_left(case: &str, times: &[u64], signal: libc::c_int) -> Vec<u64> {
     let child = start(&place, case, times);
     // Complete, and in use.
     let mut watch = Watch::attach_to(&place, child.id());
-    wait_for("the region", || {
-        watch.poll().points.iter().any(|point| point.name == case).then_some(())
-    });
+    wait_for("the region", || watch.poll().points.iter().any(|point| point.name == case));
     let mut viewer = place.start(TARGET, &["drain", &child.id().to_string()]);
     viewer.reach("attached");
     viewer.go();
@@ -210,7 +209,7 @@ fn start(place: &Place, case: &str, times: &[u64]) -> Child {
 
 /// Where callgrind writes; a number for each time behind it.
 fn out(place: &Place) -> PathBuf {
-    place.path().join("callgrind.out")
+    place.path("callgrind.out")
 }
 
 /// What was counted each time.

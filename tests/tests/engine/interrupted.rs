@@ -3,7 +3,8 @@
 //! jump leaves in the middle costs no later region anything. The program `interrupted` judges
 //! itself.
 
-use pfp_tests::target::{Place, Target};
+use pfp_tests::place::Place;
+use pfp_tests::target::Target;
 use pfp_tests::watch::Watch;
 use pfp_tests::{figure, size, skipped};
 

@@ -20,9 +20,10 @@ use pfp_shm_layout::liveness::Liveness;
 use pfp_shm_layout::object;
 use pfp_shm_layout::reader::Reader;
 use pfp_shm_layout::segment::Segment;
+use pfp_tests::place::Place;
 use pfp_tests::random::Random;
 use pfp_tests::stepper::{self, Halt, Stepper};
-use pfp_tests::target::{DEADLINE, Place, wait_for};
+use pfp_tests::target::{DEADLINE, wait_for};
 use pfp_tests::witness::{NAMES, NUMBER, SEATS, STAGES, point, stage};
 use pfp_tests::{cells, figure, size, skipped};
 
@@ -114,7 +115,7 @@ fn whatever_system_call_is_the_last() {
                 }
             }
             find::gc(&place.directory()).expect("the directory can be read");
-            let after = fs::read_dir(place.path()).expect("it is there").count();
+            let after = fs::read_dir(place.beacons()).expect("it is there").count();
             assert_eq!(after, 0, "something is left behind");
             for object in objects {
                 let left = object::backed_bytes(&object).expect("one can ask");
@@ -156,7 +157,7 @@ fn a_region_does_not_wait_for_the_segment() {
     }
     program.witness.pause.store(1, Release);
     let seat = &program.witness.seats[1];
-    wait_for("the other thread's region", || (seat.claimed.load(Acquire) == 1).then_some(()));
+    wait_for("the other thread's region", || seat.claimed.load(Acquire) == 1);
     // To the end of the making, then of the other thread.
     assert_eq!([stepper.run(), stepper.run()], [Halt::Stop; 2]);
     let left = Judge::new(&place, &program, false).attach().expect("it runs");

@@ -5,7 +5,8 @@ use pfp_shm_layout::control::Change;
 use pfp_shm_layout::find::KEEP;
 use pfp_shm_layout::liveness::Liveness;
 use pfp_shm_layout::object;
-use pfp_tests::target::{Place, wait_for};
+use pfp_tests::place::Place;
+use pfp_tests::target::wait_for;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{cells, figure};
 
@@ -90,7 +91,7 @@ fn an_end_in_order_leaves_nothing_but_the_readers_last_picture() {
     assert!(place.entries().is_empty());
     let object = object::backed_bytes(&entry.info.object).expect("one can ask");
     assert_eq!(object, None, "the object is still there");
-    let left = std::fs::read_dir(place.path()).expect("the directory is there").count();
+    let left = std::fs::read_dir(place.beacons()).expect("the directory is there").count();
     assert_eq!(left, 0, "files in the beacon directory");
 }
 
@@ -222,7 +223,7 @@ fn a_viewers_reset_starts_afresh() {
     while !target.has_reached("done") {
         wait_for("calls", || {
             let count = watch::total(watch.poll(), id).count;
-            (count > 1000 || target.has_reached("done")).then_some(())
+            count > 1000 || target.has_reached("done")
         });
         if target.said().has("rounds") {
             break;

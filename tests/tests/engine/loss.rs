@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use pfp_shm_layout::segment::RING_SLOTS;
 use pfp_tests::faults::own_shm;
-use pfp_tests::target::{Place, Target, wait_for};
+use pfp_tests::place::Place;
+use pfp_tests::target::{Target, wait_for};
 use pfp_tests::watch::Watch;
 use pfp_tests::{figure, os, size, skipped};
 
@@ -45,10 +46,10 @@ fn what_a_stopped_reader_missed_is_counted() {
     let (start, before) = (Instant::now(), least_written(&mut watch));
     let wanted = before + WRAPS_STOPPED * RING_SLOTS as u64;
     wait_for("the rings to wrap", || {
-        (start.elapsed() >= STOPPED && least_written(&mut watch) >= wanted).then_some(())
+        start.elapsed() >= STOPPED && least_written(&mut watch) >= wanted
     });
     os::signal(reader.pid(), libc::SIGCONT);
-    wait_for("the last wrap", || (least_written(&mut watch) >= least).then_some(()));
+    wait_for("the last wrap", || least_written(&mut watch) >= least);
     target.go();
     let said = target.reach("done").clone();
     reader.go();

@@ -3,7 +3,7 @@
 //! the thread, on every rung of the clock's ladder that claims it.
 
 use pfp_shm_layout::header::ClockKind;
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, os, skipped};
 

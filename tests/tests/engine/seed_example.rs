@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::figure;
+use pfp_tests::place::Place;
 use pfp_tests::stolen::Outside;
-use pfp_tests::target::{Place, Target, wait_for};
+use pfp_tests::target::{Target, wait_for};
 use pfp_tests::watch::{self, Watch};
 
 const EXAMPLE: &str = env!("CARGO_BIN_EXE_two_tasks");

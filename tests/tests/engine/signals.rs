@@ -3,7 +3,8 @@
 //! for no memory. What cannot be measured is counted.
 
 use pfp_shm_layout::reader::Picture;
-use pfp_tests::target::{Place, Said};
+use pfp_tests::place::Place;
+use pfp_tests::target::Said;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, size};
 

@@ -2,7 +2,7 @@
 //! meanwhile as fast as it can. Neither side takes more memory in the end than in the
 //! beginning, and what the viewer has counted is what there was.
 
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::{figure, size};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::control::Change;
 use pfp_shm_layout::reader::{CellReading, Picture};
-use pfp_tests::target::{Place, wait_for};
+use pfp_tests::place::Place;
+use pfp_tests::target::wait_for;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{cells, figure, size};
 
@@ -73,7 +74,7 @@ fn the_sum_of_the_windows_is_the_total() {
             let cells: Vec<_> = watch::cells(watch.poll(), steady).collect();
             let live = cells.iter().filter(|cell| cell.live.count > 0).count();
             let now = cells.iter().map(|cell| cell.lifetime_count).sum::<u64>();
-            (live >= THREADS && now > before).then_some(())
+            live >= THREADS && now > before
         });
     }
 

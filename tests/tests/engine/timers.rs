@@ -9,7 +9,8 @@ use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::faults::{own_files, own_shm};
 use pfp_tests::os::{burn, thread_cpu, wall};
 use pfp_tests::own::figures;
-use pfp_tests::target::{Place, Said, Target};
+use pfp_tests::place::Place;
+use pfp_tests::target::{Said, Target};
 use pfp_tests::{figure, size, skipped, stolen};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
@@ -153,7 +154,7 @@ const CLOCK_SOURCES: [(&CStr, &str); 2] = [
 fn a_stamp_and_its_rate_belong_together() {
     let place = Place::new();
     let files = CLOCK_SOURCES.map(|(name, text)| {
-        let own = place.path().join(name.to_str().expect("it is plain text").replace('/', "-"));
+        let own = place.path(&name.to_str().expect("it is plain text").replace('/', "-"));
         fs::write(&own, text).expect("there is room");
         (CString::new(own.to_str().expect("it is plain text")).expect("no zero in it"), name)
     });

@@ -12,9 +12,10 @@ use pfp_shm_layout::object::Name;
 use pfp_shm_layout::reader::Reader;
 use pfp_shm_layout::segment::Segment;
 use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::place::Place;
 use pfp_tests::skipped;
 use pfp_tests::stand_in::StandIn;
-use pfp_tests::target::{Place, Target};
+use pfp_tests::target::Target;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 const NOBODY: u32 = 65534;
@@ -77,7 +78,7 @@ fn effects(
     user: Option<u32>,
 ) -> Option<Effects> {
     let place = Place::new();
-    let of = |name: &str| place.path().join(name);
+    let of = |name: &str| place.path(name);
     let runtime_dir = of("runtime");
     let mut effects = Effects::NONE;
     // The folder of beacons last, since it goes before the other one.
@@ -87,7 +88,7 @@ fn effects(
         let mut command = Command::new(program);
         command.env_clear().args(argument);
         if with_dir {
-            command.env("PFP_DIR", of("beacons"));
+            command.env("PFP_DIR", of("asked for"));
         }
         command
             .env("XDG_RUNTIME_DIR", &runtime_dir)
@@ -132,7 +133,7 @@ fn effects(
         effects.fence |= points.iter().any(|at| at.control.fenced());
         effects.runtime_dir |= runtime_dir.join("pfp").exists();
         target.end_well();
-        effects.dir |= of("beacons").exists();
+        effects.dir |= of("asked for").exists();
         effects.snapshot |= of("snapshot.json").exists();
         let _ = fs::remove_file(of("snapshot.json"));
         let _ = fs::remove_dir_all(runtime_dir.join("pfp"));

@@ -9,15 +9,15 @@ use pfp_shm_layout::control::Change;
 use pfp_tests::collector::{Collector, Reply, Request, decoded};
 use pfp_tests::measured::{Own, is_near, own};
 use pfp_tests::os;
-use pfp_tests::target::{Place, Target, wait_for};
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::target::{Target, wait_for};
 use pfp_tests::watch::Watch;
 use serde_json::{Value, json};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 fn push(place: &Place, collector: &Collector, arguments: &[&str]) -> Target {
-    let program = pfp_tests::screen::pfp_top().to_str().expect("its path is plain");
-    let mut command = place.command(program);
+    let mut command = place.command(pfp_top());
     command.args(["push", "--endpoint", &collector.url()]).args(arguments);
     Target::start(&mut command)
 }
@@ -28,8 +28,8 @@ fn start(place: &Place) -> (Target, Watch) {
     target.reach("worked");
     // Until its clock is a second old nobody is told of it.
     let (early, pid) = (Collector::new(), target.pid());
-    let pusher = push(place, &early, &["-p", &pid.to_string(), "-i", "100ms"]);
-    wait_for("it to be told of", || tells_of(&early.requests(), pid).then_some(()));
+    let mut pusher = push(place, &early, &["-p", &pid.to_string(), "-i", "100ms"]);
+    wait_for("it to be told of", || tells_of(&early.requests(), pid));
     pusher.kill();
     let watch = Watch::attach(place, &target);
     (target, watch)
@@ -38,7 +38,7 @@ fn start(place: &Place) -> (Target, Watch) {
 /// What requests say, each a list of figures; none where there is nobody to read them.
 fn read(place: &Place, requests: &[Request]) -> Option<Vec<Vec<Value>>> {
     let bodies: Vec<Vec<u8>> = requests.iter().map(|request| request.body.clone()).collect();
-    let all = decoded(place.path(), &bodies)?;
+    let all = decoded(place.folder(), &bodies)?;
     Some(all.into_iter().map(|one| one.as_array().expect("it is a list").clone()).collect())
 }
 
@@ -194,7 +194,7 @@ fn host() -> String {
 }
 
 fn unpacked(place: &Place, bytes: &[u8]) -> Vec<u8> {
-    let file = place.path().join("packed");
+    let file = place.path("packed");
     std::fs::write(&file, bytes).unwrap();
     let output = std::process::Command::new("gzip")
         .arg("-dc")
@@ -291,17 +291,16 @@ fn without_a_collector_it_goes_on_and_says_so_in_the_end() {
     assert!(ended.errors.contains("timeout"), "{}", ended.errors);
 
     // Nobody listens, not even in the end.
-    let program = pfp_tests::screen::pfp_top().to_str().expect("its path is plain");
-    let mut command = place.command(program);
+    let mut command = place.command(pfp_top());
     let mut pusher = Target::start(command.args(["push", "--endpoint", "http://127.0.0.1:1"]));
-    wait_for("its first words", || (!pusher.lines_so_far().is_empty()).then_some(()));
+    wait_for("its first words", || !pusher.lines_so_far().is_empty());
     os::signal(pusher.pid(), libc::SIGINT);
     let ended = pusher.end();
     assert_eq!(ended.status.code(), Some(2), "{}", ended.errors);
     assert!(ended.errors.contains("did not take the last figures"), "{}", ended.errors);
     // Where it would follow to, or speak in plain what was to be secret.
     for wrong in ["https://127.0.0.1:4318", "127.0.0.1:4318"] {
-        let refused = place.command(program).args(["push", "--endpoint", wrong]).output().unwrap();
+        let refused = place.pfp_top(&["push", "--endpoint", wrong]);
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     }
     let elsewhere = Collector::new();
@@ -321,7 +320,7 @@ fn processes_come_and_their_last_figures_wait_for_the_collector() {
     let pids = targets.each_ref().map(|(target, _)| target.pid());
     wait_for("both", || {
         let seen = pids.map(|pid| tells_of(&collector.requests(), pid));
-        (seen == [true, true]).then_some(())
+        seen == [true, true]
     });
     // While the collector is away one of them ends.
     for _ in 0..2 {

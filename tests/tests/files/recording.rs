@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use pfp_tests::os::{process_cpu, signal};
-use pfp_tests::screen::{Stage, Target, pfp_top, wait_until};
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::target::{Target, wait_for};
 use pfp_tests::{figure, size};
 use pfp_top::export::json;
 use pfp_top::snapshot::{ProcessState, Record, Snapshot};
@@ -21,13 +22,13 @@ const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 /// Starts a recorder and waits until there is a file.
-fn record(stage: &Stage, target: &Target, file: &Path, more: &[&str]) -> Child {
-    let mut command = stage.command(pfp_top());
+fn record(place: &Place, target: &Target, file: &Path, more: &[&str]) -> Child {
+    let mut command = place.command(pfp_top());
     command.args(["record", "-p", &target.pid().to_string(), "-o"]).arg(file).args(more);
     // The C library gives back what is freed, so that what is resident is held.
     command.env("MALLOC_TRIM_THRESHOLD_", "0").env("MALLOC_MMAP_THRESHOLD_", "16384");
     let child = command.stderr(Stdio::piped()).spawn().expect("pfp-top starts");
-    wait_until("the recording", || file.exists());
+    wait_for("the recording", || file.exists());
     child
 }
 
@@ -74,11 +75,11 @@ fn settled(file: &Path) -> impl Fn() -> bool {
 
 #[test]
 fn ctrl_c_ends_it_with_the_file_whole() {
-    let stage = Stage::new();
-    let target = stage.start_lit(STEADY, &[]);
-    let file = stage.path("a.pfprec");
-    let recorder = record(&stage, &target, &file, &["-i", "20ms"]);
-    wait_until("snapshots", settled(&file));
+    let place = Place::new();
+    let target = place.start_watched(STEADY, &[]);
+    let file = place.path("a.pfprec");
+    let recorder = record(&place, &target, &file, &["-i", "20ms"]);
+    wait_for("snapshots", settled(&file));
     assert!(read(&file).grows());
     let (fine, said) = interrupted(recorder);
     assert!(fine, "{said}");
@@ -90,12 +91,12 @@ fn ctrl_c_ends_it_with_the_file_whole() {
 
     // No file is written over, and a recording of another process is not gone on with.
     let before = std::fs::read(&file).unwrap();
-    let other = stage.start_lit(STEADY, &[]);
+    let other = place.start_watched(STEADY, &[]);
     for more in [None, Some("--append")] {
         let pid = other.pid().to_string();
         let mut arguments = vec!["record", "-p", &pid, "-o", file.to_str().unwrap()];
         arguments.extend(more);
-        let refused = stage.pfp_top(&arguments);
+        let refused = place.pfp_top(&arguments);
         assert_eq!(refused.status.code(), Some(2), "{}", errors(&refused));
     }
     assert_eq!(std::fs::read(&file).unwrap(), before);
@@ -103,26 +104,26 @@ fn ctrl_c_ends_it_with_the_file_whole() {
 
 #[test]
 fn it_ends_after_its_time_or_with_the_process() {
-    let stage = Stage::new();
-    let mut target = stage.start_lit(STEADY, &[]);
-    let file = stage.path("time.pfprec");
-    let (fine, said) = ended(record(&stage, &target, &file, &["-i", "50ms", "-d", "300ms"]));
+    let place = Place::new();
+    let target = place.start_watched(STEADY, &[]);
+    let file = place.path("time.pfprec");
+    let (fine, said) = ended(record(&place, &target, &file, &["-i", "50ms", "-d", "300ms"]));
     assert!(fine && said.contains("the time is over"), "{said}");
     assert!((2..=7).contains(&read(&file).len()), "{said}");
 
-    let file = stage.path("exit.pfprec");
-    let recorder = record(&stage, &target, &file, &["-i", "20ms"]);
-    wait_until("snapshots", settled(&file));
-    target.end();
+    let file = place.path("exit.pfprec");
+    let recorder = record(&place, &target, &file, &["-i", "20ms"]);
+    wait_for("snapshots", settled(&file));
+    target.end_well();
     let (fine, said) = ended(recorder);
     assert!(fine && said.contains("the process has ended"), "{said}");
     let all = snapshots(&mut read(&file));
     assert_eq!(all[all.len() - 1].process.state, ProcessState::Exited);
 
-    let mut target = stage.start_lit(STEADY, &[]);
-    let file = stage.path("crash.pfprec");
-    let recorder = record(&stage, &target, &file, &["-i", "20ms"]);
-    wait_until("snapshots", settled(&file));
+    let mut target = place.start_watched(STEADY, &[]);
+    let file = place.path("crash.pfprec");
+    let recorder = record(&place, &target, &file, &["-i", "20ms"]);
+    wait_for("snapshots", settled(&file));
     target.tell("abort");
     let (fine, said) = ended(recorder);
     assert!(fine && said.contains("the process died"), "{said}");
@@ -134,20 +135,20 @@ fn it_ends_after_its_time_or_with_the_process() {
 /// between two snapshots; the target says how many there were.
 #[test]
 fn delivered_and_lost_records_are_what_was_written() {
-    let stage = Stage::new();
-    let mut target = stage.start_lit(TARGET, &["counts", "400000"]);
-    let (pid, file) = (target.pid().to_string(), stage.path("a.pfprec"));
-    let recorder = record(&stage, &target, &file, &["-i", "10ms", "--events"]);
+    let place = Place::new();
+    let mut target = place.start_watched(TARGET, &["counts", "400000"]);
+    let (pid, file) = (target.pid().to_string(), place.path("a.pfprec"));
+    let recorder = record(&place, &target, &file, &["-i", "10ms", "--events"]);
     target.tell("");
-    let oracle = stage.path("oracle.json");
+    let oracle = place.path("oracle.json");
     // Eight threads of 10,000 rounds, and one round before.
-    wait_until("all rounds", || {
+    wait_for("all rounds", || {
         let path = oracle.to_str().unwrap();
-        let output = stage.pfp_top(&["snapshot", "-p", &pid, "-o", path, "--force"]);
+        let output = place.pfp_top(&["snapshot", "-p", &pid, "-o", path, "--force"]);
         output.status.success() && count(&json::read(&oracle).unwrap(), "outer") == 80_001
     });
     let len = read(&file).len();
-    wait_until("a snapshot after that", || read(&file).len() > len + 1);
+    wait_for("a snapshot after that", || read(&file).len() > len + 1);
     let (fine, said) = interrupted(recorder);
     assert!(fine, "{said}");
     let recording = read(&file);
@@ -189,14 +190,14 @@ fn delivered_and_lost_records_are_what_was_written() {
 /// Killed again and again, always going on with the same file: what was whole stays.
 #[test]
 fn a_killed_recorder_leaves_whole_frames() {
-    let stage = Stage::new();
-    let target = stage.start_lit(STEADY, &[]);
-    let file = stage.path("a.pfprec");
+    let place = Place::new();
+    let target = place.start_watched(STEADY, &[]);
+    let file = place.path("a.pfprec");
     let (mut known, mut torn, mut seed) = (0, 0, 0x9e37_79b9_7f4a_7c15_u64);
     for turn in 0..100 {
-        let mut recorder = record(&stage, &target, &file, &["-i", "10ms", "--events", "--append"]);
+        let mut recorder = record(&place, &target, &file, &["-i", "10ms", "--events", "--append"]);
         if turn > 0 {
-            wait_until("a snapshot", || read(&file).len() > known);
+            wait_for("a snapshot", || read(&file).len() > known);
         }
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         thread::sleep(Duration::from_micros((seed >> 33) % 40_000));
@@ -235,16 +236,16 @@ fn resident(pid: u32) -> Option<u64> {
 #[test]
 fn a_long_recording_takes_no_more_memory_than_a_short_one() {
     let frames = size(600, 20_000) as usize;
-    let stage = Stage::new();
-    let target = stage.start_lit(env!("CARGO_BIN_EXE_hundred"), &[]);
-    let file = stage.path("a.pfprec");
-    let recorder = record(&stage, &target, &file, &["-i", "10ms", "--events"]);
+    let place = Place::new();
+    let target = place.start_watched(env!("CARGO_BIN_EXE_hundred"), &[]);
+    let file = place.path("a.pfprec");
+    let recorder = record(&place, &target, &file, &["-i", "10ms", "--events"]);
     let pid = recorder.id();
     // Least and most, until the file has so many frames. A recorder that ends before
     // says why.
     let span = |frames: usize| {
         let found = std::cell::Cell::new((u64::MAX, 0));
-        wait_until("more snapshots", || {
+        wait_for("more snapshots", || {
             for _ in 0..100 {
                 let Some(now) = resident(pid) else { return true };
                 let (least, most) = found.get();
@@ -275,14 +276,14 @@ fn a_long_recording_takes_no_more_memory_than_a_short_one() {
 #[test]
 fn a_recorder_is_hardly_noticed() {
     let rounds = size(3, 60);
-    let stage = Stage::new();
-    let target = stage.start_lit(env!("CARGO_BIN_EXE_hundred"), &[]);
-    let file = stage.path("a.pfprec");
-    let recorder = record(&stage, &target, &file, &["-i", "1s"]);
+    let place = Place::new();
+    let target = place.start_watched(env!("CARGO_BIN_EXE_hundred"), &[]);
+    let file = place.path("a.pfprec");
+    let recorder = record(&place, &target, &file, &["-i", "1s"]);
     let (pid, start) = (recorder.id(), std::time::Instant::now());
     let before = process_cpu(pid).expect("it runs");
     let first = read(&file).len();
-    wait_until("its snapshots", || read(&file).len() >= first + rounds as usize);
+    wait_for("its snapshots", || read(&file).len() >= first + rounds as usize);
     let used = process_cpu(pid).expect("it runs") - before;
     let share = used.as_secs_f64() / start.elapsed().as_secs_f64();
     let (fine, said) = interrupted(recorder);
@@ -293,23 +294,23 @@ fn a_recorder_is_hardly_noticed() {
 }
 
 /// The recorder stops with what it could write, and says so.
-fn stops_when_full(stage: &Stage, file: &Path, recorder: Child) {
+fn stops_when_full(place: &Place, file: &Path, recorder: Child) {
     let (fine, said) = ended(recorder);
     assert!(!fine, "{said}");
     let mut recording = read(file);
     assert_eq!(recording.remark(), None);
     let n = snapshots(&mut recording).len();
     assert!(said.contains(&format!("whole up to its {n} snapshots")), "{said}");
-    let shown = stage.pfp_top(&["open", "--once", file.to_str().unwrap()]);
+    let shown = place.pfp_top(&["open", "--once", file.to_str().unwrap()]);
     assert!(shown.status.success(), "{}", errors(&shown));
 }
 
 #[test]
 fn a_file_that_may_not_grow_is_whole_up_to_there() {
-    let stage = Stage::new();
-    let target = stage.start_lit(STEADY, &[]);
-    let file = stage.path("a.pfprec");
-    let mut command = stage.command(pfp_top());
+    let place = Place::new();
+    let target = place.start_watched(STEADY, &[]);
+    let file = place.path("a.pfprec");
+    let mut command = place.command(pfp_top());
     command.args(["record", "-i", "10ms", "-p", &target.pid().to_string(), "-o"]).arg(&file);
     // SAFETY: setrlimit is safe to call after a fork.
     unsafe {
@@ -322,15 +323,15 @@ fn a_file_that_may_not_grow_is_whole_up_to_there() {
         });
     }
     let recorder = command.stderr(Stdio::piped()).spawn().unwrap();
-    stops_when_full(&stage, &file, recorder);
+    stops_when_full(&place, &file, recorder);
 }
 
 #[test]
 fn a_full_disk_leaves_the_file_whole() {
-    let stage = Stage::new();
-    let disk = stage.path("disk");
+    let place = Place::new();
+    let disk = place.path("disk");
     std::fs::create_dir(&disk).unwrap();
-    let mounted = stage
+    let mounted = place
         .command("mount")
         .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
         .arg(&disk)
@@ -339,13 +340,13 @@ fn a_full_disk_leaves_the_file_whole() {
     if !mounted {
         return pfp_tests::skipped("a full disk", "a tmpfs cannot be mounted by this user");
     }
-    let target = stage.start_lit(STEADY, &[]);
+    let target = place.start_watched(STEADY, &[]);
     let file = disk.join("a.pfprec");
-    let recorder = record(&stage, &target, &file, &["-i", "10ms"]);
+    let recorder = record(&place, &target, &file, &["-i", "10ms"]);
     let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        stops_when_full(&stage, &file, recorder);
+        stops_when_full(&place, &file, recorder);
     }));
-    let freed = stage.command("umount").arg(&disk).status().unwrap();
+    let freed = place.command("umount").arg(&disk).status().unwrap();
     assert!(freed.success());
     if let Err(panic) = checked {
         std::panic::resume_unwind(panic);

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pfp_tests::screen::pfp_top;
-use pfp_tests::target::{Place, wait_for};
+use pfp_tests::place::Place;
+use pfp_tests::target::wait_for;
 use pfp_tests::tools;
 use serde_json::{Value, json};
 
@@ -61,9 +61,8 @@ fn optional(found: &Value) -> Vec<&str> {
 }
 
 fn written(place: &Place, name: &str, arguments: &[&str]) -> PathBuf {
-    let path = place.path().join(name);
-    let mut command = place.command(pfp_top().to_str().unwrap());
-    let output = command.env("PFP_TOP_CONFIG", "").args(arguments).output().unwrap();
+    let path = place.path(name);
+    let output = place.pfp_top(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     std::fs::write(&path, output.stdout).unwrap();
     path
@@ -79,11 +78,11 @@ fn snapshots_are_as_their_schema_has_them() {
         assert_eq!(amounts, kept.contains("amounts"), "{kept}: {found}");
     }
     let place = Place::new();
-    let own = place.path().join("own.json");
+    let own = place.path("own.json");
     let mut target = place.start(TARGET, &["saved", own.to_str().unwrap()]);
     target.reach("saved");
     let pid = target.pid().to_string();
-    let (one, all) = (place.path().join("one.json"), place.path().join("all.json"));
+    let (one, all) = (place.path("one.json"), place.path("all.json"));
     written(&place, "said", &["snapshot", "-p", &pid, "-o", one.to_str().unwrap()]);
     written(&place, "said", &["snapshot", "--all", "-o", all.to_str().unwrap()]);
     // By the program itself, by the viewer, and of several as one.
@@ -98,7 +97,7 @@ fn snapshots_are_as_their_schema_has_them() {
 
     // A value of the wrong kind is as wrong as one that is missing.
     let text = std::fs::read_to_string(&one).unwrap();
-    let wrong = place.path().join("wrong.json");
+    let wrong = place.path("wrong.json");
     for (right, false_) in [
         ("\"version\":1", "\"version\":2"),
         ("\"state\":\"running\"", "\"state\":\"asleep\""),
@@ -120,7 +119,7 @@ fn tables_are_as_their_schema_has_them() {
     for target in &mut targets {
         target.reach("worked");
     }
-    wait_for("both", || (place.entries().len() == 2).then_some(()));
+    wait_for("both", || place.entries().len() == 2);
     let pid = targets[0].pid().to_string();
     let every = "on,id,process,name,count,rate,load,excl,avg,min,max,p50,p99,off,incl,dev,last,\
                  smooth,switches,thr,bytes,flops,intensity,items,per-item,imbalance";

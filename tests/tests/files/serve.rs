@@ -12,9 +12,9 @@ use pfp_shm_layout::control::Change;
 use pfp_shm_layout::reader::Picture;
 use pfp_tests::measured::{Own, is_near, own};
 use pfp_tests::os;
+use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::prometheus::{Prometheus, Series, ask, get};
-use pfp_tests::screen::pfp_top;
-use pfp_tests::target::{Place, Target, wait_for};
+use pfp_tests::target::{Target, wait_for};
 use pfp_tests::watch::Watch;
 use pfp_tests::{figure, lacks};
 use serde_json::Value;
@@ -33,8 +33,7 @@ struct Served {
 
 impl Served {
     fn start(place: &Place, arguments: &[&str]) -> Self {
-        let program = pfp_top().to_str().expect("its path is plain");
-        let mut command = place.command(program);
+        let mut command = place.command(pfp_top());
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
         let mut viewer = Target::start(&mut command);
         let address = wait_for("the address", || {
@@ -314,9 +313,8 @@ fn nothing_is_changed_over_it_and_nobody_holds_it_up() {
 #[test]
 fn what_cannot_be_served_is_said() {
     let place = Place::new();
-    let program = pfp_top().to_str().expect("its path is plain");
     let run = |arguments: &[&str]| {
-        let output = place.command(program).arg("serve").args(arguments).output().unwrap();
+        let output = place.pfp_top(&[&["serve"], arguments].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.code().unwrap(), said)
     };
@@ -386,7 +384,7 @@ fn prometheus_scrapes_it_and_answers_what_the_readme_and_the_board_ask() {
     let place = Place::new();
     let (mut target, mut watch) = start(&place);
     let served = Served::start(&place, &["-i", "0.05"]);
-    let folder = |name: &str| place.path().with_extension(name);
+    let folder = |name: &str| place.path(name);
     let classic = Prometheus::start(&folder("classic"), &served.address, &[]);
     let native = Prometheus::start(&folder("native"), &served.address, &["native-histograms"]);
     let both = [&classic, &native];

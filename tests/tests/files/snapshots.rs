@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::faults;
-use pfp_tests::screen::pfp_top;
-use pfp_tests::target::{Place, Target};
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::target::Target;
 use pfp_tests::{figure, lacks, size, skipped};
 use pfp_top::snapshot::{ProcessState, Snapshot};
 use pfp_top::source;
@@ -18,7 +18,7 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 /// Files of a test, apart from the beacons.
 fn files(place: &Place) -> PathBuf {
-    let folder = place.path().join("files");
+    let folder = place.path("files");
     fs::create_dir(&folder).expect("the directory is ours");
     folder
 }
@@ -36,11 +36,6 @@ fn names(folder: &Path) -> Vec<String> {
 
 fn opened(path: &Path) -> Snapshot {
     source::open(path).and_then(|mut source| source.poll()).expect("the file can be read")
-}
-
-fn viewer(place: &Place, arguments: &[&str]) -> Output {
-    let mut command = place.command(text(pfp_top()));
-    command.args(arguments).env("PFP_TOP_CONFIG", "").output().expect("pfp-top starts")
 }
 
 /// What must have gone well.
@@ -103,13 +98,13 @@ fn the_program_and_the_viewer_write_the_same_snapshot() {
     assert_eq!(said.one::<String>("second"), "AlreadyExists");
 
     let (pid, seen) = (target.pid().to_string(), folder.join("seen.json"));
-    well(viewer(&place, &["snapshot", "-p", &pid, "-o", text(&seen)]));
+    well(place.pfp_top(&["snapshot", "-p", &pid, "-o", text(&seen)]));
     let packed = folder.join("seen.json.zst");
-    well(viewer(&place, &["snapshot", "-p", &pid, "-o", text(&packed)]));
+    well(place.pfp_top(&["snapshot", "-p", &pid, "-o", text(&packed)]));
     let raw = folder.join("seen.pfp");
-    well(viewer(&place, &["save-raw", "-p", &pid, "-o", text(&raw)]));
+    well(place.pfp_top(&["save-raw", "-p", &pid, "-o", text(&raw)]));
     let raw_packed = folder.join("seen.pfp.zst");
-    well(viewer(&place, &["save-raw", "-p", &pid, "-o", text(&raw_packed)]));
+    well(place.pfp_top(&["save-raw", "-p", &pid, "-o", text(&raw_packed)]));
 
     let (first, seen) = (opened(&own), opened(&seen));
     assert_same(&first, &seen);
@@ -143,14 +138,14 @@ fn the_program_and_the_viewer_write_the_same_snapshot() {
     // What the screen shows of one it shows of the others: figures of no moment.
     let columns = ["--columns", "name,count,excl,avg,min,max,p50,p99", "--sort", "name"];
     let shown = |path: &Path| {
-        let table = well(viewer(&place, &[&["open", text(path), "--once"], &columns[..]].concat()));
+        let table = well(place.pfp_top(&[&["open", text(path), "--once"], &columns[..]].concat()));
         table.lines().skip(1).map(|line| line.to_owned() + "\n").collect::<String>()
     };
     let of_own = shown(&own);
     assert!(of_own.contains("reset in between"), "{of_own}");
     for other in [&packed, &raw, &raw_packed] {
         assert_eq!(shown(other), of_own, "{}", other.display());
-        let report = well(viewer(&place, &["diff", text(&own), text(other), "--json"]));
+        let report = well(place.pfp_top(&["diff", text(&own), text(other), "--json"]));
         assert!(report.starts_with('{'), "{report}");
     }
 
@@ -167,26 +162,26 @@ fn the_program_and_the_viewer_write_the_same_snapshot() {
 #[test]
 fn what_a_crash_leaves_is_copied_and_shown() {
     let place = Place::new();
-    let (folder, own, target) = saved(&place);
+    let (folder, own, mut target) = saved(&place);
     let pid = target.pid().to_string();
     target.kill();
     let raw = folder.join("crashed.pfp");
-    well(viewer(&place, &["save-raw", "-p", &pid, "-o", text(&raw)]));
+    well(place.pfp_top(&["save-raw", "-p", &pid, "-o", text(&raw)]));
     // Not over another file unless told.
     let copied = fs::read(&raw).expect("it is there");
-    let again = viewer(&place, &["save-raw", "-p", &pid, "-o", text(&raw)]);
+    let again = place.pfp_top(&["save-raw", "-p", &pid, "-o", text(&raw)]);
     assert_eq!(again.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&again.stderr).contains("--force"), "{again:?}");
     assert!(fs::read(&raw).expect("it is there") == copied);
-    well(viewer(&place, &["save-raw", "-p", &pid, "-o", text(&raw), "--force"]));
-    let nobody = viewer(&place, &["save-raw", "-p", "4294967295", "-o", text(&raw)]);
+    well(place.pfp_top(&["save-raw", "-p", &pid, "-o", text(&raw), "--force"]));
+    let nobody = place.pfp_top(&["save-raw", "-p", "4294967295", "-o", text(&raw)]);
     assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
 
     let entry = place.entries().pop().expect("it is left");
     // A copy by other means, without a note, and with all that is not in use.
     let plain = folder.join("plain.pfp");
     fs::copy(format!("/dev/shm{}", entry.info.object), &plain).expect("there is room");
-    well(viewer(&place, &["gc"]));
+    well(place.pfp_top(&["gc"]));
     assert!(place.entries().is_empty());
 
     let own = opened(&own);
@@ -196,7 +191,7 @@ fn what_a_crash_leaves_is_copied_and_shown() {
         left.process.state = ProcessState::Running;
         assert_same(&left, &own);
     }
-    let table = well(viewer(&place, &["open", text(&raw), "--once"]));
+    let table = well(place.pfp_top(&["open", text(&raw), "--once"]));
     assert!(table.contains("CRASHED") && table.contains("reset in between"), "{table}");
     // Only what there is takes room.
     let about = fs::metadata(&raw).expect("it is there");
@@ -292,9 +287,8 @@ const TRIED: u64 = size(1, EXPORTS.len() as u64);
 fn writings<'a>(place: &'a Place, pid: &'a str, snapshot: &'a Path) -> Vec<Writing<'a>> {
     let viewer = move |words: &'static [&'static str], end: &'static str| {
         Box::new(move |path: &Path| {
-            let mut command = place.command(text(pfp_top()));
+            let mut command = place.command(pfp_top());
             command.args(words).args(["-p", pid, "-o"]).arg(path.join(format!("file{end}")));
-            command.env("PFP_TOP_CONFIG", "");
             command
         })
     };
@@ -323,8 +317,8 @@ fn writings<'a>(place: &'a Place, pid: &'a str, snapshot: &'a Path) -> Vec<Writi
         // By turns a new file and one that is replaced.
         let replaces = number % 2 == 0;
         let export = move |output: Option<&Path>| {
-            let mut command = place.command(text(pfp_top()));
-            command.args(["export", format]).arg(snapshot).env("PFP_TOP_CONFIG", "");
+            let mut command = place.command(pfp_top());
+            command.args(["export", format]).arg(snapshot);
             if let Some(output) = output {
                 command.arg("-o").arg(output);
             }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use pfp_tests::figure;
-use pfp_tests::screen::Stage;
+use pfp_tests::place::Place;
+use pfp_tests::target::wait_for;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
@@ -65,8 +66,8 @@ fn refused(output: &Output, names: &[&str], what: &str) {
 
 #[test]
 fn files_of_another_major_version_are_refused_with_both_named() {
-    let stage = Stage::new();
-    let path = stage.path("file");
+    let place = Place::new();
+    let path = place.path("file");
     let mut tried = 0;
     for other in [0_u16, 2, 3, 255, u16::MAX] {
         let files = [
@@ -77,7 +78,7 @@ fn files_of_another_major_version_are_refused_with_both_named() {
         for (file, names) in files {
             std::fs::write(&path, file).expect("there is room");
             for command in COMMANDS {
-                let output = stage.pfp_top(&[command, &[path.to_str().unwrap()]].concat());
+                let output = place.pfp_top(&[command, &[path.to_str().unwrap()]].concat());
                 refused(&output, &names.each_ref().map(String::as_str), &format!("{command:?}"));
                 tried += 1;
             }
@@ -88,8 +89,8 @@ fn files_of_another_major_version_are_refused_with_both_named() {
 
 #[test]
 fn a_later_minor_version_is_read() {
-    let stage = Stage::new();
-    let path = stage.path("file");
+    let place = Place::new();
+    let path = place.path("file");
     let files = [
         (segment(1, 1), bytes("segment-v1.pfp")),
         (segment(1, u16::MAX), bytes("segment-v1.pfp")),
@@ -99,7 +100,7 @@ fn a_later_minor_version_is_read() {
     for (later, known) in files {
         let [later, known] = [later, known].map(|file| {
             std::fs::write(&path, file).expect("there is room");
-            let output = stage.pfp_top(&["export", "csv", path.to_str().unwrap()]);
+            let output = place.pfp_top(&["export", "csv", path.to_str().unwrap()]);
             assert!(output.status.success(), "{output:?}");
             output.stdout
         });
@@ -110,17 +111,15 @@ fn a_later_minor_version_is_read() {
 /// What is refused while its process runs, too: `list` says so, and attaching does.
 #[test]
 fn a_running_process_of_another_major_version_is_refused_with_both_named() {
-    let stage = Stage::new();
-    let mut target = stage.start(STEADY, &[]);
-    pfp_tests::screen::wait_until("the program to be found", || {
-        stage.pfp_top(&["--once"]).status.success()
-    });
-    let beacons = stage.lit();
+    let place = Place::new();
+    let target = place.start(STEADY, &[]);
+    wait_for("the program to be found", || place.pfp_top(&["--once"]).status.success());
+    let beacons = place.lit();
     let hex = beacons.iter().find_map(|name| name.strip_suffix(".beacon")).expect("one is lit");
     let object = std::fs::OpenOptions::new().write(true).open(format!("/dev/shm/pfp-{hex}"));
     let object = object.expect("it is ours");
     let pid = target.pid().to_string();
-    let folder = stage.path("out");
+    let folder = place.path("out");
     let out = folder.to_str().unwrap();
     for (major, minor) in [(2_u16, 0_u16), (0, 9)] {
         object.write_all_at(&major.to_le_bytes(), 12).expect("it can be written to");
@@ -135,9 +134,9 @@ fn a_running_process_of_another_major_version_is_refused_with_both_named() {
             &["record", "-p", &pid, "-d", "1s", "-o", out],
         ];
         for command in commands {
-            refused(&stage.pfp_top(command), &[&found, "1.x"], &format!("{command:?}"));
+            refused(&place.pfp_top(command), &[&found, "1.x"], &format!("{command:?}"));
         }
-        let doctor = stage.pfp_top(&["doctor"]);
+        let doctor = place.pfp_top(&["doctor"]);
         let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
         assert!(text.contains(&found) && text.contains("1.x"), "{text}");
     }
@@ -145,17 +144,17 @@ fn a_running_process_of_another_major_version_is_refused_with_both_named() {
     // A later minor version is watched.
     object.write_all_at(&1_u16.to_le_bytes(), 12).expect("it can be written to");
     object.write_all_at(&7_u16.to_le_bytes(), 14).expect("it can be written to");
-    let output = stage.pfp_top(&["--once"]);
+    let output = place.pfp_top(&["--once"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && text.contains("tick"), "{text}");
     object.write_all_at(&0_u16.to_le_bytes(), 14).expect("it can be written to");
-    target.end();
+    target.end_well();
 }
 
 /// Every file of a version of the past that is kept is shown.
 #[test]
 fn every_golden_file_is_read() {
-    let stage = Stage::new();
+    let place = Place::new();
     let files = [
         ("segment-v1.pfp", "golden"),
         ("segment-v1.1.pfp", "golden amounts"),
@@ -168,7 +167,7 @@ fn every_golden_file_is_read() {
     ];
     for (file, name) in files {
         let path = asset(file);
-        let output = stage.pfp_top(&["open", "--once", path.to_str().unwrap()]);
+        let output = place.pfp_top(&["open", "--once", path.to_str().unwrap()]);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success() && text.contains(name), "{file}: {output:?}");
     }

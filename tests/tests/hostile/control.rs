@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use pfp_shm_layout::histogram::PARTS;
 use pfp_shm_layout::reader::Picture;
 use pfp_shm_layout::segment::{BLOCK, CHUNK, PAGE, RING_BLOCKS, Segment};
+use pfp_tests::place::Place;
 use pfp_tests::random::Random;
-use pfp_tests::target::{Place, Said};
+use pfp_tests::target::Said;
 use pfp_tests::watch::{Watch, cells, id};
 use pfp_tests::{figure, size};
 

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::screen::pfp_top;
-use pfp_tests::target::{Place, Target};
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::target::Target;
 use pfp_tests::{figure, lacks, size, skipped};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
@@ -89,8 +89,9 @@ fn modes_are_the_same_under_any_umask() {
     for user in users {
         for umask in [0, 0o022, 0o077, 0o777] {
             let place = Place::new();
-            let folder = place.path().join("pfp");
-            fs::set_permissions(place.path(), Permissions::from_mode(0o1777)).expect("it is ours");
+            let folder = place.path("pfp");
+            fs::set_permissions(place.folder(), Permissions::from_mode(0o1777))
+                .expect("it is ours");
             let mut command = place.command(TARGET);
             command.arg("life").env("PFP_DIR", &folder);
             if let Some(user) = user {
@@ -118,7 +119,7 @@ fn modes_are_the_same_under_any_umask() {
             let object = format!("/dev/shm/pfp-{hex}");
             let modes = [mode(&folder), mode(beacon), mode(object.as_ref())];
             assert_eq!(modes, [0o700, 0o1600, 0o600], "umask {umask:o}, user {user:?}");
-            let mut list = place.command(pfp_top().to_str().expect("it is plain text"));
+            let mut list = place.command(pfp_top());
             list.args(["list", "--json"]).env("PFP_DIR", &folder);
             if let Some(user) = user {
                 list.uid(user).gid(user);
@@ -130,7 +131,7 @@ fn modes_are_the_same_under_any_umask() {
             target.end_well();
             assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 0);
             assert!(fs::symlink_metadata(&object).is_err());
-            fs::set_permissions(place.path(), Permissions::from_mode(0o700)).expect("it is ours");
+            fs::set_permissions(place.folder(), Permissions::from_mode(0o700)).expect("it is ours");
         }
     }
 }
@@ -141,9 +142,8 @@ fn host(place: &Place, folder: &Path) -> Output {
 }
 
 fn doctor(place: &Place, folder: &Path) -> String {
-    let mut command = Command::new(pfp_top());
-    command.arg("doctor").env("PFP_DIR", folder).env("PFP_TOP_CONFIG", "");
-    let output = command.current_dir(place.path()).output().expect("pfp-top starts");
+    let mut command = place.command(pfp_top());
+    let output = command.arg("doctor").env("PFP_DIR", folder).output().expect("pfp-top starts");
     assert_eq!(output.status.code(), Some(1), "a problem was found: {output:?}");
     String::from_utf8(output.stdout).expect("it is text")
 }
@@ -153,13 +153,13 @@ fn doctor(place: &Place, folder: &Path) -> String {
 fn a_planted_folder_is_refused() {
     let base = Place::new();
     let place = Place::new();
-    let plain = host(&base, base.path());
+    let plain = host(&base, base.beacons());
     assert!(plain.status.success() && plain.stderr.is_empty());
-    let folder = place.path().join("planted");
-    let victim_folder = place.path().join("victim folder");
+    let folder = place.beacons().join("planted");
+    let victim_folder = place.beacons().join("victim folder");
     fs::create_dir(&victim_folder).expect("it is ours");
     fs::write(victim_folder.join("kept"), "precious").expect("it is ours");
-    let victim = place.path().join("victim");
+    let victim = place.beacons().join("victim");
     fs::write(&victim, "precious").expect("it is ours");
 
     let with_mode = |mode: u32| {
@@ -185,7 +185,7 @@ fn a_planted_folder_is_refused() {
         (
             "a link to nothing",
             "found a symbolic link",
-            Box::new(|| symlink(place.path().join("nothing"), &folder).expect("it is ours")),
+            Box::new(|| symlink(place.beacons().join("nothing"), &folder).expect("it is ours")),
         ),
         (
             "a hard link",
@@ -218,7 +218,7 @@ fn a_planted_folder_is_refused() {
         }
         let after = [&folder, &victim_folder, &victim].map(|path| State::of(path));
         assert_eq!(before, after, "{what}");
-        assert!(!place.path().join("nothing").exists(), "{what}");
+        assert!(!place.beacons().join("nothing").exists(), "{what}");
         clear(&folder);
     }
     figure(&format!("permissions: {} planted folders refused", plants.len()));
@@ -240,13 +240,13 @@ fn what_is_planted_under_a_programs_names_is_refused() {
     );
     let place = Place::new();
     // The victim lies where both kinds of link can be made.
-    let victims = [place.path().join("victim"), PathBuf::from("/dev/shm/pfp-test-victim")];
+    let victims = [place.beacons().join("victim"), PathBuf::from("/dev/shm/pfp-test-victim")];
     let hex = "5a".repeat(16);
     let object = PathBuf::from(format!("/dev/shm/pfp-{hex}"));
     let names = [
         (object.clone(), &victims[1]),
-        (place.path().join(format!("{hex}.beacon")), &victims[0]),
-        (place.path().join(format!("{hex}.0.new")), &victims[0]),
+        (place.beacons().join(format!("{hex}.beacon")), &victims[0]),
+        (place.beacons().join(format!("{hex}.0.new")), &victims[0]),
     ];
     let start = |scenario: &str| {
         let mut command = place.command(TARGET);
@@ -268,7 +268,7 @@ fn what_is_planted_under_a_programs_names_is_refused() {
             match what {
                 "link" => symlink(victim, name).expect("it is ours"),
                 "dangling link" => {
-                    symlink(place.path().join("nothing"), name).expect("it is ours");
+                    symlink(place.beacons().join("nothing"), name).expect("it is ours");
                 }
                 "hard link" => fs::hard_link(victim, name).expect("it is ours"),
                 "FIFO" => fifo(name),
@@ -287,13 +287,13 @@ fn what_is_planted_under_a_programs_names_is_refused() {
             let output = start("host").output().expect("the target can be started");
             assert_eq!(output, plain, "{what} at {name:?}");
             assert_eq!(before, [State::of(name), State::of(victim)], "{what} at {name:?}");
-            assert!(!place.path().join("nothing").exists(), "{what} at {name:?}");
+            assert!(!place.beacons().join("nothing").exists(), "{what} at {name:?}");
             // Files of other users in /dev/shm are their segments, for all one knows; and
             // of a draft nobody makes anything.
             let is_told =
                 !(name.ends_with(format!("{hex}.0.new")) || name == &object && what == "foreign");
             if is_told && size(u64::from(what == "link" || what == "FIFO"), 1) == 1 {
-                let told = doctor(&place, place.path());
+                let told = doctor(&place, place.beacons());
                 let line = format!("{}: ", name.display());
                 assert!(told.contains(&line), "{what} at {name:?}: {told}");
             }
@@ -313,9 +313,9 @@ fn files_are_written_through_no_link() {
     let mut target = place.start(TARGET, &["life"]);
     target.reach("done");
     let pid = target.pid().to_string();
-    let victim = place.path().join("victim");
+    let victim = place.beacons().join("victim");
     fs::write(&victim, "precious").expect("it is ours");
-    let path = place.path().join("planted");
+    let path = place.beacons().join("planted");
     let shown = path.to_str().expect("it is plain text");
     let commands: [&[&str]; 6] = [
         &["snapshot", "-p", &pid, "-o", shown],
@@ -331,7 +331,7 @@ fn files_are_written_through_no_link() {
         for what in ["link", "dangling link", "hard link", "FIFO", "folder"] {
             match what {
                 "link" => symlink(&victim, &path).expect("it is ours"),
-                "dangling link" => symlink(place.path().join("nothing"), &path).expect("ours"),
+                "dangling link" => symlink(place.beacons().join("nothing"), &path).expect("ours"),
                 "hard link" => fs::hard_link(&victim, &path).expect("it is ours"),
                 "FIFO" => fifo(&path),
                 _ => fs::create_dir(&path).expect("it is ours"),
@@ -349,7 +349,7 @@ fn files_are_written_through_no_link() {
             let output = run(&[]);
             assert_eq!(output.status.success(), command.is_empty(), "{command:?}: {output:?}");
             assert_eq!(before, [State::of(&path), State::of(&victim)], "{command:?} {what}");
-            assert!(!place.path().join("nothing").exists(), "{command:?} {what}");
+            assert!(!place.beacons().join("nothing").exists(), "{command:?} {what}");
             if !command.is_empty() {
                 let output = run(&["--force"]);
                 let replaced = fs::symlink_metadata(&path).expect("it is there");
@@ -362,14 +362,14 @@ fn files_are_written_through_no_link() {
                     assert!(kind.is_fifo() || kind.is_dir(), "{command:?} {what} was replaced");
                 }
                 assert_eq!(fs::read(&victim).expect("it is ours"), b"precious");
-                assert!(!place.path().join("nothing").exists(), "{command:?} {what}");
+                assert!(!place.beacons().join("nothing").exists(), "{command:?} {what}");
             }
             clear(&path);
             tried += 1;
         }
     }
     // Nothing half done is left either.
-    let left: Vec<_> = fs::read_dir(place.path()).expect("it is ours").flatten().collect();
+    let left: Vec<_> = fs::read_dir(place.beacons()).expect("it is ours").flatten().collect();
     assert_eq!(left.len(), 2, "the victim and the beacon: {left:?}");
     target.end_well();
     figure(&format!("permissions: {tried} times something stood in the place of a file"));
@@ -385,8 +385,8 @@ fn a_folder_that_another_user_made_first_is_left_alone() {
     }
     let folder = PathBuf::from(format!("/tmp/pfp-{USER}"));
     let place = Place::new();
-    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).expect("it is ours");
-    let victims = [place.path().join("file"), place.path().join("folder")];
+    fs::set_permissions(place.folder(), Permissions::from_mode(0o755)).expect("it is ours");
+    let victims = [place.path("file"), place.path("folder")];
     fs::write(&victims[0], "precious").expect("it is ours");
     fs::create_dir(&victims[1]).expect("it is ours");
     fs::set_permissions(&victims[1], Permissions::from_mode(0o777)).expect("it is ours");
@@ -439,12 +439,12 @@ fn a_folder_that_another_user_made_first_is_left_alone() {
 #[test]
 fn what_is_planted_for_the_folder_of_collectors_is_left_alone() {
     let (base, place) = (Place::new(), Place::new());
-    let plain = host(&base, base.path());
-    let victims = [place.path().join("victim"), place.path().join("victim folder")];
+    let plain = host(&base, base.beacons());
+    let victims = [place.beacons().join("victim"), place.beacons().join("victim folder")];
     fs::write(&victims[0], "precious").expect("it is ours");
     fs::create_dir(&victims[1]).expect("it is ours");
     fs::write(victims[1].join("kept"), "precious").expect("it is ours");
-    let collectors = place.path().join("collectors");
+    let collectors = place.beacons().join("collectors");
     for what in ["file", "link to a file", "link to a folder", "link to nothing", "FIFO", "theirs"]
     {
         match what {
@@ -460,11 +460,11 @@ fn what_is_planted_for_the_folder_of_collectors_is_left_alone() {
             _ => continue,
         }
         let before = [&collectors, &victims[0], &victims[1]].map(|path| State::of(path));
-        assert_eq!(host(&place, place.path()), plain, "{what}");
+        assert_eq!(host(&place, place.beacons()), plain, "{what}");
         assert_eq!(before, [&collectors, &victims[0], &victims[1]].map(|path| State::of(path)));
         // A viewer that looks leaves it alone as well.
         for arguments in [&["list", "--json"][..], &["gc"]] {
-            let mut command = place.command(pfp_top().to_str().expect("it is plain text"));
+            let mut command = place.command(pfp_top());
             let output = command.args(arguments).output().expect("pfp-top starts");
             assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"), "{output:?}");
         }

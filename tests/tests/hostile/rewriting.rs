@@ -12,11 +12,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pfp_tests::hostile::assert_fit;
+use pfp_tests::os::runs;
 use pfp_tests::os::signal;
+use pfp_tests::place::{Place, count, pfp_top};
 use pfp_tests::prometheus::get;
 use pfp_tests::random::Random;
-use pfp_tests::screen::{Stage, Target, count, pfp_top, runs, wait_until};
-use pfp_tests::target::{self, wait_for};
+use pfp_tests::target::{Target, wait_for};
 use pfp_tests::{figure, needs_a_screen, size};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
@@ -146,18 +147,18 @@ impl Drop for Stop<'_> {
 }
 
 /// A program that stands still, with its beacon lit: only its segment changes.
-fn still(stage: &Stage) -> (Target, Mapping, std::path::PathBuf) {
-    let target = stage.start(STEADY, &[]);
-    wait_until("the program to be found", || stage.pfp_top(&["--once"]).status.success());
-    wait_until("all points to be used", || {
-        let snapshot = stage.snapshot(&target);
+fn still(place: &Place) -> (Target, Mapping, std::path::PathBuf) {
+    let target = place.start(STEADY, &[]);
+    wait_for("the program to be found", || place.pfp_top(&["--once"]).status.success());
+    wait_for("all points to be used", || {
+        let snapshot = place.snapshot(&target);
         ["tick", "round", "work", "inner"]
             .iter()
             .all(|name| snapshot.points.iter().any(|point| point.name == *name))
             && count(&snapshot, "round") > 2
     });
     signal(target.pid(), libc::SIGSTOP);
-    let beacons = stage.lit();
+    let beacons = place.lit();
     let hex = beacons.iter().find_map(|name| name.strip_suffix(".beacon")).expect("one is lit");
     let object = Path::new("/dev/shm").join(format!("pfp-{hex}"));
     let mapping = Mapping::new(&object);
@@ -205,12 +206,12 @@ fn peak(pid: u32) -> u64 {
 #[test]
 fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (target, mapping, object) = still(&stage);
-    let screen = stage.screen(110, 30);
+    let place = Place::new();
+    let (target, mapping, object) = still(&place);
+    let screen = place.screen(110, 30);
     screen.pfp_top("-d 0.05");
     screen.wait_for_status("LIVE");
-    let (viewer, title, raw) = (screen.viewer(), screen.title(), stage.path("raw"));
+    let (viewer, title, raw) = (screen.viewer(), screen.title(), place.path("raw"));
     screen.tap(&raw);
     let stop = AtomicBool::new(false);
     let (mut keys, mut written) = (0_u64, 0);
@@ -268,18 +269,18 @@ fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
 
 #[test]
 fn commands_and_a_server_survive_what_is_written_under_them() {
-    let stage = Stage::new();
-    let (_target, mapping, _) = still(&stage);
-    let mut command = stage.command(pfp_top());
+    let place = Place::new();
+    let (_target, mapping, _) = still(&place);
+    let mut command = place.command(pfp_top());
     command.args(["serve", "--listen", "127.0.0.1:0", "-i", "0.1"]);
-    let mut server = target::Target::start(&mut command);
+    let mut server = Target::start(&mut command);
     let address = wait_for("the address", || {
         let line = server.lines_so_far().first()?;
         Some(line.split("http://").nth(1)?.split('/').next()?.to_owned())
     });
 
     let stop = AtomicBool::new(false);
-    let (file, raw) = (stage.path("out.json"), stage.path("out.pfp"));
+    let (file, raw) = (place.path("out.json"), place.path("out.pfp"));
     let (file, raw) = (file.to_str().unwrap(), raw.to_str().unwrap());
     let commands: [&[&str]; 12] = [
         &["--once", "-d", "0.05"],
@@ -304,7 +305,7 @@ fn commands_and_a_server_survive_what_is_written_under_them() {
             if Instant::now() > end {
                 break;
             }
-            let mut run = stage.command("timeout");
+            let mut run = place.command("timeout");
             let output = run.arg(PATIENCE).arg(pfp_top()).args(*command).output();
             let output = output.expect("timeout is there");
             let (out, err) = (&output.stdout, &output.stderr);

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use pfp_shm_layout::segment::Segment;
 use pfp_tests::c::{Compiler, Link, compile, scratch};
-use pfp_tests::target::{Place, Said, Target};
+use pfp_tests::place::Place;
+use pfp_tests::target::{Said, Target};
 use pfp_tests::{figure, size};
 
 const HOSTILE: &str = env!("CARGO_BIN_EXE_hostile");

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use pfp_shm_layout::control::Change;
 use pfp_shm_layout::reader::Picture;
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::target::{Place, Target};
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::target::Target;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, lacks, skipped};
 
@@ -240,7 +241,7 @@ fn what_leaves_by_an_exception_has_ended() {
 fn functions_beyond_the_room_for_points_are_counted_and_left_alone() {
     const FUNCTIONS: u64 = 11_000;
     let place = Place::new();
-    let source = place.path().join("many.c");
+    let source = place.path("many.c");
     let mut text =
         String::from("#include <stdio.h>\n#include \"script.h\"\nstatic volatile unsigned sink;\n");
     for number in 0..FUNCTIONS {
@@ -276,7 +277,7 @@ fn the_viewer_starts_a_program_with_all_that_its_functions_need() {
     let library = c::library().join("libpfp.so");
     let place = Place::new();
     let run = |program: &Program, set: &dyn Fn(&mut Command), arguments: &[&str]| {
-        let mut command = place.command(&viewer());
+        let mut command = place.command(pfp_top());
         command.args(["run", "--once", "--inherit", "--sort", "name"]).args(arguments);
         // So that the viewer comes before the end.
         let mut later = Command::new("sleep").arg("1").stdout(Stdio::piped()).spawn().unwrap();
@@ -313,7 +314,7 @@ fn the_viewer_starts_a_program_with_all_that_its_functions_need() {
 fn without_the_library_the_program_runs_and_its_status_is_passed_on() {
     let program = build(Compiler::C, "functions.c", Hooked::Preloaded, "alone", &[]);
     let place = Place::new();
-    let mut command = place.command(&viewer());
+    let mut command = place.command(pfp_top());
     command.args(["run", "--once", "--inherit", "--"]).arg(&program.path).arg("status");
     let output = command
         .env("PFP_LIBRARY", "/no/such/libpfp.so")
@@ -331,7 +332,7 @@ fn instructions(program: &Program, of: &str, enable: &str) -> u64 {
     let output = place
         .command("valgrind")
         .args(["--tool=callgrind", &format!("--toggle-collect={of}")])
-        .arg(format!("--callgrind-out-file={}", place.path().join("callgrind.out").display()))
+        .arg(format!("--callgrind-out-file={}", place.path("callgrind.out").display()))
         .arg(&program.path)
         .arg("10000")
         .env("PFP_CLOCK", "wall")
@@ -365,8 +366,4 @@ fn a_function_that_is_off_costs_a_few_instructions() {
         figure(&format!("{WHAT}: {more:.1} with {enable:?} on"));
         assert!(more > 2.0 && more <= 33.0, "{more} more instructions");
     }
-}
-
-fn viewer() -> String {
-    pfp_tests::screen::pfp_top().to_str().expect("it is plain text").to_owned()
 }

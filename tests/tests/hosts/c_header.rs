@@ -7,7 +7,7 @@ use std::process::Command;
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::lacks;
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
 
 /// The functions that a header declares, as the compiler has understood it.
@@ -139,7 +139,7 @@ fn programs_that_ask_for_more_warnings_get_none_of_the_header_s() {
 #[test]
 fn a_fifth_amount_is_refused_by_the_compiler() {
     let place = Place::new();
-    let source = place.path().join("five.c");
+    let source = place.path("five.c");
     for compiler in Compiler::all() {
         let compiled = |amounts: &str| {
             let text = format!(

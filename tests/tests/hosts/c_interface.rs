@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a program in C relies on around the library's calls.
 
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 
 #[test]
 fn errno_is_the_caller_s() {

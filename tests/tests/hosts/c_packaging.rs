@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use pfp_tests::c::{self, Compiler};
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::{figure, lacks};
 
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe");

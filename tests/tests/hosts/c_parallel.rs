@@ -6,8 +6,7 @@ use std::path::Path;
 
 use pfp_shm_layout::liveness::Liveness;
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::screen::pfp_top;
-use pfp_tests::target::Place;
+use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, skipped};
 use pfp_top::export::json;
@@ -53,12 +52,12 @@ fn each_thread_of_openmp_is_a_lane() {
 }
 
 fn viewer(place: &Place, arguments: &[&str]) -> String {
-    let mut command = place.command(pfp_top().to_str().expect("it is plain text"));
-    c::run(command.args(arguments).env("PFP_TOP_CONFIG", ""))
+    let mut command = place.command(pfp_top());
+    c::run(command.args(arguments))
 }
 
 fn snapshot(place: &Place, how: &[&str]) -> Snapshot {
-    let file = place.path().with_extension("json");
+    let file = place.path("snapshot.json");
     let path = file.to_str().expect("it is plain text");
     viewer(place, &[&["snapshot", "-o", path, "--force"], how].concat());
     let read = json::read(&file);

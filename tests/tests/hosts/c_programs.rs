@@ -2,7 +2,7 @@
 //! plugins that come and go, children.
 
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use pfp_shm_layout::control::Control;
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
 
 /// The program by each compiler there is, linked both ways.

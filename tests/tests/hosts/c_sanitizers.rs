@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, size, skipped};
 
@@ -97,7 +97,7 @@ fn they_have_nothing_to_say_of_threads_that_nothing_else_orders() {
     for program in &programs {
         for _ in 0..runs {
             let place = Place::new();
-            let files = ["0.json", "1.json"].map(|name| place.path().join(name));
+            let files = ["0.json", "1.json"].map(|name| place.path(name));
             place.start(text(program), &["4", text(&files[0]), text(&files[1])]).end_well();
         }
     }

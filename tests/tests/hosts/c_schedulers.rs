@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::figure;
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
 
 /// A share by which figures may be off that two clocks tell.

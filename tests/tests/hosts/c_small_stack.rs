@@ -2,7 +2,7 @@
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::figure;
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
 
 /// A handler may come with a stack of 16 KiB or less. It never runs over: where there is

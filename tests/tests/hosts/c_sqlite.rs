@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pfp_tests::c::{self, Compiler};
-use pfp_tests::screen::pfp_top;
-use pfp_tests::target::{Place, Target};
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::target::Target;
 use pfp_tests::tools::missing;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, lacks, os};
@@ -293,7 +293,7 @@ fn measured(program: &Path) -> Run {
 
 /// Whether the viewer marks the mean of each point, by its id.
 fn marked(place: &Place, pid: u32) -> HashMap<u32, bool> {
-    let mut viewer = place.command(pfp_top().to_str().expect("it is plain text"));
+    let mut viewer = place.command(pfp_top());
     let table = c::run(viewer.args(["--once", "--json", "-p", &pid.to_string()]));
     let table: Value = serde_json::from_str(&table).expect("a line of JSON");
     let points = table["points"].as_array().expect("it has points");

@@ -1,7 +1,7 @@
 //! How long libpfp waits for a thread of the program that does not get on.
 
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::watch::Watch;
 
 /// A thread that holds the table of tasks may be preempted, stopped or gone: nobody waits

@@ -5,7 +5,8 @@
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 
-use pfp_tests::target::{Ended, Place, Target};
+use pfp_tests::place::Place;
+use pfp_tests::target::{Ended, Target};
 use pfp_tests::watch::Watch;
 use pfp_tests::{figure, size};
 

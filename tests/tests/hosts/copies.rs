@@ -2,15 +2,14 @@
 //! linked pfp, share one segment, and regions of all of them are nested in each other.
 
 use std::path::{Path, PathBuf};
-use std::process::Output;
 
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::control::Change;
 use pfp_shm_layout::find::Entry;
 use pfp_shm_layout::liveness::Liveness;
 use pfp_tests::c::{self, Compiler, Link, compile};
-use pfp_tests::screen::pfp_top;
-use pfp_tests::target::{Place, Target};
+use pfp_tests::place::Place;
+use pfp_tests::target::Target;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, size};
 use serde_json::Value;
@@ -36,7 +35,7 @@ fn another(place: &Place, library: &Path, name: &str) -> PathBuf {
 }
 
 fn folder(place: &Place) -> PathBuf {
-    let folder = place.path().with_extension("files");
+    let folder = place.path("files");
     std::fs::create_dir_all(&folder).expect("there is room");
     folder
 }
@@ -45,11 +44,6 @@ fn start(place: &Place, how: &str, libraries: &[&Path]) -> Target {
     let libraries = libraries.iter().map(|path| text(path));
     let arguments: Vec<_> = ["copies", how].into_iter().chain(libraries).collect();
     place.start(TARGET, &arguments)
-}
-
-fn viewer(place: &Place, arguments: &[&str]) -> Output {
-    let mut command = place.command(text(pfp_top()));
-    command.args(arguments).output().expect("pfp-top starts")
 }
 
 /// The only segment of a process.
@@ -95,14 +89,14 @@ fn assert_nested(watch: &mut Watch, plugins: &[&str], times: u64) {
 /// One row in the list, and a snapshot that has the points of all.
 fn assert_one_for_the_viewer(place: &Place, pid: u32, names: &[&str]) {
     let listed: Vec<Value> =
-        serde_json::from_slice(&viewer(place, &["list", "--json"]).stdout).expect("it is JSON");
+        serde_json::from_slice(&place.pfp_top(&["list", "--json"]).stdout).expect("it is JSON");
     assert_eq!(listed.len(), 1, "{listed:?}");
     let file = folder(place).join("snapshot.json");
     let pid = pid.to_string();
-    let output = viewer(place, &["snapshot", "-p", &pid, "--force", "-o", text(&file)]);
+    let output = place.pfp_top(&["snapshot", "-p", &pid, "--force", "-o", text(&file)]);
     assert!(output.status.success(), "{output:?}");
     assert_named(&file, names);
-    let output = viewer(place, &["reset", "-p", &pid, "*"]);
+    let output = place.pfp_top(&["reset", "-p", &pid, "*"]);
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -184,7 +178,6 @@ fn copies_that_start_at_once_agree_on_a_leader() {
         }
         assert!(watch.poll().losses.begins_missed <= 3);
         target.end_well();
-        let _ = std::fs::remove_dir_all(folder(&place));
     }
     figure(&format!("copies: {rounds} starts of four copies at once, one segment each"));
 }
@@ -291,18 +284,18 @@ fn copies_that_do_not_fit_stay_apart_and_are_told() {
 
     // The viewer tells why, and how to choose.
     let pid = target.pid().to_string();
-    let told = viewer(&place, &["--once", "-p", &pid]);
+    let told = place.pfp_top(&["--once", "-p", &pid]);
     assert!(!told.status.success(), "{told:?}");
     let listed: Vec<Value> =
-        serde_json::from_slice(&viewer(&place, &["list", "--json"]).stdout).expect("it is JSON");
+        serde_json::from_slice(&place.pfp_top(&["list", "--json"]).stdout).expect("it is JSON");
     assert_eq!(listed.len(), 2);
     let errors = String::from_utf8_lossy(&told.stderr).into_owned();
     for it in &listed {
         let number = it["number"].as_str().expect("it is a text");
         assert!(errors.contains(number), "{number}: {errors}");
-        assert!(viewer(&place, &["--once", "-p", number]).status.success(), "{number}");
+        assert!(place.pfp_top(&["--once", "-p", number]).status.success(), "{number}");
     }
-    let doctor = String::from_utf8(viewer(&place, &["doctor"]).stdout).expect("it is text");
+    let doctor = String::from_utf8(place.pfp_top(&["doctor"]).stdout).expect("it is text");
     assert!(doctor.contains("copies of pfp that do not fit together"), "{doctor}");
     target.end_well();
 }

@@ -5,7 +5,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
+use pfp_tests::target::Target;
 use pfp_tests::{figure, skipped};
 
 /// What pfp may add to a dump: its code and what it has in the host's own memory.
@@ -13,10 +14,10 @@ const MORE: u64 = 2 << 20;
 
 /// Runs a program until it has dumped core; the size of the dump, if it is a file here.
 fn dump(program: &Path, filter: &str, how: &str, segments: usize) -> Option<u64> {
-    let (place, folder) = (Place::new(), Place::new());
+    let place = Place::new();
     let mut command = place.command(program.to_str().expect("plain text"));
-    command.args([filter, how]).current_dir(folder.path());
-    let mut target = pfp_tests::target::Target::start(&mut command);
+    command.args([filter, how]);
+    let mut target = Target::start(&mut command);
     let unlinked: usize = target.reach("measured").one("unlinked");
     assert_eq!(unlinked, if how == "unlinked" { segments } else { 0 });
     let smaps = fs::read_to_string(format!("/proc/{}/smaps", target.pid())).expect("it lives");
@@ -24,7 +25,7 @@ fn dump(program: &Path, filter: &str, how: &str, segments: usize) -> Option<u64>
     target.go();
     let ended = target.end();
     assert_eq!(ended.status.signal(), Some(libc::SIGABRT), "{ended:?}");
-    let mut files = fs::read_dir(folder.path()).expect("it is ours").flatten();
+    let mut files = fs::read_dir(place.folder()).expect("it is ours").flatten();
     let core = files.find(|file| file.file_name().to_string_lossy().starts_with("core"));
     let size = core.filter(|_| ended.status.core_dumped())?.metadata().expect("it is ours").len();
     Some(size)

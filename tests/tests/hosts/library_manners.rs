@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
@@ -24,7 +24,7 @@ fn trouble_is_borne_in_silence() {
     let place = Place::new();
     let plain = place.command(TARGET).arg("host").output().expect("the target can be started");
     assert!(plain.status.success() && plain.stderr.is_empty());
-    let file = place.path().join("a file");
+    let file = place.path("a file");
     fs::write(&file, "not a directory").expect("the directory is ours");
     let file = file.to_str().expect("it is plain text").to_owned();
     for (name, value) in [

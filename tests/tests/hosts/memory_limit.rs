@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pfp_tests::faults::{self, Group};
-use pfp_tests::screen::pfp_top;
-use pfp_tests::target::{Place, Target};
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::target::Target;
 use pfp_tests::watch::Watch;
 use pfp_tests::{figure, size, skipped};
 
@@ -206,7 +206,7 @@ fn crashes(what: &str, share: u64, prepare: &dyn Fn(&mut Command)) {
     for run in 0..size(5, 50) {
         let mut command = hungry(&place, THREADS);
         // Different programs leave no more than one does.
-        let program = place.path().join(format!("program-{run}"));
+        let program = place.path(&format!("program-{run}"));
         if run % 2 == 1 {
             fs::copy(TARGET, &program).expect("there is room");
             let mut other = Command::new(&program);

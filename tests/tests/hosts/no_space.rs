@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use pfp_shm_layout::object;
 use pfp_tests::faults::own_shm;
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::watch::Watch;
 use pfp_tests::{cells, figure, size, skipped};
 

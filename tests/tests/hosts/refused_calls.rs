@@ -17,8 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use pfp_shm_layout::failure::{self, Failure, Stage};
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::faults::{self, Call};
-use pfp_tests::screen::pfp_top;
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::{figure, lacks, size, skipped};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
@@ -49,11 +48,7 @@ impl Host {
     /// `how` is the argument that says whether to measure.
     fn new(program: &str, arguments: &[&str]) -> Self {
         let place = Place::new();
-        let file = |name: &str| {
-            // Not among the beacons.
-            place.path().with_extension(name)
-        };
-        let (trace, report) = (file("trace"), file("report"));
+        let (trace, report) = (place.path("trace"), place.path("report"));
         let mut command = place.command(program);
         let plain = command.args(arguments).arg("plain").output().expect("it can be started");
         assert!(plain.status.success(), "{plain:?}");
@@ -245,19 +240,11 @@ impl Host {
             }
             fs::remove_file(object.path()).expect("it is ours");
         }
-        for file in fs::read_dir(self.place.path()).expect("it is there").flatten() {
+        for file in fs::read_dir(self.place.beacons()).expect("it is there").flatten() {
             fs::remove_file(file.path()).expect("it is ours");
         }
         ensure!(lost.is_empty(), "{what}: nobody finds {lost:?}");
         Ok(())
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        for file in [&self.trace, &self.report] {
-            let _ = fs::remove_file(file);
-        }
     }
 }
 
@@ -329,13 +316,7 @@ fn a_host_in_c_does_not_notice_what_is_refused() {
 
 /// What `pfp-top doctor` says about a folder of beacons.
 fn doctor(place: &Place) -> String {
-    let output = Command::new(pfp_top())
-        .args(["doctor", "--json"])
-        .env("PFP_DIR", place.path())
-        .env("PFP_TOP_CONFIG", "")
-        .output()
-        .expect("pfp-top starts");
-    String::from_utf8(output.stdout).expect("it is text")
+    String::from_utf8(place.pfp_top(&["doctor", "--json"]).stdout).expect("it is text")
 }
 
 /// Whether it tells that a program was refused something, and why.

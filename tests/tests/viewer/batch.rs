@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Output, Stdio};
 
-use pfp_tests::screen::{Stage, Target, pfp_top, wait_until};
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::target::{Target, wait_for};
 use serde_json::Value;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
@@ -22,25 +23,25 @@ fn err(output: &Output) -> String {
 
 /// The viewer's output, where it is to go well.
 #[track_caller]
-fn good(stage: &Stage, arguments: &[&str]) -> String {
-    let output = stage.pfp_top(arguments);
+fn good(place: &Place, arguments: &[&str]) -> String {
+    let output = place.pfp_top(arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}{}", out(&output), err(&output));
     out(&output)
 }
 
 /// A steady program that has come by all its points.
-fn steady(stage: &Stage) -> Target {
-    let target = stage.start(STEADY, &[]);
-    wait_until("all points", || count(stage, &target, "tick").is_some_and(|count| count > 2));
+fn steady(place: &Place) -> Target {
+    let target = place.start(STEADY, &[]);
+    wait_for("all points", || count(place, &target, "tick").is_some_and(|count| count > 2));
     target
 }
 
 /// A snapshot as a file has it, read without any of pfp's own code.
-fn snapshot(stage: &Stage, target: &Target, name: &str) -> Option<(String, Value)> {
-    let path = stage.path(name);
+fn snapshot(place: &Place, target: &Target, name: &str) -> Option<(String, Value)> {
+    let path = place.path(name);
     let path = path.to_str().expect("the path is text").to_owned();
     let pid = target.pid().to_string();
-    let output = stage.pfp_top(&["snapshot", "-p", &pid, "-o", &path, "--force"]);
+    let output = place.pfp_top(&["snapshot", "-p", &pid, "-o", &path, "--force"]);
     output.status.success().then(|| {
         let text = std::fs::read_to_string(&path).expect("it was written");
         (path, serde_json::from_str(&text).expect("it is JSON"))
@@ -61,20 +62,20 @@ fn count_in(snapshot: &Value, name: &str) -> Option<u64> {
     Some(cells.map(|cell| cell["stats"]["count"].as_u64().unwrap_or(0)).sum())
 }
 
-fn count(stage: &Stage, target: &Target, name: &str) -> Option<u64> {
-    count_in(&snapshot(stage, target, "count.json")?.1, name)
+fn count(place: &Place, target: &Target, name: &str) -> Option<u64> {
+    count_in(&snapshot(place, target, "count.json")?.1, name)
 }
 
 #[test]
 fn programs_get_json_by_line_and_csv_with_one_head() {
-    let stage = Stage::new();
-    let target = steady(&stage);
+    let place = Place::new();
+    let target = steady(&place);
     let pid = target.pid().to_string();
     let chosen =
         ["-p", &pid, "-d", "0.1", "--columns", "count,name,avg", "--filter", "^(tick|#5)$"];
     let all = |more: &[&'static str]| {
         let arguments: Vec<&str> = more.iter().copied().chain(chosen).collect();
-        good(&stage, &arguments)
+        good(&place, &arguments)
     };
     let text = all(&["-b", "-n", "3", "--json", "--sort", "name"]);
     let updates: Vec<Value> =
@@ -111,11 +112,11 @@ fn programs_get_json_by_line_and_csv_with_one_head() {
 
 #[test]
 fn a_batch_ends_with_the_process_or_its_reader() {
-    let stage = Stage::new();
-    let mut target = steady(&stage);
+    let place = Place::new();
+    let target = steady(&place);
     let pid = target.pid().to_string();
     let batch = || {
-        let mut command = stage.command(pfp_top());
+        let mut command = place.command(pfp_top());
         command.args(["-b", "-d", "0.05", "--csv", "-p", &pid]).stdout(Stdio::piped());
         command.spawn().expect("pfp-top starts")
     };
@@ -129,58 +130,58 @@ fn a_batch_ends_with_the_process_or_its_reader() {
     let mut batch = batch();
     let mut lines = BufReader::new(batch.stdout.take().expect("it was piped")).lines();
     lines.next().expect("a line").expect("text");
-    target.end();
+    target.end_well();
     assert!(lines.all(|line| line.is_ok()));
     assert_eq!(batch.wait().expect("it is a child").code(), Some(0));
 }
 
 #[test]
 fn points_are_switched_reset_and_averaged_by_scripts() {
-    let stage = Stage::new();
-    let target = steady(&stage);
+    let place = Place::new();
+    let target = steady(&place);
     let pid = target.pid().to_string();
-    let now = || snapshot(&stage, &target, "now.json").expect("it runs").1;
+    let now = || snapshot(&place, &target, "now.json").expect("it runs").1;
     let state = |name: &str| point(&now(), name).expect("it is there")["state"].clone();
     let all = now()["points"].as_array().unwrap().len();
 
     // Said, in force, and for good: the viewer that did it has left.
-    let said = good(&stage, &["disable", "-p", &pid, "ti?k", "#5"]);
+    let said = good(&place, &["disable", "-p", &pid, "ti?k", "#5"]);
     assert_eq!(said, format!("disabled 2 of {all} points\n"));
     assert_eq!(
         (state("tick"), state("#5"), state("round")),
         ("off".into(), "off".into(), "on".into())
     );
     let (ticks, rounds) = (count_in(&now(), "tick"), count_in(&now(), "round").unwrap());
-    wait_until("rounds without ticks", || count_in(&now(), "round").unwrap() > rounds + 3);
+    wait_for("rounds without ticks", || count_in(&now(), "round").unwrap() > rounds + 3);
     // One may have been under way.
     let later = count_in(&now(), "tick");
     assert!(later <= ticks.map(|count| count + 1), "{ticks:?} {later:?}");
 
-    let said = good(&stage, &["enable", "-p", &pid, "tick", "work"]);
+    let said = good(&place, &["enable", "-p", &pid, "tick", "work"]);
     assert_eq!(said, format!("enabled 1 of {all} points, 1 was on already\n"));
-    wait_until("ticks", || count_in(&now(), "tick") > later);
+    wait_for("ticks", || count_in(&now(), "tick") > later);
 
     let before = count_in(&now(), "work").unwrap();
-    assert_eq!(good(&stage, &["reset", "-p", &pid, "wor*"]), format!("reset 1 of {all} points\n"));
+    assert_eq!(good(&place, &["reset", "-p", &pid, "wor*"]), format!("reset 1 of {all} points\n"));
     let after = now();
     let resets = |name: &str| point(&after, name).unwrap()["resets"].as_u64();
     assert_eq!((resets("work"), resets("tick")), (Some(1), Some(0)));
-    wait_until("fewer than before", || count_in(&now(), "work").unwrap() < before);
+    wait_for("fewer than before", || count_in(&now(), "work").unwrap() < before);
 
     let alpha = || point(&now(), "work").unwrap()["alpha"].as_f64();
-    let said = good(&stage, &["alpha", "-p", &pid, "100ms/500ms", "work"]);
+    let said = good(&place, &["alpha", "-p", &pid, "100ms/500ms", "work"]);
     assert_eq!(said, format!("set alpha of 1 of {all} points to 0.2\n"));
     // As a segment keeps it, in units of 2^-20.
     assert!((alpha().unwrap() - 0.2).abs() < 1e-6);
-    good(&stage, &["alpha", "--all", "off", "work"]);
+    good(&place, &["alpha", "--all", "off", "work"]);
     assert_eq!(alpha(), None);
 }
 
 #[test]
 fn every_failure_has_its_status_and_says_what_to_do() {
-    let stage = Stage::new();
+    let place = Place::new();
     let fails = |arguments: &[&str], status: i32, said: &str| {
-        let output = stage.pfp_top(arguments);
+        let output = place.pfp_top(arguments);
         let why = err(&output);
         assert_eq!(output.status.code(), Some(status), "{arguments:?}: {why}");
         assert!(why.contains(said), "{arguments:?}: {why}");
@@ -189,10 +190,10 @@ fn every_failure_has_its_status_and_says_what_to_do() {
     for words in [&["-b"][..], &["list"], &["enable", "*"], &["--once", "-p", NOBODY]] {
         fails(words, 3, "no");
     }
-    let output = stage.pfp_top(&["list", "--json"]);
+    let output = place.pfp_top(&["list", "--json"]);
     assert_eq!((output.status.code(), out(&output).trim()), (Some(3), "[]"));
 
-    let mut target = steady(&stage);
+    let mut target = steady(&place);
     let pid = target.pid().to_string();
     fails(&["disable", "-p", &pid, "tock*"], 3, "points has such a name");
     fails(&["enable", "-p", &pid], 2, "GLOB");
@@ -200,12 +201,12 @@ fn every_failure_has_its_status_and_says_what_to_do() {
     fails(&["--json", "--csv", "-p", &pid], 2, "cannot be used with");
     fails(&["--once", "-p", &pid, "--filter", "/io(/"], 2, "unclosed group");
     fails(&["--once", "-p", &pid, "--columns", "trend"], 2, "the trend alone");
-    let list: Value = serde_json::from_str(&good(&stage, &["list", "--json"])).unwrap();
+    let list: Value = serde_json::from_str(&good(&place, &["list", "--json"])).unwrap();
     assert_eq!(list[0]["pid"].to_string(), pid);
     assert_eq!((&list[0]["state"], &list[0]["name"]), (&"running".into(), &"steady".into()));
 
     // Another user's.
-    let mut command = stage.command(pfp_top());
+    let mut command = place.command(pfp_top());
     // SAFETY: getuid has no preconditions and cannot fail.
     if unsafe { libc::getuid() } == 0 {
         command.uid(65_534).gid(65_534).current_dir("/");
@@ -220,7 +221,7 @@ fn every_failure_has_its_status_and_says_what_to_do() {
     let object = maps.split_whitespace().find(|word| word.starts_with("/dev/shm/")).unwrap();
     target.kill();
     fails(&["enable", "-p", &pid, "*"], 3, "has ended");
-    good(&stage, &["--once", "-p", &pid]);
+    good(&place, &["--once", "-p", &pid]);
     let file = std::fs::OpenOptions::new().write(true).open(object).unwrap();
     // The major version: magic, byte order, then this.
     std::os::unix::fs::FileExt::write_all_at(&file, &[99, 0], 12).unwrap();
@@ -231,20 +232,20 @@ fn every_failure_has_its_status_and_says_what_to_do() {
 
 #[test]
 fn a_gate_fails_on_what_became_slower_and_on_nothing_else() {
-    let stage = Stage::new();
-    let before = steady(&stage);
-    let mut now = steady(&stage);
+    let place = Place::new();
+    let before = steady(&place);
+    let mut now = steady(&place);
     now.tell("slow");
     for target in [&now, &before] {
-        wait_until("some work", || count(&stage, target, "work") > Some(400));
+        wait_for("some work", || count(&place, target, "work") > Some(400));
     }
-    let (base, _) = snapshot(&stage, &before, "base.json").unwrap();
+    let (base, _) = snapshot(&place, &before, "base.json").unwrap();
     let pid = now.pid().to_string();
     // `work` takes 1600 us instead of 200, far beyond what a busy machine makes of windows;
     // `inner` in it 100 as before. Of the others there are too few for a finding, or just enough.
     let gate = |more: &[&str]| {
         let fixed = ["gate", "--baseline", &base, "--max-regress", "p50=50%"];
-        stage.pfp_top(&[&fixed, more].concat())
+        place.pfp_top(&[&fixed, more].concat())
     };
     let failed = gate(&["-p", &pid, "-d", "0.5", "-n", "5", "--filter", "^(work|inner)$"]);
     assert_eq!(failed.status.code(), Some(1), "{}{}", out(&failed), err(&failed));
@@ -254,7 +255,7 @@ fn a_gate_fails_on_what_became_slower_and_on_nothing_else() {
     assert!(line("work").unwrap().starts_with("FAILED"), "{text}");
     assert!(line("inner").unwrap().starts_with("fine"), "{text}");
 
-    let (file, _) = snapshot(&stage, &now, "now.json").unwrap();
+    let (file, _) = snapshot(&place, &now, "now.json").unwrap();
     let passed = gate(&[&file, "--filter", "inner", "--json"]);
     assert_eq!(passed.status.code(), Some(0), "{}{}", out(&passed), err(&passed));
     let report: Value = serde_json::from_slice(&passed.stdout).unwrap();
@@ -269,6 +270,6 @@ fn a_gate_fails_on_what_became_slower_and_on_nothing_else() {
     assert_eq!(gate(&["none.json"]).status.code(), Some(3));
     assert_eq!(gate(&[]).status.code(), Some(2));
 
-    let text = good(&stage, &["diff", &base, &file, "--markdown"]);
+    let text = good(&place, &["diff", &base, &file, "--markdown"]);
     assert!(text.contains("| `work` | **slower** |") && text.contains("Mann-Whitney"), "{text}");
 }

@@ -2,26 +2,21 @@
 //! pid namespace, and by its number in the list.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
-use pfp_tests::screen::pfp_top;
+use pfp_tests::place::Place;
 use pfp_tests::skipped;
-use pfp_tests::target::{Place, Target, wait_for};
+use pfp_tests::target::{Target, wait_for};
 use serde_json::Value;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
-
-fn run(place: &Place, arguments: &[&str]) -> Output {
-    let mut command = place.command(text(pfp_top()));
-    command.args(arguments).output().expect("pfp-top starts")
-}
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("it is plain text")
 }
 
 fn list(place: &Place) -> Vec<Value> {
-    let listed = run(place, &["list", "--json"]).stdout;
+    let listed = place.pfp_top(&["list", "--json"]).stdout;
     serde_json::from_slice(&listed).unwrap_or_default()
 }
 
@@ -50,7 +45,7 @@ fn child_of(pid: u32) -> u32 {
 /// The segment that a snapshot is of, or what was said instead.
 fn segment_by(place: &Place, which: &str, folder: &Path) -> Result<String, String> {
     let file = folder.join("taken.json");
-    let output = run(place, &["snapshot", "-p", which, "--force", "-o", text(&file)]);
+    let output = place.pfp_top(&["snapshot", "-p", which, "--force", "-o", text(&file)]);
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
@@ -68,7 +63,7 @@ fn first_processes_of_containers_are_told_apart() {
     for target in [&mut one, &mut two] {
         target.reach("done");
     }
-    let folder = place.path().with_extension("files");
+    let folder = place.path("files");
     std::fs::create_dir(&folder).expect("a folder can be made");
     let listed = list(&place);
     assert!(listed.len() == 2 && listed.iter().all(|it| it["pid"] == 1), "{listed:?}");
@@ -78,7 +73,7 @@ fn first_processes_of_containers_are_told_apart() {
     // The id that both have names neither, and both are told.
     let why = segment_by(&place, "1", &folder).expect_err("there are two");
     assert!(numbers.iter().all(|number| why.contains(number)), "{why}");
-    let shown = String::from_utf8(run(&place, &["list"]).stdout).expect("it is text");
+    let shown = String::from_utf8(place.pfp_top(&["list"]).stdout).expect("it is text");
     assert!(numbers.iter().all(|number| shown.contains(number)), "{shown}");
     for it in &listed {
         let id = word(it, "segment_id");
@@ -109,7 +104,7 @@ fn first_processes_of_containers_are_told_apart() {
         &["record", "-p", number, "-i", "50ms", "-d", "200ms", "-o", text(&record)],
         &["--once", "-p", numbers[0], "-p", number],
     ] {
-        let output = run(&place, arguments);
+        let output = place.pfp_top(arguments);
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{arguments:?}: {errors}");
     }
@@ -118,17 +113,16 @@ fn first_processes_of_containers_are_told_apart() {
     let kept = listed[1]["segment_id"].clone();
     let first = listed[0]["pid_here"].clone();
     let first_is_one = first == child_of(one.pid());
-    let (gone, stays) = if first_is_one { (one, two) } else { (two, one) };
+    let (mut gone, stays) = if first_is_one { (one, two) } else { (two, one) };
     gone.kill();
     wait_for("one to be dead", || {
         let all = list(&place);
         let crashed = all.iter().any(|it| it["segment_id"] != kept && it["state"] == "crashed");
         let same = all.iter().any(|it| it["segment_id"] == kept && it["number"] == number);
-        (crashed && same).then_some(())
+        crashed && same
     });
     assert_eq!(segment_by(&place, number, &folder).ok().as_deref(), kept.as_str());
     let why = segment_by(&place, "@", &folder).expect_err("that is no number");
     assert!(why.contains("expected a process id"), "{why}");
     drop(stays);
-    std::fs::remove_dir_all(&folder).expect("it was made above");
 }

@@ -2,13 +2,15 @@
 //! watched, and two viewers on one process.
 
 use pfp_tests::needs_a_screen;
-use pfp_tests::screen::{Screen, Stage, Target, row};
+use pfp_tests::place::Place;
+use pfp_tests::screen::{Screen, row};
+use pfp_tests::target::Target;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
 /// A viewer that polls often, its rows in the order of their names.
-fn watch<'a>(stage: &'a Stage, target: &Target) -> Screen<'a> {
-    let screen = stage.screen(130, 34);
+fn watch<'a>(place: &'a Place, target: &Target) -> Screen<'a> {
+    let screen = place.screen(130, 34);
     screen.pfp_top(&format!("-d 0.1 --sort name -p {}", target.pid()));
     screen.wait_for_count("tick", 2);
     screen
@@ -34,9 +36,9 @@ fn seconds_since(text: &str) -> Option<f64> {
 #[test]
 fn a_program_that_becomes_slower_is_caught_by_its_baseline() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let mut target = stage.start(STEADY, &[]);
-    let screen = watch(&stage, &target);
+    let place = Place::new();
+    let mut target = place.start(STEADY, &[]);
+    let screen = watch(&place, &target);
     screen.keys(&["5"]);
     screen.wait_for("how to take a baseline", |text| text.contains("b takes one"));
     screen.keys(&["Escape"]);
@@ -76,9 +78,9 @@ fn a_program_that_becomes_slower_is_caught_by_its_baseline() {
 #[test]
 fn two_viewers_see_what_the_other_switches_and_what_becomes_of_the_process() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let mut target = stage.start(STEADY, &["shared"]);
-    let (one, two) = (watch(&stage, &target), watch(&stage, &target));
+    let place = Place::new();
+    let mut target = place.start(STEADY, &["shared"]);
+    let (one, two) = (watch(&place, &target), watch(&place, &target));
     one.select("tick");
     one.keys(&["e"]);
     for screen in [&one, &two] {

@@ -17,9 +17,10 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::liveness::Liveness;
 use pfp_shm_layout::whole::DRAFT;
 use pfp_tests::changes::Changes;
+use pfp_tests::place::Place;
 use pfp_tests::random::Random;
 use pfp_tests::stepper::{self, Halt, Stepper};
-use pfp_tests::target::{DEADLINE, Place, end_with_test, wait_for};
+use pfp_tests::target::{DEADLINE, end_with_test, wait_for};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::witness::{NAMES, RUN, SEATS, STAGES, Shared, point, stage};
 use pfp_tests::{figure, size, skipped};
@@ -111,10 +112,7 @@ impl Watched {
             let seats = &watched.witness.seats[..THREADS];
             let used =
                 |at: usize| seats.iter().all(|seat| seat.calls[at].returned.load(Acquire) > 0);
-            [point::RESET, point::INNER, point::HAND, point::TOGGLED]
-                .into_iter()
-                .all(used)
-                .then_some(())
+            [point::RESET, point::INNER, point::HAND, point::TOGGLED].into_iter().all(used)
         });
         watched
     }
@@ -128,24 +126,20 @@ impl Watched {
     /// After a viewer's end nobody is switching anything.
     fn settle(&self) {
         self.witness.switched.store(self.witness.switching.load(Acquire), Release);
-        let left = fs::read_dir(self.place.path()).expect("it is there").count();
+        let left = fs::read_dir(self.place.beacons()).expect("it is there").count();
         assert_eq!(left, 1, "more than the program's beacon");
     }
 
     fn rest(&self) {
         self.witness.pause.store(1, Release);
         let seats = &self.witness.seats[..THREADS];
-        wait_for("the program to rest", || {
-            seats.iter().all(|seat| seat.rests.load(Acquire) == 1).then_some(())
-        });
+        wait_for("the program to rest", || seats.iter().all(|seat| seat.rests.load(Acquire) == 1));
     }
 
     fn go_on(&self) {
         self.witness.pause.store(0, Release);
         let seats = &self.witness.seats[..THREADS];
-        wait_for("the program to go on", || {
-            seats.iter().all(|seat| seat.rests.load(Acquire) == 0).then_some(())
-        });
+        wait_for("the program to go on", || seats.iter().all(|seat| seat.rests.load(Acquire) == 0));
     }
 
     /// What was counted of each point since the program began is what was called.

@@ -5,9 +5,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Output, Stdio};
 
 use pfp_tests::needs_a_screen;
-use pfp_tests::screen::{
-    PROMPT, Screen, Stage, Target, count, pfp_top, row, rows, runs, wait_until,
-};
+use pfp_tests::os::runs;
+use pfp_tests::place::{Place, count, pfp_top};
+use pfp_tests::screen::{PROMPT, Screen, row, rows};
+use pfp_tests::target::{Target, wait_for};
 use pfp_top::export::json;
 use pfp_top::snapshot::{PointState, ProcessState, Snapshot};
 use pfp_top::source;
@@ -30,25 +31,25 @@ fn state(snapshot: &Snapshot, name: &str) -> PointState {
 
 /// A calm program, and a viewer of 130 x 34 that watches it, the rows in the order
 /// of their names so that none moves.
-fn watching<'a>(stage: &'a Stage, more: &str) -> (Target, Screen<'a>) {
-    let target = stage.start(STEADY, &[]);
-    let screen = stage.screen(130, 34);
+fn watching<'a>(place: &'a Place, more: &str) -> (Target, Screen<'a>) {
+    let target = place.start(STEADY, &[]);
+    let screen = place.screen(130, 34);
     screen.pfp_top(&format!("{QUICK} --sort name {more}"));
     screen.wait_for_count("tick", 2);
     (target, screen)
 }
 
 /// Waits until the target has measured `more` further ticks.
-fn wait_for_ticks(stage: &Stage, target: &Target, more: u64) {
-    let before = count(&stage.snapshot(target), "tick");
-    wait_until("more ticks", || count(&stage.snapshot(target), "tick") >= before + more);
+fn wait_for_ticks(place: &Place, target: &Target, more: u64) {
+    let before = count(&place.snapshot(target), "tick");
+    wait_for("more ticks", || count(&place.snapshot(target), "tick") >= before + more);
 }
 
 #[test]
 fn the_demo_shows_live_figures_in_any_order_and_leaves_nothing_behind() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let screen = stage.screen(130, 40);
+    let place = Place::new();
+    let screen = place.screen(130, 40);
     screen.line("stty -g");
     let before = screen.wait_for("the terminal's settings", |text| text.contains(':'));
     let settings = before.lines().find(|line| line.contains(':')).unwrap().trim().to_owned();
@@ -83,28 +84,26 @@ fn the_demo_shows_live_figures_in_any_order_and_leaves_nothing_behind() {
     assert!(after.contains(&settings) && !after.contains("LIVE"), "{after}");
     screen.line("clear; stty -g");
     screen.wait_for("the terminal's settings as before", |text| text.contains(&settings));
-    wait_until("the demo's program to be gone", || !runs(workload));
-    assert_eq!(stage.lit(), [""; 0]);
+    wait_for("the demo's program to be gone", || !runs(workload));
+    assert_eq!(place.lit(), [""; 0]);
 }
 
 #[test]
 fn a_point_is_switched_off_and_on_again_while_it_runs() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (target, screen) = watching(&stage, "");
+    let place = Place::new();
+    let (target, screen) = watching(&place, "");
     screen.select("tick");
     screen.keys(&["e"]);
     screen.wait_for("the point off", |text| {
         row(text, "tick").is_some_and(|row| !row.on) && text.contains("tick is off")
     });
     // The next call already sees it; what was being measured may still end.
-    wait_until("the program to know", || {
-        state(&stage.snapshot(&target), "tick") == PointState::Off
-    });
-    let stopped = count(&stage.snapshot(&target), "tick");
-    let other = count(&stage.snapshot(&target), "round");
-    wait_until("other points to go on", || count(&stage.snapshot(&target), "round") > other + 10);
-    let found = count(&stage.snapshot(&target), "tick");
+    wait_for("the program to know", || state(&place.snapshot(&target), "tick") == PointState::Off);
+    let stopped = count(&place.snapshot(&target), "tick");
+    let other = count(&place.snapshot(&target), "round");
+    wait_for("other points to go on", || count(&place.snapshot(&target), "round") > other + 10);
+    let found = count(&place.snapshot(&target), "tick");
     assert!(found <= stopped + 1, "{stopped} -> {found}");
     let shown = screen.wait_for("other points to go on", |text| {
         row(text, "round").and_then(|row| row.exact_count()) > Some(other + 10)
@@ -122,8 +121,8 @@ fn a_point_is_switched_off_and_on_again_while_it_runs() {
 #[test]
 fn a_reset_starts_a_point_afresh_and_leaves_the_others() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (_target, screen) = watching(&stage, "");
+    let place = Place::new();
+    let (_target, screen) = watching(&place, "");
     let exact = |text: &str, name: &str| row(text, name).and_then(|row| row.exact_count());
     let before = screen.wait_for("counts", |text| exact(text, "tick") > Some(20));
     let before = exact(&before, "tick").unwrap();
@@ -138,13 +137,13 @@ fn a_reset_starts_a_point_afresh_and_leaves_the_others() {
 #[test]
 fn a_pause_freezes_the_figures_and_still_tells_the_end_of_the_process() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (mut target, screen) = watching(&stage, "");
+    let place = Place::new();
+    let (mut target, screen) = watching(&place, "");
     let table = |text: &str| rows(text);
     for key in ["Space", "Z", "p"] {
         screen.keys(&[key]);
         let frozen = screen.wait_for_status("PAUSED");
-        wait_for_ticks(&stage, &target, 5);
+        wait_for_ticks(&place, &target, 5);
         let later = screen.shown();
         assert_eq!(table(&later), table(&frozen), "{later}");
         screen.keys(&[key]);
@@ -153,7 +152,7 @@ fn a_pause_freezes_the_figures_and_still_tells_the_end_of_the_process() {
     }
     screen.keys(&["Space"]);
     let frozen = screen.wait_for_status("PAUSED");
-    wait_for_ticks(&stage, &target, 5);
+    wait_for_ticks(&place, &target, 5);
     target.kill();
     let dead = screen.wait_for_status("CRASHED  PAUSED");
     assert_eq!(table(&dead), table(&frozen), "{dead}");
@@ -167,8 +166,8 @@ fn a_pause_freezes_the_figures_and_still_tells_the_end_of_the_process() {
 #[test]
 fn a_point_in_full_and_the_help_open_and_close() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (_target, screen) = watching(&stage, "");
+    let place = Place::new();
+    let (_target, screen) = watching(&place, "");
     screen.select("work");
     screen.keys(&["Enter"]);
     for said in [
@@ -207,8 +206,8 @@ fn a_point_in_full_and_the_help_open_and_close() {
 #[test]
 fn a_snapshot_is_written_and_shown_again() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (mut target, screen) = watching(&stage, "");
+    let place = Place::new();
+    let (target, screen) = watching(&place, "");
     screen.keys(&["w"]);
     screen.wait_for("the question for a name", |text| text.contains("write snapshot to: steady-"));
     screen.keys(&["C-u"]);
@@ -224,11 +223,11 @@ fn a_snapshot_is_written_and_shown_again() {
     screen.wait_for("the message", |text| text.contains("wrote saved.pfp.zst"));
     screen.keys(&["q"]);
     screen.wait_for_shell();
-    target.end();
+    target.end_well();
 
-    let saved = json::read(&stage.path("saved.json")).unwrap();
+    let saved = json::read(&place.path("saved.json")).unwrap();
     let ticks = count(&saved, "tick");
-    let copied = source::open(&stage.path("saved.pfp.zst")).unwrap().poll().unwrap();
+    let copied = source::open(&place.path("saved.pfp.zst")).unwrap().poll().unwrap();
     assert_eq!(copied.process.segment_id, saved.process.segment_id);
     assert!(count(&copied, "tick") >= ticks && copied.elapsed_ticks > saved.elapsed_ticks);
     screen.pfp_top("open saved.json");
@@ -241,7 +240,7 @@ fn a_snapshot_is_written_and_shown_again() {
     screen.keys(&["q"]);
     screen.wait_for_shell();
 
-    let printed = stage.pfp_top(&["open", "saved.json", "--once", "--sort", "name"]);
+    let printed = place.pfp_top(&["open", "saved.json", "--once", "--sort", "name"]);
     let text = said(&printed);
     assert!(printed.status.success() && text.starts_with("steady["), "{text}");
     let line = text.lines().find(|line| line.split_whitespace().nth(2) == Some("tick")).unwrap();
@@ -251,9 +250,9 @@ fn a_snapshot_is_written_and_shown_again() {
 #[test]
 fn every_way_out_gives_the_terminal_back() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let _target = stage.start(STEADY, &[]);
-    let screen = stage.screen(100, 20);
+    let place = Place::new();
+    let _target = place.start(STEADY, &[]);
+    let screen = place.screen(100, 20);
     for way in ["q", "F10", "C-c", "TERM", "INT", "HUP"] {
         screen.line("clear");
         screen.wait_for("an empty screen", |text| text.trim() == PROMPT.trim_end());
@@ -261,7 +260,7 @@ fn every_way_out_gives_the_terminal_back() {
         screen.wait_for_status("LIVE");
         if ["TERM", "INT", "HUP"].contains(&way) {
             let viewer = screen.viewer().to_string();
-            let sent = stage.command("kill").args(["-s", way, &viewer]).status().unwrap();
+            let sent = place.command("kill").args(["-s", way, &viewer]).status().unwrap();
             assert!(sent.success());
         } else {
             screen.keys(&[way]);
@@ -283,22 +282,22 @@ fn toggles_are_put_back_on_leaving_unless_kept() {
         ("", "gone", PointState::On),
         ("--keep", "q", PointState::Off),
     ] {
-        let stage = Stage::new();
-        let (target, screen) = watching(&stage, more);
+        let place = Place::new();
+        let (target, screen) = watching(&place, more);
         screen.select("tick");
         screen.keys(&["e"]);
-        let is = |wanted| state(&stage.snapshot(&target), "tick") == wanted;
-        wait_until("the point to be off", || is(PointState::Off));
+        let is = |wanted| state(&place.snapshot(&target), "tick") == wanted;
+        wait_for("the point to be off", || is(PointState::Off));
         let viewer = screen.viewer();
         match leave {
             "TERM" => {
                 let viewer = viewer.to_string();
-                assert!(stage.command("kill").arg(viewer).status().unwrap().success());
+                assert!(place.command("kill").arg(viewer).status().unwrap().success());
             }
             "gone" => screen.take_away(),
             key => screen.keys(&[key]),
         }
-        wait_until("the viewer to be gone", || !runs(viewer));
+        wait_for("the viewer to be gone", || !runs(viewer));
         assert!(is(left), "{more} {leave}");
     }
 }
@@ -306,8 +305,8 @@ fn toggles_are_put_back_on_leaving_unless_kept() {
 #[test]
 fn the_screen_follows_the_size_of_the_terminal() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (_target, screen) = watching(&stage, "");
+    let place = Place::new();
+    let (_target, screen) = watching(&place, "");
     screen.resize(40, 8);
     let small = screen.wait_for("a small table", |text| {
         let line = text.lines().nth(1).unwrap_or_default();
@@ -329,9 +328,9 @@ fn the_screen_follows_the_size_of_the_terminal() {
 #[test]
 fn forty_by_eight_is_enough_to_work_with() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let target = stage.start(STEADY, &[]);
-    let screen = stage.screen(40, 8);
+    let place = Place::new();
+    let target = place.start(STEADY, &[]);
+    let screen = place.screen(40, 8);
     screen.pfp_top(&format!("{QUICK} --sort name"));
     let shown = screen.wait_for_status("LIVE");
     assert!(shown.lines().all(|line| line.chars().count() <= 40), "{shown}");
@@ -344,20 +343,20 @@ fn forty_by_eight_is_enough_to_work_with() {
     screen.wait_for("its next lines", |text| !text.contains("Figures"));
     screen.keys(&["q"]);
     screen.wait_for_shell();
-    assert!(target_is_whole(&stage, &target));
+    assert!(target_is_whole(&place, &target));
 }
 
 /// Whether every point measures again.
-fn target_is_whole(stage: &Stage, target: &Target) -> bool {
-    stage.snapshot(target).points.iter().all(|point| point.state == PointState::On)
+fn target_is_whole(place: &Place, target: &Target) -> bool {
+    place.snapshot(target).points.iter().all(|point| point.state == PointState::On)
 }
 
 #[test]
 fn a_process_that_ends_leaves_its_last_figures_on_the_screen() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (mut target, screen) = watching(&stage, "");
-    target.end();
+    let place = Place::new();
+    let (target, screen) = watching(&place, "");
+    target.end_well();
     screen.wait_for_status("EXITED");
     // The message stands in the last line: the whole screen is drawn.
     let ended = screen.wait_for("the message", |text| {
@@ -372,7 +371,7 @@ fn a_process_that_ends_leaves_its_last_figures_on_the_screen() {
     screen.text("last.json");
     screen.keys(&["Enter"]);
     screen.wait_for("the message", |text| text.contains("wrote last.json"));
-    let last = json::read(&stage.path("last.json")).unwrap();
+    let last = json::read(&place.path("last.json")).unwrap();
     assert_eq!(last.process.state, ProcessState::Exited);
     assert_eq!(Some(count(&last, "tick")), row(&ended, "tick").unwrap().exact_count());
 }
@@ -381,15 +380,15 @@ fn a_process_that_ends_leaves_its_last_figures_on_the_screen() {
 fn a_process_that_is_killed_or_aborts_shows_as_crashed() {
     needs_a_screen!();
     for aborts in [false, true] {
-        let stage = Stage::new();
-        let (mut target, screen) = watching(&stage, "");
+        let place = Place::new();
+        let (mut target, screen) = watching(&place, "");
         if aborts {
             target.tell("abort");
-            wait_until("the target to be dead", || !runs(target.pid()));
+            wait_for("the target to be dead", || !runs(target.pid()));
         }
         target.kill();
         screen.wait_for_status("CRASHED");
-        let oracle = stage.snapshot(&target);
+        let oracle = place.snapshot(&target);
         assert_eq!(oracle.process.state, ProcessState::Crashed);
         let ticks = count(&oracle, "tick");
         let is_last =
@@ -407,17 +406,17 @@ fn a_process_that_is_killed_or_aborts_shows_as_crashed() {
 #[test]
 fn without_a_process_it_says_where_it_looked_and_waits_for_one() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let screen = stage.screen(130, 20);
+    let place = Place::new();
+    let screen = place.screen(130, 20);
     screen.pfp_top(QUICK);
     screen.wait_for_status("WAITING");
-    let place = stage.beacons().display().to_string();
+    let beacons = place.beacons().display().to_string();
     screen.wait_for("why, and where it looked", |text| {
         // Lines are broken anywhere.
         let flat = text.split_whitespace().collect::<String>();
-        flat.contains("noinstrumentedprocess") && flat.contains(&place)
+        flat.contains("noinstrumentedprocess") && flat.contains(&beacons)
     });
-    let target = stage.start(STEADY, &["late comer"]);
+    let target = place.start(STEADY, &["late comer"]);
     let shown = screen.wait_for_status("LIVE");
     assert!(shown.contains(&format!("late comer[{}]", target.pid())), "{shown}");
 }
@@ -425,12 +424,12 @@ fn without_a_process_it_says_where_it_looked_and_waits_for_one() {
 #[test]
 fn among_several_processes_it_lets_choose() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let first = stage.start(STEADY, &["first"]);
-    wait_until("the first to show", || said(&stage.pfp_top(&["list"])).contains("first"));
-    let second = stage.start(STEADY, &["second"]);
-    wait_until("the second to show", || said(&stage.pfp_top(&["list"])).contains("second"));
-    let screen = stage.screen(100, 20);
+    let place = Place::new();
+    let first = place.start(STEADY, &["first"]);
+    wait_for("the first to show", || said(&place.pfp_top(&["list"])).contains("first"));
+    let second = place.start(STEADY, &["second"]);
+    wait_for("the second to show", || said(&place.pfp_top(&["list"])).contains("second"));
+    let screen = place.screen(100, 20);
     screen.pfp_top(QUICK);
     let offered = screen.wait_for("both", |text| {
         text.contains("first") && text.contains("second") && text.contains("PID")
@@ -455,16 +454,16 @@ fn among_several_processes_it_lets_choose() {
 #[test]
 fn a_crashed_process_is_offered_until_one_runs() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let mut dead = stage.start(STEADY, &["departed"]);
-    wait_until("it to show", || said(&stage.pfp_top(&["list"])).contains("departed"));
+    let place = Place::new();
+    let mut dead = place.start(STEADY, &["departed"]);
+    wait_for("it to show", || said(&place.pfp_top(&["list"])).contains("departed"));
     dead.kill();
-    let screen = stage.screen(100, 20);
+    let screen = place.screen(100, 20);
     screen.pfp_top(QUICK);
     screen.wait_for("the crashed process", |text| {
         text.contains("departed") && text.contains("crashed")
     });
-    let _alive = stage.start(STEADY, &["newcomer"]);
+    let _alive = place.start(STEADY, &["newcomer"]);
     let shown = screen.wait_for_status("LIVE");
     assert!(shown.contains("newcomer["), "{shown}");
     // Beside one that runs, what has crashed is no reason to ask.
@@ -478,9 +477,9 @@ fn a_crashed_process_is_offered_until_one_runs() {
 #[test]
 fn the_selected_row_is_seen_without_colours() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let _target = stage.start(STEADY, &[]);
-    let screen = stage.screen(100, 20);
+    let place = Place::new();
+    let _target = place.start(STEADY, &[]);
+    let screen = place.screen(100, 20);
     screen.line(&format!("NO_COLOR=1 {} {QUICK} --sort name", pfp_top().display()));
     screen.wait_for_status("LIVE");
     screen.wait_for("rows", |text| rows(text).len() > 3);
@@ -501,33 +500,33 @@ fn attributes(styled: &str) -> Vec<u32> {
 #[test]
 fn a_viewer_without_its_terminal_ends() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let _target = stage.start(STEADY, &[]);
+    let place = Place::new();
+    let _target = place.start(STEADY, &[]);
     // The second has no controlling terminal, so that no signal tells it.
     for way in ["", "setsid --wait "] {
-        let screen = stage.screen(100, 20);
+        let screen = place.screen(100, 20);
         screen.line(&format!("{way}{} {QUICK}", pfp_top().display()));
         screen.wait_for_status("LIVE");
         let viewer = screen.viewer();
         screen.take_away();
-        wait_until("the viewer to be gone", || !runs(viewer));
+        wait_for("the viewer to be gone", || !runs(viewer));
     }
 }
 
 #[test]
 fn the_demo_in_a_pipe_prints_one_table_and_is_gone() {
-    let stage = Stage::new();
-    let viewer = stage
+    let place = Place::new();
+    let viewer = place
         .command(pfp_top())
         .args(["demo", "--once"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    wait_until("the demo's segment", || {
-        stage.lit().iter().any(|name| object(name).exists()) || !runs(viewer.id())
+    wait_for("the demo's segment", || {
+        place.lit().iter().any(|name| object(name).exists()) || !runs(viewer.id())
     });
-    let lit = stage.lit();
+    let lit = place.lit();
     let output = viewer.wait_with_output().unwrap();
     let text = said(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
@@ -541,7 +540,7 @@ fn the_demo_in_a_pipe_prints_one_table_and_is_gone() {
     }
     let workload: u32 = text.split(['[', ']']).nth(1).unwrap().parse().unwrap();
     assert!(!runs(workload));
-    assert_eq!(stage.lit(), [""; 0]);
+    assert_eq!(place.lit(), [""; 0]);
     assert!(!lit.is_empty() && !lit.iter().any(|name| object(name).exists()), "{lit:?}");
 }
 
@@ -553,32 +552,32 @@ fn object(beacon: &str) -> std::path::PathBuf {
 
 #[test]
 fn what_a_crash_left_is_listed_read_and_removed() {
-    let stage = Stage::new();
-    let mut target = stage.start(STEADY, &["victim"]);
-    wait_until("it to show", || said(&stage.pfp_top(&["list"])).contains("running"));
-    wait_for_ticks(&stage, &target, 1);
-    let [beacon] = &stage.lit()[..] else { panic!("{:?}", stage.lit()) };
+    let place = Place::new();
+    let mut target = place.start(STEADY, &["victim"]);
+    wait_for("it to show", || said(&place.pfp_top(&["list"])).contains("running"));
+    wait_for_ticks(&place, &target, 1);
+    let [beacon] = &place.lit()[..] else { panic!("{:?}", place.lit()) };
     assert!(object(beacon).exists());
-    let nothing = stage.pfp_top(&["gc"]);
+    let nothing = place.pfp_top(&["gc"]);
     assert!(said(&nothing).contains("nothing to remove"), "{}", said(&nothing));
     target.kill();
-    let listed = said(&stage.pfp_top(&["list"]));
+    let listed = said(&place.pfp_top(&["list"]));
     let line = listed.lines().find(|line| line.contains("victim")).unwrap();
     let pid = target.pid().to_string();
     let fields: Vec<_> = line.split_whitespace().collect();
     assert!(fields[0].starts_with('@') && fields[1..3] == [&pid, "crashed"], "{listed}");
-    assert!(count(&stage.snapshot(&target), "tick") > 0);
-    let removed = stage.pfp_top(&["gc"]);
+    assert!(count(&place.snapshot(&target), "tick") > 0);
+    let removed = place.pfp_top(&["gc"]);
     assert!(said(&removed).contains("removed") && removed.status.success(), "{}", said(&removed));
     assert!(!object(beacon).exists());
-    assert_eq!(stage.lit(), [""; 0]);
+    assert_eq!(place.lit(), [""; 0]);
 }
 
 #[test]
 fn scripts_can_tell_why_there_is_nothing_to_show() {
-    let stage = Stage::new();
+    let place = Place::new();
     let code = |arguments: &[&str]| {
-        let output = stage.pfp_top(arguments);
+        let output = place.pfp_top(arguments);
         (output.status.code(), said(&output))
     };
     assert_eq!(code(&["--once", "--no-such-option"]).0, Some(2));
@@ -590,8 +589,8 @@ fn scripts_can_tell_why_there_is_nothing_to_show() {
     assert_eq!(status, Some(3), "{text}");
     assert!(text.contains("there is no process 4194305"), "{text}");
 
-    std::fs::write(stage.path("raw"), b"\x7fELF\x02\x01\x01").unwrap();
-    std::fs::write(stage.path("empty"), "").unwrap();
+    std::fs::write(place.path("raw"), b"\x7fELF\x02\x01\x01").unwrap();
+    std::fs::write(place.path("empty"), "").unwrap();
     for (file, expected, words) in [
         ("none.json", 3, "there is no file none.json"),
         ("raw", 2, "raw is not a snapshot that can be shown: expected JSON"),
@@ -604,8 +603,8 @@ fn scripts_can_tell_why_there_is_nothing_to_show() {
         assert!(text.contains(words), "{text}");
     }
     // Two processes and no word which.
-    let (one, two) = (stage.start(STEADY, &[]), stage.start(STEADY, &[]));
-    wait_until("both to show", || said(&stage.pfp_top(&["list"])).lines().count() == 3);
+    let (one, two) = (place.start(STEADY, &[]), place.start(STEADY, &[]));
+    wait_for("both to show", || said(&place.pfp_top(&["list"])).lines().count() == 3);
     let (status, text) = code(&["--once"]);
     assert_eq!(status, Some(2), "{text}");
     for pid in [one.pid(), two.pid()] {
@@ -615,14 +614,14 @@ fn scripts_can_tell_why_there_is_nothing_to_show() {
 
 #[test]
 fn a_process_of_another_user_is_refused_in_words() {
-    let stage = Stage::new();
+    let place = Place::new();
     // Only root can start one.
-    let mut foreign = stage.command("sleep");
+    let mut foreign = place.command("sleep");
     let Ok(mut foreign) = foreign.arg("600").current_dir("/").uid(65534).spawn() else {
         pfp_tests::skipped("a process of another user", "only root can start one");
         return;
     };
-    let output = stage.pfp_top(&["--once", "-p", &foreign.id().to_string()]);
+    let output = place.pfp_top(&["--once", "-p", &foreign.id().to_string()]);
     let text = said(&output);
     foreign.kill().unwrap();
     foreign.wait().unwrap();

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use pfp_shm_layout::find::{self, KEEP};
 use pfp_shm_layout::liveness::Liveness;
-use pfp_tests::screen::{Stage, pfp_top, runs};
-use pfp_tests::target::{Place, Target, end_with_test, wait_for};
+use pfp_tests::os::runs;
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::target::{Target, end_with_test, wait_for};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, needs_a_screen, os, size, skipped};
 use serde_json::Value;
@@ -87,11 +88,11 @@ fn a_death_shows_at_once_and_restarts_keep_three() {
         let pid = target.pid();
         let entries = place.entries();
         assert!(entries.len() <= KEEP + 1, "{entries:?}");
-        let mut viewer = Viewer::watching(place.path(), pid);
+        let mut viewer = Viewer::watching(place.beacons(), pid);
         viewer.says("running");
         let killed = Instant::now();
         os::signal(pid, libc::SIGKILL);
-        wait_for("it to be dead", || (!runs(pid)).then_some(()));
+        wait_for("it to be dead", || !runs(pid));
         let dead = UNIX_EPOCH.elapsed().expect("it is later").as_secs_f64();
         // One may have looked before, and told the time after.
         let late = viewer.says("crashed").into_iter().filter(|&time| time > dead).count();
@@ -117,9 +118,9 @@ fn a_death_shows_at_once_and_restarts_keep_three() {
 #[test]
 fn a_death_shows_on_the_screen() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let mut target = stage.start(STEADY, &[]);
-    let screen = stage.screen(100, 20);
+    let place = Place::new();
+    let mut target = place.start(STEADY, &[]);
+    let screen = place.screen(100, 20);
     screen.pfp_top("");
     screen.wait_for("a row", |text| text.contains('●'));
     let killed = Instant::now();
@@ -137,7 +138,7 @@ fn a_reused_id_revives_nobody() {
         let mut first = place.start(TARGET, &["life"]);
         first.reach("done");
         let pid = first.pid();
-        let mut viewer = Viewer::watching(place.path(), pid);
+        let mut viewer = Viewer::watching(place.beacons(), pid);
         viewer.says("running");
         let dead = place.entry(pid).expect("it was found");
         first.kill();
@@ -154,7 +155,7 @@ fn a_reused_id_revives_nobody() {
         };
         let both = [(pid, Liveness::Alive), (pid, Liveness::Dead)];
         assert_eq!(states(&place), both);
-        let listed = list(place.path());
+        let listed = list(place.beacons());
         assert_eq!(listed.len(), 2, "{listed:?}");
         for state in ["running", "crashed"] {
             assert!(listed.contains(&(pid, state.to_owned())), "{listed:?}");
@@ -202,7 +203,7 @@ fn child_of(pid: u32) -> u32 {
 #[test]
 fn a_process_in_a_container_is_told_from_outside() {
     let place = Place::new();
-    let folder = place.path().display();
+    let folder = place.beacons().display();
     for (what, first) in [
         ("pids of its own", String::new()),
         ("files of its own", format!("mount -t tmpfs -o mode=700 none {folder} &&")),
@@ -216,7 +217,7 @@ fn a_process_in_a_container_is_told_from_outside() {
         let inside = PathBuf::from(format!("/proc/{outside}/root{folder}"));
         let shared = first.is_empty();
         assert_eq!(place.entry(1).is_some(), shared, "{what}");
-        let folders = if shared { vec![place.path(), &inside] } else { vec![inside.as_path()] };
+        let folders = if shared { vec![place.beacons(), &inside] } else { vec![inside.as_path()] };
         for folder in &folders {
             assert_eq!(list(folder), [(1, "running".to_owned())], "{what}");
         }
@@ -259,9 +260,8 @@ fn a_process_with_shared_memory_of_its_own_is_explained() {
     target.reach("done");
     let entry = place.entry(1).expect("its beacon is here");
     assert_eq!((entry.state, entry.object_bytes), (Liveness::Alive, None));
-    assert_eq!(list(place.path()), []);
-    let doctor =
-        place.command(pfp_top().to_str().expect("it is plain text")).arg("doctor").output();
+    assert_eq!(list(place.beacons()), []);
+    let doctor = place.command(pfp_top()).arg("doctor").output();
     let told = String::from_utf8(doctor.expect("pfp-top starts").stdout).expect("it is text");
     assert!(told.contains("runs, but its segment is not in /dev/shm"), "{told}");
     os::signal(child_of(target.pid()), libc::SIGKILL);

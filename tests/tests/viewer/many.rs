@@ -2,7 +2,8 @@
 //! what is there, and the cursor stays on its point while rows move.
 
 use pfp_tests::needs_a_screen;
-use pfp_tests::screen::{Screen, Stage, rows};
+use pfp_tests::place::Place;
+use pfp_tests::screen::{Screen, rows};
 
 const POINTS: usize = 5_000;
 /// The probe's own point, which measures more often than the others here.
@@ -41,10 +42,10 @@ fn wait_for_place(screen: &Screen, order: &[String], place: usize, many: usize) 
 #[test]
 fn five_thousand_points_are_walked_through_filtered_and_sorted() {
     needs_a_screen!();
-    let stage = Stage::new();
+    let place = Place::new();
     let mut target =
-        stage.start(env!("CARGO_BIN_EXE_pfp-test-target"), &["thousands", &POINTS.to_string()]);
-    let screen = stage.screen(130, 34);
+        place.start(env!("CARGO_BIN_EXE_pfp-test-target"), &["thousands", &POINTS.to_string()]);
+    let screen = place.screen(130, 34);
     screen.pfp_top("-d 0.1 --sort name");
     let order = sorted();
     let text = screen.wait_for("all points", |text| {
@@ -123,5 +124,5 @@ fn five_thousand_points_are_walked_through_filtered_and_sorted() {
     });
     screen.keys(&["q"]);
     screen.wait_for_shell();
-    target.end();
+    target.end_well();
 }

@@ -5,7 +5,9 @@ use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find;
 use pfp_shm_layout::segment::Segment;
 use pfp_tests::needs_a_screen;
-use pfp_tests::screen::{Screen, Stage, Target, pfp_top, row};
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::screen::{Screen, row};
+use pfp_tests::target::Target;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
@@ -32,9 +34,9 @@ fn processes(text: &str) -> Vec<&str> {
 #[test]
 fn rows_are_sorted_by_process_with_keys_and_mouse() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (alpha, omega) = (stage.start(STEADY, &["alpha"]), stage.start(STEADY, &["omega"]));
-    let screen = stage.screen(140, 34);
+    let place = Place::new();
+    let (alpha, omega) = (place.start(STEADY, &["alpha"]), place.start(STEADY, &["omega"]));
+    let screen = place.screen(140, 34);
     screen.pfp_top("--all -d 0.1 --sort name");
     wait_for_rows(&screen, &[("alpha", &alpha), ("omega", &omega)]);
     // From the name to the column before it.
@@ -65,8 +67,8 @@ fn what_is_lost_for_want_of_room_is_said_and_explained() {
         ("PFP_LANES=1", "share the overflow lane", "more threads ran than there are lanes"),
         ("PFP_POINTS=4", "points without a place", "the table of points was full"),
     ] {
-        let stage = Stage::new();
-        let screen = stage.screen(140, 34);
+        let place = Place::new();
+        let screen = place.screen(140, 34);
         let run = format!("run -d 0.1 -- sh -c 'sleep 600 | {STEADY} small'");
         screen.line(&format!("{setting} {} {run}", pfp_top().display()));
         screen.wait_for("that something is lost", |text| {
@@ -87,9 +89,9 @@ fn what_is_lost_for_want_of_room_is_said_and_explained() {
 #[test]
 fn a_program_that_is_started_again_is_a_key_away() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let mut first = stage.start(STEADY, &["again"]);
-    let screen = stage.screen(130, 30);
+    let place = Place::new();
+    let mut first = place.start(STEADY, &["again"]);
+    let screen = place.screen(130, 30);
     screen.pfp_top("-d 0.1 --sort name");
     let of = |target: &Target| format!("again[{}]", target.pid());
     let head = |text: &str| text.lines().next().unwrap_or_default().to_owned();
@@ -100,7 +102,7 @@ fn a_program_that_is_started_again_is_a_key_away() {
     });
     first.kill();
     let last = screen.wait_for_status("CRASHED");
-    let second = stage.start(STEADY, &["again"]);
+    let second = place.start(STEADY, &["again"]);
     // What it showed last stays until somebody asks for another.
     screen.keys(&["P"]);
     let pids = [first.pid(), second.pid()].map(|pid| pid.to_string());
@@ -119,17 +121,17 @@ fn a_program_that_is_started_again_is_a_key_away() {
 #[test]
 fn who_joins_who_ends_and_who_dies_is_told_and_noted() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (mut alpha, mut omega) = (stage.start(STEADY, &["alpha"]), stage.start(STEADY, &["omega"]));
-    let screen = stage.screen(140, 34);
+    let place = Place::new();
+    let (alpha, mut omega) = (place.start(STEADY, &["alpha"]), place.start(STEADY, &["omega"]));
+    let screen = place.screen(140, 34);
     screen.pfp_top("--all -d 0.1 --sort name");
     wait_for_rows(&screen, &[("alpha", &alpha), ("omega", &omega)]);
     let last = |text: &str| text.trim_end().lines().next_back().unwrap_or("").to_owned();
-    let late = stage.start(STEADY, &["late"]);
+    let late = place.start(STEADY, &["late"]);
     let joined = format!("late[{}] joined", late.pid());
     screen.wait_for("who joined", |text| last(text).contains(&joined));
-    alpha.end();
     let ended = format!("alpha[{}] ended in order", alpha.pid());
+    alpha.end_well();
     screen.wait_for("who ended", |text| last(text).contains(&ended));
     omega.kill();
     let died = format!("omega[{}] died without ending in order", omega.pid());
@@ -151,10 +153,10 @@ fn who_joins_who_ends_and_who_dies_is_told_and_noted() {
 /// Whoever finds a process as early as can be sees what it is.
 #[test]
 fn a_process_that_can_be_opened_has_its_name_and_clock() {
-    let stage = Stage::new();
-    let dir = Directory::open(&stage.beacons()).unwrap();
+    let place = Place::new();
+    let dir = Directory::open(place.beacons()).unwrap();
     for _ in 0..20 {
-        let target = stage.start(STEADY, &["newcomer"]);
+        let target = place.start(STEADY, &["newcomer"]);
         // Looks without a pause, unlike the other waits.
         let segment = (0..u64::MAX).find_map(|_| {
             let entries = find::find(&dir).unwrap().entries;

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use pfp_tests::c;
 use pfp_tests::lacks;
-use pfp_tests::screen::pfp_top;
-use pfp_tests::target::{Place, wait_for};
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::target::wait_for;
 use pfp_top::export::json::{self, Overwrite};
 use pfp_top::export::recording::Writer;
 use pfp_top::snapshot::Snapshot;
@@ -95,7 +95,7 @@ fn the_readmes_shell_lines_do_what_it_says() {
         return;
     }
     let place = Place::new();
-    let home = place.path().join("home");
+    let home = place.path("home");
     for folder in [
         "bin",
         ".local/share/bash-completion/completions",
@@ -124,18 +124,15 @@ fn the_readmes_shell_lines_do_what_it_says() {
             command.args(["--preserve-status", "-s", "INT", SECONDS, "bash"]);
         }
         command.args(["-eu", "-o", "pipefail", "-c", line]).current_dir(&home);
-        command.env("HOME", &home).env("PATH", &path).env("TZ", "UTC").env("LC_ALL", "C.UTF-8");
+        command.env("HOME", &home).env("PATH", &path).env("TZ", "UTC");
         command.env("PFP_LIBRARY", c::library().join("libpfp.so"));
-        command.env("PFP_TOP_CONFIG", "").stdin(Stdio::null());
+        command.stdin(Stdio::null());
         command
     };
     wait_for("the points", || {
         let output = shell("pfp-top --once --json", false).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        ["sort", "parse", "io.write"]
-            .iter()
-            .all(|name| text.contains(&format!("\"{name}\"")))
-            .then_some(())
+        ["sort", "parse", "io.write"].iter().all(|name| text.contains(&format!("\"{name}\"")))
     });
     let saved = format!("pfp-top snapshot -p {pid} -o run-4711.json");
     assert!(shell(&saved, false).status().unwrap().success());

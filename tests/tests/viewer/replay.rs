@@ -7,17 +7,19 @@ use std::process::{Child, Stdio};
 
 use pfp_tests::needs_a_screen;
 use pfp_tests::os::signal;
-use pfp_tests::screen::{Screen, Stage, Target, pfp_top, row, wait_until};
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::screen::{Screen, row};
+use pfp_tests::target::{Target, wait_for};
 use pfp_top::local_time::time_of_day;
 use pfp_top::source::{Recording, Source};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
-fn record(stage: &Stage, target: &Target, file: &Path) -> Child {
-    let mut command = stage.command(pfp_top());
+fn record(place: &Place, target: &Target, file: &Path) -> Child {
+    let mut command = place.command(pfp_top());
     command.args(["record", "-i", "50ms", "--events", "-p", &target.pid().to_string(), "-o"]);
     let child = command.arg(file).stderr(Stdio::null()).spawn().expect("pfp-top starts");
-    wait_until("the recording", || file.exists());
+    wait_for("the recording", || file.exists());
     child
 }
 
@@ -37,16 +39,16 @@ fn at(screen: &Screen, number: usize) -> String {
 #[test]
 fn a_recording_is_replayed_with_a_cursor_in_time() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let mut target = stage.start_lit(STEADY, &[]);
-    let file = stage.path("a.pfprec");
-    let mut recorder = record(&stage, &target, &file);
-    wait_until("snapshots", || read(&file).len() >= 30);
+    let place = Place::new();
+    let mut target = place.start_watched(STEADY, &[]);
+    let file = place.path("a.pfprec");
+    let mut recorder = record(&place, &target, &file);
+    wait_for("snapshots", || read(&file).len() >= 30);
     target.tell("slow");
-    wait_until("snapshots", || read(&file).len() >= 60);
+    wait_for("snapshots", || read(&file).len() >= 60);
 
     // While it grows, the number of its snapshots does.
-    let screen = stage.screen(130, 34);
+    let screen = place.screen(130, 34);
     screen.pfp_top("open a.pfprec");
     let first = at(&screen, 1);
     assert!(first.contains("REPLAY ") && first.contains("+)"), "{first}");
@@ -197,16 +199,16 @@ fn count_time(number: usize, file: &Path) -> String {
 /// Without a screen: the last moment, or the one that is asked for.
 #[test]
 fn a_moment_of_a_recording_is_printed() {
-    let stage = Stage::new();
-    let target = stage.start_lit(STEADY, &[]);
-    let file = stage.path("a.pfprec");
-    let mut recorder = record(&stage, &target, &file);
-    wait_until("snapshots", || read(&file).len() >= 30);
+    let place = Place::new();
+    let target = place.start_watched(STEADY, &[]);
+    let file = place.path("a.pfprec");
+    let mut recorder = record(&place, &target, &file);
+    wait_for("snapshots", || read(&file).len() >= 30);
     signal(recorder.id(), libc::SIGINT);
     assert!(recorder.wait().unwrap().success());
     let len = read(&file).len();
     let out = |arguments: &[&str]| {
-        let output = stage.pfp_top(arguments);
+        let output = place.pfp_top(arguments);
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let last = out(&["open", "--once", "a.pfprec"]);

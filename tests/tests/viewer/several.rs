@@ -2,24 +2,25 @@
 
 use std::collections::BTreeMap;
 
+use pfp_tests::figure;
 use pfp_tests::needs_a_screen;
-use pfp_tests::screen::{Stage, Target};
-use pfp_tests::{figure, target};
+use pfp_tests::place::Place;
+use pfp_tests::target::{Target, wait_for};
 use pfp_top::export::json;
 use pfp_top::snapshot::{PointState, ProcessState, Snapshot};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-fn snapshot(stage: &Stage, arguments: &[&str]) -> Snapshot {
-    try_snapshot(stage, arguments).unwrap_or_else(|why| panic!("{why}"))
+fn snapshot(place: &Place, arguments: &[&str]) -> Snapshot {
+    try_snapshot(place, arguments).unwrap_or_else(|why| panic!("{why}"))
 }
 
-fn try_snapshot(stage: &Stage, arguments: &[&str]) -> Result<Snapshot, String> {
-    let file = stage.path("several.json");
+fn try_snapshot(place: &Place, arguments: &[&str]) -> Result<Snapshot, String> {
+    let file = place.path("several.json");
     let path = file.to_str().unwrap();
     let all = [&["snapshot", "-o", path, "--force"], arguments].concat();
-    let output = stage.pfp_top(&all);
+    let output = place.pfp_top(&all);
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
@@ -37,11 +38,11 @@ fn count(snapshot: &Snapshot, name: &str, pid: Option<u32>) -> u64 {
     cells.map(|cell| cell.stats.count + cell.retired.count).sum()
 }
 
-fn wait_for_ticks(stage: &Stage, target: &Target, least: u64) {
+fn wait_for_ticks(place: &Place, target: &Target, least: u64) {
     let pid = target.pid().to_string();
-    pfp_tests::screen::wait_until("ticks", || {
+    wait_for("ticks", || {
         // It may not have come by its first point yet.
-        let Ok(snapshot) = try_snapshot(stage, &["-p", &pid]) else { return false };
+        let Ok(snapshot) = try_snapshot(place, &["-p", &pid]) else { return false };
         let ticks = snapshot.points.iter().any(|point| point.name == "tick");
         ticks && count(&snapshot, "tick", None) >= least
     });
@@ -49,10 +50,10 @@ fn wait_for_ticks(stage: &Stage, target: &Target, least: u64) {
 
 #[test]
 fn the_sum_is_that_of_its_processes() {
-    let stage = Stage::new();
-    let mut targets = ["one", "two", "three"].map(|name| stage.start(STEADY, &[name]));
+    let place = Place::new();
+    let mut targets = ["one", "two", "three"].map(|name| place.start(STEADY, &[name]));
     for target in &targets {
-        wait_for_ticks(&stage, target, 3);
+        wait_for_ticks(&place, target, 3);
     }
     // Figures that stand still can be compared: those of the dead do.
     let pids = targets.each_ref().map(|target| target.pid().to_string());
@@ -63,13 +64,13 @@ fn the_sum_is_that_of_its_processes() {
     for pid in &pids {
         chosen.extend(["-p", pid.as_str()]);
     }
-    let apart = snapshot(&stage, &chosen);
+    let apart = snapshot(&place, &chosen);
     chosen.push("--sum");
-    let sum = snapshot(&stage, &chosen);
+    let sum = snapshot(&place, &chosen);
     assert_eq!(sum.process.state, ProcessState::Crashed);
     for name in ["tick", "work", "inner", "round"] {
         let each = pids.iter().map(|pid| {
-            let alone = snapshot(&stage, &["-p", pid]);
+            let alone = snapshot(&place, &["-p", pid]);
             let alone = count(&alone, name, None);
             assert_eq!(count(&apart, name, pid.parse().ok()), alone, "{name} of {pid}");
             alone
@@ -83,12 +84,12 @@ fn the_sum_is_that_of_its_processes() {
 #[test]
 fn processes_come_and_go_and_the_others_go_on() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (mut one, two) = (stage.start(STEADY, &["one"]), stage.start(STEADY, &["two"]));
+    let place = Place::new();
+    let (one, two) = (place.start(STEADY, &["one"]), place.start(STEADY, &["two"]));
     for target in [&one, &two] {
-        wait_for_ticks(&stage, target, 1);
+        wait_for_ticks(&place, target, 1);
     }
-    let screen = stage.screen(140, 34);
+    let screen = place.screen(140, 34);
     screen.pfp_top("--all -d 0.1 --sort name");
     let rows = |text: &str, name: &str| text.lines().filter(|line| line.contains(name)).count();
     let [first, second] = [&one, &two].map(|target| target.pid());
@@ -97,14 +98,14 @@ fn processes_come_and_go_and_the_others_go_on() {
             && rows(text, &format!("one[{first}]")) >= 6
             && rows(text, &format!("two[{second}]")) >= 6
     });
-    one.end();
+    one.end_well();
     screen.wait_for("the end of one", |text| {
         text.contains("2 processes, 1 ended")
             && rows(text, &format!("one[{first}] ended")) >= 6
             && rows(text, &format!("two[{second}] ended")) == 0
             && text.lines().next().is_some_and(|line| line.ends_with("LIVE"))
     });
-    let three = stage.start(STEADY, &["three"]);
+    let three = place.start(STEADY, &["three"]);
     screen.wait_for("another one", |text| {
         text.contains("3 processes, 1 ended")
             && rows(text, &format!("three[{}]", three.pid())) >= 6
@@ -117,14 +118,14 @@ fn processes_come_and_go_and_the_others_go_on() {
 #[test]
 fn marked_processes_are_one_and_switched_each_by_itself() {
     needs_a_screen!();
-    let stage = Stage::new();
+    let place = Place::new();
     // One after the other: the list is in the order of their beginnings.
     let targets = ["one", "two", "three"].map(|name| {
-        let target = stage.start(STEADY, &[name]);
-        wait_for_ticks(&stage, &target, 1);
+        let target = place.start(STEADY, &[name]);
+        wait_for_ticks(&place, &target, 1);
         target
     });
-    let screen = stage.screen(140, 34);
+    let screen = place.screen(140, 34);
     screen.pfp_top("-d 0.1 --sort name --keep");
     screen.wait_for("the processes to choose from", |text| {
         ["one", "two", "three"].iter().all(|name| text.contains(&format!("  {name}  ")))
@@ -143,7 +144,7 @@ fn marked_processes_are_one_and_switched_each_by_itself() {
     screen.keys(&["q"]);
     screen.wait_for_shell();
     let off = |target: &Target| {
-        let snapshot = snapshot(&stage, &["-p", &target.pid().to_string()]);
+        let snapshot = snapshot(&place, &["-p", &target.pid().to_string()]);
         let off = snapshot.points.iter().filter(|point| point.state == PointState::Off);
         off.map(|point| point.name.clone()).collect::<Vec<_>>()
     };
@@ -151,9 +152,9 @@ fn marked_processes_are_one_and_switched_each_by_itself() {
 }
 
 /// What the table for programs has of each point, the first row first.
-fn rows(stage: &Stage, arguments: &[&str]) -> Vec<serde_json::Value> {
+fn rows(place: &Place, arguments: &[&str]) -> Vec<serde_json::Value> {
     let more = ["--once", "--json", "--columns", "name,excl,imbalance", "--sort", "imbalance"];
-    let output = stage.pfp_top(&[arguments, &more, &["--unit", "cycles"]].concat());
+    let output = place.pfp_top(&[arguments, &more, &["--unit", "cycles"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let table: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
     table["points"].as_array().expect("there are points").clone()
@@ -162,14 +163,14 @@ fn rows(stage: &Stage, arguments: &[&str]) -> Vec<serde_json::Value> {
 /// Three ranks with one, one and two shares of the work.
 #[test]
 fn a_sum_tells_how_unevenly_its_ranks_share_the_work() {
-    let stage = Stage::new();
+    let place = Place::new();
     let ranks = ["1", "1", "2"].map(|shares| {
-        let mut rank = target::Target::start(stage.command(TARGET).args(["share", shares]));
+        let mut rank = Target::start(place.command(TARGET).args(["share", shares]));
         rank.reach("done");
         rank
     });
     let name = |row: &serde_json::Value| row["name"].as_str().expect("a name").to_owned();
-    let sum = rows(&stage, &["--all", "--sum"]);
+    let sum = rows(&place, &["--all", "--sum"]);
     let labels = ["alone", "solve", "even"];
     let found: Vec<String> =
         sum.iter().map(name).filter(|name| labels.contains(&&**name)).collect();
@@ -186,7 +187,7 @@ fn a_sum_tells_how_unevenly_its_ranks_share_the_work() {
     // By what each rank has for itself, where there is nothing to compare it with.
     let mut ticks: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for rank in &ranks {
-        for row in rows(&stage, &["-p", &rank.pid().to_string()]) {
+        for row in rows(&place, &["-p", &rank.pid().to_string()]) {
             assert!(row["imbalance"].is_null(), "{row}");
             ticks.entry(name(&row)).or_default().push(row["excl_cycles"].as_f64().unwrap_or(0.0));
         }
@@ -196,17 +197,17 @@ fn a_sum_tells_how_unevenly_its_ranks_share_the_work() {
         let mean = ticks[label].iter().sum::<f64>() / ranks.len() as f64;
         assert!((of(label) - most / mean).abs() < 1e-9, "{label}: {}", of(label));
     }
-    for row in rows(&stage, &["--all"]) {
+    for row in rows(&place, &["--all"]) {
         assert!(row["imbalance"].is_null(), "side by side they are not compared: {row}");
     }
     // A file says the same.
-    let file = stage.path("sum.json");
-    let saved = stage.pfp_top(&["snapshot", "--all", "--sum", "-o", file.to_str().unwrap()]);
+    let file = place.path("sum.json");
+    let saved = place.pfp_top(&["snapshot", "--all", "--sum", "-o", file.to_str().unwrap()]);
     assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
-    assert_eq!(rows(&stage, &["open", file.to_str().unwrap()]), sum);
+    assert_eq!(rows(&place, &["open", file.to_str().unwrap()]), sum);
 
     needs_a_screen!();
-    let screen = stage.screen(100, 30);
+    let screen = place.screen(100, 30);
     screen.pfp_top("--all --sum --columns name,count,imbalance --sort imbalance");
     let shown = screen.wait_for("the labels by imbalance", |text| {
         let at =

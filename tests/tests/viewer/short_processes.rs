@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
 use pfp_tests::figure;
-use pfp_tests::screen::{Stage, count, pfp_top, wait_until};
-use pfp_tests::target::end_with_test;
+use pfp_tests::place::{Place, count, pfp_top};
+use pfp_tests::target::{end_with_test, wait_for};
 use pfp_top::export::json;
 use pfp_top::snapshot::Snapshot;
 
@@ -15,10 +15,10 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 const CALLS: u64 = 7;
 
 /// Runs a script under `pfp-top run`, and returns what was summed.
-fn run(stage: &Stage, options: &[&str], script: &str) -> Snapshot {
-    let file = stage.path("all.json");
-    let mut command = stage.command(pfp_top());
-    command.env("XDG_STATE_HOME", stage.path("state")).args(["run", "--force", "-o"]).arg(&file);
+fn run(place: &Place, options: &[&str], script: &str) -> Snapshot {
+    let file = place.path("all.json");
+    let mut command = place.command(pfp_top());
+    command.env("XDG_STATE_HOME", place.path("state")).args(["run", "--force", "-o"]).arg(&file);
     let Output { status, stderr, .. } =
         command.args(options).args(["--", "sh", "-c", script]).output().expect("pfp-top starts");
     assert!(status.success(), "{status}: {}", String::from_utf8_lossy(&stderr));
@@ -26,47 +26,47 @@ fn run(stage: &Stage, options: &[&str], script: &str) -> Snapshot {
 }
 
 /// What is left in the folder of beacons.
-fn nothing_is_left(stage: &Stage) {
-    assert_eq!(stage.lit(), [""; 0], "everything was removed");
+fn nothing_is_left(place: &Place) {
+    assert_eq!(place.lit(), [""; 0], "everything was removed");
 }
 
 #[test]
 fn every_process_of_a_run_is_summed_exactly() {
-    let stage = Stage::new();
+    let place = Place::new();
     let one_by_one = format!("for i in $(seq 60); do {TARGET} brief {CALLS} 0; done");
-    let sum = run(&stage, &["--all", "--sum"], &one_by_one);
+    let sum = run(&place, &["--all", "--sum"], &one_by_one);
     figure(&format!("short processes: {} of 60 one by one", sum.process.members.len()));
     assert_eq!((sum.process.members.len(), count(&sum, "brief")), (60, 60 * CALLS));
-    nothing_is_left(&stage);
+    nothing_is_left(&place);
 
     let at_once = format!(
         "for i in $(seq 20); do for ms in 10 30 60; do {TARGET} brief {CALLS} $ms & done; done; \
          wait"
     );
-    let sum = run(&stage, &["--all", "--sum"], &at_once);
+    let sum = run(&place, &["--all", "--sum"], &at_once);
     figure(&format!("short processes: {} of 60 at once", sum.process.members.len()));
     assert_eq!((sum.process.members.len(), count(&sum, "brief")), (60, 60 * CALLS));
-    nothing_is_left(&stage);
+    nothing_is_left(&place);
 }
 
 /// What is neither a child of it nor started by it is not the program's, and the only
 /// process of a program is found however short it is.
 #[test]
 fn a_run_sums_its_own_processes_and_no_others() {
-    let stage = Stage::new();
-    let other = stage.path("others");
+    let place = Place::new();
+    let other = place.path("others");
     let brief = format!("{TARGET} brief {CALLS} 0");
-    let others = stage
+    let others = place
         .command("sh")
         .args(["-c", &format!("until test -e {}; do {brief}; done", other.display())])
         .spawn();
     let mut others = others.expect("a shell starts");
-    let sum = run(&stage, &["--sum"], &format!("for i in $(seq 20); do {brief}; done"));
+    let sum = run(&place, &["--sum"], &format!("for i in $(seq 20); do {brief}; done"));
     std::fs::write(&other, "").expect("the folder is there");
     others.wait().expect("it ends");
     assert_eq!((sum.process.members.len(), count(&sum, "brief")), (20, 20 * CALLS));
     for _ in 0..10 {
-        assert_eq!(count(&run(&stage, &["--once"], &brief), "brief"), CALLS);
+        assert_eq!(count(&run(&place, &["--once"], &brief), "brief"), CALLS);
     }
 }
 
@@ -74,17 +74,17 @@ fn a_run_sums_its_own_processes_and_no_others() {
 /// that stays.
 #[test]
 fn several_that_watch_all_count_everything_and_one_that_is_killed_is_swept() {
-    let stage = Stage::new();
+    let place = Place::new();
     let brief = |times: u64| {
         let script = format!("for i in $(seq {times}); do {TARGET} brief {CALLS} 0; done");
-        assert!(stage.command("sh").args(["-c", &script]).status().expect("sh starts").success());
+        assert!(place.command("sh").args(["-c", &script]).status().expect("sh starts").success());
     };
     // Ended before anybody watched, so nobody's.
     brief(3);
-    nothing_is_left(&stage);
-    let steady = stage.start_lit(TARGET, &["life"]);
+    nothing_is_left(&place);
+    let steady = place.start_watched(TARGET, &["life"]);
     let watch = || {
-        let mut command = stage.command(pfp_top());
+        let mut command = place.command(pfp_top());
         command.args(["--all", "--sum", "--once", "-n", "100000", "-d", "0.1"]);
         let mut viewer =
             end_with_test(&mut command).stdout(Stdio::piped()).spawn().expect("it starts");
@@ -116,18 +116,18 @@ fn several_that_watch_all_count_everything_and_one_that_is_killed_is_swept() {
     kill(&mut second, "-TERM");
     drop((lines, others));
     brief(1);
-    wait_until("what it left to be swept", || stage.lit().len() == 1);
+    wait_for("what it left to be swept", || place.lit().len() == 1);
 
     // Nobody is left to remove what a process leaves to the only one, when that is killed.
     let (mut last, mut lines) = watch();
     lines.find(|line| line.contains("a scope")).expect("it shows the process");
     Command::new("kill").args(["-STOP", &last.id().to_string()]).status().expect("kill starts");
     brief(30);
-    assert!(stage.lit().len() > 10, "they were left for it: {:?}", stage.lit());
+    assert!(place.lit().len() > 10, "they were left for it: {:?}", place.lit());
     kill(&mut last, "-KILL");
     brief(1);
-    let beacons = stage.lit().iter().filter(|name| name.ends_with(".beacon")).count();
-    assert!(beacons <= 1 + 3, "no more than of crashed ones: {:?}", stage.lit());
-    assert_eq!(stage.lit().len(), beacons, "{:?}", stage.lit());
+    let beacons = place.lit().iter().filter(|name| name.ends_with(".beacon")).count();
+    assert!(beacons <= 1 + 3, "no more than of crashed ones: {:?}", place.lit());
+    assert_eq!(place.lit().len(), beacons, "{:?}", place.lit());
     drop(steady);
 }

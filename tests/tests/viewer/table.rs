@@ -2,21 +2,23 @@
 //! columns, by mouse, under job control, and as the settings want it.
 
 use pfp_tests::needs_a_screen;
-use pfp_tests::screen::{Screen, Stage, Target, pfp_top, row, rows, wait_until};
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::screen::{Screen, row, rows};
+use pfp_tests::target::{Target, wait_for};
 use pfp_top::snapshot::{PointState, Snapshot};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 /// Names in order, so that no row moves.
 const QUICK: &str = "-d 0.1 --sort name";
 
-fn states(stage: &Stage, target: &Target, names: [&str; 3]) -> [PointState; 3] {
-    let snapshot = stage.snapshot(target);
+fn states(place: &Place, target: &Target, names: [&str; 3]) -> [PointState; 3] {
+    let snapshot = place.snapshot(target);
     names.map(|name| snapshot.points.iter().find(|point| point.name == name).unwrap().state)
 }
 
-fn watching<'a>(stage: &'a Stage, before: &str, more: &str) -> (Target, Screen<'a>) {
-    let target = stage.start(STEADY, &[]);
-    let screen = stage.screen(130, 24);
+fn watching<'a>(place: &'a Place, before: &str, more: &str) -> (Target, Screen<'a>) {
+    let target = place.start(STEADY, &[]);
+    let screen = place.screen(130, 24);
     screen.line(&format!("{before} {} {QUICK} {more}", pfp_top().display()));
     screen.wait_for_count("tick", 2);
     (target, screen)
@@ -37,8 +39,8 @@ fn last_line(text: &str) -> &str {
 #[test]
 fn rows_are_filtered_while_the_text_is_typed() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (_target, screen) = watching(&stage, "", "");
+    let place = Place::new();
+    let (_target, screen) = watching(&place, "", "");
     let all = names(&screen.shown());
     screen.keys(&["/"]);
     screen.text("thread:work");
@@ -78,8 +80,8 @@ fn rows_are_filtered_while_the_text_is_typed() {
 #[test]
 fn all_points_shown_are_switched_and_reset_after_a_yes() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (target, screen) = watching(&stage, "", "");
+    let place = Place::new();
+    let (target, screen) = watching(&place, "", "");
     let all = ["tick", "round", "work"];
     use PointState::{Off, On};
     screen.keys(&["/"]);
@@ -90,13 +92,13 @@ fn all_points_shown_are_switched_and_reset_after_a_yes() {
     });
     screen.keys(&["n"]);
     screen.wait_for("the keys", |text| last_line(text).contains("? help"));
-    assert_eq!(states(&stage, &target, all), [On, On, On]);
+    assert_eq!(states(&place, &target, all), [On, On, On]);
     screen.keys(&["E", "y"]);
-    wait_until("two points to be off", || states(&stage, &target, all) == [Off, Off, On]);
+    wait_for("two points to be off", || states(&place, &target, all) == [Off, Off, On]);
     screen.keys(&["E", "y"]);
-    wait_until("them to be on", || states(&stage, &target, all) == [On, On, On]);
+    wait_for("them to be on", || states(&place, &target, all) == [On, On, On]);
 
-    let before = stage.snapshot(&target);
+    let before = place.snapshot(&target);
     screen.keys(&["R"]);
     screen.wait_for("the question", |text| last_line(text).contains("reset 2 points"));
     screen.keys(&["y"]);
@@ -104,24 +106,24 @@ fn all_points_shown_are_switched_and_reset_after_a_yes() {
         let of = |snapshot: &Snapshot| {
             snapshot.points.iter().find(|point| point.name == name).unwrap().resets
         };
-        of(&stage.snapshot(&target)) - of(&before)
+        of(&place.snapshot(&target)) - of(&before)
     };
-    wait_until("two points to start afresh", || resets("tick") == 1 && resets("round") == 1);
+    wait_for("two points to start afresh", || resets("tick") == 1 && resets("round") == 1);
     assert_eq!(resets("work"), 0);
 
     // What is off in the end is put back.
     screen.keys(&["E", "y"]);
-    wait_until("two points to be off", || states(&stage, &target, all) == [Off, Off, On]);
+    wait_for("two points to be off", || states(&place, &target, all) == [Off, Off, On]);
     screen.keys(&["F10"]);
     screen.wait_for_shell();
-    assert_eq!(states(&stage, &target, all), [On, On, On]);
+    assert_eq!(states(&place, &target, all), [On, On, On]);
 }
 
 #[test]
 fn a_weight_is_set_and_a_row_copied() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (target, screen) = watching(&stage, "", "");
+    let place = Place::new();
+    let (target, screen) = watching(&place, "", "");
     screen.keys(&["/"]);
     screen.text("tick");
     screen.keys(&["Enter", "a"]);
@@ -134,18 +136,18 @@ fn a_weight_is_set_and_a_row_copied() {
     screen.text("100ms/400ms");
     screen.keys(&["Enter"]);
     let alpha = || {
-        let snapshot = stage.snapshot(&target);
+        let snapshot = place.snapshot(&target);
         snapshot.points.iter().find(|point| point.name == "tick").unwrap().alpha
     };
-    wait_until("the program to know", || alpha() == Some(0.25));
+    wait_for("the program to know", || alpha() == Some(0.25));
     screen.keys(&["a", "C-u"]);
     screen.text("off");
     screen.keys(&["Enter"]);
-    wait_until("averaging to be off", || alpha().is_none());
+    wait_for("averaging to be off", || alpha().is_none());
 
     screen.keys(&["y"]);
     screen.wait_for("the message", |text| last_line(text).contains("clipboard"));
-    wait_until("the clipboard to have it", || {
+    wait_for("the clipboard to have it", || {
         let copied = screen.copied();
         copied.starts_with("tick  tests/src/bin/steady.rs:") && copied.contains("  Load% ")
     });
@@ -154,8 +156,8 @@ fn a_weight_is_set_and_a_row_copied() {
 #[test]
 fn columns_are_chosen() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (_target, screen) = watching(&stage, "", "");
+    let place = Place::new();
+    let (_target, screen) = watching(&place, "", "");
     let heading = |text: &str| text.lines().nth(1).unwrap_or_default().trim_end().to_owned();
     screen.keys(&["c"]);
     screen.wait_for("the columns", |text| text.contains("[x] Name") && text.contains("[ ] Thr"));
@@ -171,8 +173,8 @@ fn columns_are_chosen() {
 #[test]
 fn the_mouse_selects_opens_and_sorts_unless_it_is_left_alone() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (_target, screen) = watching(&stage, "", "");
+    let place = Place::new();
+    let (_target, screen) = watching(&place, "", "");
     assert!(screen.has_mouse());
     let text = screen.shown();
     let click = |x: usize, y: usize| screen.text(&format!("\x1b[<0;{};{}M", x + 1, y + 1));
@@ -207,14 +209,14 @@ fn the_mouse_selects_opens_and_sorts_unless_it_is_left_alone() {
 #[test]
 fn it_stops_and_goes_on_as_the_shell_wants() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let (_target, screen) = watching(&stage, "", "");
+    let place = Place::new();
+    let (_target, screen) = watching(&place, "", "");
     let viewer = screen.viewer().to_string();
     for way in ["key", "TSTP"] {
         match way {
             "key" => screen.keys(&["C-z"]),
             signal => {
-                let sent = stage.command("kill").args(["-s", signal, &viewer]).status().unwrap();
+                let sent = place.command("kill").args(["-s", signal, &viewer]).status().unwrap();
                 assert!(sent.success());
             }
         }
@@ -222,7 +224,7 @@ fn it_stops_and_goes_on_as_the_shell_wants() {
         assert!(!screen.has_mouse());
         screen.line("fg");
         screen.wait_for_status("LIVE");
-        wait_until("the mouse to be taken again", || screen.has_mouse());
+        wait_for("the mouse to be taken again", || screen.has_mouse());
     }
     screen.keys(&["q"]);
     screen.wait_for_shell();
@@ -231,16 +233,16 @@ fn it_stops_and_goes_on_as_the_shell_wants() {
 #[test]
 fn settings_come_from_the_file_the_environment_and_the_command_line() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let file = stage.path("settings.toml");
+    let place = Place::new();
+    let file = place.path("settings.toml");
     std::fs::write(
         &file,
         "columns = [\"id\", \"name\", \"count\", \"rate\", \"load\"]\nascii = true\n",
     )
     .unwrap();
     let named = format!("PFP_TOP_CONFIG={}", file.display());
-    let target = stage.start(STEADY, &[]);
-    let screen = stage.screen(100, 20);
+    let target = place.start(STEADY, &[]);
+    let screen = place.screen(100, 20);
     let heading = |text: &str| text.lines().nth(1).unwrap_or_default().trim_end().to_owned();
     screen.line(&format!("{named} PFP_TOP_SORT=id {} -d 0.1", pfp_top().display()));
     screen.wait_for("the file's columns, the environment's order", |text| {
@@ -255,7 +257,7 @@ fn settings_come_from_the_file_the_environment_and_the_command_line() {
     // What is set to nothing says nothing.
     let empty =
         ["THEME", "INTERVAL", "TAU", "SORT", "COLUMNS", "UNIT", "KEEP", "ASCII", "NO_MOUSE"];
-    let mut command = stage.command(pfp_top());
+    let mut command = place.command(pfp_top());
     command.arg("--once").envs(empty.map(|name| (format!("PFP_TOP_{name}"), "")));
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -263,7 +265,7 @@ fn settings_come_from_the_file_the_environment_and_the_command_line() {
     assert_eq!(command.output().unwrap().status.code(), Some(2));
     std::fs::write(&file, "sort = \"name\"\nmouse = maybe\n").unwrap();
     let run = |command: &str| {
-        let mut command_line = stage.command(pfp_top());
+        let mut command_line = place.command(pfp_top());
         command_line.env("PFP_TOP_CONFIG", &file).args(command.split(' '));
         command_line.output().unwrap()
     };

@@ -2,20 +2,21 @@
 //! at every size.
 
 use pfp_tests::needs_a_screen;
-use pfp_tests::screen::{Stage, row};
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::screen::row;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
 #[test]
 fn a_panic_gives_the_terminal_back_and_can_be_read() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let screen = stage.screen(100, 20);
+    let place = Place::new();
+    let screen = place.screen(100, 20);
     screen.line("stty -g > before");
     screen.line(&format!("RUST_BACKTRACE=0 {}", env!("CARGO_BIN_EXE_faulty")));
     screen.wait_for_status("LIVE");
     assert!(screen.has_mouse(), "there is nothing to give back");
-    std::fs::write(stage.path("now"), "").unwrap();
+    std::fs::write(place.path("now"), "").unwrap();
     // On the shell's own screen, with a cursor.
     let text = screen.wait_for_shell();
     let mut lines = text.lines();
@@ -27,7 +28,7 @@ fn a_panic_gives_the_terminal_back_and_can_be_read() {
     screen.line("stty -g > after; echo still $((40 + 2))");
     let text = screen.wait_for("the shell to work", |text| text.contains("still 42"));
     assert!(text.contains("echo still"), "what is typed is not seen:\n{text}");
-    let setting = |name: &str| std::fs::read_to_string(stage.path(name)).unwrap();
+    let setting = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
     assert_eq!(setting("before"), setting("after"));
 }
 
@@ -44,10 +45,10 @@ const SCREENS: [(&str, &str); 6] = [
 #[test]
 fn every_screen_needs_no_more_than_ascii_where_that_is_asked_for() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let _target = stage.start(STEADY, &[]);
+    let place = Place::new();
+    let _target = place.start(STEADY, &[]);
     for (width, height) in [(300, 100), (100, 30), (40, 8)] {
-        let screen = stage.screen(width, height);
+        let screen = place.screen(width, height);
         screen.pfp_top("-d 0.1 --sort name --ascii");
         screen.wait_for_status("LIVE");
         // The rows of the table begin with a glyph that is no part of `row`.
@@ -68,14 +69,11 @@ fn every_screen_needs_no_more_than_ascii_where_that_is_asked_for() {
 #[test]
 fn every_screen_fits_the_terminal() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let _target = stage.start(STEADY, &[]);
+    let place = Place::new();
+    let _target = place.start(STEADY, &[]);
     for (width, height) in [(300, 100), (40, 8)] {
-        let screen = stage.screen(width, height);
-        screen.line(&format!(
-            "NO_COLOR=1 {} -d 0.1 --sort name",
-            pfp_tests::screen::pfp_top().display()
-        ));
+        let screen = place.screen(width, height);
+        screen.line(&format!("NO_COLOR=1 {} -d 0.1 --sort name", pfp_top().display()));
         screen.wait_for_status("LIVE");
         if width > 80 {
             screen.wait_for("the rows", |text| row(text, "tick").is_some());

@@ -2,7 +2,8 @@
 //! point closer, wider and back in time.
 
 use pfp_tests::needs_a_screen;
-use pfp_tests::screen::{Screen, Stage, row};
+use pfp_tests::place::Place;
+use pfp_tests::screen::{Screen, row};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
@@ -46,9 +47,9 @@ fn to_region(screen: &Screen, key: &str, before: &str, fits: impl Fn(&str) -> bo
 #[test]
 fn every_key_of_the_timeline_leads_where_it_says() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let _target = stage.start(STEADY, &[]);
-    let screen = stage.screen(130, 34);
+    let place = Place::new();
+    let _target = place.start(STEADY, &[]);
+    let screen = place.screen(130, 34);
     screen.pfp_top("-d 0.1");
     // Enough rounds to walk over.
     screen.wait_for_count("tick", 20);
@@ -140,9 +141,9 @@ fn every_key_of_the_timeline_leads_where_it_says() {
 #[test]
 fn the_point_of_a_region_is_switched_and_reset_from_the_timeline() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let _target = stage.start(STEADY, &[]);
-    let screen = stage.screen(120, 30);
+    let place = Place::new();
+    let _target = place.start(STEADY, &[]);
+    let screen = place.screen(120, 30);
     screen.pfp_top("-d 0.1");
     screen.wait_for_status("LIVE");
     screen.keys(&["4"]);
@@ -186,9 +187,9 @@ fn picture(text: &str) -> Option<Vec<&str>> {
 #[test]
 fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let _target = stage.start(STEADY, &[]);
-    let screen = stage.screen(120, 34);
+    let place = Place::new();
+    let _target = place.start(STEADY, &[]);
+    let screen = place.screen(120, 34);
     screen.pfp_top("-d 0.1");
     screen.wait_for("the busiest first", |text| row(text, "work").is_some());
     screen.keys(&["2"]);

@@ -1,7 +1,8 @@
 //! Threads and timeline in a real terminal, on a program whose rhythm is known.
 
 use pfp_tests::needs_a_screen;
-use pfp_tests::screen::{Screen, Stage};
+use pfp_tests::place::Place;
+use pfp_tests::screen::Screen;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
@@ -37,9 +38,9 @@ fn select(screen: &Screen, thread: &str) {
 #[test]
 fn every_screen_is_a_key_away() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let _target = stage.start(STEADY, &[]);
-    let screen = stage.screen(100, 30);
+    let place = Place::new();
+    let _target = place.start(STEADY, &[]);
+    let screen = place.screen(100, 30);
     screen.pfp_top("-d 0.1");
     screen.wait_for("the points", |text| on_tab(text, "1 Points") && text.contains("tick"));
     for (key, tab) in [
@@ -72,9 +73,9 @@ fn every_screen_is_a_key_away() {
 #[test]
 fn threads_tell_what_they_burn() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let _target = stage.start(STEADY, &[]);
-    let screen = stage.screen(120, 30);
+    let place = Place::new();
+    let _target = place.start(STEADY, &[]);
+    let screen = place.screen(120, 30);
     screen.pfp_top("-d 0.1");
     screen.wait_for_status("LIVE");
     screen.keys(&["3"]);
@@ -111,9 +112,9 @@ fn threads_tell_what_they_burn() {
 #[test]
 fn the_timeline_shows_the_rhythm_and_stands_still_when_asked() {
     needs_a_screen!();
-    let stage = Stage::new();
-    let _target = stage.start(STEADY, &[]);
-    let screen = stage.screen(130, 34);
+    let place = Place::new();
+    let _target = place.start(STEADY, &[]);
+    let screen = place.screen(130, 34);
     screen.pfp_top("-d 0.1");
     screen.wait_for_status("LIVE");
     screen.keys(&["4"]);

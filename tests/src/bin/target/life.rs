@@ -236,7 +236,7 @@ pub(crate) fn full_for_a_while() {
             let start = count();
             pfp_tests::target::wait_for("measuring to go on", || {
                 region();
-                (count() > start).then_some(())
+                count() > start
             });
             let start = count();
             (0..REGIONS).for_each(|_| region());

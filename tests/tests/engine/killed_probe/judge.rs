@@ -9,7 +9,7 @@ use pfp_shm_layout::lane::LaneState;
 use pfp_shm_layout::reader::Reader;
 use pfp_shm_layout::ring::Record;
 use pfp_shm_layout::segment::{OpenError, RING_SLOTS, Segment};
-use pfp_tests::target::Place;
+use pfp_tests::place::Place;
 use pfp_tests::witness::{self, LOG, NAMES, NUMBER, SEATS, Shared, point};
 use pfp_tests::{cells, os};
 

@@ -8,7 +8,8 @@ use pfp_shm_layout::object::Name;
 use pfp_shm_layout::reader::{Picture, Reader};
 use pfp_shm_layout::ring::{Drained, Record};
 use pfp_shm_layout::segment::Segment;
-use pfp_tests::target::{Place, end_with_test};
+use pfp_tests::place::Place;
+use pfp_tests::target::end_with_test;
 use pfp_tests::witness::Shared;
 
 use super::{LANES, TARGET};

@@ -8,8 +8,9 @@ use std::time::Duration;
 use pfp_shm_layout::object::Name;
 use pfp_shm_layout::segment::RING_SLOTS;
 use pfp_tests::changes::Changes;
+use pfp_tests::place::Place;
 use pfp_tests::stepper::{Halt, Stepper};
-use pfp_tests::target::{Place, wait_for};
+use pfp_tests::target::wait_for;
 use pfp_tests::witness::{FILL, HAND_OVER, LET_GO, RUN, STAGES, stage};
 
 use super::judge::Judge;
@@ -36,7 +37,7 @@ pub(crate) struct Shown {
 
 /// What of a program lies in files.
 fn files(place: &Place, pid: u32) -> (Vec<(String, Vec<u8>)>, Vec<Name>) {
-    let entries = fs::read_dir(place.path()).expect("the directory is there").flatten();
+    let entries = fs::read_dir(place.beacons()).expect("the directory is there").flatten();
     let mut all: Vec<_> = entries
         .map(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
