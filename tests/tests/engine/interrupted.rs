@@ -129,7 +129,7 @@ fn a_child_that_a_handler_forks_reads_no_page_that_it_does_not_have() {
     if cfg!(not(target_arch = "x86_64")) {
         return skipped("single steps", "they are for x86-64");
     }
-    let outcome = run("fork", "scope", "perf", size(3, 1));
+    let outcome = run("fork", "scope", "perf", size(EACH, 1));
     assert_eq!(outcome.harmed, 0, "of {} children", outcome.children);
     assert_eq!(outcome.bad, 0, "{}", outcome.first);
     figure(&format!("interrupted, fork on perf: {} children", outcome.children));
