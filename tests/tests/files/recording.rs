@@ -10,6 +10,7 @@ use std::process::{Child, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use pfp_shm_layout::segment::RING_SLOTS;
 use pfp_tests::os::{process_cpu, signal};
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::target::{Target, wait_for};
@@ -163,7 +164,6 @@ fn delivered_and_lost_records_are_what_was_written() {
         }
     }
     let oracle = json::read(&oracle).unwrap();
-    let mut delivered = 0;
     for lane in &oracle.lanes {
         let measured = |cell: &&std::sync::Arc<pfp_top::snapshot::Cell>| cell.lane == lane.id;
         let measured = oracle.cells.iter().filter(measured);
@@ -179,12 +179,13 @@ fn delivered_and_lost_records_are_what_was_written() {
         let ends = records.iter().map(|record| (record.start + record.span, record.start));
         let ends: Vec<(u64, u64)> = ends.collect();
         assert!(ends.windows(2).all(|two| two[0].0 <= two[1].0), "lane {}", lane.id);
-        delivered += records.len();
+        // What the ring held at the end, at least.
+        let held = lane.records_written.min(RING_SLOTS as u64 - 1);
+        assert!(records.len() as u64 >= held, "lane {}: {} of {held}", lane.id, records.len());
     }
     let written: u64 = oracle.lanes.iter().map(|lane| lane.records_written).sum();
     // Seven regions a round.
     assert!(written >= 7 * 80_001, "{written}");
-    assert!(delivered > 10_000, "{delivered}");
 }
 
 /// Killed again and again, always going on with the same file: what was whole stays.
