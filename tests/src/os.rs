@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::mem;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use crate::stolen;
@@ -206,4 +208,12 @@ pub fn errno() -> i32 {
 pub fn set_errno(errno: i32) {
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
+}
+
+/// Copies a program that is to be started. By another process: whatever this one forks
+/// meanwhile would hold the file open to write, and then it cannot be started.
+#[track_caller]
+pub fn copy_program(from: impl AsRef<Path>, to: &Path) {
+    let copied = Command::new("cp").arg("-p").args([from.as_ref(), to]).status();
+    assert!(copied.is_ok_and(|status| status.success()), "there is room for {}", to.display());
 }

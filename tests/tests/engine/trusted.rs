@@ -152,7 +152,7 @@ fn check(name: &str, program: &Path, argument: Option<&str>) {
 
     // Where another user may start it.
     let open: PathBuf = std::env::temp_dir().join(format!("pfp-{name}-{}", std::process::id()));
-    fs::copy(program, &open).expect("there is room");
+    pfp_tests::os::copy_program(program, &open);
     fs::set_permissions(&open, Permissions::from_mode(0o4755)).expect("it is ours");
     let secure = effects(&open, argument, cuda, Some(NOBODY));
     fs::remove_file(&open).expect("it is ours");

@@ -398,7 +398,7 @@ fn a_folder_that_another_user_made_first_is_left_alone() {
     // Where that user may start them.
     let copied = |program: &Path, name: &str| {
         let open = std::env::temp_dir().join(format!("pfp-test-{name}-{}", std::process::id()));
-        fs::copy(program, &open).expect("there is room");
+        pfp_tests::os::copy_program(program, &open);
         fs::set_permissions(&open, Permissions::from_mode(0o755)).expect("it is ours");
         open
     };

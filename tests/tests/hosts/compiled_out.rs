@@ -70,7 +70,7 @@ fn build(at: &Path, features: &[&str]) -> PathBuf {
     arguments.extend(features);
     cargo(at, &arguments);
     let program = at.join(format!("program-{}", features.len()));
-    fs::copy(at.join("target/release/compiled-out"), &program).expect("it was built");
+    pfp_tests::os::copy_program(at.join("target/release/compiled-out"), &program);
     program
 }
 

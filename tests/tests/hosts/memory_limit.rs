@@ -208,7 +208,7 @@ fn crashes(what: &str, share: u64, prepare: &dyn Fn(&mut Command)) {
         // Different programs leave no more than one does.
         let program = place.path(&format!("program-{run}"));
         if run % 2 == 1 {
-            fs::copy(TARGET, &program).expect("there is room");
+            pfp_tests::os::copy_program(TARGET, &program);
             let mut other = Command::new(&program);
             other.args(command.get_args());
             for (name, value) in command.get_envs() {

@@ -359,7 +359,10 @@ mod tests {
         use std::os::unix::ffi::OsStrExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(std::ffi::OsStr::from_bytes(b"a) \xff ("));
-        std::fs::copy("/bin/sleep", &path).unwrap();
+        // By another process: whoever this one forks meanwhile would hold the file open to write,
+        // and then it cannot be started.
+        let copied = Command::new("cp").arg("/bin/sleep").arg(&path).status().unwrap();
+        assert!(copied.success());
         let command = [path.into_os_string(), "1000".into()];
         let output = Output { log: None, own_group: true };
         let mut program = Program::start(&command, &[], 7, output).map_err(|(_, why)| why).unwrap();
