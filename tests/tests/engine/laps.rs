@@ -30,30 +30,31 @@ fn assert_near(what: &str, ticks: u64, cpu: Duration, stolen: Duration) {
 #[test]
 fn phases_of_a_loop_share_all_of_its_cpu_time() {
     pfp::register_thread("laps");
-    let (mut long, mut short) = (Duration::ZERO, Duration::ZERO);
+    let (mut busy, mut sleepy) = (Duration::ZERO, Duration::ZERO);
     let (start, stolen) = (thread_cpu(), stolen::so_far());
     {
         pfp::laps!();
         for _ in 0..ROUNDS {
-            pfp::lap!("long phase");
-            long += burn(STEP);
-            pfp::lap!("short phase");
+            pfp::lap!("busy phase");
+            busy += burn(STEP);
+            pfp::lap!("phase that sleeps");
             let before = thread_cpu();
-            burn(STEP / 4);
+            // Long enough that what the readings take is nothing beside it.
+            burn(STEP);
             // Asleep, which is no phase's time.
             std::thread::sleep(STEP / 4);
-            short += thread_cpu() - before;
+            sleepy += thread_cpu() - before;
         }
     }
     let (all, stolen) = (thread_cpu() - start, stolen::since(stolen));
-    let (long_found, short_found) = (figures("long phase"), figures("short phase"));
-    assert_eq!([long_found.count, short_found.count], [ROUNDS, ROUNDS]);
-    assert_near("long", long_found.exclusive, long, stolen);
-    assert_near("short", short_found.exclusive, short, stolen);
-    assert_near("both", long_found.exclusive + short_found.exclusive, all, stolen);
+    let (busy_found, sleepy_found) = (figures("busy phase"), figures("phase that sleeps"));
+    assert_eq!([busy_found.count, sleepy_found.count], [ROUNDS, ROUNDS]);
+    assert_near("busy", busy_found.exclusive, busy, stolen);
+    assert_near("sleepy", sleepy_found.exclusive, sleepy, stolen);
+    assert_near("both", busy_found.exclusive + sleepy_found.exclusive, all, stolen);
     assert!(
-        short_found.off_cpu > 0
-            && seconds(short_found.off_cpu) >= 0.9 * ROUNDS as f64 * STEP.as_secs_f64() / 4.0
+        sleepy_found.off_cpu > 0
+            && seconds(sleepy_found.off_cpu) >= 0.9 * ROUNDS as f64 * STEP.as_secs_f64() / 4.0
     );
 }
 
