@@ -74,7 +74,7 @@ static void make_points(int which, int round)
     }
 }
 
-/* What is asked of pfp, rather than measured. */
+/* Calls that ask pfp for something and measure nothing. */
 static void ask(int which, int round)
 {
     pfpStats_t stats;

@@ -133,7 +133,7 @@ impl Place {
         }
         command.env_remove("NO_COLOR").env_remove("TMUX");
         command.env("PFP_DIR", &self.beacons).env("PFP_TOP_CONFIG", "").current_dir(&self.folder);
-        // What is asserted is in UTF-8 and in no one's language.
+        // Assertions expect UTF-8 and untranslated text.
         command.env("LC_ALL", "C.UTF-8");
         command
     }

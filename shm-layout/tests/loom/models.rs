@@ -94,7 +94,7 @@ fn check(scene: impl Fn() + Sync + Send + 'static) {
     check_within(if cfg!(debug_assertions) { 2 } else { 3 }, scene);
 }
 
-/// The same with at most so many.
+/// Checks a scene with at most `switches` pre-emptions in each run.
 fn check_within(switches: usize, scene: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound.get_or_insert(switches);

@@ -39,7 +39,7 @@ thread_local! {
     static STORES_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// What is unwound with in place of a jump.
+/// The payload of the unwinding that stands in for a jump.
 struct Jump;
 
 /// Does something, and leaves it for good before the store of that number, as a jump out of

@@ -455,7 +455,7 @@ mod stepping {
         judge_in(1, case, base, one, handled, run)
     }
 
-    /// The same of a run with so many outer regions.
+    /// Judges a run that has `outer` outer regions.
     fn judge_in(
         outer: u64,
         case: &Case,

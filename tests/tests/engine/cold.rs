@@ -1,4 +1,4 @@
-//! What is done once for a process, a thread or a point harms nobody: not a child that is
+//! Work done once for a process, a thread or a point harms nobody: not a child that is
 //! forked meanwhile, not a plugin that is closed, not a thread that is to be cancelled.
 
 use pfp_tests::c::{self, Compiler, Link};

@@ -35,7 +35,7 @@ fn leave(cell: &Cell, store: u32, bucket: &AtomicU64, change: impl FnOnce()) -> 
     came
 }
 
-/// What is counted, and how often the histogram and the last measurement have it.
+/// The count, and how many measurements the histogram and the last one have.
 fn counted(picture: &CellPicture, bucket: &AtomicU64) -> [u64; 2] {
     let in_parts = if picture.parts.0[0] == 0 { 0 } else { bucket.load(Ordering::Relaxed) };
     [picture.live.count, in_parts + u64::from(picture.uncounted.is_some())]
