@@ -10,8 +10,8 @@
 //!                       --> frame: | else |      gone: what was begun is never finished
 //! ```
 //!
-//! Another fibre may find it, which the program has switched to in a handler. The frame is
-//! on another stack then, and where that is tells nothing.
+//! A handler may switch to another fibre, which then finds the mark. The frame is on
+//! another stack there, so its address says nothing about its life.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -27,7 +27,7 @@ use crate::errno;
 /// In every mark, and in no other value of the words that are marked.
 const IS_MARK: u64 = 1;
 
-/// In the marked word while another context is current than the one that has marked it.
+/// Set beside a mark while the context that set the mark is not the current one.
 const ELSEWHERE: u64 = 2;
 
 /// A word in the frame of whoever is at work.
@@ -61,22 +61,22 @@ pub(crate) fn holder(word: &AtomicU64) -> Holder {
             return Holder::AtWork;
         }
         compiler_fence(SeqCst);
-        // Else a handler came that has switched to them and back: they have finished.
+        // It differs if a handler switched to that fibre and back: the fibre has finished.
         if word.load(Relaxed) == mark {
             return Holder::Gone;
         }
     }
 }
 
-/// Keeps the mark of a context that is put aside, if the word has one of that.
+/// Keeps the mark of the context that is put aside; 0 if another context set it.
 pub(crate) fn put_aside(word: &AtomicU64, kept: &AtomicU64) {
     let mark = word.load(Relaxed);
     let is_its_own = mark & (IS_MARK | ELSEWHERE) == IS_MARK;
     kept.store(if is_its_own { mark } else { 0 }, Relaxed);
 }
 
-/// Says in a marked word whether the context that goes on has marked it; the mark if it has
-/// not, else 0.
+/// Notes in a marked word whether the context that goes on set the mark. Returns the mark
+/// if another context did, else 0.
 pub(crate) fn resume(word: &AtomicU64, kept: &AtomicU64) -> u64 {
     let mark = word.load(Relaxed) & !ELSEWHERE;
     if !is_mark(mark) {

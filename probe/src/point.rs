@@ -453,7 +453,7 @@ impl Point {
     }
 
     fn register_in_turn(&'static self, process: &'static process::Process) -> bool {
-        // Who has waited enough does it beside the slow one, at the price of a number.
+        // A thread that has waited enough registers the point too, at the price of a number.
         let _turn = match self.registering.take() {
             Ok(turn) => Some(turn),
             Err(Denied::Done) => return true,
@@ -563,8 +563,8 @@ mod tests {
         assert!(process::points().count() < 1 << 16);
     }
 
-    /// A thread that stands still while it registers a point keeps no other one from that,
-    /// and the point has one number and one name.
+    /// A thread that is stopped while it registers a point does not keep others from
+    /// registering it, and the point has one number and one name.
     #[test]
     fn who_has_waited_enough_registers_a_point_beside_a_thread_that_stands_still() {
         static SLOW: Point = Point::new("slow");
@@ -576,7 +576,7 @@ mod tests {
             SLOW.number().expect("it is registered")
         });
         let number = other.join().expect("it does not wait");
-        // The slow one goes on where it stood.
+        // The stopped thread goes on where it was.
         assert!(SLOW.lead_to(process, SLOW.enter(process, None)) && SLOW.is_enabled());
         assert_eq!(SLOW.number(), Some(number));
         let numbers = 0..process.segment.geometry().points();

@@ -382,8 +382,8 @@ impl Timed {
 
     fn make_in_turn(&'static self, amounts: &Amounts) -> Option<usize> {
         cold::section(|| {
-            // Who has waited enough makes it beside the slow one: there may be two variants
-            // of the same amounts then.
+            // A thread that has waited enough makes the variant too: two variants may then
+            // have the same amounts.
             let _turn = match self.making.take() {
                 Ok(turn) => Some(turn),
                 Err(Denied::Others) => None,

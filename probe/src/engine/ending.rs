@@ -197,7 +197,7 @@ impl Thread {
         }
         let mark = Mark::new();
         mark.set(&self.detour);
-        // Another fibre may have been put aside in the middle of it since that was asked.
+        // A handler may have put another fibre aside in the middle of one since `is_busy`.
         if mark::holder(&self.suspended) == Holder::AtWork {
             unmark(self);
             return None;
@@ -218,7 +218,7 @@ pub(super) fn unmark(thread: &Thread) {
         let before = if suspended == 0 { thread.regions().detour() } else { suspended };
         thread.detour.store(before, Relaxed);
         compiler_fence(SeqCst);
-        // Else a handler has switched to other fibres and back.
+        // It differs if a handler switched to other fibres and back.
         if thread.suspended.load(Relaxed) == suspended {
             return;
         }

@@ -51,7 +51,7 @@ pub(crate) enum Denied {
     Done,
     /// Another thread is at it.
     Others,
-    /// What this thread has interrupted is at it.
+    /// The calling thread is at it, in code that its handler interrupted.
     Own,
 }
 
