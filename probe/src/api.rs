@@ -3,14 +3,27 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use crate::InitError;
 use crate::clock;
 use crate::engine::context::{self, Switched};
 use crate::engine::{measure, process, thread};
 
-/// Makes the segment now instead of at the first region; false if that is not
-/// possible, for want of space, say.
-pub fn init() -> bool {
-    process::get().is_some()
+/// Makes the segment now instead of at the first region.
+///
+/// A program that measures less without it need not look at the error:
+/// `pfp::init().ok();`. One that wants to say why it is not measured can print it.
+///
+/// ```
+/// if let Err(error) = pfp::init() {
+///     eprintln!("not profiled: {error}");
+/// }
+/// ```
+///
+/// # Errors
+///
+/// The process cannot be measured, or not yet: [`InitError`] says why and what to do.
+pub fn init() -> Result<(), InitError> {
+    process::get().map(drop).ok_or_else(process::why_none)
 }
 
 /// Names the program as the viewer shows it; the executable's name otherwise.

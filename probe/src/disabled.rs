@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::errors::alpha_of;
-use crate::{AlphaError, Amount, SetError};
+use crate::{AlphaError, Amount, InitError, SetError};
 
 /// Points that are named by a number: `0..NUMERIC`.
 pub const NUMERIC: u32 = 64;
@@ -300,9 +300,13 @@ impl Context {
     }
 }
 
-/// Does nothing.
-pub fn init() -> bool {
-    false
+/// Does nothing, which is an error: there is nothing to measure with.
+///
+/// # Errors
+///
+/// Always [`InitError::CompiledOut`].
+pub fn init() -> Result<(), InitError> {
+    Err(InitError::CompiledOut)
 }
 /// Does nothing.
 #[inline(always)]

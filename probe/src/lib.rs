@@ -182,7 +182,7 @@ pub use amount::Amount;
 mod errors;
 #[cfg(feature = "enabled")]
 pub(crate) use errors::alpha_of;
-pub use errors::{AlphaError, SetError};
+pub use errors::{AlphaError, InitError, SetError};
 mod sampled;
 pub use sampled::{Sampled, Settled};
 

@@ -33,7 +33,7 @@ fn with(id: c_int, act: impl FnOnce(&'static Point) -> Status) -> c_int {
 /// See `pfp.h`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pfpCreate() -> c_int {
-    if !probe::init() {
+    if probe::init().is_err() {
         return Status::NoSpace.code();
     }
     CREATED.store(true, Relaxed);

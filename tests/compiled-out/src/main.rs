@@ -49,7 +49,8 @@ async fn later(number: u32) -> u32 {
 fn main() {
     println!("{}", measured(black_box(7)));
 
-    assert!(!pfp::init());
+    assert_eq!(pfp::init(), Err(pfp::InitError::CompiledOut));
+    assert!(pfp::InitError::CompiledOut.to_string().contains("enabled"));
     pfp::set_program_name("nobody");
     pfp::register_thread("nothing");
     assert!(pfp::ticks_per_second() > 0.0);

@@ -70,7 +70,7 @@ fn main() {
     pfp::set_name(NUMBERED, "numbered");
     pfp::enable(NUMBERED_ANY);
     pfp::set_name(NUMBERED_ANY, "numbered any");
-    pfp::init();
+    pfp::init().ok();
     // All of them are known before anybody looks.
     round(&pfp::Context::new(), &pfp::Context::new(), 0);
     let mut lines = std::io::stdin().lock().lines();

@@ -191,7 +191,7 @@ extern "C" fn on_signal(_: libc::c_int) {
 /// themselves, which are counted as that.
 #[test]
 fn amounts_in_a_signal_handler() {
-    pfp::init();
+    pfp::init().ok();
     {
         pfp::scope!("before");
     }

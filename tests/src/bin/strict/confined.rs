@@ -54,7 +54,7 @@ pub(crate) fn run(mode: &str, calls: &str, rounds: u64) {
         filter.set(calls);
     }
     if measures {
-        pfp::init();
+        pfp::init().ok();
         pfp::enable(NUMBERED);
     }
     ROUNDS.store(if measures { rounds } else { 0 }, Relaxed);

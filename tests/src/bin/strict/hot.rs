@@ -26,7 +26,7 @@ const GO: u64 = 2;
 const DONE: u64 = 3;
 
 pub(crate) fn run(pairs: u64) {
-    pfp::init();
+    pfp::init().ok();
     pfp::enable(NUMBERED);
     pfp::set_name(NUMBERED, "numbered");
     OFF.disable();

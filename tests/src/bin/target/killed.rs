@@ -234,7 +234,7 @@ pub(crate) fn stepped(path: &str, less: Option<&str>) {
     me.stage(RUN);
     me.seat.claims.store(1, Release);
     me.stage(stage::CREATION);
-    me.seat.call(pfp::init);
+    me.seat.call(pfp::init).ok();
     me.seat.claimed.store(1, Release);
     if less != Some("short") {
         regions(&me);
@@ -369,7 +369,7 @@ pub(crate) fn slow_start(path: &str) {
     trace_me();
     me.stage(RUN);
     me.stage(stage::CREATION);
-    pfp::init();
+    pfp::init().ok();
     me.stage(RUN);
     let _ = beside.join();
     me.stage(RUN);
@@ -379,7 +379,7 @@ pub(crate) fn slow_start(path: &str) {
 pub(crate) fn endless(path: &str) {
     let witness = witness::open(path);
     // What is begun before there is a segment, and missed, dies with the program.
-    pfp::init();
+    pfp::init().ok();
     thread::scope(|scope| {
         for seat in 0..2 {
             scope.spawn(move || {

@@ -64,7 +64,7 @@ pub(crate) fn brief(calls: u64, ms: u64) {
 
 /// The rules of the numeric interface, one step after the other.
 pub(crate) fn steered() {
-    pfp::init();
+    pfp::init().ok();
     // Off until enabled.
     pfp::begin(1);
     pfp::end(1, false);
@@ -152,7 +152,7 @@ fn count(id: u32) -> u64 {
 /// A hundred points, in so many threads at once.
 pub(crate) fn many_points(threads: u64) {
     static POINTS: [pfp::Point; 100] = [const { pfp::Point::new("one of many") }; 100];
-    pfp::init();
+    pfp::init().ok();
     // Or a late thread would go on with the lane of an early one.
     let all = Barrier::new(threads as usize);
     thread::scope(|scope| {
@@ -180,7 +180,7 @@ pub(crate) fn many_points(threads: u64) {
 /// Points that are met at the very moment at which another thread switches everything off,
 /// or on: how many were then not as all others.
 pub(crate) fn latecomers(rounds: u64) {
-    pfp::init();
+    pfp::init().ok();
     let (turn, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut wrong = 0;
     thread::scope(|scope| {

@@ -75,6 +75,8 @@ fn main() -> ExitCode {
         "saved" => snapshots::saved(arguments.get(1).expect("argument 1 is a file").as_ref()),
         "ends" => snapshots::ends(arguments.get(1).map_or("alone", String::as_str)),
         "my-app" => my_app::run(),
+        "init" => manners::init(),
+        "init-in-a-vfork-child" => forks::init_in_a_child(),
         "host" => manners::host(),
         "host-short-of-descriptors" => manners::host_short_of_descriptors(number(1)),
         "stepped" => killed::stepped(

@@ -21,6 +21,14 @@ pub(crate) fn host() {
     println!("{sums:?}");
 }
 
+/// Prints what `init` answers.
+pub(crate) fn init() {
+    match pfp::init() {
+        Ok(()) => println!("ok"),
+        Err(error) => println!("{error:?}\n{error}"),
+    }
+}
+
 /// The same, with no descriptor left to open but so many behind the standard ones.
 pub(crate) fn host_short_of_descriptors(left: u64) {
     let limit = libc::rlimit { rlim_cur: 3 + left, rlim_max: 3 + left };

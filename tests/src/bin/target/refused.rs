@@ -86,7 +86,7 @@ fn tell(before: &Looks, after: &Looks) -> String {
     let longest = all.iter().flatten().map(|stats| stats.inclusive).max().unwrap_or(0);
     line("seconds", (longest as f64 / pfp::ticks_per_second()).to_string());
     // Asked last: it may try again.
-    line("init", pfp::init().to_string());
+    line("init", pfp::init().is_ok().to_string());
     text
 }
 

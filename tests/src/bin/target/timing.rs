@@ -15,7 +15,7 @@ static POINT: pfp::Point = pfp::Point::new("timing");
 pub(crate) fn run() {
     // First of all, before anything else could have decided what a tick is.
     ticks();
-    say("segment", &[&pfp::init()]);
+    say("segment", &[&pfp::init().is_ok()]);
     ticks();
     let (before, stamp) = (wall(), pfp::cycle_stamp());
     let inside = work();
