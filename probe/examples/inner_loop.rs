@@ -315,7 +315,11 @@ fn main() -> ExitCode {
             print!("live:");
             for worker in &workers {
                 let stats = worker.point.stats().unwrap_or_default();
-                print!(" {} {:.3}", worker.name, stats.mean() / LENGTH as f64 * cycles_per_tick);
+                print!(
+                    " {} {:.3}",
+                    worker.name,
+                    stats.mean_ticks() / LENGTH as f64 * cycles_per_tick
+                );
             }
             println!();
             let _ = io::stdout().flush();
@@ -331,7 +335,7 @@ fn main() -> ExitCode {
             "worker: {} {} {:.4} {:.4}",
             worker.name,
             stats.count,
-            each(stats.mean()),
+            each(stats.mean_ticks()),
             each(median)
         );
     }

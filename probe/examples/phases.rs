@@ -115,7 +115,7 @@ fn main() -> ExitCode {
     let ms = |ticks: f64| ticks / pfp::ticks_per_second() * 1e3;
     for (name, point) in PHASES {
         let stats = point.stats().unwrap_or_default();
-        print!("{name}: n={}, mean={:.6} ms", stats.count, ms(stats.mean()));
+        print!("{name}: n={}, mean={:.6} ms", stats.count, stats.mean().as_secs_f64() * 1e3);
         match point.alpha() {
             Some(alpha) => println!(", average={:.6} ms at {alpha:.2}", ms(stats.average)),
             None => println!(),

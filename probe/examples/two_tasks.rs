@@ -145,21 +145,20 @@ fn set_up_points() {
 
 /// One line for each point. C stands for cycles of the point's own, T for time.
 fn print_table() {
-    let ticks_per_ms = pfp::ticks_per_second() / 1e3;
     for id in [OVERHEAD, TUNING, OUTER, INNER, TASK_1] {
         let Some(stats) = pfp::stats(id) else {
             println!("ID: {id:02}, not measured");
             continue;
         };
         // Without a weight there is no moving average, and the plain one stands in.
-        let average = if id == OVERHEAD { stats.mean() } else { stats.average };
+        let average = if id == OVERHEAD { stats.mean_ticks() } else { stats.average };
         println!(
             "ID: {id:02}, n={}, C={}, Cmin={}, Cmax={}, C-avg={average:.0}, Avg-T={:.6}ms",
             stats.count,
             stats.exclusive,
             stats.min,
             stats.max,
-            stats.mean() / ticks_per_ms,
+            stats.mean().as_secs_f64() * 1e3,
         );
     }
 }

@@ -11,6 +11,7 @@ use crate::engine::context::{self, Switched};
 use crate::engine::{cold, ending, measure, process, thread};
 use crate::errno;
 use crate::numeric;
+use crate::stats::{Histogram, Stats};
 use crate::{Context, Guard, Point, Timed, TimedGuard};
 
 /// Begins a region of a point into the caller's memory. The point's word was read
@@ -117,6 +118,12 @@ pub fn count_mismatch() {
 #[must_use]
 pub fn numbered(id: u32) -> Option<&'static Point> {
     numeric::point(id)
+}
+
+/// A point's statistics without quantiles, which C does not have.
+#[must_use]
+pub fn stats(point: &'static Point) -> Option<Stats> {
+    point.stats_with(Histogram::LeftOut)
 }
 
 /// Whether a context is current on the calling thread.

@@ -161,14 +161,52 @@ pub struct Stats {
     pub alpha: f64,
 }
 
+#[expect(missing_docs, reason = "see the measuring version")]
 impl Stats {
-    /// 0.
     #[must_use]
-    pub fn mean(&self) -> f64 {
+    pub fn exclusive(&self) -> Duration {
+        Duration::ZERO
+    }
+    #[must_use]
+    pub fn inclusive(&self) -> Duration {
+        Duration::ZERO
+    }
+    #[must_use]
+    pub fn off_cpu(&self) -> Duration {
+        Duration::ZERO
+    }
+    #[must_use]
+    pub fn min(&self) -> Duration {
+        Duration::ZERO
+    }
+    #[must_use]
+    pub fn max(&self) -> Duration {
+        Duration::ZERO
+    }
+    #[must_use]
+    pub fn last(&self) -> Duration {
+        Duration::ZERO
+    }
+    #[must_use]
+    pub fn mean(&self) -> Duration {
+        Duration::ZERO
+    }
+    #[must_use]
+    pub fn average(&self) -> Option<Duration> {
+        None
+    }
+    #[must_use]
+    pub fn std_dev(&self) -> Duration {
+        Duration::ZERO
+    }
+    #[must_use]
+    pub fn quantile(&self, _q: f64) -> Option<Duration> {
+        None
+    }
+    #[must_use]
+    pub fn mean_ticks(&self) -> f64 {
         0.0
     }
-
-    /// 0.
     #[must_use]
     pub fn variance(&self) -> f64 {
         0.0

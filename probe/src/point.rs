@@ -15,7 +15,7 @@ use crate::engine::measure::Guard;
 use crate::engine::process::{self, NotEntered};
 use crate::engine::turn::{Denied, Turn};
 use crate::engine::{cold, thread};
-use crate::stats::Stats;
+use crate::stats::{self, Histogram, Stats};
 use crate::timed::{self, REST, Timed};
 use crate::{AlphaError, alpha_of};
 
@@ -309,13 +309,18 @@ impl Point {
     /// it has not measured yet.
     #[must_use]
     pub fn stats(&'static self) -> Option<Stats> {
-        if let Some(timed) = self.timed() {
-            return timed.stats();
-        }
-        crate::stats::of_point(self)
+        self.stats_with(Histogram::Read)
     }
 
     // ---- for the engine ----
+
+    /// [`Self::stats`], with or without the histogram.
+    pub(crate) fn stats_with(&'static self, histogram: Histogram) -> Option<Stats> {
+        match self.timed() {
+            Some(timed) => timed.stats_with(histogram),
+            None => stats::of_point(self, histogram),
+        }
+    }
 
     /// The word that steers the point. Enabled also while not registered.
     #[inline(always)]

@@ -28,7 +28,7 @@ use crate::engine::process::{self, NotEntered};
 use crate::engine::turn::{Denied, Turn};
 use crate::engine::{cold, ending};
 use crate::point::{Kind, Point};
-use crate::stats::{self, Stats};
+use crate::stats::{self, Histogram, Stats};
 use crate::{AlphaError, Amount};
 
 /// In place of a first amount: this variant is not there yet.
@@ -514,8 +514,12 @@ impl Timed {
     /// if it has not measured yet.
     #[must_use]
     pub fn stats(&'static self) -> Option<Stats> {
+        self.stats_with(Histogram::Read)
+    }
+
+    pub(crate) fn stats_with(&'static self, histogram: Histogram) -> Option<Stats> {
         let points = self.parts().map(|(_, point)| point);
-        let (stats, _) = stats::of_points(self.point.word()?, points)?;
+        let (stats, _) = stats::of_points(self.point.word()?, points, histogram)?;
         (stats.count > 0).then_some(stats)
     }
 
@@ -527,7 +531,8 @@ impl Timed {
         let mut sums = [0_u128; MOST];
         let word = self.point.word();
         for (place, point) in self.parts() {
-            let found = word.and_then(|word| stats::of_points(word, std::iter::once(point)));
+            let one = std::iter::once(point);
+            let found = word.and_then(|word| stats::of_points(word, one, Histogram::LeftOut));
             let Some((stats, rest)) = found else { continue };
             for (at, sum) in sums.iter_mut().enumerate() {
                 *sum += match self.keys.get(place) {

@@ -98,7 +98,8 @@ fn main() {
     let refused = [pfp::snapshot_to("/nowhere/a"), pfp::snapshot_over("/nowhere/a")];
     assert!(refused.iter().all(|result| result.is_err()));
     let stats = pfp::Stats::default();
-    assert_eq!((stats.count, stats.mean(), stats.variance()), (0, 0.0, 0.0));
+    assert_eq!((stats.count, stats.mean(), stats.variance()), (0, Duration::ZERO, 0.0));
+    assert_eq!((stats.exclusive(), stats.quantile(0.5)), (Duration::ZERO, None));
 
     let (idle, task) = (pfp::Context::new(), pfp::Context::new());
     assert!(pfp::task_switch(&idle, &task));

@@ -76,6 +76,63 @@ fn a_program_and_its_viewer_read_the_same() {
     target.end_well();
 }
 
+/// The program's times and quantiles are those of the histogram and the sums that a reader
+/// finds, over all lanes since the reset.
+#[test]
+fn a_program_knows_its_times_and_quantiles() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["spread"]);
+    let said = target.reach("done").clone();
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    let sums = watch::named(picture, "spread");
+    assert_eq!(sums.count, 3 * 501);
+    let rate: f64 = said.one("ticks_per_second");
+    let ticks = [
+        sums.exclusive as f64,
+        sums.inclusive as f64,
+        sums.off_cpu as f64,
+        sums.min as f64,
+        sums.max as f64,
+        sums.last as f64,
+        sums.mean().expect("it was measured"),
+        sums.variance().expect("more than once").sqrt(),
+    ];
+    // The rate may have become more exact in between, and a time has whole nanoseconds.
+    let is_near = |time: f64, low: f64, high: f64| {
+        let slack = 1e-3 * high / rate + 2e-9;
+        (low / rate - slack..=high / rate + slack).contains(&time)
+    };
+    let times = said.all::<f64>("time");
+    assert_eq!(times.len(), ticks.len());
+    for (at, (time, ticks)) in times.iter().zip(ticks).enumerate() {
+        // Which thread's measurement is the last is not said.
+        if at != 5 {
+            assert!(is_near(time[0], ticks, ticks), "time {at}: {time:?}, {ticks} ticks");
+        }
+    }
+    // Each measurement as the bucket that it is in, in order.
+    let cells = watch::cells(picture, watch::id(picture, "spread"));
+    let mut buckets: Vec<(u64, u64)> = cells
+        .flat_map(|cell| cell.histogram.iter())
+        .flat_map(|found| {
+            std::iter::repeat_n((found.low, found.low + found.width - 1), found.count as usize)
+        })
+        .collect();
+    buckets.sort_unstable();
+    assert_eq!(buckets.len(), 3 * 501);
+    let quantiles = said.all::<f64>("quantile");
+    assert_eq!(quantiles.len(), 7);
+    for (quantile, found) in [0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0].into_iter().zip(quantiles) {
+        let rank = (quantile * buckets.len() as f64).ceil() as usize;
+        let (low, high) = buckets[rank.max(1) - 1];
+        assert!(is_near(found[0], low as f64, high as f64), "{quantile}: {found:?}, {low}..{high}");
+    }
+    assert_eq!(said.one::<u32>("outside"), 0);
+    assert!(!said.one::<bool>("averages"));
+    target.end_well();
+}
+
 #[test]
 fn an_end_in_order_leaves_nothing_but_the_readers_last_picture() {
     let place = Place::new();

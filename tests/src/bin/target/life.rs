@@ -49,8 +49,54 @@ pub(crate) fn run() {
     say("scope_line", &[&(line!() - 8)]);
     if let Some(stats) = POINT.stats() {
         say("stats", &[&stats.count, &stats.exclusive, &stats.inclusive, &stats.min, &stats.max]);
-        say("spread", &[&stats.mean(), &stats.variance()]);
+        say("spread", &[&stats.mean_ticks(), &stats.variance()]);
     }
+    pause("done");
+}
+
+/// Measures the same point in several threads, resets it, measures again, and says its
+/// figures as times.
+pub(crate) fn spread() {
+    static POINT: pfp::Point = pfp::Point::new("spread");
+    const THREADS: u64 = 3;
+    let round = || {
+        thread::scope(|scope| {
+            for seed in 1..=THREADS {
+                scope.spawn(move || {
+                    let mut random = Random::new(seed);
+                    in_turn(|| drop(POINT.measure()));
+                    for _ in 0..500 {
+                        let _guard = POINT.measure();
+                        let most = 1 << random.below(14);
+                        for _ in 0..random.below(most) {
+                            hint::black_box(seed);
+                        }
+                    }
+                });
+            }
+        });
+    };
+    round();
+    POINT.reset();
+    round();
+    let stats = POINT.stats().expect("it was measured");
+    let times = [
+        stats.exclusive(),
+        stats.inclusive(),
+        stats.off_cpu(),
+        stats.min(),
+        stats.max(),
+        stats.last(),
+        stats.mean(),
+        stats.std_dev(),
+    ];
+    let quantiles = [0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0].map(|q| stats.quantile(q));
+    say("ticks_per_second", &[&pfp::ticks_per_second()]);
+    times.iter().for_each(|time| say("time", &[&time.as_secs_f64()]));
+    quantiles.iter().flatten().for_each(|time| say("quantile", &[&time.as_secs_f64()]));
+    let outside = [-0.1, 1.1, f64::NAN].map(|q| stats.quantile(q));
+    say("outside", &[&outside.iter().flatten().count()]);
+    say("averages", &[&stats.average().is_some()]);
     pause("done");
 }
 
