@@ -3,10 +3,10 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::InitError;
 use crate::clock;
 use crate::engine::context::{self, Switched};
 use crate::engine::{measure, process, thread};
+use crate::{InitError, Point};
 
 /// Makes the segment now instead of at the first region.
 ///
@@ -35,6 +35,28 @@ pub fn set_program_name(name: &str) {
 /// name in the kernel otherwise.
 pub fn register_thread(name: &str) {
     thread::set_name(name);
+}
+
+/// All points that the program has met, the newest first.
+///
+/// A point is met when it is first begun, asked or steered; one that was never reached is not
+/// here. Points by number are, and those of C and of hooked functions, if the program links
+/// the library statically. A library that was linked with a pfp of its own has its own list.
+///
+/// ```
+/// static PARSE: pfp::Point = pfp::Point::new("parse");
+///
+/// drop(PARSE.measure());
+/// for point in pfp::points() {
+///     if let Some(stats) = point.stats() {
+///         println!("{} ({}:{}): {:?}", point.name(), point.file(), point.line(), stats.mean());
+///     }
+/// }
+/// # #[cfg(not(miri))]
+/// assert!(pfp::points().any(|point| point.name() == "parse"));
+/// ```
+pub fn points() -> impl Iterator<Item = &'static Point> {
+    process::points().filter(|point| point.is_listed())
 }
 
 /// Switches all measuring off, and on again. Off takes effect at each point's next

@@ -157,8 +157,8 @@ mod timing;
 #[cfg(feature = "enabled")]
 pub use self::{
     api::{
-        Context, Entered, Overhead, calibrate, init, is_enabled, on_cpu_ticks, register_thread,
-        set_enabled, set_program_name, task_switch, ticks, ticks_per_second,
+        Context, Entered, Overhead, calibrate, init, is_enabled, on_cpu_ticks, points,
+        register_thread, set_enabled, set_program_name, task_switch, ticks, ticks_per_second,
     },
     engine::measure::Guard,
     future::{Measured, TimedMeasured},

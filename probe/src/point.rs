@@ -1,5 +1,6 @@
 //! Points: named places in the program.
 
+use std::borrow::Cow;
 use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{
@@ -92,6 +93,17 @@ enum Name {
     Number,
     /// Of what it is a variant, once it is one, and its place there.
     Variant(AtomicPtr<Timed>, u8),
+}
+
+impl Name {
+    /// The name in the source, if it has one.
+    fn known(&self) -> &'static str {
+        match self {
+            Self::Literal(name) => name,
+            Self::Function(name) => name(),
+            Self::Number | Self::Variant(..) => "",
+        }
+    }
 }
 
 /// What a point is.
@@ -305,6 +317,27 @@ impl Point {
         Control(self.word()?.load(Relaxed)).alpha()
     }
 
+    /// The point's name as the viewer shows it.
+    #[must_use]
+    pub fn name(&'static self) -> Cow<'static, str> {
+        match self.name_in_the_table() {
+            Some(name) => Cow::Owned(name),
+            None => Cow::Borrowed(self.name.known()),
+        }
+    }
+
+    /// The file that the point is in; empty where that is not known.
+    #[must_use]
+    pub const fn file(&'static self) -> &'static str {
+        self.file
+    }
+
+    /// The line that the point is at; 0 where that is not known.
+    #[must_use]
+    pub const fn line(&'static self) -> u32 {
+        self.line
+    }
+
     /// The point's statistics since its last reset, over all threads; none if
     /// it has not measured yet.
     #[must_use]
@@ -352,13 +385,25 @@ impl Point {
     }
 
     pub(crate) fn description(&self) -> (&str, &str, u32) {
-        let name = match &self.name {
-            Name::Literal(name) => name,
-            Name::Function(name) => name(),
-            Name::Number if self.index.load(Relaxed) == 0 => return ("overhead", "", 0),
-            Name::Number | Name::Variant(..) => return ("", "", 0),
-        };
+        let is_calibration = self.is_numeric() && self.index.load(Relaxed) == 0;
+        let name = if is_calibration { "overhead" } else { self.name.known() };
         (name, self.file, self.line)
+    }
+
+    /// The name that the point was given since it was registered, or then.
+    fn name_in_the_table(&'static self) -> Option<String> {
+        let segment = &process::current()?.segment;
+        let name = segment.entry(self.number()? as usize)?.read()?.name;
+        let text = segment.text(name.offset as usize, name.len as usize)?;
+        let text: Vec<u8> = text.iter().map(|byte| byte.load(Relaxed)).collect();
+        Some(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Whether it is one of the program's points: no variant, not the calibration's, and not
+    /// refused.
+    pub(crate) fn is_listed(&'static self) -> bool {
+        self.number().is_some_and(|number| number != 0)
+            && !matches!(self.kind(), Kind::Variant { .. })
     }
 
     pub(crate) fn kind(&self) -> Kind<'_> {

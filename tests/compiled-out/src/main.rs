@@ -83,6 +83,8 @@ fn main() {
     POINT.disable();
     POINT.clear_alpha();
     assert!(POINT.stats().is_none());
+    assert_eq!((POINT.name().len(), POINT.file(), POINT.line()), (0, "", 0));
+    assert_eq!(pfp::points().count(), 0);
     // What is wrong stays wrong, so that switching measuring on changes nothing.
     let (period, tau) = (Duration::from_millis(100), Duration::from_millis(500));
     assert!(POINT.set_alpha(0.2).is_ok() && POINT.set_alpha(0.0).is_err());

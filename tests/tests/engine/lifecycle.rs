@@ -133,6 +133,46 @@ fn a_program_knows_its_times_and_quantiles() {
     target.end_well();
 }
 
+/// A program lists the points that it has met as a reader finds them.
+#[test]
+fn a_program_lists_its_points() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["listed"]);
+    let said = target.reach("done").clone();
+    assert_eq!(said.one::<u32>("before"), 0);
+    let mut listed = said.all::<String>("point");
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    let points = picture.points.iter().filter(|point| point.variant.is_none() && point.id != 0);
+    let mut found: Vec<Vec<String>> = points
+        .map(|point| {
+            let file = if point.file.is_empty() { "-" } else { &point.file };
+            let count = watch::total(picture, point.id).count;
+            let name = point.name.replace(' ', "_");
+            let (line, on) = (point.line, point.control.enabled());
+            [name, file.into(), line.to_string(), on.to_string(), count.to_string()].into()
+        })
+        .collect();
+    found.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(listed, found);
+    let names: Vec<&str> = listed.iter().map(|point| point[0].as_str()).collect();
+    let expected = [
+        "a_literal",
+        "elsewhere",
+        "five",
+        "in_a_function",
+        "measured_by_an_attribute",
+        "off",
+        "sent",
+    ];
+    assert_eq!(names, expected);
+    let counts: Vec<&str> = listed.iter().map(|point| point[4].as_str()).collect();
+    assert_eq!(counts, ["1", "1", "1", "1", "1", "0", "3"]);
+    assert_eq!(said.all::<String>("never"), [["never", "met", "false"]]);
+    target.end_well();
+}
+
 #[test]
 fn an_end_in_order_leaves_nothing_but_the_readers_last_picture() {
     let place = Place::new();

@@ -100,6 +100,45 @@ pub(crate) fn spread() {
     pause("done");
 }
 
+/// Meets points of all kinds and lists them.
+pub(crate) fn listed() {
+    static LITERAL: pfp::Point = pfp::Point::new("a literal");
+    static ELSEWHERE: pfp::Point = pfp::Point::at("elsewhere", "grammar.y", 12);
+    static OFF: pfp::Point = pfp::Point::new("off").starts_off();
+    static SENT: pfp::Timed = pfp::Timed::new("sent", &["bytes"]);
+    static NEVER: pfp::Point = pfp::Point::new("never met");
+
+    fn in_a_function() {
+        pfp::function_scope!();
+    }
+
+    #[pfp::function]
+    fn measured_by_an_attribute() {}
+
+    say("before", &[&pfp::points().count()]);
+    for point in [&LITERAL, &ELSEWHERE, &OFF] {
+        drop(point.measure());
+    }
+    OFF.disable();
+    for bytes in [1, 2, 3] {
+        drop(SENT.measure([bytes]));
+    }
+    in_a_function();
+    measured_by_an_attribute();
+    pfp::enable(5);
+    pfp::set_name(5, "five");
+    pfp::begin(5);
+    pfp::end(5, false);
+    for point in pfp::points() {
+        let count = point.stats().map_or(0, |stats| stats.count);
+        let name = point.name().replace(' ', "_");
+        let file = if point.file().is_empty() { "-" } else { point.file() };
+        say("point", &[&name, &file, &point.line(), &point.is_enabled(), &count]);
+    }
+    say("never", &[&NEVER.name(), &pfp::points().any(|point| point.name() == "never met")]);
+    pause("done");
+}
+
 /// Calls a point so often, lives on for some milliseconds, and ends in order.
 pub(crate) fn brief(calls: u64, ms: u64) {
     for _ in 0..calls {

@@ -62,6 +62,7 @@ fn main() -> ExitCode {
         "rank" => groups::rank(&arguments[1], number(2) as u32, number(3), &arguments[4]),
         "team" => groups::team(&arguments[1], number(2) as u32, number(3), number(4) as u32),
         "life" => life::run(),
+        "listed" => life::listed(),
         "spread" => life::spread(),
         "steered" => life::steered(),
         "brief" => life::brief(number(1), number(2)),
