@@ -114,6 +114,12 @@ pub fn count_mismatch() {
     context::count_mismatch();
 }
 
+/// [`Point::end`] or [`Point::end_latched`].
+#[inline]
+pub fn end(point: &'static Point, latch: bool) {
+    ending::end(point, latch);
+}
+
 /// The point of a number; none beyond the range, which counts as a refusal.
 #[must_use]
 pub fn numbered(id: u32) -> Option<&'static Point> {

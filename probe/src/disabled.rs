@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::errors::alpha_of;
-use crate::{AlphaError, Amount, InitError, SetError};
+use crate::{AlphaError, Amount, InitError};
 
 /// Points that are named by a number: `0..NUMERIC`.
 pub const NUMERIC: u32 = 64;
@@ -265,6 +265,11 @@ impl Point {
     pub const fn at(_name: &'static str, _file: &'static str, _line: u32) -> Self {
         Self(())
     }
+    #[inline(always)]
+    #[must_use]
+    pub fn numbered(_id: u32) -> &'static Self {
+        &Self(())
+    }
     #[must_use]
     pub const fn starts_off(self) -> Self {
         self
@@ -283,6 +288,8 @@ impl Point {
     }
     #[inline(always)]
     pub fn begin(&'static self) {}
+    #[inline(always)]
+    pub fn begin_once(&'static self) {}
     #[inline(always)]
     pub fn end(&'static self) {}
     #[inline(always)]
@@ -321,6 +328,8 @@ impl Point {
     pub fn name(&'static self) -> Cow<'static, str> {
         Cow::Borrowed("")
     }
+    #[inline(always)]
+    pub fn set_name(&'static self, _name: &str) {}
     #[must_use]
     pub const fn file(&'static self) -> &'static str {
         ""
@@ -403,47 +412,4 @@ pub fn calibrate(_pairs: u32) -> Option<Overhead> {
 #[inline(always)]
 pub fn task_switch(_prev: &Context, _next: &Context) -> bool {
     true
-}
-/// Does nothing.
-#[inline(always)]
-pub fn begin(_id: u32) {}
-/// Does nothing.
-#[inline(always)]
-pub fn end(_id: u32, _latch: bool) {}
-/// Does nothing.
-#[inline(always)]
-pub fn enable(_id: u32) {}
-/// Does nothing.
-#[inline(always)]
-pub fn disable(_id: u32) {}
-/// Does nothing.
-#[inline(always)]
-pub fn reset(_id: u32) {}
-/// Checks its arguments.
-///
-/// # Errors
-///
-/// There is no such number, or `alpha` is not in (0, 1].
-pub fn set_alpha(id: u32, alpha: f64) -> Result<(), SetError> {
-    if id >= NUMERIC {
-        return Err(SetError::NoSuchPoint { id });
-    }
-    if alpha > 0.0 && alpha <= 1.0 { Ok(()) } else { Err(SetError::Alpha(AlphaError { alpha })) }
-}
-/// Checks its arguments.
-///
-/// # Errors
-///
-/// There is no such number, or `period / tau` is not in (0, 1].
-pub fn set_average(id: u32, period: Duration, tau: Duration) -> Result<(), SetError> {
-    set_alpha(id, alpha_of(period, tau))
-}
-/// Does nothing.
-#[inline(always)]
-pub fn set_name(_id: u32, _name: &str) {}
-/// None.
-#[inline(always)]
-#[must_use]
-pub fn stats(_id: u32) -> Option<Stats> {
-    None
 }

@@ -23,32 +23,6 @@ impl fmt::Display for AlphaError {
 
 impl std::error::Error for AlphaError {}
 
-/// Why a numbered point cannot be set.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum SetError {
-    /// The weight is not in (0, 1].
-    Alpha(AlphaError),
-    /// There is no point of this number.
-    NoSuchPoint {
-        /// The number.
-        id: u32,
-    },
-}
-
-impl fmt::Display for SetError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Alpha(error) => error.fmt(out),
-            Self::NoSuchPoint { id } => {
-                write!(out, "expected a point number below {}, found {id}", crate::NUMERIC)
-            }
-        }
-    }
-}
-
-impl std::error::Error for SetError {}
-
 /// Why nothing can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

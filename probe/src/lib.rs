@@ -162,7 +162,6 @@ pub use self::{
     },
     engine::measure::Guard,
     future::{Measured, TimedMeasured},
-    numeric::{begin, disable, enable, end, reset, set_alpha, set_average, set_name, stats},
     point::{NUMERIC, Point},
     snapshot::{show, snapshot_over, snapshot_to},
     stats::Stats,
@@ -182,7 +181,7 @@ pub use amount::Amount;
 mod errors;
 #[cfg(feature = "enabled")]
 pub(crate) use errors::alpha_of;
-pub use errors::{AlphaError, InitError, SetError};
+pub use errors::{AlphaError, InitError};
 mod sampled;
 pub use sampled::{Sampled, Settled};
 

@@ -16,6 +16,7 @@ use crate::engine::measure::Guard;
 use crate::engine::process::{self, NotEntered};
 use crate::engine::turn::{Denied, Turn};
 use crate::engine::{cold, thread};
+use crate::numeric;
 use crate::stats::{self, Histogram, Stats};
 use crate::timed::{self, REST, Timed};
 use crate::{AlphaError, alpha_of};
@@ -138,6 +139,31 @@ impl Point {
         Self::named(Name::Literal(name), 0, file, line)
     }
 
+    /// The point of a number below [`NUMERIC`], which needs no static of the program's: for
+    /// code that has numbers instead of names, as generated code and real-time systems do.
+    ///
+    /// It is off until it is enabled, and has no name until it is given one. Point 0 is the
+    /// calibration's. A number beyond the range leads to a point that is never on, and is
+    /// counted as a refused point.
+    ///
+    /// ```
+    /// use pfp::Point;
+    ///
+    /// Point::numbered(3).set_name("control loop");
+    /// Point::numbered(3).enable();
+    /// for _ in 0..10 {
+    ///     Point::numbered(3).begin_once();
+    ///     Point::numbered(3).end();
+    /// }
+    /// # #[cfg(not(miri))]
+    /// assert_eq!(Point::numbered(3).stats().map(|stats| stats.count), Some(10));
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn numbered(id: u32) -> &'static Self {
+        numeric::point_or_none(id)
+    }
+
     /// The point, switched off from the start: it measures once it is enabled
     /// here, in the viewer, or by `PFP_ENABLE` in the environment.
     ///
@@ -203,6 +229,15 @@ impl Point {
         Self::named(Name::Number, number, "", 0)
     }
 
+    /// A point that is off for good.
+    pub(crate) const fn never() -> Self {
+        Self {
+            control: AtomicPtr::new((&raw const process::REFUSED).cast_mut()),
+            registering: Turn::done_already(),
+            ..Self::named(Name::Literal(""), 0, "", 0)
+        }
+    }
+
     /// A place for a variant of a point with amounts.
     pub(crate) const fn variant(place: u8) -> Self {
         Self::named(Name::Variant(AtomicPtr::new(ptr::null_mut()), place), 0, "", 0)
@@ -243,6 +278,17 @@ impl Point {
     #[inline]
     pub fn begin(&'static self) {
         ending::begin(self, false);
+    }
+
+    /// Begins the region as [`begin`](Self::begin) does, but only once: if it is open in this
+    /// thread or [context](crate::Context) already, the point is switched off as invalid.
+    ///
+    /// That is the rule of points by [number](Self::numbered), where a begin without an end is
+    /// a mistake and not recursion. The viewer shows the point as invalid; enabling it makes
+    /// it valid again.
+    #[inline]
+    pub fn begin_once(&'static self) {
+        ending::begin(self, true);
     }
 
     /// Ends the region. Without a begin it does nothing, so that a loop may
@@ -323,6 +369,17 @@ impl Point {
         match self.name_in_the_table() {
             Some(name) => Cow::Owned(name),
             None => Cow::Borrowed(self.name.known()),
+        }
+    }
+
+    /// Gives the point another name, of which 1024 bytes are kept. Each name takes its room
+    /// for good, unless the point has it already: names are not for what changes all the
+    /// time.
+    pub fn set_name(&'static self, name: &str) {
+        if self.word().is_some()
+            && let Some(process) = process::current()
+        {
+            process.segment.rename_point(self.index(), name);
         }
     }
 

@@ -23,12 +23,12 @@ pub extern "C" fn measured(seed: u64) -> u64 {
         #[cfg(feature = "points")]
         {
             POINT.begin();
-            pfp::begin(3);
+            pfp::Point::numbered(3).begin_once();
         }
         sum = (sum ^ round).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
         #[cfg(feature = "points")]
         {
-            pfp::end(3, round % 2 == 0);
+            pfp::Point::numbered(3).end();
             POINT.end_latched();
             POINT.end();
         }
@@ -89,14 +89,15 @@ fn main() {
     let (period, tau) = (Duration::from_millis(100), Duration::from_millis(500));
     assert!(POINT.set_alpha(0.2).is_ok() && POINT.set_alpha(0.0).is_err());
     assert!(POINT.set_average(period, tau).is_ok() && POINT.set_average(tau, period).is_err());
-    pfp::enable(1);
-    pfp::disable(1);
-    pfp::reset(1);
-    pfp::set_name(1, "one");
-    assert!(pfp::stats(1).is_none());
-    assert!(pfp::set_alpha(1, 0.2).is_ok() && pfp::set_alpha(pfp::NUMERIC, 0.2).is_err());
-    assert!(pfp::set_alpha(1, f64::NAN).is_err());
-    assert!(pfp::set_average(1, period, tau).is_ok());
+    for id in [1, pfp::NUMERIC] {
+        let point = pfp::Point::numbered(id);
+        point.enable();
+        point.disable();
+        point.reset();
+        point.set_name("one");
+        assert!(point.stats().is_none());
+        assert!(point.set_alpha(0.2).is_ok() && point.set_alpha(f64::NAN).is_err());
+    }
     let refused = [pfp::snapshot_to("/nowhere/a"), pfp::snapshot_over("/nowhere/a")];
     assert!(refused.iter().all(|result| result.is_err()));
     let stats = pfp::Stats::default();

@@ -214,9 +214,9 @@ mod stepping {
     }
 
     fn numbered() {
-        pfp::begin(NUMBER);
+        Point::numbered(NUMBER).begin_once();
         work();
-        pfp::end(NUMBER, false);
+        Point::numbered(NUMBER).end();
     }
 
     fn amounts() {
@@ -396,7 +396,7 @@ mod stepping {
             })
         };
         let point = match case.name {
-            "numbered" => figures(pfp::stats(NUMBER)),
+            "numbered" => figures(Point::numbered(NUMBER).stats()),
             "amounts" | "amounts_by_hand" => figures(TIMED.stats()),
             _ => of(&POINT),
         };
@@ -647,7 +647,7 @@ mod stepping {
         let [_, action, what, each] = &arguments[..] else { panic!("ACTION CASE EACH") };
         let each: u64 = each.parse().expect("a number");
         for at in 0..pfp::NUMERIC {
-            pfp::enable(at);
+            Point::numbered(at).enable();
         }
         if action == "storm" {
             return storm(what.parse().expect("a number"));

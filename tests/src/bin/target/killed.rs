@@ -71,10 +71,10 @@ impl Me {
                 self.seat.end(at, open, inside, || drop(guard))
             }
             Way::Hand if at == point::NUMBERED => {
-                self.seat.call(|| pfp::begin(NUMBER));
+                self.seat.call(|| pfp::Point::numbered(NUMBER).begin_once());
                 let open = Open { begun: [before, now()], parts: None };
                 let inside = body();
-                self.seat.end(at, open, inside, || pfp::end(NUMBER, false))
+                self.seat.end(at, open, inside, || pfp::Point::numbered(NUMBER).end())
             }
             Way::Hand => {
                 self.seat.call(|| POINTS[at].begin());
@@ -249,8 +249,8 @@ pub(crate) fn stepped(path: &str, less: Option<&str>) {
 fn regions(me: &Me) {
     me.stage(stage::FIRST);
     let tasks = [(); 2].map(|()| pfp::Context::new());
-    me.seat.call(|| pfp::set_name(NUMBER, NAMES[point::NUMBERED]));
-    me.seat.call(|| pfp::enable(NUMBER));
+    me.seat.call(|| pfp::Point::numbered(NUMBER).set_name(NAMES[point::NUMBERED]));
+    me.seat.call(|| pfp::Point::numbered(NUMBER).enable());
     for number in 0..8 {
         me.round(number, &tasks);
     }

@@ -31,8 +31,8 @@ static POINT: pfp::Point = pfp::Point::new("a point");
 pub(crate) fn run() {
     pfp::set_program_name("the living");
     pfp::register_thread("main of it");
-    pfp::set_name(3, "three");
-    pfp::enable(3);
+    pfp::Point::numbered(3).set_name("three");
+    pfp::Point::numbered(3).enable();
     for _ in 0..CALLS {
         function_attribute();
         named_attribute();
@@ -43,8 +43,8 @@ pub(crate) fn run() {
         {
             let _guard = POINT.measure();
         }
-        pfp::begin(3);
-        pfp::end(3, false);
+        pfp::Point::numbered(3).begin_once();
+        pfp::Point::numbered(3).end();
     }
     say("scope_line", &[&(line!() - 8)]);
     if let Some(stats) = POINT.stats() {
@@ -125,10 +125,10 @@ pub(crate) fn listed() {
     }
     in_a_function();
     measured_by_an_attribute();
-    pfp::enable(5);
-    pfp::set_name(5, "five");
-    pfp::begin(5);
-    pfp::end(5, false);
+    pfp::Point::numbered(5).enable();
+    pfp::Point::numbered(5).set_name("five");
+    pfp::Point::numbered(5).begin_once();
+    pfp::Point::numbered(5).end();
     for point in pfp::points() {
         let count = point.stats().map_or(0, |stats| stats.count);
         let name = point.name().replace(' ', "_");
@@ -151,87 +151,94 @@ pub(crate) fn brief(calls: u64, ms: u64) {
 pub(crate) fn steered() {
     pfp::init().ok();
     // Off until enabled.
-    pfp::begin(1);
-    pfp::end(1, false);
-    say("off", &[&pfp::stats(1).is_none()]);
+    pfp::Point::numbered(1).begin_once();
+    pfp::Point::numbered(1).end();
+    say("off", &[&pfp::Point::numbered(1).stats().is_none()]);
 
     // An end first, as a loop may start with one.
-    pfp::enable(2);
+    pfp::Point::numbered(2).enable();
     for _ in 0..10 {
-        pfp::end(2, false);
-        pfp::begin(2);
+        pfp::Point::numbered(2).end();
+        pfp::Point::numbered(2).begin_once();
     }
-    pfp::end(2, false);
+    pfp::Point::numbered(2).end();
     say("end_first", &[&count(2)]);
 
     // Latched: three parts, one measurement.
-    pfp::enable(3);
+    pfp::Point::numbered(3).enable();
     let mut burnt = Duration::ZERO;
     for part in 0..3 {
-        pfp::begin(3);
+        pfp::Point::numbered(3).begin_once();
         burnt += pfp_tests::os::burn(Duration::from_millis(2));
-        pfp::end(3, part < 2);
+        let point = pfp::Point::numbered(3);
+        if part < 2 { point.end_latched() } else { point.end() }
     }
-    let latched = pfp::stats(3).unwrap_or_default();
+    let latched = pfp::Point::numbered(3).stats().unwrap_or_default();
     let ms = latched.exclusive as f64 / pfp::ticks_per_second() * 1e3;
     let [burnt, stolen] = [burnt, pfp_tests::stolen::so_far()].map(|it| it.as_secs_f64() * 1e3);
     say("latched", &[&latched.count, &ms, &burnt, &stolen]);
 
     // Begin after begin.
-    pfp::enable(4);
-    pfp::begin(4);
-    pfp::begin(4);
-    pfp::end(4, false);
+    pfp::Point::numbered(4).enable();
+    pfp::Point::numbered(4).begin_once();
+    pfp::Point::numbered(4).begin_once();
+    pfp::Point::numbered(4).end();
     say("invalid", &[&count(4)]);
 
     // A reset with the region open.
-    pfp::enable(5);
+    pfp::Point::numbered(5).enable();
     for _ in 0..20 {
-        pfp::begin(5);
-        pfp::end(5, false);
+        pfp::Point::numbered(5).begin_once();
+        pfp::Point::numbered(5).end();
     }
-    pfp::begin(5);
-    pfp::reset(5);
-    pfp::end(5, false);
+    pfp::Point::numbered(5).begin_once();
+    pfp::Point::numbered(5).reset();
+    pfp::Point::numbered(5).end();
     say("at_reset", &[&count(5)]);
-    pfp::begin(5);
-    pfp::end(5, false);
+    pfp::Point::numbered(5).begin_once();
+    pfp::Point::numbered(5).end();
     say("after_reset", &[&count(5)]);
 
     // Numbers beyond the range.
     for id in [pfp::NUMERIC, pfp::NUMERIC + 1, u32::MAX] {
-        pfp::enable(id);
-        pfp::begin(id);
-        pfp::end(id, true);
-        pfp::end(id, false);
-        pfp::reset(id);
-        pfp::disable(id);
-        pfp::set_name(id, "nowhere");
-        say("nowhere", &[&pfp::stats(id).is_none(), &pfp::set_alpha(id, 0.5).is_err()]);
+        pfp::Point::numbered(id).enable();
+        pfp::Point::numbered(id).begin_once();
+        pfp::Point::numbered(id).end_latched();
+        pfp::Point::numbered(id).end();
+        pfp::Point::numbered(id).reset();
+        pfp::Point::numbered(id).disable();
+        pfp::Point::numbered(id).set_name("nowhere");
+        let point = pfp::Point::numbered(id);
+        point.enable();
+        point.set_alpha(0.5).expect("it is a weight, of no point");
+        drop(point.measure());
+        let is_there = point.is_enabled() || point.alpha().is_some() || point.name() != "";
+        let is_listed = pfp::points().any(|listed| std::ptr::eq(listed, point));
+        say("nowhere", &[&point.stats().is_none(), &!(is_there || is_listed)]);
     }
 
     // Weights.
     let tau = Duration::from_millis(500);
-    let accepted = pfp::set_average(6, Duration::from_millis(100), tau).is_ok();
+    let accepted = pfp::Point::numbered(6).set_average(Duration::from_millis(100), tau).is_ok();
     say("accepted", &[&accepted]);
     for bad in [0.0, f64::NAN, 1.5, -0.1, f64::INFINITY] {
-        say("refused", &[&pfp::set_alpha(6, bad).is_err()]);
+        say("refused", &[&pfp::Point::numbered(6).set_alpha(bad).is_err()]);
     }
-    say("refused", &[&pfp::set_average(6, Duration::ZERO, tau).is_err()]);
-    say("refused", &[&pfp::set_average(6, tau, Duration::ZERO).is_err()]);
-    say("refused", &[&pfp::set_average(6, tau * 2, tau).is_err()]);
+    say("refused", &[&pfp::Point::numbered(6).set_average(Duration::ZERO, tau).is_err()]);
+    say("refused", &[&pfp::Point::numbered(6).set_average(tau, Duration::ZERO).is_err()]);
+    say("refused", &[&pfp::Point::numbered(6).set_average(tau * 2, tau).is_err()]);
 
     if pause("steered") {
         // The viewer has made it valid again.
-        pfp::begin(4);
-        pfp::end(4, false);
+        pfp::Point::numbered(4).begin_once();
+        pfp::Point::numbered(4).end();
         say("valid_again", &[&count(4)]);
         pause("done");
     }
 }
 
 fn count(id: u32) -> u64 {
-    pfp::stats(id).map_or(0, |stats| stats.count)
+    pfp::Point::numbered(id).stats().map_or(0, |stats| stats.count)
 }
 
 /// A hundred points, in so many threads at once.

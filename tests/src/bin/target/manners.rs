@@ -65,7 +65,7 @@ pub(crate) fn run() -> ExitCode {
     let before = Looks::now();
     host();
     pfp::calibrate(100);
-    let _ = pfp::stats(0);
+    let _ = pfp::Point::numbered(0).stats();
     let after = Looks::now();
     if before == after {
         return ExitCode::SUCCESS;

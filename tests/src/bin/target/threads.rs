@@ -52,8 +52,8 @@ fn short_region() {
 /// More threads at once than there are lanes.
 pub(crate) fn many(threads: usize, calls: u64) {
     static HAND: pfp::Point = pfp::Point::new("by hand");
-    pfp::enable(5);
-    pfp::set_name(5, "numbered");
+    pfp::Point::numbered(5).enable();
+    pfp::Point::numbered(5).set_name("numbered");
     pfp::init().ok();
     let together = Barrier::new(threads);
     thread::scope(|scope| {
@@ -66,8 +66,8 @@ pub(crate) fn many(threads: usize, calls: u64) {
                     }
                     HAND.begin();
                     HAND.end();
-                    pfp::begin(5);
-                    pfp::end(5, false);
+                    pfp::Point::numbered(5).begin_once();
+                    pfp::Point::numbered(5).end();
                 };
                 in_turn(|| {
                     {
