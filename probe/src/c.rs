@@ -27,19 +27,13 @@ pub fn begin_timed(timed: &'static Timed, guard: &mut TimedGuard) {
     timed.begin_with(guard);
 }
 
-/// The same by a point that [`whole`] has given; false if it is no such point.
+/// The same by a point that [`Timed::point`] has given; false if it is no such point.
 #[inline(always)]
 pub fn begin_timed_of(point: &'static Point, guard: &mut TimedGuard) -> bool {
     point.timed().map(|timed| timed.begin_with(guard)).is_some()
 }
 
-/// The point with amounts as one of no amounts: it is steered, begun and ended as any is.
-#[must_use]
-pub fn whole(timed: &'static Timed) -> &'static Point {
-    timed.whole()
-}
-
-/// Ends a region of a point that [`whole`] has given, with its amounts; false if it is no
+/// Ends a region of a point that [`Timed::point`] has given, with its amounts; false if it is no
 /// such point.
 pub fn end_with(point: &'static Point, latch: bool, amounts: &[u64]) -> bool {
     let Some(timed) = point.timed() else { return false };

@@ -118,25 +118,9 @@ impl Timed {
     #[inline(always)]
     pub fn end_latched<A: Amount, const N: usize>(&'static self, _amounts: [A; N]) {}
     #[inline(always)]
-    pub fn enable(&'static self) {}
-    #[inline(always)]
-    pub fn disable(&'static self) {}
-    #[inline(always)]
     #[must_use]
-    pub fn is_enabled(&'static self) -> bool {
-        false
-    }
-    #[inline(always)]
-    pub fn reset(&'static self) {}
-    pub fn set_alpha(&'static self, alpha: f64) -> Result<(), AlphaError> {
-        if alpha > 0.0 && alpha <= 1.0 { Ok(()) } else { Err(AlphaError { alpha }) }
-    }
-    #[inline(always)]
-    pub fn clear_alpha(&'static self) {}
-    #[inline(always)]
-    #[must_use]
-    pub fn stats(&'static self) -> Option<Stats> {
-        None
+    pub fn point(&'static self) -> &'static Point {
+        &Point(())
     }
     #[inline(always)]
     #[must_use]

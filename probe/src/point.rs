@@ -480,7 +480,7 @@ impl Point {
     /// The point with amounts that this is the whole of.
     pub(crate) fn timed(&'static self) -> Option<&'static Timed> {
         // A reference to the part is none to the whole: that was exposed in
-        // `Timed::whole`.
+        // `Timed::point`.
         let timed = ptr::with_exposed_provenance::<Timed>((&raw const *self).addr());
         // SAFETY: such a point is the first field of a `Timed`, which is a static as
         // this is, and `repr(C)`.
@@ -586,7 +586,7 @@ impl Point {
         let refused = ptr::eq(self.control.load(Relaxed), &raw const process::REFUSED);
         let entered = self.enter(process, (!refused).then(|| self.control()));
         if let (Err(_), false, Some((timed, _))) = (&entered, refused, timed::variant_of(self)) {
-            timed.whole().refuse();
+            timed.point().refuse();
         }
         self.lead_to(process, entered);
     }

@@ -396,7 +396,7 @@ pub(crate) fn end(point: &'static Point, latch: bool) {
 /// The same for a point with amounts, which are those of the region.
 #[inline]
 pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
-    end_in(timed.whole(), latch, Some(amounts), |thread, slot| {
+    end_in(timed.point(), latch, Some(amounts), |thread, slot| {
         let (variant, is_rest) = timed.known(amounts)?;
         let cell = thread.cell(variant.index())?;
         // Else it has not followed the point since the region began.
@@ -679,7 +679,7 @@ fn finish_timed(
     let mut amounts = amounts.copied().unwrap_or_default();
     if thread.detour.load(Relaxed) != 0 {
         let regions = thread.regions();
-        let waiting = thread.busy(|| regions.unlatch(timed.whole(), Some(&mut amounts)));
+        let waiting = thread.busy(|| regions.unlatch(timed.point(), Some(&mut amounts)));
         sum.add(waiting.unwrap_or_default());
     }
     let Some((variant, is_rest)) = timed.choose_for_good(&amounts) else {
@@ -878,7 +878,22 @@ pub(crate) fn end_poll(
     unrecorded.sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
     if last && let Some(Unrecorded { sum, start }) = polls.0.take() {
         let elapsed = moment.now.wrapping_sub(start);
-        finish_with(thread, point, sum, (start, elapsed), amounts);
+        finish_polls(thread, point, sum, (start, elapsed), amounts);
+    }
+}
+
+/// Records all polls of a future: of a point with amounts that is polled as one without,
+/// those of amounts of 0.
+fn finish_polls(
+    thread: &Thread,
+    point: &'static Point,
+    sum: Sum,
+    times: (u64, u64),
+    amounts: Option<&Amounts>,
+) {
+    match point.timed() {
+        None => finish_with(thread, point, sum, times, amounts),
+        Some(timed) => finish_timed(thread, timed, point.control(), sum, times, amounts),
     }
 }
 
@@ -899,7 +914,7 @@ impl Polls {
             return process::miss();
         };
         let elapsed = (thread.stamp().wrapping_sub(start) as i64).max(0) as u64;
-        finish_with(thread, point, sum, (start, elapsed), amounts);
+        finish_polls(thread, point, sum, (start, elapsed), amounts);
     }
 }
 

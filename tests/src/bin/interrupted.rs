@@ -397,7 +397,7 @@ mod stepping {
         };
         let point = match case.name {
             "numbered" => figures(Point::numbered(NUMBER).stats()),
-            "amounts" | "amounts_by_hand" => figures(TIMED.stats()),
+            "amounts" | "amounts_by_hand" => figures(TIMED.point().stats()),
             _ => of(&POINT),
         };
         All { outer: of(&OUTER), point, inner: of(&INNER), other: of(&OTHER) }

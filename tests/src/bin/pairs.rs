@@ -246,7 +246,7 @@ fn main() -> ExitCode {
         _ => return ExitCode::FAILURE,
     };
     OFF.disable();
-    TIMED_OFF.disable();
+    TIMED_OFF.point().disable();
     (1..=8).for_each(full);
     pfp::Point::numbered(NUMBER).enable();
     if AVERAGE.set_alpha(0.1).is_err() {
