@@ -12,7 +12,7 @@
 use std::io::{self, Read};
 use std::{env, process::ExitCode};
 
-use pfp::{CpuTimer, Point, Sync};
+use pfp::{CpuTimer, Point, SyncScope};
 
 static BUILD: Point = Point::new("build");
 static COMPILE: Point = Point::new("compile");
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     timer.start();
 
     let count = |point, work: &mut dyn FnMut()| {
-        let count = pfp::cycle_count(point, Sync::None, work);
+        let count = pfp::cycle_count(point, SyncScope::None, work);
         count.elapsed()
     };
     let mut coefficients = Vec::new();

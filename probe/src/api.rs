@@ -102,7 +102,7 @@ pub fn ticks() -> u64 {
     clock::counter::stamp()
 }
 
-/// The calling thread's on-CPU clock: ticks that it, or the [context](Context)
+/// The calling thread's on-CPU clock: ticks that it, or the [context](ExecutionContext)
 /// that is current on it, has run. Only differences mean anything. None where
 /// the thread cannot have a lane.
 #[inline]
@@ -151,7 +151,7 @@ pub fn calibrate(pairs: u32) -> Option<Overhead> {
 /// ```
 /// static POINT: pfp::Point = pfp::Point::new("task work");
 ///
-/// let (idle, task) = (pfp::Context::new(), pfp::Context::new());
+/// let (idle, task) = (pfp::ExecutionContext::new(), pfp::ExecutionContext::new());
 /// pfp::task_switch(&idle, &task);
 /// POINT.begin();
 /// pfp::task_switch(&task, &idle); // the task is pre-empted
@@ -160,17 +160,17 @@ pub fn calibrate(pairs: u32) -> Option<Overhead> {
 /// pfp::task_switch(&task, &idle);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Context {
+pub struct ExecutionContext {
     shared: Arc<context::Shared>,
 }
 
-impl Default for Context {
+impl Default for ExecutionContext {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Context {
+impl ExecutionContext {
     /// A context without open regions.
     #[must_use]
     pub fn new() -> Self {
@@ -202,7 +202,7 @@ impl Context {
 #[must_use = "the context is left at once if this is not bound to a name"]
 #[derive(Debug)]
 pub struct Entered {
-    context: Context,
+    context: ExecutionContext,
     thread_bound: PhantomData<*const ()>,
 }
 
@@ -214,13 +214,13 @@ impl Drop for Entered {
 
 /// Tells pfp that the program's scheduler switches the calling thread from one
 /// task to another: `next` takes the place of `prev`, or of what runs instead of
-/// it. If `prev` was put aside by a context that was [entered](Context::enter), an
+/// it. If `prev` was put aside by a context that was [entered](ExecutionContext::enter), an
 /// interrupt, it takes effect when that is left. False if `next` is a thread's
 /// already, current or interrupted, which is counted as a mismatch; then nothing
 /// changes.
 ///
 /// To be called just before or after the stacks are switched, on the thread that
 /// does it, also in a signal handler.
-pub fn task_switch(prev: &Context, next: &Context) -> bool {
+pub fn task_switch(prev: &ExecutionContext, next: &ExecutionContext) -> bool {
     context::switch(Some(&prev.shared), Some(&next.shared)) != Switched::Refused
 }

@@ -12,7 +12,7 @@ use crate::engine::{cold, ending, measure, process, thread};
 use crate::errno;
 use crate::numeric;
 use crate::stats::{Histogram, Stats};
-use crate::{Context, Guard, Point, Timed, TimedGuard};
+use crate::{ExecutionContext, Guard, Point, Timed, TimedGuard};
 
 /// Begins a region of a point into the caller's memory. The point's word was read
 /// by the caller, and said that the point is on.
@@ -128,15 +128,16 @@ pub fn stats(point: &'static Point) -> Option<Stats> {
 
 /// Whether a context is current on the calling thread.
 #[must_use]
-pub fn is_current(context: &Context) -> bool {
+pub fn is_current(context: &ExecutionContext) -> bool {
     context.shared().is_current()
 }
 
 /// Makes a context, or the thread's own, run on the calling thread in place of
 /// `prev`; that another one ran is counted as a mismatch. While an interrupt is
 /// current, it takes effect when that ends. False if `next` is a thread's already.
-pub fn switch(prev: Option<&Context>, next: Option<&Context>) -> bool {
-    let switched = context::switch(prev.map(Context::shared), next.map(Context::shared));
+pub fn switch(prev: Option<&ExecutionContext>, next: Option<&ExecutionContext>) -> bool {
+    let switched =
+        context::switch(prev.map(ExecutionContext::shared), next.map(ExecutionContext::shared));
     if switched == Switched::InPlaceOfAnother {
         context::count_mismatch();
     }
@@ -145,17 +146,17 @@ pub fn switch(prev: Option<&Context>, next: Option<&Context>) -> bool {
 
 /// Puts what is current aside for an interrupt's context; false if that is a
 /// thread's already.
-pub fn enter(to: &Context) -> bool {
+pub fn enter(to: &ExecutionContext) -> bool {
     context::enter(to.shared())
 }
 
 /// Resumes what [`enter`] put aside; false if `from` is not current here.
-pub fn leave(from: &Context) -> bool {
+pub fn leave(from: &ExecutionContext) -> bool {
     context::leave(from.shared())
 }
 
 /// Makes a context that of another execution object, with nothing open; false if
 /// it is a thread's: current, or interrupted.
-pub fn renew(context: &Context) -> bool {
+pub fn renew(context: &ExecutionContext) -> bool {
     context.shared().renew()
 }

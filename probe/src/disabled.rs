@@ -226,7 +226,7 @@ pub struct Overhead {
 
 /// An execution object.
 #[derive(Clone, Debug, Default)]
-pub struct Context(());
+pub struct ExecutionContext(());
 
 /// A context that was entered.
 #[must_use = "the context is left at once if this is not bound to a name"]
@@ -330,7 +330,7 @@ impl Point {
 }
 
 #[expect(missing_docs, reason = "see the measuring version")]
-impl Context {
+impl ExecutionContext {
     #[must_use]
     pub fn new() -> Self {
         Self(())
@@ -394,6 +394,6 @@ pub fn calibrate(_pairs: u32) -> Option<Overhead> {
 }
 /// Does nothing.
 #[inline(always)]
-pub fn task_switch(_prev: &Context, _next: &Context) -> bool {
+pub fn task_switch(_prev: &ExecutionContext, _next: &ExecutionContext) -> bool {
     true
 }

@@ -48,7 +48,7 @@
 //!   nested in it, minus the calibrated cost of measuring;
 //! - **inclusive**: the same with the nested regions; recursion counted once;
 //! - **off-CPU**: the ticks in which the thread was blocked or pre-empted, or its
-//!   [context](Context) put aside;
+//!   [context](ExecutionContext) put aside;
 //! - count, switches, least, most, last, variance, an exponential average where
 //!   asked for, and a histogram of exclusive ticks. One measurement counts as exclusive
 //!   for less than 2^47 ticks: 13 hours at 3 GHz.
@@ -157,7 +157,7 @@ mod timing;
 #[cfg(feature = "enabled")]
 pub use self::{
     api::{
-        Context, Entered, Overhead, calibrate, init, is_enabled, on_cpu_ticks, points,
+        Entered, ExecutionContext, Overhead, calibrate, init, is_enabled, on_cpu_ticks, points,
         register_thread, set_enabled, set_program_name, task_switch, ticks, ticks_per_second,
     },
     engine::measure::Guard,

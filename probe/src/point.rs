@@ -268,7 +268,7 @@ impl Point {
     }
 
     /// Begins the region, to be ended with [`Self::end`] or
-    /// [`Self::end_latched`] in the same thread or [context](crate::Context).
+    /// [`Self::end_latched`] in the same thread or [context](crate::ExecutionContext).
     ///
     /// A point may be begun again inside itself. Up to 32 regions that were begun by
     /// hand may be open at a time in a thread or context; a begin beyond that is not
@@ -281,7 +281,7 @@ impl Point {
     }
 
     /// Begins the region as [`begin`](Self::begin) does, but only once: if it is open in this
-    /// thread or [context](crate::Context) already, the point is switched off as invalid.
+    /// thread or [context](crate::ExecutionContext) already, the point is switched off as invalid.
     ///
     /// That is the rule of points by [number](Self::numbered), where a begin without an end is
     /// a mistake and not recursion. The viewer shows the point as invalid; enabling it makes
@@ -300,7 +300,7 @@ impl Point {
     }
 
     /// Ends the region, but keeps what it measured and adds it to the point's
-    /// next measurement in this thread or [context](crate::Context): the end
+    /// next measurement in this thread or [context](crate::ExecutionContext): the end
     /// that is not latched records the sum as one.
     #[inline]
     pub fn end_latched(&'static self) {

@@ -190,7 +190,7 @@ impl Timed {
     }
 
     /// Begins the region, to be ended with [`Self::end`] or [`Self::end_latched`] in the
-    /// same thread or [context](crate::Context), which tell its amounts: what was
+    /// same thread or [context](crate::ExecutionContext), which tell its amounts: what was
     /// received, say, is known only then. As with [`Point::begin`], the point may be
     /// begun again inside itself.
     ///
@@ -214,7 +214,7 @@ impl Timed {
     }
 
     /// Ends the region, but keeps what it measured and its amounts, and adds them to
-    /// the point's next measurement in this thread or [context](crate::Context); see
+    /// the point's next measurement in this thread or [context](crate::ExecutionContext); see
     /// [`Point::end_latched`].
     #[inline]
     pub fn end_latched<A: Amount, const N: usize>(&'static self, amounts: [A; N]) {

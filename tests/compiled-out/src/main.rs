@@ -104,7 +104,7 @@ fn main() {
     assert_eq!((stats.count, stats.mean(), stats.variance()), (0, Duration::ZERO, 0.0));
     assert_eq!((stats.exclusive(), stats.quantile(0.5)), (Duration::ZERO, None));
 
-    let (idle, task) = (pfp::Context::new(), pfp::Context::new());
+    let (idle, task) = (pfp::ExecutionContext::new(), pfp::ExecutionContext::new());
     assert!(pfp::task_switch(&idle, &task));
     assert!(idle.number() > 0);
     drop(idle.enter());

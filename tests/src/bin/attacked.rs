@@ -72,7 +72,7 @@ fn main() {
     Point::numbered(NUMBERED_ANY).set_name("numbered any");
     pfp::init().ok();
     // All of them are known before anybody looks.
-    round(&pfp::Context::new(), &pfp::Context::new(), 0);
+    round(&pfp::ExecutionContext::new(), &pfp::ExecutionContext::new(), 0);
     let mut lines = std::io::stdin().lock().lines();
     thread::scope(|scope| {
         let workers: Vec<_> =
@@ -121,7 +121,7 @@ fn calls() {
 
 /// What the program is for: a sum that anybody can work out again.
 fn work(number: u64) -> (u64, u64, u64) {
-    let (one, other) = (pfp::Context::new(), pfp::Context::new());
+    let (one, other) = (pfp::ExecutionContext::new(), pfp::ExecutionContext::new());
     let (mut rounds, mut sum) = (0_u64, number);
     while !STOP.load(Relaxed) {
         sum = step(sum, rounds);
@@ -140,7 +140,7 @@ fn step(sum: u64, round: u64) -> u64 {
 }
 
 /// Regions of every kind, in each other and beside each other.
-fn round(one: &pfp::Context, other: &pfp::Context, number: u64) {
+fn round(one: &pfp::ExecutionContext, other: &pfp::ExecutionContext, number: u64) {
     {
         let _alone = ALONE[0].measure();
         let _on = ON[0].measure();

@@ -569,7 +569,7 @@ mod stepping {
     const LOWER: usize = 1;
     const UPPER: usize = 2;
     static SAVED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
-    static FIBRES: LazyLock<[pfp::Context; 3]> = LazyLock::new(Default::default);
+    static FIBRES: LazyLock<[pfp::ExecutionContext; 3]> = LazyLock::new(Default::default);
 
     /// Keeps what a function must keep for its caller on this stack, and goes on with what
     /// was kept on another one.

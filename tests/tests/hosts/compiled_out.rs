@@ -165,7 +165,7 @@ mod bound_to_their_thread {
 #[test]
 fn contexts_and_points_travel() {
     fn travels<T: Send + Sync>() {}
-    travels::<pfp::Context>();
+    travels::<pfp::ExecutionContext>();
     travels::<pfp::Point>();
     travels::<pfp::Stats>();
 }

@@ -122,7 +122,7 @@ impl Me {
     }
 
     /// A task that is put aside inside its region.
-    fn task(&self, idle: &pfp::Context, task: &pfp::Context) {
+    fn task(&self, idle: &pfp::ExecutionContext, task: &pfp::ExecutionContext) {
         // What it takes while it is aside is not known to be counted or not.
         let aside = Span { outer: u64::MAX / 2, ..Span::default() };
         self.seat.call(|| pfp::task_switch(idle, task));
@@ -155,7 +155,7 @@ impl Me {
     }
 
     /// Everything there is, once.
-    fn round(&self, number: u64, tasks: &[pfp::Context; 2]) {
+    fn round(&self, number: u64, tasks: &[pfp::ExecutionContext; 2]) {
         self.region(point::OUTER, Way::Scope, || self.leaf(point::INNER, Way::Scope));
         self.region(point::HAND, Way::Hand, || self.leaf(point::INNER, Way::Hand));
         self.leaf(point::NUMBERED, Way::Hand);
@@ -248,7 +248,7 @@ pub(crate) fn stepped(path: &str, less: Option<&str>) {
 /// All that the first thread does by itself.
 fn regions(me: &Me) {
     me.stage(stage::FIRST);
-    let tasks = [(); 2].map(|()| pfp::Context::new());
+    let tasks = [(); 2].map(|()| pfp::ExecutionContext::new());
     me.seat.call(|| pfp::Point::numbered(NUMBER).set_name(NAMES[point::NUMBERED]));
     me.seat.call(|| pfp::Point::numbered(NUMBER).enable());
     for number in 0..8 {
