@@ -123,7 +123,7 @@ struct Readme;
 // So that the macros' paths work in this crate's own tests and examples.
 extern crate self as pfp;
 
-pub use pfp_macros::{function, lap, laps, measure};
+pub use pfp_macros::{all_functions, function, lap, laps, measure, skip};
 
 #[cfg(feature = "enabled")]
 mod api;
@@ -306,4 +306,72 @@ macro_rules! function_scope {
             __PFP_POINT.measure_in([$($crate::Amount::amount($value)),+], &mut __pfp_guard);
         }
     };
+}
+
+/// Names the calling thread as the viewer shows it: `register_thread!("name")`, or
+/// `register_thread!()` by the name that the program's own [`std::thread`] has, if any.
+///
+/// ```
+/// std::thread::Builder::new().name("decoder".into()).spawn(|| {
+///     pfp::register_thread!();
+///     pfp::scope!("decode");
+/// })?.join().expect("it only decodes");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[macro_export]
+macro_rules! register_thread {
+    () => {
+        if let Some(name) = ::std::thread::current().name() {
+            $crate::register_thread(name);
+        }
+    };
+    ($name:expr $(,)?) => {
+        $crate::register_thread($name)
+    };
+}
+
+/// Ends a frame of the calling thread, and begins the next: the time between two of these is
+/// one measurement of the point `frame`.
+///
+/// ```
+/// for _ in 0..3 {
+///     {
+///         pfp::scope!("update");
+///     }
+///     {
+///         pfp::scope!("draw");
+///     }
+///     pfp::finish_frame!();
+/// }
+/// # #[cfg(not(miri))]
+/// # {
+/// let frame = pfp::points().find(|point| point.name() == "frame").expect("it was met");
+/// let stats = frame.stats().expect("two frames have a beginning and an end");
+/// assert_eq!(stats.count, 2);
+/// println!("{:?} a frame", (stats.inclusive() + stats.off_cpu()) / 2);
+/// # }
+/// ```
+///
+/// The frame is a region around those inside. So its inclusive time is the CPU time of the
+/// frame, together with the time off the CPU it is the time between two calls, and its
+/// exclusive time is what no region inside explains. All threads that have frames share the
+/// point.
+///
+/// To be called where the regions of the frame have ended, between two of the loop's rounds.
+/// The first call only begins. A region that is open around it and ends ends the frame, which
+/// is then not measured and counted as a mismatch.
+#[macro_export]
+macro_rules! finish_frame {
+    () => {
+        $crate::__finish_frame()
+    };
+}
+
+/// For [`finish_frame!`].
+#[doc(hidden)]
+#[inline]
+pub fn __finish_frame() {
+    static FRAME: Point = Point::at("frame", "", 0);
+    FRAME.end();
+    FRAME.begin();
 }

@@ -41,6 +41,20 @@ fn function(number: u32) -> u32 {
     number + 1
 }
 
+struct Block;
+
+#[pfp::all_functions]
+impl Block {
+    fn measured(number: u32) -> u32 {
+        number + 1
+    }
+
+    #[pfp::skip]
+    fn skipped(number: u32) -> u32 {
+        number + 2
+    }
+}
+
 #[pfp::measure("a name")]
 async fn later(number: u32) -> u32 {
     std::future::ready(number).await + 1
@@ -58,6 +72,10 @@ fn main() {
     assert!(pfp::calibrate(1000).is_none());
 
     assert_eq!(function(1), 2);
+    assert_eq!((Block::measured(1), Block::skipped(1)), (2, 3));
+    pfp::register_thread!();
+    pfp::register_thread!("nothing");
+    pfp::finish_frame!();
     let mut future = pin!(later(1));
     let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert_eq!(polled, Poll::Ready(2));

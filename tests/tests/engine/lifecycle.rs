@@ -159,17 +159,46 @@ fn a_program_lists_its_points() {
     let names: Vec<&str> = listed.iter().map(|point| point[0].as_str()).collect();
     let expected = [
         "a_literal",
+        "another_of_all",
         "elsewhere",
         "five",
         "in_a_function",
         "measured_by_an_attribute",
+        "named_itself",
         "off",
+        "one_of_all",
         "sent",
     ];
     assert_eq!(names, expected);
     let counts: Vec<&str> = listed.iter().map(|point| point[4].as_str()).collect();
-    assert_eq!(counts, ["1", "1", "1", "1", "1", "0", "3"]);
+    assert_eq!(counts, ["1", "1", "1", "1", "1", "1", "1", "0", "1", "3"]);
     assert_eq!(said.all::<String>("never"), [["never", "met", "false"]]);
+    target.end_well();
+}
+
+/// Frames are a row as any: their number, and as their time what the clock says around them.
+#[test]
+fn frames_are_measured_from_one_end_to_the_next() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["frames"]);
+    let said = target.reach("done").clone();
+    let rate: f64 = said.one("ticks_per_second");
+    let threads = said.all::<f64>("frames");
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    let (frame, draw) = (watch::named(picture, "frame"), watch::named(picture, "draw"));
+    let sum = |at: usize| threads.iter().map(|thread| thread[at]).sum::<f64>();
+    assert_eq!((frame.count, draw.count), (sum(0) as u64, sum(0) as u64 + 2));
+    let seconds = (frame.inclusive + frame.off_cpu) as f64 / rate;
+    assert!((0.9 * sum(1)..=1.001 * sum(2)).contains(&seconds), "{seconds}, {threads:?}");
+    // A frame is around what is measured in it.
+    assert!(frame.inclusive >= draw.inclusive && frame.exclusive < frame.inclusive, "{frame:?}");
+    assert!(!picture.points.iter().any(|point| point.device));
+    assert_eq!(picture.losses.mismatched_ends, 0);
+    let names = picture.lanes.iter().map(|lane| String::from_utf8_lossy(&lane.lane.name));
+    let mut names: Vec<_> = names.filter(|name| name.contains("thread")).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a thread with a long name", "another thread that animates"]);
     target.end_well();
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pfp_tests::random::Random;
 use pfp_tests::script::{in_turn, pause, say};
@@ -51,6 +51,51 @@ pub(crate) fn run() {
         say("stats", &[&stats.count, &stats.exclusive, &stats.inclusive, &stats.min, &stats.max]);
         say("spread", &[&stats.mean_ticks(), &stats.variance()]);
     }
+    pause("done");
+}
+
+/// Threads that have frames, each with work that is measured and with waiting. Says how long
+/// the frames took, by the clock around them, at most and at least.
+pub(crate) fn frames() {
+    const FRAMES: u64 = 50;
+    fn draw() {
+        pfp::scope!("draw");
+        for step in 0..20_000u64 {
+            hint::black_box(step);
+        }
+    }
+    pfp::init().ok();
+    // Neither takes the lane of one that has ended.
+    let both = Barrier::new(2);
+    let animate = || {
+        let before = Instant::now();
+        let begun = in_turn(|| {
+            pfp::register_thread!();
+            pfp::finish_frame!();
+            let begun = Instant::now();
+            draw();
+            begun
+        });
+        let mut ended = begun;
+        for frame in 1..=FRAMES {
+            draw();
+            thread::sleep(Duration::from_millis(1));
+            if frame == FRAMES {
+                ended = Instant::now();
+            }
+            pfp::finish_frame!();
+        }
+        let after = Instant::now();
+        say("frames", &[&FRAMES, &(ended - begun).as_secs_f64(), &(after - before).as_secs_f64()]);
+        both.wait();
+    };
+    thread::scope(|scope| {
+        for name in ["a thread with a long name", "another thread that animates"] {
+            let named = thread::Builder::new().name(name.into());
+            named.spawn_scoped(scope, animate).expect("a thread can be made");
+        }
+    });
+    say("ticks_per_second", &[&pfp::ticks_per_second()]);
     pause("done");
 }
 
@@ -115,6 +160,28 @@ pub(crate) fn listed() {
     #[pfp::function]
     fn measured_by_an_attribute() {}
 
+    struct Block;
+
+    #[pfp::all_functions]
+    impl Block {
+        fn one_of_all() {
+            Self::another_of_all();
+            Self::skipped();
+            Self::named();
+            Self::in_the_compiler();
+        }
+
+        fn another_of_all() {}
+
+        #[pfp::skip]
+        fn skipped() {}
+
+        #[pfp::function("named itself")]
+        fn named() {}
+
+        const fn in_the_compiler() {}
+    }
+
     say("before", &[&pfp::points().count()]);
     for point in [&LITERAL, &ELSEWHERE, &OFF] {
         drop(point.measure());
@@ -125,6 +192,7 @@ pub(crate) fn listed() {
     }
     in_a_function();
     measured_by_an_attribute();
+    Block::one_of_all();
     pfp::Point::numbered(5).enable();
     pfp::Point::numbered(5).set_name("five");
     pfp::Point::numbered(5).begin_once();

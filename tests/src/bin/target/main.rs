@@ -63,6 +63,7 @@ fn main() -> ExitCode {
         "team" => groups::team(&arguments[1], number(2) as u32, number(3), number(4) as u32),
         "life" => life::run(),
         "listed" => life::listed(),
+        "frames" => life::frames(),
         "spread" => life::spread(),
         "steered" => life::steered(),
         "brief" => life::brief(number(1), number(2)),
