@@ -371,6 +371,10 @@ pub fn set_enabled(_on: bool) {}
 pub fn is_enabled() -> bool {
     false
 }
+/// Does nothing.
+#[doc(hidden)]
+#[inline(always)]
+pub fn __finish_frame() {}
 /// A nominal rate.
 #[must_use]
 pub fn ticks_per_second() -> f64 {

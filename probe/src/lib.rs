@@ -138,6 +138,8 @@ mod engine;
 #[cfg(feature = "enabled")]
 mod errno;
 #[cfg(feature = "enabled")]
+mod frame;
+#[cfg(feature = "enabled")]
 mod future;
 #[cfg(feature = "enabled")]
 mod mark;
@@ -161,6 +163,7 @@ pub use self::{
         register_thread, set_enabled, set_program_name, task_switch, ticks, ticks_per_second,
     },
     engine::measure::Guard,
+    frame::__finish_frame,
     future::{Measured, TimedMeasured},
     point::{NUMERIC, Point},
     snapshot::{show, snapshot_over, snapshot_to},
@@ -330,48 +333,31 @@ macro_rules! register_thread {
     };
 }
 
-/// Ends a frame of the calling thread, and begins the next: the time between two of these is
-/// one measurement of the point `frame`.
+/// Ends a frame of the calling thread and begins the next: the time between two of these, by
+/// the clock, is one measurement of the point `frame`.
 ///
 /// ```
-/// for _ in 0..3 {
-///     {
-///         pfp::scope!("update");
-///     }
-///     {
-///         pfp::scope!("draw");
-///     }
+/// for _ in 0..4 {
+///     pfp::scope!("round of the main loop");
+///     // update, draw, and wait for the screen
 ///     pfp::finish_frame!();
 /// }
 /// # #[cfg(not(miri))]
 /// # {
 /// let frame = pfp::points().find(|point| point.name() == "frame").expect("it was met");
-/// let stats = frame.stats().expect("two frames have a beginning and an end");
-/// assert_eq!(stats.count, 2);
-/// println!("{:?} a frame", (stats.inclusive() + stats.off_cpu()) / 2);
+/// let stats = frame.stats().expect("the first call begins, the others end");
+/// assert_eq!(stats.count, 3);
+/// println!("{:?} a frame, 99 % below {:?}", stats.mean(), stats.quantile(0.99));
 /// # }
 /// ```
 ///
-/// The frame is a region around those inside. So its inclusive time is the CPU time of the
-/// frame, together with the time off the CPU it is the time between two calls, and its
-/// exclusive time is what no region inside explains. All threads that have frames share the
-/// point.
-///
-/// To be called where the regions of the frame have ended, between two of the loop's rounds.
-/// The first call only begins. A region that is open around it and ends ends the frame, which
-/// is then not measured and counted as a mismatch.
+/// The row `frame` has the number of frames and their mean, least, greatest and quantiles as
+/// any row has. Waiting is part of a frame. A frame is no region: it may end while regions are
+/// open, and takes no time from them. So that nothing is counted twice, its time is in no load
+/// and no thread's share, as that of a device. All threads that have frames share the point.
 #[macro_export]
 macro_rules! finish_frame {
     () => {
         $crate::__finish_frame()
     };
-}
-
-/// For [`finish_frame!`].
-#[doc(hidden)]
-#[inline]
-pub fn __finish_frame() {
-    static FRAME: Point = Point::at("frame", "", 0);
-    FRAME.end();
-    FRAME.begin();
 }

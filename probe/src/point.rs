@@ -204,8 +204,7 @@ impl Point {
         self.change(Change::Fence(fenced));
     }
 
-    /// The point, of a device's time: viewers count it as no CPU's.
-    #[cfg(feature = "cuda")]
+    /// The point, of a device's time or of the clock's: viewers count it as no CPU's.
     pub(crate) const fn of_a_device(self) -> Self {
         Self { device: true, ..self }
     }

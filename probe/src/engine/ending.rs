@@ -11,7 +11,6 @@ use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::{Away, Cell, Measurement};
 use pfp_shm_layout::control::{Change, Control, FENCED};
 use pfp_shm_layout::histogram::LIMIT;
-#[cfg(feature = "cuda")]
 use pfp_shm_layout::ring::Record;
 
 use super::measure::{self, Begun, Destination, End, Guard, Part};
@@ -751,10 +750,9 @@ fn finish_with(
     }
 }
 
-/// Records what a device has measured, for a point of its own: `ticks` from `start` on. In
+/// Records what a device or the clock has measured, for a point of its own: `ticks` from `start` on. In
 /// the place of a context the record has a number of the timer's, since the thread was
 /// elsewhere.
-#[cfg(feature = "cuda")]
 pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, number: u32) {
     let ready = match measure::ready(point, point.control()) {
         Some(ready) => Some(Ok(ready)),

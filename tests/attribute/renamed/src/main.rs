@@ -21,6 +21,7 @@ impl Worker {
     fn work() {
         prof::register_thread!();
         prof::finish_frame!();
+        prof::finish_frame!();
     }
 
     #[prof::skip]

@@ -78,11 +78,13 @@ pub(crate) fn frames() {
         });
         let mut ended = begun;
         for frame in 1..=FRAMES {
+            pfp::scope!("round");
             draw();
             thread::sleep(Duration::from_millis(1));
             if frame == FRAMES {
                 ended = Instant::now();
             }
+            // Inside a region, which is the program's to end.
             pfp::finish_frame!();
         }
         let after = Instant::now();
