@@ -39,6 +39,12 @@
 //!
 //! [`Guard::lap`] does the same with a guard that has a name.
 //!
+//! # From the crate `profiling`
+//!
+//! [`scope!`], [`function_scope!`], [`#[function]`](macro@function),
+//! [`#[all_functions]`](macro@all_functions) with [`#[skip]`](macro@skip),
+//! [`register_thread!`] and [`finish_frame!`] are written as there.
+//!
 //! # What is measured
 //!
 //! All figures are **ticks** of the processor's time-stamp counter;
