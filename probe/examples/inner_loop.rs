@@ -314,15 +314,19 @@ fn main() -> ExitCode {
             told = Instant::now();
             print!("live:");
             for worker in &workers {
-                let stats = worker.point.stats().unwrap_or_default();
-                print!(" {} {:.3}", worker.name, stats.mean() / LENGTH as f64 * cycles_per_tick);
+                let stats = worker.point.point().stats().unwrap_or_default();
+                print!(
+                    " {} {:.3}",
+                    worker.name,
+                    stats.mean_ticks() / LENGTH as f64 * cycles_per_tick
+                );
             }
             println!();
             let _ = io::stdout().flush();
         }
     });
     for (worker, by_hand) in workers.iter().zip(by_hand) {
-        let stats = worker.point.stats().unwrap_or_default();
+        let stats = worker.point.point().stats().unwrap_or_default();
         let mut by_hand = by_hand.into_inner().unwrap_or_default();
         by_hand.sort_unstable();
         let median = by_hand.get(by_hand.len() / 2).map_or(0.0, |ticks| *ticks as f64);
@@ -331,7 +335,7 @@ fn main() -> ExitCode {
             "worker: {} {} {:.4} {:.4}",
             worker.name,
             stats.count,
-            each(stats.mean()),
+            each(stats.mean_ticks()),
             each(median)
         );
     }

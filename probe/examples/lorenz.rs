@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     }
     let [threads, trajectories, steps] = numbers;
     // What pfp does once at its first region is no trajectory's.
-    pfp::init();
+    pfp::init().ok();
     let parts: Vec<(Vec<State>, f64)> = thread::scope(|scope| {
         let part = |thread: u32| {
             scope.spawn(move || {

@@ -12,7 +12,7 @@
 use std::io::{self, Read};
 use std::{env, process::ExitCode};
 
-use pfp::{CpuTimer, Point, Sync};
+use pfp::{CpuTimer, Point, SyncScope};
 
 static BUILD: Point = Point::new("build");
 static COMPILE: Point = Point::new("compile");
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     timer.start();
 
     let count = |point, work: &mut dyn FnMut()| {
-        let count = pfp::cycle_count(point, Sync::None, work);
+        let count = pfp::cycle_count(point, SyncScope::None, work);
         count.elapsed()
     };
     let mut coefficients = Vec::new();
@@ -115,7 +115,7 @@ fn main() -> ExitCode {
     let ms = |ticks: f64| ticks / pfp::ticks_per_second() * 1e3;
     for (name, point) in PHASES {
         let stats = point.stats().unwrap_or_default();
-        print!("{name}: n={}, mean={:.6} ms", stats.count, ms(stats.mean()));
+        print!("{name}: n={}, mean={:.6} ms", stats.count, stats.mean().as_secs_f64() * 1e3);
         match point.alpha() {
             Some(alpha) => println!(", average={:.6} ms at {alpha:.2}", ms(stats.average)),
             None => println!(),

@@ -90,13 +90,13 @@ fn run(periods: u32, hold: bool) -> io::Result<()> {
             pfp::register_thread("task 0");
             let priority = raise_priority(10);
             repeat(periods, start + PHASE_0, || {
-                pfp::begin(OUTER);
+                pfp::Point::numbered(OUTER).begin_once();
                 load.compute(OUTER_HALF);
-                pfp::begin(INNER);
+                pfp::Point::numbered(INNER).begin_once();
                 load.compute(INNER_LOAD);
-                pfp::end(INNER, false);
+                pfp::Point::numbered(INNER).end();
                 load.compute(OUTER_HALF);
-                pfp::end(OUTER, false);
+                pfp::Point::numbered(OUTER).end();
             });
             priority
         });
@@ -105,9 +105,9 @@ fn run(periods: u32, hold: bool) -> io::Result<()> {
             // Refused or not is the same for both tasks; the other one tells.
             let _ = raise_priority(20);
             repeat(periods, start + PHASE_1, || {
-                pfp::begin(TASK_1);
+                pfp::Point::numbered(TASK_1).begin_once();
                 load.compute(TASK_1_LOAD);
-                pfp::end(TASK_1, false);
+                pfp::Point::numbered(TASK_1).end();
             });
         });
         match task_0.join().expect("the task only computes and sleeps") {
@@ -134,32 +134,33 @@ fn set_up_points() {
         (INNER, "inner 4 ms"),
         (TASK_1, "task 1 1.3 ms"),
     ] {
-        pfp::set_name(id, name);
-        pfp::enable(id);
+        pfp::Point::numbered(id).set_name(name);
+        pfp::Point::numbered(id).enable();
     }
-    pfp::set_alpha(TUNING, TUNING_ALPHA).expect("0.05 is in range");
+    pfp::Point::numbered(TUNING).set_alpha(TUNING_ALPHA).expect("0.05 is in range");
     for id in [OUTER, INNER, TASK_1] {
-        pfp::set_average(id, PERIOD, AVERAGE_OVER).expect("10 ms over 50 ms is in range");
+        pfp::Point::numbered(id)
+            .set_average(PERIOD, AVERAGE_OVER)
+            .expect("10 ms over 50 ms is in range");
     }
 }
 
 /// One line for each point. C stands for cycles of the point's own, T for time.
 fn print_table() {
-    let ticks_per_ms = pfp::ticks_per_second() / 1e3;
     for id in [OVERHEAD, TUNING, OUTER, INNER, TASK_1] {
-        let Some(stats) = pfp::stats(id) else {
+        let Some(stats) = pfp::Point::numbered(id).stats() else {
             println!("ID: {id:02}, not measured");
             continue;
         };
         // Without a weight there is no moving average, and the plain one stands in.
-        let average = if id == OVERHEAD { stats.mean() } else { stats.average };
+        let average = if id == OVERHEAD { stats.mean_ticks() } else { stats.average };
         println!(
             "ID: {id:02}, n={}, C={}, Cmin={}, Cmax={}, C-avg={average:.0}, Avg-T={:.6}ms",
             stats.count,
             stats.exclusive,
             stats.min,
             stats.max,
-            stats.mean() / ticks_per_ms,
+            stats.mean().as_secs_f64() * 1e3,
         );
     }
 }
@@ -187,9 +188,9 @@ impl Load {
         // The median: a round that an interrupt or a hypervisor stretched does not move it.
         let mut rates: Vec<u64> = (0..TUNING_ROUNDS)
             .map(|_| {
-                pfp::begin(TUNING);
+                pfp::Point::numbered(TUNING).begin_once();
                 let took = time_on_cpu(|| spin(loops));
-                pfp::end(TUNING, false);
+                pfp::Point::numbered(TUNING).end();
                 loops = (u128::from(loops) * MS.as_nanos() / took.as_nanos()) as u64;
                 loops
             })

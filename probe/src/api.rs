@@ -6,11 +6,24 @@ use std::sync::Arc;
 use crate::clock;
 use crate::engine::context::{self, Switched};
 use crate::engine::{measure, process, thread};
+use crate::{InitError, Point};
 
-/// Makes the segment now instead of at the first region; false if that is not
-/// possible, for want of space, say.
-pub fn init() -> bool {
-    process::get().is_some()
+/// Makes the segment now instead of at the first region.
+///
+/// A program that measures less without it need not look at the error:
+/// `pfp::init().ok();`. One that wants to say why it is not measured can print it.
+///
+/// ```
+/// if let Err(error) = pfp::init() {
+///     eprintln!("not profiled: {error}");
+/// }
+/// ```
+///
+/// # Errors
+///
+/// The process cannot be measured, or not yet: [`InitError`] says why and what to do.
+pub fn init() -> Result<(), InitError> {
+    process::get().map(drop).ok_or_else(process::why_none)
 }
 
 /// Names the program as the viewer shows it; the executable's name otherwise.
@@ -22,6 +35,28 @@ pub fn set_program_name(name: &str) {
 /// name in the kernel otherwise.
 pub fn register_thread(name: &str) {
     thread::set_name(name);
+}
+
+/// All points that the program has met, the newest first.
+///
+/// A point is met when it is first begun, asked or steered; one that was never reached is not
+/// here. Points by number are, and those of C and of hooked functions, if the program links
+/// the library statically. A library that was linked with a pfp of its own has its own list.
+///
+/// ```
+/// static PARSE: pfp::Point = pfp::Point::new("parse");
+///
+/// drop(PARSE.measure());
+/// for point in pfp::points() {
+///     if let Some(stats) = point.stats() {
+///         println!("{} ({}:{}): {:?}", point.name(), point.file(), point.line(), stats.mean());
+///     }
+/// }
+/// # #[cfg(not(miri))]
+/// assert!(pfp::points().any(|point| point.name() == "parse"));
+/// ```
+pub fn points() -> impl Iterator<Item = &'static Point> {
+    process::points().filter(|point| point.is_listed())
 }
 
 /// Switches all measuring off, and on again. Off takes effect at each point's next
@@ -67,7 +102,7 @@ pub fn ticks() -> u64 {
     clock::counter::stamp()
 }
 
-/// The calling thread's on-CPU clock: ticks that it, or the [context](Context)
+/// The calling thread's on-CPU clock: ticks that it, or the [context](ExecutionContext)
 /// that is current on it, has run. Only differences mean anything. None where
 /// the thread cannot have a lane.
 #[inline]
@@ -116,7 +151,7 @@ pub fn calibrate(pairs: u32) -> Option<Overhead> {
 /// ```
 /// static POINT: pfp::Point = pfp::Point::new("task work");
 ///
-/// let (idle, task) = (pfp::Context::new(), pfp::Context::new());
+/// let (idle, task) = (pfp::ExecutionContext::new(), pfp::ExecutionContext::new());
 /// pfp::task_switch(&idle, &task);
 /// POINT.begin();
 /// pfp::task_switch(&task, &idle); // the task is pre-empted
@@ -125,17 +160,17 @@ pub fn calibrate(pairs: u32) -> Option<Overhead> {
 /// pfp::task_switch(&task, &idle);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Context {
+pub struct ExecutionContext {
     shared: Arc<context::Shared>,
 }
 
-impl Default for Context {
+impl Default for ExecutionContext {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Context {
+impl ExecutionContext {
     /// A context without open regions.
     #[must_use]
     pub fn new() -> Self {
@@ -167,7 +202,7 @@ impl Context {
 #[must_use = "the context is left at once if this is not bound to a name"]
 #[derive(Debug)]
 pub struct Entered {
-    context: Context,
+    context: ExecutionContext,
     thread_bound: PhantomData<*const ()>,
 }
 
@@ -179,13 +214,13 @@ impl Drop for Entered {
 
 /// Tells pfp that the program's scheduler switches the calling thread from one
 /// task to another: `next` takes the place of `prev`, or of what runs instead of
-/// it. If `prev` was put aside by a context that was [entered](Context::enter), an
+/// it. If `prev` was put aside by a context that was [entered](ExecutionContext::enter), an
 /// interrupt, it takes effect when that is left. False if `next` is a thread's
 /// already, current or interrupted, which is counted as a mismatch; then nothing
 /// changes.
 ///
 /// To be called just before or after the stacks are switched, on the thread that
 /// does it, also in a signal handler.
-pub fn task_switch(prev: &Context, next: &Context) -> bool {
+pub fn task_switch(prev: &ExecutionContext, next: &ExecutionContext) -> bool {
     context::switch(Some(&prev.shared), Some(&next.shared)) != Switched::Refused
 }

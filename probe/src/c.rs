@@ -11,7 +11,8 @@ use crate::engine::context::{self, Switched};
 use crate::engine::{cold, ending, measure, process, thread};
 use crate::errno;
 use crate::numeric;
-use crate::{Context, Guard, Point, Timed, TimedGuard};
+use crate::stats::{Histogram, Stats};
+use crate::{ExecutionContext, Guard, Point, Timed, TimedGuard};
 
 /// Begins a region of a point into the caller's memory. The point's word was read
 /// by the caller, and said that the point is on.
@@ -26,19 +27,13 @@ pub fn begin_timed(timed: &'static Timed, guard: &mut TimedGuard) {
     timed.begin_with(guard);
 }
 
-/// The same by a point that [`whole`] has given; false if it is no such point.
+/// The same by a point that [`Timed::point`] has given; false if it is no such point.
 #[inline(always)]
 pub fn begin_timed_of(point: &'static Point, guard: &mut TimedGuard) -> bool {
     point.timed().map(|timed| timed.begin_with(guard)).is_some()
 }
 
-/// The point with amounts as one of no amounts: it is steered, begun and ended as any is.
-#[must_use]
-pub fn whole(timed: &'static Timed) -> &'static Point {
-    timed.whole()
-}
-
-/// Ends a region of a point that [`whole`] has given, with its amounts; false if it is no
+/// Ends a region of a point that [`Timed::point`] has given, with its amounts; false if it is no
 /// such point.
 pub fn end_with(point: &'static Point, latch: bool, amounts: &[u64]) -> bool {
     let Some(timed) = point.timed() else { return false };
@@ -113,23 +108,36 @@ pub fn count_mismatch() {
     context::count_mismatch();
 }
 
+/// [`Point::end`] or [`Point::end_latched`].
+#[inline]
+pub fn end(point: &'static Point, latch: bool) {
+    ending::end(point, latch);
+}
+
 /// The point of a number; none beyond the range, which counts as a refusal.
 #[must_use]
 pub fn numbered(id: u32) -> Option<&'static Point> {
     numeric::point(id)
 }
 
+/// A point's statistics without quantiles, which C does not have.
+#[must_use]
+pub fn stats(point: &'static Point) -> Option<Stats> {
+    point.stats_with(Histogram::LeftOut)
+}
+
 /// Whether a context is current on the calling thread.
 #[must_use]
-pub fn is_current(context: &Context) -> bool {
+pub fn is_current(context: &ExecutionContext) -> bool {
     context.shared().is_current()
 }
 
 /// Makes a context, or the thread's own, run on the calling thread in place of
 /// `prev`; that another one ran is counted as a mismatch. While an interrupt is
 /// current, it takes effect when that ends. False if `next` is a thread's already.
-pub fn switch(prev: Option<&Context>, next: Option<&Context>) -> bool {
-    let switched = context::switch(prev.map(Context::shared), next.map(Context::shared));
+pub fn switch(prev: Option<&ExecutionContext>, next: Option<&ExecutionContext>) -> bool {
+    let switched =
+        context::switch(prev.map(ExecutionContext::shared), next.map(ExecutionContext::shared));
     if switched == Switched::InPlaceOfAnother {
         context::count_mismatch();
     }
@@ -138,17 +146,17 @@ pub fn switch(prev: Option<&Context>, next: Option<&Context>) -> bool {
 
 /// Puts what is current aside for an interrupt's context; false if that is a
 /// thread's already.
-pub fn enter(to: &Context) -> bool {
+pub fn enter(to: &ExecutionContext) -> bool {
     context::enter(to.shared())
 }
 
 /// Resumes what [`enter`] put aside; false if `from` is not current here.
-pub fn leave(from: &Context) -> bool {
+pub fn leave(from: &ExecutionContext) -> bool {
     context::leave(from.shared())
 }
 
 /// Makes a context that of another execution object, with nothing open; false if
 /// it is a thread's: current, or interrupted.
-pub fn renew(context: &Context) -> bool {
+pub fn renew(context: &ExecutionContext) -> bool {
     context.shared().renew()
 }

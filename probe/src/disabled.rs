@@ -1,5 +1,6 @@
 //! The same API without measuring: everything compiles to nothing.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
@@ -7,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::errors::alpha_of;
-use crate::{AlphaError, Amount, SetError};
+use crate::{AlphaError, Amount, InitError};
 
 /// Points that are named by a number: `0..NUMERIC`.
 pub const NUMERIC: u32 = 64;
@@ -117,25 +118,9 @@ impl Timed {
     #[inline(always)]
     pub fn end_latched<A: Amount, const N: usize>(&'static self, _amounts: [A; N]) {}
     #[inline(always)]
-    pub fn enable(&'static self) {}
-    #[inline(always)]
-    pub fn disable(&'static self) {}
-    #[inline(always)]
     #[must_use]
-    pub fn is_enabled(&'static self) -> bool {
-        false
-    }
-    #[inline(always)]
-    pub fn reset(&'static self) {}
-    pub fn set_alpha(&'static self, alpha: f64) -> Result<(), AlphaError> {
-        if alpha > 0.0 && alpha <= 1.0 { Ok(()) } else { Err(AlphaError { alpha }) }
-    }
-    #[inline(always)]
-    pub fn clear_alpha(&'static self) {}
-    #[inline(always)]
-    #[must_use]
-    pub fn stats(&'static self) -> Option<Stats> {
-        None
+    pub fn point(&'static self) -> &'static Point {
+        &Point(())
     }
     #[inline(always)]
     #[must_use]
@@ -161,14 +146,52 @@ pub struct Stats {
     pub alpha: f64,
 }
 
+#[expect(missing_docs, reason = "see the measuring version")]
 impl Stats {
-    /// 0.
     #[must_use]
-    pub fn mean(&self) -> f64 {
+    pub fn exclusive(&self) -> Duration {
+        Duration::ZERO
+    }
+    #[must_use]
+    pub fn inclusive(&self) -> Duration {
+        Duration::ZERO
+    }
+    #[must_use]
+    pub fn off_cpu(&self) -> Duration {
+        Duration::ZERO
+    }
+    #[must_use]
+    pub fn min(&self) -> Duration {
+        Duration::ZERO
+    }
+    #[must_use]
+    pub fn max(&self) -> Duration {
+        Duration::ZERO
+    }
+    #[must_use]
+    pub fn last(&self) -> Duration {
+        Duration::ZERO
+    }
+    #[must_use]
+    pub fn mean(&self) -> Duration {
+        Duration::ZERO
+    }
+    #[must_use]
+    pub fn average(&self) -> Option<Duration> {
+        None
+    }
+    #[must_use]
+    pub fn std_dev(&self) -> Duration {
+        Duration::ZERO
+    }
+    #[must_use]
+    pub fn quantile(&self, _q: f64) -> Option<Duration> {
+        None
+    }
+    #[must_use]
+    pub fn mean_ticks(&self) -> f64 {
         0.0
     }
-
-    /// 0.
     #[must_use]
     pub fn variance(&self) -> f64 {
         0.0
@@ -203,7 +226,7 @@ pub struct Overhead {
 
 /// An execution object.
 #[derive(Clone, Debug, Default)]
-pub struct Context(());
+pub struct ExecutionContext(());
 
 /// A context that was entered.
 #[must_use = "the context is left at once if this is not bound to a name"]
@@ -226,6 +249,11 @@ impl Point {
     pub const fn at(_name: &'static str, _file: &'static str, _line: u32) -> Self {
         Self(())
     }
+    #[inline(always)]
+    #[must_use]
+    pub fn numbered(_id: u32) -> &'static Self {
+        &Self(())
+    }
     #[must_use]
     pub const fn starts_off(self) -> Self {
         self
@@ -244,6 +272,8 @@ impl Point {
     }
     #[inline(always)]
     pub fn begin(&'static self) {}
+    #[inline(always)]
+    pub fn begin_once(&'static self) {}
     #[inline(always)]
     pub fn end(&'static self) {}
     #[inline(always)]
@@ -278,6 +308,20 @@ impl Point {
     pub fn alpha(&'static self) -> Option<f64> {
         None
     }
+    #[must_use]
+    pub fn name(&'static self) -> Cow<'static, str> {
+        Cow::Borrowed("")
+    }
+    #[inline(always)]
+    pub fn set_name(&'static self, _name: &str) {}
+    #[must_use]
+    pub const fn file(&'static self) -> &'static str {
+        ""
+    }
+    #[must_use]
+    pub const fn line(&'static self) -> u32 {
+        0
+    }
     #[inline(always)]
     #[must_use]
     pub fn stats(&'static self) -> Option<Stats> {
@@ -286,7 +330,7 @@ impl Point {
 }
 
 #[expect(missing_docs, reason = "see the measuring version")]
-impl Context {
+impl ExecutionContext {
     #[must_use]
     pub fn new() -> Self {
         Self(())
@@ -300,9 +344,13 @@ impl Context {
     }
 }
 
-/// Does nothing.
-pub fn init() -> bool {
-    false
+/// Does nothing, which is an error: there is nothing to measure with.
+///
+/// # Errors
+///
+/// Always [`InitError::CompiledOut`].
+pub fn init() -> Result<(), InitError> {
+    Err(InitError::CompiledOut)
 }
 /// Does nothing.
 #[inline(always)]
@@ -310,6 +358,10 @@ pub fn set_program_name(_name: &str) {}
 /// Does nothing.
 #[inline(always)]
 pub fn register_thread(_name: &str) {}
+/// None.
+pub fn points() -> impl Iterator<Item = &'static Point> {
+    std::iter::empty()
+}
 /// Does nothing.
 #[inline(always)]
 pub fn set_enabled(_on: bool) {}
@@ -319,6 +371,10 @@ pub fn set_enabled(_on: bool) {}
 pub fn is_enabled() -> bool {
     false
 }
+/// Does nothing.
+#[doc(hidden)]
+#[inline(always)]
+pub fn __finish_frame() {}
 /// A nominal rate.
 #[must_use]
 pub fn ticks_per_second() -> f64 {
@@ -342,49 +398,6 @@ pub fn calibrate(_pairs: u32) -> Option<Overhead> {
 }
 /// Does nothing.
 #[inline(always)]
-pub fn task_switch(_prev: &Context, _next: &Context) -> bool {
+pub fn task_switch(_prev: &ExecutionContext, _next: &ExecutionContext) -> bool {
     true
-}
-/// Does nothing.
-#[inline(always)]
-pub fn begin(_id: u32) {}
-/// Does nothing.
-#[inline(always)]
-pub fn end(_id: u32, _latch: bool) {}
-/// Does nothing.
-#[inline(always)]
-pub fn enable(_id: u32) {}
-/// Does nothing.
-#[inline(always)]
-pub fn disable(_id: u32) {}
-/// Does nothing.
-#[inline(always)]
-pub fn reset(_id: u32) {}
-/// Checks its arguments.
-///
-/// # Errors
-///
-/// There is no such number, or `alpha` is not in (0, 1].
-pub fn set_alpha(id: u32, alpha: f64) -> Result<(), SetError> {
-    if id >= NUMERIC {
-        return Err(SetError::NoSuchPoint { id });
-    }
-    if alpha > 0.0 && alpha <= 1.0 { Ok(()) } else { Err(SetError::Alpha(AlphaError { alpha })) }
-}
-/// Checks its arguments.
-///
-/// # Errors
-///
-/// There is no such number, or `period / tau` is not in (0, 1].
-pub fn set_average(id: u32, period: Duration, tau: Duration) -> Result<(), SetError> {
-    set_alpha(id, alpha_of(period, tau))
-}
-/// Does nothing.
-#[inline(always)]
-pub fn set_name(_id: u32, _name: &str) {}
-/// None.
-#[inline(always)]
-#[must_use]
-pub fn stats(_id: u32) -> Option<Stats> {
-    None
 }

@@ -23,31 +23,94 @@ impl fmt::Display for AlphaError {
 
 impl std::error::Error for AlphaError {}
 
-/// Why a numbered point cannot be set.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Why nothing can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum SetError {
-    /// The weight is not in (0, 1].
-    Alpha(AlphaError),
-    /// There is no point of this number.
-    NoSuchPoint {
-        /// The number.
-        id: u32,
+pub enum InitError {
+    /// The system refused the shared memory. The program runs on without being measured.
+    NoSharedMemory {
+        /// The system's error; 0 where it gave none.
+        errno: i32,
     },
+    /// The system refused private memory that a forked child sees as zeros. The program
+    /// runs on without being measured.
+    NoPrivateMemory {
+        /// The system's error; 0 where it gave none. `EINVAL` is a kernel before Linux 4.14.
+        errno: i32,
+    },
+    /// Another thread is making the shared memory, or a signal handler has interrupted
+    /// that. It is there a moment later.
+    Busy,
+    /// The caller runs in the memory of another process, as a child of `vfork` does.
+    BorrowedMemory,
+    /// The caller is a signal handler whose stack is too small.
+    SmallStack,
+    /// The program was built without the feature `enabled`.
+    CompiledOut,
 }
 
-impl fmt::Display for SetError {
+impl InitError {
+    /// Writes what the system refused, and what to do about it.
+    fn refused(
+        out: &mut fmt::Formatter<'_>,
+        expected: &str,
+        errno: i32,
+        advice: impl FnOnce() -> String,
+    ) -> fmt::Result {
+        write!(out, "expected {expected}, found ")?;
+        match errno {
+            0 => write!(out, "that the system refused it")?,
+            errno => write!(out, "{}", std::io::Error::from_raw_os_error(errno))?,
+        }
+        write!(out, "; {}", advice())
+    }
+}
+
+impl fmt::Display for InitError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Alpha(error) => error.fmt(out),
-            Self::NoSuchPoint { id } => {
-                write!(out, "expected a point number below {}, found {id}", crate::NUMERIC)
+        match *self {
+            Self::NoSharedMemory { errno } => {
+                Self::refused(out, "shared memory in /dev/shm", errno, || advice(false, errno))
             }
+            Self::NoPrivateMemory { errno } => {
+                let expected = "private memory that forked children do not inherit";
+                Self::refused(out, expected, errno, || advice(true, errno))
+            }
+            Self::Busy => out.write_str(
+                "expected shared memory, found that another thread is making it; call init() \
+                 again a moment later, or once before threads and signal handlers start",
+            ),
+            Self::BorrowedMemory => out.write_str(
+                "expected a process with memory of its own, found one that runs in its parent's, \
+                 as after vfork; call init() in the parent or after the exec",
+            ),
+            Self::SmallStack => out.write_str(
+                "expected 16 KiB of stack, found less on the signal handler's; call init() before \
+                 signals are handled",
+            ),
+            Self::CompiledOut => out.write_str(
+                "expected the feature \"enabled\" of pfp-probe, found that it is off; build the \
+                 program with the feature",
+            ),
         }
     }
 }
 
-impl std::error::Error for SetError {}
+impl std::error::Error for InitError {}
+
+/// What to do where the system refuses the one or the other memory.
+#[cfg(feature = "enabled")]
+fn advice(is_private: bool, errno: i32) -> String {
+    use pfp_shm_layout::failure::Stage;
+
+    if is_private { Stage::Process } else { Stage::Segment }.advice(errno)
+}
+
+/// Nothing is refused where nothing is asked for.
+#[cfg(not(feature = "enabled"))]
+fn advice(_is_private: bool, _errno: i32) -> String {
+    String::new()
+}
 
 /// `period / tau`, or something outside (0, 1] where that is no number.
 pub(crate) fn alpha_of(period: Duration, tau: Duration) -> f64 {

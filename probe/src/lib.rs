@@ -39,6 +39,12 @@
 //!
 //! [`Guard::lap`] does the same with a guard that has a name.
 //!
+//! # From the crate `profiling`
+//!
+//! [`scope!`], [`function_scope!`], [`#[function]`](macro@function),
+//! [`#[all_functions]`](macro@all_functions) with [`#[skip]`](macro@skip),
+//! [`register_thread!`] and [`finish_frame!`] are written as there.
+//!
 //! # What is measured
 //!
 //! All figures are **ticks** of the processor's time-stamp counter;
@@ -48,7 +54,7 @@
 //!   nested in it, minus the calibrated cost of measuring;
 //! - **inclusive**: the same with the nested regions; recursion counted once;
 //! - **off-CPU**: the ticks in which the thread was blocked or pre-empted, or its
-//!   [context](Context) put aside;
+//!   [context](ExecutionContext) put aside;
 //! - count, switches, least, most, last, variance, an exponential average where
 //!   asked for, and a histogram of exclusive ticks. One measurement counts as exclusive
 //!   for less than 2^47 ticks: 13 hours at 3 GHz.
@@ -123,7 +129,7 @@ struct Readme;
 // So that the macros' paths work in this crate's own tests and examples.
 extern crate self as pfp;
 
-pub use pfp_macros::{function, lap, laps, measure};
+pub use pfp_macros::{all_functions, function, lap, laps, measure, skip};
 
 #[cfg(feature = "enabled")]
 mod api;
@@ -137,6 +143,8 @@ mod clock;
 mod engine;
 #[cfg(feature = "enabled")]
 mod errno;
+#[cfg(feature = "enabled")]
+mod frame;
 #[cfg(feature = "enabled")]
 mod future;
 #[cfg(feature = "enabled")]
@@ -157,12 +165,12 @@ mod timing;
 #[cfg(feature = "enabled")]
 pub use self::{
     api::{
-        Context, Entered, Overhead, calibrate, init, is_enabled, on_cpu_ticks, register_thread,
-        set_enabled, set_program_name, task_switch, ticks, ticks_per_second,
+        Entered, ExecutionContext, Overhead, calibrate, init, is_enabled, on_cpu_ticks, points,
+        register_thread, set_enabled, set_program_name, task_switch, ticks, ticks_per_second,
     },
     engine::measure::Guard,
+    frame::__finish_frame,
     future::{Measured, TimedMeasured},
-    numeric::{begin, disable, enable, end, reset, set_alpha, set_average, set_name, stats},
     point::{NUMERIC, Point},
     snapshot::{show, snapshot_over, snapshot_to},
     stats::Stats,
@@ -182,7 +190,7 @@ pub use amount::Amount;
 mod errors;
 #[cfg(feature = "enabled")]
 pub(crate) use errors::alpha_of;
-pub use errors::{AlphaError, SetError};
+pub use errors::{AlphaError, InitError};
 mod sampled;
 pub use sampled::{Sampled, Settled};
 
@@ -306,5 +314,56 @@ macro_rules! function_scope {
                 $crate::Timed::in_function(__pfp_name, &[$(stringify!($amount)),+]);
             __PFP_POINT.measure_in([$($crate::Amount::amount($value)),+], &mut __pfp_guard);
         }
+    };
+}
+
+/// Names the calling thread as the viewer shows it: `register_thread!("name")`, or
+/// `register_thread!()` by the name that the program's own [`std::thread`] has, if any.
+///
+/// ```
+/// std::thread::Builder::new().name("decoder".into()).spawn(|| {
+///     pfp::register_thread!();
+///     pfp::scope!("decode");
+/// })?.join().expect("it only decodes");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[macro_export]
+macro_rules! register_thread {
+    () => {
+        if let Some(name) = ::std::thread::current().name() {
+            $crate::register_thread(name);
+        }
+    };
+    ($name:expr $(,)?) => {
+        $crate::register_thread($name)
+    };
+}
+
+/// Ends a frame of the calling thread and begins the next: the time between two of these, by
+/// the clock, is one measurement of the point `frame`.
+///
+/// ```
+/// for _ in 0..4 {
+///     pfp::scope!("round of the main loop");
+///     // update, draw, and wait for the screen
+///     pfp::finish_frame!();
+/// }
+/// # #[cfg(not(miri))]
+/// # {
+/// let frame = pfp::points().find(|point| point.name() == "frame").expect("it was met");
+/// let stats = frame.stats().expect("the first call begins, the others end");
+/// assert_eq!(stats.count, 3);
+/// println!("{:?} a frame, 99 % below {:?}", stats.mean(), stats.quantile(0.99));
+/// # }
+/// ```
+///
+/// The row `frame` has the number of frames and their mean, least, greatest and quantiles as
+/// any row has. Waiting is part of a frame. A frame is no region: it may end while regions are
+/// open, and takes no time from them. So that nothing is counted twice, its time is in no load
+/// and no thread's share, as that of a device. All threads that have frames share the point.
+#[macro_export]
+macro_rules! finish_frame {
+    () => {
+        $crate::__finish_frame()
     };
 }

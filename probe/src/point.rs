@@ -1,5 +1,6 @@
 //! Points: named places in the program.
 
+use std::borrow::Cow;
 use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{
@@ -15,7 +16,8 @@ use crate::engine::measure::Guard;
 use crate::engine::process::{self, NotEntered};
 use crate::engine::turn::{Denied, Turn};
 use crate::engine::{cold, thread};
-use crate::stats::Stats;
+use crate::numeric;
+use crate::stats::{self, Histogram, Stats};
 use crate::timed::{self, REST, Timed};
 use crate::{AlphaError, alpha_of};
 
@@ -94,6 +96,17 @@ enum Name {
     Variant(AtomicPtr<Timed>, u8),
 }
 
+impl Name {
+    /// The name in the source, if it has one.
+    fn known(&self) -> &'static str {
+        match self {
+            Self::Literal(name) => name,
+            Self::Function(name) => name(),
+            Self::Number | Self::Variant(..) => "",
+        }
+    }
+}
+
 /// What a point is.
 pub(crate) enum Kind<'a> {
     Plain,
@@ -124,6 +137,31 @@ impl Point {
     #[must_use]
     pub const fn at(name: &'static str, file: &'static str, line: u32) -> Self {
         Self::named(Name::Literal(name), 0, file, line)
+    }
+
+    /// The point of a number below [`NUMERIC`], which needs no static of the program's: for
+    /// code that has numbers instead of names, as generated code and real-time systems do.
+    ///
+    /// It is off until it is enabled, and has no name until it is given one. Point 0 is the
+    /// calibration's. A number beyond the range leads to a point that is never on, and is
+    /// counted as a refused point.
+    ///
+    /// ```
+    /// use pfp::Point;
+    ///
+    /// Point::numbered(3).set_name("control loop");
+    /// Point::numbered(3).enable();
+    /// for _ in 0..10 {
+    ///     Point::numbered(3).begin_once();
+    ///     Point::numbered(3).end();
+    /// }
+    /// # #[cfg(not(miri))]
+    /// assert_eq!(Point::numbered(3).stats().map(|stats| stats.count), Some(10));
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn numbered(id: u32) -> &'static Self {
+        numeric::point_or_none(id)
     }
 
     /// The point, switched off from the start: it measures once it is enabled
@@ -166,8 +204,7 @@ impl Point {
         self.change(Change::Fence(fenced));
     }
 
-    /// The point, of a device's time: viewers count it as no CPU's.
-    #[cfg(feature = "cuda")]
+    /// The point, of a device's time or of the clock's: viewers count it as no CPU's.
     pub(crate) const fn of_a_device(self) -> Self {
         Self { device: true, ..self }
     }
@@ -189,6 +226,15 @@ impl Point {
     /// The point of a number.
     pub(crate) const fn numeric(number: u32) -> Self {
         Self::named(Name::Number, number, "", 0)
+    }
+
+    /// A point that is off for good.
+    pub(crate) const fn never() -> Self {
+        Self {
+            control: AtomicPtr::new((&raw const process::REFUSED).cast_mut()),
+            registering: Turn::done_already(),
+            ..Self::named(Name::Literal(""), 0, "", 0)
+        }
     }
 
     /// A place for a variant of a point with amounts.
@@ -221,7 +267,7 @@ impl Point {
     }
 
     /// Begins the region, to be ended with [`Self::end`] or
-    /// [`Self::end_latched`] in the same thread or [context](crate::Context).
+    /// [`Self::end_latched`] in the same thread or [context](crate::ExecutionContext).
     ///
     /// A point may be begun again inside itself. Up to 32 regions that were begun by
     /// hand may be open at a time in a thread or context; a begin beyond that is not
@@ -233,6 +279,17 @@ impl Point {
         ending::begin(self, false);
     }
 
+    /// Begins the region as [`begin`](Self::begin) does, but only once: if it is open in this
+    /// thread or [context](crate::ExecutionContext) already, the point is switched off as invalid.
+    ///
+    /// That is the rule of points by [number](Self::numbered), where a begin without an end is
+    /// a mistake and not recursion. The viewer shows the point as invalid; enabling it makes
+    /// it valid again.
+    #[inline]
+    pub fn begin_once(&'static self) {
+        ending::begin(self, true);
+    }
+
     /// Ends the region. Without a begin it does nothing, so that a loop may
     /// start with an end. If other regions were begun inside and not ended, they
     /// are given up, which the viewer counts as a mismatch.
@@ -242,7 +299,7 @@ impl Point {
     }
 
     /// Ends the region, but keeps what it measured and adds it to the point's
-    /// next measurement in this thread or [context](crate::Context): the end
+    /// next measurement in this thread or [context](crate::ExecutionContext): the end
     /// that is not latched records the sum as one.
     #[inline]
     pub fn end_latched(&'static self) {
@@ -305,17 +362,54 @@ impl Point {
         Control(self.word()?.load(Relaxed)).alpha()
     }
 
+    /// The point's name as the viewer shows it.
+    #[must_use]
+    pub fn name(&'static self) -> Cow<'static, str> {
+        match self.name_in_the_table() {
+            Some(name) => Cow::Owned(name),
+            None => Cow::Borrowed(self.name.known()),
+        }
+    }
+
+    /// Gives the point another name, of which 1024 bytes are kept. Each name takes its room
+    /// for good, unless the point has it already: names are not for what changes all the
+    /// time.
+    pub fn set_name(&'static self, name: &str) {
+        if self.word().is_some()
+            && let Some(process) = process::current()
+        {
+            process.segment.rename_point(self.index(), name);
+        }
+    }
+
+    /// The file that the point is in; empty where that is not known.
+    #[must_use]
+    pub const fn file(&'static self) -> &'static str {
+        self.file
+    }
+
+    /// The line that the point is at; 0 where that is not known.
+    #[must_use]
+    pub const fn line(&'static self) -> u32 {
+        self.line
+    }
+
     /// The point's statistics since its last reset, over all threads; none if
     /// it has not measured yet.
     #[must_use]
     pub fn stats(&'static self) -> Option<Stats> {
-        if let Some(timed) = self.timed() {
-            return timed.stats();
-        }
-        crate::stats::of_point(self)
+        self.stats_with(Histogram::Read)
     }
 
     // ---- for the engine ----
+
+    /// [`Self::stats`], with or without the histogram.
+    pub(crate) fn stats_with(&'static self, histogram: Histogram) -> Option<Stats> {
+        match self.timed() {
+            Some(timed) => timed.stats_with(histogram),
+            None => stats::of_point(self, histogram),
+        }
+    }
 
     /// The word that steers the point. Enabled also while not registered.
     #[inline(always)]
@@ -347,13 +441,25 @@ impl Point {
     }
 
     pub(crate) fn description(&self) -> (&str, &str, u32) {
-        let name = match &self.name {
-            Name::Literal(name) => name,
-            Name::Function(name) => name(),
-            Name::Number if self.index.load(Relaxed) == 0 => return ("overhead", "", 0),
-            Name::Number | Name::Variant(..) => return ("", "", 0),
-        };
+        let is_calibration = self.is_numeric() && self.index.load(Relaxed) == 0;
+        let name = if is_calibration { "overhead" } else { self.name.known() };
         (name, self.file, self.line)
+    }
+
+    /// The name that the point was given since it was registered, or then.
+    fn name_in_the_table(&'static self) -> Option<String> {
+        let segment = &process::current()?.segment;
+        let name = segment.entry(self.number()? as usize)?.read()?.name;
+        let text = segment.text(name.offset as usize, name.len as usize)?;
+        let text: Vec<u8> = text.iter().map(|byte| byte.load(Relaxed)).collect();
+        Some(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Whether it is one of the program's points: no variant, not the calibration's, and not
+    /// refused.
+    pub(crate) fn is_listed(&'static self) -> bool {
+        self.number().is_some_and(|number| number != 0)
+            && !matches!(self.kind(), Kind::Variant { .. })
     }
 
     pub(crate) fn kind(&self) -> Kind<'_> {
@@ -373,7 +479,7 @@ impl Point {
     /// The point with amounts that this is the whole of.
     pub(crate) fn timed(&'static self) -> Option<&'static Timed> {
         // A reference to the part is none to the whole: that was exposed in
-        // `Timed::whole`.
+        // `Timed::point`.
         let timed = ptr::with_exposed_provenance::<Timed>((&raw const *self).addr());
         // SAFETY: such a point is the first field of a `Timed`, which is a static as
         // this is, and `repr(C)`.
@@ -479,7 +585,7 @@ impl Point {
         let refused = ptr::eq(self.control.load(Relaxed), &raw const process::REFUSED);
         let entered = self.enter(process, (!refused).then(|| self.control()));
         if let (Err(_), false, Some((timed, _))) = (&entered, refused, timed::variant_of(self)) {
-            timed.whole().refuse();
+            timed.point().refuse();
         }
         self.lead_to(process, entered);
     }

@@ -21,15 +21,15 @@ use std::sync::atomic::{
 };
 
 use pfp_shm_layout::amounts::{Amounts, MOST, VARIANTS};
-use pfp_shm_layout::control::{Change, Control};
+use pfp_shm_layout::control::Control;
 
+use crate::Amount;
 use crate::engine::measure::Guard;
 use crate::engine::process::{self, NotEntered};
 use crate::engine::turn::{Denied, Turn};
 use crate::engine::{cold, ending};
 use crate::point::{Kind, Point};
-use crate::stats::{self, Stats};
-use crate::{AlphaError, Amount};
+use crate::stats::{self, Histogram, Stats};
 
 /// In place of a first amount: this variant is not there yet.
 const NONE: u64 = u64::MAX;
@@ -190,7 +190,7 @@ impl Timed {
     }
 
     /// Begins the region, to be ended with [`Self::end`] or [`Self::end_latched`] in the
-    /// same thread or [context](crate::Context), which tell its amounts: what was
+    /// same thread or [context](crate::ExecutionContext), which tell its amounts: what was
     /// received, say, is known only then. As with [`Point::begin`], the point may be
     /// begun again inside itself.
     ///
@@ -204,7 +204,7 @@ impl Timed {
     /// assert_eq!(RECEIVE.amounts()[0], ("bytes", 9));
     /// ```
     pub fn begin(&'static self) {
-        ending::begin(self.whole(), false);
+        ending::begin(self.point(), false);
     }
 
     /// Ends the region, which had these amounts; see [`Point::end`].
@@ -214,7 +214,7 @@ impl Timed {
     }
 
     /// Ends the region, but keeps what it measured and its amounts, and adds them to
-    /// the point's next measurement in this thread or [context](crate::Context); see
+    /// the point's next measurement in this thread or [context](crate::ExecutionContext); see
     /// [`Point::end_latched`].
     #[inline]
     pub fn end_latched<A: Amount, const N: usize>(&'static self, amounts: [A; N]) {
@@ -457,13 +457,6 @@ impl Timed {
         }
     }
 
-    /// The whole, which names the variants and has their control word.
-    pub(crate) fn whole(&self) -> &Point {
-        // Meets `Point::timed`.
-        let _ = (&raw const *self).expose_provenance();
-        &self.point
-    }
-
     /// The points of the variants, the rest last, as far as they measure.
     fn parts(&'static self) -> impl Iterator<Item = (usize, &'static Point)> {
         let is_there = move |place: usize| match self.keys.get(place) {
@@ -473,49 +466,29 @@ impl Timed {
         self.points.iter().enumerate().filter(move |(place, _)| is_there(*place))
     }
 
-    /// Switches the point on; takes effect at the next begin.
-    pub fn enable(&'static self) {
-        self.point.enable();
-    }
-
-    /// Switches the point off; takes effect at the next begin.
-    pub fn disable(&'static self) {
-        self.point.disable();
-    }
-
-    /// Whether the point measures.
-    #[must_use]
-    pub fn is_enabled(&'static self) -> bool {
-        self.point.is_enabled()
-    }
-
-    /// Starts the point's statistics afresh, of all amounts; takes effect at the next
-    /// begin.
-    pub fn reset(&'static self) {
-        self.point.change(Change::Reset);
-    }
-
-    /// Averages exponentially, as [`Point::set_alpha`] does, for each tuple of amounts
-    /// by itself.
+    /// The point itself, which is steered and asked as any point is: switching it on and off,
+    /// resetting, averaging and [`Point::stats`] are of all amounts together.
     ///
-    /// # Errors
+    /// There is no `Deref`, since [`Point::measure`] and [`Point::begin`] would then be one
+    /// letter away from those here: a region that is begun through this has amounts of 0.
     ///
-    /// `alpha` is not in (0, 1].
-    pub fn set_alpha(&'static self, alpha: f64) -> Result<(), AlphaError> {
-        self.point.set_alpha(alpha)
-    }
-
-    /// Averages no longer.
-    pub fn clear_alpha(&'static self) {
-        self.point.clear_alpha();
-    }
-
-    /// The point's statistics since its last reset, over all threads and amounts; none
-    /// if it has not measured yet.
+    /// ```
+    /// static SEND: pfp::Timed = pfp::Timed::new("send", &["bytes"]);
+    ///
+    /// SEND.point().disable();
+    /// drop(SEND.measure([9]));
+    /// assert!(SEND.point().stats().is_none());
+    /// ```
     #[must_use]
-    pub fn stats(&'static self) -> Option<Stats> {
+    pub fn point(&'static self) -> &'static Point {
+        // Meets `Point::timed`.
+        let _ = (&raw const *self).expose_provenance();
+        &self.point
+    }
+
+    pub(crate) fn stats_with(&'static self, histogram: Histogram) -> Option<Stats> {
         let points = self.parts().map(|(_, point)| point);
-        let (stats, _) = stats::of_points(self.point.word()?, points)?;
+        let (stats, _) = stats::of_points(self.point.word()?, points, histogram)?;
         (stats.count > 0).then_some(stats)
     }
 
@@ -527,7 +500,8 @@ impl Timed {
         let mut sums = [0_u128; MOST];
         let word = self.point.word();
         for (place, point) in self.parts() {
-            let found = word.and_then(|word| stats::of_points(word, std::iter::once(point)));
+            let one = std::iter::once(point);
+            let found = word.and_then(|word| stats::of_points(word, one, Histogram::LeftOut));
             let Some((stats, rest)) = found else { continue };
             for (at, sum) in sums.iter_mut().enumerate() {
                 *sum += match self.keys.get(place) {
@@ -647,7 +621,7 @@ pub(crate) fn enter(
     point: &Point,
 ) -> Result<&'static AtomicU64, NotEntered> {
     let (timed, place) = variant_of(point).ok_or(NotEntered::NoPlace)?;
-    let of = timed.whole().number().ok_or(NotEntered::NoPlace)? as usize;
+    let of = timed.point().number().ok_or(NotEntered::NoPlace)? as usize;
     let mut amounts = Description::new();
     timed.describe(place, &mut amounts);
     process.enter_variant(point, of, amounts.as_str())

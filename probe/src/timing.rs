@@ -17,4 +17,4 @@ pub use cpu::CpuTimer;
 pub use gpu::{Gpu, GpuTimer, NoGpu, Stream};
 pub use group::{ProcessGroup, Synced, ThreadGroup};
 pub use sample::sample;
-pub use stamp::{CycleCount, CycleStamp, Sync, cycle_count, cycle_stamp, synchronize};
+pub use stamp::{CycleCount, CycleStamp, SyncScope, cycle_count, cycle_stamp, synchronize};

@@ -85,7 +85,7 @@ pub fn cycle_stamp() -> CycleStamp {
 /// Who would be waited for.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "see the measuring version")]
-pub enum Sync<'a> {
+pub enum SyncScope<'a> {
     None,
     Internal(&'a ThreadGroup),
     External(&'a ProcessGroup),
@@ -106,7 +106,7 @@ pub struct Synced {
 
 /// Waits for nobody: it is for measuring, and nothing else may depend on it.
 #[inline(always)]
-pub fn synchronize(_sync: Sync<'_>) -> Synced {
+pub fn synchronize(_scope: SyncScope<'_>) -> Synced {
     Synced::default()
 }
 
@@ -142,7 +142,7 @@ impl<R> CycleCount<R> {
 #[inline(always)]
 pub fn cycle_count<R>(
     _point: &'static crate::Point,
-    _sync: Sync<'_>,
+    _scope: SyncScope<'_>,
     work: impl FnOnce() -> R,
 ) -> CycleCount<R> {
     let stamp = cycle_stamp();

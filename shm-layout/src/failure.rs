@@ -44,6 +44,42 @@ pub enum Stage {
 const STAGES: [(Stage, &str); 3] =
     [(Stage::Segment, "segment"), (Stage::Process, "process"), (Stage::Beacon, "beacon")];
 
+impl Stage {
+    /// What to do about it, by the system's error; 0 where it told none.
+    #[must_use]
+    pub fn advice(self, errno: i32) -> String {
+        let place = match self {
+            Self::Beacon => "the folder of the beacons",
+            Self::Segment | Self::Process => "/dev/shm",
+        };
+        match errno {
+            libc::ENOSPC | libc::EDQUOT => {
+                format!(
+                    "make room in {place} (`pfp-top gc`, `df`), or mount it larger, and start anew"
+                )
+            }
+            libc::ENOMEM => "the machine, its control group or `ulimit -v` has no memory left: \
+                             PFP_MEMORY_MB asks for less"
+                .into(),
+            libc::EMFILE | libc::ENFILE => "it needs five descriptors for a moment: raise \
+                                            `ulimit -n`, or call init() before the program opens \
+                                            its own"
+                .into(),
+            libc::EACCES | libc::EPERM | libc::EROFS => format!(
+                "{place} must be writable for the program's user: look at mode, mount and profile"
+            ),
+            libc::EFBIG => "`ulimit -f` is lower than the segment: raise it, or PFP_MEMORY_MB \
+                            asks for less"
+                .into(),
+            libc::EINVAL if self == Self::Process => {
+                "the kernel must be able to wipe memory in forked children: use Linux 4.14 or newer"
+                    .into()
+            }
+            _ => "start it anew; `strace -f` shows what the system refuses".into(),
+        }
+    }
+}
+
 /// A start that came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {

@@ -19,7 +19,7 @@ macro_rules! measures_from_the_start {
 
 /// What `measures_from_the_start!` runs.
 pub extern "C" fn start() {
-    pfp::init();
+    pfp::init().ok();
 }
 
 /// Reads what this process measures. Its beacon is where any program's is.
@@ -29,7 +29,7 @@ pub extern "C" fn start() {
 /// If the probe cannot work here.
 #[must_use]
 pub fn watch() -> Watch {
-    assert!(pfp::init(), "there is room for a segment");
+    pfp::init().expect("there is room for a segment");
     let directory = Directory::for_this_process().expect("the probe has just used it");
     let found = find::find(&directory).expect("the directory can be read").entries;
     let me = std::process::id();

@@ -92,9 +92,9 @@ fn by_hand() {
 }
 
 fn by_number() {
-    pfp::begin(NUMBER);
+    pfp::Point::numbered(NUMBER).begin_once();
     nothing();
-    pfp::end(NUMBER, false);
+    pfp::Point::numbered(NUMBER).end();
 }
 
 fn in_turn(points: &'static [pfp::Point]) {
@@ -212,7 +212,7 @@ fn row(bar: impl Into<Option<f64>>, case: Case) -> Row {
 
 /// The table.
 pub(crate) fn rows() -> Vec<Row> {
-    let enable = || pfp::enable(NUMBER);
+    let enable = || pfp::Point::numbered(NUMBER).enable();
     let off = || OFF_POINT.disable();
     vec![
         row(None, case!(FLOOR, 1, two_rdtsc())),

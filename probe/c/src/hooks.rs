@@ -19,7 +19,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use probe::Context;
+use probe::ExecutionContext;
 
 use crate::lock::{Held, Mutex};
 use crate::original::created;
@@ -46,7 +46,7 @@ struct Slot {
     handle: AtomicPtr<c_void>,
     kind: AtomicU32,
     /// Never freed, since a signal handler may just have read it.
-    context: AtomicPtr<Context>,
+    context: AtomicPtr<ExecutionContext>,
 }
 
 static SLOTS_OF_OBJECTS: [Slot; SLOTS] = [const {
@@ -86,14 +86,14 @@ fn slot(handle: *mut c_void) -> Option<&'static Slot> {
 }
 
 impl Slot {
-    fn context(&self) -> Option<&'static Context> {
+    fn context(&self) -> Option<&'static ExecutionContext> {
         // SAFETY: null, or made from a box that is never freed.
         unsafe { self.context.load(Acquire).as_ref() }
     }
 }
 
 /// The context of an object of a kind.
-fn object(handle: *mut c_void, kind: Kind) -> Result<&'static Context, Status> {
+fn object(handle: *mut c_void, kind: Kind) -> Result<&'static ExecutionContext, Status> {
     created()?;
     if handle.is_null() {
         return Err(Status::Null);
@@ -140,7 +140,7 @@ fn create(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
     };
     let slot = way(handle).find(free).ok_or(Status::Full)?;
     if slot.context().is_none() {
-        let context = probe::c::keeping_errno(|| Box::into_raw(Box::new(Context::new())));
+        let context = probe::c::keeping_errno(|| Box::into_raw(Box::new(ExecutionContext::new())));
         slot.context.store(context, Release);
     }
     slot.kind.store(kind as u32, Relaxed);

@@ -33,7 +33,7 @@ fn with(id: c_int, act: impl FnOnce(&'static Point) -> Status) -> c_int {
 /// See `pfp.h`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pfpCreate() -> c_int {
-    if !probe::init() {
+    if probe::init().is_err() {
         return Status::NoSpace.code();
     }
     CREATED.store(true, Relaxed);
@@ -58,7 +58,7 @@ pub(crate) extern "C" fn pfpBegin(id: c_int, exhandle: *mut c_void) -> c_int {
     if id as u32 >= NUMERIC || !exhandle.is_null() || created().is_err() {
         return begin_slow(id, exhandle);
     }
-    probe::begin(id as u32);
+    Point::numbered(id as u32).begin_once();
     Status::Ok.code()
 }
 
@@ -70,7 +70,7 @@ fn begin_slow(id: c_int, exhandle: *mut c_void) -> c_int {
             probe::c::count_mismatch();
             return Status::Handle;
         }
-        probe::begin(id as u32);
+        Point::numbered(id as u32).begin_once();
         Status::Ok
     })
 }
@@ -81,7 +81,7 @@ pub(crate) extern "C" fn pfpEnd(id: c_int, latch: c_int) -> c_int {
     if id as u32 >= NUMERIC || created().is_err() {
         return with(id, |_| Status::Ok);
     }
-    probe::end(id as u32, latch != 0);
+    probe::c::end(Point::numbered(id as u32), latch != 0);
     Status::Ok.code()
 }
 
@@ -164,7 +164,7 @@ pub(crate) unsafe extern "C" fn pfpSetName(id: c_int, name: *const c_char) -> c_
     let name = unsafe { text::of(name) };
     with(id, |_| match name {
         Ok(name) => {
-            probe::set_name(id as u32, &name);
+            Point::numbered(id as u32).set_name(&name);
             Status::Ok
         }
         Err(refused) => refused,

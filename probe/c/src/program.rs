@@ -10,7 +10,7 @@ use crate::text;
 /// See `pfp.h`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pfp_init() -> c_int {
-    if probe::init() { Status::Ok.code() } else { Status::NoSpace.code() }
+    if probe::init().is_ok() { Status::Ok.code() } else { Status::NoSpace.code() }
 }
 
 /// See `pfp.h`.

@@ -33,7 +33,7 @@ const _: () = assert!(size_of::<Stats>() == 128);
 /// measurement.
 pub(crate) fn fill(point: &'static Point, to: Option<&mut MaybeUninit<Stats>>) -> Status {
     let Some(to) = to else { return Status::Null };
-    let stats = point.stats().unwrap_or_default();
+    let stats = probe::c::stats(point).unwrap_or_default();
     to.write(Stats {
         c_total: stats.exclusive,
         n_count: stats.count,
@@ -42,7 +42,7 @@ pub(crate) fn fill(point: &'static Point, to: Option<&mut MaybeUninit<Stats>>) -
         alpha: point.alpha().unwrap_or(0.0) as f32,
         enabled: i32::from(point.is_enabled()),
         c_average: stats.average,
-        c_mean: stats.mean(),
+        c_mean: stats.mean_ticks(),
         c_deviation: stats.variance().sqrt(),
         c_last: stats.last,
         c_inclusive: stats.inclusive,

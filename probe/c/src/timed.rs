@@ -177,7 +177,7 @@ pub(crate) unsafe extern "C" fn pfp_point_amounts(
         return None;
     }
     // SAFETY: as the caller says.
-    unsafe { point_at(name, file, line, amounts) }.map(probe::c::whole)
+    unsafe { point_at(name, file, line, amounts) }.map(probe::Timed::point)
 }
 
 /// See `pfp.h`.

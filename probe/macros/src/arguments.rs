@@ -3,11 +3,13 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::parse::{Parse, ParseStream};
-use syn::{Expr, Ident, LitStr, Path, Token, parse_quote};
+use syn::{Expr, Ident, LitStr, Path, Token};
+
+use crate::name;
 
 /// The crate's path, a name and amounts, each of them or not.
 pub(crate) struct Arguments {
-    /// Where the crate is; `::pfp` if nothing is said.
+    /// Where the crate is; as the manifest names it if nothing is said.
     pub(crate) krate: Path,
     pub(crate) name: Option<LitStr>,
     pub(crate) amounts: Amounts,
@@ -15,13 +17,7 @@ pub(crate) struct Arguments {
 
 impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let mut krate = parse_quote!(::pfp);
-        if input.peek(Token![crate]) {
-            input.parse::<Token![crate]>()?;
-            input.parse::<Token![=]>()?;
-            krate = input.parse()?;
-            end_of_argument(input)?;
-        }
+        let krate = input.call(path_of_the_crate)?;
         let name = input.peek(LitStr).then(|| input.parse()).transpose()?;
         if name.is_some() {
             end_of_argument(input)?;
@@ -35,6 +31,27 @@ impl Parse for Arguments {
         }
         Ok(Self { krate, name, amounts: Amounts(amounts) })
     }
+}
+
+/// Where the crate is, and nothing else.
+pub(crate) struct Krate(pub(crate) Path);
+
+impl Parse for Krate {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        input.call(path_of_the_crate).map(Self)
+    }
+}
+
+/// `crate = path` and what ends it, or else the name that the manifest has.
+fn path_of_the_crate(input: ParseStream<'_>) -> syn::Result<Path> {
+    if !input.peek(Token![crate]) {
+        return Ok(name::of_the_crate());
+    }
+    input.parse::<Token![crate]>()?;
+    input.parse::<Token![=]>()?;
+    let krate = input.parse()?;
+    end_of_argument(input)?;
+    Ok(krate)
 }
 
 /// A comma, or nothing more.

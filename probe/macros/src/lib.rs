@@ -1,14 +1,16 @@
 //! The attribute macros of `pfp-probe`; use them through that crate.
 
+mod all;
 mod arguments;
 mod function;
+mod name;
 
 use proc_macro::TokenStream;
 use proc_macro2::Span;
 use quote::quote;
 use syn::{Ident, LitStr, parse_macro_input};
 
-use arguments::{Amounts, Arguments, Lap};
+use arguments::{Amounts, Arguments, Krate, Lap};
 
 /// Measures every call of a function.
 ///
@@ -53,15 +55,55 @@ use arguments::{Amounts, Arguments, Lap};
 ///
 /// # Another name for the crate
 ///
-/// Where `Cargo.toml` gives the crate another name than `pfp`, the attribute is told with
-/// `#[prof::function(crate = prof)]`, first of all arguments, and so are [`laps!`] and
-/// [`lap!`]: `prof::lap!(crate = prof, "read")`. `extern crate prof as pfp;` at the root
-/// of a program makes that unnecessary. `scope!` and `function_scope!` know by themselves.
+/// Where `Cargo.toml` gives the crate another name, as in
+/// `prof = { package = "pfp-probe", ... }`, all macros find it there:
+/// `#[prof::function]`, `prof::lap!("read")`. A crate that only reexports it says where it
+/// is, first of all arguments: `#[mine::prof::function(crate = mine::prof)]`,
+/// `mine::prof::lap!(crate = mine::prof, "read")`.
 ///
 /// [`Point::measure_async`]: https://docs.rs/pfp-probe/latest/pfp/struct.Point.html#method.measure_async
 #[proc_macro_attribute]
 pub fn function(arguments: TokenStream, item: TokenStream) -> TokenStream {
     measured(arguments, item)
+}
+
+/// Measures every call of every function in an `impl` block, each under its own name, as
+/// [`macro@function`] does.
+///
+/// [`#[pfp::skip]`](macro@skip) leaves one out; one that has a `#[pfp::function(...)]` of its
+/// own keeps it. A `const fn` is left out.
+///
+/// ```
+/// struct Parser;
+///
+/// #[pfp::all_functions]
+/// impl Parser {
+///     fn parse(&self, text: &str) -> usize {
+///         text.split(',').map(|field| self.field(field)).sum()
+///     }
+///
+///     #[pfp::function("parse a field", bytes = text.len())]
+///     fn field(&self, text: &str) -> usize {
+///         text.len() + self.tiny()
+///     }
+///
+///     #[pfp::skip]
+///     fn tiny(&self) -> usize {
+///         1
+///     }
+/// }
+/// assert_eq!(Parser.parse("a,b"), 4);
+/// ```
+#[proc_macro_attribute]
+pub fn all_functions(arguments: TokenStream, block: TokenStream) -> TokenStream {
+    let Krate(krate) = parse_macro_input!(arguments);
+    all::expand(&krate, parse_macro_input!(block)).into()
+}
+
+/// Leaves a function out of [`macro@all_functions`].
+#[proc_macro_attribute]
+pub fn skip(_arguments: TokenStream, function: TokenStream) -> TokenStream {
+    function
 }
 
 /// The same as [`macro@function`].

@@ -45,7 +45,7 @@ use crate::clock::{self, ThreadClock};
 use crate::errno;
 
 /// To be raised whenever what copies share changes in meaning and not in size.
-const PROTOCOL: usize = 1;
+const PROTOCOL: usize = 2;
 
 /// Most copies that can follow one.
 pub(super) const FOLLOWERS: usize = 7;
@@ -107,8 +107,8 @@ pub(super) struct Copy {
     common: Common,
     /// Of the leader: makes the process if need be, and returns its gate, or null.
     process: extern "C" fn() -> *mut AtomicPtr<Process>,
-    /// Of the leader: whether it can never make it.
-    failed: extern "C" fn() -> bool,
+    /// Of the leader: why it can never make it; 0 while it may.
+    failure: extern "C" fn() -> u64,
     /// Of the leader: the calling thread's state, or null. It clears the slot of the
     /// follower of that number when the thread ends.
     thread: unsafe extern "C" fn(u32, *mut *const Thread) -> *const Thread,
@@ -135,7 +135,7 @@ static COPY: Copy = Copy {
         paused: AtomicBool::new(false),
     },
     process: process::gate_for_followers,
-    failed: process::has_failed,
+    failure: process::failure_here,
     thread: thread::of_follower,
     follow: process::follow,
     pause: process::pause_here,
@@ -231,10 +231,10 @@ pub(super) fn join() -> Option<Option<&'static Process>> {
     Some(process::current())
 }
 
-/// Whether there may be a process later, where there is none now: another thread is just
-/// making it.
-pub(super) fn may_come() -> bool {
-    !followed().is_some_and(|leader| (leader.failed)())
+/// Why the leader will never make a process; 0 while it may: another thread is just making
+/// it.
+pub(super) fn failure() -> u64 {
+    followed().map_or(0, |leader| (leader.failure)())
 }
 
 /// The calling thread's state, which the leader has; none if this copy leads.

@@ -11,7 +11,6 @@ use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::{Away, Cell, Measurement};
 use pfp_shm_layout::control::{Change, Control, FENCED};
 use pfp_shm_layout::histogram::LIMIT;
-#[cfg(feature = "cuda")]
 use pfp_shm_layout::ring::Record;
 
 use super::measure::{self, Begun, Destination, End, Guard, Part};
@@ -396,7 +395,7 @@ pub(crate) fn end(point: &'static Point, latch: bool) {
 /// The same for a point with amounts, which are those of the region.
 #[inline]
 pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
-    end_in(timed.whole(), latch, Some(amounts), |thread, slot| {
+    end_in(timed.point(), latch, Some(amounts), |thread, slot| {
         let (variant, is_rest) = timed.known(amounts)?;
         let cell = thread.cell(variant.index())?;
         // Else it has not followed the point since the region began.
@@ -679,7 +678,7 @@ fn finish_timed(
     let mut amounts = amounts.copied().unwrap_or_default();
     if thread.detour.load(Relaxed) != 0 {
         let regions = thread.regions();
-        let waiting = thread.busy(|| regions.unlatch(timed.whole(), Some(&mut amounts)));
+        let waiting = thread.busy(|| regions.unlatch(timed.point(), Some(&mut amounts)));
         sum.add(waiting.unwrap_or_default());
     }
     let Some((variant, is_rest)) = timed.choose_for_good(&amounts) else {
@@ -751,10 +750,9 @@ fn finish_with(
     }
 }
 
-/// Records what a device has measured, for a point of its own: `ticks` from `start` on. In
+/// Records what a device or the clock has measured, for a point of its own: `ticks` from `start` on. In
 /// the place of a context the record has a number of the timer's, since the thread was
 /// elsewhere.
-#[cfg(feature = "cuda")]
 pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, number: u32) {
     let ready = match measure::ready(point, point.control()) {
         Some(ready) => Some(Ok(ready)),
@@ -878,7 +876,22 @@ pub(crate) fn end_poll(
     unrecorded.sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
     if last && let Some(Unrecorded { sum, start }) = polls.0.take() {
         let elapsed = moment.now.wrapping_sub(start);
-        finish_with(thread, point, sum, (start, elapsed), amounts);
+        finish_polls(thread, point, sum, (start, elapsed), amounts);
+    }
+}
+
+/// Records all polls of a future: of a point with amounts that is polled as one without,
+/// those of amounts of 0.
+fn finish_polls(
+    thread: &Thread,
+    point: &'static Point,
+    sum: Sum,
+    times: (u64, u64),
+    amounts: Option<&Amounts>,
+) {
+    match point.timed() {
+        None => finish_with(thread, point, sum, times, amounts),
+        Some(timed) => finish_timed(thread, timed, point.control(), sum, times, amounts),
     }
 }
 
@@ -899,7 +912,7 @@ impl Polls {
             return process::miss();
         };
         let elapsed = (thread.stamp().wrapping_sub(start) as i64).max(0) as u64;
-        finish_with(thread, point, sum, (start, elapsed), amounts);
+        finish_polls(thread, point, sum, (start, elapsed), amounts);
     }
 }
 

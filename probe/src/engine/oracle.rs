@@ -27,7 +27,7 @@ const ALPHA: f64 = 0.25;
 pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    assert!(crate::init());
+    assert_eq!(crate::init(), Ok(()));
     // Whoever has made the process may still be at it, and would put what it finds in the
     // place of what a test has put there.
     while crate::calibrate(64).is_none() {
@@ -210,18 +210,18 @@ impl Reference {
         (stats.count > 0).then_some(stats)
     }
 
-    /// Mean and variance by the schoolbook, in two passes.
-    fn variance(&self, point: usize) -> f64 {
-        let own: Vec<f64> = self
-            .recorded
-            .iter()
-            .filter(|(of, _)| *of == point)
-            .map(|(_, parts)| parts.iter().map(|&node| self.own(node)).sum::<u64>() as f64)
-            .collect();
-        let mean = own.iter().sum::<f64>() / own.len() as f64;
-        let squares: f64 = own.iter().map(|value| (value - mean).powi(2)).sum();
-        if own.len() < 2 { 0.0 } else { squares / (own.len() - 1) as f64 }
+    /// Exclusive ticks of each recorded measurement.
+    fn all_own(&self, point: usize) -> impl Iterator<Item = u64> {
+        let of_point = self.recorded.iter().filter(move |(of, _)| *of == point);
+        of_point.map(|(_, parts)| parts.iter().map(|&node| self.own(node)).sum())
     }
+}
+
+/// Mean and variance by the schoolbook, in two passes.
+fn variance_of(own: &[u64]) -> f64 {
+    let mean = own.iter().sum::<u64>() as f64 / own.len() as f64;
+    let squares: f64 = own.iter().map(|&value| (value as f64 - mean).powi(2)).sum();
+    if own.len() < 2 { 0.0 } else { squares / (own.len() - 1) as f64 }
 }
 
 /// A random program with regions begun by hand: any order, latched, in several
@@ -362,12 +362,25 @@ fn check(
             found.average,
             expected.average
         );
-        let variance = reference.variance(index);
+        let mut sorted: Vec<u64> = reference.all_own(index).collect();
+        sorted.sort_unstable();
+        let variance = variance_of(&sorted);
         assert!(
             (found.variance() - variance).abs() <= 1e-9 * variance.max(1.0),
             "seed {seed} point {index}: variance {} and not {variance}",
             found.variance()
         );
+        for q in [0.0, 0.1, 0.5, 0.9, 0.99, 1.0] {
+            let rank = (q * sorted.len() as f64).ceil() as usize;
+            let ticks_per_ns = crate::ticks_per_second() / 1e9;
+            let time = found.quantile(q).expect("it has measured").as_nanos() as f64;
+            let (found, expected) = (time * ticks_per_ns, sorted[rank.max(1) - 1] as f64);
+            // Half a bucket, a rate that becomes more exact, and whole nanoseconds.
+            assert!(
+                (found - expected).abs() <= 0.018 * expected + 2.0 * ticks_per_ns,
+                "seed {seed} point {index}: quantile {q} is {found} and not {expected}"
+            );
+        }
     }
 }
 

@@ -29,6 +29,7 @@ use super::settings::{self, Settings};
 use super::thread::{self, Thread};
 use super::turn::Turn;
 use super::{cold, copies, image, owner};
+use crate::InitError;
 use crate::clock::{self, calibrate, counter};
 use crate::errno;
 use crate::point::{FIRST_NAMED, Kind, Point};
@@ -77,8 +78,9 @@ const STACK: usize = 16 << 10;
 
 /// Held by the thread that makes the process.
 static MAKING: Turn = Turn::new();
-/// Whether it cannot be made here.
-static FAILED: AtomicBool = AtomicBool::new(false);
+/// Why it cannot be made here: what could not be made and the system's error, as
+/// [`Failed`] packs them. 0 while it may still be made.
+static FAILED: AtomicU64 = AtomicU64::new(0);
 
 /// Begins that were missed while there was no segment to count them in, of points
 /// that start on.
@@ -109,7 +111,7 @@ pub(crate) fn get() -> Option<&'static Process> {
     if let Some(process) = current() {
         return Some(process);
     }
-    if FAILED.load(Relaxed) || MAKING.is_hopeless() {
+    if FAILED.load(Relaxed) != 0 || MAKING.is_hopeless() {
         return None;
     }
     cold::section(make_or_wait)
@@ -132,13 +134,13 @@ fn make_or_wait() -> Option<&'static Process> {
         return Some(process);
     }
     // A handler on a small stack leaves it to whoever comes next.
-    let turn = turn.filter(|_| !FAILED.load(Relaxed) && !cold::has_less_stack(STACK))?;
+    let turn = turn.filter(|_| FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK))?;
     // Before another copy refers to this one.
     image::prepare();
     if let Some(joined) = copies::join() {
         match joined {
             Some(_) => turn.done(),
-            None => FAILED.store(!copies::may_come(), Relaxed),
+            None => FAILED.store(copies::failure(), Relaxed),
         }
         return joined;
     }
@@ -247,7 +249,7 @@ fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
         if gate.as_ref().is_ok_and(|gate| !gate.is_ours()) {
             return None;
         }
-        FAILED.store(true, Relaxed);
+        FAILED.store(Failed { stage, errno: failure::errno_of(error) }.pack(), Relaxed);
         note_failure(&directory, &exe, stage, error);
         None
     };
@@ -358,9 +360,42 @@ pub(super) extern "C" fn gate_for_followers() -> *mut AtomicPtr<Process> {
     get().map_or(ptr::null_mut(), |_| GATE.load(Acquire))
 }
 
-/// For [`copies`]: whether there will be no process, however often it is asked for.
-pub(super) extern "C" fn has_failed() -> bool {
+/// For [`copies`]: why there will be no process, however often it is asked for; 0 while
+/// there may be one.
+pub(super) extern "C" fn failure_here() -> u64 {
     FAILED.load(Relaxed)
+}
+
+/// A start that failed, as one word.
+struct Failed {
+    stage: Stage,
+    errno: i32,
+}
+
+impl Failed {
+    /// Never 0.
+    fn pack(&self) -> u64 {
+        let stage = if self.stage == Stage::Process { 2 } else { 1 };
+        stage << 32 | u64::from(self.errno.cast_unsigned())
+    }
+
+    fn unpack(word: u64) -> Self {
+        let stage = if word >> 32 == 2 { Stage::Process } else { Stage::Segment };
+        Self { stage, errno: (word as u32).cast_signed() }
+    }
+}
+
+/// Why there is no process, for a caller that has just asked for it in vain.
+pub(crate) fn why_none() -> InitError {
+    match FAILED.load(Relaxed) {
+        0 if owner::is_anothers() => InitError::BorrowedMemory,
+        0 if cold::has_less_stack(STACK) => InitError::SmallStack,
+        0 => InitError::Busy,
+        failed => match Failed::unpack(failed) {
+            Failed { stage: Stage::Process, errno } => InitError::NoPrivateMemory { errno },
+            Failed { errno, .. } => InitError::NoSharedMemory { errno },
+        },
+    }
 }
 
 /// For [`copies`]: the process behind this gate becomes that of this copy too. False if
@@ -899,7 +934,7 @@ pub(crate) fn miss_unregistered(point: &'static Point) {
     match current() {
         Some(process) if process.starts_on(point) => miss(),
         Some(_) => {}
-        None if point.starts_on() && !FAILED.load(Relaxed) => {
+        None if point.starts_on() && FAILED.load(Relaxed) == 0 => {
             MISSED.fetch_add(1, Relaxed);
         }
         None => {}

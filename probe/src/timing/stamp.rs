@@ -30,7 +30,7 @@ pub fn cycle_stamp() -> CycleStamp {
 
 /// Who must have come before a phase is measured.
 #[derive(Clone, Copy, Debug)]
-pub enum Sync<'a> {
+pub enum SyncScope<'a> {
     /// Nobody.
     None,
     /// All threads of a group.
@@ -42,14 +42,14 @@ pub enum Sync<'a> {
 }
 
 /// Waits until all have come. The wait is a measurement of the point `wait:NAME`, of
-/// the name of the group; of [`Sync::Global`] that of the threads has what is waited for
+/// the name of the group; of [`SyncScope::Global`] that of the threads has what is waited for
 /// threads, and that of the processes the rest.
-pub fn synchronize(sync: Sync<'_>) -> Synced {
-    match sync {
-        Sync::None => Synced::default(),
-        Sync::Internal(threads) => threads.wait().1,
-        Sync::External(processes) => processes.wait(None),
-        Sync::Global(threads, processes) => {
+pub fn synchronize(scope: SyncScope<'_>) -> Synced {
+    match scope {
+        SyncScope::None => Synced::default(),
+        SyncScope::Internal(threads) => threads.wait().1,
+        SyncScope::External(processes) => processes.wait(None),
+        SyncScope::Global(threads, processes) => {
             let (round, inside) = threads.wait();
             let outside = processes.wait(Some((threads.key(), round)));
             inside.and(outside)
@@ -107,7 +107,7 @@ impl<R> CycleCount<R> {
 /// std::thread::scope(|scope| {
 ///     for _ in 0..2 {
 ///         scope.spawn(|| {
-///             let count = pfp::cycle_count(&PHASE, pfp::Sync::Internal(&group), || 6 * 7);
+///             let count = pfp::cycle_count(&PHASE, pfp::SyncScope::Internal(&group), || 6 * 7);
 ///             assert_eq!(count.result, 42);
 ///             assert!(count.since_all_came() >= count.elapsed());
 ///         });
@@ -116,10 +116,10 @@ impl<R> CycleCount<R> {
 /// ```
 pub fn cycle_count<R>(
     point: &'static Point,
-    sync: Sync<'_>,
+    scope: SyncScope<'_>,
     work: impl FnOnce() -> R,
 ) -> CycleCount<R> {
-    let synced = synchronize(sync);
+    let synced = synchronize(scope);
     let guard = point.measure();
     let begun = crate::on_cpu_ticks();
     let start = cycle_stamp();

@@ -23,12 +23,12 @@ pub extern "C" fn measured(seed: u64) -> u64 {
         #[cfg(feature = "points")]
         {
             POINT.begin();
-            pfp::begin(3);
+            pfp::Point::numbered(3).begin_once();
         }
         sum = (sum ^ round).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
         #[cfg(feature = "points")]
         {
-            pfp::end(3, round % 2 == 0);
+            pfp::Point::numbered(3).end();
             POINT.end_latched();
             POINT.end();
         }
@@ -41,6 +41,20 @@ fn function(number: u32) -> u32 {
     number + 1
 }
 
+struct Block;
+
+#[pfp::all_functions]
+impl Block {
+    fn measured(number: u32) -> u32 {
+        number + 1
+    }
+
+    #[pfp::skip]
+    fn skipped(number: u32) -> u32 {
+        number + 2
+    }
+}
+
 #[pfp::measure("a name")]
 async fn later(number: u32) -> u32 {
     std::future::ready(number).await + 1
@@ -49,7 +63,8 @@ async fn later(number: u32) -> u32 {
 fn main() {
     println!("{}", measured(black_box(7)));
 
-    assert!(!pfp::init());
+    assert_eq!(pfp::init(), Err(pfp::InitError::CompiledOut));
+    assert!(pfp::InitError::CompiledOut.to_string().contains("enabled"));
     pfp::set_program_name("nobody");
     pfp::register_thread("nothing");
     assert!(pfp::ticks_per_second() > 0.0);
@@ -57,6 +72,10 @@ fn main() {
     assert!(pfp::calibrate(1000).is_none());
 
     assert_eq!(function(1), 2);
+    assert_eq!((Block::measured(1), Block::skipped(1)), (2, 3));
+    pfp::register_thread!();
+    pfp::register_thread!("nothing");
+    pfp::finish_frame!();
     let mut future = pin!(later(1));
     let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert_eq!(polled, Poll::Ready(2));
@@ -82,24 +101,28 @@ fn main() {
     POINT.disable();
     POINT.clear_alpha();
     assert!(POINT.stats().is_none());
+    assert_eq!((POINT.name().len(), POINT.file(), POINT.line()), (0, "", 0));
+    assert_eq!(pfp::points().count(), 0);
     // What is wrong stays wrong, so that switching measuring on changes nothing.
     let (period, tau) = (Duration::from_millis(100), Duration::from_millis(500));
     assert!(POINT.set_alpha(0.2).is_ok() && POINT.set_alpha(0.0).is_err());
     assert!(POINT.set_average(period, tau).is_ok() && POINT.set_average(tau, period).is_err());
-    pfp::enable(1);
-    pfp::disable(1);
-    pfp::reset(1);
-    pfp::set_name(1, "one");
-    assert!(pfp::stats(1).is_none());
-    assert!(pfp::set_alpha(1, 0.2).is_ok() && pfp::set_alpha(pfp::NUMERIC, 0.2).is_err());
-    assert!(pfp::set_alpha(1, f64::NAN).is_err());
-    assert!(pfp::set_average(1, period, tau).is_ok());
+    for id in [1, pfp::NUMERIC] {
+        let point = pfp::Point::numbered(id);
+        point.enable();
+        point.disable();
+        point.reset();
+        point.set_name("one");
+        assert!(point.stats().is_none());
+        assert!(point.set_alpha(0.2).is_ok() && point.set_alpha(f64::NAN).is_err());
+    }
     let refused = [pfp::snapshot_to("/nowhere/a"), pfp::snapshot_over("/nowhere/a")];
     assert!(refused.iter().all(|result| result.is_err()));
     let stats = pfp::Stats::default();
-    assert_eq!((stats.count, stats.mean(), stats.variance()), (0, 0.0, 0.0));
+    assert_eq!((stats.count, stats.mean(), stats.variance()), (0, Duration::ZERO, 0.0));
+    assert_eq!((stats.exclusive(), stats.quantile(0.5)), (Duration::ZERO, None));
 
-    let (idle, task) = (pfp::Context::new(), pfp::Context::new());
+    let (idle, task) = (pfp::ExecutionContext::new(), pfp::ExecutionContext::new());
     assert!(pfp::task_switch(&idle, &task));
     assert!(idle.number() > 0);
     drop(idle.enter());

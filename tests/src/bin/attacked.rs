@@ -66,13 +66,13 @@ fn add(to: &AtomicU64, calls: u64) {
 
 fn main() {
     let threads: u64 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(2);
-    pfp::enable(NUMBERED);
-    pfp::set_name(NUMBERED, "numbered");
-    pfp::enable(NUMBERED_ANY);
-    pfp::set_name(NUMBERED_ANY, "numbered any");
-    pfp::init();
+    Point::numbered(NUMBERED).enable();
+    Point::numbered(NUMBERED).set_name("numbered");
+    Point::numbered(NUMBERED_ANY).enable();
+    Point::numbered(NUMBERED_ANY).set_name("numbered any");
+    pfp::init().ok();
     // All of them are known before anybody looks.
-    round(&pfp::Context::new(), &pfp::Context::new(), 0);
+    round(&pfp::ExecutionContext::new(), &pfp::ExecutionContext::new(), 0);
     let mut lines = std::io::stdin().lock().lines();
     thread::scope(|scope| {
         let workers: Vec<_> =
@@ -99,8 +99,8 @@ fn main() {
             add(calls, times);
         }
         for _ in 0..times {
-            pfp::begin(NUMBERED_ANY);
-            pfp::end(NUMBERED_ANY, false);
+            Point::numbered(NUMBERED_ANY).begin_once();
+            Point::numbered(NUMBERED_ANY).end();
         }
         add(&CALLS.numbered_any, times);
         say("used", &[]);
@@ -121,7 +121,7 @@ fn calls() {
 
 /// What the program is for: a sum that anybody can work out again.
 fn work(number: u64) -> (u64, u64, u64) {
-    let (one, other) = (pfp::Context::new(), pfp::Context::new());
+    let (one, other) = (pfp::ExecutionContext::new(), pfp::ExecutionContext::new());
     let (mut rounds, mut sum) = (0_u64, number);
     while !STOP.load(Relaxed) {
         sum = step(sum, rounds);
@@ -140,7 +140,7 @@ fn step(sum: u64, round: u64) -> u64 {
 }
 
 /// Regions of every kind, in each other and beside each other.
-fn round(one: &pfp::Context, other: &pfp::Context, number: u64) {
+fn round(one: &pfp::ExecutionContext, other: &pfp::ExecutionContext, number: u64) {
     {
         let _alone = ALONE[0].measure();
         let _on = ON[0].measure();
@@ -178,12 +178,12 @@ fn round(one: &pfp::Context, other: &pfp::Context, number: u64) {
     add(&CALLS.any[3], 1);
 
     // By numbers; of every other one the end is latched, so that two are one.
-    pfp::begin(NUMBERED);
-    pfp::end(NUMBERED, true);
-    pfp::begin(NUMBERED_ANY);
-    pfp::begin(NUMBERED);
-    pfp::end(NUMBERED, false);
-    pfp::end(NUMBERED_ANY, false);
+    Point::numbered(NUMBERED).begin_once();
+    Point::numbered(NUMBERED).end_latched();
+    Point::numbered(NUMBERED_ANY).begin_once();
+    Point::numbered(NUMBERED).begin_once();
+    Point::numbered(NUMBERED).end();
+    Point::numbered(NUMBERED_ANY).end();
     add(&CALLS.numbered, 1);
     add(&CALLS.numbered_any, 1);
 

@@ -214,9 +214,9 @@ mod stepping {
     }
 
     fn numbered() {
-        pfp::begin(NUMBER);
+        Point::numbered(NUMBER).begin_once();
         work();
-        pfp::end(NUMBER, false);
+        Point::numbered(NUMBER).end();
     }
 
     fn amounts() {
@@ -396,8 +396,8 @@ mod stepping {
             })
         };
         let point = match case.name {
-            "numbered" => figures(pfp::stats(NUMBER)),
-            "amounts" | "amounts_by_hand" => figures(TIMED.stats()),
+            "numbered" => figures(Point::numbered(NUMBER).stats()),
+            "amounts" | "amounts_by_hand" => figures(TIMED.point().stats()),
             _ => of(&POINT),
         };
         All { outer: of(&OUTER), point, inner: of(&INNER), other: of(&OTHER) }
@@ -569,7 +569,7 @@ mod stepping {
     const LOWER: usize = 1;
     const UPPER: usize = 2;
     static SAVED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
-    static FIBRES: LazyLock<[pfp::Context; 3]> = LazyLock::new(Default::default);
+    static FIBRES: LazyLock<[pfp::ExecutionContext; 3]> = LazyLock::new(Default::default);
 
     /// Keeps what a function must keep for its caller on this stack, and goes on with what
     /// was kept on another one.
@@ -647,7 +647,7 @@ mod stepping {
         let [_, action, what, each] = &arguments[..] else { panic!("ACTION CASE EACH") };
         let each: u64 = each.parse().expect("a number");
         for at in 0..pfp::NUMERIC {
-            pfp::enable(at);
+            Point::numbered(at).enable();
         }
         if action == "storm" {
             return storm(what.parse().expect("a number"));

@@ -83,9 +83,9 @@ extern "C" fn pairs_amounts_off() {
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_numeric() {
-    pfp::begin(NUMBER);
+    pfp::Point::numbered(NUMBER).begin_once();
     black_box(());
-    pfp::end(NUMBER, false);
+    pfp::Point::numbered(NUMBER).end();
 }
 
 /// One region that is off.
@@ -246,9 +246,9 @@ fn main() -> ExitCode {
         _ => return ExitCode::FAILURE,
     };
     OFF.disable();
-    TIMED_OFF.disable();
+    TIMED_OFF.point().disable();
     (1..=8).for_each(full);
-    pfp::enable(NUMBER);
+    pfp::Point::numbered(NUMBER).enable();
     if AVERAGE.set_alpha(0.1).is_err() {
         return ExitCode::FAILURE;
     }

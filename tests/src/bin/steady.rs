@@ -24,7 +24,7 @@ fn main() {
         pfp::set_program_name(&name);
     }
     let rounds = std::env::args().nth(2).map(|rounds| rounds.parse().expect("a number of rounds"));
-    pfp::enable(NUMBERED);
+    pfp::Point::numbered(NUMBERED).enable();
     thread::scope(|scope| {
         scope.spawn(move || ticker(rounds.unwrap_or(u64::MAX)));
         scope.spawn(worker);
@@ -55,9 +55,9 @@ fn ticker(rounds: u64) {
             pfp::scope!("tick");
             spin(Duration::from_micros(50));
         }
-        pfp::begin(NUMBERED);
+        pfp::Point::numbered(NUMBERED).begin_once();
         spin(Duration::from_micros(20));
-        pfp::end(NUMBERED, false);
+        pfp::Point::numbered(NUMBERED).end();
         thread::sleep(TICK);
     }
     RUNNING.store(false, Relaxed);

@@ -191,7 +191,7 @@ extern "C" fn on_signal(_: libc::c_int) {
 /// themselves, which are counted as that.
 #[test]
 fn amounts_in_a_signal_handler() {
-    pfp::init();
+    pfp::init().ok();
     {
         pfp::scope!("before");
     }
@@ -361,24 +361,24 @@ fn sum_of(one: [u64; 3], other: [u64; 3]) -> [u64; 3] {
 #[test]
 fn a_change_while_a_region_is_open_is_the_next_ones() {
     static OPEN: pfp::Timed = pfp::Timed::new("open", &["items"]);
-    let count = || OPEN.stats().map_or(0, |stats| stats.count);
+    let count = || OPEN.point().stats().map_or(0, |stats| stats.count);
     OPEN.begin();
     OPEN.end([3]);
     assert_eq!(count(), 1);
     // A tuple that this thread has had, and one that it has not.
     for items in [3, 4] {
         OPEN.begin();
-        OPEN.reset();
+        OPEN.point().reset();
         OPEN.end([items]);
         assert_eq!(count(), 0, "what began before the reset, with {items}");
     }
     OPEN.begin();
-    OPEN.disable();
+    OPEN.point().disable();
     OPEN.end([5]);
     assert_eq!((count(), OPEN.amounts()), (1, vec![("items", 5)]));
     OPEN.begin();
     OPEN.end([6]);
-    OPEN.enable();
+    OPEN.point().enable();
     OPEN.end([7]);
     assert_eq!((count(), OPEN.amounts()), (1, vec![("items", 5)]), "none of these was open");
     OPEN.begin();
@@ -400,7 +400,7 @@ fn laps_carry_amounts() {
     }
     static OFF: pfp::Timed = pfp::Timed::new("lap that is off", &["items"]);
     static AFTER: pfp::Point = pfp::Point::new("after what is off");
-    OFF.disable();
+    OFF.point().disable();
     let mut guard = AFTER.measure();
     guard.lap_with(&OFF, [1]);
     guard.lap(&AFTER);
@@ -410,12 +410,49 @@ fn laps_carry_amounts() {
     assert_eq!(sums(picture, "head"), (1, [2, 0, 0, 0], 1, 0));
     assert_eq!(watch::named(picture, "lap without").count, times);
     assert_eq!(watch::named(picture, "after what is off").count, 2);
-    assert!(OFF.stats().is_none());
+    assert!(OFF.point().stats().is_none());
     let threes = (0..times).map(|n| n % 3).sum();
     assert_eq!(sums(picture, "lap of three"), (times, [threes, 0, 0, 0], 3, 0));
     let (count, found, told_apart, rest) = sums(picture, "lap with");
     assert_eq!((count, found), (times, [(0..times).map(|n| n % 12).sum(), 5 * times, 0, 0]));
     assert!(told_apart == 8 && rest == times / 3, "{rest} of the rest");
+}
+
+/// A point with amounts is one of the program's points, and may be measured as those are:
+/// its regions then have amounts of 0, and none is lost or counted twice.
+#[test]
+fn regions_by_the_point_itself_have_no_amounts() {
+    static BARE: pfp::Timed = pfp::Timed::new("bare", &["items"]);
+    drop(BARE.measure([7]));
+    let bare = pfp::points().find(|point| point.name() == "bare").expect("it was met");
+    assert!(std::ptr::eq(bare, BARE.point()));
+    let twice = || {
+        let mut polled = false;
+        bare.measure_async(poll_fn(move |_| {
+            let ready = std::mem::replace(&mut polled, true);
+            if ready { Poll::Ready(()) } else { Poll::Pending }
+        }))
+    };
+    for round in 1..=10 {
+        drop(bare.measure());
+        bare.begin();
+        bare.end();
+        bare.begin_once();
+        bare.end_latched();
+        bare.begin();
+        bare.end();
+        let mut guard = bare.measure();
+        guard.lap(bare);
+        drop(guard);
+        let mut future = pin!(twice());
+        assert!(poll(future.as_mut()).is_pending() && poll(future.as_mut()).is_ready());
+        let mut dropped = Box::pin(twice());
+        assert!(poll(dropped.as_mut()).is_pending());
+        drop(dropped);
+        assert_eq!(bare.stats().map(|stats| stats.count), Some(1 + 7 * round));
+    }
+    assert_eq!(sums(own::watch().poll(), "bare"), (71, [7, 0, 0, 0], 2, 0));
+    assert_eq!(BARE.amounts(), [("items", 7)]);
 }
 
 #[pfp::function("asynchronous", items = n, calls = 1)]
@@ -531,7 +568,7 @@ fn a_forked_child_sums_for_itself() {
         (1..=12_u64).for_each(|n| drop(FORKED.measure([n])));
         drop(FORKED.measure([1_u64]));
         let good = FORKED.amounts() == [("items", 79)]
-            && FORKED.stats().is_some_and(|stats| stats.count == 13);
+            && FORKED.point().stats().is_some_and(|stats| stats.count == 13);
         // SAFETY: no destructors are wanted.
         unsafe { libc::_exit(if good { 0 } else { 1 }) };
     }

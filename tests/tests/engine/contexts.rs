@@ -52,7 +52,7 @@ fn assert_near(what: &str, found: u64, expected: Duration, unsure: Duration) {
 
 struct Task {
     number: usize,
-    context: pfp::Context,
+    context: pfp::ExecutionContext,
     step: usize,
     /// What the kernel says that the task has used, in its region and in the
     /// one inside.
@@ -106,7 +106,7 @@ fn tasks_keep_their_regions_across_threads() {
         (0..TASKS)
             .map(|number| Task {
                 number,
-                context: pfp::Context::new(),
+                context: pfp::ExecutionContext::new(),
                 step: 0,
                 own: Duration::ZERO,
                 inner: Duration::ZERO,
@@ -122,7 +122,7 @@ fn tasks_keep_their_regions_across_threads() {
         pfp::register_thread("scheduler");
         let before = thread_cpu();
         {
-            let idle = pfp::Context::new();
+            let idle = pfp::ExecutionContext::new();
             let _entered = idle.enter().expect("it is current nowhere");
             pfp::scope!("scheduler");
             while finished.load(Relaxed) < TASKS as u64 {
@@ -185,11 +185,11 @@ fn tasks_keep_their_regions_across_threads() {
 
 #[test]
 fn a_context_is_current_on_one_thread_only() {
-    let context = pfp::Context::new();
+    let context = pfp::ExecutionContext::new();
     let entered = context.enter().expect("it is current nowhere");
     thread::scope(|scope| {
         scope.spawn(|| {
-            let other = pfp::Context::new();
+            let other = pfp::ExecutionContext::new();
             let _other = other.enter().expect("it is current nowhere");
             assert!(context.enter().is_none());
             assert!(!pfp::task_switch(&other, &context));
@@ -207,7 +207,7 @@ fn an_interrupt_is_not_part_of_what_it_interrupts() {
     const LONG: Duration = Duration::from_millis(20);
     // A thread's first look at the probe is no region's.
     pfp::register_thread("interrupted");
-    let interrupt = pfp::Context::new();
+    let interrupt = pfp::ExecutionContext::new();
     let (before, stolen) = (thread_cpu(), stolen::so_far());
     let handled;
     {
@@ -236,7 +236,7 @@ fn an_interrupt_is_not_part_of_what_it_interrupts() {
 #[test]
 fn tasks_that_share_a_point_keep_each_others_time() {
     static SHARED: pfp::Point = pfp::Point::new("shared by tasks");
-    let (one, other) = (pfp::Context::new(), pfp::Context::new());
+    let (one, other) = (pfp::ExecutionContext::new(), pfp::ExecutionContext::new());
     let mut count = 0;
     for turns in 1..=32 {
         assert!(pfp::task_switch(&other, &one));

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use pfp::{Point, ProcessGroup, Sync, ThreadGroup};
+use pfp::{Point, ProcessGroup, SyncScope, ThreadGroup};
 use pfp_shm_layout::find;
 use pfp_tests::os::{burn, tid};
 use pfp_tests::own::figures;
@@ -57,7 +57,7 @@ fn threads_begin_when_the_last_has_come() {
                     burn(Duration::from_micros(u64::from(number * 37 + round as u32 * 11) % 200));
                     let came = pfp::cycle_stamp();
                     assert_eq!(came.thread, tid());
-                    let count = pfp::cycle_count(&PHASE, Sync::Internal(group), || round + 1);
+                    let count = pfp::cycle_count(&PHASE, SyncScope::Internal(group), || round + 1);
                     assert_eq!(count.result, round + 1);
                     assert!(count.since_all_came() >= count.elapsed());
                     assert!(count.on_cpu <= count.elapsed());
@@ -93,7 +93,7 @@ fn a_thread_that_ended_is_not_waited_for() {
                 // The last thread ends after two rounds, without a word.
                 for _ in 0..if number == 3 { 2 } else { 6 } {
                     let began = Instant::now();
-                    let count = pfp::cycle_count(&PHASE, Sync::Internal(group), || ());
+                    let count = pfp::cycle_count(&PHASE, SyncScope::Internal(group), || ());
                     *dead.lock().expect("nobody panics") += count.synced.dead;
                     let mut longest = longest.lock().expect("nobody panics");
                     *longest = began.elapsed().max(*longest);
@@ -111,24 +111,24 @@ fn threads_may_leave_and_others_may_come() {
     let group = ThreadGroup::named("who comes", 0);
     assert!(group.join());
     // Alone: nobody to wait for.
-    assert!(pfp::synchronize(Sync::Internal(&group)).all_came.is_some());
+    assert!(pfp::synchronize(SyncScope::Internal(&group)).all_came.is_some());
     let other = group.clone();
     let (joined, has_joined) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         assert!(other.join());
         joined.send(()).expect("the test listens");
-        let together = pfp::synchronize(Sync::Internal(&other));
+        let together = pfp::synchronize(SyncScope::Internal(&other));
         other.leave();
         together
     });
     has_joined.recv().expect("it joins");
-    let here = pfp::synchronize(Sync::Internal(&group));
+    let here = pfp::synchronize(SyncScope::Internal(&group));
     let there = thread.join().expect("it does not panic");
     assert_eq!((here.all_came, here.dead), (there.all_came, 0));
     // It has left, and is not waited for.
-    assert_eq!(pfp::synchronize(Sync::Internal(&group)).dead, 0);
+    assert_eq!(pfp::synchronize(SyncScope::Internal(&group)).dead, 0);
     group.leave();
-    assert!(pfp::synchronize(Sync::None).all_came.is_none());
+    assert!(pfp::synchronize(SyncScope::None).all_came.is_none());
 }
 
 #[test]
@@ -136,12 +136,12 @@ fn who_never_comes_is_waited_for_with_patience() {
     let patience = Duration::from_millis(150);
     let group = ThreadGroup::named("one of two", 2).with_patience(patience);
     let began = Instant::now();
-    let synced = pfp::synchronize(Sync::Internal(&group));
+    let synced = pfp::synchronize(SyncScope::Internal(&group));
     assert_eq!((synced.absent, synced.stranger), (1, false));
     assert!(began.elapsed() >= patience, "{:?}", began.elapsed());
     // Once, and not again each round.
     let began = Instant::now();
-    assert_eq!(pfp::synchronize(Sync::Internal(&group)).absent, 1);
+    assert_eq!(pfp::synchronize(SyncScope::Internal(&group)).absent, 1);
     figure(&format!("a round without who never came: {:?}", began.elapsed()));
 }
 
@@ -319,7 +319,7 @@ fn a_group_is_of_one_size_and_a_child_is_no_member() {
     // has registered.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let stranger = pfp::synchronize(Sync::External(&group)).stranger;
+        let stranger = pfp::synchronize(SyncScope::External(&group)).stranger;
         // SAFETY: ends the child.
         unsafe { libc::_exit(if stranger { 7 } else { 1 }) };
     }
@@ -327,7 +327,7 @@ fn a_group_is_of_one_size_and_a_child_is_no_member() {
     // SAFETY: a child of ours, and a place for its status.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(libc::WEXITSTATUS(status), 7, "{status:#x}");
-    let synced = pfp::synchronize(Sync::External(&group));
+    let synced = pfp::synchronize(SyncScope::External(&group));
     assert!(!synced.stranger && synced.all_came.is_some());
 }
 

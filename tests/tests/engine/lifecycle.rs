@@ -76,6 +76,135 @@ fn a_program_and_its_viewer_read_the_same() {
     target.end_well();
 }
 
+/// The program's times and quantiles are those of the histogram and the sums that a reader
+/// finds, over all lanes since the reset.
+#[test]
+fn a_program_knows_its_times_and_quantiles() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["spread"]);
+    let said = target.reach("done").clone();
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    let sums = watch::named(picture, "spread");
+    assert_eq!(sums.count, 3 * 501);
+    let rate: f64 = said.one("ticks_per_second");
+    let ticks = [
+        sums.exclusive as f64,
+        sums.inclusive as f64,
+        sums.off_cpu as f64,
+        sums.min as f64,
+        sums.max as f64,
+        sums.last as f64,
+        sums.mean().expect("it was measured"),
+        sums.variance().expect("more than once").sqrt(),
+    ];
+    // The rate may have become more exact in between, and a time has whole nanoseconds.
+    let is_near = |time: f64, low: f64, high: f64| {
+        let slack = 1e-3 * high / rate + 2e-9;
+        (low / rate - slack..=high / rate + slack).contains(&time)
+    };
+    let times = said.all::<f64>("time");
+    assert_eq!(times.len(), ticks.len());
+    for (at, (time, ticks)) in times.iter().zip(ticks).enumerate() {
+        // Which thread's measurement is the last is not said.
+        if at != 5 {
+            assert!(is_near(time[0], ticks, ticks), "time {at}: {time:?}, {ticks} ticks");
+        }
+    }
+    // Each measurement as the bucket that it is in, in order.
+    let cells = watch::cells(picture, watch::id(picture, "spread"));
+    let mut buckets: Vec<(u64, u64)> = cells
+        .flat_map(|cell| cell.histogram.iter())
+        .flat_map(|found| {
+            std::iter::repeat_n((found.low, found.low + found.width - 1), found.count as usize)
+        })
+        .collect();
+    buckets.sort_unstable();
+    assert_eq!(buckets.len(), 3 * 501);
+    let quantiles = said.all::<f64>("quantile");
+    assert_eq!(quantiles.len(), 7);
+    for (quantile, found) in [0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0].into_iter().zip(quantiles) {
+        let rank = (quantile * buckets.len() as f64).ceil() as usize;
+        let (low, high) = buckets[rank.max(1) - 1];
+        assert!(is_near(found[0], low as f64, high as f64), "{quantile}: {found:?}, {low}..{high}");
+    }
+    assert_eq!(said.one::<u32>("outside"), 0);
+    assert!(!said.one::<bool>("averages"));
+    target.end_well();
+}
+
+/// A program lists the points that it has met as a reader finds them.
+#[test]
+fn a_program_lists_its_points() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["listed"]);
+    let said = target.reach("done").clone();
+    assert_eq!(said.one::<u32>("before"), 0);
+    let mut listed = said.all::<String>("point");
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    let points = picture.points.iter().filter(|point| point.variant.is_none() && point.id != 0);
+    let mut found: Vec<Vec<String>> = points
+        .map(|point| {
+            let file = if point.file.is_empty() { "-" } else { &point.file };
+            let count = watch::total(picture, point.id).count;
+            let name = point.name.replace(' ', "_");
+            let (line, on) = (point.line, point.control.enabled());
+            [name, file.into(), line.to_string(), on.to_string(), count.to_string()].into()
+        })
+        .collect();
+    found.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(listed, found);
+    let names: Vec<&str> = listed.iter().map(|point| point[0].as_str()).collect();
+    let expected = [
+        "a_literal",
+        "another_of_all",
+        "elsewhere",
+        "five",
+        "in_a_function",
+        "measured_by_an_attribute",
+        "named_itself",
+        "off",
+        "one_of_all",
+        "sent",
+    ];
+    assert_eq!(names, expected);
+    let counts: Vec<&str> = listed.iter().map(|point| point[4].as_str()).collect();
+    assert_eq!(counts, ["1", "1", "1", "1", "1", "1", "1", "0", "1", "3"]);
+    assert_eq!(said.all::<String>("never"), [["never", "met", "false"]]);
+    target.end_well();
+}
+
+/// Frames are a row as any: their number, and as their time what the clock says around them,
+/// also where they end inside a region, which loses nothing.
+#[test]
+fn frames_are_measured_from_one_end_to_the_next() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["frames"]);
+    let said = target.reach("done").clone();
+    let rate: f64 = said.one("ticks_per_second");
+    let threads = said.all::<f64>("frames");
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    let [frame, draw, round] = ["frame", "draw", "round"].map(|name| watch::named(picture, name));
+    let sum = |at: usize| threads.iter().map(|thread| thread[at]).sum::<f64>();
+    let frames = sum(0) as u64;
+    assert_eq!([frame.count, round.count, draw.count], [frames, frames, frames + 2]);
+    let seconds = frame.exclusive as f64 / rate;
+    assert!((0.999 * sum(1)..=1.001 * sum(2)).contains(&seconds), "{seconds}, {threads:?}");
+    // Each of them slept, which is in the frame and not in the load.
+    assert!(frame.min as f64 / rate > 0.001, "{frame:?}");
+    let is_apart = |name: &str| picture.points.iter().any(|it| it.name == name && it.device);
+    assert!(is_apart("frame") && !is_apart("round"));
+    assert_eq!(picture.losses.mismatched_ends, 0);
+    let names = picture.lanes.iter().map(|lane| String::from_utf8_lossy(&lane.lane.name));
+    let mut names: Vec<_> = names.filter(|name| name.contains("thread")).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a thread with a long name", "another thread that animates"]);
+    target.end_well();
+}
+
 #[test]
 fn an_end_in_order_leaves_nothing_but_the_readers_last_picture() {
     let place = Place::new();

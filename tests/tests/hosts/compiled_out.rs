@@ -14,7 +14,13 @@ const LOCK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock");
 /// A copy of a folder beside the build's other files, with the workspace's own choice of
 /// versions, which are there without a network.
 fn copied(name: &str) -> PathBuf {
-    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    copied_to(name, name)
+}
+
+/// The same under another name: tests that build it at the same time keep out of each
+/// other's way.
+fn copied_to(name: &str, to: &str) -> PathBuf {
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(to);
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join(name), &to);
     fs::copy(LOCK, to.join("Cargo.lock")).expect("there is room");
     to
@@ -145,6 +151,16 @@ fn the_macros_give_rise_to_no_warning_and_refuse_what_they_cannot_measure() {
     cargo(&at, &["check", "--package", "refused"]);
 }
 
+/// Where the crate has another name, by the program's manifest or the workspace's, the
+/// macros find it: the programs compare the points that they have met.
+#[test]
+fn the_macros_know_the_crate_by_the_name_that_the_manifest_has() {
+    let at = copied_to("attribute", "attribute-renamed");
+    for program in ["renamed", "inherited"] {
+        cargo(&at, &["run", "--package", program]);
+    }
+}
+
 /// What must not travel between threads does not: each of these is ambiguous,
 /// and so does not compile, if the type is `Send`.
 mod bound_to_their_thread {
@@ -165,7 +181,7 @@ mod bound_to_their_thread {
 #[test]
 fn contexts_and_points_travel() {
     fn travels<T: Send + Sync>() {}
-    travels::<pfp::Context>();
+    travels::<pfp::ExecutionContext>();
     travels::<pfp::Point>();
     travels::<pfp::Stats>();
 }

@@ -388,6 +388,14 @@ fn doctor_tells_what_was_refused_until_it_is_not() {
         assert_eq!((found[0].stage, found[0].errno), expected, "{error} for {name}");
         tells(&doctor(&host.place), TARGET, stage, expected.1).expect("it was noted");
     }
+    // As a kernel that cannot wipe memory in forked children.
+    let options = ["--seccomp-bpf", "-etrace=madvise", "-einject=madvise:error=EINVAL"];
+    let init = faults::traced(host.place.command(TARGET).arg("init"), &options, &host.trace)
+        .output()
+        .expect("strace is there");
+    let init = String::from_utf8_lossy(&init.stdout).into_owned();
+    assert!(init.starts_with("NoPrivateMemory { errno: 22 }\n"), "{init}");
+    assert!(init.contains("Linux 4.14"), "{init}");
     for name in ["ftruncate", "renameat2"] {
         refuse(name, "EINTR", "1");
         assert_eq!(said(), [], "{name} was asked again");
@@ -443,8 +451,18 @@ fn doctor_tells_what_the_system_refuses_by_itself() {
             }
         }
         tells(&doctor(&place), TARGET, Stage::Segment, *errno).expect(what);
+        let said = run(&["init"], &**prepare).expect("it has just been started");
+        let said = String::from_utf8(said.stdout).expect("it is text");
+        let why = std::io::Error::from_raw_os_error(*errno).to_string();
+        let (kind, text) = said.split_once('\n').expect("it is an error");
+        assert_eq!(kind, format!("NoSharedMemory {{ errno: {errno} }}"), "{what}");
+        assert!(text.contains("/dev/shm") && text.contains(&why), "{what}: {text}");
+        assert!(text.contains(&Stage::Segment.advice(*errno)), "{what}: {text}");
         tried += 1;
     }
+    let said = run(&["init-in-a-vfork-child"], &|_| {}).expect("the target can be started");
+    let said = String::from_utf8_lossy(&said.stdout);
+    assert!(said.starts_with("BorrowedMemory\n") && said.ends_with("\nok\n"), "{said}");
 
     // Short of descriptors, down to none.
     let plain = run(&["host"], &|_| {}).expect("the target can be started");

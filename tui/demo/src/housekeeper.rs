@@ -36,9 +36,11 @@ pub(crate) struct Sightings {
 /// The housekeeper's life.
 pub(crate) fn run(running: &Running) -> io::Result<Sightings> {
     // Points with numbers have no name and are off until somebody says otherwise.
-    pfp::set_name(ROUND, "round");
-    pfp::set_average(ROUND, PERIOD, AVERAGE_OVER).expect("100 ms over 500 ms is in range");
-    pfp::enable(ROUND);
+    pfp::Point::numbered(ROUND).set_name("round");
+    pfp::Point::numbered(ROUND)
+        .set_average(PERIOD, AVERAGE_OVER)
+        .expect("100 ms over 500 ms is in range");
+    pfp::Point::numbered(ROUND).enable();
     HOUSEKEEPING.set_average(PERIOD, AVERAGE_OVER).expect("as above");
 
     let mut sightings = Sightings::default();
@@ -47,8 +49,8 @@ pub(crate) fn run(running: &Running) -> io::Result<Sightings> {
     for round in 0usize.. {
         // The first `end` has nothing to end, which is allowed: so every round is measured by these two
         // lines, wherever the loop's body may go on from.
-        pfp::end(ROUND, false);
-        pfp::begin(ROUND);
+        pfp::Point::numbered(ROUND).end();
+        pfp::Point::numbered(ROUND).begin_once();
         if !running.goes_on() {
             break;
         }
@@ -64,7 +66,7 @@ pub(crate) fn run(running: &Running) -> io::Result<Sightings> {
         thread::sleep(next_round.saturating_duration_since(Instant::now()));
     }
     // This round is not a whole one: latched, it stays out of the count.
-    pfp::end(ROUND, true);
+    pfp::Point::numbered(ROUND).end_latched();
     sightings.collect(errand);
     Ok(sightings)
 }

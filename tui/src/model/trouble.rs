@@ -65,8 +65,9 @@ impl Trouble {
                  stands together under (overflow) below: it is counted, but not by thread."
             }
             Self::Device => {
-                "Its times are a device's, such as a GPU's, by that device's own events: no \
-                 thread has spent them, so they are in no load and no thread's share."
+                "Its times are a device's, such as a GPU's, by that device's own events, or \
+                 frames by the clock: no thread has spent them, so they are in no load and no \
+                 thread's share."
             }
             Self::Short => {
                 "Its mean is less than ten times what a begin and end cost. The processor does \

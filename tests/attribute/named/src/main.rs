@@ -36,6 +36,61 @@ use std::pin::Pin;
 #[pfp::function]
 fn empty() {}
 
+struct Tally(u32);
+
+#[pfp::all_functions]
+impl Tally {
+    /// A constant, a constructor and methods of each kind.
+    const START: u32 = 1;
+
+    const fn new() -> Self {
+        Self(Self::START)
+    }
+
+    fn next(&mut self) -> u32 {
+        self.0 += 1;
+        self.0
+    }
+
+    #[pfp::function("a name of its own", items = self.0)]
+    fn named(&self) -> u32 {
+        self.0
+    }
+
+    #[pfp::skip]
+    #[must_use]
+    fn skipped(self) -> u32 {
+        self.0
+    }
+
+    async fn later<'a>(&'a self, other: &'a Self) -> &'a Self {
+        if ready(true).await { self } else { other }
+    }
+
+    #[rustfmt::skip]
+    fn sum<T>(&self, more: T) -> u32 where T: Copy + Into<u32> { self.0 + more.into() }
+}
+
+#[pfp::all_functions]
+impl Display for Tally {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}", self.0)
+    }
+}
+
+fn tallied() -> u32 {
+    pfp::register_thread!();
+    pfp::register_thread!("tally");
+    let mut tally = Tally::new();
+    for _ in 0..2 {
+        tally.next();
+        pfp::finish_frame!();
+    }
+    drop(tally.later(&tally));
+    let found = tally.named() + tally.sum(1_u8);
+    found + u32::from(tally.to_string().is_empty()) + tally.skipped()
+}
+
 #[pfp::function("items after the point")]
 fn with_items() -> u32 {
     const ONE: u32 = 1;
@@ -256,6 +311,7 @@ fn main() {
     let number = 1;
     // SAFETY: there is a number.
     println!("{}", unsafe { unsafe_one(&raw const number) });
+    println!("{}", tallied());
     let mut counter = Counter(1_u32);
     println!("{}", counter.by_reference());
     println!("{}", counter.by_mutable_reference(2).provided());

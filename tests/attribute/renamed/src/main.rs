@@ -1,24 +1,49 @@
-//! The macros where the crate has another name.
+//! The macros where the manifest gives the crate another name.
 #![deny(warnings)]
 
-#[prof::function(crate = prof)]
+#[prof::function]
 fn plain() {}
 
-#[prof::measure(crate = ::prof, "a name", items = n)]
+#[prof::measure("a name", items = n)]
 fn with_amounts(n: u32) -> u32 {
     prof::scope!("scope", items = n);
     prof::function_scope!();
     n
 }
 
-#[prof::function(crate = prof)]
+#[prof::function]
 async fn later() {}
 
+struct Worker;
+
+#[prof::all_functions]
+impl Worker {
+    fn work() {
+        prof::register_thread!();
+        prof::finish_frame!();
+        prof::finish_frame!();
+    }
+
+    #[prof::skip]
+    fn left_out() {}
+}
+
+// By a name that no manifest has.
 mod inside {
     pub(crate) use prof as exported;
 
+    pub(crate) struct Worker;
+
+    #[exported::all_functions(crate = crate::inside::exported)]
+    impl Worker {
+        pub(crate) fn inner_work() {}
+
+        #[exported::skip]
+        pub(crate) fn left_out() {}
+    }
+
     #[exported::function(crate = crate::inside::exported)]
-    pub(crate) fn plain() {
+    pub(crate) fn inner() {
         exported::laps!(crate = exported, "first");
         exported::lap!(crate = exported, "second");
         exported::lap!(crate = exported, "third", bytes = 3);
@@ -27,8 +52,29 @@ mod inside {
 
 fn main() {
     plain();
-    inside::plain();
+    Worker::work();
+    Worker::left_out();
+    inside::inner();
+    inside::Worker::inner_work();
+    inside::Worker::left_out();
     drop(later());
-    prof::laps!(crate = prof);
-    prof::lap!(crate = prof, "lap", items = with_amounts(1));
+    prof::laps!();
+    prof::lap!("lap", items = with_amounts(1));
+    let mut names: Vec<_> = prof::points().map(|point| point.name()).collect();
+    names.sort_unstable();
+    let expected = [
+        "a name",
+        "first",
+        "frame",
+        "inner",
+        "inner_work",
+        "lap",
+        "plain",
+        "scope",
+        "second",
+        "third",
+        "with_amounts",
+        "work",
+    ];
+    assert_eq!(names, expected);
 }

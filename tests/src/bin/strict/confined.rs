@@ -54,8 +54,8 @@ pub(crate) fn run(mode: &str, calls: &str, rounds: u64) {
         filter.set(calls);
     }
     if measures {
-        pfp::init();
-        pfp::enable(NUMBERED);
+        pfp::init().ok();
+        pfp::Point::numbered(NUMBERED).enable();
     }
     ROUNDS.store(if measures { rounds } else { 0 }, Relaxed);
     // These are there before the filter, and meet their first region after it.
@@ -100,8 +100,8 @@ fn work(points: &'static [pfp::Point]) {
         let mut lap = LAPS[0].measure();
         lap.lap(&LAPS[1]);
         drop(lap);
-        pfp::begin(NUMBERED);
-        pfp::end(NUMBERED, false);
+        pfp::Point::numbered(NUMBERED).begin_once();
+        pfp::Point::numbered(NUMBERED).end();
         // A few tuples, then the rest.
         drop(SIZED.measure([round.min(20)]));
     }

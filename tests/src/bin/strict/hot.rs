@@ -26,9 +26,9 @@ const GO: u64 = 2;
 const DONE: u64 = 3;
 
 pub(crate) fn run(pairs: u64) {
-    pfp::init();
-    pfp::enable(NUMBERED);
-    pfp::set_name(NUMBERED, "numbered");
+    pfp::init().ok();
+    pfp::Point::numbered(NUMBERED).enable();
+    pfp::Point::numbered(NUMBERED).set_name("numbered");
     OFF.disable();
     let rounds = pairs.div_ceil(IN_A_ROUND);
     thread::spawn(move || confined(rounds));
@@ -91,9 +91,9 @@ fn round(work: impl Fn()) {
     HAND.begin();
     work();
     HAND.end();
-    pfp::begin(NUMBERED);
+    pfp::Point::numbered(NUMBERED).begin_once();
     work();
-    pfp::end(NUMBERED, false);
+    pfp::Point::numbered(NUMBERED).end();
     let _off = OFF.measure();
 }
 

@@ -55,9 +55,9 @@ fn handled() -> u64 {
 
 /// Runs until the handler was run so often.
 pub(crate) fn run(wanted: u64) {
-    pfp::enable(9);
-    pfp::set_name(9, "numbered");
-    pfp::init();
+    pfp::Point::numbered(9).enable();
+    pfp::Point::numbered(9).set_name("numbered");
+    pfp::init().ok();
     let begin: &'static Barrier = Box::leak(Box::new(Barrier::new(WORKERS + 1)));
     let workers: Vec<_> = (0..WORKERS).map(|_| thread::spawn(|| work(begin))).collect();
     begin.wait();
@@ -130,7 +130,7 @@ pub(crate) fn claims(threads: u64) {
             ACT.store(ACT_NOT, Relaxed);
             mask(libc::SIG_UNBLOCK, &sent);
             ACT.store(ACT_FREELY, Relaxed);
-            pfp::init();
+            pfp::init().ok();
             mask(libc::SIG_BLOCK, &sent);
         };
         scope.spawn(make).join().expect("it only makes it");
@@ -158,8 +158,8 @@ fn round() {
     }
     HAND.begin();
     HAND.end();
-    pfp::begin(9);
-    pfp::end(9, false);
+    pfp::Point::numbered(9).begin_once();
+    pfp::Point::numbered(9).end();
 }
 
 extern "C" fn on_signal(signal: libc::c_int) {

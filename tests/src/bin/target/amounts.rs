@@ -51,18 +51,18 @@ pub(crate) fn run(file: &Path) {
     say("few", &[&(ALONE + 6 * CALLS), &sums[2]]);
 
     (0..20_u64).for_each(|n| drop(FORMER.measure([n, 1])));
-    FORMER.reset();
+    FORMER.point().reset();
     (0..15_u64).for_each(|n| drop(FORMER.measure([n, 2])));
-    FORMER.disable();
+    FORMER.point().disable();
     (0..15_u64).for_each(|n| drop(FORMER.measure([n, 3])));
-    FORMER.enable();
+    FORMER.point().enable();
     pfp::set_enabled(false);
     (0..15_u64).for_each(|n| drop(FORMER.measure([n, 4])));
     pfp::set_enabled(true);
     (0..10_u64).for_each(|n| drop(FORMER.measure([n, 5])));
     say("former", &[&25, &(105 + 45), &(30 + 50)]);
     let told = FORMER.amounts();
-    say("told", &[&FORMER.stats().map_or(0, |stats| stats.count), &told[0].1, &told[1].1]);
+    say("told", &[&FORMER.point().stats().map_or(0, |stats| stats.count), &told[0].1, &told[1].1]);
     if let Err(error) = pfp::snapshot_to(file) {
         say("error", &[&error]);
     }

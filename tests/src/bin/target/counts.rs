@@ -15,8 +15,8 @@ static FLICKER: pfp::Point = pfp::Point::new("flicker by hand");
 
 pub(crate) fn run(calls: u64) {
     let rounds = calls / THREADS / IN_A_ROUND;
-    pfp::set_name(NUMBERED, "numbered");
-    pfp::enable(NUMBERED);
+    pfp::Point::numbered(NUMBERED).set_name("numbered");
+    pfp::Point::numbered(NUMBERED).enable();
     // Registers all points, so that the reader knows them from the start.
     round();
     pause("ready");
@@ -44,8 +44,8 @@ fn round() {
     HAND.begin();
     HAND.end();
     // Threads may hold the same numbered point at once: it is one region each.
-    pfp::begin(NUMBERED);
-    pfp::end(NUMBERED, false);
+    pfp::Point::numbered(NUMBERED).begin_once();
+    pfp::Point::numbered(NUMBERED).end();
     {
         pfp::scope!("flicker");
     }

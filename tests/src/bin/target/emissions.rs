@@ -26,7 +26,7 @@ fn round() {
 
 /// Threads that write records until they are told to stop, and each at least so many.
 pub(crate) fn run(threads: usize, least: u64) {
-    pfp::init();
+    pfp::init().ok();
     let (begin, end) = (Barrier::new(threads + 1), Barrier::new(threads + 1));
     thread::scope(|scope| {
         for _ in 0..threads {

@@ -43,7 +43,7 @@ enum Way {
 /// Forks so often, in all ways in turn, while threads measure; the children measure
 /// too, or not, and end in all ways in turn.
 pub(crate) fn run(forks: u64) {
-    pfp::init();
+    pfp::init().ok();
     call();
     // Grandchildren come home: nobody is left over.
     // SAFETY: takes plain numbers.
@@ -99,7 +99,7 @@ pub(crate) fn run(forks: u64) {
 
 /// Forks so often while a thread calibrates without end: each child can calibrate.
 pub(crate) fn while_calibrating(forks: u64) {
-    pfp::init();
+    pfp::init().ok();
     let calibrating = thread::spawn(|| {
         while !STOP.load(Relaxed) {
             let _ = pfp::calibrate(64);
@@ -166,7 +166,7 @@ pub(crate) fn another_program() {
 
 /// Forks children of each kind, which measure and then stay.
 pub(crate) fn and_live() {
-    pfp::init();
+    pfp::init().ok();
     call();
     // One that stays in this memory, and so keeps it there.
     let (mut read, write) = std::io::pipe().expect("there are descriptors left");
@@ -248,6 +248,16 @@ extern "C" fn call_and_become(program: *mut libc::c_void) -> libc::c_int {
     // SAFETY: the path and the arguments end in zeros, and outlive the call.
     unsafe { libc::execv(program, arguments.as_ptr()) };
     3
+}
+
+/// Prints what `init` answers in a child in this memory, and then what it answers here.
+pub(crate) fn init_in_a_child() {
+    extern "C" fn child(_: *mut libc::c_void) -> libc::c_int {
+        crate::manners::init();
+        0
+    }
+    in_this_memory(child, 0);
+    crate::manners::init();
 }
 
 /// A child in this memory; this thread waits until it has become another program, or

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pfp::{Point, ProcessGroup, Sync, ThreadGroup};
+use pfp::{Point, ProcessGroup, SyncScope, ThreadGroup};
 use pfp_tests::os::burn;
 use pfp_tests::script::{pause, say};
 
@@ -23,7 +23,7 @@ pub(crate) fn rank(name: &str, members: u32, rounds: u64, how: &str) {
         // Each rank has its own pace.
         burn(Duration::from_micros(50 * (u64::from(std::process::id()) % 7)));
         let came = pfp::cycle_stamp().ticks;
-        let count = pfp::cycle_count(&PHASE, Sync::External(&group), || burn_a_little(round));
+        let count = pfp::cycle_count(&PHASE, SyncScope::External(&group), || burn_a_little(round));
         let synced = count.synced;
         let all_came = synced.all_came.expect("it is a member");
         assert!(!synced.stranger && count.result == round);
@@ -49,7 +49,7 @@ pub(crate) fn team(name: &str, members: u32, rounds: u64, threads: u32) {
                     let came = pfp::cycle_stamp();
                     burn(Duration::from_micros(30 * u64::from(came.thread % 5)));
                     let came = pfp::cycle_stamp().ticks;
-                    let sync = Sync::Global(&team, &processes);
+                    let sync = SyncScope::Global(&team, &processes);
                     let count = pfp::cycle_count(&PHASE, sync, || burn_a_little(round));
                     let all_came = count.synced.all_came.expect("it is a member");
                     let start = count.start.ticks;

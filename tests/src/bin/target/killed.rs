@@ -71,10 +71,10 @@ impl Me {
                 self.seat.end(at, open, inside, || drop(guard))
             }
             Way::Hand if at == point::NUMBERED => {
-                self.seat.call(|| pfp::begin(NUMBER));
+                self.seat.call(|| pfp::Point::numbered(NUMBER).begin_once());
                 let open = Open { begun: [before, now()], parts: None };
                 let inside = body();
-                self.seat.end(at, open, inside, || pfp::end(NUMBER, false))
+                self.seat.end(at, open, inside, || pfp::Point::numbered(NUMBER).end())
             }
             Way::Hand => {
                 self.seat.call(|| POINTS[at].begin());
@@ -122,7 +122,7 @@ impl Me {
     }
 
     /// A task that is put aside inside its region.
-    fn task(&self, idle: &pfp::Context, task: &pfp::Context) {
+    fn task(&self, idle: &pfp::ExecutionContext, task: &pfp::ExecutionContext) {
         // What it takes while it is aside is not known to be counted or not.
         let aside = Span { outer: u64::MAX / 2, ..Span::default() };
         self.seat.call(|| pfp::task_switch(idle, task));
@@ -155,7 +155,7 @@ impl Me {
     }
 
     /// Everything there is, once.
-    fn round(&self, number: u64, tasks: &[pfp::Context; 2]) {
+    fn round(&self, number: u64, tasks: &[pfp::ExecutionContext; 2]) {
         self.region(point::OUTER, Way::Scope, || self.leaf(point::INNER, Way::Scope));
         self.region(point::HAND, Way::Hand, || self.leaf(point::INNER, Way::Hand));
         self.leaf(point::NUMBERED, Way::Hand);
@@ -234,7 +234,7 @@ pub(crate) fn stepped(path: &str, less: Option<&str>) {
     me.stage(RUN);
     me.seat.claims.store(1, Release);
     me.stage(stage::CREATION);
-    me.seat.call(pfp::init);
+    me.seat.call(pfp::init).ok();
     me.seat.claimed.store(1, Release);
     if less != Some("short") {
         regions(&me);
@@ -248,9 +248,9 @@ pub(crate) fn stepped(path: &str, less: Option<&str>) {
 /// All that the first thread does by itself.
 fn regions(me: &Me) {
     me.stage(stage::FIRST);
-    let tasks = [(); 2].map(|()| pfp::Context::new());
-    me.seat.call(|| pfp::set_name(NUMBER, NAMES[point::NUMBERED]));
-    me.seat.call(|| pfp::enable(NUMBER));
+    let tasks = [(); 2].map(|()| pfp::ExecutionContext::new());
+    me.seat.call(|| pfp::Point::numbered(NUMBER).set_name(NAMES[point::NUMBERED]));
+    me.seat.call(|| pfp::Point::numbered(NUMBER).enable());
     for number in 0..8 {
         me.round(number, &tasks);
     }
@@ -369,7 +369,7 @@ pub(crate) fn slow_start(path: &str) {
     trace_me();
     me.stage(RUN);
     me.stage(stage::CREATION);
-    pfp::init();
+    pfp::init().ok();
     me.stage(RUN);
     let _ = beside.join();
     me.stage(RUN);
@@ -379,7 +379,7 @@ pub(crate) fn slow_start(path: &str) {
 pub(crate) fn endless(path: &str) {
     let witness = witness::open(path);
     // What is begun before there is a segment, and missed, dies with the program.
-    pfp::init();
+    pfp::init().ok();
     thread::scope(|scope| {
         for seat in 0..2 {
             scope.spawn(move || {

@@ -7,7 +7,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pfp_tests::random::Random;
 use pfp_tests::script::{in_turn, pause, say};
@@ -31,8 +31,8 @@ static POINT: pfp::Point = pfp::Point::new("a point");
 pub(crate) fn run() {
     pfp::set_program_name("the living");
     pfp::register_thread("main of it");
-    pfp::set_name(3, "three");
-    pfp::enable(3);
+    pfp::Point::numbered(3).set_name("three");
+    pfp::Point::numbered(3).enable();
     for _ in 0..CALLS {
         function_attribute();
         named_attribute();
@@ -43,14 +43,169 @@ pub(crate) fn run() {
         {
             let _guard = POINT.measure();
         }
-        pfp::begin(3);
-        pfp::end(3, false);
+        pfp::Point::numbered(3).begin_once();
+        pfp::Point::numbered(3).end();
     }
     say("scope_line", &[&(line!() - 8)]);
     if let Some(stats) = POINT.stats() {
         say("stats", &[&stats.count, &stats.exclusive, &stats.inclusive, &stats.min, &stats.max]);
-        say("spread", &[&stats.mean(), &stats.variance()]);
+        say("spread", &[&stats.mean_ticks(), &stats.variance()]);
     }
+    pause("done");
+}
+
+/// Threads that have frames, each with work that is measured and with waiting. Says how long
+/// the frames took, by the clock around them, at most and at least.
+pub(crate) fn frames() {
+    const FRAMES: u64 = 50;
+    fn draw() {
+        pfp::scope!("draw");
+        for step in 0..20_000u64 {
+            hint::black_box(step);
+        }
+    }
+    pfp::init().ok();
+    // Neither takes the lane of one that has ended.
+    let both = Barrier::new(2);
+    let animate = || {
+        let before = Instant::now();
+        let begun = in_turn(|| {
+            pfp::register_thread!();
+            pfp::finish_frame!();
+            let begun = Instant::now();
+            draw();
+            begun
+        });
+        let mut ended = begun;
+        for frame in 1..=FRAMES {
+            pfp::scope!("round");
+            draw();
+            thread::sleep(Duration::from_millis(1));
+            if frame == FRAMES {
+                ended = Instant::now();
+            }
+            // Inside a region, which is the program's to end.
+            pfp::finish_frame!();
+        }
+        let after = Instant::now();
+        say("frames", &[&FRAMES, &(ended - begun).as_secs_f64(), &(after - before).as_secs_f64()]);
+        both.wait();
+    };
+    thread::scope(|scope| {
+        for name in ["a thread with a long name", "another thread that animates"] {
+            let named = thread::Builder::new().name(name.into());
+            named.spawn_scoped(scope, animate).expect("a thread can be made");
+        }
+    });
+    say("ticks_per_second", &[&pfp::ticks_per_second()]);
+    pause("done");
+}
+
+/// Measures the same point in several threads, resets it, measures again, and says its
+/// figures as times.
+pub(crate) fn spread() {
+    static POINT: pfp::Point = pfp::Point::new("spread");
+    const THREADS: u64 = 3;
+    let round = || {
+        thread::scope(|scope| {
+            for seed in 1..=THREADS {
+                scope.spawn(move || {
+                    let mut random = Random::new(seed);
+                    in_turn(|| drop(POINT.measure()));
+                    for _ in 0..500 {
+                        let _guard = POINT.measure();
+                        let most = 1 << random.below(14);
+                        for _ in 0..random.below(most) {
+                            hint::black_box(seed);
+                        }
+                    }
+                });
+            }
+        });
+    };
+    round();
+    POINT.reset();
+    round();
+    let stats = POINT.stats().expect("it was measured");
+    let times = [
+        stats.exclusive(),
+        stats.inclusive(),
+        stats.off_cpu(),
+        stats.min(),
+        stats.max(),
+        stats.last(),
+        stats.mean(),
+        stats.std_dev(),
+    ];
+    let quantiles = [0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0].map(|q| stats.quantile(q));
+    say("ticks_per_second", &[&pfp::ticks_per_second()]);
+    times.iter().for_each(|time| say("time", &[&time.as_secs_f64()]));
+    quantiles.iter().flatten().for_each(|time| say("quantile", &[&time.as_secs_f64()]));
+    let outside = [-0.1, 1.1, f64::NAN].map(|q| stats.quantile(q));
+    say("outside", &[&outside.iter().flatten().count()]);
+    say("averages", &[&stats.average().is_some()]);
+    pause("done");
+}
+
+/// Meets points of all kinds and lists them.
+pub(crate) fn listed() {
+    static LITERAL: pfp::Point = pfp::Point::new("a literal");
+    static ELSEWHERE: pfp::Point = pfp::Point::at("elsewhere", "grammar.y", 12);
+    static OFF: pfp::Point = pfp::Point::new("off").starts_off();
+    static SENT: pfp::Timed = pfp::Timed::new("sent", &["bytes"]);
+    static NEVER: pfp::Point = pfp::Point::new("never met");
+
+    fn in_a_function() {
+        pfp::function_scope!();
+    }
+
+    #[pfp::function]
+    fn measured_by_an_attribute() {}
+
+    struct Block;
+
+    #[pfp::all_functions]
+    impl Block {
+        fn one_of_all() {
+            Self::another_of_all();
+            Self::skipped();
+            Self::named();
+            Self::in_the_compiler();
+        }
+
+        fn another_of_all() {}
+
+        #[pfp::skip]
+        fn skipped() {}
+
+        #[pfp::function("named itself")]
+        fn named() {}
+
+        const fn in_the_compiler() {}
+    }
+
+    say("before", &[&pfp::points().count()]);
+    for point in [&LITERAL, &ELSEWHERE, &OFF] {
+        drop(point.measure());
+    }
+    OFF.disable();
+    for bytes in [1, 2, 3] {
+        drop(SENT.measure([bytes]));
+    }
+    in_a_function();
+    measured_by_an_attribute();
+    Block::one_of_all();
+    pfp::Point::numbered(5).enable();
+    pfp::Point::numbered(5).set_name("five");
+    pfp::Point::numbered(5).begin_once();
+    pfp::Point::numbered(5).end();
+    for point in pfp::points() {
+        let count = point.stats().map_or(0, |stats| stats.count);
+        let name = point.name().replace(' ', "_");
+        let file = if point.file().is_empty() { "-" } else { point.file() };
+        say("point", &[&name, &file, &point.line(), &point.is_enabled(), &count]);
+    }
+    say("never", &[&NEVER.name(), &pfp::points().any(|point| point.name() == "never met")]);
     pause("done");
 }
 
@@ -64,95 +219,102 @@ pub(crate) fn brief(calls: u64, ms: u64) {
 
 /// The rules of the numeric interface, one step after the other.
 pub(crate) fn steered() {
-    pfp::init();
+    pfp::init().ok();
     // Off until enabled.
-    pfp::begin(1);
-    pfp::end(1, false);
-    say("off", &[&pfp::stats(1).is_none()]);
+    pfp::Point::numbered(1).begin_once();
+    pfp::Point::numbered(1).end();
+    say("off", &[&pfp::Point::numbered(1).stats().is_none()]);
 
     // An end first, as a loop may start with one.
-    pfp::enable(2);
+    pfp::Point::numbered(2).enable();
     for _ in 0..10 {
-        pfp::end(2, false);
-        pfp::begin(2);
+        pfp::Point::numbered(2).end();
+        pfp::Point::numbered(2).begin_once();
     }
-    pfp::end(2, false);
+    pfp::Point::numbered(2).end();
     say("end_first", &[&count(2)]);
 
     // Latched: three parts, one measurement.
-    pfp::enable(3);
+    pfp::Point::numbered(3).enable();
     let mut burnt = Duration::ZERO;
     for part in 0..3 {
-        pfp::begin(3);
+        pfp::Point::numbered(3).begin_once();
         burnt += pfp_tests::os::burn(Duration::from_millis(2));
-        pfp::end(3, part < 2);
+        let point = pfp::Point::numbered(3);
+        if part < 2 { point.end_latched() } else { point.end() }
     }
-    let latched = pfp::stats(3).unwrap_or_default();
+    let latched = pfp::Point::numbered(3).stats().unwrap_or_default();
     let ms = latched.exclusive as f64 / pfp::ticks_per_second() * 1e3;
     let [burnt, stolen] = [burnt, pfp_tests::stolen::so_far()].map(|it| it.as_secs_f64() * 1e3);
     say("latched", &[&latched.count, &ms, &burnt, &stolen]);
 
     // Begin after begin.
-    pfp::enable(4);
-    pfp::begin(4);
-    pfp::begin(4);
-    pfp::end(4, false);
+    pfp::Point::numbered(4).enable();
+    pfp::Point::numbered(4).begin_once();
+    pfp::Point::numbered(4).begin_once();
+    pfp::Point::numbered(4).end();
     say("invalid", &[&count(4)]);
 
     // A reset with the region open.
-    pfp::enable(5);
+    pfp::Point::numbered(5).enable();
     for _ in 0..20 {
-        pfp::begin(5);
-        pfp::end(5, false);
+        pfp::Point::numbered(5).begin_once();
+        pfp::Point::numbered(5).end();
     }
-    pfp::begin(5);
-    pfp::reset(5);
-    pfp::end(5, false);
+    pfp::Point::numbered(5).begin_once();
+    pfp::Point::numbered(5).reset();
+    pfp::Point::numbered(5).end();
     say("at_reset", &[&count(5)]);
-    pfp::begin(5);
-    pfp::end(5, false);
+    pfp::Point::numbered(5).begin_once();
+    pfp::Point::numbered(5).end();
     say("after_reset", &[&count(5)]);
 
     // Numbers beyond the range.
     for id in [pfp::NUMERIC, pfp::NUMERIC + 1, u32::MAX] {
-        pfp::enable(id);
-        pfp::begin(id);
-        pfp::end(id, true);
-        pfp::end(id, false);
-        pfp::reset(id);
-        pfp::disable(id);
-        pfp::set_name(id, "nowhere");
-        say("nowhere", &[&pfp::stats(id).is_none(), &pfp::set_alpha(id, 0.5).is_err()]);
+        pfp::Point::numbered(id).enable();
+        pfp::Point::numbered(id).begin_once();
+        pfp::Point::numbered(id).end_latched();
+        pfp::Point::numbered(id).end();
+        pfp::Point::numbered(id).reset();
+        pfp::Point::numbered(id).disable();
+        pfp::Point::numbered(id).set_name("nowhere");
+        let point = pfp::Point::numbered(id);
+        point.enable();
+        point.set_alpha(0.5).expect("it is a weight, of no point");
+        drop(point.measure());
+        let is_there = point.is_enabled() || point.alpha().is_some() || point.name() != "";
+        let is_listed = pfp::points().any(|listed| std::ptr::eq(listed, point));
+        say("nowhere", &[&point.stats().is_none(), &!(is_there || is_listed)]);
     }
 
     // Weights.
     let tau = Duration::from_millis(500);
-    let accepted = pfp::set_average(6, Duration::from_millis(100), tau).is_ok();
+    let accepted = pfp::Point::numbered(6).set_average(Duration::from_millis(100), tau).is_ok();
     say("accepted", &[&accepted]);
     for bad in [0.0, f64::NAN, 1.5, -0.1, f64::INFINITY] {
-        say("refused", &[&pfp::set_alpha(6, bad).is_err()]);
+        say("refused", &[&pfp::Point::numbered(6).set_alpha(bad).is_err()]);
     }
-    say("refused", &[&pfp::set_average(6, Duration::ZERO, tau).is_err()]);
-    say("refused", &[&pfp::set_average(6, tau, Duration::ZERO).is_err()]);
-    say("refused", &[&pfp::set_average(6, tau * 2, tau).is_err()]);
+    say("refused", &[&pfp::Point::numbered(6).set_average(Duration::ZERO, tau).is_err()]);
+    say("refused", &[&pfp::Point::numbered(6).set_average(tau, Duration::ZERO).is_err()]);
+    say("refused", &[&pfp::Point::numbered(6).set_average(tau * 2, tau).is_err()]);
 
     if pause("steered") {
         // The viewer has made it valid again.
-        pfp::begin(4);
-        pfp::end(4, false);
+        pfp::Point::numbered(4).begin_once();
+        pfp::Point::numbered(4).end();
         say("valid_again", &[&count(4)]);
         pause("done");
     }
 }
 
 fn count(id: u32) -> u64 {
-    pfp::stats(id).map_or(0, |stats| stats.count)
+    pfp::Point::numbered(id).stats().map_or(0, |stats| stats.count)
 }
 
 /// A hundred points, in so many threads at once.
 pub(crate) fn many_points(threads: u64) {
     static POINTS: [pfp::Point; 100] = [const { pfp::Point::new("one of many") }; 100];
-    pfp::init();
+    pfp::init().ok();
     // Or a late thread would go on with the lane of an early one.
     let all = Barrier::new(threads as usize);
     thread::scope(|scope| {
@@ -180,7 +342,7 @@ pub(crate) fn many_points(threads: u64) {
 /// Points that are met at the very moment at which another thread switches everything off,
 /// or on: how many were then not as all others.
 pub(crate) fn latecomers(rounds: u64) {
-    pfp::init();
+    pfp::init().ok();
     let (turn, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut wrong = 0;
     thread::scope(|scope| {

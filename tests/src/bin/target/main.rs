@@ -62,6 +62,9 @@ fn main() -> ExitCode {
         "rank" => groups::rank(&arguments[1], number(2) as u32, number(3), &arguments[4]),
         "team" => groups::team(&arguments[1], number(2) as u32, number(3), number(4) as u32),
         "life" => life::run(),
+        "listed" => life::listed(),
+        "frames" => life::frames(),
+        "spread" => life::spread(),
         "steered" => life::steered(),
         "brief" => life::brief(number(1), number(2)),
         "served" => served::run(),
@@ -75,6 +78,8 @@ fn main() -> ExitCode {
         "saved" => snapshots::saved(arguments.get(1).expect("argument 1 is a file").as_ref()),
         "ends" => snapshots::ends(arguments.get(1).map_or("alone", String::as_str)),
         "my-app" => my_app::run(),
+        "init" => manners::init(),
+        "init-in-a-vfork-child" => forks::init_in_a_child(),
         "host" => manners::host(),
         "host-short-of-descriptors" => manners::host_short_of_descriptors(number(1)),
         "stepped" => killed::stepped(

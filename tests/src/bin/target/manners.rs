@@ -21,6 +21,14 @@ pub(crate) fn host() {
     println!("{sums:?}");
 }
 
+/// Prints what `init` answers.
+pub(crate) fn init() {
+    match pfp::init() {
+        Ok(()) => println!("ok"),
+        Err(error) => println!("{error:?}\n{error}"),
+    }
+}
+
 /// The same, with no descriptor left to open but so many behind the standard ones.
 pub(crate) fn host_short_of_descriptors(left: u64) {
     let limit = libc::rlimit { rlim_cur: 3 + left, rlim_max: 3 + left };
@@ -57,7 +65,7 @@ pub(crate) fn run() -> ExitCode {
     let before = Looks::now();
     host();
     pfp::calibrate(100);
-    let _ = pfp::stats(0);
+    let _ = pfp::Point::numbered(0).stats();
     let after = Looks::now();
     if before == after {
         return ExitCode::SUCCESS;

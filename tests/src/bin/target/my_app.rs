@@ -10,7 +10,7 @@ static RUNNING: AtomicBool = AtomicBool::new(true);
 /// Works a little, until its standard input ends.
 pub(crate) fn run() {
     pfp::set_program_name("my_app");
-    pfp::enable(3);
+    pfp::Point::numbered(3).enable();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while RUNNING.load(Relaxed) {
@@ -35,8 +35,8 @@ fn work() {
         pfp::scope!("sort");
         burn(Duration::from_micros(20));
     }
-    pfp::begin(3);
-    pfp::end(3, false);
+    pfp::Point::numbered(3).begin_once();
+    pfp::Point::numbered(3).end();
     pfp::scope!("io.write");
     burn(Duration::from_micros(10));
 }

@@ -19,7 +19,7 @@ const PIECE: Duration = Duration::from_micros(1500);
 pub(crate) fn run(threads: usize) {
     let cpus = os::cpus();
     os::pin(*cpus.last().expect("there is a CPU"));
-    pfp::init();
+    pfp::init().ok();
     let (begin, end) = (Barrier::new(threads), Barrier::new(threads + 1));
     thread::scope(|scope| {
         for _ in 0..threads {

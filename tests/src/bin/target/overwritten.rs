@@ -65,7 +65,7 @@ fn overwrite(round: u64) {
 pub(crate) fn run(threads: usize) {
     let cpus = os::cpus();
     os::pin(*cpus.last().expect("there is a CPU"));
-    pfp::init();
+    pfp::init().ok();
     say("area", &[&word().is_some()]);
     let (begin, end) = (Barrier::new(threads), Barrier::new(threads + 1));
     thread::scope(|scope| {

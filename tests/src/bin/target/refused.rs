@@ -39,7 +39,7 @@ pub(crate) fn run(measured: bool, report: Option<&Path>) {
 fn work<const MEASURED: bool>() -> (u64, i32) {
     os::set_errno(KEPT);
     if MEASURED {
-        pfp::enable(NUMBERED);
+        pfp::Point::numbered(NUMBERED).enable();
     }
     let mut sum = 1u64;
     for round in 0..ROUNDS {
@@ -47,14 +47,19 @@ fn work<const MEASURED: bool>() -> (u64, i32) {
         let _inner = MEASURED.then(|| INNER[round as usize % INNER.len()].measure());
         if MEASURED {
             BY_HAND.begin();
-            pfp::begin(NUMBERED);
+            pfp::Point::numbered(NUMBERED).begin_once();
         }
         // Longer and longer, so that histograms grow too.
         for step in 0..round * round {
             sum = (sum ^ black_box(step)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
         }
         if MEASURED {
-            pfp::end(NUMBERED, round % 8 == 3);
+            let numbered = pfp::Point::numbered(NUMBERED);
+            if round % 8 == 3 {
+                numbered.end_latched()
+            } else {
+                numbered.end()
+            }
             BY_HAND.end();
         }
     }
@@ -79,14 +84,17 @@ fn tell(before: &Looks, after: &Looks) -> String {
     }
     line("count", format!("{ROUNDS} {}", count(OUTER.stats())));
     line("count", format!("{ROUNDS} {}", count(BY_HAND.stats())));
-    line("count", format!("{} {}", ROUNDS - ROUNDS / 8, count(pfp::stats(NUMBERED))));
+    line(
+        "count",
+        format!("{} {}", ROUNDS - ROUNDS / 8, count(pfp::Point::numbered(NUMBERED).stats())),
+    );
     let inner: u64 = INNER.iter().map(|point| count(point.stats())).sum();
     line("count", format!("{ROUNDS} {inner}"));
-    let all = [OUTER.stats(), BY_HAND.stats(), pfp::stats(NUMBERED)];
+    let all = [OUTER.stats(), BY_HAND.stats(), pfp::Point::numbered(NUMBERED).stats()];
     let longest = all.iter().flatten().map(|stats| stats.inclusive).max().unwrap_or(0);
     line("seconds", (longest as f64 / pfp::ticks_per_second()).to_string());
     // Asked last: it may try again.
-    line("init", pfp::init().to_string());
+    line("init", pfp::init().is_ok().to_string());
     text
 }
 

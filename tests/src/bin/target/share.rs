@@ -12,7 +12,7 @@ use pfp_tests::script::pause;
 const SHARE: Duration = Duration::from_millis(40);
 
 pub(crate) fn run(shares: u32) {
-    pfp::init();
+    pfp::init().ok();
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {

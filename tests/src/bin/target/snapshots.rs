@@ -42,8 +42,8 @@ fn measure() {
         });
         last.join().expect("the work is sound");
     });
-    pfp::begin(3);
-    pfp::end(3, false);
+    pfp::Point::numbered(3).begin_once();
+    pfp::Point::numbered(3).end();
     for (name, point) in [("nasty", &NASTY), ("reset", &RESET)] {
         let stats = point.stats().expect("it has measured");
         say(name, &[&stats.count, &stats.exclusive, &stats.min, &stats.max]);

@@ -13,7 +13,7 @@ const AT_ONCE: usize = 16;
 
 /// Starts `count` threads, 16 at a time, each with ten calls.
 pub(crate) fn short(count: u64) {
-    pfp::init();
+    pfp::init().ok();
     let batches = count.div_ceil(AT_ONCE as u64);
     // Nobody has to wait for whoever registers the point.
     short_region();
@@ -52,9 +52,9 @@ fn short_region() {
 /// More threads at once than there are lanes.
 pub(crate) fn many(threads: usize, calls: u64) {
     static HAND: pfp::Point = pfp::Point::new("by hand");
-    pfp::enable(5);
-    pfp::set_name(5, "numbered");
-    pfp::init();
+    pfp::Point::numbered(5).enable();
+    pfp::Point::numbered(5).set_name("numbered");
+    pfp::init().ok();
     let together = Barrier::new(threads);
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -66,8 +66,8 @@ pub(crate) fn many(threads: usize, calls: u64) {
                     }
                     HAND.begin();
                     HAND.end();
-                    pfp::begin(5);
-                    pfp::end(5, false);
+                    pfp::Point::numbered(5).begin_once();
+                    pfp::Point::numbered(5).end();
                 };
                 in_turn(|| {
                     {
@@ -89,7 +89,7 @@ pub(crate) fn many(threads: usize, calls: u64) {
 /// probe's and after it.
 pub(crate) fn at_exit(threads: u64) {
     let before = key();
-    pfp::init();
+    pfp::init().ok();
     let after = key();
     for _ in 0..threads {
         let work = move || {
@@ -110,7 +110,7 @@ pub(crate) fn at_exit(threads: u64) {
 /// the last time after all that the probe could have called. One thread is gone before
 /// the next one starts.
 pub(crate) fn after_exit(threads: u64) {
-    pfp::init();
+    pfp::init().ok();
     AGAIN.store(key_with(again), Relaxed);
     let alone = || std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1);
     for _ in 0..threads {

@@ -15,7 +15,7 @@ static POINT: pfp::Point = pfp::Point::new("timing");
 pub(crate) fn run() {
     // First of all, before anything else could have decided what a tick is.
     ticks();
-    say("segment", &[&pfp::init()]);
+    say("segment", &[&pfp::init().is_ok()]);
     ticks();
     let (before, stamp) = (wall(), pfp::cycle_stamp());
     let inside = work();
@@ -23,7 +23,7 @@ pub(crate) fn run() {
     say_times("stamps", ticks, inside, wall() - before);
 
     let before = wall();
-    let counted = pfp::cycle_count(&POINT, pfp::Sync::None, work);
+    let counted = pfp::cycle_count(&POINT, pfp::SyncScope::None, work);
     say_times("count", counted.elapsed(), counted.result, wall() - before);
 
     let group = pfp::ThreadGroup::named("pair", 2);
@@ -33,7 +33,7 @@ pub(crate) fn run() {
             assert!(group.join());
             waits.store(true, SeqCst);
             let before = wall();
-            let synced = pfp::synchronize(pfp::Sync::Internal(&group));
+            let synced = pfp::synchronize(pfp::SyncScope::Internal(&group));
             let around = wall() - before;
             // Between the two clocks' readings a thread may be off the CPU.
             say_times("wait", synced.waited, around / 2, around);
@@ -43,7 +43,7 @@ pub(crate) fn run() {
             thread::yield_now();
         }
         thread::sleep(STEP);
-        let _ = pfp::synchronize(pfp::Sync::Internal(&group));
+        let _ = pfp::synchronize(pfp::SyncScope::Internal(&group));
     });
 
     // On the CPU where there is a lane, else by the wall clock.

@@ -161,7 +161,7 @@ pub(crate) fn run(mode: &str, calls: u64, from_the_start: bool) {
             STILL_FOR.store(u64::MAX, Relaxed);
         }
     }
-    pfp::init();
+    pfp::init().ok();
     MODE.store(mode as u8, Relaxed);
     let (cpu, wall) = (os::thread_cpu(), system_ns());
     for round in 0..calls / 3 {

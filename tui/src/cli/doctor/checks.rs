@@ -268,33 +268,8 @@ fn failed(about: &'static str, note: &Failure) -> Finding {
         0 => String::new(),
         errno => format!(" ({})", io::Error::from_raw_os_error(errno)),
     };
-    let place = match note.stage {
-        Stage::Beacon => "the folder of the beacons",
-        _ => "/dev/shm",
-    };
-    let advice = match note.errno {
-        libc::ENOSPC | libc::EDQUOT => {
-            format!("make room in {place} (`pfp-top gc`, `df`), or mount it larger, and start anew")
-        }
-        libc::ENOMEM => "the machine, its control group or `ulimit -v` has no memory left: \
-                         PFP_MEMORY_MB asks for less"
-            .into(),
-        libc::EMFILE | libc::ENFILE => {
-            "it needs five descriptors for a moment: raise `ulimit -n`, \
-                                        or call init() before the program opens its own"
-                .into()
-        }
-        libc::EACCES | libc::EPERM | libc::EROFS => {
-            format!(
-                "{place} must be writable for the program's user: look at mode, mount and profile"
-            )
-        }
-        libc::EFBIG => "`ulimit -f` is lower than the segment: raise it, or PFP_MEMORY_MB asks \
-                        for less"
-            .into(),
-        _ => "start it anew; `strace -f` shows what the system refuses".to_owned(),
-    };
-    Finding::problem(about, format!("{exe} [{}] {what}{why}", note.pid)).advice(advice)
+    Finding::problem(about, format!("{exe} [{}] {what}{why}", note.pid))
+        .advice(note.stage.advice(note.errno))
 }
 
 /// Processes that have several segments: the copies of pfp in them share one if they can.

@@ -1,0 +1,34 @@
+//! Frames: the time from the end of one to the end of the next, by the clock.
+//!
+//! A frame is no region: it ends wherever the program says so, also inside regions that are
+//! open, and whatever is measured in it is nobody's child. So its time is kept out of loads
+//! and threads' shares, as a device's is, or it would be counted twice there.
+
+use std::cell::Cell;
+
+use crate::clock::counter;
+use crate::engine::ending;
+use crate::point::Point;
+
+static FRAME: Point = Point::at("frame", "", 0).of_a_device();
+
+/// In the place of the number of a device's timer.
+const NUMBER: u32 = 1;
+
+thread_local! {
+    /// When the thread's last frame ended, plus 1; 0 before the first.
+    static ENDED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// For [`crate::finish_frame!`].
+#[doc(hidden)]
+pub fn __finish_frame() {
+    let now = counter::stamp();
+    let before = ENDED.replace(now.wrapping_add(1));
+    if before != 0 {
+        let start = before.wrapping_sub(1);
+        // The counter of another CPU may be behind.
+        let ticks = (now.wrapping_sub(start) as i64).max(0) as u64;
+        ending::record_of_a_device(&FRAME, start, ticks, NUMBER);
+    }
+}
