@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::clock;
 use crate::engine::context::{self, Switched};
-use crate::engine::{measure, process, thread};
+use crate::engine::{calibrate, process, thread};
 use crate::{InitError, Point};
 
 /// Makes the segment now instead of at the first region.
@@ -130,7 +130,7 @@ pub struct Overhead {
 /// nothing can be measured.
 pub fn calibrate(pairs: u32) -> Option<Overhead> {
     process::get()?;
-    let measure::Costs { inside, pair, lap } = measure::calibrate(pairs)?;
+    let calibrate::Costs { inside, pair, lap } = calibrate::calibrate(pairs)?;
     Some(Overhead { inside, pair, lap })
 }
 

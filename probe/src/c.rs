@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use pfp_shm_layout::control::Control;
 
 use crate::engine::context::{self, Switched};
-use crate::engine::{cold, ending, measure, process, thread};
+use crate::engine::{calibrate, cold, ending, measure, process, thread};
 use crate::errno;
 use crate::numeric;
 use crate::stats::{Histogram, Stats};
@@ -58,7 +58,7 @@ pub fn begin_function(point: &'static Point, word: u64, guard: &mut MaybeUninit<
 /// Measures what the hooks cost: `call` calls a function that is [`calibration`] and
 /// does nothing. False if nothing came of it.
 pub fn calibrate_hooks(call: fn(), again: bool) -> bool {
-    measure::calibrate_hooks(call, again)
+    calibrate::calibrate_hooks(call, again)
 }
 
 /// The point that is measured in calibrations.

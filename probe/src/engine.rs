@@ -4,6 +4,7 @@
 //! process: one segment, its beacon          made at the first point, or by `init`
 //! thread:  one lane, private state           claimed at the thread's first region
 //! measure: begin, end                        the hot path, and its cold doors
+//! calibrate: what measuring costs
 //! ending:  regions begun by hand, and the long way
 //! regions: what a context keeps
 //! context: tasks of the program's own
@@ -14,6 +15,7 @@
 //! owner:   whose memory this is
 //! ```
 
+pub(crate) mod calibrate;
 pub(crate) mod cold;
 pub(crate) mod context;
 pub(crate) mod copies;

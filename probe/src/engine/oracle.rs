@@ -7,8 +7,9 @@
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::calibrate::Costs;
 use super::context::{self, Shared, Switched};
-use super::measure::{Costs, OVERHEAD};
+use super::measure::OVERHEAD;
 use crate::clock::mock;
 use crate::{Point, Stats};
 

@@ -175,7 +175,7 @@ pub(super) extern "C" fn in_child() {
     errno::kept(|| {
         // None of the parent's threads is here.
         MAKING.forget(|_| true);
-        super::measure::forget_calibration();
+        super::calibrate::forget();
         // A handler of another copy, or of the host, may have measured already.
         if current().is_some() {
             return;
@@ -904,7 +904,7 @@ impl Process {
 
 /// For [`copies`]: measures what measuring costs in this copy.
 pub(super) extern "C" fn calibrate_here() {
-    super::measure::calibrate(CALIBRATION_PAIRS);
+    super::calibrate::calibrate(CALIBRATION_PAIRS);
 }
 
 /// Why a point is not in the table.

@@ -1,0 +1,225 @@
+//! Calibration: what measuring costs, which is taken out of all figures.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use pfp_shm_layout::cell::Cell;
+
+use super::measure::{Guard, OVERHEAD};
+use super::thread::{self, Thread};
+use super::turn::Turn;
+use super::{cold, copies, process};
+use crate::clock::counter::stamp;
+use crate::point::Point;
+
+/// Held by the thread that calibrates.
+static CALIBRATING: Turn = Turn::new();
+
+/// What calibration has found, in ticks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Costs {
+    /// What falls inside a region.
+    pub(crate) inside: u64,
+    /// A begin and end pair.
+    pub(crate) pair: u64,
+    /// What falls inside a region that a lap began.
+    pub(crate) lap: u64,
+}
+
+impl Costs {
+    pub(crate) const NONE: Self = Self { inside: 0, pair: 0, lap: 0 };
+    const UNKNOWN: Self = Self { inside: u64::MAX, pair: u64::MAX, lap: u64::MAX };
+
+    /// The lower of each.
+    fn least(self, other: Self) -> Self {
+        Self {
+            inside: self.inside.min(other.inside),
+            pair: self.pair.min(other.pair),
+            lap: self.lap.min(other.lap),
+        }
+    }
+}
+
+/// Measures what measuring costs and takes it out of all figures from now on;
+/// see [`crate::calibrate`].
+pub(crate) fn calibrate(pairs: u32) -> Option<Costs> {
+    alone(|| calibrate_alone(&crate::numeric::POINTS[0], pairs))?
+}
+
+/// Does what only one thread may do at a time: a second one would take the zeros of the
+/// first for figures. None if another one does.
+fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
+    cold::section(|| {
+        let _turn = CALIBRATING.take_at_once().ok()?;
+        Some(work())
+    })
+}
+
+/// In a forked child: nobody calibrates.
+pub(super) fn forget() {
+    CALIBRATING.forget(|_| true);
+}
+
+fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
+    // The first pair registers and claims.
+    drop(Guard::begin(point));
+    // Switched off or fenced, it would give the price of that.
+    if !point.control().enabled() || point.control().fenced() {
+        return None;
+    }
+    let thread = thread::current()?;
+    let cell = thread.cell(point.index())?;
+    let before = OVERHEAD.replace(Costs::NONE);
+    let mut least = Costs::UNKNOWN;
+    for _ in 0..(pairs as usize).div_ceil(BATCH).max(1) {
+        let switches = thread.clock.switches();
+        let costs = batch(point, cell);
+        if thread.clock.switches() == switches {
+            // What is typical of a batch, the least between: what the machine can do
+            // when it is left alone.
+            least = least.least(costs);
+        }
+    }
+    if least.inside == u64::MAX {
+        least = before;
+    }
+    // Never 0, so that each region shows in what is covered.
+    least.pair = least.pair.max(least.inside).max(1);
+    least.lap = least.lap.max(least.inside);
+    OVERHEAD.replace(least);
+    calibrate_fences(point, thread, cell);
+    // What is shown is the leader's.
+    if let Some(process) = process::current().filter(|_| !copies::follows()) {
+        process.segment.ledger().overhead_inside.store(least.inside, Relaxed);
+        process.segment.ledger().overhead_pair.store(least.pair, Relaxed);
+    }
+    Some(least)
+}
+
+/// Measures what fences cost beyond what a scope does, and takes that out from now on.
+fn calibrate_fences(point: &'static Point, thread: &Thread, cell: &Cell) {
+    /// The first ones come upon cold code.
+    const FENCE_BATCHES: usize = 8;
+    let costs = OVERHEAD.replace(Costs::NONE);
+    OVERHEAD.fence_inside.store(0, Relaxed);
+    let mut least = None;
+    for _ in 0..FENCE_BATCHES {
+        let switches = thread.clock.switches();
+        let (all, inside) = timed(cell, || drop(Guard::begin_fenced(point, thread, cell)));
+        if thread.clock.switches() == switches {
+            let (known, pair) = least.unwrap_or((u64::MAX, u64::MAX));
+            least = Some((known.min(inside), pair.min(all / BATCH as u64)));
+        }
+    }
+    OVERHEAD.replace(costs);
+    let (inside, pair) = least.unwrap_or((costs.inside, costs.pair));
+    OVERHEAD.fence_inside.store(inside.saturating_sub(costs.inside), Relaxed);
+    OVERHEAD.fence_pair.store(pair.saturating_sub(costs.pair), Relaxed);
+}
+
+/// Measures what the hooks of a function cost beyond what a scope does, and takes
+/// that out from now on. `call` calls a function that does nothing and is the point
+/// 0. False if nothing came of it; then they are taken for a scope.
+///
+/// With `again` only a little is measured, and it counts only if it shows that the
+/// pair costs less than what is taken out: a whole calibration is over in an instant,
+/// which may have been a slow one.
+pub(crate) fn calibrate_hooks(call: fn(), again: bool) -> bool {
+    alone(|| calibrate_hooks_alone(&crate::numeric::POINTS[0], call, again)).unwrap_or(false)
+}
+
+fn calibrate_hooks_alone(point: &'static Point, call: fn(), again: bool) -> bool {
+    drop(Guard::begin(point));
+    let Some(thread) = thread::current() else { return false };
+    let Some(cell) = thread.cell(point.index()).filter(|_| point.control().enabled()) else {
+        return false;
+    };
+    // Out of force meanwhile: what a scope costs must not make a figure negative, which
+    // would count as zero.
+    let scope_inside = if again { OVERHEAD.inside() } else { OVERHEAD.inside.swap(0, Relaxed) };
+    let mut least = None;
+    for _ in 0..if again { 1 } else { HOOK_BATCHES } {
+        let (switches, count) = (thread.clock.switches(), cell.count());
+        let (all, own) = timed(cell, call);
+        if thread.clock.switches() == switches && cell.count() == count + BATCH as u64 {
+            let (inside, pair) = least.unwrap_or((u64::MAX, u64::MAX));
+            least = Some((inside.min(own), pair.min(all / BATCH as u64)));
+        }
+    }
+    OVERHEAD.inside.store(scope_inside, Relaxed);
+    let Some((inside, pair)) = least else { return false };
+    if !again {
+        OVERHEAD.hooks_inside.store(inside.saturating_sub(scope_inside), Relaxed);
+    } else if pair >= OVERHEAD.pair() + OVERHEAD.hooks_pair.load(Relaxed) {
+        return true;
+    }
+    // A pair of hooks is never cheaper than a scope's.
+    OVERHEAD.pair.fetch_min(pair, Relaxed);
+    OVERHEAD.hooks_pair.store(pair.saturating_sub(OVERHEAD.pair()), Relaxed);
+    true
+}
+
+/// Batches of the calibration of hooks.
+const HOOK_BATCHES: usize = 32;
+
+/// Regions in a batch of the calibration.
+const BATCH: usize = 32;
+
+/// What regions with nothing in them cost just now.
+fn batch(point: &'static Point, cell: &Cell) -> Costs {
+    let (all, inside) = timed(cell, || drop(Guard::begin(point)));
+    let mut guard = Guard::begin(point);
+    let (_, lap) = timed(cell, || guard.lap(point));
+    Costs { inside, pair: all / BATCH as u64, lap }
+}
+
+/// How long it takes to do something [`BATCH`] times, and what the cell then typically
+/// has as its last measurement.
+#[inline(always)]
+fn timed(cell: &Cell, mut region: impl FnMut()) -> (u64, u64) {
+    let mut own = [0; BATCH];
+    let start = stamp();
+    for own in &mut own {
+        region();
+        *own = cell.last();
+    }
+    // A counter that ran backwards costs nothing.
+    let all = (stamp().wrapping_sub(start) as i64).max(0) as u64;
+    (all, typical(own))
+}
+
+/// The mean without the largest eighth, which interrupts may have made large.
+///
+/// Some counters advance in steps as long as a region takes: 26 ticks on an AMD Zen 5.
+/// A median is then wrong by up to half a step, in every region.
+fn typical(mut measured: [u64; BATCH]) -> u64 {
+    measured.sort_unstable();
+    let kept = &measured[..BATCH - BATCH / 8];
+    (kept.iter().sum::<u64>() + kept.len() as u64 / 2) / kept.len() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typical_lies_between_the_steps_of_a_coarse_counter() {
+        const STEP: u64 = 26;
+        // Regions of each length, which begin at each phase of the counter.
+        for length in 1..4 * STEP {
+            let measured = std::array::from_fn(|at| {
+                let begin = at as u64 * 7 % STEP;
+                (begin + length) / STEP * STEP - begin / STEP * STEP
+            });
+            let off = typical(measured).abs_diff(length);
+            assert!(off <= STEP / 4, "{length}: {}", typical(measured));
+        }
+    }
+
+    #[test]
+    fn interrupts_are_not_typical() {
+        let mut measured = [40; BATCH];
+        measured[3] = 9000;
+        measured[20] = u64::from(u32::MAX);
+        assert_eq!(typical(measured), 40);
+    }
+}
