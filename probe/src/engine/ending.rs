@@ -649,7 +649,9 @@ fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
         switches: part.switches,
     };
     let regions = thread.regions();
-    if latch && thread.busy(|| regions.latch(point, sum, amounts)) == Some(true) {
+    // A point with amounts always has some: another thread's may still stand there.
+    let kept = point.timed().map(|_| amounts.copied().unwrap_or_default());
+    if latch && thread.busy(|| regions.latch(point, sum, kept.as_ref())) == Some(true) {
         return;
     }
     if latch {

@@ -159,11 +159,11 @@ impl Regions {
         latched.inclusive.store(before.inclusive.wrapping_add(sum.inclusive), Relaxed);
         latched.off.store(before.off.wrapping_add(sum.off), Relaxed);
         latched.switches.store(before.switches.wrapping_add(sum.switches), Relaxed);
-        // Without amounts too: another thread's may stand there.
-        for (at, kept) in latched.amounts.iter().enumerate() {
-            let before = if known.is_some() { kept.load(Relaxed) } else { 0 };
-            let more = amounts.map_or(0, |amounts| amounts[at]);
-            kept.store(before.saturating_add(more), Relaxed);
+        if let Some(amounts) = amounts {
+            for (kept, amount) in latched.amounts.iter().zip(amounts) {
+                let before = if known.is_some() { kept.load(Relaxed) } else { 0 };
+                kept.store(before.saturating_add(*amount), Relaxed);
+            }
         }
         // Last, so that who jumps out before has left nothing for another point.
         latched.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
