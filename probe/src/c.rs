@@ -27,7 +27,8 @@ pub fn begin_timed(timed: &'static Timed, guard: &mut TimedGuard) {
     timed.begin_with(guard);
 }
 
-/// The same by a point that [`Timed::point`] has given; false if it is no such point.
+/// Begins a region of a point that [`Timed::point`] has given, as [`begin_timed`] does; false
+/// if it is no such point.
 #[inline(always)]
 pub fn begin_timed_of(point: &'static Point, guard: &mut TimedGuard) -> bool {
     point.timed().map(|timed| timed.begin_with(guard)).is_some()

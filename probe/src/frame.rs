@@ -1,8 +1,8 @@
 //! Frames: the time from the end of one to the end of the next, by the clock.
 //!
-//! A frame is no region: it ends wherever the program says so, also inside regions that are
-//! open, and whatever is measured in it is nobody's child. So its time is kept out of loads
-//! and threads' shares, as a device's is, or it would be counted twice there.
+//! A frame is no region: it may end while regions are open, and regions inside it are not its
+//! children. Loads and threads' shares leave its time out, as they leave out a device's, so
+//! that nothing is counted twice.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use crate::point::Point;
 
 static FRAME: Point = Point::at("frame", "", 0).of_a_device();
 
-/// In the place of the number of a device's timer.
+/// Stands in records where a device's have the number of its timer.
 const NUMBER: u32 = 1;
 
 thread_local! {

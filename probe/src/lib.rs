@@ -359,8 +359,8 @@ macro_rules! register_thread {
 ///
 /// The row `frame` has the number of frames and their mean, least, greatest and quantiles as
 /// any row has. Waiting is part of a frame. A frame is no region: it may end while regions are
-/// open, and takes no time from them. So that nothing is counted twice, its time is in no load
-/// and no thread's share, as that of a device. All threads that have frames share the point.
+/// open, and takes no time from them. So that nothing is counted twice, loads and threads'
+/// shares leave its time out; the viewer marks the row `(device)`. All threads share the point.
 #[macro_export]
 macro_rules! finish_frame {
     () => {

@@ -395,7 +395,7 @@ impl Point {
     }
 
     /// The point's statistics since its last reset, over all threads; none if
-    /// it has not measured yet.
+    /// it has not measured yet. It allocates, so it is not for signal handlers.
     #[must_use]
     pub fn stats(&'static self) -> Option<Stats> {
         self.stats_with(Histogram::Read)

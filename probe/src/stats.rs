@@ -59,7 +59,7 @@ pub struct Stats {
     /// The weight of a new value in that average; 0 while averaging is off.
     pub alpha: f64,
     sums: Sums,
-    /// Ticks per second; 0 in statistics of nothing.
+    /// Ticks per second; 0 where there is nothing to convert.
     rate: f64,
     /// The buckets that are not empty, by value.
     histogram: Vec<BucketCount>,
@@ -157,7 +157,7 @@ impl Stats {
     }
 
     fn time(&self, ticks: f64) -> Duration {
-        // Statistics of nothing have no rate.
+        // Without a rate that is no number.
         Duration::try_from_secs_f64(ticks / self.rate).unwrap_or_default()
     }
 }
@@ -213,7 +213,8 @@ pub(crate) fn of_points(
         average: weighted / averaged.max(1) as f64,
         alpha: control.alpha().unwrap_or(0.0),
         sums,
-        rate: api::ticks_per_second(),
+        // C has no times, and asks in signal handlers.
+        rate: histogram.as_ref().map_or(0.0, |_| api::ticks_per_second()),
         histogram: histogram.map_or_else(Vec::new, merged),
     };
     Some((stats, amounts))
@@ -263,7 +264,7 @@ impl Collected {
 }
 
 /// Copies a cell while its thread may write it, and adds the buckets of its histogram; none
-/// if it has nothing of this epoch. Whoever changes how a cell is read changes this.
+/// if it has nothing of this epoch.
 fn read(
     segment: &Segment,
     cell: &Cell,

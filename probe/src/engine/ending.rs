@@ -649,7 +649,7 @@ fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
         switches: part.switches,
     };
     let regions = thread.regions();
-    // A point with amounts always has some: another thread's may still stand there.
+    // A point with amounts latches zeros at least: the place may still hold another thread's.
     let kept = point.timed().map(|_| amounts.copied().unwrap_or_default());
     if latch && thread.busy(|| regions.latch(point, sum, kept.as_ref())) == Some(true) {
         return;
@@ -752,9 +752,9 @@ fn finish_with(
     }
 }
 
-/// Records what a device or the clock has measured, for a point of its own: `ticks` from `start` on. In
-/// the place of a context the record has a number of the timer's, since the thread was
-/// elsewhere.
+/// Records `ticks` from `start` on that a device or the clock has measured, for a point of its
+/// own. The record has a number of the timer's where others have a context, since the thread
+/// was elsewhere.
 pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, number: u32) {
     let ready = match measure::ready(point, point.control()) {
         Some(ready) => Some(Ok(ready)),
@@ -882,8 +882,8 @@ pub(crate) fn end_poll(
     }
 }
 
-/// Records all polls of a future: of a point with amounts that is polled as one without,
-/// those of amounts of 0.
+/// Records all polls of a future. One that is measured by a point with amounts, as if that had
+/// none, has amounts of 0.
 fn finish_polls(
     thread: &Thread,
     point: &'static Point,

@@ -78,12 +78,12 @@ impl Turn {
         Self(AtomicU32::new(FREE))
     }
 
-    /// Whether it was done. What was done then is seen.
     /// A turn for work that never needs to be done.
     pub(crate) const fn done_already() -> Self {
         Self(AtomicU32::new(DONE))
     }
 
+    /// Whether it was done. What was done then is seen.
     #[inline(always)]
     pub(crate) fn is_done(&self) -> bool {
         // Meets the store in `done`.

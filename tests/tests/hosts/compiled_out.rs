@@ -17,7 +17,7 @@ fn copied(name: &str) -> PathBuf {
     copied_to(name, name)
 }
 
-/// The same under another name: tests that build it at the same time keep out of each
+/// The program under another name: tests that build it at the same time keep out of each
 /// other's way.
 fn copied_to(name: &str, to: &str) -> PathBuf {
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(to);
