@@ -34,6 +34,13 @@ impl Amount for f64 {
     }
 }
 
+/// Amounts as they are kept: of fewer, the others are 0, and what is more is lost.
+#[inline(always)]
+pub(crate) fn in_order<A: Amount, const N: usize>(amounts: [A; N]) -> [u64; 4] {
+    let mut given = amounts.into_iter().map(Amount::amount);
+    std::array::from_fn(|_| given.next().unwrap_or(0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::Amount;

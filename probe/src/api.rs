@@ -1,11 +1,11 @@
 //! The process, its threads and its contexts, as the program names them.
 
+use std::io::{self, Write};
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::path::Path;
 
-use crate::clock;
-use crate::engine::context::{self, Switched};
-use crate::engine::{calibrate, process, thread};
+use crate::engine::snapshot::{self, Existing};
+use crate::engine::{calibrate, context, process, reading, thread};
 use crate::{InitError, Point};
 
 /// Makes the segment now instead of at the first region.
@@ -23,7 +23,7 @@ use crate::{InitError, Point};
 ///
 /// The process cannot be measured, or not yet: [`InitError`] says why and what to do.
 pub fn init() -> Result<(), InitError> {
-    process::get().map(drop).ok_or_else(process::why_none)
+    process::init()
 }
 
 /// Names the program as the viewer shows it; the executable's name otherwise.
@@ -52,11 +52,11 @@ pub fn register_thread(name: &str) {
 ///         println!("{} ({}:{}): {:?}", point.name(), point.file(), point.line(), stats.mean());
 ///     }
 /// }
-/// # #[cfg(not(miri))]
+/// # #[cfg(all(feature = "enabled", not(miri)))]
 /// assert!(pfp::points().any(|point| point.name() == "parse"));
 /// ```
 pub fn points() -> impl Iterator<Item = &'static Point> {
-    process::points().filter(|point| point.is_listed())
+    process::listed()
 }
 
 /// Switches all measuring off, and on again. Off takes effect at each point's next
@@ -88,18 +88,14 @@ pub fn is_enabled() -> bool {
 /// where nothing can be measured, for want of shared memory, say.
 #[must_use]
 pub fn ticks_per_second() -> f64 {
-    match process::get() {
-        Some(process) => process.refine_rate(),
-        None => clock::calibrate::refine(),
-    }
-    clock::calibrate::ticks_per_second()
+    process::ticks_per_second()
 }
 
 /// The time-stamp counter, or what stands in for it where it cannot be relied on.
 #[inline]
 #[must_use]
 pub fn ticks() -> u64 {
-    clock::counter::stamp()
+    reading::stamp()
 }
 
 /// The calling thread's on-CPU clock: ticks that it, or the [context](ExecutionContext)
@@ -108,8 +104,7 @@ pub fn ticks() -> u64 {
 #[inline]
 #[must_use]
 pub fn on_cpu_ticks() -> Option<u64> {
-    let thread = thread::current().filter(|thread| thread.is_alive()).or_else(thread::get)?;
-    Some(thread.stamp_beside().wrapping_sub(thread.clock.off()))
+    reading::on_cpu_ticks()
 }
 
 /// What measuring costs, in ticks.
@@ -129,9 +124,7 @@ pub struct Overhead {
 /// only for doing it again: on a machine that was busy then, say. None if
 /// nothing can be measured.
 pub fn calibrate(pairs: u32) -> Option<Overhead> {
-    process::get()?;
-    let calibrate::Costs { inside, pair, lap } = calibrate::calibrate(pairs)?;
-    Some(Overhead { inside, pair, lap })
+    calibrate::again(pairs)
 }
 
 /// An execution object of the program's own: a task, a fibre, an interrupt
@@ -161,7 +154,7 @@ pub fn calibrate(pairs: u32) -> Option<Overhead> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ExecutionContext {
-    shared: Arc<context::Shared>,
+    pub(crate) shared: context::Handle,
 }
 
 impl Default for ExecutionContext {
@@ -181,10 +174,6 @@ impl ExecutionContext {
     #[must_use]
     pub fn number(&self) -> u32 {
         self.shared.number()
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<context::Shared> {
-        &self.shared
     }
 
     /// Makes this the calling thread's context until [`Entered`] is dropped, as
@@ -222,5 +211,76 @@ impl Drop for Entered {
 /// To be called just before or after the stacks are switched, on the thread that
 /// does it, also in a signal handler.
 pub fn task_switch(prev: &ExecutionContext, next: &ExecutionContext) -> bool {
-    context::switch(Some(&prev.shared), Some(&next.shared)) != Switched::Refused
+    context::switch_to(&prev.shared, &next.shared)
+}
+
+/// Writes the figures of this process to a file, which was not there: everything
+/// that `pfp-top snapshot` saves, in the same format, for `pfp-top open` and
+/// `pfp-top diff`.
+///
+/// The file is written whole or not at all, whatever happens meanwhile; other
+/// threads go on measuring. It takes memory and time for as much as there is to
+/// write, so it is nothing for signal handlers.
+///
+/// ```
+/// # if cfg!(not(feature = "enabled")) { return Ok(()) }
+/// # let folder = std::env::temp_dir().join(format!("pfp-doc-{}", std::process::id()));
+/// # std::fs::create_dir(&folder)?;
+/// # let path = folder.join("run.json");
+/// {
+///     pfp::scope!("work");
+/// }
+/// pfp::snapshot_to(&path)?;
+/// # assert!(std::fs::read_to_string(&path)?.contains("\"name\":\"work\""));
+/// # assert!(pfp::snapshot_to(&path).is_err());
+/// # std::fs::remove_dir_all(&folder)?;
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// `AlreadyExists` if there is a file of that name: [`snapshot_over`] replaces
+/// it; `Unsupported` if nothing can be measured here, or pfp is compiled out; else
+/// what the system answered, `StorageFull` say.
+pub fn snapshot_to(path: impl AsRef<Path>) -> io::Result<()> {
+    snapshot::write(path.as_ref(), Existing::Keep)
+}
+
+/// As [`snapshot_to`], in place of the file that is there, if there is one; that
+/// stays as it is if the new one cannot be written.
+///
+/// # Errors
+///
+/// As of [`snapshot_to`], but for `AlreadyExists`.
+pub fn snapshot_over(path: impl AsRef<Path>) -> io::Result<()> {
+    snapshot::write(path.as_ref(), Existing::Replace)
+}
+
+/// Writes the figures of this process as JSON: an array of threads, of each an object
+/// with an array for each label, of each tuple of amounts an object with `Bytes`,
+/// `Flops`, `Calls`, and `Min`, `Max`, `Avg`, `Stddev` of a call's exclusive time in
+/// seconds. `Bytes` and `Flops` are of one call, 0 where a region does not tell; of
+/// calls whose amounts are not told apart, the mean. Other amounts stand under their
+/// own names. A line of its own, complete or not at all as far as `out` goes.
+///
+/// Threads that had the same lane one after the other are one.
+///
+/// ```
+/// # if cfg!(not(feature = "enabled")) { return Ok(()) }
+/// {
+///     pfp::scope!("triad", bytes = 2400, flops = 200);
+/// }
+/// let mut out = Vec::new();
+/// pfp::show(&mut out)?;
+/// # #[cfg(all(feature = "enabled", not(miri)))]
+/// assert!(String::from_utf8_lossy(&out).contains(r#""triad":[{"Bytes":2400,"Flops":200,"Calls":1"#));
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// `Unsupported` if nothing can be measured here, or pfp is compiled out; else what
+/// writing to `out` has answered.
+pub fn show(out: &mut impl Write) -> io::Result<()> {
+    snapshot::show(out)
 }

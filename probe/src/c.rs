@@ -4,15 +4,15 @@
 //! C says, and these are the parts that Rust makes of them by itself.
 
 use std::mem::MaybeUninit;
+use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::control::Control;
 
 use crate::engine::context::{self, Switched};
-use crate::engine::{calibrate, cold, ending, measure, process, thread};
+use crate::engine::figures::Histogram;
+use crate::engine::{calibrate, cold, ending, measure, numeric, process, thread};
 use crate::errno;
-use crate::numeric;
-use crate::stats::{Histogram, Stats};
-use crate::{ExecutionContext, Guard, Point, Timed, TimedGuard};
+use crate::{ExecutionContext, Guard, Point, Stats, Timed, TimedGuard};
 
 /// Begins a region of a point into the caller's memory. The point's word was read
 /// by the caller, and said that the point is on.
@@ -130,15 +130,14 @@ pub fn stats(point: &'static Point) -> Option<Stats> {
 /// Whether a context is current on the calling thread.
 #[must_use]
 pub fn is_current(context: &ExecutionContext) -> bool {
-    context.shared().is_current()
+    context.shared.is_current()
 }
 
 /// Makes a context, or the thread's own, run on the calling thread in place of
 /// `prev`; that another one ran is counted as a mismatch. While an interrupt is
 /// current, it takes effect when that ends. False if `next` is a thread's already.
 pub fn switch(prev: Option<&ExecutionContext>, next: Option<&ExecutionContext>) -> bool {
-    let switched =
-        context::switch(prev.map(ExecutionContext::shared), next.map(ExecutionContext::shared));
+    let switched = context::switch(prev.map(|prev| &prev.shared), next.map(|next| &next.shared));
     if switched == Switched::InPlaceOfAnother {
         context::count_mismatch();
     }
@@ -148,16 +147,24 @@ pub fn switch(prev: Option<&ExecutionContext>, next: Option<&ExecutionContext>) 
 /// Puts what is current aside for an interrupt's context; false if that is a
 /// thread's already.
 pub fn enter(to: &ExecutionContext) -> bool {
-    context::enter(to.shared())
+    context::enter(&to.shared)
 }
 
 /// Resumes what [`enter`] put aside; false if `from` is not current here.
 pub fn leave(from: &ExecutionContext) -> bool {
-    context::leave(from.shared())
+    context::leave(&from.shared)
 }
 
 /// Makes a context that of another execution object, with nothing open; false if
 /// it is a thread's: current, or interrupted.
 pub fn renew(context: &ExecutionContext) -> bool {
-    context.shared().renew()
+    context.shared.renew()
+}
+
+/// Ticks that the calling thread has spent on folding its ring; they are in no region's
+/// exclusive time. For tests.
+#[must_use]
+pub fn folding() -> u64 {
+    let thread = thread::current().filter(|thread| thread.is_alive());
+    thread.map_or(0, |thread| thread.tally().folding.load(Relaxed))
 }

@@ -3,7 +3,9 @@
 //! ```text
 //! process: one segment, its beacon          made at the first point, or by `init`
 //! thread:  one lane, private state           claimed at the thread's first region
+//! current: the word that leads to it
 //! measure: begin, end                        the hot path, and its cold doors
+//! fold:    what the thread's ring holds, added to its cells
 //! calibrate: what measuring costs
 //! ending:  regions begun by hand, and the long way
 //! regions: what a context keeps
@@ -11,23 +13,52 @@
 //! copies:  several copies of pfp in one process, which share all of this
 //! settings, names: what the environment says
 //! cold, turn: how what is done once is done, and by one thread
+//! point, figures, future, numeric, reading, named, group, gpu: behind the public types
 //! image:   what is done as the program is loaded, and as it ends
 //! owner:   whose memory this is
 //! ```
+//!
+//! The public types call what is here by the names that `none.rs` has too: the engine of a
+//! build that does not measure.
 
 pub(crate) mod calibrate;
 pub(crate) mod cold;
 pub(crate) mod context;
 pub(crate) mod copies;
+mod current;
 pub(crate) mod ending;
+pub(crate) mod figures;
+mod fold;
+pub(crate) mod future;
+#[cfg(feature = "cuda")]
+pub(crate) mod gpu;
+pub(crate) mod group;
 mod image;
 pub(crate) mod measure;
+pub(crate) mod named;
 mod names;
+pub(crate) mod numeric;
 #[cfg(all(test, not(miri)))]
 pub(crate) mod oracle;
 mod owner;
+pub(crate) mod point;
 pub(crate) mod process;
+pub(crate) mod reading;
 mod regions;
 pub(crate) mod settings;
 pub(crate) mod thread;
 pub(crate) mod turn;
+
+pub use self::measure::Guard;
+#[cfg(feature = "cuda")]
+pub(crate) use crate::errno;
+pub use crate::frame::__finish_frame;
+pub(crate) use crate::snapshot;
+pub use crate::timed::{Timed, TimedGuard};
+
+/// What to do where the system refuses shared memory, or private memory.
+pub(crate) fn advice(is_private: bool, errno: i32) -> String {
+    use pfp_shm_layout::failure::Stage;
+
+    if is_private { Stage::Process } else { Stage::Segment }.advice(errno)
+}

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::engine::advice;
+
 /// A weight for an exponential average that is not in (0, 1].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AlphaError {
@@ -97,20 +99,6 @@ impl fmt::Display for InitError {
 }
 
 impl std::error::Error for InitError {}
-
-/// What to do where the system refuses the one or the other memory.
-#[cfg(feature = "enabled")]
-fn advice(is_private: bool, errno: i32) -> String {
-    use pfp_shm_layout::failure::Stage;
-
-    if is_private { Stage::Process } else { Stage::Segment }.advice(errno)
-}
-
-/// Nothing is refused where nothing is asked for.
-#[cfg(not(feature = "enabled"))]
-fn advice(_is_private: bool, _errno: i32) -> String {
-    String::new()
-}
 
 /// `period / tau`, or something outside (0, 1] where that is no number.
 pub(crate) fn alpha_of(period: Duration, tau: Duration) -> f64 {

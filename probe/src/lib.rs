@@ -131,7 +131,7 @@ extern crate self as pfp;
 
 pub use pfp_macros::{all_functions, function, lap, laps, measure, skip};
 
-#[cfg(feature = "enabled")]
+mod amount;
 mod api;
 /// For the C library; not part of the interface.
 #[cfg(feature = "enabled")]
@@ -139,60 +139,40 @@ mod api;
 pub mod c;
 #[cfg(feature = "enabled")]
 mod clock;
-#[cfg(feature = "enabled")]
+#[cfg_attr(not(feature = "enabled"), path = "none.rs")]
 mod engine;
 #[cfg(feature = "enabled")]
 mod errno;
+mod errors;
 #[cfg(feature = "enabled")]
 mod frame;
-#[cfg(feature = "enabled")]
 mod future;
+mod guard;
 #[cfg(feature = "enabled")]
 mod mark;
-#[cfg(feature = "enabled")]
-mod numeric;
-#[cfg(feature = "enabled")]
+mod metered;
 mod point;
 #[cfg(feature = "enabled")]
 mod snapshot;
-#[cfg(feature = "enabled")]
 mod stats;
 #[cfg(feature = "enabled")]
 mod timed;
-#[cfg(feature = "enabled")]
 mod timing;
 
-#[cfg(feature = "enabled")]
 pub use self::{
+    amount::Amount,
     api::{
         Entered, ExecutionContext, Overhead, calibrate, init, is_enabled, on_cpu_ticks, points,
-        register_thread, set_enabled, set_program_name, task_switch, ticks, ticks_per_second,
+        register_thread, set_enabled, set_program_name, show, snapshot_over, snapshot_to,
+        task_switch, ticks, ticks_per_second,
     },
-    engine::measure::Guard,
-    frame::__finish_frame,
+    engine::{__finish_frame, Guard, Timed, TimedGuard},
+    errors::{AlphaError, InitError},
     future::{Measured, TimedMeasured},
     point::{NUMERIC, Point},
-    snapshot::{show, snapshot_over, snapshot_to},
     stats::Stats,
-    timed::{Timed, TimedGuard},
     timing::*,
 };
-
-#[cfg(not(feature = "enabled"))]
-mod disabled;
-#[cfg(not(feature = "enabled"))]
-mod timing_disabled;
-#[cfg(not(feature = "enabled"))]
-pub use self::{disabled::*, timing_disabled::*};
-
-mod amount;
-pub use amount::Amount;
-mod errors;
-#[cfg(feature = "enabled")]
-pub(crate) use errors::alpha_of;
-pub use errors::{AlphaError, InitError};
-mod sampled;
-pub use sampled::{Sampled, Settled};
 
 /// For [`function_scope!`]: the last part of the path that `inner` is in.
 #[doc(hidden)]
@@ -265,11 +245,12 @@ pub fn __name_around<F>(_inner: F) -> &'static str {
 #[macro_export]
 macro_rules! scope {
     ($name:expr) => {
+        let mut __pfp_guard = $crate::Guard::empty();
         // In a block of its own, so that there can be several in one scope.
-        let __pfp_guard = {
+        {
             static __PFP_POINT: $crate::Point = $crate::Point::new($name);
-            __PFP_POINT.measure()
-        };
+            __PFP_POINT.measure_in(&mut __pfp_guard);
+        }
     };
     ($name:expr, $($amount:ident = $value:expr),+ $(,)?) => {
         let mut __pfp_guard = $crate::TimedGuard::empty();
@@ -292,15 +273,16 @@ macro_rules! scope {
 #[macro_export]
 macro_rules! function_scope {
     () => {
-        let __pfp_guard = {
+        let mut __pfp_guard = $crate::Guard::empty();
+        {
             // The path of a function inside this one, less its own name.
             fn __pfp_here() {}
             fn __pfp_name() -> &'static str {
                 $crate::__name_around(__pfp_here)
             }
             static __PFP_POINT: $crate::Point = $crate::Point::in_function(__pfp_name);
-            __PFP_POINT.measure()
-        };
+            __PFP_POINT.measure_in(&mut __pfp_guard);
+        }
     };
     ($($amount:ident = $value:expr),+ $(,)?) => {
         let mut __pfp_guard = $crate::TimedGuard::empty();
@@ -348,7 +330,7 @@ macro_rules! register_thread {
 ///     // update, draw, and wait for the screen
 ///     pfp::finish_frame!();
 /// }
-/// # #[cfg(not(miri))]
+/// # #[cfg(all(feature = "enabled", not(miri)))]
 /// # {
 /// let frame = pfp::points().find(|point| point.name() == "frame").expect("it was met");
 /// let stats = frame.stats().expect("the first call begins, the others end");

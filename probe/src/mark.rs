@@ -13,7 +13,6 @@
 //! A handler may switch to another fibre, which then finds the mark. The frame is on
 //! another stack there, so its address says nothing about its life.
 
-use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{
@@ -25,14 +24,10 @@ use std::sync::atomic::{
 use crate::errno;
 
 /// In every mark, and in no other value of the words that are marked.
-const IS_MARK: u64 = 1;
+pub(crate) const IS_MARK: u64 = 1;
 
 /// Set beside a mark while the context that set the mark is not the current one.
 const ELSEWHERE: u64 = 2;
-
-/// A word in the frame of whoever is at work.
-#[derive(Debug)]
-pub(crate) struct Mark(UnsafeCell<MaybeUninit<u64>>);
 
 /// Whether a word holds a mark.
 #[inline(always)]
@@ -88,29 +83,68 @@ pub(crate) fn resume(word: &AtomicU64, kept: &AtomicU64) -> u64 {
     if is_its_own { 0 } else { mark }
 }
 
-impl Mark {
-    #[inline(always)]
-    pub(crate) fn new() -> Self {
-        Self(UnsafeCell::new(MaybeUninit::uninit()))
-    }
+/// A word for [`set`] in the frame of whoever is at work.
+#[inline(always)]
+pub(crate) fn new() -> MaybeUninit<u64> {
+    MaybeUninit::uninit()
+}
 
-    /// Marks a word of the thread's. The mark must stay where it is until that is undone.
-    #[inline(always)]
-    pub(crate) fn set(&self, word: &AtomicU64) {
-        let mark = self.0.get().expose_provenance() as u64 | IS_MARK;
-        // SAFETY: our own word; volatile, since only its address leads here.
-        unsafe { self.0.get().cast::<u64>().write_volatile(mark) };
-        word.store(mark, Relaxed);
-        compiler_fence(SeqCst);
-    }
+/// Marks a word of the thread's. The word in the frame must stay where it is until that is
+/// undone.
+#[inline(always)]
+pub(crate) fn set<T>(frame: &mut T, word: &AtomicU64) {
+    const { assert!(size_of::<T>() == 8 && align_of::<T>() == 8) };
+    let place = ptr::from_mut(frame).cast::<u64>();
+    // A sum, since one instruction does it.
+    let mark = place.expose_provenance() as u64 + IS_MARK;
+    // SAFETY: a word of the caller's; volatile, since only its address leads here.
+    unsafe { place.write_volatile(mark) };
+    word.store(mark, Relaxed);
+    compiler_fence(SeqCst);
+}
 
-    /// Makes sure that the word is no mark. It is not written before [`Self::set`], so it may
-    /// still hold the mark of an earlier call that somebody jumped out of.
-    #[inline(always)]
-    pub(crate) fn wipe(&self) {
-        // SAFETY: our own word, as in `set`.
-        unsafe { self.0.get().cast::<u64>().write_volatile(0) };
+/// The same if the word still has a value, in one instruction; else false, and the word in the
+/// frame is to be written anew.
+#[inline(always)]
+pub(crate) fn set_from<T>(frame: &mut T, word: &AtomicU64, expected: u64) -> bool {
+    const { assert!(size_of::<T>() == 8 && align_of::<T>() == 8) };
+    let place = ptr::from_mut(frame).cast::<u64>();
+    let mark = place.expose_provenance() as u64 + IS_MARK;
+    // SAFETY: as in `set`.
+    unsafe { place.write_volatile(mark) };
+    compiler_fence(SeqCst);
+    let found: u64;
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a word of ours. Not a locked exchange: no other thread takes part.
+    unsafe {
+        std::arch::asm!(
+            "cmpxchg qword ptr [{word}], {mark}",
+            word = in(reg) word.as_ptr(),
+            mark = in(reg) mark,
+            inout("rax") expected => found,
+            options(nostack)
+        );
     }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    {
+        found =
+            word.compare_exchange(expected, mark, Relaxed, Relaxed).unwrap_or_else(|found| found);
+    }
+    compiler_fence(SeqCst);
+    found == expected
+}
+
+/// Whether a word of the thread's has the mark of this frame.
+pub(crate) fn is(frame: &u64, word: &AtomicU64) -> bool {
+    word.load(Relaxed) == ptr::from_ref(frame).addr() as u64 | IS_MARK
+}
+
+/// Makes sure that a word of [`new`] is no mark. It is not written before [`set`], so it may
+/// still hold the mark of an earlier call that somebody jumped out of.
+#[inline(always)]
+pub(crate) fn wipe(frame: &mut MaybeUninit<u64>) {
+    // SAFETY: the caller's word, as in `set`.
+    unsafe { frame.as_mut_ptr().write_volatile(0) };
 }
 
 /// Whether the frame that a mark was set in is still there.
@@ -194,8 +228,8 @@ mod tests {
 
     #[inline(never)]
     fn leaves_a_mark() -> bool {
-        let mark = Mark::new();
-        mark.set(&WORD);
+        let mut mark = new();
+        set(&mut mark, &WORD);
         let between = std::hint::black_box([0u8; SIGNAL_FRAME as usize]);
         let found = is_live_from(WORD.load(Relaxed));
         std::hint::black_box(&between);

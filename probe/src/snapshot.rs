@@ -5,7 +5,7 @@
 mod json;
 mod show;
 
-pub use show::show;
+pub(crate) use show::show;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -20,7 +20,8 @@ use pfp_shm_layout::lane::LaneState;
 use pfp_shm_layout::reader::{CellReading, LaneReading, Picture, PointPicture, Reader};
 use pfp_shm_layout::ring::Record;
 use pfp_shm_layout::segment::Segment;
-use pfp_shm_layout::whole::{Existing, WholeFile};
+pub(crate) use pfp_shm_layout::whole::Existing;
+use pfp_shm_layout::whole::WholeFile;
 
 use crate::clock::calibrate;
 use crate::engine::cold;
@@ -31,48 +32,8 @@ use json::Json;
 /// Polls for cells that are not whole, at most.
 const POLLS: u64 = 8;
 
-/// Writes the figures of this process to a file, which was not there: everything
-/// that `pfp-top snapshot` saves, in the same format, for `pfp-top open` and
-/// `pfp-top diff`.
-///
-/// The file is written whole or not at all, whatever happens meanwhile; other
-/// threads go on measuring. It takes memory and time for as much as there is to
-/// write, so it is nothing for signal handlers.
-///
-/// ```
-/// # let folder = std::env::temp_dir().join(format!("pfp-doc-{}", std::process::id()));
-/// # std::fs::create_dir(&folder)?;
-/// # let path = folder.join("run.json");
-/// {
-///     pfp::scope!("work");
-/// }
-/// pfp::snapshot_to(&path)?;
-/// # assert!(std::fs::read_to_string(&path)?.contains("\"name\":\"work\""));
-/// # assert!(pfp::snapshot_to(&path).is_err());
-/// # std::fs::remove_dir_all(&folder)?;
-/// # std::io::Result::Ok(())
-/// ```
-///
-/// # Errors
-///
-/// `AlreadyExists` if there is a file of that name: [`snapshot_over`] replaces
-/// it; `Unsupported` if nothing can be measured here, or pfp is compiled out; else
-/// what the system answered, `StorageFull` say.
-pub fn snapshot_to(path: impl AsRef<Path>) -> io::Result<()> {
-    write(path.as_ref(), Existing::Keep)
-}
-
-/// As [`snapshot_to`], in place of the file that is there, if there is one; that
-/// stays as it is if the new one cannot be written.
-///
-/// # Errors
-///
-/// As of [`snapshot_to`], but for `AlreadyExists`.
-pub fn snapshot_over(path: impl AsRef<Path>) -> io::Result<()> {
-    write(path.as_ref(), Existing::Replace)
-}
-
-fn write(path: &Path, existing: Existing) -> io::Result<()> {
+/// For [`crate::snapshot_to`] and [`crate::snapshot_over`].
+pub(crate) fn write(path: &Path, existing: Existing) -> io::Result<()> {
     write_of(process::get().ok_or_else(unsupported)?, path, existing)
 }
 
@@ -87,7 +48,7 @@ fn polled(process: &Process) -> io::Result<Reader<&Segment>> {
     let facts = segment.facts().map_err(|error| io::Error::other(error.to_string()))?;
     let mut reader = Reader::new(segment, facts);
     // A thread that was pre-empted in the middle of a change may be through with it.
-    while reader.poll(false).losses.cells_busy > 0 && reader.picture().poll < POLLS {}
+    while reader.poll().losses.cells_busy > 0 && reader.picture().poll < POLLS {}
     Ok(reader)
 }
 
@@ -342,9 +303,6 @@ fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading, picture: &Picture) -> 
     json.plain("lane", cell.lane)?;
     json.name("stats")?.object(|json| stats(json, &cell.live))?;
     json.name("retired")?.object(|json| stats(json, &cell.retired))?;
-    if cell.in_flight {
-        json.plain("in_flight", true)?;
-    }
     json.name("histogram")?.list(cell.histogram.iter(), |json, bucket| {
         json.bare(format_args!("[{},{},{}]", bucket.low, bucket.width, bucket.count))
     })?;

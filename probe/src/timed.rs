@@ -14,7 +14,6 @@
 use std::fmt::{self, Write};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::panic::Location;
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -23,13 +22,14 @@ use std::sync::atomic::{
 use pfp_shm_layout::amounts::{Amounts, MOST, VARIANTS};
 use pfp_shm_layout::control::Control;
 
-use crate::Amount;
+use crate::amount::in_order;
+use crate::engine::cold;
+use crate::engine::figures::{self, Histogram};
 use crate::engine::measure::Guard;
+use crate::engine::point::Kind;
 use crate::engine::process::{self, NotEntered};
 use crate::engine::turn::{Denied, Turn};
-use crate::engine::{cold, ending};
-use crate::point::{Kind, Point};
-use crate::stats::{self, Histogram, Stats};
+use crate::{Amount, Point, Stats};
 
 /// In place of a first amount: this variant is not there yet.
 const NONE: u64 = u64::MAX;
@@ -58,7 +58,7 @@ const LONGEST_NAME: usize = 32;
 ///     }
 /// }
 /// triad(&mut [0.0; 100], &[1.0; 100], &[2.0; 100], 3.0);
-/// # #[cfg(not(miri))]
+/// # #[cfg(all(feature = "enabled", not(miri)))]
 /// assert_eq!(TRIAD.amounts()[0], ("bytes", 2400));
 /// ```
 #[derive(Debug)]
@@ -89,44 +89,8 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// A point of this name, and the names of its amounts, one to four; the place is
-    /// where this is called. Of names longer than 32 bytes the rest is cut.
-    ///
-    /// # Panics
-    ///
-    /// There are no amounts, or more than four: when compiling, since it is a
-    /// static's.
-    #[must_use]
-    #[track_caller]
-    pub const fn new(name: &'static str, amounts: &'static [&'static str]) -> Self {
-        let here = Location::caller();
-        Self::at(name, here.file(), here.line(), amounts)
-    }
-
-    /// The same of a place that is not this one, as [`Point::at`] has it.
-    ///
-    /// # Panics
-    ///
-    /// As [`Self::new`].
-    #[must_use]
-    pub const fn at(
-        name: &'static str,
-        file: &'static str,
-        line: u32,
-        amounts: &'static [&'static str],
-    ) -> Self {
-        Self::of(Point::at(name, file, line), amounts)
-    }
-
-    /// For [`crate::function_scope!`].
-    #[doc(hidden)]
-    #[must_use]
-    #[track_caller]
-    pub const fn in_function(name: fn() -> &'static str, amounts: &'static [&'static str]) -> Self {
-        Self::of(Point::in_function(name), amounts)
-    }
-
-    const fn of(point: Point, names: &'static [&'static str]) -> Self {
+    /// A point with these names of amounts.
+    pub(crate) const fn of(point: Point, names: &'static [&'static str]) -> Self {
         assert!(!names.is_empty() && names.len() <= MOST, "a point has one to four amounts");
         Self {
             point: point.of_amounts(),
@@ -152,21 +116,10 @@ impl Timed {
         }
     }
 
-    /// The point, switched off from the start; see [`Point::starts_off`].
-    #[must_use]
-    pub const fn starts_off(mut self) -> Self {
+    /// The point, switched off from the start.
+    pub(crate) const fn switched_off(mut self) -> Self {
         self.point = self.point.starts_off();
         self
-    }
-
-    /// Measures until the guard is dropped, with these amounts in the order of their
-    /// names: bytes, say, or a count of what was done. Fewer than there are names
-    /// leave the others 0, more are lost.
-    #[inline(always)]
-    pub fn measure<A: Amount, const N: usize>(&'static self, amounts: [A; N]) -> TimedGuard {
-        let mut guard = TimedGuard::empty();
-        self.measure_in(amounts, &mut guard);
-        guard
     }
 
     /// Measures until a guard, which has no region yet, is dropped: one that is filled
@@ -187,38 +140,6 @@ impl Timed {
                 self.begin_four(control, guard, amounts);
             }
         }
-    }
-
-    /// Begins the region, to be ended with [`Self::end`] or [`Self::end_latched`] in the
-    /// same thread or [context](crate::ExecutionContext), which tell its amounts: what was
-    /// received, say, is known only then. As with [`Point::begin`], the point may be
-    /// begun again inside itself.
-    ///
-    /// ```
-    /// static RECEIVE: pfp::Timed = pfp::Timed::new("receive", &["bytes"]);
-    ///
-    /// RECEIVE.begin();
-    /// let received = "a message".len();
-    /// RECEIVE.end([received]);
-    /// # #[cfg(not(miri))]
-    /// assert_eq!(RECEIVE.amounts()[0], ("bytes", 9));
-    /// ```
-    pub fn begin(&'static self) {
-        ending::begin(self.point(), false);
-    }
-
-    /// Ends the region, which had these amounts; see [`Point::end`].
-    #[inline]
-    pub fn end<A: Amount, const N: usize>(&'static self, amounts: [A; N]) {
-        ending::end_with(self, false, &in_order(amounts));
-    }
-
-    /// Ends the region, but keeps what it measured and its amounts, and adds them to
-    /// the point's next measurement in this thread or [context](crate::ExecutionContext); see
-    /// [`Point::end_latched`].
-    #[inline]
-    pub fn end_latched<A: Amount, const N: usize>(&'static self, amounts: [A; N]) {
-        ending::end_with(self, true, &in_order(amounts));
     }
 
     /// Begins a region in a guard that has its amounts, if the point is on.
@@ -466,21 +387,8 @@ impl Timed {
         self.points.iter().enumerate().filter(move |(place, _)| is_there(*place))
     }
 
-    /// The point itself, which is steered and asked as any point is: switching it on and off,
-    /// resetting, averaging and [`Point::stats`] are of all amounts together.
-    ///
-    /// There is no `Deref`, since [`Point::measure`] and [`Point::begin`] would then be one
-    /// letter away from those here: a region that is begun through this has amounts of 0.
-    ///
-    /// ```
-    /// static SEND: pfp::Timed = pfp::Timed::new("send", &["bytes"]);
-    ///
-    /// SEND.point().disable();
-    /// drop(SEND.measure([9]));
-    /// assert!(SEND.point().stats().is_none());
-    /// ```
-    #[must_use]
-    pub fn point(&'static self) -> &'static Point {
+    /// The point that comes first.
+    pub(crate) fn whole(&'static self) -> &'static Point {
         // Meets `Point::timed`.
         let _ = (&raw const *self).expose_provenance();
         &self.point
@@ -488,20 +396,17 @@ impl Timed {
 
     pub(crate) fn stats_with(&'static self, histogram: Histogram) -> Option<Stats> {
         let points = self.parts().map(|(_, point)| point);
-        let (stats, _) = stats::of_points(self.point.word()?, points, histogram)?;
+        let (stats, _) = figures::of_points(self.point.word()?, points, histogram)?;
         (stats.count > 0).then_some(stats)
     }
 
-    /// What all regions since the last reset had of each amount, over all threads,
-    /// with its name; 0 before the first. Exact, but for what regions in progress add
-    /// meanwhile.
-    #[must_use]
-    pub fn amounts(&'static self) -> Vec<(&'static str, u128)> {
+    /// What all regions had of each amount; see [`Self::amounts`].
+    pub(crate) fn sums(&'static self) -> Vec<(&'static str, u128)> {
         let mut sums = [0_u128; MOST];
         let word = self.point.word();
         for (place, point) in self.parts() {
             let one = std::iter::once(point);
-            let found = word.and_then(|word| stats::of_points(word, one, Histogram::LeftOut));
+            let found = word.and_then(|word| figures::of_points(word, one, Histogram::LeftOut));
             let Some((stats, rest)) = found else { continue };
             for (at, sum) in sums.iter_mut().enumerate() {
                 *sum += match self.keys.get(place) {
@@ -519,13 +424,6 @@ impl Timed {
 #[inline(always)]
 fn bit(a: u64, b: u64) -> u64 {
     1 << (a.wrapping_add(b.wrapping_mul(2)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
-}
-
-/// Amounts as they are kept: of fewer, the others are 0, and what is more is lost.
-#[inline(always)]
-pub(crate) fn in_order<A: Amount, const N: usize>(amounts: [A; N]) -> Amounts {
-    let mut given = amounts.into_iter().map(Amount::amount);
-    std::array::from_fn(|_| given.next().unwrap_or(0))
 }
 
 /// A text of bounded length: what a variant's regions have. It is written where
@@ -589,7 +487,7 @@ impl Drop for TimedGuard {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: defined from the start.
-        let guard = unsafe { self.guard.assume_init_ref() };
+        let guard = unsafe { self.guard.assume_init_mut() };
         if guard.tag() == 0 {
             return;
         }

@@ -1,13 +1,12 @@
 //! What people reach for besides profile points: timers, samples, stamps.
 //!
 //! Everything here is off the hot path. A name that is given as the program runs
-//! becomes a point in [`named`], once.
+//! becomes a point, once.
 
 mod cpu;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod group;
-mod named;
 mod sample;
 mod stamp;
 mod student;
@@ -16,5 +15,5 @@ pub use cpu::CpuTimer;
 #[cfg(feature = "cuda")]
 pub use gpu::{Gpu, GpuTimer, NoGpu, Stream};
 pub use group::{ProcessGroup, Synced, ThreadGroup};
-pub use sample::sample;
+pub use sample::{Sampled, Settled, sample};
 pub use stamp::{CycleCount, CycleStamp, SyncScope, cycle_count, cycle_stamp, synchronize};

@@ -49,7 +49,7 @@ fn main() {
 fn measure(what: &str, room: Config, load: Load, changed: &[usize]) {
     let mut reader = Reader::new(fill(room, load), Facts::default());
     let cells = load.points * load.lanes;
-    assert_eq!(reader.poll(false).cells.len(), cells);
+    assert_eq!(reader.poll().cells.len(), cells);
     for percent in changed {
         let mut times: Vec<Duration> = (0..ROUNDS)
             .map(|_| {
@@ -58,9 +58,9 @@ fn measure(what: &str, room: Config, load: Load, changed: &[usize]) {
                 busy.iter()
                     .step_by(one_in)
                     .skip(usize::from(*percent == 0))
-                    .for_each(|(cell, bucket)| record(cell, Some(bucket)));
+                    .for_each(|(cell, bucket)| record(cell, bucket));
                 let start = Instant::now();
-                black_box(reader.poll(false));
+                black_box(reader.poll());
                 start.elapsed()
             })
             .collect();
@@ -111,21 +111,18 @@ fn fill(room: Config, load: Load) -> Segment {
                 let chunk = free.next().unwrap_or_default();
                 cell.set_part(part, chunk);
                 for count in &segment.chunk(chunk).expect("just taken").0 {
-                    record(cell, Some(count));
+                    record(cell, count);
                 }
             }
-            // Counted with the next one.
-            record(cell, None);
             block.set_used(point % CELLS_PER_BLOCK + 1);
         }
     }
     segment
 }
 
-/// A measurement; what is counted in the histogram is the one before.
-fn record(cell: &Cell, bucket: Option<&AtomicU64>) {
-    let inclusive_total = cell.inclusive_total() + TICKS;
-    cell.record(Measurement { exclusive: TICKS, inclusive_total, away: None }, bucket);
+/// A measurement.
+fn record(cell: &Cell, bucket: &AtomicU64) {
+    cell.record(Measurement { exclusive: TICKS, inclusive: TICKS, away: None }, Some(bucket), 0);
 }
 
 /// Where a cell's measurements are counted.

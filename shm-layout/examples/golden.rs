@@ -1,12 +1,12 @@
-//! Makes `assets/segment-v1.pfp` and `assets/segment-v1.1.pfp`: what programs that
+//! Makes `assets/segment-v2.pfp` and `assets/segment-v2-amounts.pfp`: what programs that
 //! were killed have left in their segments, every figure of them known.
 //!
 //! `cargo run -p pfp-shm-layout --example golden -- STORY FILE`, where the story is
 //! `first` or `amounts`.
 //!
-//! The files that are kept were written once, when layout versions 1.0 and 1.1 were
-//! made, and prove that later readers understand them. They are not made again: what
-//! a new minor version has gets a file of its own beside them. What they hold is told
+//! The files that are kept were written once, when layout version 2.0 was made, and
+//! prove that later readers understand them. They are not made again: what a new
+//! minor version has gets a file of its own beside them. What they hold is told
 //! here by the writer's half of the layout, in the order in which the threads of a
 //! program would do it, and is written down a second time, as figures, in
 //! `tests/golden.rs` and `tests/golden_amounts.rs`.
@@ -21,16 +21,18 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::amounts::Amounts;
-use pfp_shm_layout::cell::{Away, Cell, Measurement, NO_LAST};
+use pfp_shm_layout::cell::{Away, Cell, Measurement, Sums, add};
 use pfp_shm_layout::control::{Alpha, Change, Control, apply};
 use pfp_shm_layout::header::{ClockKind, Facts};
 use pfp_shm_layout::histogram::{LIMIT, locate};
 use pfp_shm_layout::lane::Lane;
-use pfp_shm_layout::ring::{self, Record};
-use pfp_shm_layout::segment::{CHUNK, Config, RING_BLOCKS, RING_SLOTS, Segment};
+use pfp_shm_layout::ring::{self, MOST_TICKS, Record, Slot};
+use pfp_shm_layout::segment::{CHUNK, Config, PAGE, RING_BLOCKS, RING_SLOTS, Segment};
 
 /// The first number of a point with a name.
 const FIRST_NAMED: usize = 64;
+/// Records of a ring that are folded together.
+const RECORDS_PER_PAGE: u64 = (PAGE / size_of::<Slot>()) as u64;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args_os().skip(1);
@@ -106,9 +108,10 @@ fn first() -> Option<Segment> {
 
     share(&segment, parse)?;
 
-    // The end: killed in the middle of a reset.
+    // The end: killed in the middle of a reset, and of a fold.
     apply(lookup.word, Change::Reset);
     main.die_following(lookup);
+    second.die_folding(parse);
     Some(segment)
 }
 
@@ -200,6 +203,8 @@ struct Thread<'a> {
     cells: u64,
     /// The next chunk of its block of chunks.
     chunk: LocalCell<u32>,
+    /// Records of the ring that are in the cells.
+    folded: LocalCell<u64>,
     now: LocalCell<u64>,
 }
 
@@ -215,11 +220,13 @@ impl<'a> Thread<'a> {
         let chunks = segment.block_offset(segment.take_blocks(1).ok()?)? / CHUNK;
         lane.announce(generation, tid, 2_000_000 + u64::from(tid), name);
         let (chunk, now) = (LocalCell::new(chunks as u32), LocalCell::new(10_000_000));
-        Some(Self { segment, lane, generation, ring, cells, chunk, now })
+        let folded = LocalCell::new(0);
+        Some(Self { segment, lane, generation, ring, cells, chunk, folded, now })
     }
 
     /// The thread ends, and another one claims its lane.
     fn end_and_hand_over(self, tid: u32, name: &[u8]) -> Option<Self> {
+        self.fold();
         let (cells, _) = self.segment.cell_block(self.cells)?.read();
         cells.iter().for_each(Cell::abandon);
         self.lane.release(self.generation);
@@ -244,48 +251,82 @@ impl<'a> Thread<'a> {
         cell
     }
 
-    /// The counter of the cell's last measurement, which is not counted yet.
-    fn last_bucket(&self, cell: &Cell) -> Option<&'a AtomicU64> {
-        let last = cell.last();
-        if last == NO_LAST {
-            return None;
-        }
-        let (part, bucket) = locate(last.min(LIMIT - 1));
+    /// The counter of a duration.
+    fn bucket(&self, cell: &Cell, ticks: u64) -> Option<&'a AtomicU64> {
+        let (part, bucket) = locate(ticks.min(LIMIT - 1));
         if cell.part(part) == 0 {
             cell.set_part(part, self.chunk.replace(self.chunk.get() + 1));
         }
         Some(&self.segment.chunk(cell.part(part))?.0[bucket])
     }
 
+    fn slot(&self, number: u64) -> &'a Slot {
+        let slots = self.segment.ring(self.ring).expect("taken at the start");
+        &slots[number as usize % RING_SLOTS]
+    }
+
+    /// The first record of a page folds all that were before. What a record cannot say goes
+    /// into the cell at once.
     fn record(&self, point: Point<'_>, region: Region) {
         let cell = self.cell(point);
         assert_eq!(cell.control(), point.control(), "followed before");
         let inclusive = region.own + region.inside;
-        let measured = Measurement {
-            exclusive: region.own,
-            inclusive_total: cell.inclusive_total() + inclusive,
-            away: region.away,
-        };
-        let bucket = self.last_bucket(cell);
-        match self.segment.sums(cell.amounts()) {
-            None => cell.record(measured, bucket),
-            Some(sums) => {
-                cell.record_amounts(point.control(), measured, bucket, (sums, &region.amounts));
-            }
-        }
-
         let span = inclusive + region.away.map_or(0, |away| away.off_cpu);
-        let written = self.lane.tally.written.load(Relaxed);
-        let slots = self.segment.ring(self.ring).expect("taken at the start");
         let what = Record::pack(point.number as u32, region.depth, region.context);
-        slots[written as usize % RING_SLOTS].fill(self.now.get(), span, region.own, what);
+        let written = self.lane.tally.written.load(Relaxed);
+        if written.is_multiple_of(RECORDS_PER_PAGE) {
+            self.fold();
+        }
+        if span > MOST_TICKS || region.away.is_some() || point.has_sums {
+            self.fold();
+            let measured = Measurement { exclusive: region.own, inclusive, away: region.away };
+            let bucket = self.bucket(cell, region.own);
+            let sums = self.segment.sums(cell.amounts()).map(|sums| (sums, &region.amounts));
+            cell.record_amounts(measured, bucket, sums, written);
+            self.slot(written).fill_counted(self.now.get(), span, region.own, what);
+        } else {
+            self.slot(written).fill(self.now.get(), span, region.own, inclusive, what);
+        }
         ring::publish(&self.lane.tally.written, written + 1);
         self.now.set(self.now.get() + span);
     }
 
+    /// Adds what is in the ring only to the cells.
+    fn fold(&self) {
+        let written = self.lane.tally.written.load(Relaxed);
+        let (cells, _) = self.segment.cell_block(self.cells).expect("taken at the start").read();
+        for cell in cells {
+            if let Some(live) = self.stage(cell, usize::MAX) {
+                cell.put_in_force(&live, self.segment.sums(cell.amounts()), written);
+            }
+        }
+        self.folded.set(written);
+        ring::announce_folded(&self.lane.tally.folded, written);
+    }
+
+    /// Adds the first ones of a cell to what it holds; none if there are none.
+    fn stage(&self, cell: &Cell, most: usize) -> Option<Sums> {
+        let numbers = self.folded.get()..self.lane.tally.written.load(Relaxed);
+        let additions = numbers.filter_map(|number| self.slot(number).addition());
+        let mut additions = additions.filter(|it| it.point == cell.point()).take(most).peekable();
+        additions.peek()?;
+        let mut live = cell.stage();
+        for addition in additions {
+            live.add(cell.control(), addition.exclusive, addition.inclusive);
+            add(self.bucket(cell, addition.exclusive).expect("it has a chunk"), 1);
+        }
+        Some(live)
+    }
+
+    /// Folds, and gets no further than the first of the cell's records.
+    fn die_folding(&self, point: Point<'_>) {
+        assert!(self.stage(self.cell(point), 1).is_some());
+    }
+
     /// Follows the point's control word, as the next begin after a change does.
     fn follow(&self, point: Point<'_>) {
-        let cell = self.count_last(point);
+        self.fold();
+        let cell = self.cell(point);
         let sums = self.segment.sums(cell.amounts());
         cell.follow_with(point.control(), self.generation, sums, |chunk| {
             for bucket in &self.segment.chunk(chunk).expect("the cell has it").0 {
@@ -297,20 +338,12 @@ impl<'a> Thread<'a> {
     /// Begins to follow it, and gets no further than the first part of the
     /// histogram that has to be cleared.
     fn die_following(&self, point: Point<'_>) {
-        let cell = self.count_last(point);
+        self.fold();
+        let cell = self.cell(point);
         let sums = self.segment.sums(cell.amounts());
         let killed = |_| resume_unwind(Box::new(()));
         let death = || cell.follow_with(point.control(), self.generation, sums, killed);
         assert!(catch_unwind(AssertUnwindSafe(death)).is_err());
-    }
-
-    fn count_last(&self, point: Point<'_>) -> &'a Cell {
-        let cell = self.cell(point);
-        if let Some(bucket) = self.last_bucket(cell) {
-            bucket.fetch_add(1, Relaxed);
-        }
-        cell.forget_last();
-        cell
     }
 }
 
@@ -324,10 +357,10 @@ fn share(segment: &Segment, point: Point<'_>) -> Option<()> {
     cell.prepare(point.number as u32, point.control(), 0);
     segment.entry(point.number)?.set_shared_cell(false, block as u64);
     let (part, bucket) = locate(90);
-    // The cell takes the first two chunks.
-    let chunk = cell.set_part_shared(part, (block / CHUNK) as u32 + 2);
+    // The cell takes the first three chunks.
+    let chunk = cell.set_part_shared(part, (block / CHUNK) as u32 + 3);
     for _ in 0..4 {
-        let measured = Measurement { exclusive: 90, inclusive_total: 95, away: None };
+        let measured = Measurement { exclusive: 90, inclusive: 95, away: None };
         cell.record_shared(measured, Some(&segment.chunk(chunk)?.0[bucket]));
     }
     Some(())

@@ -9,14 +9,14 @@
 //! beside them:
 //!
 //! ```text
-//!  0 +-------------------------------------------------+
-//!    | live[4]                                         |  every end
-//! 32 | settled[2][4]: the copy in force is the cell's  |  restarts
-//! 96 +-------------------------------------------------+
+//!   0 +-------------------------------------------------+
+//!     | live[2][4]: the copy in force is the cell's     |  every end
+//!  64 | settled[2][4]: as well                          |  restarts
+//! 128 +-------------------------------------------------+
 //! ```
 //!
-//! The cell's thread writes them between the same two values of the cell's sequence
-//! word as all else, so what a reader copies whole belongs together.
+//! The cell's thread writes the copies that the cell's sequence word and its number of
+//! restarts do not have in force, so what a reader copies whole belongs together.
 //!
 //! Variants follow the control word of their point and have none themselves.
 
@@ -31,7 +31,9 @@ pub const VARIANTS: usize = 8;
 pub type Amounts = [u64; MOST];
 
 /// The sums beside a cell; see the module for the drawing.
-pub type SumWords = [AtomicU64; 3 * MOST];
+pub type SumWords = [AtomicU64; SUM_WORDS];
+/// Words of the sums.
+pub(crate) const SUM_WORDS: usize = 4 * MOST;
 
 /// The sums as they were at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,18 +44,19 @@ pub struct SumsPicture {
     pub settled: Amounts,
 }
 
-/// Adds the amounts of a measurement; the words are this thread's alone.
-#[inline(always)]
-pub(crate) fn add(words: &SumWords, amounts: &Amounts) {
-    let (first, others) = amounts.split_at(2);
-    let add = |at: usize, amount: u64| {
-        let sum = words[at].load(Ordering::Relaxed).saturating_add(amount);
-        words[at].store(sum, Ordering::Relaxed);
-    };
-    (0..2).for_each(|at| add(at, first[at]));
-    // Most points have no more.
-    if others[0] | others[1] != 0 {
-        (2..MOST).for_each(|at| add(at, others[at - 2]));
+/// Copies the live sums in force to the copy that will be.
+pub(crate) fn stage(words: &SumWords, in_force: u64) {
+    for (to, from) in live(words, in_force + 1).iter().zip(live(words, in_force)) {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// Has the copy of the live sums that will be in force hold those that are, and the amounts of a
+/// measurement.
+pub(crate) fn add(words: &SumWords, in_force: u64, amounts: &Amounts) {
+    let (before, after) = (live(words, in_force), live(words, in_force + 1));
+    for ((to, from), amount) in after.iter().zip(before).zip(amounts) {
+        to.store(from.load(Ordering::Relaxed).saturating_add(*amount), Ordering::Relaxed);
     }
 }
 
@@ -65,32 +68,37 @@ pub(crate) fn add_shared(words: &SumWords, amounts: &Amounts) {
     }
 }
 
-/// Prepares the copy that `commit` will put in force.
-pub(crate) fn settle(words: &SumWords, commit: u64, reset: bool) {
-    let before = read(words, commit.wrapping_sub(1), false);
-    for (place, word) in copy(words, commit).iter().enumerate() {
+/// Prepares the settled copy that `commit` will put in force.
+pub(crate) fn settle(words: &SumWords, (in_force, commit): (u64, u64), reset: bool) {
+    let before = read(words, (in_force, commit.wrapping_sub(1)), false);
+    for (place, word) in settled(words, commit).iter().enumerate() {
         let sum = before.live[place].saturating_add(before.settled[place]);
         word.store(if reset { 0 } else { sum }, Ordering::Relaxed);
     }
 }
 
-/// Starts the live sums afresh.
-pub(crate) fn clear(words: &SumWords) {
-    words.iter().take(MOST).for_each(|word| word.store(0, Ordering::Relaxed));
+/// Clears a copy of the live sums.
+pub(crate) fn clear(words: &SumWords, copy: u64) {
+    live(words, copy).iter().for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
-/// The sums that belong to a cell of so many restarts; the live ones are void while
-/// it is being restarted.
-pub(crate) fn read(words: &SumWords, commit: u64, void: bool) -> SumsPicture {
+/// The sums that belong to a cell whose live copy has this number, and of so many restarts;
+/// the live ones are void while it is being restarted.
+pub(crate) fn read(words: &SumWords, (in_force, commit): (u64, u64), void: bool) -> SumsPicture {
     let get = |words: &[AtomicU64]| -> Amounts {
         core::array::from_fn(|place| words[place].load(Ordering::Relaxed))
     };
-    let live = if void { Amounts::default() } else { get(&words[..MOST]) };
-    SumsPicture { live, settled: get(copy(words, commit)) }
+    let live = if void { Amounts::default() } else { get(live(words, in_force)) };
+    SumsPicture { live, settled: get(settled(words, commit)) }
 }
 
-fn copy(words: &SumWords, commit: u64) -> &[AtomicU64] {
-    let start = MOST + (commit & 1) as usize * MOST;
+fn live(words: &SumWords, copy: u64) -> &[AtomicU64] {
+    let start = (copy & 1) as usize * MOST;
+    &words[start..start + MOST]
+}
+
+fn settled(words: &SumWords, commit: u64) -> &[AtomicU64] {
+    let start = (2 + (commit & 1) as usize) * MOST;
     &words[start..start + MOST]
 }
 
@@ -101,11 +109,15 @@ mod tests {
     /// Whether one thread writes them or many.
     #[test]
     fn what_is_more_than_a_word_holds_is_its_most() {
-        for add in [add, add_shared] {
-            let words: SumWords = [const { AtomicU64::new(0) }; 3 * MOST];
-            add(&words, &[u64::MAX, 7, u64::MAX - 1, 0]);
-            add(&words, &[u64::MAX, 7, 2, 0]);
-            assert_eq!(read(&words, 0, false).live, [u64::MAX, 14, u64::MAX, 0]);
+        let words = || -> SumWords { core::array::from_fn(|_| AtomicU64::new(0)) };
+        let amounts = [[u64::MAX, 7, u64::MAX - 1, 0], [u64::MAX, 7, 2, 0]];
+        let (alone, shared) = (words(), words());
+        for (copy, amounts) in amounts.iter().enumerate() {
+            add(&alone, copy as u64, amounts);
+            add_shared(&shared, amounts);
+        }
+        for words in [alone, shared] {
+            assert_eq!(read(&words, (0, 0), false).live, [u64::MAX, 14, u64::MAX, 0]);
         }
     }
 }

@@ -3,66 +3,60 @@
 //!
 //! ```text
 //!   0 +--------------------------------------------------------------+
-//!     | seq | control | count | exclusive | inclusive | squares 2x | |
-//!     | last                                                         |  every end
-//!  64 +--------------------------------------------------------------+
-//!     | average | min | max | off_cpu | switches | owner | commit |  |
-//!     | version                                                      |  some ends
-//! 128 +--------------------------------------------------------------+
+//!     | seq | control | commit | point | amounts                     |
+//!  40 +--------------------------------------------------------------+
+//!     | live[2]: count | exclusive | inclusive | squares 2x | last   |  a fold
+//!     |          average | min | max | off_cpu | switches            |
+//!     |          folded | version | owner                            |
+//! 264 +--------------------------------------------------------------+
 //!     | parts[42]: chunk number of each histogram part, 0 for none   |  once each
-//! 296 | point                                                        |  never
-//! 304 +--------------------------------------------------------------+
+//! 432 +--------------------------------------------------------------+
 //!     | settled[2]: what was before, two copies, one in force        |  restarts
 //!     | (of a shared cell: settled[1].past_*: what there ever was)   |  every end
-//! 496 | amounts: chunk number of the sums of amounts, 0 for none      |  once
-//! 504 +--------------------------------------------------------------+
+//! 624 +--------------------------------------------------------------+
 //! ```
 //!
-//! One thread writes a cell, in place, between an odd and an even value of
-//! `seq`; any number of readers copy it and know by `seq` whether the copy is
-//! whole. There is no read-modify-write instruction.
+//! A cell is a fold of its lane's ring ([`crate::ring`]): it holds the records of its
+//! point up to number `folded`, and whoever reads it adds the later ones.
+//!
+//! One thread writes a cell; any number of readers copy it. The live figures stand there
+//! twice. A fold **stages** what it adds, writes it to the copy that is not in force, and
+//! puts that in force by one store to `seq`, whose second bit tells which one that is. Its lowest bit
+//! says that something is staged: then the histogram, of which there is one copy, may hold
+//! some of what is being added. So the figures are whole at every instruction, whether the
+//! writer goes on, is stopped in the middle, or is killed.
 //!
 //! **Restart.** When the point was reset, or the lane has a new owner, the next
-//! `begin` moves what the cell holds into `settled` and starts afresh. Because a
-//! process can be killed between any two instructions, the sum is prepared in
-//! the copy of `settled` that is not in force and then put in force by one store
-//! to `commit`. From that store on the live figures are void until `version`
-//! equals `commit` again. So at every instruction the sum of what a reader takes
-//! is the truth.
-//!
-//! **The histogram is one behind.** What is counted with a measurement is the
-//! bucket of the one before. The bucket of this one would be known only after the
-//! counter was read and the octave was found, and a store whose address is known
-//! that late holds up everything behind it: half of the floor on a Zen 4. The
-//! address of the bucket before is known early. The last measurement is not
-//! forgotten: its ticks are in `last`, and readers add it.
+//! `begin` moves what the cell holds into `settled` and starts afresh. The sum is prepared
+//! in the copy of `settled` that is not in force and then put in force by one store
+//! to `commit`. From that store on the live figures are void until those of the same
+//! `version` are in force.
 //!
 //! The orderings come in named pairs:
 //!
 //! | site | meets | makes visible |
 //! |---|---|---|
-//! | `cell-open` fence | `cell-recheck` fence | a reader that saw any new figure sees the odd `seq`, and in the histogram all before it |
-//! | `cell-close` store | `cell-recheck` fence | a reader that saw a measurement whole sees it in the histogram |
-//! | `cell-close` store | `cell-enter` load | an even `seq` brings all figures before it |
+//! | `cell-open` fence | `cell-recheck` fence | a reader that saw any figure of a staged copy, or a new one in the histogram, sees the `seq` that went before it |
+//! | `cell-close` store | `cell-enter` load | a copy in force is complete, and so is the histogram of an even `seq` |
+//! | `cell-stage` store | `cell-enter` load | the copy in force beside a staged one is complete |
+//! | `cell-commit` store | `cell-commit-seen` load | the settled copy in force is complete |
 //! | `cell-part` store | `cell-recheck` fence | the chunk is backed and zeroed |
 //! | `cell-void` fence | `cell-recheck` fence | a reader that saw a zeroed bucket sees the new `commit` |
 //! | `cell-commit` store | death | a copy in force is complete |
-//! | `cell-void` fence | death | figures are zeroed only once they are void |
-//! | `cell-version` store | death | figures that are not void were zeroed |
+//! | `cell-close` store | death | a copy in force is complete |
 //!
 //! Death is the end of a process that was killed: what it leaves in memory is
 //! some set of its stores, closed under the order that the writer's side of
-//! these pairs imposes. A reader who knows of the death needs no order of its
-//! own, since nothing changes under its eyes; one who does not has `seq`.
+//! these pairs imposes.
+
+use std::mem::offset_of;
+use std::ops::Range;
 
 use crate::amounts::{self, Amounts, SumWords, SumsPicture};
 use crate::control::{ALPHA_BITS, Control};
 use crate::histogram::PARTS;
+use crate::ring::Added;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
-
-/// In place of the last measurement's ticks: there is none. Beyond every
-/// histogram.
-pub const NO_LAST: u64 = u64::MAX;
 
 /// Fraction bits of the exponential average as kept in a cell.
 pub const AVERAGE_FRACTION_BITS: u32 = 16;
@@ -75,34 +69,44 @@ pub const AVERAGE_FRACTION_BITS: u32 = 16;
 pub struct Cell {
     seq: AtomicU64,
     control: AtomicU64,
+    /// Number of restarts; its lowest bit tells the copy of `settled` in force.
+    commit: AtomicU64,
+    /// The point, constant; release-published before the cell is reachable.
+    point: AtomicU64,
+    /// Chunk number of the sums of amounts, see [`crate::amounts`]; 0 for none.
+    amounts: AtomicU64,
+    live: [Live; 2],
+    parts: [AtomicU32; PARTS],
+    settled: [Settled; 2],
+}
+
+/// Figures that are added to. Ticks where not said otherwise.
+#[repr(C)]
+#[derive(Debug)]
+struct Live {
     count: AtomicU64,
     exclusive: AtomicU64,
     inclusive: AtomicU64,
     squares_low: AtomicU64,
     squares_high: AtomicU64,
     last: AtomicU64,
-
     average: AtomicU64,
     min: AtomicU64,
     max: AtomicU64,
     off_cpu: AtomicU64,
     switches: AtomicU64,
-    /// Generation of the lane's owner that the live figures are of.
-    owner: AtomicU64,
-    /// Number of restarts; its lowest bit tells the copy in force.
-    commit: AtomicU64,
-    /// The value of `commit` that the live figures belong to.
+    /// Records of the lane's ring up to here are in these figures.
+    folded: AtomicU64,
+    /// The number of restarts that these figures belong to.
     version: AtomicU64,
-
-    parts: [AtomicU32; PARTS],
-    /// The point, constant; release-published before the cell is reachable.
-    point: AtomicU64,
-
-    settled: [Settled; 2],
-
-    /// Chunk number of the sums of amounts, see [`crate::amounts`]; 0 for none.
-    amounts: AtomicU64,
+    /// Generation of the lane's owner that they are of.
+    owner: AtomicU64,
 }
+
+/// In `seq`: something is staged.
+const STAGED: u64 = 1;
+/// What a copy in force adds to `seq`.
+const FLIP: u64 = 2;
 
 /// Figures that are no longer added to. Ticks where not said otherwise.
 #[repr(C)]
@@ -170,6 +174,7 @@ impl Default for Sums {
 
 impl Sums {
     /// Adds what is added up, and keeps the extremes.
+    #[inline(always)]
     pub fn merge(&mut self, other: &Self) {
         self.count = self.count.wrapping_add(other.count);
         self.exclusive = self.exclusive.wrapping_add(other.exclusive);
@@ -179,6 +184,57 @@ impl Sums {
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         self.squares = self.squares.wrapping_add(other.squares);
+    }
+
+    /// Adds a measurement under a control word, without its time off the CPU.
+    #[inline(always)]
+    pub fn add(&mut self, control: Control, exclusive: u64, inclusive: u64) {
+        self.take_into_average(control, self.count == 0, exclusive);
+        self.count = self.count.wrapping_add(1);
+        self.exclusive = self.exclusive.wrapping_add(exclusive);
+        self.inclusive = self.inclusive.wrapping_add(inclusive);
+        self.min = self.min.min(exclusive);
+        self.max = self.max.max(exclusive);
+        self.last = exclusive;
+        // Exact integers instead of Welford's recurrence, whose division would
+        // be the longest chain of all.
+        let square = u128::from(exclusive) * u128::from(exclusive);
+        self.squares = self.squares.wrapping_add(square);
+    }
+
+    /// Adds what a record says, but for the average.
+    #[inline(always)]
+    pub fn add_short(&mut self, added: Added) {
+        let exclusive = added.exclusive();
+        self.count = self.count.wrapping_add(1);
+        self.exclusive = self.exclusive.wrapping_add(exclusive);
+        self.inclusive = self.inclusive.wrapping_add(added.inclusive());
+        self.min = self.min.min(exclusive);
+        self.max = self.max.max(exclusive);
+        self.last = exclusive;
+        // The square of 32 bits fits.
+        self.squares = self.squares.wrapping_add(u128::from(exclusive * exclusive));
+    }
+
+    /// Adds what comes after these; the average has it already.
+    #[inline(always)]
+    pub fn append(&mut self, later: &Self) {
+        self.merge(later);
+        if later.count > 0 {
+            self.last = later.last;
+        }
+    }
+
+    /// Moves the average by a measurement, the first one or not; the first part of
+    /// [`Self::add`].
+    #[inline(always)]
+    pub fn take_into_average(&mut self, control: Control, is_first: bool, exclusive: u64) {
+        let alpha = i64::from(control.alpha_fixed());
+        if alpha != 0 {
+            // The average starts at the first measurement instead of climbing up from zero.
+            let before = (!is_first).then_some(self.average_fixed);
+            self.average_fixed = averaged(before, exclusive, alpha);
+        }
     }
 
     /// Mean exclusive ticks; none without a measurement.
@@ -227,9 +283,10 @@ pub struct CellPicture {
     pub past_exclusive: u64,
     /// Chunk number of each histogram part, 0 for none.
     pub parts: Parts,
-    /// Ticks of the last measurement, if the histogram does not count it yet. Of
-    /// a shared cell it always does.
-    pub uncounted: Option<u64>,
+    /// Records of the lane's ring up to here are in `live`.
+    pub folded: u64,
+    /// Something is or was staged: the histogram may hold some of the records that follow.
+    pub staged: bool,
     /// Sums of amounts, of a cell that has them.
     pub amounts: SumsPicture,
     /// Number of restarts; a histogram read beside this picture is of the same
@@ -266,12 +323,23 @@ pub(crate) struct SharedWords<'a> {
     pub(crate) ever_exclusive: &'a AtomicU64,
 }
 
+/// What was found in the live figures.
+struct Looked<R> {
+    found: R,
+    /// The sequence word that puts them in force.
+    before: u64,
+    /// Something was staged, or put in force meanwhile.
+    staged: bool,
+    /// They were not written to meanwhile.
+    is_whole: bool,
+}
+
 /// How a cell was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellRead {
-    /// The picture is whole.
+    /// The figures are of one moment.
     Whole,
-    /// The writer was in the middle of a change; the picture is not whole.
+    /// The cell was written to meanwhile.
     Torn,
 }
 
@@ -280,8 +348,8 @@ pub enum CellRead {
 pub struct Measurement {
     /// Ticks of the region itself.
     pub exclusive: u64,
-    /// The cell's inclusive total after this measurement.
-    pub inclusive_total: u64,
+    /// Ticks with nested regions, less what nested regions of the point have added.
+    pub inclusive: u64,
     /// The time off the CPU between begin and end; none if there was none.
     pub away: Option<Away>,
 }
@@ -301,49 +369,109 @@ impl Default for Cell {
     }
 }
 
+fn zero() -> AtomicU64 {
+    AtomicU64::new(0)
+}
+
+fn live() -> Live {
+    Live {
+        count: zero(),
+        exclusive: zero(),
+        inclusive: zero(),
+        squares_low: zero(),
+        squares_high: zero(),
+        last: zero(),
+        average: zero(),
+        min: zero(),
+        max: zero(),
+        off_cpu: zero(),
+        switches: zero(),
+        folded: zero(),
+        version: zero(),
+        owner: zero(),
+    }
+}
+
 fn settled() -> Settled {
     Settled {
-        epoch: AtomicU64::new(0),
-        count: AtomicU64::new(0),
-        exclusive: AtomicU64::new(0),
-        inclusive: AtomicU64::new(0),
-        off_cpu: AtomicU64::new(0),
-        switches: AtomicU64::new(0),
-        min: AtomicU64::new(0),
-        max: AtomicU64::new(0),
-        squares_low: AtomicU64::new(0),
-        squares_high: AtomicU64::new(0),
-        past_count: AtomicU64::new(0),
-        past_exclusive: AtomicU64::new(0),
+        epoch: zero(),
+        count: zero(),
+        exclusive: zero(),
+        inclusive: zero(),
+        off_cpu: zero(),
+        switches: zero(),
+        min: zero(),
+        max: zero(),
+        squares_low: zero(),
+        squares_high: zero(),
+        past_count: zero(),
+        past_exclusive: zero(),
     }
+}
+
+impl Live {
+    #[inline(always)]
+    fn put(&self, sums: &Sums) {
+        for (word, value) in [
+            (&self.count, sums.count),
+            (&self.exclusive, sums.exclusive),
+            (&self.inclusive, sums.inclusive),
+            (&self.squares_low, sums.squares as u64),
+            (&self.squares_high, (sums.squares >> 64) as u64),
+            (&self.last, sums.last),
+            (&self.average, sums.average_fixed),
+            (&self.min, sums.min),
+            (&self.max, sums.max),
+            (&self.off_cpu, sums.off_cpu),
+            (&self.switches, sums.switches),
+        ] {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// The figures.
+    #[inline(always)]
+    fn sums(&self) -> Sums {
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        Sums {
+            count: get(&self.count),
+            exclusive: get(&self.exclusive),
+            inclusive: get(&self.inclusive),
+            off_cpu: get(&self.off_cpu),
+            switches: get(&self.switches),
+            min: get(&self.min),
+            max: get(&self.max),
+            last: get(&self.last),
+            squares: u128::from(get(&self.squares_high)) << 64 | u128::from(get(&self.squares_low)),
+            average_fixed: get(&self.average),
+        }
+    }
+}
+
+/// The exponential average after a measurement of so many ticks; see
+/// [`AVERAGE_FRACTION_BITS`]. `alpha` is in 2^-[`ALPHA_BITS`].
+fn averaged(before: Option<u64>, ticks: u64, alpha: i64) -> u64 {
+    // Another process may have written more than 1.
+    let alpha = alpha.min(1 << ALPHA_BITS);
+    let fixed = (ticks << AVERAGE_FRACTION_BITS) as i64;
+    let average = before.map_or(fixed, |before| before as i64);
+    let step = (i128::from(fixed - average) * i128::from(alpha)) >> ALPHA_BITS;
+    (average + step as i64) as u64
 }
 
 impl Cell {
     /// A cell of zeros, as a cell in fresh shared memory is.
     #[must_use]
     pub fn new() -> Self {
-        let zero = || AtomicU64::new(0);
         Self {
             seq: zero(),
             control: zero(),
-            count: zero(),
-            exclusive: zero(),
-            inclusive: zero(),
-            squares_low: zero(),
-            squares_high: zero(),
-            last: zero(),
-            average: zero(),
-            min: zero(),
-            max: zero(),
-            off_cpu: zero(),
-            switches: zero(),
-            owner: zero(),
             commit: zero(),
-            version: zero(),
-            parts: core::array::from_fn(|_| AtomicU32::new(0)),
             point: zero(),
-            settled: [settled(), settled()],
             amounts: zero(),
+            live: [live(), live()],
+            parts: core::array::from_fn(|_| AtomicU32::new(0)),
+            settled: [settled(), settled()],
         }
     }
 
@@ -356,9 +484,9 @@ impl Cell {
             settled.epoch.store(u64::from(control.epoch()), Ordering::Relaxed);
             settled.min.store(u64::MAX, Ordering::Relaxed);
         }
-        self.min.store(u64::MAX, Ordering::Relaxed);
-        self.forget_last();
-        self.owner.store(u64::from(owner), Ordering::Relaxed);
+        let live = self.in_force(0);
+        live.min.store(u64::MAX, Ordering::Relaxed);
+        live.owner.store(u64::from(owner), Ordering::Relaxed);
         self.control.store(control.0, Ordering::Relaxed);
     }
 
@@ -369,39 +497,11 @@ impl Cell {
         Control(self.control.load(Ordering::Relaxed))
     }
 
-    /// The cell's inclusive total, for `begin` to remember: the end of the
-    /// region sets the total to it plus the region's own span, which drops what
-    /// recursion has added in between.
-    #[inline(always)]
-    #[must_use]
-    pub fn inclusive_total(&self) -> u64 {
-        self.inclusive.load(Ordering::Relaxed)
-    }
-
     /// The point that the cell is of.
     #[inline(always)]
     #[must_use]
     pub fn point(&self) -> u32 {
         self.point.load(Ordering::Relaxed) as u32
-    }
-
-    /// Exclusive ticks of the last measurement, which the histogram does not
-    /// count yet; [`NO_LAST`] if there is none.
-    #[inline(always)]
-    #[must_use]
-    pub fn last(&self) -> u64 {
-        self.last.load(Ordering::Relaxed)
-    }
-
-    /// How many measurements the cell has, for its owner.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    /// The last measurement is counted in the histogram now.
-    pub fn forget_last(&self) {
-        self.last.store(NO_LAST, Ordering::Relaxed);
     }
 
     /// The owner leaves: the next one will find that the cell follows no control
@@ -436,142 +536,97 @@ impl Cell {
         self.parts[part].store(chunk, ord!("cell-part", Release));
     }
 
-    /// Records one measurement. `bucket` is that of the measurement before, see
-    /// the module; none if there is none to count.
+    /// The copy of the live figures that a sequence word puts in force.
     #[inline(always)]
-    pub fn record(&self, measured: Measurement, bucket: Option<&AtomicU64>) {
-        self.record_under(self.control(), measured, bucket);
+    fn in_force(&self, seq: u64) -> &Live {
+        &self.live[((seq / FLIP) & 1) as usize]
     }
 
-    /// The same for a caller who has read the cell's control word already.
+    /// The live figures, to be added to and put in force by [`Self::put_in_force`]. What is
+    /// added meanwhile to the histogram belongs to them.
     #[inline(always)]
-    pub fn record_under(
-        &self,
-        control: Control,
-        measured: Measurement,
-        bucket: Option<&AtomicU64>,
-    ) {
-        self.record_also(control, measured, bucket, || ());
-    }
-
-    /// The same of a region with amounts, for a cell that has the sums of them.
-    #[inline(always)]
-    pub fn record_amounts(
-        &self,
-        control: Control,
-        measured: Measurement,
-        bucket: Option<&AtomicU64>,
-        (sums, amounts): (&SumWords, &Amounts),
-    ) {
-        self.record_also(control, measured, bucket, || amounts::add(sums, amounts));
-    }
-
-    #[inline(always)]
-    fn record_also(
-        &self,
-        control: Control,
-        measured: Measurement,
-        bucket: Option<&AtomicU64>,
-        also: impl FnOnce(),
-    ) {
-        let own = measured.exclusive;
+    pub fn stage(&self) -> Sums {
         let seq = self.seq.load(Ordering::Relaxed);
-        self.seq.store(seq + 1, Ordering::Relaxed);
-        // Meets `cell-recheck`. It also keeps the ring's slot, which is filled
-        // after this, behind the position published before: see `ring-reuse`.
-        fence_at!("cell-open", Release);
-
-        add(&self.exclusive, own);
-        self.inclusive.store(measured.inclusive_total, Ordering::Relaxed);
-        self.last.store(own, Ordering::Relaxed);
-
-        // Exact integers instead of Welford's recurrence, whose division would
-        // be the longest chain of all.
-        let square = u128::from(own) * u128::from(own);
-        let low = self.squares_low.load(Ordering::Relaxed);
-        let (sum, carry) = low.overflowing_add(square as u64);
-        self.squares_low.store(sum, Ordering::Relaxed);
-        add(&self.squares_high, (square >> 64) as u64 + u64::from(carry));
-
-        let alpha = i64::from(control.alpha_fixed());
-        if alpha != 0 {
-            // Another process may have written more than 1.
-            let alpha = alpha.min(1 << ALPHA_BITS);
-            let fixed = (own << AVERAGE_FRACTION_BITS) as i64;
-            // The average starts at the first measurement instead of climbing up
-            // from zero.
-            let first = self.count.load(Ordering::Relaxed) == 0;
-            let average = if first { fixed } else { self.average.load(Ordering::Relaxed) as i64 };
-            let step = (i128::from(fixed - average) * i128::from(alpha)) >> ALPHA_BITS;
-            self.average.store((average + step as i64) as u64, Ordering::Relaxed);
-        }
-
-        if own < self.min.load(Ordering::Relaxed) {
-            self.min.store(own, Ordering::Relaxed);
-        }
-        if own > self.max.load(Ordering::Relaxed) {
-            self.max.store(own, Ordering::Relaxed);
-        }
-        if let Some(away) = measured.away {
-            add(&self.off_cpu, away.off_cpu);
-            add(&self.switches, away.switches);
-        }
-        if let Some(bucket) = bucket {
-            add(bucket, 1);
-        }
-        also();
-        // Last: a process killed in here has not counted what it did not finish.
-        add(&self.count, 1);
-
-        // Meets `cell-enter`.
-        self.seq.store(seq + 2, ord!("cell-close", Release));
+        self.mark_staged(seq);
+        self.in_force(seq).sums()
     }
 
-    /// Sets the inclusive total without a measurement, which is yet to come: that of a
-    /// future grows with each of its polls.
-    pub fn set_inclusive_total(&self, total: u64) {
-        let seq = self.open();
-        self.inclusive.store(total, Ordering::Relaxed);
-        self.close(seq);
-    }
-
-    /// Counts the last measurement in its bucket, before its time: none if it has no
-    /// bucket. A process killed in here says that it was in the middle, since then
-    /// the histogram may have it twice.
-    pub fn count_last(&self, bucket: Option<&AtomicU64>) {
-        let seq = self.open();
-        if let Some(bucket) = bucket {
-            add(bucket, 1);
-        }
-        self.forget_last();
-        self.close(seq);
-    }
-
-    /// Begins a change; what the sequence word was is for [`Self::close`].
-    fn open(&self) -> u64 {
-        let seq = self.seq.load(Ordering::Relaxed);
-        // A process that was killed in the middle leaves an odd number, but no
-        // thread to come by here.
-        self.seq.store(seq + 1, Ordering::Relaxed);
-        Self::opened();
-        seq
-    }
-
-    /// Stands between the sequence word that says so and the change itself.
-    fn opened() {
+    #[inline(always)]
+    fn mark_staged(&self, seq: u64) {
+        // Nobody else stages: what is staged already was left by a jump. Meets `cell-enter`.
+        self.seq.store(seq | STAGED, ord!("cell-stage", Release));
         // Meets `cell-recheck`.
         fence_at!("cell-open", Release);
     }
 
-    /// Ends a change. Meets `cell-enter`.
-    fn close(&self, seq: u64) {
-        self.seq.store(seq + 2, ord!("cell-close", Release));
+    /// Puts figures in force, which hold the lane's records up to a number.
+    ///
+    /// `sums` are the sums of amounts of a cell that has them.
+    #[inline(always)]
+    pub fn put_in_force(&self, live: &Sums, sums: Option<&SumWords>, folded: u64) {
+        let seq = self.seq.load(Ordering::Relaxed);
+        if let Some(sums) = sums {
+            amounts::stage(sums, seq / FLIP);
+        }
+        let (commit, owner) = self.window(seq);
+        self.put(seq, live, folded, (commit, owner));
+    }
+
+    /// The number of restarts that the figures in force belong to, and their owner.
+    #[inline(always)]
+    fn window(&self, seq: u64) -> (u64, u64) {
+        let live = self.in_force(seq);
+        (live.version.load(Ordering::Relaxed), live.owner.load(Ordering::Relaxed))
+    }
+
+    /// Meets `cell-enter`, and death.
+    #[inline(always)]
+    fn put(&self, seq: u64, live: &Sums, folded: u64, (version, owner): (u64, u64)) {
+        let staged = self.in_force(seq + FLIP);
+        staged.put(live);
+        staged.folded.store(folded, Ordering::Relaxed);
+        staged.version.store(version, Ordering::Relaxed);
+        staged.owner.store(owner, Ordering::Relaxed);
+        self.seq.store((seq | STAGED) + STAGED, ord!("cell-close", Release));
+    }
+
+    /// Records one measurement, in its bucket too if it has one; the lane's records up to
+    /// `folded` are in the cell, then. The cell has no sums of amounts.
+    pub fn record(&self, measured: Measurement, bucket: Option<&AtomicU64>, folded: u64) {
+        self.record_amounts(measured, bucket, None, folded);
+    }
+
+    /// The same for a cell that may have sums of amounts, with those of the region.
+    pub fn record_amounts(
+        &self,
+        measured: Measurement,
+        bucket: Option<&AtomicU64>,
+        sums: Option<(&SumWords, &Amounts)>,
+        folded: u64,
+    ) {
+        let seq = self.seq.load(Ordering::Relaxed);
+        self.mark_staged(seq);
+        let mut live = self.in_force(seq).sums();
+        live.add(self.control(), measured.exclusive, measured.inclusive);
+        if let Some(away) = measured.away {
+            live.off_cpu = live.off_cpu.wrapping_add(away.off_cpu);
+            live.switches = live.switches.wrapping_add(away.switches);
+        }
+        if let Some((sums, amounts)) = sums {
+            amounts::add(sums, seq / FLIP, amounts);
+        }
+        // Before the bucket, for `mend`.
+        self.in_force(seq + FLIP).last.store(live.last, Ordering::Relaxed);
+        if let Some(bucket) = bucket {
+            add(bucket, 1);
+        }
+        self.put(seq, &live, folded, self.window(seq));
     }
 
     /// Follows a new control word, and a new owner of the lane: starts afresh if
     /// the point was reset or the owner has changed. `clear` is called for each
-    /// histogram part that has to be zeroed, with its chunk number. The caller
-    /// has counted the last measurement in the histogram, see [`Self::count_last`].
+    /// histogram part that has to be zeroed, with its chunk number. The lane has no
+    /// records that are not folded.
     pub fn follow(&self, control: Control, owner: u32, clear: impl FnMut(u32)) {
         self.follow_with(control, owner, None, clear);
     }
@@ -584,15 +639,18 @@ impl Cell {
         sums: Option<&SumWords>,
         mut clear: impl FnMut(u32),
     ) {
-        let seq = self.open();
+        let seq = self.seq.load(Ordering::Relaxed);
+        self.mark_staged(seq);
+        let mut live = self.in_force(seq).sums();
+        let folded = self.in_force(seq).folded.load(Ordering::Relaxed);
+        let window = self.window(seq);
         // Not the epoch of `control`, which an owner takes along.
         let commit = self.commit.load(Ordering::Relaxed);
         let epoch = self.settled[(commit & 1) as usize].epoch.load(Ordering::Relaxed);
         let reset = u64::from(control.epoch()) != epoch;
-        let moved = u64::from(owner) != self.owner.load(Ordering::Relaxed);
+        let moved = u64::from(owner) != window.1;
         if reset || moved {
             let (mut settled, mut past) = self.settled_sums(commit);
-            let live = self.live_sums();
             settled.merge(&live);
             if reset {
                 past.0 = past.0.wrapping_add(settled.count);
@@ -601,99 +659,94 @@ impl Cell {
             }
             self.settle(commit + 1, control.epoch(), &settled, past);
             if let Some(sums) = sums {
-                amounts::settle(sums, commit + 1, reset);
+                amounts::settle(sums, (seq / FLIP, commit + 1), reset);
             }
-            // Meets death: the copy is complete before it is in force.
+            // Meets `cell-commit-seen`, and death: the copy is complete before it is in force.
             self.commit.store(commit + 1, ord!("cell-commit", Release));
-            // Meets `cell-recheck`, and death: nothing is zeroed, here or in
-            // the histogram, before the live figures are void.
+            // Meets `cell-recheck`: nothing is zeroed in the histogram before the live
+            // figures are void.
             fence_at!("cell-void", Release);
-
-            if reset {
-                self.for_each_part(&mut clear);
-            }
-            if let Some(sums) = sums {
-                amounts::clear(sums);
-            }
-            self.clear_live();
-            self.owner.store(u64::from(owner), Ordering::Relaxed);
-            self.put_in_force(commit + 1);
-        } else if control.alpha_fixed() != 0 && self.control().alpha_fixed() == 0 {
+            self.control.store(control.0, Ordering::Relaxed);
+            return self.restart(seq, u64::from(owner), sums, reset, &mut clear);
+        }
+        if control.alpha_fixed() == 0 {
+            live.average_fixed = 0;
+        } else if self.control().alpha_fixed() == 0 {
             // Averaging was just switched on: start at the mean so far.
-            let count = self.count.load(Ordering::Relaxed).max(1);
-            let mean = self.exclusive.load(Ordering::Relaxed) / count;
-            self.average.store(mean << AVERAGE_FRACTION_BITS, Ordering::Relaxed);
-        } else if control.alpha_fixed() == 0 {
-            self.average.store(0, Ordering::Relaxed);
+            live.average_fixed = (live.exclusive / live.count.max(1)) << AVERAGE_FRACTION_BITS;
+        }
+        if let Some(sums) = sums {
+            amounts::stage(sums, seq / FLIP);
         }
         self.control.store(control.0, Ordering::Relaxed);
-        self.close(seq);
+        self.put(seq, &live, folded, window);
     }
 
-    fn clear_live(&self) {
-        for word in [
-            &self.count,
-            &self.exclusive,
-            &self.inclusive,
-            &self.squares_low,
-            &self.squares_high,
-            &self.average,
-            &self.max,
-            &self.off_cpu,
-            &self.switches,
-        ] {
-            word.store(0, Ordering::Relaxed);
+    /// Puts the empty figures of a window in force; what came before is settled.
+    fn restart(
+        &self,
+        seq: u64,
+        owner: u64,
+        sums: Option<&SumWords>,
+        reset: bool,
+        clear: &mut impl FnMut(u32),
+    ) {
+        if reset {
+            self.for_each_part(clear);
         }
-        self.min.store(u64::MAX, Ordering::Relaxed);
-        self.forget_last();
+        if let Some(sums) = sums {
+            amounts::clear(sums, seq / FLIP + 1);
+        }
+        let folded = self.in_force(seq).folded.load(Ordering::Relaxed);
+        let commit = self.commit.load(Ordering::Relaxed);
+        self.put(seq, &Sums::default(), folded, (commit, owner));
     }
 
     /// Ends a change that was cut off in the middle and that nobody will go on with, as a
-    /// jump out of a signal handler leaves one. What it had not counted stays uncounted, and
-    /// the histogram has as many measurements as are counted. A restart that was in force
-    /// is brought to its end.
+    /// jump out of a signal handler leaves one: what was staged is dropped, and a restart
+    /// is brought to its end. `held` has the measurements in a histogram part, and `clear`
+    /// zeroes it.
     ///
-    /// `held` has the measurements in a histogram part, and `clear` zeroes it.
+    /// Returns how many measurements the histogram holds of what was dropped, if any was, and
+    /// the ticks of the last one: the caller takes them out, and then calls [`Self::mended`].
     pub fn mend(
         &self,
         sums: Option<&SumWords>,
         mut held: impl FnMut(u32) -> u64,
         mut clear: impl FnMut(u32),
-    ) {
+    ) -> (u64, u64) {
         let seq = self.seq.load(Ordering::Relaxed);
-        if seq & 1 == 0 {
-            return;
+        if seq & STAGED == 0 {
+            return (0, 0);
         }
-        // The cut may have been before this was done in `open`.
-        Self::opened();
+        let last = self.in_force(seq + FLIP).last.load(Ordering::Relaxed);
+        // It may have been cut off before this was done.
+        self.mark_staged(seq);
+        let (version, owner) = self.window(seq);
         let commit = self.commit.load(Ordering::Relaxed);
         let (settled, _) = self.settled_sums(commit);
-        if self.version.load(Ordering::Relaxed) == commit {
-            let counted = settled.count.wrapping_add(self.count.load(Ordering::Relaxed));
-            let mut in_parts = 0u64;
-            self.for_each_part(|chunk| in_parts = in_parts.wrapping_add(held(chunk)));
-            // The last one is in its bucket, or whoever put it there is not counted.
-            if in_parts >= counted {
-                self.forget_last();
-            }
-        } else {
+        if version != commit {
             // As in `follow_with`: only a reset leaves nothing settled.
-            if settled.count == 0 {
-                self.for_each_part(&mut clear);
-            }
-            if let Some(sums) = sums {
-                amounts::clear(sums);
-            }
-            self.clear_live();
-            self.put_in_force(commit);
+            self.restart(seq, owner, sums, settled.count == 0, &mut clear);
+            return (0, 0);
         }
-        self.close(seq - 1);
+        let counted = settled.count.wrapping_add(self.in_force(seq).count.load(Ordering::Relaxed));
+        let mut in_parts = 0u64;
+        self.for_each_part(|chunk| in_parts = in_parts.wrapping_add(held(chunk)));
+        (in_parts.saturating_sub(counted), last)
     }
 
-    /// Has the live figures count beside the settled ones of that commit.
-    fn put_in_force(&self, commit: u64) {
-        // Meets death: figures that count are zeroed first.
-        self.version.store(commit, ord!("cell-version", Release));
+    /// How many records of the lane's ring are in the figures in force, for its owner.
+    #[must_use]
+    pub fn folded(&self) -> u64 {
+        self.in_force(self.seq.load(Ordering::Relaxed)).folded.load(Ordering::Relaxed)
+    }
+
+    /// Ends [`Self::mend`], if it was needed.
+    pub fn mended(&self, sums: Option<&SumWords>) {
+        if self.seq.load(Ordering::Relaxed) & STAGED != 0 {
+            self.put_in_force(&self.stage(), sums, self.folded());
+        }
     }
 
     fn settle(&self, commit: u64, epoch: u32, sums: &Sums, past: (u64, u64)) {
@@ -715,8 +768,7 @@ impl Cell {
 
     // ---- reader: anybody ----
 
-    /// Copies the cell once. A torn copy still holds what a dead process left:
-    /// its count is of finished measurements only.
+    /// Copies the cell once.
     pub fn read(&self, picture: &mut CellPicture) -> CellRead {
         self.read_with(picture, |_| None)
     }
@@ -728,74 +780,64 @@ impl Cell {
         picture: &mut CellPicture,
         find: impl FnOnce(u32) -> Option<&'a SumWords>,
     ) -> CellRead {
-        // Meets `cell-close`.
-        let before = self.seq.load(ord!("cell-enter", Acquire));
-        let commit = self.commit.load(Ordering::Relaxed);
+        let commit = self.restarts();
         let (settled, past) = self.settled_sums(commit);
-        let settled_epoch = self.settled[(commit & 1) as usize].epoch.load(Ordering::Relaxed);
-        let void = self.version.load(Ordering::Relaxed) != commit;
-        picture.live = if void { Sums::default() } else { self.live_sums() };
-        picture.amounts = self.amounts_sums(commit, void, find);
-        let last = self.last.load(Ordering::Relaxed);
-        picture.uncounted = (!void && last != NO_LAST).then_some(last);
-        picture.parts = Parts::default();
-        // Only a reset clears the histogram, and it leaves nothing settled.
-        if !void || settled.count > 0 {
-            for (to, from) in picture.parts.0.iter_mut().zip(&self.parts) {
-                *to = from.load(Ordering::Relaxed);
-            }
-        }
-        picture.owner = self.owner.load(Ordering::Relaxed) as u32;
+        picture.epoch = self.settled[(commit & 1) as usize].epoch.load(Ordering::Relaxed) as u32;
         picture.point = self.point.load(Ordering::Relaxed) as u32;
-        picture.epoch = settled_epoch as u32;
-        picture.settled = settled;
         (picture.past_count, picture.past_exclusive) = past;
         picture.restarts = commit;
-        // Meets `cell-open`: if any figure above was newer than `before`, the
-        // load below sees at least the odd number that went before it. Meets
-        // `cell-part` too, since nobody looks into a chunk before this.
-        fence_at!("cell-recheck", Acquire);
-        let after = self.seq.load(Ordering::Relaxed);
-        if before == after && before & 1 == 0 { CellRead::Whole } else { CellRead::Torn }
+        for (to, from) in picture.parts.0.iter_mut().zip(&self.parts) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        let looked = self.look(|live, copy| {
+            let void = live.version.load(Ordering::Relaxed) != commit;
+            picture.live = if void { Sums::default() } else { live.sums() };
+            picture.amounts = self.amounts_sums((copy, commit), void, find);
+            picture.folded = live.folded.load(Ordering::Relaxed);
+            picture.owner = live.owner.load(Ordering::Relaxed) as u32;
+            void
+        });
+        // Only a reset clears the histogram, and it leaves nothing settled.
+        if looked.found && settled.count == 0 {
+            picture.parts = Parts::default();
+        }
+        picture.settled = settled;
+        picture.staged = looked.staged;
+        // No restart came in between.
+        let same = looked.is_whole && self.commit.load(Ordering::Relaxed) == commit;
+        if same { CellRead::Whole } else { CellRead::Torn }
     }
 
-    /// Copies the live figures alone, behind the sequence word that goes with them, and
-    /// the last measurement if the histogram does not count it yet: as long as nothing
-    /// restarts, the rest is as it was. None if the cell was written to meanwhile, or
-    /// has restarted since a picture with this number of restarts.
-    pub fn read_live(&self, restarts: u64) -> Option<(u64, Sums, Option<u64>)> {
-        let (sequence, live, last, _) = self.read_live_with(restarts, |_| None)?;
-        Some((sequence, live, last))
-    }
-
-    /// The same with the sums of amounts, as in [`Self::read_with`].
-    pub fn read_live_with<'a>(
+    /// Copies the live figures alone, with the sums of amounts and the number of records that
+    /// they hold, behind the sequence word that goes with them: as long as nothing restarts,
+    /// the rest is as it was. None if the cell was written to meanwhile, has something staged,
+    /// or has restarted since a picture with this number of restarts.
+    #[inline]
+    pub fn read_live<'a>(
         &self,
         restarts: u64,
         find: impl FnOnce(u32) -> Option<&'a SumWords>,
-    ) -> Option<(u64, Sums, Option<u64>, SumsPicture)> {
-        let looked = self.look(|| {
+    ) -> Option<(u64, Sums, u64, SumsPicture)> {
+        let looked = self.look(|live, copy| {
             let same = self.commit.load(Ordering::Relaxed) == restarts
-                && self.version.load(Ordering::Relaxed) == restarts;
-            let live = self.live_sums();
-            let last = Some(self.last.load(Ordering::Relaxed)).filter(|&last| last != NO_LAST);
-            let amounts = self.amounts_sums(restarts, false, find);
-            same.then_some((live, last, amounts))
+                && live.version.load(Ordering::Relaxed) == restarts;
+            let amounts = self.amounts_sums((copy, restarts), false, find);
+            same.then(|| (live.sums(), live.folded.load(Ordering::Relaxed), amounts))
         });
-        let (sequence, found) = looked?;
-        let (live, last, amounts) = found?;
-        Some((sequence, live, last, amounts))
+        let (live, folded, amounts) = looked.found.filter(|_| !looked.staged)?;
+        Some((looked.before, live, folded, amounts))
     }
 
     /// The sums of amounts, of a cell that has them.
+    #[inline]
     fn amounts_sums<'a>(
         &self,
-        commit: u64,
+        copies: (u64, u64),
         void: bool,
         find: impl FnOnce(u32) -> Option<&'a SumWords>,
     ) -> SumsPicture {
         let sums = Some(self.amounts_to_read()).filter(|&chunk| chunk != 0).and_then(find);
-        sums.map_or_else(SumsPicture::default, |sums| amounts::read(sums, commit, void))
+        sums.map_or_else(SumsPicture::default, |sums| amounts::read(sums, copies, void))
     }
 
     /// The chunk number of the sums of amounts, 0 for none.
@@ -824,60 +866,87 @@ impl Cell {
     }
 
     /// Copies the words of the cell, as they lie in memory: `words` are the cell's
-    /// own, and `sums` those of its sums of amounts. With a whole copy comes the
-    /// number of restarts.
+    /// own, and `sums` those of its sums of amounts. What is staged is not whole in it. With a
+    /// whole copy comes the number of restarts.
     pub(crate) fn copy(
         &self,
         (words, to): (&[AtomicU64], &mut [u64]),
         (sums, sums_to): (&[AtomicU64], &mut [u64]),
     ) -> Option<u64> {
-        self.look(|| {
-            let restarts = self.commit.load(Ordering::Relaxed);
-            for (to, word) in sums_to.iter_mut().zip(sums) {
-                *to = word.load(Ordering::Relaxed);
-            }
+        const LIVE: Range<usize> = offset_of!(Cell, live) / 8..offset_of!(Cell, parts) / 8;
+        let copy = |to: &mut [u64], words: &[AtomicU64]| {
             for (to, word) in to.iter_mut().zip(words) {
                 *to = word.load(Ordering::Relaxed);
             }
-            restarts
-        })
-        .map(|(_, restarts)| restarts)
+        };
+        let restarts = self.restarts();
+        copy(to, words);
+        let looked = self.look(|_, _| {
+            copy(&mut to[LIVE], &words[LIVE]);
+            copy(sums_to, sums);
+        });
+        // The copy in force is the one that was.
+        to[0] = looked.before;
+        let same = looked.is_whole && self.commit.load(Ordering::Relaxed) == restarts;
+        same.then_some(restarts)
     }
 
-    /// What `read` reads while nothing is written, behind the sequence word; none if
-    /// something was. It must look into no chunk.
-    fn look<R>(&self, read: impl FnOnce() -> R) -> Option<(u64, R)> {
-        // Meets `cell-close`.
+    /// The number of restarts.
+    fn restarts(&self) -> u64 {
+        // Meets `cell-commit`.
+        self.commit.load(ord!("cell-commit-seen", Acquire))
+    }
+
+    /// What `read` reads of the live figures in force, whose copy has that number, and whether
+    /// they were whole all the while. It must look into no chunk.
+    #[inline]
+    fn look<R>(&self, read: impl FnOnce(&Live, u64) -> R) -> Looked<R> {
+        // Meets `cell-close` and `cell-stage`.
         let before = self.seq.load(ord!("cell-enter", Acquire));
-        let found = read();
-        // Meets `cell-open`, as in `read`, and `cell-part`, for what looks into
-        // chunks after this.
+        let found = read(self.in_force(before), before / FLIP);
+        // Meets `cell-open`: if any figure above was newer than `before`, the
+        // load below sees at least the word that went before it. Meets
+        // `cell-part` too, since nobody looks into a chunk before this.
         fence_at!("cell-recheck", Acquire);
         let after = self.seq.load(Ordering::Relaxed);
-        (before == after && before & 1 == 0).then_some((before, found))
+        let staged = before != after || before & STAGED != 0;
+        // The next copy may be in force by now: this one is written to once it is staged.
+        let is_whole = after.wrapping_sub(before & !STAGED) <= FLIP;
+        Looked { found, before, staged, is_whole }
     }
 
     /// The sequence word: equal and even at two readings means that nothing was
     /// written in between. Relaxed: it only tells whether to call
     /// [`Self::read`], which asks again; that a word never goes back is enough.
+    #[inline]
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.seq.load(Ordering::Relaxed)
     }
 
-    /// Looks at a word of each line of the live figures, so that they are near when
-    /// they are read.
-    #[must_use]
-    pub(crate) fn fetch(&self) -> u64 {
-        self.count.load(Ordering::Relaxed) ^ self.average.load(Ordering::Relaxed)
+    /// Exclusive ticks of a measurement that is staged and in no record. It is in the
+    /// histogram only after that.
+    pub(crate) fn staged_beside(&self) -> u64 {
+        let seq = self.seq.load(Ordering::Relaxed);
+        self.in_force(seq.wrapping_add(FLIP)).last.load(Ordering::Relaxed)
     }
 
-    /// What a reader looks at after this is no older than what it has seen before:
-    /// of the measurements that one thread has counted in a histogram, whoever has
-    /// seen one sees those before it.
-    pub fn look_further(&self) {
-        // Meets `cell-open` of the measurement that was seen.
+    /// Whether the cell still has this sequence word, and had it while the histogram was
+    /// read.
+    #[inline]
+    #[must_use]
+    pub fn is_still(&self, sequence: u64) -> bool {
+        // Meets `cell-open`.
         fence_at!("cell-recheck", Acquire);
+        self.seq.load(Ordering::Relaxed) == sequence
+    }
+
+    /// Where the words lie that [`Self::read_live`] reads of the copy that a sequence word puts
+    /// in force.
+    pub(crate) fn live_range(&self, sequence: u64) -> Range<*const u8> {
+        let live = self.in_force(sequence);
+        let first = std::ptr::from_ref(&live.count).cast::<u8>();
+        first..std::ptr::from_ref(&live.version).wrapping_add(1).cast::<u8>()
     }
 
     /// Whether the cell was restarted since a picture with this number of
@@ -891,20 +960,22 @@ impl Cell {
 
     // ---- for the shared writer, `crate::shared_cell` ----
 
+    /// The words that many threads write: those of the first copy, which stays in force.
     pub(crate) fn shared_words(&self) -> SharedWords<'_> {
+        let live = &self.live[0];
         SharedWords {
             control: &self.control,
-            count: &self.count,
-            exclusive: &self.exclusive,
-            inclusive: &self.inclusive,
-            squares_low: &self.squares_low,
-            squares_high: &self.squares_high,
-            last: &self.last,
-            average: &self.average,
-            min: &self.min,
-            max: &self.max,
-            off_cpu: &self.off_cpu,
-            switches: &self.switches,
+            count: &live.count,
+            exclusive: &live.exclusive,
+            inclusive: &live.inclusive,
+            squares_low: &live.squares_low,
+            squares_high: &live.squares_high,
+            last: &live.last,
+            average: &live.average,
+            min: &live.min,
+            max: &live.max,
+            off_cpu: &live.off_cpu,
+            switches: &live.switches,
             epoch: &self.settled[0].epoch,
             ever_count: &self.settled[1].past_count,
             ever_exclusive: &self.settled[1].past_exclusive,
@@ -932,22 +1003,6 @@ impl Cell {
         won.map_or_else(|found| found, |_| chunk)
     }
 
-    fn live_sums(&self) -> Sums {
-        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        Sums {
-            count: get(&self.count),
-            exclusive: get(&self.exclusive),
-            inclusive: get(&self.inclusive),
-            off_cpu: get(&self.off_cpu),
-            switches: get(&self.switches),
-            min: get(&self.min),
-            max: get(&self.max),
-            last: Some(get(&self.last)).filter(|&last| last != NO_LAST).unwrap_or(0),
-            squares: u128::from(get(&self.squares_high)) << 64 | u128::from(get(&self.squares_low)),
-            average_fixed: get(&self.average),
-        }
-    }
-
     fn settled_sums(&self, commit: u64) -> (Sums, (u64, u64)) {
         let settled = &self.settled[(commit & 1) as usize];
         let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
@@ -971,7 +1026,7 @@ impl Cell {
 /// `word += value` of a word that only this thread writes: a plain addition, not
 /// a locked one.
 #[inline(always)]
-pub(crate) fn add(word: &AtomicU64, value: u64) {
+pub fn add(word: &AtomicU64, value: u64) {
     word.store(word.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
 }
 

@@ -3,8 +3,8 @@
 //! ```text
 //!    0 +------------------------------------------+
 //!      | next | used | spare                      |  the lane's thread
-//!  512 +------------------------------------------+
-//!      | cells[31]                                |  see `crate::cell`
+//!  384 +------------------------------------------+
+//!      | cells[25]                                |  see `crate::cell`
 //!      +------------------------------------------+
 //! ```
 //!
@@ -18,16 +18,19 @@
 //! | `cells-next` store | `cells-next-seen` load | all cells of this block are counted; the first page of the next is backed by memory |
 
 use crate::cell::Cell;
-use crate::segment::CELLS_PER_BLOCK;
+use crate::segment::{BLOCK, CELLS_PER_BLOCK};
 use crate::sync::{AtomicU64, ord};
 
+/// Words before the cells.
+const HEAD: usize = (BLOCK - CELLS_PER_BLOCK * size_of::<Cell>()) / size_of::<AtomicU64>();
+
 /// A block of cells; see the module for the drawing.
-#[repr(C, align(512))]
+#[repr(C, align(128))]
 #[derive(Debug)]
 pub struct CellBlock {
     next: AtomicU64,
     used: AtomicU64,
-    spare: [AtomicU64; 62],
+    spare: [AtomicU64; HEAD - 2],
     cells: [Cell; CELLS_PER_BLOCK],
 }
 

@@ -26,14 +26,14 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::slice;
 
-use crate::amounts::MOST;
+use crate::amounts::SUM_WORDS;
 use crate::cell::Cell;
 use crate::header::{Facts, FormatError};
 use crate::histogram::PARTS;
 use crate::lane::Lane;
 use crate::point::Entry;
 use crate::reader::{Backed, Followed, LaneCells, MAX_LANES, Sparse, TRIES};
-use crate::ring::Slot;
+use crate::ring::{self, Slot};
 use crate::segment::{BLOCK, CHUNK, Geometry, OpenError, PAGE, RING_SLOTS, Segment};
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::whole::WholeFile;
@@ -273,11 +273,12 @@ impl Copy {
         let mut parts_left = geometry.blocks_present() * (BLOCK / CHUNK);
         for (id, lane) in sparse.lanes(lanes) {
             let Some(entry) = (0..TRIES).find_map(|_| lane.read()) else { continue };
+            // Before the cells: they have what is folded meanwhile, and say so.
+            if let (Some(slots), Some(own)) = (from.ring(entry.ring_block), self.segment.lane(id)) {
+                self.take_ring(from, (lane, own), entry.ring_block, slots);
+            }
             for cell in LaneCells::new(sparse, entry.cells_block, &mut followed) {
                 self.take_cell(from, cell, &mut parts_left);
-            }
-            if let (Some(slots), Some(own)) = (from.ring(entry.ring_block), self.segment.lane(id)) {
-                self.take_ring(from, lane, own, slots);
             }
         }
     }
@@ -297,7 +298,7 @@ impl Copy {
             let chunk = cell.amounts_to_read();
             let at = chunk as usize * CHUNK;
             let found = from.sums(chunk).filter(|_| self.extents.have(at));
-            let mut sums = [0; 3 * MOST];
+            let mut sums = [0; SUM_WORDS];
             let whole = cell
                 .copy((words, &mut copy), (found.map_or(&[], |sums| sums.as_slice()), &mut sums));
             let Some(restarts) = whole else {
@@ -308,24 +309,30 @@ impl Copy {
                 to.iter().zip(sums).for_each(|(to, sum)| to.store(sum, Ordering::Relaxed));
             }
             to.iter().zip(copy).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
-            for part in 0..PARTS {
-                let number = cell.part(part) as usize;
-                let there = number != 0 && *parts_left > 0 && self.extents.have(number * CHUNK);
-                if there && from.chunk(number as u32).is_some() {
-                    *parts_left -= 1;
-                    copy_words(from, &self.segment, number * CHUNK, CHUNK / 8);
-                }
+            let has = |part: &usize| {
+                let number = cell.part(*part);
+                let there = number != 0 && self.extents.have(number as usize * CHUNK);
+                there && from.chunk(number).is_some()
+            };
+            let mut left = *parts_left;
+            for part in (0..PARTS).filter(has) {
+                let Some(fewer) = left.checked_sub(1) else { break };
+                left = fewer;
+                copy_words(from, &self.segment, cell.part(part) as usize * CHUNK, CHUNK / 8);
             }
-            if !cell.restarted_since(restarts) {
+            // As a reader takes it: at one moment it has the first ones of what is staged.
+            let is_still = |part| same_words(from, &self.segment, cell.part(part) as usize * CHUNK);
+            fence(Ordering::Acquire);
+            let is_whole = (0..PARTS).filter(has).all(is_still);
+            if is_whole && !cell.restarted_since(restarts) || left == 0 {
+                *parts_left = left;
                 return;
             }
         }
-        // What was copied with its page is of several moments: an odd sequence word says so.
-        to[0].store(to[0].load(Ordering::Relaxed) | 1, Ordering::Relaxed);
     }
 
     /// Copies a ring with the number of records that are in it.
-    fn take_ring(&self, from: &Segment, lane: &Lane, own: &Lane, slots: &[Slot]) {
+    fn take_ring(&self, from: &Segment, (lane, own): (&Lane, &Lane), block: u64, slots: &[Slot]) {
         let offset = from.offset_of(slots);
         // Meets `ring-publish`.
         let written = lane.tally.written.load(Ordering::Acquire);
@@ -338,16 +345,21 @@ impl Copy {
         fence(Ordering::Acquire);
         let now = lane.tally.written.load(Ordering::Relaxed);
         own.tally.written.store(written, Ordering::Relaxed);
+        // After the records, so that those which were written over are below it, and before
+        // the cells, which have them.
+        let folded = ring::folded(&lane.tally.folded).min(written);
+        own.tally.folded.store(folded, Ordering::Relaxed);
         if now == written {
             return;
         }
         let capacity = RING_SLOTS as u64;
+        let copied = self.segment.ring(block).unwrap_or_default();
         let oldest = written.saturating_sub(capacity);
         let safe = now.saturating_add(1).saturating_sub(capacity).clamp(oldest, written);
         for number in oldest..safe {
-            let slot = offset + (number % capacity) as usize * size_of::<Slot>();
-            let words = self.segment.words(slot, size_of::<Slot>() / 8).unwrap_or_default();
-            words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+            if let Some(slot) = copied.get((number % capacity) as usize) {
+                slot.forget();
+            }
         }
     }
 }
@@ -358,6 +370,13 @@ fn copy_words(from: &Segment, to: &Segment, offset: usize, count: usize) {
     for (to, from) in to.iter().zip(from) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
+}
+
+/// Whether the words of a chunk are those that were copied.
+fn same_words(from: &Segment, copy: &Segment, offset: usize) -> bool {
+    let [from, copy] = [from, copy].map(|it| it.words(offset, CHUNK / 8).unwrap_or_default());
+    let pairs = &mut from.iter().zip(copy);
+    pairs.all(|(word, copy)| word.load(Ordering::Relaxed) == copy.load(Ordering::Relaxed))
 }
 
 fn blank(geometry: Geometry) -> io::Result<Segment> {
@@ -506,7 +525,6 @@ mod tests {
     use super::*;
     use crate::control::{Change, Control};
     use crate::object::{self, Name};
-    use crate::ring;
     use crate::segment::{Config, RING_BLOCKS};
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -542,23 +560,44 @@ mod tests {
         (segment, name, cells, ring)
     }
 
-    /// What a thread does without an end: equal measurements, one after another.
+    /// What a thread does without an end: equal measurements, one after another. They are
+    /// folded by the page, and those of every third page are recorded one by one.
     fn work(segment: &Segment, cells: u64, ring: u64, stop: &AtomicBool, most: u64) -> u64 {
-        use crate::cell::Measurement;
+        const PAGE: u64 = 128;
+        use crate::cell::{Measurement, add};
         let cell = segment.cell_block(cells).unwrap().cell(0);
         let slots = segment.ring(ring).unwrap();
-        let written = &segment.lane(0).unwrap().tally.written;
+        let tally = &segment.lane(0).unwrap().tally;
         let (part, bucket) = crate::histogram::locate(100);
-        let chunk = segment.chunk(cell.part(part)).unwrap();
-        let mut n = 0;
+        let bucket = &segment.chunk(cell.part(part)).unwrap().0[bucket];
+        let (mut n, mut folded) = (0, 0);
         while n < most && !stop.load(Relaxed) {
-            let measured =
-                Measurement { exclusive: 100, inclusive_total: n * 100 + 100, away: None };
-            cell.record(measured, (n > 0).then_some(&chunk.0[bucket]));
-            let slot = &slots[n as usize % RING_SLOTS];
-            slot.fill(1_000 + n, n, n, ring::Record::pack(POINT as u32, 0, n as u32));
-            ring::publish(written, n + 1);
+            if n % PAGE == 0 && folded < n {
+                let mut live = cell.stage();
+                for _ in folded..n {
+                    live.add(cell.control(), 100, 150);
+                    add(bucket, 1);
+                }
+                cell.put_in_force(&live, None, n);
+                ring::announce_folded(&tally.folded, n);
+                folded = n;
+            }
+            let is_direct = n / PAGE % 3 == 2;
+            if is_direct {
+                let measured = Measurement { exclusive: 100, inclusive: 150, away: None };
+                cell.record(measured, Some(bucket), n);
+                folded = n + 1;
+            }
+            ring::reuse();
+            let (slot, what) =
+                (&slots[n as usize % RING_SLOTS], ring::Record::pack(POINT as u32, 0, n as u32));
+            if is_direct {
+                slot.fill_counted(1_000 + n, n, 100, what);
+            } else {
+                slot.fill(1_000 + n, n, 100, 150, what);
+            }
             n += 1;
+            ring::publish(&tally.written, n);
         }
         n
     }
@@ -602,9 +641,9 @@ mod tests {
         assert_eq!(parsed_note, Some(note));
         for segment in [read, parsed] {
             let mut reader = crate::reader::Reader::new(segment, facts.clone());
-            let picture = reader.poll(true);
+            let picture = reader.poll();
             assert_eq!(picture.points[0].name, "a point");
-            assert_eq!((picture.cells[0].live.count, picture.cells[0].in_flight), (3_000, false));
+            assert_eq!(picture.cells[0].live.count, 3_000);
             let counted: u64 = picture.cells[0].histogram.iter().map(|bucket| bucket.count).sum();
             assert_eq!(counted, 3_000);
             let records: Vec<_> = reader.records().iter().map(|(_, record)| record.span).collect();
@@ -621,8 +660,7 @@ mod tests {
     }
 
     /// Of a thread that never rests every copy is whole all the same: figures that
-    /// belong together, a histogram that has not more than one missing, records in
-    /// a row.
+    /// belong together, a histogram that misses none of them, records in a row.
     #[test]
     fn what_changes_meanwhile_is_copied_whole() {
         let facts = Facts::default();
@@ -640,12 +678,9 @@ mod tests {
                 let (copy, _, note) = read_from(&copied(&opened, None)[..]).unwrap();
                 assert_eq!(note, None);
                 let mut reader = crate::reader::Reader::new(copy, facts.clone());
-                let picture = reader.poll(true);
-                let Some(cell) = picture.cells.first().filter(|cell| !cell.in_flight) else {
-                    continue;
-                };
+                let Some(cell) = reader.poll().cells.first() else { continue };
                 let live = &cell.live;
-                assert_eq!(live.exclusive, live.count * 100);
+                assert_eq!([live.exclusive, live.inclusive], [live.count * 100, live.count * 150]);
                 assert_eq!(live.squares, u128::from(live.count) * 10_000);
                 let counted: u64 = cell.histogram.iter().map(|bucket| bucket.count).sum();
                 assert!(counted >= live.count, "{counted} of {}", live.count);
@@ -653,10 +688,7 @@ mod tests {
                 seen = live.count;
                 let records = reader.records();
                 for (_, record) in &records {
-                    assert_eq!(
-                        (record.start, record.exclusive),
-                        (record.span + 1_000, record.span)
-                    );
+                    assert_eq!((record.start, record.exclusive), (record.span + 1_000, 100));
                     assert_eq!(record.context, record.span as u32);
                 }
                 assert!(records.is_sorted_by_key(|(_, record)| record.start));
@@ -686,7 +718,7 @@ mod tests {
         for copy in [super::read(&file), read_from(&bytes[..])] {
             let (copy, facts, _) = copy.unwrap();
             let mut reader = crate::reader::Reader::new(copy, facts);
-            assert_eq!(reader.poll(true).cells[0].live.count, 1);
+            assert_eq!(reader.poll().cells[0].live.count, 1);
         }
     }
 

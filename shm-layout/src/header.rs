@@ -26,9 +26,9 @@ use crate::sync::{AtomicU64, Ordering, ord};
 /// The first eight bytes of a complete segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"pfp-seg\0");
 /// Layout version, major part: another one cannot be read.
-pub const MAJOR: u16 = 1;
+pub const MAJOR: u16 = 2;
 /// Layout version, minor part: a higher one only has more.
-pub const MINOR: u16 = 2;
+pub const MINOR: u16 = 0;
 /// Reads as something else on a machine of the other byte order.
 const BYTE_ORDER: u32 = 0x0102_0304;
 

@@ -4,8 +4,8 @@
 //!   0 +-------------------------------------------------------------+
 //!     | state | tid | claimed | ring block | cells block | name[4]  |  on claim
 //! 128 +-------------------------------------------------------------+
-//!     | written | switches | mismatched | refused | anomalies |     |  as it runs
-//!     | unrecorded | ...                                            |
+//!     | written | folded | folding | switches | mismatched | refused |  as it runs
+//!     | anomalies | unrecorded | ...                                |
 //! 256 +-------------------------------------------------------------+
 //! ```
 //!
@@ -64,6 +64,10 @@ pub struct Lane {
 pub struct Tally {
     /// Records ever written to the ring.
     pub written: AtomicU64,
+    /// Of those, the ones that are in the lane's cells; see [`crate::ring`].
+    pub folded: AtomicU64,
+    /// Ticks that folding took.
+    pub folding: AtomicU64,
     /// Times the thread was found to have been off the CPU.
     pub switches: AtomicU64,
     /// Ends that matched no open region, or not the innermost one.
@@ -76,7 +80,7 @@ pub struct Tally {
     /// or the one that measured has no ring, as on the overflow lane and in a signal
     /// handler that interrupts the probe itself.
     pub unrecorded: AtomicU64,
-    spare: [AtomicU64; 10],
+    spare: [AtomicU64; 8],
 }
 
 /// What a lane is.
@@ -131,6 +135,8 @@ impl Lane {
             spare: core::array::from_fn(|_| zero()),
             tally: Tally {
                 written: zero(),
+                folded: zero(),
+                folding: zero(),
                 switches: zero(),
                 mismatched: zero(),
                 refused: zero(),

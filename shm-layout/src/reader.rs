@@ -14,6 +14,7 @@
 
 mod backed;
 mod cells;
+mod near;
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -30,7 +31,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 pub(crate) use backed::{Backed, Sparse};
 pub use cells::{BucketCount, CellReading, Histogram};
-use cells::{CellReader, Mark, Owner, Stale};
+use cells::{CellReader, Mark, Owner, Pending, Stale};
 
 /// Tries to copy what its thread writes meanwhile, before it is left for the next
 /// poll.
@@ -218,6 +219,7 @@ pub struct Reader<S = Segment> {
     /// Marks of the overflow lane's cells, by place in `picture.points`.
     shared: Vec<Mark>,
     cells: CellReader,
+    pending: Pending,
     /// An entry of the directory is read into it.
     entry: LanePicture,
     /// The numbers of variants, in their order, and of their points.
@@ -237,6 +239,8 @@ pub struct Reader<S = Segment> {
 struct LaneCache {
     owner: Owner,
     marks: Vec<Mark>,
+    /// The first and the last of the records that were not folded.
+    records: (u64, u64),
 }
 
 impl<S: Borrow<Segment>> Reader<S> {
@@ -250,6 +254,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             // A damaged table may name the same ones again and again.
             text_left: geometry.string_bytes().min(MAX_TEXT),
             cells: CellReader::new(geometry),
+            pending: Pending::default(),
             followed: Followed::new(geometry),
             segment,
             facts,
@@ -295,9 +300,8 @@ impl<S: Borrow<Segment>> Reader<S> {
         &self.picture
     }
 
-    /// Takes a picture. `dead` says that the process is known to run no more,
-    /// so that a cell in the middle of a change will stay so.
-    pub fn poll(&mut self, dead: bool) -> &Picture {
+    /// Takes a picture.
+    pub fn poll(&mut self) -> &Picture {
         let segment: &Segment = self.segment.borrow();
         let ledger = segment.ledger();
         let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
@@ -326,7 +330,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             ..Losses::default()
         };
         self.poll_points();
-        self.poll_lanes(dead);
+        self.poll_lanes();
         self.poll_overflow();
         self.sum_variants();
         self.backed.rest();
@@ -469,8 +473,9 @@ impl<S: Borrow<Segment>> Reader<S> {
         }
     }
 
-    fn poll_lanes(&mut self, dead: bool) {
+    fn poll_lanes(&mut self) {
         let segment: &Segment = self.segment.borrow();
+        let geometry = segment.geometry();
         let used = segment.ledger().lanes_used.load(Ordering::Acquire);
         let lanes = segment.geometry().lanes().min(MAX_LANES);
         let used = usize::try_from(used).map_or(lanes, |used| used.min(lanes));
@@ -511,16 +516,25 @@ impl<S: Borrow<Segment>> Reader<S> {
                 losses.records_lost = losses.records_lost.saturating_add(lost);
             }
 
+            let first_block = entry.cells_block;
             let owner = Owner::One { generation: entry.generation, state: entry.state };
             if cache.owner != owner {
                 cache.owner = owner;
                 cache.marks.iter_mut().for_each(Mark::forget);
             }
-            let cells = LaneCells::new(sparse, entry.cells_block, &mut self.followed);
-            let mut cells = cells.enumerate();
+            // Before the cells: what they lack is in here.
+            let written = tally.written.load(Ordering::Acquire);
+            let ring = sparse.ring(entry.ring_block, written);
+            let points = geometry.points().min(MAX_POINTS);
+            self.pending.take(tally, ring, &mut cache.records, points);
+            let (pending, picture) = (&self.pending, &mut self.picture);
+            let cells = LaneCells::new(sparse, first_block, &mut self.followed);
+            let mut cells = cells.fuse().enumerate();
+            let from =
+                cells::From { lane: id as u32, owner, before: (0, 0), pending, tally: Some(tally) };
             let mut seen = 0;
+            let mut near = Stale::default();
             loop {
-                // What waits for memory is done for many at a time.
                 let mut stale = Stale::default();
                 while !stale.is_full()
                     && let Some((index, cell)) = cells.next()
@@ -529,21 +543,23 @@ impl<S: Borrow<Segment>> Reader<S> {
                     if cache.marks.len() == index {
                         cache.marks.push(Mark::default());
                     }
-                    if !cache.marks[index].is_fresh(sparse, cell) {
-                        stale.add(index, cell);
+                    let mark = &cache.marks[index];
+                    if !mark.is_fresh(sparse, cell, pending) {
+                        stale.add((index, mark), cell, sparse, picture);
                     }
                 }
-                stale.fetch(sparse, &cache.marks, &self.picture);
-                for (index, cell) in stale.iter() {
-                    let from = cells::From { lane: id as u32, owner, dead, before: (0, 0) };
+                // The memory of those before them has come meanwhile.
+                for (index, cell) in near.iter() {
                     let mark = &mut cache.marks[index];
-                    if !self.cells.read(sparse, cell, &from, mark, &mut self.picture) {
-                        self.picture.losses.cells_busy += 1;
+                    if !self.cells.read(sparse, cell, &from, mark, picture) {
+                        picture.losses.cells_busy += 1;
                     }
                 }
-                if !stale.is_full() {
+                if stale.is_empty() {
                     break;
                 }
+                stale.fetch_counts(&cache.marks, picture);
+                near = stale;
             }
             // Only a damaged chain is shorter than it was. Their readings keep their
             // places, or a chain that comes and goes would add to them without end.
@@ -560,6 +576,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         let entered = segment.ledger().overflow_used.load(Ordering::Acquire) != 0;
         let lane = sparse.lane(id).filter(|_| entered);
         let mut used = lane.is_some();
+        let none = Pending::default();
         for (place, entry) in self.entries.iter().enumerate() {
             let cells = entry.shared_cells.map(|offset| sparse.shared_cell(offset));
             let Some((cell, before)) = Cell::newest_shared(cells) else { continue };
@@ -569,7 +586,8 @@ impl<S: Borrow<Segment>> Reader<S> {
             }
             // Many threads add to it, so its sequence word says nothing.
             let before = before.and_then(Cell::ever).unwrap_or_default();
-            let from = cells::From { lane: id as u32, owner: Owner::All, dead: true, before };
+            let (lane, owner, pending) = (id as u32, Owner::All, &none);
+            let from = cells::From { lane, owner, before, pending, tally: None };
             let mark = &mut self.shared[place];
             self.cells.read(sparse, cell, &from, mark, &mut self.picture);
         }
@@ -632,6 +650,9 @@ impl<'a> Iterator for LaneCells<'a> {
     fn next(&mut self) -> Option<&'a Cell> {
         loop {
             if let Some(cell) = self.cells.next() {
+                if let Some(ahead) = self.cells.as_slice().get(AHEAD) {
+                    near::fetch_start(ahead);
+                }
                 // Only a damaged chain goes on where there is no memory.
                 return self.segment.has_cell(cell).then_some(cell);
             }
@@ -642,9 +663,16 @@ impl<'a> Iterator for LaneCells<'a> {
             let (cells, next) = block.read();
             self.cells = cells.iter();
             self.block = next;
+            if let Some(next) = self.segment.cell_block(next) {
+                near::fetch_start(next);
+                (0..AHEAD).for_each(|ahead| near::fetch_start(next.cell(ahead)));
+            }
         }
     }
 }
+
+/// Cells between the one that is looked at and the one whose first line is asked for.
+const AHEAD: usize = 8;
 
 /// The point that one is a variant of.
 fn point_of(variants: &[(u32, u32)], point: u32) -> Option<u32> {

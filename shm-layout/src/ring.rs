@@ -1,32 +1,50 @@
-//! A lane's ring of finished measurements: a flight recorder.
+//! A lane's ring of finished measurements: what its cells are folded from, and a flight
+//! recorder.
 //!
 //! ```text
 //! written: number of records ever written, in the lane
+//! folded:  number of those that are in the cells
 //! slots:   | 0 | 1 | ... | capacity - 1 |      record n is in slot n % capacity
-//! slot:    | start | span | exclusive | point 24 bits, depth 8, context 32 |
+//! slot:    | start 64 | elapsed 32 | exclusive 32 | inclusive 32 | shift 32 |
+//!          | point 24, depth 8, context 32 |
 //! ```
 //!
-//! The writer overwrites the oldest record and never waits. A reader copies
-//! records and then asks `written` again: a copy of record `n` is whole if, with
-//! `w` records written by then, `n + capacity > w`, because the writer may
+//! The writer overwrites the oldest record and never waits. It **folds** what it has
+//! written into the cells of its lane before it can be overwritten: a page of records at a
+//! time. A reader copies records and then asks `written` again: a copy of record `n` is
+//! whole if, with `w` records written by then, `n + capacity > w`, because the writer may
 //! already be in the slot of record `w`, which is that of `w - capacity`.
+//!
+//! A reader that wants the figures reads `folded` first, then the cells. A cell tells how
+//! many records it holds, and what it holds is never less than `folded`: so it lacks the
+//! records of its point from the greater of the two on.
 //!
 //! | site | meets | makes visible |
 //! |---|---|---|
 //! | `ring-publish` store | `ring-enter` load | records below `written` are complete |
 //! | `ring-reuse` fence | `ring-recheck` fence | a reader that saw any part of record `n` in a copy of an older one sees `written >= n` |
+//! | `ring-folded` store | `ring-folded-seen` load | the cells hold the records below `folded` |
 
-use crate::sync::{AtomicU64, Ordering, fence_at, ord};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 
 /// A place in the ring.
 #[repr(C, align(32))]
 #[derive(Debug)]
 pub struct Slot {
     start: AtomicU64,
-    span: AtomicU64,
-    exclusive: AtomicU64,
+    elapsed: AtomicU32,
+    exclusive: AtomicU32,
+    inclusive: AtomicU32,
+    /// How many bits the ticks of a counted record are shifted.
+    shift: AtomicU32,
     what: AtomicU64,
 }
+
+/// Beside the elapsed ticks: the measurement is in its cell already, and in the ring for the
+/// flight recorder only.
+const COUNTED: u32 = 1 << 31;
+/// Most ticks that an end may write by [`Slot::fill`].
+pub const MOST_TICKS: u64 = i32::MAX as u64;
 
 /// One finished measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,37 +78,153 @@ impl Default for Slot {
     }
 }
 
+/// What a record adds to the cell of its point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Addition {
+    /// The point.
+    pub point: u32,
+    /// Exclusive ticks.
+    pub exclusive: u64,
+    /// Inclusive ticks, less what nested regions of the point have added.
+    pub inclusive: u64,
+}
+
 impl Slot {
     /// A slot of zeros.
     #[must_use]
     pub fn new() -> Self {
-        let zero = || AtomicU64::new(0);
-        Self { start: zero(), span: zero(), exclusive: zero(), what: zero() }
+        let half = || AtomicU32::new(0);
+        Self {
+            start: AtomicU64::new(0),
+            elapsed: half(),
+            exclusive: half(),
+            inclusive: half(),
+            shift: half(),
+            what: AtomicU64::new(0),
+        }
     }
 
-    /// Fills the slot of record `n`, where `n` records are published.
+    /// Fills the slot of record `n`, where `n` records are published. No more than
+    /// [`MOST_TICKS`] have elapsed.
     ///
-    /// The fence `ring-reuse` must lie between the publication of record
-    /// `n - 1` and this; [`crate::cell::Cell::record`] has one at its start,
-    /// which serves both, or call [`reuse`].
+    /// The fence `ring-reuse` must lie between the publication of record `n - 1` and this:
+    /// see [`reuse`].
     #[inline(always)]
-    pub fn fill(&self, start: u64, span: u64, exclusive: u64, what: u64) {
+    pub fn fill(&self, start: u64, elapsed: u64, exclusive: u64, inclusive: u64, what: u64) {
+        self.fill_times(start, elapsed);
+        self.fill_figures(exclusive, inclusive);
+        self.fill_what(what);
+    }
+
+    /// The first part of [`Self::fill`].
+    #[inline(always)]
+    pub fn fill_times(&self, start: u64, elapsed: u64) {
         self.start.store(start, Ordering::Relaxed);
-        self.span.store(span, Ordering::Relaxed);
-        self.exclusive.store(exclusive, Ordering::Relaxed);
+        self.elapsed.store(elapsed as u32, Ordering::Relaxed);
+    }
+
+    /// The second part of [`Self::fill`].
+    #[inline(always)]
+    pub fn fill_figures(&self, exclusive: u64, inclusive: u64) {
+        self.exclusive.store(exclusive as u32, Ordering::Relaxed);
+        self.inclusive.store(inclusive as u32, Ordering::Relaxed);
+    }
+
+    /// The third part of [`Self::fill`].
+    #[inline(always)]
+    pub fn fill_what(&self, what: u64) {
         self.what.store(what, Ordering::Relaxed);
     }
 
-    fn copy(&self) -> Record {
+    /// The same of a measurement of any length that is in its cell already. Ticks of more than
+    /// 31 bits lose their lowest ones.
+    pub fn fill_counted(&self, start: u64, elapsed: u64, exclusive: u64, what: u64) {
+        let most = elapsed.max(exclusive);
+        let shift = (64 - most.leading_zeros()).saturating_sub(31);
+        let elapsed = elapsed >> shift | u64::from(COUNTED);
+        self.fill(start, elapsed, exclusive >> shift, 0, what);
+        self.shift.store(shift, Ordering::Relaxed);
+    }
+
+    /// Clears the slot, so that nothing is added for it.
+    pub(crate) fn forget(&self) {
+        self.fill_counted(0, 0, 0, 0);
+    }
+
+    /// The record.
+    #[must_use]
+    pub fn copy(&self) -> Record {
         let what = self.what.load(Ordering::Relaxed);
+        let elapsed = self.elapsed.load(Ordering::Relaxed);
+        let is_counted = elapsed & COUNTED != 0;
+        let shift = if is_counted { self.shift.load(Ordering::Relaxed) % u64::BITS } else { 0 };
         Record {
             start: self.start.load(Ordering::Relaxed),
-            span: self.span.load(Ordering::Relaxed),
-            exclusive: self.exclusive.load(Ordering::Relaxed),
+            span: u64::from(elapsed & !COUNTED) << shift,
+            exclusive: self.added().exclusive() << shift,
             point: what as u32 & 0xff_ffff,
             depth: (what >> 24) as u8,
             context: (what >> 32) as u32,
         }
+    }
+
+    /// The point of the record.
+    #[inline(always)]
+    #[must_use]
+    pub fn point(&self) -> u32 {
+        self.what.load(Ordering::Relaxed) as u32 & 0xff_ffff
+    }
+
+    /// What the record adds to a cell; none if it is there already.
+    #[inline(always)]
+    #[must_use]
+    pub fn addition(&self) -> Option<Addition> {
+        (!self.is_counted()).then(|| Addition {
+            point: self.point(),
+            exclusive: self.added().exclusive(),
+            inclusive: self.added().inclusive(),
+        })
+    }
+
+    /// Whether the measurement is in its cell already.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        self.elapsed.load(Ordering::Relaxed) & COUNTED != 0
+    }
+
+    /// What a record that is not counted adds to a cell.
+    #[inline(always)]
+    #[must_use]
+    pub fn added(&self) -> Added {
+        Added {
+            exclusive: self.exclusive.load(Ordering::Relaxed),
+            inclusive: self.inclusive.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What a record adds to the cell of its point, as it stands in a slot: either may be some ticks
+/// below zero, by what calibration takes out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Added {
+    exclusive: u32,
+    inclusive: u32,
+}
+
+impl Added {
+    /// Exclusive ticks.
+    #[inline(always)]
+    #[must_use]
+    pub fn exclusive(self) -> u64 {
+        u64::from((self.exclusive as i32).max(0) as u32)
+    }
+
+    /// Inclusive ticks, less what nested regions of the point have added.
+    #[inline(always)]
+    #[must_use]
+    pub fn inclusive(self) -> u64 {
+        i64::from(self.inclusive as i32) as u64
     }
 }
 
@@ -116,6 +250,18 @@ pub struct Drained {
     pub lost: u64,
 }
 
+/// Announces that the records below `folded` are in the cells. Meets `ring-folded-seen`.
+pub fn announce_folded(position: &AtomicU64, folded: u64) {
+    position.store(folded, ord!("ring-folded", Release));
+}
+
+/// The records that are in the cells, for a reader that goes on to look at those. Meets
+/// `ring-folded`.
+#[must_use]
+pub fn folded(position: &AtomicU64) -> u64 {
+    position.load(ord!("ring-folded-seen", Acquire))
+}
+
 /// Copies the records from number `from` on, oldest first, and tells how many
 /// were too late to copy. `slots` is the whole ring, a power of two of them.
 pub fn drain(position: &AtomicU64, slots: &[Slot], from: u64, out: &mut Vec<Record>) -> Drained {
@@ -135,6 +281,32 @@ pub fn drain(position: &AtomicU64, slots: &[Slot], from: u64, out: &mut Vec<Reco
     let safe = now.saturating_add(1).saturating_sub(capacity).clamp(first, written);
     out.drain(kept..kept + (safe - first) as usize);
     Drained { next: written, lost: safe - from }
+}
+
+/// Visits what the records from number `folded` on add to cells, oldest first. None if some
+/// were written over meanwhile: then what was visited is worth nothing, and they are folded.
+/// Else the number of records that are written.
+pub fn visit(
+    position: &AtomicU64,
+    slots: &[Slot],
+    folded: u64,
+    mut visit: impl FnMut(u64, Addition),
+) -> Option<u64> {
+    let capacity = slots.len() as u64;
+    // Meets `ring-publish`.
+    let written = position.load(ord!("ring-enter", Acquire));
+    if written.wrapping_sub(folded) >= capacity {
+        return None;
+    }
+    for number in folded..written {
+        if let Some(addition) = slots[(number % capacity) as usize].addition() {
+            visit(number, addition);
+        }
+    }
+    // Meets `ring-reuse`.
+    fence_at!("ring-recheck", Acquire);
+    let now = position.load(Ordering::Relaxed);
+    (now.wrapping_sub(folded) < capacity).then_some(written)
 }
 
 #[cfg(test)]
@@ -161,7 +333,7 @@ mod tests {
                 for _ in 0..below(2 * capacity + 1) {
                     reuse();
                     let what = Record::pack(7, 3, written as u32);
-                    slots[(written % capacity) as usize].fill(written, written + 1, 2, what);
+                    slots[(written % capacity) as usize].fill(written, written + 1, 2, 3, what);
                     written += 1;
                     publish(&position, written);
                 }

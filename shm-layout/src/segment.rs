@@ -52,7 +52,7 @@ pub const RING_BLOCKS: u64 = 4;
 /// Records that a lane's ring holds.
 pub const RING_SLOTS: usize = RING_BLOCKS as usize * BLOCK / size_of::<Slot>();
 /// Cells in a block of cells.
-pub const CELLS_PER_BLOCK: usize = BLOCK / size_of::<Cell>() - 1;
+pub const CELLS_PER_BLOCK: usize = (BLOCK - 1) / size_of::<Cell>();
 
 /// Types that may be laid over shared bytes.
 ///
@@ -894,7 +894,7 @@ fn vec_of_words(len: usize) -> Box<[AtomicU64]> {
 }
 
 const _: () = {
-    assert!(size_of::<Cell>() == 512);
+    assert!(size_of::<Cell>() == 640);
     assert!(size_of::<CellBlock>() == BLOCK);
     assert!(size_of::<Chunk>() == CHUNK);
     assert!(size_of::<Slot>() == 32 && RING_SLOTS.is_power_of_two());

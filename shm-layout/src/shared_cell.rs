@@ -31,14 +31,13 @@ use crate::sync::{
 
 impl Cell {
     /// Records one measurement, whoever else records at the same time.
-    /// `measured.inclusive_total` is what to *add* to the inclusive ticks.
     pub fn record_shared(&self, measured: Measurement, bucket: Option<&AtomicU64>) {
         let words = self.shared_words();
         let own = measured.exclusive;
         words.ever_count.fetch_add(1, Relaxed);
         words.ever_exclusive.fetch_add(own, Relaxed);
         words.exclusive.fetch_add(own, Relaxed);
-        words.inclusive.fetch_add(measured.inclusive_total, Relaxed);
+        words.inclusive.fetch_add(measured.inclusive, Relaxed);
         if let Some(away) = measured.away {
             words.off_cpu.fetch_add(away.off_cpu, Relaxed);
             words.switches.fetch_add(away.switches, Relaxed);

@@ -9,24 +9,51 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-use pfp_shm_layout::cell::{Away, Cell, Measurement, NO_LAST};
-use pfp_shm_layout::control::{Change, Control};
+use pfp_shm_layout::cell::{self, Away, Cell, Measurement, Sums};
+use pfp_shm_layout::control::{Alpha, Change, Control};
 use pfp_shm_layout::header::Facts;
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::point::Text;
 use pfp_shm_layout::reader::{BucketCount, Picture, Reader};
-use pfp_shm_layout::segment::{CELLS_PER_BLOCK, Config, Segment};
+use pfp_shm_layout::ring::{self, MOST_TICKS, Record};
+use pfp_shm_layout::segment::{BLOCK, CELLS_PER_BLOCK, Config, RING_BLOCKS, RING_SLOTS, Segment};
 
 use crate::counting::ALLOCATIONS;
 
 const POINTS: usize = 40;
 const LANES: usize = 3;
 
-/// Writes to a segment as the threads of a program do, one after the other.
+/// Writes to a segment as the threads of a program do, one after the other, and keeps lists
+/// of what they have measured.
 struct Program {
-    /// Of each lane: its generation and the first of its blocks of cells.
-    lanes: Vec<(u32, u64)>,
+    lanes: Vec<Thread>,
     free_chunks: std::ops::Range<u32>,
+    random: Random,
+    /// By lane and point.
+    lists: Vec<[Lists; POINTS]>,
+}
+
+/// Who has a lane.
+struct Thread {
+    generation: u32,
+    is_live: bool,
+    /// The first of its blocks of cells, and its ring.
+    cells: u64,
+    ring: u64,
+    written: u64,
+    folded: u64,
+}
+
+/// What a point's regions have measured on a lane.
+#[derive(Clone, Default)]
+struct Lists {
+    generation: u32,
+    epoch: u32,
+    /// Of the window, by the owner of that generation and by those before.
+    live: Vec<Measurement>,
+    retired: Vec<Measurement>,
+    /// In windows before.
+    past: Vec<Measurement>,
 }
 
 impl Program {
@@ -34,37 +61,46 @@ impl Program {
         for point in 0..POINTS {
             segment.enter_point(None, 0, &format!("point {point}"), "polling.rs", 1);
             let word = segment.control(point).expect("there is room");
-            word.store(Control::default().with(Change::Enable).0, Relaxed);
+            let mut on = Control::default().with(Change::Enable);
+            if point % 3 == 1 {
+                on = on.with(Change::Alpha(Alpha::new(0.25).expect("below 1")));
+            }
+            word.store(on.0, Relaxed);
         }
-        let mut program = Self { lanes: Vec::new(), free_chunks: 0..0 };
+        let (lanes, random) = (Vec::new(), Random(0x9e37_79b9_7f4a_7c15));
+        let mut program = Self { lanes, free_chunks: 0..0, random, lists: Vec::new() };
         for lane in 0..LANES {
-            let first = segment.take_blocks(2).expect("there is room");
+            let cells = segment.take_blocks(2).expect("there is room");
+            let ring = segment.take_blocks(RING_BLOCKS).expect("there is room");
             let entry = segment.back_lane(lane).expect("there is room").expect("there is a lane");
             let generation = entry.claim().expect("nobody has it");
             entry.announce(generation, 1, 0, b"a thread");
-            entry.set_cells_block(first);
-            program.lanes.push((generation, first));
+            entry.set_cells_block(cells);
+            entry.set_ring_block(ring);
+            let (written, folded) = (0, 0);
+            program.lanes.push(Thread { generation, is_live: true, cells, ring, written, folded });
+            let lists = Lists { generation, ..Lists::default() };
+            program.lists.push(std::array::from_fn(|_| lists.clone()));
             for point in 0..POINTS {
-                let block = segment.cell_block(first + u64::from(point >= CELLS_PER_BLOCK));
+                let block = segment.cell_block(cells + u64::from(point >= CELLS_PER_BLOCK));
                 let block = block.expect("just taken");
                 let place = point % CELLS_PER_BLOCK;
                 let word = control(segment, point);
                 block.cell(place).prepare(point as u32, word, generation);
                 block.set_used(place + 1);
             }
-            segment.cell_block(first).expect("just taken").set_next(first + 1);
+            segment.cell_block(cells).expect("just taken").set_next(cells + 1);
         }
         program
     }
 
     fn cell<'a>(&self, segment: &'a Segment, lane: usize, point: usize) -> &'a Cell {
-        let block = self.lanes[lane].1 + u64::from(point >= CELLS_PER_BLOCK);
+        let block = self.lanes[lane].cells + u64::from(point >= CELLS_PER_BLOCK);
         segment.cell_block(block).expect("it was taken").cell(point % CELLS_PER_BLOCK)
     }
 
-    /// Counts the last measurement in the histogram.
-    fn settle_last(&mut self, segment: &Segment, cell: &Cell) -> Option<(u32, usize)> {
-        let ticks = Some(cell.last()).filter(|ticks| *ticks != NO_LAST)?;
+    /// The counter of a duration.
+    fn bucket<'a>(&mut self, segment: &'a Segment, cell: &Cell, ticks: u64) -> &'a AtomicU64 {
         let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
         if cell.part(part) == 0 {
             if self.free_chunks.is_empty() {
@@ -74,44 +110,211 @@ impl Program {
             }
             cell.set_part(part, self.free_chunks.next().expect("not empty"));
         }
-        Some((cell.part(part), bucket))
+        &segment.chunk(cell.part(part)).expect("its own").0[bucket]
     }
 
-    /// One region of that many ticks, as its begin and its end write it.
+    /// One region of that many ticks, as its begin and its end write it: into the ring, or
+    /// into its cell.
     fn measure(&mut self, segment: &Segment, lane: usize, point: usize, ticks: u64) {
-        let cell = self.cell(segment, lane, point);
-        let owner = self.lanes[lane].0;
-        let word = control(segment, point);
-        if cell.control() != word {
-            if let Some((chunk, bucket)) = self.settle_last(segment, cell) {
-                segment.chunk(chunk).expect("its own").0[bucket].fetch_add(1, Relaxed);
-                cell.forget_last();
-            }
-            let clear = |chunk| {
-                let chunk = segment.chunk(chunk).expect("its own");
-                chunk.0.iter().for_each(|count| count.store(0, Relaxed));
-            };
-            cell.follow(word, owner, clear);
+        let inclusive = ticks + self.random.below(9);
+        let is_away = self.random.below(20) == 0;
+        let away = is_away.then_some(Away { off_cpu: 5, switches: 1 });
+        let measured = Measurement { exclusive: ticks, inclusive, away };
+        self.follow(segment, lane, point);
+        self.lists[lane][point].live.push(measured);
+        if self.lanes[lane].written.is_multiple_of(128) {
+            self.fold(segment, lane);
         }
-        let last = self.settle_last(segment, cell);
-        let bucket = last.map(|(chunk, bucket)| &segment.chunk(chunk).expect("its own").0[bucket]);
-        let inclusive_total = cell.inclusive_total() + ticks;
-        let away = (ticks.is_multiple_of(3)).then_some(Away { off_cpu: 5, switches: 1 });
-        cell.record(Measurement { exclusive: ticks, inclusive_total, away }, bucket);
+        let is_direct = is_away || inclusive > MOST_TICKS;
+        if is_direct {
+            self.fold(segment, lane);
+            let cell = self.cell(segment, lane, point);
+            let bucket = self.bucket(segment, cell, ticks);
+            cell.record(measured, Some(bucket), self.lanes[lane].written);
+        }
+        let thread = &mut self.lanes[lane];
+        ring::reuse();
+        let slot =
+            &segment.ring(thread.ring).expect("its own")[thread.written as usize % RING_SLOTS];
+        let what = Record::pack(point as u32, 0, 0);
+        if is_direct {
+            slot.fill_counted(7, inclusive, ticks, what);
+        } else {
+            slot.fill(7, inclusive, ticks, inclusive, what);
+        }
+        thread.written += 1;
+        let tally = &segment.lane(lane).expect("there is a lane").tally;
+        ring::publish(&tally.written, thread.written);
+    }
+
+    /// The cell follows its point's control word and the lane's owner.
+    fn follow(&mut self, segment: &Segment, lane: usize, point: usize) {
+        let (word, owner) = (control(segment, point), self.lanes[lane].generation);
+        let cell = self.cell(segment, lane, point);
+        if cell.control() == word {
+            return;
+        }
+        self.fold(segment, lane);
+        cell.follow(word, owner, |chunk| {
+            let chunk = segment.chunk(chunk).expect("its own");
+            chunk.0.iter().for_each(|count| count.store(0, Relaxed));
+        });
+        let lists = &mut self.lists[lane][point];
+        if lists.generation != owner {
+            lists.retired.append(&mut lists.live);
+        }
+        if lists.epoch != word.epoch() {
+            lists.past.append(&mut lists.retired);
+            lists.past.append(&mut lists.live);
+        }
+        (lists.generation, lists.epoch) = (owner, word.epoch());
+    }
+
+    /// Adds what is in the ring to the cells, some records at a time.
+    fn fold(&mut self, segment: &Segment, lane: usize) {
+        while self.lanes[lane].folded < self.lanes[lane].written {
+            let Thread { folded, written, .. } = self.lanes[lane];
+            let end = written.min(folded + 1 + self.random.below(60));
+            for (cell, live) in self.stage(segment, lane, end) {
+                cell.put_in_force(&live, None, end);
+            }
+            self.lanes[lane].folded = end;
+            let tally = &segment.lane(lane).expect("there is a lane").tally;
+            ring::announce_folded(&tally.folded, end);
+        }
+    }
+
+    /// Adds records to what is staged, of the cells that are returned.
+    fn stage<'a>(&mut self, segment: &'a Segment, lane: usize, end: u64) -> Vec<(&'a Cell, Sums)> {
+        let slots = segment.ring(self.lanes[lane].ring).expect("its own");
+        let mut staged: Vec<(&Cell, Sums)> = Vec::new();
+        for number in self.lanes[lane].folded..end {
+            let Some(addition) = slots[number as usize % RING_SLOTS].addition() else { continue };
+            let cell = self.cell(segment, lane, addition.point as usize);
+            // Some of it may have been folded before, by one who got no further.
+            if number < cell.folded() {
+                continue;
+            }
+            let known = staged.iter().position(|(known, _)| std::ptr::eq(*known, cell));
+            let place = known.unwrap_or_else(|| {
+                staged.push((cell, cell.stage()));
+                staged.len() - 1
+            });
+            staged[place].1.add(cell.control(), addition.exclusive, addition.inclusive);
+            cell::add(self.bucket(segment, cell, addition.exclusive), 1);
+        }
+        staged
+    }
+
+    /// Folds, and gets no further than that: some cells are done, and others are staged.
+    fn fold_and_stop(&mut self, segment: &Segment, lane: usize) {
+        let Thread { folded, written, .. } = self.lanes[lane];
+        let end = folded + self.random.below(written - folded + 1);
+        let staged = self.stage(segment, lane, end);
+        let is_done = self.random.below(2) == 0;
+        let done = if is_done { self.random.below(staged.len() as u64 + 1) } else { 0 };
+        staged[..done as usize].iter().for_each(|(cell, live)| cell.put_in_force(live, None, end));
+    }
+
+    /// Puts right what was left so.
+    fn mend(&mut self, segment: &Segment, lane: usize) {
+        for point in 0..POINTS {
+            let cell = self.cell(segment, lane, point);
+            let held = |chunk| {
+                let chunk = segment.chunk(chunk).expect("its own");
+                chunk.0.iter().map(|count| count.load(Relaxed)).sum()
+            };
+            let (too_many, _) = cell.mend(None, held, |_| unreachable!("nothing was reset"));
+            let Thread { folded, written, ring, .. } = self.lanes[lane];
+            let slots = segment.ring(ring).expect("its own");
+            let counted: Vec<_> = (folded.max(cell.folded())..written)
+                .filter_map(|number| slots[number as usize % RING_SLOTS].addition())
+                .filter(|addition| addition.point as usize == point)
+                .take(too_many as usize)
+                .collect();
+            assert_eq!(counted.len() as u64, too_many);
+            for addition in counted {
+                cell::add(self.bucket(segment, cell, addition.exclusive), u64::MAX);
+            }
+            cell.mended(None);
+        }
     }
 
     /// The lane's thread ends, and another one takes its place if `next`.
     fn end(&mut self, segment: &Segment, lane: usize, next: bool) {
         let entry = segment.lane(lane).expect("there is a lane");
-        entry.release(self.lanes[lane].0);
-        for point in 0..POINTS {
-            self.cell(segment, lane, point).abandon();
+        // One that is cancelled leaves the fold to the next one.
+        if self.random.below(2) == 0 {
+            self.fold(segment, lane);
         }
+        entry.release(self.lanes[lane].generation);
+        self.lanes[lane].is_live = false;
         if next {
             let generation = entry.claim().expect("it was given up");
+            self.fold(segment, lane);
+            (0..POINTS).for_each(|point| self.cell(segment, lane, point).abandon());
             entry.announce(generation, 2, 0, b"another");
-            self.lanes[lane].0 = generation;
+            (self.lanes[lane].generation, self.lanes[lane].is_live) = (generation, true);
         }
+    }
+
+    /// Whether a picture says what the lists say.
+    fn judge(&self, segment: &Segment, picture: &Picture) {
+        assert_eq!(picture.cells.len(), POINTS * LANES);
+        for cell in &picture.cells {
+            let (lane, point) = (cell.lane as usize, cell.point as usize);
+            let (thread, word) = (&self.lanes[lane], control(segment, point));
+            let mut lists = self.lists[lane][point].clone();
+            let ever = [&lists.past, &lists.retired, &lists.live].map(|list| sums(list, word));
+            let what = format!("lane {lane}, point {point}");
+            let lifetime = (cell.lifetime_count, cell.lifetime_exclusive);
+            let count = |of: fn(&Sums) -> u64| ever.iter().map(of).sum::<u64>();
+            assert_eq!(lifetime, (count(|it| it.count), count(|it| it.exclusive)), "{what}");
+            if lists.epoch != word.epoch() {
+                (lists.live, lists.retired) = Default::default();
+            }
+            let mut last_of_retired = None;
+            if !thread.is_live || lists.generation != thread.generation {
+                last_of_retired = Some(sums(&lists.live, word));
+                lists.retired.append(&mut lists.live);
+            }
+            assert_eq!(cell.live, sums(&lists.live, word), "{what}");
+            let last = last_of_retired.unwrap_or_default();
+            let (last, average_fixed) = (last.last, last.average_fixed);
+            let retired = Sums { last, average_fixed, ..sums(&lists.retired, word) };
+            assert_eq!(cell.retired, retired, "{what}");
+
+            let all = || lists.live.iter().chain(&lists.retired).map(|it| it.exclusive);
+            let mut counted = 0;
+            for BucketCount { low, width, count } in cell.histogram.iter() {
+                let is_in = |ticks: &u64| (low..low + width).contains(ticks);
+                assert_eq!(count, all().filter(is_in).count() as u64, "{what}: {low}");
+                counted += count;
+            }
+            assert_eq!(counted, all().count() as u64, "{what}");
+        }
+    }
+}
+
+/// The figures of a list.
+fn sums(list: &[Measurement], control: Control) -> Sums {
+    let ticks = || list.iter().map(|it| it.exclusive);
+    let away = || list.iter().filter_map(|it| it.away);
+    let alpha = control.alpha().unwrap_or_default();
+    let average = ticks().map(|ticks| i128::from(ticks) << 16).reduce(|average, ticks| {
+        average + ((ticks - average) * (alpha * f64::from(1 << 20)) as i128).div_euclid(1 << 20)
+    });
+    Sums {
+        count: list.len() as u64,
+        exclusive: ticks().sum(),
+        inclusive: list.iter().map(|it| it.inclusive).sum(),
+        off_cpu: away().map(|away| away.off_cpu).sum(),
+        switches: away().map(|away| away.switches).sum(),
+        min: ticks().min().unwrap_or(u64::MAX),
+        max: ticks().max().unwrap_or(0),
+        last: ticks().next_back().unwrap_or(0),
+        squares: ticks().map(|ticks| u128::from(ticks).pow(2)).sum(),
+        average_fixed: average.filter(|_| alpha > 0.0).unwrap_or(0) as u64,
     }
 }
 
@@ -161,30 +364,30 @@ fn a_variant_that_was_met_before_it_was_announced_is_summed_later() {
         let whole = picture.cells.iter().filter(|cell| cell.point == 3 && !cell.is_part);
         whole.map(|cell| cell.live.count).sum()
     };
-    assert_eq!(of_the_whole(reader.poll(false)), 1);
+    assert_eq!(of_the_whole(reader.poll()), 1);
 
-    let (generation, first) = program.lanes[0];
+    let Thread { generation, cells, .. } = program.lanes[0];
     let segment: &Segment = reader.segment();
-    let block = segment.cell_block(first + 1).expect("it was taken");
+    let block = segment.cell_block(cells + 1).expect("it was taken");
     let place = POINTS % CELLS_PER_BLOCK;
     block.cell(place).prepare(POINTS as u32, control(segment, POINTS), generation);
     block.set_used(place + 1);
-    let measured = Measurement { exclusive: 7, inclusive_total: 7, away: None };
-    block.cell(place).record(measured, None);
-    reader.poll(false);
+    let measured = Measurement { exclusive: 7, inclusive: 7, away: None };
+    block.cell(place).record(measured, None, 1);
+    reader.poll();
 
     assert_eq!(reader.segment().reserve_point(None, 0), Some(POINTS));
     reader.segment().announce_variant(POINTS, 3, "bytes=8");
-    let picture = reader.poll(false);
+    let picture = reader.poll();
     assert_eq!(of_the_whole(picture), 2);
     let part = picture.cells.iter().find(|cell| cell.point == POINTS as u32);
     assert!(part.is_some_and(|cell| cell.is_part && cell.live.count == 1), "{part:?}");
 }
 
-/// Measurements, resets and changes of owner in any order, with polls now and
-/// then.
+/// Measurements, folds, resets and changes of owner in any order, with polls now and
+/// then; some threads are stopped in a fold.
 #[test]
-fn a_picture_that_was_mended_is_the_one_that_a_new_reader_takes() {
+fn a_picture_says_what_was_measured_whoever_takes_it() {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let mut reader = reader();
     let mut program = Program::new(reader.segment());
@@ -202,18 +405,29 @@ fn a_picture_that_was_mended_is_the_one_that_a_new_reader_takes() {
         match random.below(10) {
             0..3 => drop(reader.change(random.below(POINTS as u64) as u32, Change::Reset)),
             3 => program.end(reader.segment(), random.below(LANES as u64) as usize, true),
+            4 => program.fold(reader.segment(), random.below(LANES as u64) as usize),
             _ => {}
+        }
+        let stopped = (random.below(4) == 0).then(|| random.below(LANES as u64) as usize);
+        if let Some(lane) = stopped {
+            program.fold_and_stop(reader.segment(), lane);
         }
         let (segment, facts) =
             Segment::from_copy(&reader.segment().to_copy().expect("there is memory"))
                 .expect("it is a segment");
         let mut other = Reader::new(segment, facts);
-        let (mended, fresh) = (reader.poll(false), other.poll(false));
+        program.judge(other.segment(), reader.poll());
+        program.judge(reader.segment(), other.poll());
+        let (mended, fresh) = (reader.picture(), other.picture());
         changed += mended.cells.iter().filter(|cell| cell.changed == mended.poll).count();
         let (mended, fresh) = (cells(mended), cells(fresh));
         assert_eq!(mended.len(), POINTS * LANES);
         for (mended, fresh) in mended.iter().zip(&fresh) {
             assert_eq!(mended, fresh);
+        }
+        if let Some(lane) = stopped {
+            program.mend(reader.segment(), lane);
+            program.judge(other.segment(), reader.poll());
         }
     }
     assert!(changed < 400 * POINTS * LANES / 2, "{changed} readings: all are read at every poll");
@@ -221,7 +435,7 @@ fn a_picture_that_was_mended_is_the_one_that_a_new_reader_takes() {
     let live = |picture: &Picture| {
         picture.cells.iter().filter(|cell| cell.lane == 0 && cell.live.count > 0).count()
     };
-    assert_eq!(live(reader.poll(false)), 0, "figures of a thread that has ended");
+    assert_eq!(live(reader.poll()), 0, "figures of a thread that has ended");
 }
 
 #[test]
@@ -238,16 +452,17 @@ fn a_poll_allocates_nothing_for_what_is_known() {
         }
     };
     for changed in [false, true] {
-        work(reader.segment());
-        work(reader.segment());
-        // The second one still makes room for names.
-        reader.poll(false);
-        reader.poll(false);
+        // The second one still makes room for names, and each for records that are not folded.
+        for _ in 0..8 {
+            work(reader.segment());
+            reader.poll();
+        }
+        reader.poll();
         if changed {
             work(reader.segment());
         }
         let before = ALLOCATIONS.get();
-        assert_eq!(reader.poll(false).cells.len(), POINTS * LANES);
+        assert_eq!(reader.poll().cells.len(), POINTS * LANES);
         assert_eq!(ALLOCATIONS.get() - before, 0, "changed: {changed}");
     }
 }
@@ -276,7 +491,7 @@ fn no_bucket_is_ahead_of_its_measurements() {
         });
         let mut reader = Reader::new(&segment, facts);
         for _ in 0..400_000 {
-            let picture = reader.poll(false);
+            let picture = reader.poll();
             let cell = picture.cells.iter().find(|cell| (cell.lane, cell.point) == (0, 0));
             let Some(cell) = cell else { continue };
             let counted: u64 = cell.histogram.iter().map(|bucket| bucket.count).sum();
@@ -297,6 +512,29 @@ fn no_bucket_is_ahead_of_its_measurements() {
         }
         is_over.store(true, SeqCst);
     });
+}
+
+/// Killed at the last moment of a measurement that goes into its cell at once: it is in no
+/// figure, and in no bucket.
+#[test]
+fn a_measurement_that_was_cut_off_is_nowhere() {
+    let reader = reader();
+    let mut program = Program::new(reader.segment());
+    let segment = reader.segment();
+    (0..3).for_each(|ticks| program.measure(segment, 0, 0, 100 + ticks));
+    program.fold(segment, 0);
+    let cell = program.cell(segment, 0, 0);
+    let bucket = program.bucket(segment, cell, 90_000);
+    let measured = Measurement { exclusive: 90_000, inclusive: 90_000, away: None };
+    cell.record(measured, Some(bucket), 3);
+    // All is written but the sequence word that puts it in force.
+    let mut copy = segment.to_copy().expect("there is memory");
+    let block = segment.block_offset(program.lanes[0].cells).expect("it was taken");
+    let first = block + BLOCK - CELLS_PER_BLOCK * size_of::<Cell>();
+    let before = (cell.sequence() - 2) | 1;
+    copy[first..first + 8].copy_from_slice(&before.to_ne_bytes());
+    let (copy, facts) = Segment::from_copy(&copy).expect("it is a segment");
+    program.judge(&copy, Reader::new(&copy, facts).poll());
 }
 
 /// A damaged table may name one text many times, and a damaged cell one chunk.
@@ -321,7 +559,7 @@ fn what_is_kept_is_no_more_than_what_there_is() {
             (0..histogram::PARTS).for_each(|part| cell.set_part(part, chunk));
         }
     }
-    let picture = reader.poll(false);
+    let picture = reader.poll();
     let text: usize = picture.points.iter().map(|point| point.name.len()).sum();
     assert!(text <= geometry.string_bytes(), "{text} bytes of names");
     let parts: usize = picture.cells.iter().map(|cell| cell.histogram.iter().count()).sum();
@@ -379,8 +617,8 @@ fn holes_stay_holes() {
     let (object_before, rss_before) = memory(&name);
     let (segment, facts) = Segment::open(&name).expect("it is whole");
     let mut reader = Reader::new(segment, facts);
-    for dead in [false, true, true] {
-        reader.poll(dead);
+    for _ in 0..3 {
+        reader.poll();
         let records = reader.records();
         assert!(records.len() < 1 << 20, "{}", records.len());
         reader.change(MANY - 100_000, Change::Enable);
@@ -397,7 +635,7 @@ fn holes_stay_holes() {
 
     // What comes into use later is seen.
     own.enter_point(Some(far + 1), far + 1, "later", "polling.rs", 1).expect("there is room");
-    reader.poll(false);
+    reader.poll();
     assert_eq!(named(&reader).last().map(String::as_str), Some("later"));
     own.unlink();
 }

@@ -18,7 +18,7 @@ pub type Look = fn(&[u8]);
 pub const TARGETS: [(&str, Look); 4] =
     [("header", header), ("descriptors", descriptors), ("segment", segment), ("file", file)];
 
-static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v1.pfp");
+static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v2.pfp");
 
 /// Words at the front of a segment that an input of [`segment`] names twice as easily:
 /// header and ledger.
@@ -71,7 +71,7 @@ pub fn descriptors(input: &[u8]) {
         if let Err(refusal) = base.facts() {
             assert_fit("a refusal", &refusal.to_string());
         }
-        Reader::new(base, facts.clone()).poll(true);
+        Reader::new(base, facts.clone()).poll();
         changed().for_each(|(&word, _)| put(base, word, original(word)));
     });
 }
@@ -122,13 +122,13 @@ pub fn segment(input: &[u8]) {
         };
         {
             let mut reader = Reader::new(base, facts.clone());
-            reader.poll(false);
+            reader.poll();
             changes().for_each(|(word, value)| put(base, word, value));
-            reader.poll(false);
+            reader.poll();
             // What a first look makes of the header as it is now.
             let _ = base.facts();
             let mut reader = Reader::new(base, facts.clone());
-            reader.poll(true);
+            reader.poll();
             drop(reader.records());
         }
         changes().for_each(|(word, _)| put(base, word, original(word)));
@@ -170,7 +170,7 @@ fn put(base: &Segment, word: usize, value: u64) {
 pub fn copy(input: &[u8]) {
     if let Ok((segment, facts)) = Segment::from_copy(input) {
         let mut reader = Reader::new(segment, facts);
-        reader.poll(true);
+        reader.poll();
         drop(reader.records());
     }
 }

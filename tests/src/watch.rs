@@ -44,12 +44,12 @@ impl Watch {
 
     /// Takes a picture of a running process.
     pub fn poll(&mut self) -> &Picture {
-        self.reader.poll(false)
+        self.reader.poll()
     }
 
     /// Takes a picture of a process that runs no more.
     pub fn poll_dead(&mut self) -> &Picture {
-        self.reader.poll(true)
+        self.reader.poll()
     }
 
     /// Steers a point.

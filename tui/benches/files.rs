@@ -133,15 +133,13 @@ fn fill(each: usize) -> Segment {
             let block = segment.cell_block(last.unwrap_or(0)).expect("just taken");
             let cell = block.cell(number % CELLS_PER_BLOCK);
             cell.prepare(point as u32, enabled, generation);
-            let mut before = None;
             for n in 0..MEASUREMENTS {
                 random ^= random << 13;
                 random ^= random >> 7;
                 random ^= random << 17;
                 // Most near one value, some twice and four times as long.
                 let ticks = (2_000 << [0, 0, 0, 1, 2][n as usize % 5]) + random % 256;
-                let inclusive_total = cell.inclusive_total() + ticks;
-                let measured = Measurement { exclusive: ticks, inclusive_total, away: None };
+                let measured = Measurement { exclusive: ticks, inclusive: ticks, away: None };
                 let (part, bucket) = histogram::locate(ticks);
                 if cell.part(part) == 0 {
                     if free.is_empty() {
@@ -151,9 +149,8 @@ fn fill(each: usize) -> Segment {
                     }
                     cell.set_part(part, free.next().unwrap_or_default() as u32);
                 }
-                cell.record(measured, before);
                 let chunk = segment.chunk(cell.part(part)).expect("just taken");
-                before = Some(&chunk.0[bucket]);
+                cell.record(measured, Some(&chunk.0[bucket]), 0);
             }
             block.set_used(number % CELLS_PER_BLOCK + 1);
         }

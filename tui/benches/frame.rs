@@ -85,15 +85,7 @@ impl Busy {
             let (min, max) = (histogram[0].low, low);
             let stats = Stats { count: 900, exclusive: 900_000, min, max, ..Stats::default() };
             let retired = Stats::default();
-            Arc::new(Cell {
-                point,
-                lane,
-                stats,
-                retired,
-                in_flight: false,
-                histogram,
-                variants: Vec::new(),
-            })
+            Arc::new(Cell { point, lane, stats, retired, histogram, variants: Vec::new() })
         };
         let cells = || {
             let of_point = |point: u32| {

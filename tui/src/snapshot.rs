@@ -294,10 +294,6 @@ pub struct Cell {
     pub stats: Stats,
     /// Figures of threads that owned the lane before and have ended.
     pub retired: Stats,
-    /// The process died in the middle of a measurement here: totals may hold
-    /// a part of it, the count does not.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub in_flight: bool,
     /// Exclusive ticks of every measurement since the last reset, of `stats`
     /// and `retired` together, by bucket, in the order of the buckets.
     #[serde(deserialize_with = "buckets")]

@@ -68,6 +68,25 @@ fn two_rdtsc() {
     black_box(pfp::ticks().wrapping_sub(first));
 }
 
+/// As many instructions between them as a region has, which wait for nothing. Where the core's
+/// other hyperthread works, or nothing runs beside the reading of the counter, this row says so.
+fn two_rdtsc_and_instructions() {
+    let first = pfp::ticks();
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: adds to registers that are said to be lost.
+    unsafe {
+        std::arch::asm!(
+            ".rept 25",
+            "inc rax", "inc rcx", "inc rdx", "inc rsi", "inc rdi", "inc r8", "inc r9", "inc r10",
+            ".endr",
+            out("rax") _, out("rcx") _, out("rdx") _, out("rsi") _, out("rdi") _, out("r8") _,
+            out("r9") _, out("r10") _,
+            options(nomem, nostack)
+        );
+    }
+    black_box(pfp::ticks().wrapping_sub(first));
+}
+
 fn two_thread_cpu_times() {
     black_box((thread_cpu_time(), thread_cpu_time()));
 }
@@ -216,6 +235,7 @@ pub(crate) fn rows() -> Vec<Row> {
     let off = || OFF_POINT.disable();
     vec![
         row(None, case!(FLOOR, 1, two_rdtsc())),
+        row(None, case!("two rdtsc, 200 instructions between", 1, two_rdtsc_and_instructions())),
         row(None, case!("one stamp of the on-CPU clock", 1, black_box(pfp::on_cpu_ticks()))),
         row(
             1.35,

@@ -29,7 +29,7 @@ pub(crate) fn ratio(rounds: usize, calls: u64) -> io::Result<f64> {
     let samples = thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Relaxed) {
-                reader.poll(false);
+                reader.poll();
                 thread::sleep(INTERVAL);
             }
         });

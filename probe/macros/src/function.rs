@@ -60,13 +60,14 @@ pub(crate) fn expand(arguments: Arguments, item: ItemFn) -> syn::Result<TokenStr
 fn call(krate: &syn::Path, amounts: &Amounts, block: &Block) -> TokenStream {
     // A name that the body cannot see.
     let guard = Ident::new("__pfp_guard", Span::mixed_site());
-    if amounts.is_empty() {
-        return quote! { let #guard = __PFP_POINT.measure(); #block };
-    }
-    let values = amounts.values(krate);
+    let (kind, values) = match amounts.is_empty() {
+        true => (quote! { Guard }, None),
+        false => (quote! { TimedGuard }, Some(amounts.values(krate))),
+    };
+    let values = values.into_iter();
     quote! {
-        let mut #guard = #krate::TimedGuard::empty();
-        __PFP_POINT.measure_in(#values, &mut #guard);
+        let mut #guard = #krate::#kind::empty();
+        __PFP_POINT.measure_in(#(#values,)* &mut #guard);
         #block
     }
 }

@@ -11,7 +11,7 @@ use pfp_shm_layout::header::ClockKind;
 
 use super::counter::{self, stamp};
 use super::{arch, calibrate, perf, rseq, state};
-use crate::mark::{self, Holder, Mark};
+use crate::mark::{self, Holder};
 
 /// Has every stamp of those that watch nothing take the cold path.
 pub(super) fn watch_closely() {
@@ -232,8 +232,8 @@ impl ThreadClock {
 
     /// Starts the clock of the calling thread.
     pub(crate) fn start(&self) {
-        let mark = Mark::new();
-        mark.set(&self.refreshing);
+        let mut mark = mark::new();
+        mark::set(&mut mark, &self.refreshing);
         self.take_rung();
         self.off.store(0, Relaxed);
         let read = self.read_both().unwrap_or_else(|| Reading::without(stamp()));
@@ -294,8 +294,8 @@ impl ThreadClock {
                 return Stamps::one(now);
             }
         }
-        let mark = Mark::new();
-        mark.set(&self.refreshing);
+        let mut mark = mark::new();
+        mark::set(&mut mark, &self.refreshing);
         if was_left {
             self.recover();
         }

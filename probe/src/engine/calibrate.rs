@@ -2,14 +2,12 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use pfp_shm_layout::cell::Cell;
-
 use super::measure::{Guard, OVERHEAD};
-use super::thread::{self, Thread};
+use super::thread::{self, Entry, Thread};
 use super::turn::Turn;
 use super::{cold, copies, process};
+use crate::Point;
 use crate::clock::counter::stamp;
-use crate::point::Point;
 
 /// Held by the thread that calibrates.
 static CALIBRATING: Turn = Turn::new();
@@ -39,10 +37,17 @@ impl Costs {
     }
 }
 
+/// For [`crate::calibrate`].
+pub(crate) fn again(pairs: u32) -> Option<crate::Overhead> {
+    process::get()?;
+    let Costs { inside, pair, lap } = calibrate(pairs)?;
+    Some(crate::Overhead { inside, pair, lap })
+}
+
 /// Measures what measuring costs and takes it out of all figures from now on;
 /// see [`crate::calibrate`].
 pub(crate) fn calibrate(pairs: u32) -> Option<Costs> {
-    alone(|| calibrate_alone(&crate::numeric::POINTS[0], pairs))?
+    alone(|| calibrate_alone(&super::numeric::POINTS[0], pairs))?
 }
 
 /// Does what only one thread may do at a time: a second one would take the zeros of the
@@ -66,15 +71,16 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     if !point.control().enabled() || point.control().fenced() {
         return None;
     }
-    let thread = thread::current()?;
-    let cell = thread.cell(point.index())?;
+    let thread = recording()?;
+    let entry = thread.entry(point.index());
     let before = OVERHEAD.replace(Costs::NONE);
     let mut least = Costs::UNKNOWN;
     for _ in 0..(pairs as usize).div_ceil(BATCH).max(1) {
         let switches = thread.clock.switches();
-        let costs = batch(point, cell);
+        let costs = batch(point, thread);
         if thread.clock.switches() == switches {
-            // The lowest batch shows what the machine can do when it is left alone.
+            // What is typical of a batch, the least between: what the machine can do
+            // when it is left alone.
             least = least.least(costs);
         }
     }
@@ -85,8 +91,8 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     least.pair = least.pair.max(least.inside).max(1);
     least.lap = least.lap.max(least.inside);
     OVERHEAD.replace(least);
-    calibrate_fences(point, thread, cell);
-    // Viewers are shown the leader's costs.
+    calibrate_fences(point, thread, entry);
+    // What is shown is the leader's.
     if let Some(process) = process::current().filter(|_| !copies::follows()) {
         process.segment.ledger().overhead_inside.store(least.inside, Relaxed);
         process.segment.ledger().overhead_pair.store(least.pair, Relaxed);
@@ -94,8 +100,13 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     Some(least)
 }
 
+/// The calling thread, if it has a ring and there is memory for that.
+fn recording() -> Option<&'static Thread> {
+    thread::current().filter(|thread| !thread.overflows() && thread.written() > 0)
+}
+
 /// Measures what fences cost beyond what a scope does, and takes that out from now on.
-fn calibrate_fences(point: &'static Point, thread: &Thread, cell: &Cell) {
+fn calibrate_fences(point: &'static Point, thread: &Thread, entry: &Entry) {
     /// The first ones come upon cold code.
     const FENCE_BATCHES: usize = 8;
     let costs = OVERHEAD.replace(Costs::NONE);
@@ -103,7 +114,7 @@ fn calibrate_fences(point: &'static Point, thread: &Thread, cell: &Cell) {
     let mut least = None;
     for _ in 0..FENCE_BATCHES {
         let switches = thread.clock.switches();
-        let (all, inside) = timed(cell, || drop(Guard::begin_fenced(point, thread, cell)));
+        let (all, inside) = timed(thread, || drop(Guard::begin_fenced(point, thread, entry)));
         if thread.clock.switches() == switches {
             let (known, pair) = least.unwrap_or((u64::MAX, u64::MAX));
             least = Some((known.min(inside), pair.min(all / BATCH as u64)));
@@ -123,23 +134,23 @@ fn calibrate_fences(point: &'static Point, thread: &Thread, cell: &Cell) {
 /// pair costs less than what is taken out: a whole calibration is over in an instant,
 /// which may have been a slow one.
 pub(crate) fn calibrate_hooks(call: fn(), again: bool) -> bool {
-    alone(|| calibrate_hooks_alone(&crate::numeric::POINTS[0], call, again)).unwrap_or(false)
+    alone(|| calibrate_hooks_alone(&super::numeric::POINTS[0], call, again)).unwrap_or(false)
 }
 
 fn calibrate_hooks_alone(point: &'static Point, call: fn(), again: bool) -> bool {
     drop(Guard::begin(point));
-    let Some(thread) = thread::current() else { return false };
-    let Some(cell) = thread.cell(point.index()).filter(|_| point.control().enabled()) else {
+    let Some(thread) = recording() else { return false };
+    if !point.control().enabled() {
         return false;
-    };
+    }
     // Out of force meanwhile: what a scope costs must not make a figure negative, which
     // would count as zero.
     let scope_inside = if again { OVERHEAD.inside() } else { OVERHEAD.inside.swap(0, Relaxed) };
     let mut least = None;
     for _ in 0..if again { 1 } else { HOOK_BATCHES } {
-        let (switches, count) = (thread.clock.switches(), cell.count());
-        let (all, own) = timed(cell, call);
-        if thread.clock.switches() == switches && cell.count() == count + BATCH as u64 {
+        let (switches, written) = (thread.clock.switches(), thread.written());
+        let (all, own) = timed(thread, call);
+        if thread.clock.switches() == switches && thread.written() == written + BATCH as u64 {
             let (inside, pair) = least.unwrap_or((u64::MAX, u64::MAX));
             least = Some((inside.min(own), pair.min(all / BATCH as u64)));
         }
@@ -164,22 +175,22 @@ const HOOK_BATCHES: usize = 32;
 const BATCH: usize = 32;
 
 /// What regions with nothing in them cost just now.
-fn batch(point: &'static Point, cell: &Cell) -> Costs {
-    let (all, inside) = timed(cell, || drop(Guard::begin(point)));
+fn batch(point: &'static Point, thread: &Thread) -> Costs {
+    let (all, inside) = timed(thread, || drop(Guard::begin(point)));
     let mut guard = Guard::begin(point);
-    let (_, lap) = timed(cell, || guard.lap(point));
+    let (_, lap) = timed(thread, || guard.lap(point));
     Costs { inside, pair: all / BATCH as u64, lap }
 }
 
-/// How long it takes to do something [`BATCH`] times, and what the cell then typically
-/// has as its last measurement.
+/// How long it takes to do something [`BATCH`] times, and what is then typically the
+/// thread's last measurement.
 #[inline(always)]
-fn timed(cell: &Cell, mut region: impl FnMut()) -> (u64, u64) {
+fn timed(thread: &Thread, mut region: impl FnMut()) -> (u64, u64) {
     let mut own = [0; BATCH];
     let start = stamp();
     for own in &mut own {
         region();
-        *own = cell.last();
+        *own = thread.last_exclusive();
     }
     // A counter that ran backwards costs nothing.
     let all = (stamp().wrapping_sub(start) as i64).max(0) as u64;

@@ -25,7 +25,7 @@ use std::sync::atomic::{
 use super::copies;
 use super::process::{self, Process};
 use super::regions::{Paused, Regions};
-use super::thread::{self, LEVELS, NOTHING_COVERED, SALT, SALTS, Thread};
+use super::thread::{self, LEVELS, NOTHING_COVERED, Thread};
 use crate::clock::counter::stamp;
 use crate::mark;
 
@@ -67,8 +67,11 @@ impl Counts {
     }
 }
 
+/// How a program holds a context.
+pub(crate) type Handle = Arc<Shared>;
+
 impl Shared {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Handle {
         Arc::new(Self {
             number: AtomicU32::new(next_number()),
             regions: Regions::new(),
@@ -151,6 +154,11 @@ pub(crate) fn next_number() -> u32 {
     copies::common().contexts.made.fetch_add(1, Relaxed).wrapping_add(1).max(1)
 }
 
+/// A number that no stretch of a context has yet.
+pub(super) fn next_stretch() -> u64 {
+    copies::common().contexts.stretches.fetch_add(1, Relaxed).wrapping_add(1)
+}
+
 /// The calling thread's state, if it has any in this process.
 fn alive() -> Option<&'static Thread> {
     thread::current().filter(|thread| thread.is_alive())
@@ -192,6 +200,11 @@ pub(crate) enum Switched {
     /// The next one is some thread's already, which was counted; or there is no
     /// memory.
     Refused,
+}
+
+/// [`switch`] from one context of the program's to another; false if it was refused.
+pub(crate) fn switch_to(prev: &Arc<Shared>, next: &Arc<Shared>) -> bool {
+    switch(Some(prev), Some(next)) != Switched::Refused
 }
 
 /// Puts `next` in the place of `prev`, or of what runs instead of it; none is the
@@ -238,7 +251,7 @@ fn keep(thread: &Thread, now: u64) {
     paused.switches.store(thread.clock.switches(), Relaxed);
     paused.covered.store(thread.covered(), Relaxed);
     paused.place.store(thread.place.load(Relaxed) & LEVELS, Relaxed);
-    mark::put_aside(&thread.detour, &paused.at_work);
+    mark::put_aside(&thread.position, &paused.at_work);
     mark::put_aside(&thread.clock.refreshing, &paused.refreshing);
 }
 
@@ -251,15 +264,13 @@ fn resume(thread: &Thread, now: u64) {
     let regions = thread.regions();
     let paused = &regions.paused;
     thread.clock.set_off(now.wrapping_sub(paused.clock.load(Relaxed)));
-    let stretches = &copies::common().contexts.stretches;
-    let stretch = stretches.fetch_add(1, Relaxed).wrapping_add(1);
+    let stretch = next_stretch();
     thread.clock.set_switches(paused.switches.load(Relaxed), stretch);
     thread.set_covered(paused.covered.load(Relaxed));
-    let salt = thread.place.load(Relaxed).wrapping_add(SALT) & SALTS;
-    thread.place.store(salt, Relaxed);
+    thread.begin_stretch(stretch);
     thread.set_level(paused.place.load(Relaxed));
-    thread.set_waiting(regions.detour());
-    let suspended = mark::resume(&thread.detour, &paused.at_work);
+    thread.rest();
+    let suspended = mark::resume(&thread.position, &paused.at_work);
     thread.suspended.store(suspended, Relaxed);
     mark::resume(&thread.clock.refreshing, &paused.refreshing);
     // A begin or end that a handler's hooks have interrupted starts again.

@@ -9,16 +9,17 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::{Away, Cell, Measurement};
-use pfp_shm_layout::control::{Change, Control, FENCED};
+use pfp_shm_layout::control::{Change, Control};
 use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::Record;
 
+use super::fold;
 use super::measure::{self, Begun, Destination, End, Guard, Part};
 use super::process;
 use super::regions::{Noted, Regions, Slot, Sum};
-use super::thread::{self, LEVEL, LEVELS, Thread, Unready};
+use super::thread::{self, Entry, FENCED, LEVEL, LEVELS, Thread, Unready};
 use crate::clock::{self, Stamps, fenced_ticks, ticks};
-use crate::mark::{self, Holder, Mark};
+use crate::mark::{self, Holder};
 use crate::point::Point;
 use crate::timed::Timed;
 
@@ -85,6 +86,12 @@ impl Thread {
         unreachable!("it returns when all tries are over")
     }
 
+    /// The clock of the current context.
+    pub(super) fn on_cpu(&self) -> u64 {
+        let (moment, ()) = self.moment(None, || ());
+        moment.now.wrapping_sub(moment.off)
+    }
+
     /// The stamp of an end that has read the counter already.
     #[inline]
     fn stamp_after(&self, now: u64) -> u64 {
@@ -104,6 +111,7 @@ impl Thread {
 
     /// Brings the clock up to date, and counts if that had gone astray.
     fn refresh(&self) -> Stamps {
+        self.outdate();
         let stamps = self.clock.refresh();
         if stamps.astray || stamps.missed {
             self.note_anomaly();
@@ -128,12 +136,14 @@ impl Thread {
 
     /// Sets the number of open regions, in units of [`LEVEL`].
     pub(super) fn set_level(&self, level: u64) {
-        self.place.store(self.place.load(Relaxed) & !LEVELS | level & LEVELS, Relaxed);
+        let _ = self
+            .place
+            .fetch_update(Relaxed, Relaxed, |place| Some(place & !LEVELS | level & LEVELS));
     }
 
     /// What a region measured that ends at a moment.
     fn part(&self, begun: &Begun, at: Moment) -> Part {
-        let elapsed = at.now.wrapping_sub(begun.ticks());
+        let elapsed = at.now.wrapping_sub(begun.start);
         if measure::ran_backwards(elapsed) {
             self.note_anomaly();
         }
@@ -142,26 +152,20 @@ impl Thread {
         // clock may know only now, up to a millisecond late. What is more than this
         // region has is taken from the region around it, whose span is that much
         // shorter.
-        let raw = (at.now.wrapping_sub(at.off).wrapping_sub(begun.start) as i64).max(0) as u64;
+        let off = at.off.wrapping_sub(begun.off);
+        let raw = (elapsed.wrapping_sub(off) as i64).max(0) as u64;
         Part {
-            span: raw.saturating_sub(measure::OVERHEAD.inside()),
+            net: raw.wrapping_sub(measure::OVERHEAD.inside()),
             child: at.covered.wrapping_sub(begun.covered),
             // Less than before, if the counter ran backwards.
-            off: (at.off.wrapping_sub(begun.off) as i64).max(0) as u64,
+            off: (off as i64).max(0) as u64,
             switches: clock::switches_between(begun.switches, at.switches),
-        }
-    }
-
-    /// Says how many latched parts wait, unless something is under way that will say so.
-    pub(super) fn set_waiting(&self, waiting: u64) {
-        if !mark::is_mark(self.detour.load(Relaxed)) {
-            self.detour.store(waiting, Relaxed);
         }
     }
 
     /// Whether the caller is a signal handler that has interrupted something.
     pub(crate) fn is_busy(&self) -> bool {
-        match mark::holder(&self.detour) {
+        match mark::holder(&self.position) {
             Holder::Nobody => false,
             Holder::AtWork => true,
             Holder::Gone => self.recover(),
@@ -173,17 +177,11 @@ impl Thread {
     #[cold]
     fn recover(&self) -> bool {
         let Some(process) = process::current().filter(|_| self.is_alive()) else { return false };
-        let mark = Mark::new();
-        mark.set(&self.detour);
+        let mut mark = mark::new();
+        mark::set(&mut mark, &self.position);
         self.suspended.store(0, Relaxed);
-        let points = process.segment.ledger().points_used.load(Relaxed) as usize;
-        for index in 0..points.min(process.segment.geometry().points()) {
-            if let Some(cell) = self.cell(index) {
-                thread::mend(process, cell);
-            }
-        }
-        compiler_fence(SeqCst);
-        self.detour.store(self.regions().detour(), Relaxed);
+        fold::recover(process, self);
+        self.done();
         self.count(|tally| &tally.mismatched);
         false
     }
@@ -194,16 +192,15 @@ impl Thread {
         if self.is_busy() {
             return None;
         }
-        let mark = Mark::new();
-        mark.set(&self.detour);
+        let mut mark = mark::new();
+        mark::set(&mut mark, &self.position);
         // A handler may have put another fibre aside in the middle of one since `is_busy`.
         if mark::holder(&self.suspended) == Holder::AtWork {
             unmark(self);
             return None;
         }
         let result = work();
-        compiler_fence(SeqCst);
-        self.detour.store(self.regions().detour(), Relaxed);
+        self.done();
         Some(result)
     }
 }
@@ -214,8 +211,10 @@ impl Thread {
 pub(super) fn unmark(thread: &Thread) {
     loop {
         let suspended = thread.suspended.load(Relaxed);
-        let before = if suspended == 0 { thread.regions().detour() } else { suspended };
-        thread.detour.store(before, Relaxed);
+        match suspended {
+            0 => thread.done(),
+            mark => thread.position.store(mark, Relaxed),
+        }
         compiler_fence(SeqCst);
         // It differs if a handler switched to other fibres and back.
         if thread.suspended.load(Relaxed) == suspended {
@@ -235,7 +234,7 @@ pub(super) fn note_long(thread: &Thread, mut inclusive: impl FnMut() -> u64) -> 
         compiler_fence(SeqCst);
         let holds = thread.covered() == covered && !thread.clock.is_disturbed();
         if holds || tried == TRIES {
-            return Begun { start: now.wrapping_sub(off), covered, off, switches, inclusive };
+            return Begun { start: now, covered, off, switches, inclusive };
         }
     }
     unreachable!("it returns when all tries are over")
@@ -260,9 +259,9 @@ pub(crate) fn begin(point: &'static Point, once: bool) {
         }
     }
     let found = measure::ready(point, control).or_else(|| prepare(point, control, recursive));
-    let Some((thread, cell)) = found else { return };
-    let begun = measure::begin_in(thread, cell);
-    keep(thread, point, begun, recursive, None, || measure::note_late(thread, cell));
+    let Some((thread, entry)) = found else { return };
+    let begun = measure::begin_in(thread, entry);
+    keep(thread, point, begun, recursive, None, || measure::note_late(thread, entry));
 }
 
 /// What a begin by hand needs, if it was not there; none if the region is off, or
@@ -272,7 +271,7 @@ fn prepare(
     point: &'static Point,
     control: Control,
     recursive: bool,
-) -> Option<(&'static Thread, &'static Cell)> {
+) -> Option<(&'static Thread, &'static Entry)> {
     // Its cell is only known at the end, so nothing is missing.
     if point.timed().is_some()
         && control.0 != crate::c::UNREGISTERED
@@ -282,8 +281,8 @@ fn prepare(
         return None;
     }
     match thread::prepare(point)? {
-        Ok((thread, cell)) if point.control().fenced() => {
-            let begin = || measure::begin_fenced_in(thread, cell);
+        Ok((thread, entry)) if point.control().fenced() => {
+            let begin = || measure::begin_fenced_in(thread, entry);
             let regions = thread.regions();
             if keep(thread, point, begin(), recursive, None, begin)
                 && let Some(slot) = regions.slots.get(regions.open().wrapping_sub(1))
@@ -354,7 +353,7 @@ fn keep(
 /// Undoes a begin for which there is no room.
 #[cold]
 fn refuse(thread: &Thread) -> bool {
-    thread.place.store(thread.inner_place(), Relaxed);
+    thread.rise();
     // The clock may have been read for it.
     thread.clock.disturb();
     thread.count(|tally| &tally.refused);
@@ -376,7 +375,7 @@ fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
 /// if there is no room for it.
 pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
     let recursive = thread.regions().innermost(point).is_some();
-    thread.place.store(thread.place.load(Relaxed).wrapping_add(LEVEL), Relaxed);
+    thread.deepen();
     let begin = || note_long(thread, || 0);
     // It was on just now.
     let control = point.control().meant().with(Change::Enable);
@@ -388,7 +387,7 @@ pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
 #[inline]
 pub(crate) fn end(point: &'static Point, latch: bool) {
     end_in(point, latch, None, |thread, _| {
-        Some(Recorded { cell: thread.cell(point.index())?, point, sums: None })
+        Some(Recorded { entry: thread.entry(point.index()), point, sums: None })
     });
 }
 
@@ -397,10 +396,10 @@ pub(crate) fn end(point: &'static Point, latch: bool) {
 pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
     end_in(timed.point(), latch, Some(amounts), |thread, slot| {
         let (variant, is_rest) = timed.known(amounts)?;
-        let cell = thread.cell(variant.index())?;
+        let entry = thread.entry(variant.index());
         // Else it has not followed the point since the region began.
-        (cell.control().0 == slot.control.load(Relaxed)).then_some(Recorded {
-            cell,
+        (entry.follows().0 == slot.control.load(Relaxed)).then_some(Recorded {
+            entry,
             point: variant,
             sums: is_rest.then_some(amounts),
         })
@@ -410,14 +409,14 @@ pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
 /// Ends a region of a guard that the context keeps; with amounts if its cell sums those.
 fn end_kept(point: &'static Point, amounts: Option<&Amounts>) {
     end_in(point, false, amounts, |thread, _| {
-        Some(Recorded { cell: thread.cell(point.index())?, point, sums: amounts })
+        Some(Recorded { entry: thread.entry(point.index()), point, sums: amounts })
     });
 }
 
 /// Where a region that was begun by hand is recorded.
 struct Recorded<'a> {
-    cell: &'a Cell,
-    /// Whose cell it is.
+    entry: &'a Entry,
+    /// Whose entry it is.
     point: &'static Point,
     /// What is added to the sums that the cell has.
     sums: Option<&'a Amounts>,
@@ -445,12 +444,14 @@ fn end_in<'a>(
     if !latch
         && thread.inner_place() & LEVELS == noted.place
         && !noted.recursive
-        && let Some(Recorded { cell, point, sums }) = find(thread, slot)
+        && let Some(Recorded { entry, point, sums: None }) = find(thread, slot)
+        && entry.cell().is_some()
     {
-        let to = Destination { thread, cell, control: cell.control(), point };
-        let inclusive = cell.inclusive_total();
+        let to = Destination { thread, point };
         let leave = || regions.open.store(at as u64, Relaxed);
-        if measure::close(to, end, &begun, inclusive, sums, leave) {
+        // It drops nothing of what regions inside have added.
+        let total = entry.total();
+        if measure::close(to, end, &begun, (total, total), leave) {
             return;
         }
         // If it was taken out of what is open, and a handler has not had its slot since, one
@@ -506,7 +507,7 @@ impl Thread {
     /// that it was begun within that time.
     fn give_up_since(&self, begun: &Begun, now: u64) {
         let [since, until] = &self.gave_up;
-        since.store(begun.ticks(), Relaxed);
+        since.store(begun.start, Relaxed);
         until.store(now, Relaxed);
     }
 
@@ -515,7 +516,7 @@ impl Thread {
     fn has_given_up(&self, begun: &Begun) -> bool {
         let [since, until] = self.gave_up.each_ref().map(|word| word.load(Relaxed));
         let claimed = self.claimed.load(Relaxed);
-        let start = begun.ticks();
+        let start = begun.start;
         start.wrapping_sub(since) < until.wrapping_sub(since)
             || (start.wrapping_sub(claimed) as i64) < 0
             || self.clock.was_resumed(begun.switches)
@@ -537,24 +538,44 @@ fn end_fenced(
     begun: &Begun,
     amounts: Option<&Amounts>,
 ) -> Result<(), End> {
+    let total = thread.entry(point.index()).total();
     let end = fenced_end(thread);
-    let Some(cell) = noted(thread, point, guard, begun, thread.inner_place()) else {
+    let is_innermost = thread.inner_place() == guard.tag() && amounts.is_none();
+    let Some(_) = noted(thread, point, begun).filter(|_| is_innermost) else {
         return Err(end);
     };
-    let to = Destination { thread, cell, control: cell.control(), point };
-    let is_recorded = measure::close(to, end, begun, begun.inclusive, amounts, || ());
+    let to = Destination { thread, point };
+    let is_recorded = measure::close(to, end, begun, (total, begun.inclusive), || ());
     if is_recorded { Ok(()) } else { Err(end) }
+}
+
+/// Ends a region on the short way whose record is the first of a page.
+fn end_turned(thread: &Thread, guard: &mut Guard, end: End) -> bool {
+    let Some(took) = thread.turn_page() else { return false };
+    // It took nothing of the region, which had ended.
+    guard.cover(took);
+    let covered = end.covered.wrapping_add(took);
+    guard.end_at::<true>(thread, thread.position(), End { covered, ..end }, None)
 }
 
 /// The door out of a guard's end: what the hot path could not end.
 #[cold]
 #[inline(never)]
-pub(crate) fn end_guard(point: &'static Point, guard: &Guard, end: End, amounts: Option<&Amounts>) {
+pub(crate) fn end_guard(guard: &mut Guard, end: End, amounts: Option<&Amounts>) {
     let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
-    let Some(&begun) = guard.begun() else {
+    if guard.has_marked(thread) {
+        unmark(thread);
+    }
+    let point = guard.point();
+    if guard.begun().is_none() {
         let kept = guard.kept_amounts();
         return end_kept(point, amounts.or(kept.as_ref()));
-    };
+    }
+    let is_short = thread.inner_place() == guard.tag() && amounts.is_none();
+    if is_short && thread::begins_page(thread.written()) && end_turned(thread, guard, end) {
+        return;
+    }
+    let Some(&begun) = guard.begun() else { return };
     let end = match guard.is_fenced() {
         true => match end_fenced(thread, point, guard, &begun, amounts) {
             Ok(()) => return,
@@ -566,7 +587,7 @@ pub(crate) fn end_guard(point: &'static Point, guard: &Guard, end: End, amounts:
     let place = thread.inner_place().wrapping_sub(deeper);
     let (moment, inside) = thread.moment(Some(end), || {
         // A handler may have switched to another fibre and back since the last try.
-        added_since(noted(thread, point, guard, &begun, place), &begun)
+        added_since(noted(thread, point, &begun), &begun)
     });
     // Regions between this one and the innermost, of as many as are counted.
     if deeper != 0 {
@@ -593,23 +614,15 @@ pub(crate) fn end_guard(point: &'static Point, guard: &Guard, end: End, amounts:
     finish(thread, point, Ending { begun, moment, inclusive, latch: false, control, amounts });
 }
 
-/// The cell whose inclusive total a guard has noted, if that still holds: unless the cell
-/// was restarted or contexts were switched since. Of switches the tag has too few bits to
-/// tell for sure. `place` is the region's.
-fn noted<'a>(
-    thread: &'a Thread,
-    point: &Point,
-    guard: &Guard,
-    begun: &Begun,
-    place: u64,
-) -> Option<&'a Cell> {
-    let cell = thread.cell(point.index()).filter(|_| !thread.clock.was_resumed(begun.switches))?;
-    (thread::tag(cell.control(), place) & !FENCED == guard.tag()).then_some(cell)
+/// The entry whose inclusive total a guard has noted, if that still holds: unless contexts
+/// were switched since.
+fn noted<'a>(thread: &'a Thread, point: &Point, begun: &Begun) -> Option<&'a Entry> {
+    (!thread.clock.was_resumed(begun.switches)).then(|| thread.entry(point.index()))
 }
 
-/// What was added to a cell's inclusive total since a guard has noted it; 0 without a cell.
-fn added_since(cell: Option<&Cell>, begun: &Begun) -> u64 {
-    cell.map_or(0, |cell| cell.inclusive_total().wrapping_sub(begun.inclusive))
+/// What was added to an inclusive total since a guard has noted it; 0 if none was noted.
+fn added_since(noted: Option<&Entry>, begun: &Begun) -> u64 {
+    noted.map_or(0, |entry| entry.total().wrapping_sub(begun.inclusive))
 }
 
 /// The innermost region, which ends on the long way.
@@ -637,17 +650,18 @@ enum Inclusive {
 fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
     let Ending { begun, moment, inclusive, latch, control, amounts } = ending;
     let part = thread.part(&begun, moment);
-    measure::give_back(thread, part.child, part.span);
+    measure::give_back(thread, part.child, part.net);
     let sum = Sum {
         own: part.own(),
         inclusive: match inclusive {
             Inclusive::Inner => 0,
-            Inclusive::Add => part.span,
-            Inclusive::Beyond(inside) => part.span.wrapping_sub(inside),
+            Inclusive::Add => part.span(),
+            Inclusive::Beyond(inside) => part.span().wrapping_sub(inside),
         },
         off: part.off,
         switches: part.switches,
     };
+    thread.add_to_total(point.index(), sum.inclusive);
     let regions = thread.regions();
     // A point with amounts latches zeros at least: the place may still hold another thread's.
     let kept = point.timed().map(|_| amounts.copied().unwrap_or_default());
@@ -657,7 +671,7 @@ fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
     if latch {
         thread.count(|tally| &tally.refused);
     }
-    let start = begun.ticks();
+    let start = begun.start;
     // A region that a lap began starts a little after the stamp.
     let elapsed = (moment.now.wrapping_sub(start) as i64).max(0) as u64;
     match point.timed() {
@@ -678,7 +692,7 @@ fn finish_timed(
     amounts: Option<&Amounts>,
 ) {
     let mut amounts = amounts.copied().unwrap_or_default();
-    if thread.detour.load(Relaxed) != 0 {
+    if !thread.position().is_free() {
         let regions = thread.regions();
         let waiting = thread.busy(|| regions.unlatch(timed.point(), Some(&mut amounts)));
         sum.add(waiting.unwrap_or_default());
@@ -713,34 +727,33 @@ fn finish_with(
     amounts: Option<&Amounts>,
 ) {
     let busy = thread.is_busy();
-    if !busy && thread.detour.load(Relaxed) != 0 {
+    if !busy && !thread.position().is_free() {
         let regions = thread.regions();
         sum.add(thread.busy(|| regions.unlatch(point, None)).unwrap_or_default());
     }
     let away = Away { off_cpu: sum.off, switches: sum.switches };
-    // What is to be added to the total.
-    let measured = Measurement {
-        exclusive: sum.own.min(LIMIT - 1),
-        inclusive_total: sum.inclusive,
-        away: Some(away),
-    };
+    let exclusive = sum.own.min(LIMIT - 1);
+    let measured = Measurement { exclusive, inclusive: sum.inclusive, away: Some(away) };
     let index = point.index();
     // A context that came from another thread may not have a cell here yet.
     let missing = !busy && !thread.overflows() && thread.cell(index).is_none();
     if missing {
         let _ = thread::prepare(point);
     }
-    let is_recorded = thread.cell(index).filter(|_| !busy).is_some_and(|cell| {
-        let to = Destination { thread, cell, control: cell.control(), point };
-        record_slow(to, measured, start, elapsed, amounts)
-    });
+    let entry = thread.entry(index);
+    let is_recorded = !busy && entry.cell().is_some() && {
+        // The region is closed already, so the thread's place is the region's.
+        let what = measure::what(thread, index, thread.place.load(Relaxed));
+        let times = (start, elapsed, what);
+        thread.busy(|| thread.record_counted(entry, measured, times, amounts)).is_some()
+    };
     if !is_recorded {
         match thread.shared_cell(point) {
             Some(cell) => {
                 if let (Some(sums), Some(amounts)) = (thread.sums(cell), amounts) {
                     Cell::add_amounts_shared(sums, amounts);
                 }
-                let bucket = thread.shared_bucket(cell, measured.exclusive);
+                let bucket = thread.shared_bucket(cell, exclusive);
                 cell.record_shared(measured, bucket);
                 thread.count(|tally| &tally.unrecorded);
             }
@@ -764,13 +777,11 @@ pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, 
     let thread = match ready {
         // Switched off meanwhile.
         None => return,
-        Some(Ok((thread, cell))) => {
+        Some(Ok((thread, entry))) => {
+            let measured = Measurement { exclusive, inclusive: exclusive, away: None };
             let recorded = thread.busy(|| {
-                let inclusive_total = cell.inclusive_total().wrapping_add(exclusive);
-                let bucket = thread.last_bucket(cell);
-                cell.record(Measurement { exclusive, inclusive_total, away: None }, bucket);
                 let what = Record::pack(point.index() as u32, 0, number);
-                thread.record(start, exclusive, exclusive, what);
+                thread.record_counted(entry, measured, (start, exclusive, what), None);
             });
             if recorded.is_some() {
                 return;
@@ -783,39 +794,8 @@ pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, 
     };
     let Some(cell) = thread.shared_cell(point) else { return process::miss() };
     let bucket = thread.shared_bucket(cell, exclusive);
-    let inclusive_total = exclusive;
-    cell.record_shared(Measurement { exclusive, inclusive_total, away: None }, bucket);
+    cell.record_shared(Measurement { exclusive, inclusive: exclusive, away: None }, bucket);
     thread.count(|tally| &tally.unrecorded);
-}
-
-/// Records a measurement into a cell whose histogram may lack a part. `measured` has what
-/// is to be added to the inclusive ticks. False where the cell must be left alone.
-fn record_slow(
-    to: Destination<'_>,
-    measured: Measurement,
-    start: u64,
-    elapsed: u64,
-    amounts: Option<&Amounts>,
-) -> bool {
-    let Destination { thread, cell, .. } = to;
-    let recorded = thread.busy(|| {
-        let bucket = thread.last_bucket(cell);
-        // As late as that: a child that a signal handler has forked writes nothing.
-        if !thread.is_alive() {
-            return;
-        }
-        let inclusive_total = cell.inclusive_total().wrapping_add(measured.inclusive_total);
-        let measured = Measurement { inclusive_total, ..measured };
-        match measure::with_sums(to, amounts) {
-            None => cell.record(measured, bucket),
-            Some(amounts) => cell.record_amounts(cell.control(), measured, bucket, amounts),
-        }
-        // The region is closed already, so the thread's place is the region's.
-        let place = thread.place.load(Relaxed);
-        let own = measured.exclusive;
-        measure::note_record(to, own, start, elapsed, place);
-    });
-    recorded.is_some()
 }
 
 /// What the polls of a future have measured so far and nobody has recorded; none before
@@ -825,7 +805,6 @@ pub(crate) struct Polls(Option<Unrecorded>);
 
 #[derive(Clone, Copy, Debug)]
 struct Unrecorded {
-    /// Less the inclusive ticks that the cell has already.
     sum: Sum,
     /// The counter when the first of them began.
     start: u64,
@@ -857,24 +836,18 @@ pub(crate) fn end_poll(
         regions.give_up(at);
         (slot.begun(), slot.place.load(Relaxed), recursive)
     };
-    let tagged = thread.inner_place() & !LEVELS | place;
-    let (moment, (noted, inside)) = thread.moment(None, || {
-        let noted = guard.begun().and_then(|begun| noted(thread, point, guard, begun, tagged));
-        (noted, added_since(noted, &begun))
+    let (moment, inside) = thread.moment(None, || {
+        let noted = guard.begun().and_then(|begun| noted(thread, point, begun));
+        added_since(noted, &begun)
     });
     thread.set_level(place.wrapping_add(LEVEL));
     let part = thread.part(&begun, moment);
-    measure::give_back(thread, part.child, part.span);
+    measure::give_back(thread, part.child, part.net);
     let unrecorded =
-        polls.0.get_or_insert_with(|| Unrecorded { sum: Sum::default(), start: begun.ticks() });
-    let mut inclusive = if recursive { 0 } else { part.span.wrapping_sub(inside) };
+        polls.0.get_or_insert_with(|| Unrecorded { sum: Sum::default(), start: begun.start });
+    let inclusive = if recursive { 0 } else { part.span().wrapping_sub(inside) };
     // At once, so that a poll around this one finds it.
-    if let Some(cell) = noted {
-        let total = || cell.inclusive_total().wrapping_add(inclusive);
-        if thread.busy(|| cell.set_inclusive_total(total())).is_some() {
-            inclusive = 0;
-        }
-    }
+    thread.add_to_total(point.index(), inclusive);
     unrecorded.sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
     if last && let Some(Unrecorded { sum, start }) = polls.0.take() {
         let elapsed = moment.now.wrapping_sub(start);

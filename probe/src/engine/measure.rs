@@ -22,26 +22,25 @@
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ptr;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
     compiler_fence,
 };
 
-use pfp_shm_layout::amounts::{Amounts, SumWords};
-use pfp_shm_layout::cell::{Cell, Measurement};
-use pfp_shm_layout::control::{Control, FENCED};
-use pfp_shm_layout::histogram::LIMIT;
-use pfp_shm_layout::ring::Record;
+use pfp_shm_layout::amounts::Amounts;
+use pfp_shm_layout::cell::Measurement;
+use pfp_shm_layout::control::Control;
+use pfp_shm_layout::ring::{MOST_TICKS, Record};
 
 use super::calibrate::Costs;
-use super::thread::{self, Thread, Unready};
+use super::thread::{self, Entry, Position, Thread, Unready};
 use super::{ending, process};
-use crate::Amount;
 use crate::clock::{fenced_ticks, ticks};
-use crate::mark::Mark;
+use crate::mark;
 use crate::point::Point;
-use crate::timed::{self, Timed};
+use crate::timed::Timed;
 
 /// What is taken out of all figures. In one place, so that one address does.
 pub(crate) static OVERHEAD: Overhead = Overhead {
@@ -113,7 +112,7 @@ impl Overhead {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Begun {
-    /// The context's clock.
+    /// The counter.
     pub(crate) start: u64,
     /// What was covered.
     pub(crate) covered: u64,
@@ -121,17 +120,11 @@ pub(crate) struct Begun {
     pub(crate) off: u64,
     /// Switches until then.
     pub(crate) switches: u64,
-    /// The cell's inclusive total; see [`Cell::inclusive_total`].
+    /// The inclusive total; see [`Entry`].
     pub(crate) inclusive: u64,
 }
 
 impl Begun {
-    /// The counter when the region began.
-    #[inline(always)]
-    pub(crate) fn ticks(&self) -> u64 {
-        self.start.wrapping_add(self.off)
-    }
-
     /// With what the hooks of a function cost taken out.
     #[inline(always)]
     fn of_a_function(mut self) -> Self {
@@ -150,8 +143,9 @@ impl Begun {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Guard {
-    /// See [`thread::tag`]; 0 if the region is not measured, [`LONG_WAY`] if
-    /// the context keeps it. First, as C's inline functions expect it.
+    /// The region's [`Thread::place`]; 0 if it is not measured, [`LONG_WAY`] if
+    /// the context keeps it. While the region ends, a [`mark`]. First, as C's inline
+    /// functions expect it.
     tag: u64,
     /// Defined unless the tag is 0: a region that is off shall not even clear it.
     point: MaybeUninit<&'static Point>,
@@ -160,19 +154,35 @@ pub struct Guard {
     thread_bound: PhantomData<*const ()>,
 }
 
-/// The tag of a region that the context keeps: not a control word that is on, whose
-/// lowest bit is 1.
-const LONG_WAY: u64 = 2;
+/// The tag of a region that the context keeps: no place, whose lowest bit is 1, and without
+/// [`thread::FENCED`].
+const LONG_WAY: u64 = 4;
 /// The same where the guard has the amounts of the region, in place of what `begin`
 /// notes of others.
-const LONG_WAY_WITH: u64 = 6;
+const LONG_WAY_WITH: u64 = 12;
 
 impl Guard {
     /// Begins a region of a point.
     #[inline(always)]
     pub(crate) fn begin(point: &'static Point) -> Self {
         let control = point.control();
-        if control.enabled() { Self::begin_on(point, control) } else { Self::none() }
+        if control.enabled() { Self::begin_returned(point, control) } else { Self::none() }
+    }
+
+    /// The same in a guard that has no region and stays where it is.
+    #[inline(always)]
+    pub(crate) fn begin_where(point: &'static Point, guard: &mut Self) {
+        let control = point.control();
+        if control.enabled() {
+            Self::begin_on(point, control, guard);
+        }
+    }
+
+    #[inline(never)]
+    pub(crate) fn begin_on(point: &'static Point, control: Control, guard: &mut Self) {
+        // SAFETY: one that has no region drops nothing, and it is filled with a valid one.
+        let guard = unsafe { &mut *ptr::from_mut(guard).cast::<MaybeUninit<Self>>() };
+        Self::begin_in_place(point, control, guard);
     }
 
     /// For a compiler's hooks, which cost more than a scope does: the region starts
@@ -181,14 +191,14 @@ impl Guard {
     #[inline(always)]
     pub(crate) fn begin_function(point: &'static Point, word: u64, guard: &mut MaybeUninit<Self>) {
         let control = Control(word);
-        let Some((thread, cell)) = ready(point, control) else {
+        let Some((thread, entry)) = ready(point, control) else {
             return Self::begin_function_fenced(point, guard);
         };
-        let tag = thread::tag(control, thread.place.load(Relaxed));
+        let tag = thread.place.load(Relaxed);
         thread.cover(OVERHEAD.hooks_pair.load(Relaxed));
-        let begun = note(thread, cell);
+        let begun = note(thread, entry);
         if must_note_again(thread, &begun) {
-            return Self::begin_function_late(point, thread, cell, tag, guard);
+            return Self::begin_function_late(point, thread, entry, tag, guard);
         }
         guard.write(Self::of(point, tag, begun.of_a_function()));
     }
@@ -198,7 +208,7 @@ impl Guard {
     fn begin_function_late(
         point: &'static Point,
         thread: &Thread,
-        cell: &Cell,
+        entry: &Entry,
         tag: u64,
         guard: &mut MaybeUninit<Self>,
     ) {
@@ -206,7 +216,7 @@ impl Guard {
             guard.write(Self::none());
             return;
         }
-        let begun = note_late(thread, cell);
+        let begun = note_late(thread, entry);
         guard.write(Self::of(point, tag, begun.of_a_function()));
     }
 
@@ -219,12 +229,12 @@ impl Guard {
     #[cold]
     #[inline(never)]
     fn begin_function_fenced(point: &'static Point, guard: &mut MaybeUninit<Self>) {
-        let Some((thread, cell)) = ready_fenced(point) else {
+        let Some((thread, entry)) = ready_fenced(point) else {
             return Self::begin_function_slow(point, guard);
         };
-        let tag = thread::tag(cell.control(), thread.place.load(Relaxed)) | FENCED;
+        let tag = thread.place.load(Relaxed) | thread::FENCED;
         thread.cover(OVERHEAD.hooks_pair.load(Relaxed));
-        guard.write(Self::of(point, tag, begin_fenced_in(thread, cell).of_a_function()));
+        guard.write(Self::of(point, tag, begin_fenced_in(thread, entry).of_a_function()));
     }
 
     /// Fills a guard where it stays. The caller has read the word of the point, and
@@ -235,15 +245,34 @@ impl Guard {
         control: Control,
         guard: &mut MaybeUninit<Self>,
     ) {
-        let Some((thread, cell)) = ready(point, control) else {
+        let Some((thread, entry)) = ready(point, control) else {
             return Self::begin_function_slow(point, guard);
         };
-        let tag = thread::tag(control, thread.place.load(Relaxed));
-        let begun = note(thread, cell);
-        if must_note_again(thread, &begun) {
+        let tag = thread.place.load(Relaxed);
+        let covered = thread.covered();
+        // Each word goes where it stays as soon as it is known, so that few registers do.
+        let words = guard.as_mut_ptr();
+        // SAFETY: the caller's memory, and what is written is plain words.
+        let begun = unsafe {
+            (*words).point = MaybeUninit::new(point);
+            let begun = (&raw mut (*words).begun).cast::<Begun>();
+            (*begun).covered = covered;
+            (*begun).off = thread.clock.off();
+            (*begun).switches = thread.clock.switches();
+            (*begun).inclusive = entry.total();
+            begun
+        };
+        thread.deepen();
+        // Last, so that as little as possible of this is inside the region.
+        let start = ticks();
+        if thread.covered() != covered || thread.clock.is_outdated(start) {
             return Self::begin_in_place_late(point, thread, tag, guard);
         }
-        guard.write(Self::of(point, tag, begun));
+        // SAFETY: as above. The tag says that all is there.
+        unsafe {
+            (*begun).start = start;
+            (*words).tag = tag;
+        }
     }
 
     #[cold]
@@ -260,43 +289,38 @@ impl Guard {
     /// For C, which has read the word of the point, and found it on.
     #[inline(always)]
     pub(crate) fn begin_into(point: &'static Point, word: u64, guard: &mut MaybeUninit<Self>) {
-        guard.write(Self::begin_here(point, Control(word)));
+        Self::begin_in_place(point, Control(word), guard);
     }
 
+    /// Fills the guard where the caller will have it: a copy of what was just written would wait
+    /// for the counter.
     #[inline(never)]
-    pub(crate) fn begin_on(point: &'static Point, control: Control) -> Self {
-        Self::begin_here(point, control)
-    }
-
-    /// Each of the ways fills the guard where it will stay: a copy of what was
-    /// just written would wait for the counter.
-    #[inline(always)]
-    fn begin_here(point: &'static Point, control: Control) -> Self {
-        let Some((thread, cell)) = ready(point, control) else { return Self::begin_slow(point) };
-        let tag = thread::tag(control, thread.place.load(Relaxed));
-        let begun = note(thread, cell);
+    pub(crate) fn begin_returned(point: &'static Point, control: Control) -> Self {
+        let Some((thread, entry)) = ready(point, control) else { return Self::begin_slow(point) };
+        let tag = thread.place.load(Relaxed);
+        let begun = note(thread, entry);
         if must_note_again(thread, &begun) {
             return Self::begin_late(point, thread, tag);
         }
         Self::of(point, tag, begun)
     }
 
-    /// The door out of `begin`: what was read of the clock is out of date. Looks the cell up
+    /// The door out of `begin`: what was read of the clock is out of date. Looks the entry up
     /// again, so that the short way has a register less to save.
     #[cold]
     #[inline(never)]
     fn begin_late(point: &'static Point, thread: &Thread, tag: u64) -> Self {
-        match thread.cell(point.index()) {
-            Some(cell) if thread.is_alive() => Self::of(point, tag, note_late(thread, cell)),
-            _ => Self::none(),
+        if !thread.is_alive() {
+            return Self::none();
         }
+        Self::of(point, tag, note_late(thread, thread.entry(point.index())))
     }
 
     /// A region of a fenced point. Its tag is no cell's, so it ends on a way of its own, too.
     #[inline(never)]
-    pub(super) fn begin_fenced(point: &'static Point, thread: &Thread, cell: &Cell) -> Self {
-        let tag = thread::tag(cell.control(), thread.place.load(Relaxed)) | FENCED;
-        Self::of(point, tag, begin_fenced_in(thread, cell))
+    pub(super) fn begin_fenced(point: &'static Point, thread: &Thread, entry: &Entry) -> Self {
+        let tag = thread.place.load(Relaxed) | thread::FENCED;
+        Self::of(point, tag, begin_fenced_in(thread, entry))
     }
 
     /// The door out of `begin`: something is not there yet, or has changed, or the point is
@@ -304,8 +328,8 @@ impl Guard {
     #[cold]
     #[inline(never)]
     fn begin_slow(point: &'static Point) -> Self {
-        if let Some((thread, cell)) = ready_fenced(point) {
-            return Self::begin_fenced(point, thread, cell);
+        if let Some((thread, entry)) = ready_fenced(point) {
+            return Self::begin_fenced(point, thread, entry);
         }
         match thread::prepare(point) {
             None => Self::none(),
@@ -318,18 +342,19 @@ impl Guard {
                 let tag = if kept { LONG_WAY } else { 0 };
                 Self { tag, point: MaybeUninit::new(point), ..Self::none() }
             }
-            Some(Ok((thread, cell))) if point.control().fenced() => {
-                Self::begin_fenced(point, thread, cell)
+            Some(Ok((thread, entry))) if point.control().fenced() => {
+                Self::begin_fenced(point, thread, entry)
             }
-            Some(Ok((thread, cell))) => {
-                let tag = thread::tag(cell.control(), thread.place.load(Relaxed));
-                Self::of(point, tag, begin_in(thread, cell))
+            Some(Ok((thread, entry))) => {
+                let tag = thread.place.load(Relaxed);
+                Self::of(point, tag, begin_in(thread, entry))
             }
         }
     }
 
+    /// A guard that has no region.
     #[inline(always)]
-    fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self {
             tag: 0,
             point: MaybeUninit::uninit(),
@@ -346,61 +371,110 @@ impl Guard {
 
     /// Ends the region.
     #[inline(never)]
-    pub(crate) fn end_on(&self) {
-        self.end_here(None);
+    pub(crate) fn end_on(&mut self) {
+        let Some(thread) = thread::current() else { return };
+        let position = thread.position();
+        let covered = thread.covered();
+        // As early as that: the counter is read when everything before it is done, and
+        // what comes after it goes on side by side with what waits for the reading.
+        let now = ticks();
+        if !self.end_at::<false>(thread, position, End { now, covered }, None) {
+            ending::end_guard(self, End { now, covered }, None);
+        }
     }
 
     /// Ends a region of a point whose cells have sums of amounts.
     #[inline(never)]
-    pub(crate) fn end_rest(&self, amounts: &Amounts) {
-        self.end_here(Some(amounts));
-    }
-
-    #[inline(always)]
-    fn end_here(&self, amounts: Option<&Amounts>) {
+    pub(crate) fn end_rest(&mut self, amounts: &Amounts) {
         let Some(thread) = thread::current() else { return };
+        let position = thread.position();
         let covered = thread.covered();
-        // As early as that: the counter is read when everything before it is done, and
-        // what comes after it, the way to the cell among it, goes on side by side
-        // with what waits for the reading.
         let now = ticks();
-        // SAFETY: this is called with a tag other than 0 only.
-        let point = unsafe { self.point.assume_init() };
-        // A forked child finds no cell: its pages are wiped.
-        if let Some(cell) = thread.cell(point.index())
-            && let control = cell.control()
-            && thread::tag(control, thread.inner_place()) == self.tag
-        {
-            // SAFETY: no cell has a control word that gives any other tag.
-            let begun = unsafe { self.begun.assume_init_ref() };
-            let to = Destination { thread, cell, control, point };
-            let at = End { now, covered };
-            if close(to, at, begun, begun.inclusive, amounts, || ()) {
-                return;
-            }
+        if !self.end_at::<false>(thread, position, End { now, covered }, Some(amounts)) {
+            ending::end_guard(self, End { now, covered }, Some(amounts));
         }
-        ending::end_guard(point, self, End { now, covered }, amounts);
     }
 
-    /// Ends the region and begins one of another point, with a single reading of
-    /// the clock: where one stops, the next starts. That is what loops and phases
-    /// want, and cheaper than an end and a begin. [`crate::lap!`] does it without
-    /// a name for the guard.
-    ///
-    /// The regions are beside each other, not in each other. If the guard has no
-    /// region, as after a lap to a point that is off, this only begins one.
-    ///
-    /// ```
-    /// static READ: pfp::Point = pfp::Point::new("read");
-    /// static PARSE: pfp::Point = pfp::Point::new("parse");
-    ///
-    /// let mut phase = READ.measure();
-    /// let text = String::from("1,2");
-    /// phase.lap(&PARSE);
-    /// assert_eq!(text.split(',').count(), 2);
-    /// ```
+    /// Ends the region on the short way, if it can be. With `TURNED`, there is room for its
+    /// record, and what that took was covered since. Amounts have no place in the ring: a
+    /// region that has some goes into its cell.
     #[inline(always)]
-    pub fn lap(&mut self, next: &'static Point) {
+    pub(super) fn end_at<const TURNED: bool>(
+        &mut self,
+        thread: &Thread,
+        position: Position,
+        at: End,
+        amounts: Option<&Amounts>,
+    ) -> bool {
+        let End { now, covered } = at;
+        let tag = self.tag;
+        // A forked child finds no place: its pages are wiped.
+        if thread.inner_place() != tag {
+            return false;
+        }
+        // SAFETY: a guard with the tag of a place has been filled.
+        let (point, begun) = unsafe { (self.point.assume_init(), self.begun.assume_init_ref()) };
+        let index = point.index();
+        // Before the clock is asked: that tells whether another fibre has run meanwhile, which
+        // may have added to it.
+        let total = thread.entry(index).total();
+        compiler_fence(SeqCst);
+        if thread.clock.is_outdated(now) {
+            return false;
+        }
+        let elapsed = now.wrapping_sub(begun.start);
+        let is_at_page = !TURNED && amounts.is_none() && position.begins_page();
+        // More does not fit a record. Also a counter that ran backwards: that is long, too.
+        if is_at_page || !position.is_free() || elapsed > MOST_TICKS {
+            return false;
+        }
+        // From here on signal handlers and other fibres leave the ring alone. One that has
+        // written a record since the counter was read has moved the position; one that has
+        // measured has covered something; a child that one has forked finds nothing covered.
+        // Then nothing of this holds, and nothing may be written.
+        if !mark::set_from(&mut self.tag, &thread.position, position.word()) {
+            self.tag = tag;
+            return false;
+        }
+        if thread.covered() != covered {
+            return false;
+        }
+        // SAFETY: as above; looked at anew, so that few registers do.
+        let begun = unsafe { self.begun.assume_init_ref() };
+        let what = what(thread, index, tag);
+        let slot = thread.slot_at(position);
+        // Each figure goes where it belongs as soon as it is known, so that few registers do.
+        if amounts.is_none() {
+            slot.fill_times(begun.start, elapsed);
+            slot.fill_what(what);
+        }
+        thread.rise();
+        let child = covered.wrapping_sub(begun.covered);
+        let net = elapsed.wrapping_sub(OVERHEAD.inside());
+        // What regions of the point inside have added is inside the span.
+        let inclusive = not_below_zero(net).wrapping_sub(total.wrapping_sub(begun.inclusive));
+        thread.add_to_total(index, inclusive);
+        let own = net.wrapping_sub(child);
+        thread.cover(own.wrapping_add(OVERHEAD.pair()));
+        if amounts.is_some() {
+            let measured = Measurement { exclusive: not_below_zero(own), inclusive, away: None };
+            thread.record_counted(
+                thread.entry(index),
+                measured,
+                (begun.start, elapsed, what),
+                amounts,
+            );
+            thread.done();
+            return true;
+        }
+        slot.fill_figures(own, inclusive);
+        thread.publish(position);
+        true
+    }
+
+    /// Ends the region and begins one of another point; see [`Self::lap`].
+    #[inline(always)]
+    pub(crate) fn lap_to(&mut self, next: &'static Point) {
         let control = next.control();
         if self.tag != 0 && control.enabled() {
             self.lap_on(next, control);
@@ -411,78 +485,58 @@ impl Guard {
 
     #[inline(never)]
     fn lap_on(&mut self, next: &'static Point, next_control: Control) {
-        if let Some((thread, next_cell)) = ready(next, next_control) {
-            // SAFETY: the tag is not 0.
-            let point = unsafe { self.point.assume_init() };
-            let place = thread.inner_place();
-            if let Some(cell) = thread.cell(point.index())
-                && let control = cell.control()
-                && thread::tag(control, place) == self.tag
-            {
-                // SAFETY: no cell has a control word that gives any other tag.
-                let begun = unsafe { self.begun.assume_init_mut() };
-                let to = Destination { thread, cell, control, point };
-                let covered = thread.covered();
-                // Here and not first, as an end does: measured, it is cheaper.
-                let now = ticks();
-                let mark = Mark::new();
-                if let Some(closing) = Closing::of(to, End { now, covered }, begun)
-                    && closing.claim(&mark, begun, || ())
-                {
-                    // Whoever jumps out from here on leaves nothing open.
-                    self.tag = 0;
-                    compiler_fence(SeqCst);
+        let tag = self.tag;
+        if let Some((thread, next_entry)) = ready(next, next_control)
+            && thread.inner_place() == tag
+        {
+            // SAFETY: a guard with the tag of a place has been filled.
+            let (point, begun) =
+                unsafe { (self.point.assume_init(), self.begun.assume_init_mut()) };
+            let position = thread.position();
+            let totals = (thread.entry(point.index()).total(), begun.inclusive);
+            let covered = thread.covered();
+            // Here and not first, as an end does: measured, it is cheaper.
+            let now = ticks();
+            let elapsed = now.wrapping_sub(begun.start);
+            // It may end before it starts, if that is later than the stamp.
+            let is_short = elapsed.wrapping_add(OVERHEAD.late()) <= MOST_TICKS;
+            if is_short && !thread.clock.is_outdated(now) && position.is_free() {
+                // Whoever jumps out from here on leaves nothing open.
+                let is_marked = mark::set_from(&mut self.tag, &thread.position, position.word());
+                if is_marked && thread.covered() == covered {
+                    let closing = Closing::of(thread, point, begun, totals, covered, elapsed);
                     // Between two regions there is nothing, so all of what has
                     // elapsed is the region's: what measuring adds is part of it. What
                     // recording takes is inside the next one, which starts that
                     // much later; the region around both must not pay for it.
-                    let ended = closing.span.wrapping_add(OVERHEAD.lap());
+                    let ended = closing.net.wrapping_add(OVERHEAD.lap());
                     begun.covered = begun.covered.wrapping_add(ended);
-                    let late = OVERHEAD.late();
-                    begun.start = now.wrapping_add(late).wrapping_sub(begun.off);
-                    // What the recording will make of it, if both are of one point.
-                    let total = begun.inclusive.wrapping_add(closing.span);
-                    let again = std::ptr::eq(cell, next_cell);
-                    begun.inclusive = if again { total } else { next_cell.inclusive_total() };
+                    begun.start = now.wrapping_add(OVERHEAD.late());
+                    thread.add_to_total(closing.point.index(), closing.inclusive);
+                    begun.inclusive = next_entry.total();
                     self.point.write(next);
                     thread.cover(ended.wrapping_sub(closing.child));
+                    closing.record(position, tag);
                     compiler_fence(SeqCst);
-                    self.tag = thread::tag(next_control, place);
-                    closing.record(total, None);
-                    closing.note(place);
-                    compiler_fence(SeqCst);
-                    thread.detour.store(0, Relaxed);
+                    self.tag = tag;
                     return;
                 }
-                mark.wipe();
+                if is_marked {
+                    ending::unmark(thread);
+                }
+                self.tag = tag;
             }
         }
         self.lap_slow(next);
     }
 
-    /// A lap to a region with amounts, as [`Timed::measure`] has them. What a lap begins
-    /// whose amounts are none of the eight tuples that are told apart takes a reading of
-    /// the clock of its own.
-    ///
-    /// ```
-    /// static READ: pfp::Timed = pfp::Timed::new("read", &["bytes"]);
-    /// static PARSE: pfp::Point = pfp::Point::new("parse");
-    ///
-    /// let mut phase = PARSE.measure();
-    /// for text in ["1,2", "3"] {
-    ///     phase.lap_with(&READ, [text.len()]);
-    ///     let text = String::from(text);
-    ///     phase.lap(&PARSE);
-    ///     drop(text);
-    /// }
-    /// ```
-    pub fn lap_with<A: Amount, const N: usize>(&mut self, next: &'static Timed, amounts: [A; N]) {
-        let amounts = timed::in_order(amounts);
-        match next.choose(&amounts) {
-            Some((variant, false)) => self.lap(variant),
+    /// A lap to a region with amounts; see [`Self::lap_with`].
+    pub(crate) fn lap_to_amounts(&mut self, next: &'static Timed, amounts: &Amounts) {
+        match next.choose(amounts) {
+            Some((variant, false)) => self.lap_to(variant),
             Some((rest, true)) => {
                 *self = Self::none();
-                *self = Self::begin_with_sums(rest, &amounts);
+                *self = Self::begin_with_sums(rest, amounts);
             }
             None => *self = Self::none(),
         }
@@ -499,29 +553,39 @@ impl Guard {
         *self = Self::begin(next);
     }
 
-    /// A guard that has no region, for [`crate::laps!`].
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn empty() -> Self {
-        Self::none()
-    }
-
-    /// See [`thread::tag`]; without [`FENCED`].
+    /// See the field; without [`thread::FENCED`].
     pub(crate) fn tag(&self) -> u64 {
-        self.tag & !FENCED
+        self.tag & !thread::FENCED
     }
 
-    /// Whether it ends by a stamp that waits. Also said of one so deep that levels come
-    /// up to that bit.
+    /// Whether it has marked the thread, and could not go on.
+    pub(super) fn has_marked(&self, thread: &Thread) -> bool {
+        mark::is(&self.tag, &thread.position)
+    }
+
+    /// Something was covered since it began that was not inside.
+    pub(super) fn cover(&mut self, ticks: u64) {
+        // SAFETY: asked of a guard that has the tag of a place.
+        let begun = unsafe { self.begun.assume_init_mut() };
+        begun.covered = begun.covered.wrapping_add(ticks);
+    }
+
+    /// The point, of a guard that has a region.
+    pub(super) fn point(&self) -> &'static Point {
+        // SAFETY: whoever asks has seen that the tag is not 0.
+        unsafe { self.point.assume_init() }
+    }
+
+    /// Whether it ends by a stamp that waits, if it is not kept by the context.
     pub(crate) fn is_fenced(&self) -> bool {
-        self.tag & FENCED != 0
+        self.tag & thread::FENCED != 0
     }
 
     /// What `begin` noted; none if the context has it, or nothing is open.
     #[inline(always)]
     pub(crate) fn begun(&self) -> Option<&Begun> {
-        // SAFETY: with the tag of a word that is on it was filled.
-        (self.tag & 1 != 0).then(|| unsafe { self.begun.assume_init_ref() })
+        // SAFETY: with the tag of a place it was filled.
+        (self.tag & thread::IS_PLACE != 0).then(|| unsafe { self.begun.assume_init_ref() })
     }
 
     /// The amounts of a region that the context keeps, if the guard has them.
@@ -564,20 +628,20 @@ impl Drop for Guard {
     }
 }
 
-/// The calling thread and its cell of a point, if there is such a cell and it
-/// follows the control word.
+/// The calling thread and its entry of a point, if there is a cell that follows the
+/// control word.
 #[inline(always)]
 pub(crate) fn ready(
     point: &'static Point,
     control: Control,
-) -> Option<(&'static Thread, &'static Cell)> {
+) -> Option<(&'static Thread, &'static Entry)> {
     let thread = thread::current()?;
-    let cell = thread.cell(point.index())?;
-    (cell.control() == control).then_some((thread, cell))
+    let entry = thread.entry(point.index());
+    (entry.follows() == control).then_some((thread, entry))
 }
 
 /// The same of a fenced point, whose word no cell equals.
-pub(crate) fn ready_fenced(point: &'static Point) -> Option<(&'static Thread, &'static Cell)> {
+pub(crate) fn ready_fenced(point: &'static Point) -> Option<(&'static Thread, &'static Entry)> {
     let control = point.control();
     let is_fenced = control.fenced() && control.enabled() && control.0 != crate::c::UNREGISTERED;
     if is_fenced { ready(point, control.meant()) } else { None }
@@ -586,19 +650,19 @@ pub(crate) fn ready_fenced(point: &'static Point) -> Option<(&'static Thread, &'
 /// Opens a region: the thread is in it from now on. The caller asks whether the
 /// thread was switched out before that.
 #[inline(always)]
-fn note(thread: &Thread, cell: &Cell) -> Begun {
-    note_by(thread, cell, ticks)
+fn note(thread: &Thread, entry: &Entry) -> Begun {
+    note_by(thread, entry, ticks)
 }
 
 #[inline(always)]
-fn note_by(thread: &Thread, cell: &Cell, ticks: impl FnOnce() -> u64) -> Begun {
+fn note_by(thread: &Thread, entry: &Entry, ticks: impl FnOnce() -> u64) -> Begun {
     let covered = thread.covered();
     let off = thread.clock.off();
     let switches = thread.clock.switches();
-    let inclusive = cell.inclusive_total();
-    thread.place.store(thread.place.load(Relaxed).wrapping_add(thread::LEVEL), Relaxed);
+    let inclusive = entry.total();
+    thread.deepen();
     // Last, so that as little as possible of this is inside the region.
-    let start = ticks().wrapping_sub(off);
+    let start = ticks();
     Begun { start, covered, off, switches, inclusive }
 }
 
@@ -606,29 +670,29 @@ fn note_by(thread: &Thread, cell: &Cell, ticks: impl FnOnce() -> u64) -> Begun {
 /// in between, this is a forked child, or the thread was switched out before.
 #[inline(always)]
 fn must_note_again(thread: &Thread, begun: &Begun) -> bool {
-    thread.covered() != begun.covered || thread.clock.is_outdated(begun.ticks())
+    thread.covered() != begun.covered || thread.clock.is_outdated(begun.start)
 }
 
 /// What [`note`] should have noted.
 #[inline(never)]
-pub(super) fn note_late(thread: &Thread, cell: &Cell) -> Begun {
-    ending::note_long(thread, || cell.inclusive_total())
+pub(super) fn note_late(thread: &Thread, entry: &Entry) -> Begun {
+    ending::note_long(thread, || entry.total())
 }
 
 /// Opens a region, after a switch too.
 #[inline(always)]
-pub(crate) fn begin_in(thread: &Thread, cell: &Cell) -> Begun {
-    let begun = note(thread, cell);
-    if must_note_again(thread, &begun) { note_late(thread, cell) } else { begun }
+pub(crate) fn begin_in(thread: &Thread, entry: &Entry) -> Begun {
+    let begun = note(thread, entry);
+    if must_note_again(thread, &begun) { note_late(thread, entry) } else { begun }
 }
 
 /// The same with a stamp that waits for the work before.
-pub(super) fn begin_fenced_in(thread: &Thread, cell: &Cell) -> Begun {
+pub(super) fn begin_fenced_in(thread: &Thread, entry: &Entry) -> Begun {
     // What the fences cost the region around.
     thread.cover(OVERHEAD.fence_pair.load(Relaxed));
-    let mut begun = note_by(thread, cell, fenced_ticks);
+    let mut begun = note_by(thread, entry, fenced_ticks);
     if must_note_again(thread, &begun) {
-        begun = note_late(thread, cell);
+        begun = note_late(thread, entry);
     }
     begun.start = begun.start.wrapping_add(OVERHEAD.fence_inside.load(Relaxed));
     begun
@@ -638,11 +702,6 @@ pub(super) fn begin_fenced_in(thread: &Thread, cell: &Cell) -> Begun {
 #[derive(Clone, Copy)]
 pub(crate) struct Destination<'a> {
     pub(crate) thread: &'a Thread,
-    /// The thread's cell of the point.
-    pub(crate) cell: &'a Cell,
-    /// What that follows.
-    pub(crate) control: Control,
-    /// Its number is in the cell, too, but on a cache line that nothing else here needs.
     pub(crate) point: &'a Point,
 }
 
@@ -658,117 +717,105 @@ pub(crate) struct End {
 /// Takes a region's figures out of its stamps and records them; false if that has to go
 /// the long way. The region was not off the CPU then, and nothing has come in between.
 ///
-/// `inclusive` is the inclusive total at begin, and `leave` takes the region out of what
-/// is open.
+/// `totals` are the inclusive total as the region ends, read before the counter, and at its
+/// begin; `leave` takes the region out of what is open.
 #[inline(always)]
 pub(crate) fn close(
     to: Destination<'_>,
     at: End,
     begun: &Begun,
-    inclusive: u64,
-    amounts: Option<&Amounts>,
+    totals: (u64, u64),
     leave: impl FnOnce(),
 ) -> bool {
-    let thread = to.thread;
-    let mark = Mark::new();
-    let Some(closing) = Closing::of(to, at, begun) else {
-        mark.wipe();
-        return false;
-    };
-    // Next to the other costs, so that their address is loaded once.
-    let around = OVERHEAD.pair().wrapping_sub(closing.child);
-    if !closing.claim(&mark, begun, leave) {
+    let Destination { thread, point, .. } = to;
+    let End { now, covered } = at;
+    let mut mark = mark::new();
+    let elapsed = now.wrapping_sub(begun.start);
+    let position = thread.position();
+    compiler_fence(SeqCst);
+    if thread.clock.is_outdated(now)
+        || !position.is_free()
+        || elapsed > MOST_TICKS
+        || !mark::set_from(&mut mark, &thread.position, position.word())
+    {
+        mark::wipe(&mut mark);
         return false;
     }
-    thread.cover(closing.span.wrapping_add(around));
-    thread.place.store(thread.inner_place(), Relaxed);
-    let total = inclusive.wrapping_add(closing.span);
-    closing.record(total, amounts);
-    closing.note(thread.place.load(Relaxed));
+    leave();
     compiler_fence(SeqCst);
-    thread.detour.store(0, Relaxed);
+    if thread.covered() != covered || thread.clock.off() != begun.off {
+        ending::unmark(thread);
+        return false;
+    }
+    let closing = Closing::of(thread, point, begun, totals, covered, elapsed);
+    let place = thread.inner_place();
+    closing.leave(OVERHEAD.pair());
+    closing.record(position, place);
     true
 }
 
 /// A region that is about to be recorded, on the short way.
 struct Closing<'a> {
-    to: Destination<'a>,
-    at: End,
+    thread: &'a Thread,
+    point: &'a Point,
     start: u64,
     elapsed: u64,
+    /// Its own ticks, and those with regions inside, less what measuring costs: below zero
+    /// where that is more.
     own: u64,
-    span: u64,
+    net: u64,
+    /// What it adds to the inclusive ticks of its point.
+    inclusive: u64,
     /// Ticks of the regions inside.
     child: u64,
-    /// Of the measurement before, which is counted with this one.
-    bucket: &'a AtomicU64,
 }
 
 impl<'a> Closing<'a> {
-    /// None where something has to go the long way.
     #[inline(always)]
-    fn of(to: Destination<'a>, at: End, begun: &Begun) -> Option<Self> {
-        let thread = to.thread;
-        let now = at.now;
-        if thread.clock.is_outdated(now) || thread.detour.load(Relaxed) != 0 {
-            return None;
-        }
-        let start = begun.ticks();
-        let elapsed = now.wrapping_sub(start);
-        // The histogram ends there. Also a counter that ran backwards: that is long, too.
-        if elapsed >= LIMIT {
-            return None;
-        }
-        // Of the measurement before: known before the counter is read.
-        let bucket = thread.bucket(to.cell, to.cell.last())?;
-        let inside = start.wrapping_add(OVERHEAD.inside());
-        // Straight from the counter, since everything else waits for it.
-        let child = at.covered.wrapping_sub(begun.covered);
-        let own = not_below_zero(now.wrapping_sub(inside.wrapping_add(child)));
-        let span = not_below_zero(now.wrapping_sub(inside));
-        Some(Self { to, at, start, elapsed, own, span, child, bucket })
+    fn of(
+        thread: &'a Thread,
+        point: &'a Point,
+        begun: &Begun,
+        (total, noted): (u64, u64),
+        covered: u64,
+        elapsed: u64,
+    ) -> Self {
+        let child = covered.wrapping_sub(begun.covered);
+        let net = elapsed.wrapping_sub(OVERHEAD.inside());
+        let (own, span) = (net.wrapping_sub(child), not_below_zero(net));
+        // What regions of the point inside have added is inside the span.
+        let inclusive = span.wrapping_sub(total.wrapping_sub(noted));
+        Self { thread, point, start: begun.start, elapsed, own, net, inclusive, child }
     }
 
-    /// From here on signal handlers leave the cell alone. False if one has measured since
-    /// the counter was read, or this is a child that one has forked: then nothing of this
-    /// holds, and nothing may be written.
+    /// Takes the region out of what is open. `pair` is what a begin and end cost.
     #[inline(always)]
-    fn claim(&self, mark: &Mark, begun: &Begun, leave: impl FnOnce()) -> bool {
-        let thread = self.to.thread;
-        mark.set(&thread.detour);
-        leave();
-        compiler_fence(SeqCst);
-        if thread.covered() == self.at.covered && thread.clock.off() == begun.off {
-            return true;
-        }
-        ending::unmark(thread);
-        false
+    fn leave(&self, pair: u64) {
+        self.thread.cover(self.own.wrapping_add(pair));
+        self.thread.rise();
+        self.thread.add_to_total(self.point.index(), self.inclusive);
     }
 
+    /// Writes it into the ring, and takes the mark away. `place` is the region's.
     #[inline(always)]
-    fn record(&self, inclusive_total: u64, amounts: Option<&Amounts>) {
-        let measured = Measurement { exclusive: self.own, inclusive_total, away: None };
-        let (control, bucket) = (self.to.control, Some(self.bucket));
-        match with_sums(self.to, amounts) {
-            None => self.to.cell.record_under(control, measured, bucket),
-            Some(amounts) => self.to.cell.record_amounts(control, measured, bucket, amounts),
-        }
-    }
-
-    /// Writes it into the ring, too; see [`note_record`].
-    #[inline(always)]
-    fn note(self, place: u64) {
-        note_record(self.to, self.own, self.start, self.elapsed, place);
+    fn record(&self, position: Position, place: u64) {
+        let what = what(self.thread, self.point.index(), place);
+        self.thread.record(
+            position,
+            self.start,
+            not_below_zero(self.elapsed),
+            self.own,
+            self.inclusive,
+            what,
+        );
     }
 }
 
-/// Amounts with the sums that they are added to; none if there are none.
+/// What a record says of a region beside its ticks; see [`Record::pack`].
 #[inline(always)]
-pub(crate) fn with_sums<'a>(
-    to: Destination<'a>,
-    amounts: Option<&'a Amounts>,
-) -> Option<(&'a SumWords, &'a Amounts)> {
-    amounts.and_then(|amounts| Some((to.thread.sums(to.cell)?, amounts)))
+pub(crate) fn what(thread: &Thread, index: usize, place: u64) -> u64 {
+    const { assert!(Record::pack(0, u8::MAX, 0) == thread::LEVELS) };
+    index as u64 | place & thread::LEVELS | thread.context.load(Relaxed)
 }
 
 /// A difference of two stamps, or 0 if it is negative: what calibration takes
@@ -781,8 +828,8 @@ fn not_below_zero(ticks: u64) -> u64 {
 /// What one begin and end measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Part {
-    /// On-CPU ticks from begin to end, measuring taken out.
-    pub(crate) span: u64,
+    /// On-CPU ticks from begin to end, less what measuring costs: below zero where that is more.
+    pub(crate) net: u64,
     /// Ticks of the regions inside.
     pub(crate) child: u64,
     /// Ticks off the CPU.
@@ -796,25 +843,22 @@ impl Part {
     /// tick more than a short region took.
     #[inline(always)]
     pub(crate) fn own(&self) -> u64 {
-        self.span.saturating_sub(self.child)
+        not_below_zero(self.net.wrapping_sub(self.child))
+    }
+
+    /// Ticks with those of the regions inside.
+    #[inline(always)]
+    pub(crate) fn span(&self) -> u64 {
+        not_below_zero(self.net)
     }
 }
 
 /// Closes the innermost region, which has had `child` ticks of regions inside, for the
 /// one around it.
 #[inline(always)]
-pub(crate) fn give_back(thread: &Thread, child: u64, span: u64) {
-    thread.cover(span.wrapping_add(OVERHEAD.pair()).wrapping_sub(child));
-    thread.place.store(thread.inner_place(), Relaxed);
-}
-
-/// Writes a finished measurement into the ring; see [`Thread::record`]. `place` is
-/// the region's, as [`Thread::place`] was when it began.
-#[inline(always)]
-pub(crate) fn note_record(to: Destination<'_>, own: u64, start: u64, elapsed: u64, place: u64) {
-    let depth = (place / thread::LEVEL) as u8;
-    let what = Record::pack(to.point.index() as u32, depth, 0) | to.thread.context.load(Relaxed);
-    to.thread.record(start, elapsed, own, what);
+pub(crate) fn give_back(thread: &Thread, child: u64, net: u64) {
+    thread.cover(net.wrapping_add(OVERHEAD.pair()).wrapping_sub(child));
+    thread.rise();
 }
 
 /// Whether this many ticks from begin to end say that the counter ran backwards,

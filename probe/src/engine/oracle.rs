@@ -157,9 +157,14 @@ impl Reference {
         if self.nodes[node].from_lap { self.costs.lap } else { self.costs.inside }
     }
 
-    fn span(&self, node: usize) -> u64 {
+    /// Below zero where measuring costs more than was measured.
+    fn net(&self, node: usize) -> i64 {
         let Node { started, ended, .. } = self.nodes[node];
-        ended.map_or(0, |ended| ended.1 - started.1).saturating_sub(self.inside(node))
+        ended.map_or(0, |ended| ended.1 - started.1) as i64 - self.inside(node) as i64
+    }
+
+    fn span(&self, node: usize) -> u64 {
+        self.net(node).max(0) as u64
     }
 
     /// What measuring adds to the region around: all that is inside, and half of
@@ -171,24 +176,23 @@ impl Reference {
 
     /// Ticks of all ended regions directly inside; those of a region that was
     /// given up count for what is around it.
-    fn nested(&self, node: usize) -> u64 {
+    fn nested(&self, node: usize) -> i64 {
         (0..self.nodes.len())
             .filter(|&child| self.nodes[child].around == Some(node))
             .map(|child| match self.nodes[child].ended {
-                Some(_) => self.span(child) + self.pair(child),
+                Some(_) => self.net(child) + self.pair(child) as i64,
                 None => self.nested(child),
             })
             .sum()
     }
 
     fn own(&self, node: usize) -> u64 {
-        self.span(node).saturating_sub(self.nested(node))
+        (self.net(node) - self.nested(node)).max(0) as u64
     }
 
     /// What the point's statistics must be.
     fn expected(&self, point: usize) -> Option<Stats> {
-        let mut stats = Stats::default();
-        stats.min = u64::MAX;
+        let mut stats = Stats { min: u64::MAX, ..Stats::default() };
         for (_, parts) in self.recorded.iter().filter(|(of, _)| *of == point) {
             let own: u64 = parts.iter().map(|&node| self.own(node)).sum();
             stats.exclusive += own;

@@ -25,15 +25,15 @@ use pfp_shm_layout::point::DEVICE;
 use pfp_shm_layout::segment::{Geometry, Segment};
 use pfp_shm_layout::share::Share;
 
+use super::point::{FIRST_NAMED, Kind};
 use super::settings::{self, Settings};
 use super::thread::{self, Thread};
 use super::turn::Turn;
 use super::{cold, copies, image, owner};
-use crate::InitError;
 use crate::clock::{self, calibrate, counter};
 use crate::errno;
-use crate::point::{FIRST_NAMED, Kind, Point};
 use crate::snapshot;
+use crate::{InitError, Point};
 
 const PAGE: usize = 4096;
 /// Pairs that the automatic calibration runs.
@@ -385,8 +385,22 @@ impl Failed {
     }
 }
 
+/// For [`crate::init`].
+pub(crate) fn init() -> Result<(), InitError> {
+    get().map(drop).ok_or_else(why_none)
+}
+
+/// For [`crate::ticks_per_second`].
+pub(crate) fn ticks_per_second() -> f64 {
+    match get() {
+        Some(process) => process.refine_rate(),
+        None => calibrate::refine(),
+    }
+    calibrate::ticks_per_second()
+}
+
 /// Why there is no process, for a caller that has just asked for it in vain.
-pub(crate) fn why_none() -> InitError {
+fn why_none() -> InitError {
     match FAILED.load(Relaxed) {
         0 if owner::is_anothers() => InitError::BorrowedMemory,
         0 if cold::has_less_stack(STACK) => InitError::SmallStack,
@@ -682,7 +696,12 @@ pub(crate) fn points() -> impl Iterator<Item = &'static Point> {
     // SAFETY: the list holds statics only, and links are set before a point is
     // published in it.
     let at = |point: *mut Point| unsafe { point.as_ref() };
-    std::iter::successors(at(POINTS.load(Acquire)), move |point| at(point.next.load(Acquire)))
+    std::iter::successors(at(POINTS.load(Acquire)), move |point| at(point.state.next.load(Acquire)))
+}
+
+/// The program's own points of these.
+pub(crate) fn listed() -> impl Iterator<Item = &'static Point> {
+    points().filter(|point| point.is_listed())
 }
 
 impl Process {

@@ -18,8 +18,6 @@ use crate::point::Point;
 const REGIONS: usize = 32;
 /// Points whose latched parts can wait in one context.
 const LATCHED: usize = 8;
-/// In [`super::thread::Thread::detour`]: one waiting latched part.
-const WAITING: u64 = 2;
 
 /// Regions that were begun by hand, and latched parts.
 #[repr(C)]
@@ -159,11 +157,10 @@ impl Regions {
         latched.inclusive.store(before.inclusive.wrapping_add(sum.inclusive), Relaxed);
         latched.off.store(before.off.wrapping_add(sum.off), Relaxed);
         latched.switches.store(before.switches.wrapping_add(sum.switches), Relaxed);
-        if let Some(amounts) = amounts {
-            for (kept, amount) in latched.amounts.iter().zip(amounts) {
-                let before = if known.is_some() { kept.load(Relaxed) } else { 0 };
-                kept.store(before.saturating_add(*amount), Relaxed);
-            }
+        for (at, kept) in latched.amounts.iter().enumerate() {
+            let before = if known.is_some() { kept.load(Relaxed) } else { 0 };
+            let more = amounts.map_or(0, |amounts| amounts[at]);
+            kept.store(before.saturating_add(more), Relaxed);
         }
         // Last, so that who jumps out before has left nothing for another point.
         latched.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
@@ -193,9 +190,9 @@ impl Regions {
         sum
     }
 
-    /// For [`super::thread::Thread::detour`].
-    pub(super) fn detour(&self) -> u64 {
-        self.waiting.load(Relaxed) * WAITING
+    /// How many latched parts wait.
+    pub(super) fn waiting(&self) -> u64 {
+        self.waiting.load(Relaxed)
     }
 }
 

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!  thread-local pointer --> Thread (private pages, one per lane, reused)
-//!                           | clock, open regions, ring, space |
-//!                           | table: a cell for each point     | --> cells in the segment
+//!                           | clock, open regions, ring, space | --> ring in the segment
+//!                           | table: an entry for each point   | --> cells in the segment
 //! ```
 //!
-//! The hot path reaches shared memory only through `table`. Its pages read zero
-//! in a forked child, so the child cannot write to its parent's lane, whatever
+//! The hot path goes on only where the table has the control word of a point. Its pages
+//! read zero in a forked child, so the child cannot write to its parent's lane, whatever
 //! way it was forked; nor can one that was forked by a signal handler in the middle of a
 //! region, since what is covered reads zero too, and that is asked for before anything
-//! is written. A null entry is also how a point without a cell and a
+//! is written. An entry of zeros is also how a point without a cell and a
 //! thread without a lane look. All of these leave by one door, to
 //! [`prepare`].
 
@@ -18,38 +18,48 @@ use std::cell::Cell as LocalCell;
 use std::ptr;
 use std::sync::atomic::{
     AtomicPtr, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    compiler_fence,
 };
 
-use pfp_shm_layout::amounts::SumWords;
-use pfp_shm_layout::cell::Cell;
-use pfp_shm_layout::control::{Control, FENCED};
+use pfp_shm_layout::amounts::{Amounts, SumWords};
+use pfp_shm_layout::cell::{Cell, Measurement};
+use pfp_shm_layout::control::Control;
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::lane::Tally;
-use pfp_shm_layout::ring::Slot;
+use pfp_shm_layout::ring::{self, Slot};
 use pfp_shm_layout::segment::{
-    BLOCK, CELLS_PER_BLOCK, CHUNK, PAGE, RING_BLOCKS, RING_SLOTS, Segment,
+    BLOCK, CELLS_PER_BLOCK, CHUNK, Chunk, PAGE, RING_BLOCKS, RING_SLOTS, Segment,
 };
 
 use super::cold;
 use super::copies;
+use super::current;
+use super::fold::{self, Sorting};
 use super::owner;
 use super::process::{self, Process};
 use super::regions::Regions;
 use crate::clock::ThreadClock;
 use crate::clock::counter::stamp;
 use crate::errno;
+use crate::mark;
 use crate::point::Point;
 
 /// Chunks in a block.
 const PER_BLOCK: u64 = (BLOCK / CHUNK) as u64;
 
 /// Slots of a ring in a page.
-const SLOTS_PER_PAGE: usize = PAGE / size_of::<Slot>();
+pub(super) const SLOTS_PER_PAGE: usize = PAGE / size_of::<Slot>();
 const _: () = assert!(RING_SLOTS / SLOTS_PER_PAGE <= 64);
-
-/// In the private pages of a thread that is not a wiped copy.
-const ALIVE: u64 = 0x7066_702d_6c69_7665;
+/// Whether a record is the first of its page.
+#[inline(always)]
+pub(super) fn begins_page(number: u64) -> bool {
+    (number as usize).is_multiple_of(SLOTS_PER_PAGE)
+}
+/// Chunks that a shared cell takes: a power of two, so that they lie in one page.
+const SHARED_CELL: u64 = size_of::<Cell>().div_ceil(CHUNK).next_power_of_two() as u64;
+/// Where a record has its point's number.
+const POINT: usize = 0xff_ffff;
 
 /// The private state of a thread. Everything is atomic because a signal handler
 /// of the same thread may come in between. Nothing is ordered, because no other
@@ -58,13 +68,9 @@ const ALIVE: u64 = 0x7066_702d_6c69_7665;
 #[derive(Debug)]
 pub(crate) struct Thread {
     // What begin and end touch.
-    /// How many regions are open in the current context, in units of [`LEVEL`],
-    /// and above that how often contexts were switched, in units of [`SALT`].
-    pub(crate) place: AtomicU64,
-    /// A [`crate::mark`] while something is under way that a signal handler must not do
-    /// as well, or how many parts of latched regions wait in the current context: while
-    /// it is not zero, an end takes the long way.
-    pub(crate) detour: AtomicU64,
+    /// A [`Position`], or a [`crate::mark`] while something is under way that a signal handler
+    /// must not do as well.
+    pub(crate) position: AtomicU64,
     pub(crate) clock: ThreadClock,
     ring: AtomicPtr<Slot>,
     tally: AtomicPtr<Tally>,
@@ -73,9 +79,13 @@ pub(crate) struct Thread {
     segment: AtomicPtr<u8>,
     first_chunk: AtomicU64,
     chunk_count: AtomicU64,
+    /// Records of the ring that are in the cells.
+    pub(super) folded: AtomicU64,
+    /// Points that the table has room for.
+    pub(super) points: AtomicU64,
 
     // What only the cold paths touch.
-    /// The mark in [`Thread::detour`] of a context that was put aside since, until it goes
+    /// The mark in [`Thread::position`] of a context that was put aside since, until it goes
     /// on; else 0.
     pub(super) suspended: AtomicU64,
     /// Since when and until when the last region ran that ended although regions inside
@@ -112,10 +122,115 @@ pub(crate) struct Thread {
     /// Ticks of all regions that have ended in the current context, those inside others
     /// counted once, with what measuring them took. Never zero.
     covered: AtomicU64,
+    /// How many regions are open in the current context, in units of [`LEVEL`], and above that
+    /// a number of the time that has passed since the clock's offset was changed; see
+    /// [`GENERATION`]. A region notes it as it begins, and a difference at its end says that
+    /// the thread may have been off the CPU, that regions inside were not ended, or that
+    /// contexts were switched.
+    pub(crate) place: AtomicU64,
+    /// Zero in a wiped copy.
     alive: AtomicU64,
-    /// A cell for each point, by number: what fits into this page, and more behind it in
+    spare: AtomicU64,
+    /// An entry for each point, by number: what fits into this page, and more behind it in
     /// the mapping. See [`Thread::entry`].
-    table: [AtomicPtr<Cell>; FIRST],
+    table: [Entry; FIRST],
+}
+
+/// What a thread knows of a point.
+#[repr(C, align(32))]
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// The control word that the cell follows; 0 while the thread has none.
+    follows: AtomicU64,
+    /// Inclusive ticks of the regions that have ended, recursion counted once. A region notes
+    /// it as it begins; what has been added when it ends was inside.
+    total: AtomicU64,
+    cell: AtomicPtr<Cell>,
+    /// Where the point is among those of a fold that is under way, from 1 on; else 0.
+    pub(super) batch: AtomicU64,
+}
+
+impl Entry {
+    /// See the field.
+    #[inline(always)]
+    pub(crate) fn follows(&self) -> Control {
+        Control(self.follows.load(Relaxed))
+    }
+
+    /// See the field.
+    #[inline(always)]
+    pub(crate) fn total(&self) -> u64 {
+        self.total.load(Relaxed)
+    }
+
+    /// The thread's cell of the point; none where [`prepare`] must be asked.
+    #[inline(always)]
+    pub(crate) fn cell(&self) -> Option<&Cell> {
+        let cell = self.cell.load(Relaxed);
+        // SAFETY: null, or it leads to a cell in the segment, which is never unmapped.
+        unsafe { cell.as_ref() }
+    }
+
+    /// Has the lines of the cell brought near that a fold touches.
+    #[inline(always)]
+    pub(super) fn fetch_cell(&self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let cell = self.cell.load(Relaxed).cast::<i8>();
+            for line in 0..FOLDED_LINES {
+                // SAFETY: fetching never faults.
+                unsafe { _mm_prefetch(cell.wrapping_add(line * 64), _MM_HINT_T0) };
+            }
+        }
+    }
+}
+
+/// Lines of a cell up to the histogram parts of short durations.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const FOLDED_LINES: usize = 5;
+
+const PLACE: usize = std::mem::offset_of!(Thread, place);
+
+/// Adds to the word at an offset of a thread's state in one instruction, so that nothing is lost
+/// of what a signal handler adds.
+#[inline(always)]
+fn add_at_once<const WORD: usize>(of: *const Thread, more: u64) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: adds to a word of ours. Not a locked addition: no other thread takes part.
+    unsafe {
+        std::arch::asm!(
+            "add qword ptr [{of} + {word}], {more}",
+            of = in(reg) of,
+            word = const WORD,
+            more = in(reg) more,
+            options(nostack)
+        );
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    {
+        let word = of.expose_provenance() + WORD;
+        // SAFETY: an atomic word at that offset, as the callers say.
+        unsafe { &*ptr::with_exposed_provenance::<AtomicU64>(word) }.fetch_add(more, Relaxed);
+    }
+}
+
+/// The same of what is known here, which needs no register.
+#[inline(always)]
+fn add_constant_at_once<const WORD: usize, const MORE: i32>(of: &Thread) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!(
+            "add qword ptr [{of} + {word}], {more}",
+            of = in(reg) ptr::from_ref(of),
+            word = const WORD,
+            more = const MORE,
+            options(nostack)
+        );
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    add_at_once::<WORD>(of, MORE as u64);
 }
 
 /// The start of a page.
@@ -129,15 +244,12 @@ const _: () = assert!(KEPT == PAGE && PAGE == align_of::<WipedFromHere>());
 /// Where the table begins.
 const TABLE: usize = std::mem::offset_of!(Thread, table);
 /// Entries of the table that fill the page: padding must not be written.
-const FIRST: usize = (PAGE - 2 * size_of::<u64>()) / size_of::<AtomicPtr<Cell>>();
-const _: () = assert!(TABLE + FIRST * size_of::<AtomicPtr<Cell>>() == size_of::<Thread>());
+const FIRST: usize = (PAGE - 4 * size_of::<u64>()) / size_of::<Entry>();
+const _: () = assert!(TABLE + FIRST * size_of::<Entry>() == size_of::<Thread>());
 /// [`Thread::covered`] of a context in which no region has ended.
 pub(super) const NOTHING_COVERED: u64 = 1;
 
 thread_local! {
-    /// The calling thread's state; null before its first region. Has no
-    /// destructor, so that it can be used to the very end of the thread.
-    static THREAD: LocalCell<*const Thread> = const { LocalCell::new(ptr::null()) };
     /// True while this thread claims a lane.
     static CLAIMING: LocalCell<bool> = const { LocalCell::new(false) };
     /// What it has claimed until it moves in: one more than the lane, and the generation.
@@ -160,7 +272,7 @@ pub(super) fn forget_claim() {
 /// calling thread's, and what it was in the middle of watches nothing of the parent's.
 pub(super) fn forget() {
     CLAIMED.set((0, 0));
-    for wiped in [THREAD.replace(ptr::null()), MOVING_IN.replace(ptr::null())] {
+    for wiped in [current::replace(ptr::null()), MOVING_IN.replace(ptr::null())] {
         // SAFETY: as in `current`.
         let Some(thread) = (unsafe { wiped.as_ref() }) else { continue };
         thread.clock.forget_in_child();
@@ -170,10 +282,9 @@ pub(super) fn forget() {
 /// The calling thread's state, which may be a wiped copy of a parent's.
 #[inline(always)]
 pub(crate) fn current() -> Option<&'static Thread> {
-    let thread = THREAD.with(LocalCell::get);
     // SAFETY: null, or the pages of a lane of this process or of the parent it
     // was forked from; those are never unmapped while a thread refers to them.
-    unsafe { thread.as_ref() }
+    unsafe { current::get().as_ref() }
 }
 
 /// Kernel id of the calling thread.
@@ -185,22 +296,54 @@ pub(crate) fn tid() -> u32 {
     if told > 0 { told as u32 } else { owner::library_tid().unwrap_or(1) }
 }
 
+/// In every [`Thread::place`], so that none is 0.
+pub(crate) const IS_PLACE: u64 = 1;
+/// In the tag of a guard, beside its place: the point is fenced.
+pub(crate) const FENCED: u64 = 2;
+/// One look at the clock, in [`Thread::place`].
+const GENERATION: u64 = 1 << 2;
+/// The highest bit that counts those: more than a region of the short way can see.
+const GENERATIONS: u64 = 1 << 23;
 /// One open region, in [`Thread::place`].
-pub(crate) const LEVEL: u64 = 1 << 2;
-/// The bits that count open regions.
-pub(crate) const LEVELS: u64 = 0x1ff * LEVEL;
-/// One switch of contexts, in [`Thread::place`].
-pub(crate) const SALT: u64 = LEVELS + LEVEL;
-/// The bits that count switches.
-pub(crate) const SALTS: u64 = 0x7 * SALT;
-const _: () = assert!(LEVELS + SALTS + LEVEL == FENCED);
+pub(crate) const LEVEL: u64 = 1 << 24;
+/// The bits that count open regions: where a record has them.
+pub(crate) const LEVELS: u64 = 0xff * LEVEL;
+/// Above this many bits is the number of the stretch in which the current context runs: no
+/// other stretch in the process has it.
+const STRETCH: u32 = 32;
 
-/// What `begin` notes and `end` compares: a control word with the place of the
-/// region in its unused bits. A difference says that the point was reset or
-/// changed, that regions inside were not ended, or that contexts were switched.
-#[inline(always)]
-pub(crate) fn tag(control: Control, place: u64) -> u64 {
-    control.0.wrapping_add(place)
+/// Where the next record goes, in bytes from the first one that the ring ever had; or how many
+/// latched parts wait in the current context, which the next end must look for.
+#[derive(Clone, Copy)]
+pub(crate) struct Position(u64);
+
+impl Position {
+    /// One latched part that waits.
+    const WAITING: u64 = 4;
+    /// In what is no position.
+    const NONE: u64 = 2;
+
+    fn of(number: u64) -> Self {
+        Self(number * size_of::<Slot>() as u64)
+    }
+
+    /// As it stands in [`Thread::position`].
+    #[inline(always)]
+    pub(crate) fn word(self) -> u64 {
+        self.0
+    }
+
+    /// Whether nothing is under way, and nothing waits.
+    #[inline(always)]
+    pub(crate) fn is_free(self) -> bool {
+        self.0 & (mark::IS_MARK | Self::NONE) == 0
+    }
+
+    /// Whether it is the first one of its page.
+    #[inline(always)]
+    pub(crate) fn begins_page(self) -> bool {
+        (self.0 as u32).is_multiple_of(PAGE as u32)
+    }
 }
 
 /// Whether a thread that shares the caller's memory has that kernel id. Asked by a
@@ -240,36 +383,49 @@ impl Thread {
 
     /// The calling thread's cell of a point; none where [`prepare`] must be
     /// asked.
-    #[inline(always)]
     pub(crate) fn cell(&self, index: usize) -> Option<&Cell> {
-        let cell = self.entry(index).load(Relaxed);
-        // SAFETY: null, or it leads to a cell in the segment, which is never unmapped.
-        unsafe { cell.as_ref() }
+        self.entry(index).cell()
     }
 
     /// The same for any thread.
     pub(crate) fn cell_of_any(&self, index: usize) -> Option<&Cell> {
         // Meets the store in `set_cell`: the cell is prepared.
-        let cell = self.entry(index).load(Acquire);
+        let cell = self.entry(index).cell.load(Acquire);
         // SAFETY: as in `cell`.
         unsafe { cell.as_ref() }
     }
 
     fn set_cell(&self, index: usize, cell: &Cell) {
         // Meets the load in `cell_of_any`.
-        self.entry(index).store((&raw const *cell).cast_mut(), Release);
+        self.entry(index).cell.store((&raw const *cell).cast_mut(), Release);
     }
 
     /// A point's entry of the table, which goes on behind this in the mapping. It is reached by
     /// the address that `map_pages` has exposed: a reference to this leads no further.
     #[inline(always)]
-    fn entry(&self, index: usize) -> &AtomicPtr<Cell> {
+    pub(crate) fn entry(&self, index: usize) -> &Entry {
         let table = ptr::from_ref(self).addr() + TABLE;
-        let table = ptr::with_exposed_provenance::<AtomicPtr<Cell>>(table);
+        let table = ptr::with_exposed_provenance::<Entry>(table);
         // SAFETY: a registered point's number is below the number of points of
         // the segment, and the mapping has that many entries; an unregistered
         // one has number 0.
         unsafe { &*table.add(index) }
+    }
+
+    /// Where a fold sorts: behind the table, since a signal handler's stack may be small.
+    pub(super) fn sorting(&self) -> *mut Sorting {
+        let points = self.points.load(Relaxed) as usize;
+        let sorting = ptr::from_ref(self).addr() + TABLE + points * size_of::<Entry>();
+        // By the address that `map_pages` has exposed, as in `entry`.
+        ptr::with_exposed_provenance_mut(sorting)
+    }
+
+    /// Adds to the inclusive total of a point, in one instruction as [`Thread::cover`] does.
+    #[inline(always)]
+    pub(crate) fn add_to_total(&self, index: usize, ticks: u64) {
+        const TOTAL: usize = TABLE + std::mem::offset_of!(Entry, total);
+        let entry = ptr::from_ref(self).wrapping_byte_add(index * size_of::<Entry>());
+        add_at_once::<TOTAL>(entry, ticks);
     }
 
     /// See the field; 0 in a forked child.
@@ -282,19 +438,7 @@ impl Thread {
     /// signal handler adds.
     #[inline(always)]
     pub(crate) fn cover(&self, ticks: u64) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: adds to a word of ours. Not a locked addition: no other thread takes part.
-        unsafe {
-            std::arch::asm!(
-                "add qword ptr [{thread} + {word}], {ticks}",
-                thread = in(reg) ptr::from_ref(self),
-                word = const std::mem::offset_of!(Thread, covered),
-                ticks = in(reg) ticks,
-                options(nostack)
-            );
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        self.covered.fetch_add(ticks, Relaxed);
+        add_at_once::<{ std::mem::offset_of!(Thread, covered) }>(self, ticks);
     }
 
     /// Sets it to that of a context which becomes current.
@@ -308,6 +452,31 @@ impl Thread {
         self.place.load(Relaxed).wrapping_sub(LEVEL)
     }
 
+    /// A region more is open.
+    #[inline(always)]
+    pub(crate) fn deepen(&self) {
+        add_constant_at_once::<PLACE, { LEVEL as i32 }>(self);
+    }
+
+    /// A region less is open.
+    #[inline(always)]
+    pub(crate) fn rise(&self) {
+        add_constant_at_once::<PLACE, { -(LEVEL as i32) }>(self);
+    }
+
+    /// The regions that are open must ask the clock as they end. Said before that changes, so
+    /// that whoever jumps out of the change has said it.
+    pub(crate) fn outdate(&self) {
+        // Never into the bits above.
+        let start_again = self.place.load(Relaxed) & GENERATIONS;
+        add_at_once::<PLACE>(self, GENERATION.wrapping_sub(start_again));
+    }
+
+    /// Begins a stretch of a context in which no region is open.
+    pub(super) fn begin_stretch(&self, stretch: u64) {
+        self.place.store(stretch << STRETCH | IS_PLACE, Relaxed);
+    }
+
     /// The counter of the histogram bucket of a duration; none where the cell
     /// has no chunk for it yet, or the duration is beyond the histogram.
     #[inline(always)]
@@ -316,18 +485,29 @@ impl Thread {
             return None;
         }
         let (part, bucket) = histogram::locate(ticks);
-        let chunk = u64::from(cell.part(part));
+        self.chunk(cell.part(part)).map(|chunk| &chunk.0[bucket])
+    }
+
+    /// The counters of a histogram part, which is given some if it has none; none if there is
+    /// no space.
+    #[inline(always)]
+    pub(super) fn part_for(&self, cell: &Cell, part: usize) -> Option<&Chunk> {
+        self.chunk(cell.part(part)).or_else(|| self.new_part(cell, part))
+    }
+
+    /// A chunk of the segment; none if there is none of that number.
+    #[inline(always)]
+    fn chunk(&self, number: u32) -> Option<&Chunk> {
+        let number = u64::from(number);
         // Catches both "none yet" and a number that somebody else has written.
-        if chunk.wrapping_sub(self.first_chunk.load(Relaxed)) >= self.chunk_count.load(Relaxed) {
+        if number.wrapping_sub(self.first_chunk.load(Relaxed)) >= self.chunk_count.load(Relaxed) {
             return None;
         }
-        let offset = chunk as usize * CHUNK + bucket * size_of::<AtomicU64>();
         let segment = self.segment.load(Relaxed);
         // SAFETY: there are chunks only in a segment.
         unsafe { std::hint::assert_unchecked(!segment.is_null()) };
-        // SAFETY: the chunk is within the pool of the segment, as just tested,
-        // and the bucket is within the chunk.
-        Some(unsafe { &*segment.add(offset).cast::<AtomicU64>() })
+        // SAFETY: the chunk is within the pool of the segment, as just tested.
+        Some(unsafe { &*segment.add(number as usize * CHUNK).cast::<Chunk>() })
     }
 
     /// The sums of amounts beside a cell; none if it has none.
@@ -343,54 +523,201 @@ impl Thread {
         Some(unsafe { &*self.segment.load(Relaxed).add(chunk as usize * CHUNK).cast() })
     }
 
-    /// Writes a record into the ring. The fence that must go before a slot is
-    /// filled again is the one at the start of [`Cell::record`].
+    /// See the field.
     #[inline(always)]
-    pub(crate) fn record(&self, start: u64, elapsed: u64, own: u64, what: u64) {
-        let tally = self.tally();
-        let written = tally.written.load(Relaxed);
+    pub(crate) fn position(&self) -> Position {
+        Position(self.position.load(Relaxed))
+    }
+
+    /// Where it is while nothing is under way.
+    fn position_at_rest(&self) -> Position {
+        match self.regions().waiting() {
+            0 => Position::of(self.written()),
+            waiting => Position(Position::NONE + waiting * Position::WAITING),
+        }
+    }
+
+    /// Says where it is, unless something is under way that will say so.
+    pub(super) fn rest(&self) {
+        let position = self.position();
+        let waits = self.regions().waiting() != 0;
+        if mark::is_mark(position.0) || position.is_free() && !waits {
+            return;
+        }
+        // Marked, so that a handler does not move it meanwhile.
+        let mut mark = mark::new();
+        mark::set(&mut mark, &self.position);
+        self.done();
+    }
+
+    /// Writes a region into the ring, the next record, whose ticks are no more than
+    /// [`MOST_TICKS`](ring::MOST_TICKS), and takes the mark of the caller away.
+    #[inline(always)]
+    pub(crate) fn record(
+        &self,
+        position: Position,
+        start: u64,
+        elapsed: u64,
+        own: u64,
+        inclusive: u64,
+        what: u64,
+    ) {
         // Asked by whoever is about to write, so that nobody, a signal handler
         // neither, comes to a page that is not backed.
-        if (written as usize).is_multiple_of(SLOTS_PER_PAGE) {
-            return self.record_at_page(start, elapsed, own, what);
+        if position.begins_page() {
+            return self.record_at_page(start, elapsed, own, inclusive, what);
         }
-        self.fill(tally, written, start, elapsed, own, what);
+        self.slot_at(position).fill(start, elapsed, own, inclusive, what);
+        self.publish(position);
     }
 
-    /// The first record of a page, which may have to be backed. Without space there is no
-    /// record, and that is counted.
+    /// Announces that a record is complete, and takes the mark of the caller away.
+    #[inline(always)]
+    pub(super) fn publish(&self, position: Position) {
+        let next = position.0.wrapping_add(size_of::<Slot>() as u64);
+        ring::publish(&self.tally().written, next / size_of::<Slot>() as u64);
+        compiler_fence(SeqCst);
+        self.position.store(next, Relaxed);
+    }
+
+    /// Takes the mark of the caller away.
+    pub(super) fn done(&self) {
+        compiler_fence(SeqCst);
+        self.position.store(self.position_at_rest().0, Relaxed);
+    }
+
+    /// Has room for the next record, which is the first of its page, and folds the others; the
+    /// ticks that this took. None where the page has no memory.
+    pub(super) fn turn_page(&self) -> Option<u64> {
+        self.busy(|| {
+            let before = self.covered();
+            fold::fold(self);
+            self.back_page(self.written()).then(|| self.covered().wrapping_sub(before))
+        })?
+    }
+
     #[cold]
     #[inline(never)]
-    fn record_at_page(&self, start: u64, elapsed: u64, own: u64, what: u64) {
-        let tally = self.tally();
-        let written = tally.written.load(Relaxed);
-        let page = written as usize % RING_SLOTS / SLOTS_PER_PAGE;
-        let backed = self.ring_backed.load(Relaxed);
-        if backed & 1 << page == 0 {
-            let ring = self.ring.load(Relaxed).addr() - self.segment.load(Relaxed).addr();
-            let ask = |segment: &Segment| {
-                // All at once, so that a thread which has measured asks for no more; by
-                // the page where there is no room for that.
-                if backed == 0 && segment.back(ring, RING_BLOCKS as usize * BLOCK).is_ok() {
-                    return Some(u64::MAX);
-                }
-                segment.back_or_count(ring + page * PAGE, PAGE).ok().map(|()| 1 << page)
-            };
-            match process::current().and_then(|process| process.ask_for_space(ask)) {
-                Some(pages) => self.ring_backed.fetch_or(pages, Relaxed),
-                None => return self.count(|tally| &tally.unrecorded),
-            };
-        }
-        self.fill(tally, written, start, elapsed, own, what);
+    fn record_at_page(&self, start: u64, elapsed: u64, own: u64, inclusive: u64, what: u64) {
+        self.record_after_fold(start, elapsed, own, inclusive, what);
+        self.done();
     }
 
+    /// The first record of a page, before which all others are folded. Where the page has no
+    /// memory, the region goes into its cell alone, and that is counted.
+    fn record_after_fold(&self, start: u64, elapsed: u64, own: u64, inclusive: u64, what: u64) {
+        // A child that a signal handler has forked has no ring.
+        if !self.is_alive() {
+            return;
+        }
+        fold::fold(self);
+        let written = self.written();
+        if self.back_page(written) {
+            self.slot(written).fill(start, elapsed, own, inclusive, what);
+            return ring::publish(&self.tally().written, written.wrapping_add(1));
+        }
+        self.count(|tally| &tally.unrecorded);
+        if let Some(cell) = self.cell(what as usize & POINT) {
+            let exclusive = (own as i64).max(0) as u64;
+            let measured = Measurement { exclusive, inclusive, away: None };
+            cell.record(measured, self.bucket_for(cell, exclusive), written);
+        }
+    }
+
+    /// Records a measurement that no record of the ring can hold: one that was off the CPU, or
+    /// has amounts, or is long. It goes into its cell, after those of the ring, and into the
+    /// ring for the flight recorder. `times` are its start, the ticks until its end, and what
+    /// else the record says.
+    #[inline(never)]
+    pub(super) fn record_counted(
+        &self,
+        entry: &Entry,
+        measured: Measurement,
+        (start, elapsed, what): (u64, u64, u64),
+        amounts: Option<&Amounts>,
+    ) {
+        fold::fold(self);
+        let Some(cell) = entry.cell() else { return };
+        let bucket = self.bucket_for(cell, measured.exclusive);
+        // As late as that: a child that a signal handler has forked writes nothing.
+        if !self.is_alive() {
+            return;
+        }
+        let sums = amounts.and_then(|amounts| Some((self.sums(cell)?, amounts)));
+        let written = self.written();
+        cell.record_amounts(measured, bucket, sums, written);
+        if begins_page(written) && !self.back_page(written) {
+            return self.count(|tally| &tally.unrecorded);
+        }
+        self.slot(written).fill_counted(start, elapsed, measured.exclusive, what);
+        ring::publish(&self.tally().written, written.wrapping_add(1));
+        // So that the next one has nothing to fold.
+        fold::announce(self, written.wrapping_add(1));
+    }
+
+    /// Gives the page of a record memory, if it has none; false if there is none.
+    fn back_page(&self, number: u64) -> bool {
+        let page = number as usize % RING_SLOTS / SLOTS_PER_PAGE;
+        let backed = self.ring_backed.load(Relaxed);
+        if backed & 1 << page != 0 {
+            return true;
+        }
+        let ring = self.ring.load(Relaxed).addr() - self.segment.load(Relaxed).addr();
+        let ask = |segment: &Segment| {
+            // All at once, so that a thread which has measured asks for no more; by
+            // the page where there is no room for that.
+            if backed == 0 && segment.back(ring, RING_BLOCKS as usize * BLOCK).is_ok() {
+                return Some(u64::MAX);
+            }
+            segment.back_or_count(ring + page * PAGE, PAGE).ok().map(|()| 1 << page)
+        };
+        let pages = process::current().and_then(|process| process.ask_for_space(ask));
+        if let Some(pages) = pages {
+            self.ring_backed.fetch_or(pages, Relaxed);
+        }
+        pages.is_some()
+    }
+
+    /// The slot of a record, which may be written over from now on.
     #[inline(always)]
-    fn fill(&self, tally: &Tally, written: u64, start: u64, elapsed: u64, own: u64, what: u64) {
+    pub(super) fn slot(&self, number: u64) -> &Slot {
+        ring::reuse();
         // SAFETY: a thread that has cells has a ring of so many slots, in the
         // segment.
-        let slot = unsafe { &*self.ring.load(Relaxed).add(written as usize % RING_SLOTS) };
-        slot.fill(start, elapsed, own, what);
-        pfp_shm_layout::ring::publish(&tally.written, written.wrapping_add(1));
+        unsafe { &*self.ring.load(Relaxed).add(number as usize % RING_SLOTS) }
+    }
+
+    /// The slot at a position, which may be written over from now on.
+    #[inline(always)]
+    pub(super) fn slot_at(&self, position: Position) -> &Slot {
+        const BYTES: usize = RING_SLOTS * size_of::<Slot>();
+        ring::reuse();
+        // SAFETY: as in `slot`.
+        unsafe { &*self.ring.load(Relaxed).byte_add(position.0 as usize % BYTES) }
+    }
+
+    /// The slots of some records of one page.
+    pub(super) fn slots(&self, from: u64, end: u64) -> &[Slot] {
+        // SAFETY: as in `slot`; the slots of a page lie one after the other.
+        unsafe { std::slice::from_raw_parts(self.slot(from), (end - from) as usize) }
+    }
+
+    /// The whole ring, if the thread has one.
+    pub(crate) fn ring(&self) -> Option<&[Slot]> {
+        let ring = self.ring.load(Relaxed);
+        // SAFETY: as in `slot`; all of it has the same owner.
+        (!ring.is_null()).then(|| unsafe { std::slice::from_raw_parts(ring, RING_SLOTS) })
+    }
+
+    /// Records that were written so far.
+    #[inline(always)]
+    pub(super) fn written(&self) -> u64 {
+        self.tally().written.load(Relaxed)
+    }
+
+    /// Exclusive ticks of the last record.
+    pub(super) fn last_exclusive(&self) -> u64 {
+        self.slot(self.written().wrapping_sub(1)).copy().exclusive
     }
 
     /// The thread's counters in the segment.
@@ -406,8 +733,9 @@ impl Thread {
     }
 
     /// Whether these are the pages of this process, not a wiped copy.
+    #[inline(always)]
     pub(crate) fn is_alive(&self) -> bool {
-        self.alive.load(Relaxed) == ALIVE
+        self.alive.load(Relaxed) != 0
     }
 
     /// Whether the thread found no lane and shares the overflow lane.
@@ -423,15 +751,18 @@ impl Thread {
         process: &'static Process,
         point: &Point,
         control: Control,
-    ) -> Option<&Cell> {
+    ) -> Option<&Entry> {
         let index = point.index();
         let owner = self.generation.load(Relaxed) as u32;
-        if let Some(cell) = self.cell(index) {
-            cell.count_last(self.last_bucket(cell));
+        let entry = self.entry(index);
+        if let Some(cell) = entry.cell() {
+            // What is in the ring is of the window that ends.
+            fold::fold(self);
             let sums = process.segment.sums(cell.amounts());
             let clear = |chunk| clear_chunk(&process.segment, chunk);
             cell.follow_with(control, owner, sums, clear);
-            return Some(cell);
+            entry.follows.store(control.0, Relaxed);
+            return Some(entry);
         }
         let cell = self.new_cell(process)?;
         if point.has_sums() {
@@ -440,8 +771,9 @@ impl Thread {
         cell.prepare(index as u32, control, owner);
         self.commit_cell(process);
         self.set_cell(index, cell);
+        entry.follows.store(control.0, Relaxed);
         self.publish_switches();
-        Some(cell)
+        Some(entry)
     }
 
     /// Takes the lane's next cell, not yet visible to readers.
@@ -466,8 +798,10 @@ impl Thread {
         let block = segment.cell_block(self.cell_block.load(Relaxed))?;
         let cell = block.cell(self.cells_used.load(Relaxed) as usize);
         let offset = (&raw const *cell).addr() - segment.base().addr();
-        if offset.is_multiple_of(PAGE) {
-            process.back(offset, PAGE)?;
+        // Of its pages only the last one may be new.
+        let last = offset + size_of::<Cell>() - 1;
+        if last / PAGE != (offset - 1) / PAGE {
+            process.back(last / PAGE * PAGE, PAGE)?;
         }
         Some(cell)
     }
@@ -481,22 +815,24 @@ impl Thread {
         }
     }
 
-    /// The bucket of a cell's last measurement, which is not counted yet; none if
-    /// there is no such measurement, or no space for its part of the histogram.
-    pub(crate) fn last_bucket(&self, cell: &Cell) -> Option<&AtomicU64> {
-        let last = cell.last();
-        if last >= histogram::LIMIT {
-            return None;
-        }
-        let (part, _) = histogram::locate(last);
+    /// The bucket of a measurement; none if there is no space for its part of the histogram.
+    pub(crate) fn bucket_for(&self, cell: &Cell, ticks: u64) -> Option<&AtomicU64> {
+        let ticks = ticks.min(histogram::LIMIT - 1);
+        let (part, bucket) = histogram::locate(ticks);
+        self.part_for(cell, part).map(|chunk| &chunk.0[bucket])
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn new_part(&self, cell: &Cell, part: usize) -> Option<&Chunk> {
         if cell.part(part) == 0 {
             cell.set_part(part, self.new_chunks(process::current()?, 1)?);
         }
-        self.bucket(cell, last)
+        self.chunk(cell.part(part))
     }
 
-    /// The next chunks of the lane's own, `count` (1 or 2) in a row and aligned to
-    /// as many. Also for a signal handler that interrupts this very thing.
+    /// The next chunks of the lane's own, `count` (1 or [`SHARED_CELL`]) in a row and aligned
+    /// to as many. Also for a signal handler that interrupts this very thing.
     fn new_chunks(&self, process: &Process, count: u64) -> Option<u32> {
         let segment = &process.segment;
         let mut next = self.chunks.load(Relaxed);
@@ -543,7 +879,7 @@ impl Thread {
                 Ok(cell) => return Some(cell),
                 Err(place) => place,
             };
-            let taken = u64::from(self.new_chunks(process, 2)?) * CHUNK as u64;
+            let taken = u64::from(self.new_chunks(process, SHARED_CELL)?) * CHUNK as u64;
             let cell = segment.shared_cell(taken)?;
             cell.prepare(index as u32, control, 0);
             if point.has_sums() {
@@ -582,21 +918,7 @@ impl Thread {
     }
 }
 
-/// Puts a cell right in which a change was cut off for good.
-pub(super) fn mend(process: &Process, cell: &Cell) {
-    let segment = &process.segment;
-    let held = |chunk| {
-        let chunk = segment.chunk(chunk)?;
-        Some(chunk.0.iter().fold(0, |sum: u64, bucket| sum.wrapping_add(bucket.load(Relaxed))))
-    };
-    cell.mend(
-        segment.sums(cell.amounts()),
-        |chunk| held(chunk).unwrap_or(0),
-        |chunk| clear_chunk(segment, chunk),
-    );
-}
-
-fn clear_chunk(segment: &Segment, chunk: u32) {
+pub(super) fn clear_chunk(segment: &Segment, chunk: u32) {
     if let Some(chunk) = segment.chunk(chunk) {
         for bucket in &chunk.0 {
             bucket.store(0, Relaxed);
@@ -610,7 +932,7 @@ fn clear_chunk(segment: &Segment, chunk: u32) {
 #[cold]
 pub(crate) fn prepare(
     point: &'static Point,
-) -> Option<Result<(&'static Thread, &'static Cell), Unready>> {
+) -> Option<Result<(&'static Thread, &'static Entry), Unready>> {
     if !point.register() {
         process::miss_unregistered(point);
         return None;
@@ -643,11 +965,12 @@ pub(crate) fn prepare(
     if thread.overflows() || thread.is_busy() || point.timed().is_some() {
         return Some(Err(Unready::Overflow(thread)));
     }
+    thread.outdate();
     if thread.clock.refresh_and_verify(true).missed {
         process.take_rung();
     }
     match thread.busy(|| thread.ready_cell(process, point, control)) {
-        Some(Some(cell)) => Some(Ok((thread, cell))),
+        Some(Some(entry)) => Some(Ok((thread, entry))),
         Some(None) => Some(Err(Unready::Never)),
         None => Some(Err(Unready::Overflow(thread))),
     }
@@ -682,7 +1005,7 @@ fn claim_alone(process: &'static Process) -> Option<&'static Thread> {
         return None;
     }
     // The thread has one lane for all copies: the leader's.
-    let claimed = copies::thread(THREAD.with(LocalCell::as_ptr)).unwrap_or_else(|| {
+    let claimed = copies::thread(current::place()).unwrap_or_else(|| {
         let claimed = claim_lane(process).or_else(|| claim_overflow(process));
         CLAIMED.set((0, 0));
         MOVING_IN.set(ptr::null());
@@ -696,7 +1019,7 @@ fn claim_alone(process: &'static Process) -> Option<&'static Thread> {
         })
     });
     if let Some(thread) = claimed {
-        THREAD.set(thread);
+        current::replace(thread);
         // SAFETY: the key was made with the process; the value is not null, so
         // that the destructor runs.
         unsafe { libc::pthread_setspecific(process.exit_key, (&raw const *thread).cast()) };
@@ -795,9 +1118,10 @@ impl Thread {
         self.tid.store(u64::from(tid()), Relaxed);
         self.lane.store(lane as u64, Relaxed);
         self.generation.store(u64::from(generation), Relaxed);
+        self.points.store(segment.geometry().points() as u64, Relaxed);
         self.set_covered(NOTHING_COVERED);
-        self.place.store(0, Relaxed);
-        self.detour.store(0, Relaxed);
+        self.begin_stretch(super::context::next_stretch());
+        self.done();
         self.suspended.store(0, Relaxed);
         self.context.store(0, Relaxed);
         self.current.store(ptr::null_mut(), Relaxed);
@@ -807,7 +1131,7 @@ impl Thread {
         }
         self.claimed.store(stamp(), Relaxed);
         self.clock.start();
-        self.alive.store(ALIVE, Relaxed);
+        self.alive.store(1, Relaxed);
     }
 }
 
@@ -826,7 +1150,8 @@ fn pages_of(process: &'static Process, lane: usize) -> Option<&'static Thread> {
 
 /// Maps a state whose table has room for so many points.
 fn map_pages(points: usize) -> Option<&'static Thread> {
-    let bytes = size_of::<Thread>().max(TABLE + points * size_of::<AtomicPtr<Cell>>());
+    let bytes = size_of::<Thread>().max(TABLE + points * size_of::<Entry>() + size_of::<Sorting>());
+    const { assert!(align_of::<Sorting>() <= align_of::<Entry>()) };
     let pages = process::private_pages(bytes)?;
     // For `entry`.
     let _ = pages.expose_provenance();
@@ -866,7 +1191,7 @@ pub(crate) fn set_name(name: &str) {
 /// a time in which no key was set. See [`bury`].
 pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
     cold::section(|| {
-        THREAD.set(ptr::null());
+        current::replace(ptr::null());
         // SAFETY: the value that `claim` has set, in this process or in a parent.
         let thread = unsafe { &*value.cast::<Thread>() };
         if let Some(process) = process::current().filter(|_| thread.is_alive()) {
@@ -926,11 +1251,13 @@ fn bury(process: &Process) -> bool {
 /// Leaves the lane of a thread that writes no more to its next owner.
 fn give_up(process: &Process, thread: &Thread) {
     super::context::leave_all(thread);
+    fold::recover(process, thread);
     // So that the next owner of the lane makes the cells its own.
-    let points = process.segment.ledger().points_used.load(Relaxed) as usize;
-    for index in 0..points.min(process.segment.geometry().points()) {
-        if let Some(cell) = thread.cell(index) {
-            mend(process, cell);
+    let points =
+        process.segment.ledger().points_used.load(Relaxed).min(thread.points.load(Relaxed));
+    for entry in (0..points as usize).map(|index| thread.entry(index)) {
+        if let Some(cell) = entry.cell() {
+            entry.follows.store(0, Relaxed);
             cell.abandon();
         }
     }

@@ -10,31 +10,8 @@ use super::Part;
 use super::json::Json;
 use crate::engine::{cold, process};
 
-/// Writes the figures of this process as JSON: an array of threads, of each an object
-/// with an array for each label, of each tuple of amounts an object with `Bytes`,
-/// `Flops`, `Calls`, and `Min`, `Max`, `Avg`, `Stddev` of a call's exclusive time in
-/// seconds. `Bytes` and `Flops` are of one call, 0 where a region does not tell; of
-/// calls whose amounts are not told apart, the mean. Other amounts stand under their
-/// own names. A line of its own, complete or not at all as far as `out` goes.
-///
-/// Threads that had the same lane one after the other are one.
-///
-/// ```
-/// {
-///     pfp::scope!("triad", bytes = 2400, flops = 200);
-/// }
-/// let mut out = Vec::new();
-/// pfp::show(&mut out)?;
-/// # #[cfg(not(miri))]
-/// assert!(String::from_utf8_lossy(&out).contains(r#""triad":[{"Bytes":2400,"Flops":200,"Calls":1"#));
-/// # std::io::Result::Ok(())
-/// ```
-///
-/// # Errors
-///
-/// `Unsupported` if nothing can be measured here, or pfp is compiled out; else what
-/// writing to `out` has answered.
-pub fn show(out: &mut impl Write) -> io::Result<()> {
+/// For [`crate::show`].
+pub(crate) fn show(out: &mut impl Write) -> io::Result<()> {
     cold::uncancelled(|| show_uncancelled(out))
 }
 

@@ -1,8 +1,6 @@
 //! A timer of the wall clock and of the time on the CPU.
 
-use crate::clock;
-use crate::engine::thread;
-use crate::errno;
+use crate::engine::reading::{cpu_time, wall_ns};
 
 /// Times a stretch of the program: the wall clock, and beside it the time that the
 /// thread was on a CPU. It is no profile point, and needs no segment.
@@ -53,20 +51,13 @@ impl Reading {
     /// other takes is outside.
     fn at_start() -> Self {
         let (thread, cpu_ns) = cpu_time();
-        Self { wall_ns: clock::wall_ns(), cpu_ns, thread }
+        Self { wall_ns: wall_ns(), cpu_ns, thread }
     }
 
     fn at_stop() -> Self {
-        let wall_ns = clock::wall_ns();
+        let wall_ns = wall_ns();
         let (thread, cpu_ns) = cpu_time();
         Self { wall_ns, cpu_ns, thread }
-    }
-}
-
-fn cpu_time() -> (u64, u64) {
-    match errno::kept(clock::cpu_time_ns) {
-        Some(ns) => (u64::from(thread::tid()), ns),
-        None => (0, 0),
     }
 }
 
@@ -103,7 +94,7 @@ impl CpuTimer {
     #[must_use]
     pub fn elapsed_ms(&self) -> f64 {
         let end = match self.state {
-            RUNNING => clock::wall_ns(),
+            RUNNING => wall_ns(),
             STOPPED => self.stopped.wall_ns,
             _ => return 0.0,
         };

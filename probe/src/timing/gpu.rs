@@ -1,23 +1,55 @@
 //! A timer of what a GPU does, by its own events.
 
-mod driver;
-
 use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::fmt;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::ptr;
 
-use driver::{Driver, Event};
-pub use driver::{NoGpu, Stream};
-
-use super::{CpuTimer, named};
-use crate::clock::counter::stamp;
-use crate::engine::{context, ending};
-use crate::errno;
-use crate::point::Point;
+use super::CpuTimer;
+use crate::Point;
+use crate::engine::gpu::{self, Driver, Event};
+use crate::engine::reading::stamp;
+use crate::engine::{context, ending, errno, named};
 
 /// Measurements that may wait for the device; one more is not timed, and counted.
 const PENDING: usize = 1024;
+
+/// Why nothing can be timed on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoGpu {
+    /// There is no driver library, in the words of the loader.
+    NoDriver(String),
+    /// A library without this function of the driver's.
+    NotADriver(&'static str),
+    /// The driver has no device.
+    NoDevice,
+    /// The driver answered with this error (`CUresult`).
+    Refused(u32),
+    /// Another thread is loading a driver, which takes long: to be tried again.
+    Busy,
+}
+
+impl fmt::Display for NoGpu {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDriver(why) => write!(out, "no GPU: {why}"),
+            Self::NotADriver(missing) => {
+                write!(out, "no GPU: the driver's library has no {missing}")
+            }
+            Self::NoDevice => out.write_str("no GPU: the driver has no device"),
+            Self::Busy => out.write_str("no GPU yet: another thread is loading the driver"),
+            Self::Refused(code) => write!(out, "no GPU: the driver answered with error {code}"),
+        }
+    }
+}
+
+impl std::error::Error for NoGpu {}
+
+/// A stream of the driver's (`CUstream`); null is the default one.
+pub type Stream = *mut c_void;
 
 /// The driver of the GPUs here.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +65,7 @@ impl Gpu {
     ///
     /// Why there is no GPU.
     pub fn find() -> Result<Self, NoGpu> {
-        errno::kept(driver::find).map(|driver| Self { driver })
+        errno::kept(gpu::find).map(|driver| Self { driver })
     }
 
     /// Loads the driver from another library.
@@ -42,13 +74,13 @@ impl Gpu {
     ///
     /// As [`Self::find`].
     pub fn with_library(path: impl AsRef<Path>) -> Result<Self, NoGpu> {
-        errno::kept(|| driver::load(path.as_ref())).map(|driver| Self { driver })
+        errno::kept(|| gpu::load(path.as_ref())).map(|driver| Self { driver })
     }
 
     /// Devices that the driver has; at least 1.
     #[must_use]
     pub fn devices(self) -> u32 {
-        self.driver.devices
+        self.driver.devices()
     }
 }
 

@@ -1,9 +1,8 @@
 //! Stamps, and counts of cycles from the moment at which all have come.
 
 use super::group::{ProcessGroup, Synced, ThreadGroup};
-use crate::clock::counter::stamp_and_cpu;
-use crate::engine::thread;
-use crate::point::Point;
+use crate::Point;
+use crate::engine::reading::{stamp_and_cpu, thread_id};
 
 /// A reading of the tick counter, and where it was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +21,7 @@ pub struct CycleStamp {
 /// Stamps this moment.
 #[must_use]
 pub fn cycle_stamp() -> CycleStamp {
-    let known = thread::current().filter(|thread| thread.is_alive()).map(|it| it.kernel_id());
-    let thread = known.unwrap_or_else(thread::tid);
+    let thread = thread_id();
     let (ticks, cpu) = stamp_and_cpu();
     CycleStamp { ticks, cpu, thread }
 }
@@ -47,9 +45,9 @@ pub enum SyncScope<'a> {
 pub fn synchronize(scope: SyncScope<'_>) -> Synced {
     match scope {
         SyncScope::None => Synced::default(),
-        SyncScope::Internal(threads) => threads.wait().1,
-        SyncScope::External(processes) => processes.wait(None),
-        SyncScope::Global(threads, processes) => {
+        SyncScope::Internal(ThreadGroup { threads }) => threads.wait().1,
+        SyncScope::External(ProcessGroup { processes }) => processes.wait(None),
+        SyncScope::Global(ThreadGroup { threads }, ProcessGroup { processes }) => {
             let (round, inside) = threads.wait();
             let outside = processes.wait(Some((threads.key(), round)));
             inside.and(outside)

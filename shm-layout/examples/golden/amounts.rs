@@ -1,4 +1,4 @@
-//! The story of `assets/segment-v1.1.pfp`: what layout version 1.1 has more than 1.0.
+//! The story of `assets/segment-v2-amounts.pfp`: amounts, a device, and losses.
 //!
 //! A program copies blocks, mostly of 4,096 bytes and of 64, and takes steps, of which
 //! no two are alike; a device works for it.
@@ -66,7 +66,7 @@ pub(crate) fn fill() -> Option<Segment> {
     lane.tally.unrecorded.store(3, Relaxed);
     let first_chunk = segment.block_offset(segment.take_blocks(1).ok()?)? / CHUNK;
     share(&segment, first_chunk as u32, blocks, &[(95, [0; 4])])?;
-    share(&segment, first_chunk as u32 + 4, any, &[(90, [10, 0, 0, 0]), (90, [20, 0, 0, 0])])?;
+    share(&segment, first_chunk as u32 + 5, any, &[(90, [10, 0, 0, 0]), (90, [20, 0, 0, 0])])?;
 
     // The end: killed in the middle of a reset, before the sums are cleared.
     apply(steps.word, Change::Reset);
@@ -113,14 +113,15 @@ impl Thread<'_> {
     /// What a device has measured has no record: the thread was elsewhere.
     fn work_of_a_device(&self, point: Point<'_>, own: u64) {
         let cell = self.cell(point);
-        let inclusive_total = cell.inclusive_total() + own;
-        let measured = Measurement { exclusive: own, inclusive_total, away: None };
-        cell.record(measured, self.last_bucket(cell));
+        self.fold();
+        let measured = Measurement { exclusive: own, inclusive: own, away: None };
+        let written = self.lane.tally.written.load(Relaxed);
+        cell.record(measured, self.bucket(cell, own), written);
     }
 }
 
 /// Threads that found no lane measure a point for which none of them has a cell yet;
-/// the cell, its sums and its histogram get four chunks.
+/// the cell, its sums and its histogram get five chunks.
 fn share(
     segment: &Segment,
     chunk: u32,
@@ -131,16 +132,16 @@ fn share(
     let cell = segment.shared_cell(offset)?;
     cell.prepare(point.number as u32, point.control(), 0);
     if point.has_sums {
-        cell.set_amounts(chunk + 2);
+        cell.set_amounts(chunk + 3);
     }
     segment.entry(point.number)?.set_shared_cell(false, offset);
     for &(own, amounts) in measured {
         let (part, bucket) = locate(own);
-        let chunk = cell.set_part_shared(part, chunk + 3);
+        let chunk = cell.set_part_shared(part, chunk + 4);
         if let Some(sums) = segment.sums(cell.amounts()) {
             Cell::add_amounts_shared(sums, &amounts);
         }
-        let measured = Measurement { exclusive: own, inclusive_total: own, away: None };
+        let measured = Measurement { exclusive: own, inclusive: own, away: None };
         cell.record_shared(measured, Some(&segment.chunk(chunk)?.0[bucket]));
     }
     Some(())

@@ -22,11 +22,9 @@ impl Random {
 
     fn measurement(&mut self) -> Measurement {
         let away = Away { off_cpu: self.ticks(), switches: 1 + self.below(3) };
-        Measurement {
-            exclusive: self.ticks(),
-            inclusive_total: 0,
-            away: (self.below(2) == 0).then_some(away),
-        }
+        let exclusive = self.ticks();
+        let inclusive = exclusive + self.ticks();
+        Measurement { exclusive, inclusive, away: (self.below(2) == 0).then_some(away) }
     }
 }
 
@@ -34,7 +32,7 @@ fn add_naively(sums: &mut Sums, measured: Measurement) {
     let own = measured.exclusive;
     sums.count += 1;
     sums.exclusive += own;
-    sums.inclusive += own;
+    sums.inclusive += measured.inclusive;
     let away = measured.away.unwrap_or_default();
     sums.off_cpu += away.off_cpu;
     sums.switches += away.switches;
@@ -64,6 +62,7 @@ fn a_cell_is_what_lists_of_measurements_would_be() {
         let bucket = AtomicU64::new(0);
         let (mut control, mut owner) = (Control(1), 1);
         let (mut live, mut settled, mut past) = (Sums::default(), Sums::default(), (0, 0));
+        let mut folded = 0;
         let cell = Cell::new();
         cell.prepare(3, control, owner);
         for _ in 0..times(200) {
@@ -76,9 +75,9 @@ fn a_cell_is_what_lists_of_measurements_would_be() {
                 3 => cell.follow(control, owner, |_| unreachable!()),
                 4 => cell.abandon(),
                 _ => {
-                    let mut measured = random.measurement();
-                    measured.inclusive_total = cell.inclusive_total() + measured.exclusive;
-                    cell.record(measured, Some(&bucket));
+                    let measured = random.measurement();
+                    folded += 1;
+                    cell.record(measured, Some(&bucket), folded);
                     add_naively(&mut live, measured);
                 }
             }
@@ -99,8 +98,67 @@ fn a_cell_is_what_lists_of_measurements_would_be() {
             assert_eq!(picture.settled, settled);
             assert_eq!((picture.past_count, picture.past_exclusive), past);
             assert_eq!((picture.epoch, picture.owner), (control.epoch(), owner));
-            assert_eq!(picture.point, 3);
+            assert_eq!((picture.point, picture.folded, picture.staged), (3, folded, false));
         }
+    }
+}
+
+/// Folded in batches of any size or recorded one by one, what is added is the same, and
+/// nobody sees any of a batch before all of it; what was staged and dropped is nowhere.
+#[test]
+fn a_fold_adds_what_one_measurement_after_another_would() {
+    let mut random = Random(7);
+    let averaged = Control(1).with(Change::Alpha(Alpha::new(0.2).unwrap()));
+    let (folded, single) = (Cell::new(), Cell::new());
+    let plain = |_| AtomicU64::new(0);
+    let sums: [SumWords; 2] = [core::array::from_fn(plain), core::array::from_fn(plain)];
+    for (cell, control) in [(&folded, averaged), (&single, averaged)] {
+        cell.prepare(1, control, 1);
+        cell.set_amounts(9);
+    }
+    let pictures = || {
+        let mut pictures = [CellPicture::default(), CellPicture::default()];
+        for ((cell, sums), picture) in [&folded, &single].into_iter().zip(&sums).zip(&mut pictures)
+        {
+            assert_eq!(cell.read_with(picture, |_| Some(sums)), CellRead::Whole);
+        }
+        pictures
+    };
+    let mut number = 0;
+    for _ in 0..times(300) {
+        let before = pictures();
+        let batch: Vec<_> = (0..random.below(5))
+            .map(|_| Measurement { away: None, ..random.measurement() })
+            .collect();
+        number += batch.len() as u64;
+        let is_dropped = random.below(4) == 0;
+        let mut live = Sums::default();
+        for again in 0..1 + u32::from(is_dropped) {
+            live = folded.stage();
+            for measured in &batch {
+                live.add(averaged, measured.exclusive, measured.inclusive);
+            }
+            let during = pictures();
+            assert!(during[0].staged && !during[1].staged);
+            assert_eq!((&during[0].live, during[0].folded), (&before[0].live, before[0].folded));
+            if is_dropped && again == 0 {
+                assert_eq!(folded.mend(Some(&sums[0]), |_| 0, |_| ()).0, 0);
+                folded.mended(Some(&sums[0]));
+                assert_eq!(pictures()[0], CellPicture { staged: false, ..before[0].clone() });
+            }
+        }
+        folded.put_in_force(&live, Some(&sums[0]), number);
+        for measured in batch {
+            single.record_amounts(measured, None, Some((&sums[1], &[0; 4])), number);
+        }
+        // A cell of amounts is recorded one by one.
+        let (measured, amounts) = (random.measurement(), [random.ticks(), 1, 0, 2]);
+        for (cell, sums) in [&folded, &single].into_iter().zip(&sums) {
+            cell.record_amounts(measured, None, Some((sums, &amounts)), number);
+        }
+        let [folded, single] = pictures();
+        assert_eq!((&folded.live, folded.folded), (&single.live, number));
+        assert_eq!(folded.amounts, single.amounts);
     }
 }
 
@@ -114,11 +172,9 @@ fn a_shared_cell_sums_as_one_with_a_single_writer() {
     alone.prepare(1, averaged, 0);
     shared.prepare(1, averaged, 0);
     for _ in 0..1000 {
-        let mut measured = random.measurement();
-        measured.inclusive_total = measured.exclusive;
+        let measured = random.measurement();
         shared.record_shared(measured, Some(&buckets[1]));
-        measured.inclusive_total += alone.inclusive_total();
-        alone.record(measured, Some(&buckets[0]));
+        alone.record(measured, Some(&buckets[0]), 0);
         assert_eq!(whole(&alone).live, whole(&shared).live);
     }
     assert!(buckets.iter().all(|bucket| bucket.load(Ordering::Relaxed) == 1000));
@@ -177,11 +233,9 @@ fn a_picture_beside_a_writer_is_of_one_moment() {
     cell.prepare(1, Control(1), 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for _ in 0..CALLS {
-                let total = cell.inclusive_total() + 7;
-                cell.set_inclusive_total(total);
-                let measured = Measurement { exclusive: 7, inclusive_total: total, away: None };
-                cell.record(measured, Some(&bucket));
+            for call in 0..CALLS {
+                let measured = Measurement { exclusive: 7, inclusive: 9, away: None };
+                cell.record(measured, Some(&bucket), call + 1);
             }
             // Meets the load below.
             ended.store(1, Ordering::Release);
@@ -191,8 +245,7 @@ fn a_picture_beside_a_writer_is_of_one_moment() {
             if cell.read(&mut picture) == CellRead::Whole {
                 let Sums { count, exclusive, inclusive, .. } = picture.live;
                 assert_eq!((exclusive, picture.live.squares), (count * 7, u128::from(count * 49)));
-                // The polls of a future are there before what they are of.
-                assert!(inclusive == exclusive || inclusive == exclusive + 7, "{picture:?}");
+                assert_eq!((inclusive, picture.folded), (count * 9, count));
             }
             std::thread::yield_now();
         }

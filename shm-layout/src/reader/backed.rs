@@ -210,6 +210,11 @@ impl<'a> Sparse<'a> {
         self.one(self.segment.chunk(chunk))
     }
 
+    /// The words of a chunk that nobody may read before he has asked whether they are there.
+    pub(crate) fn words(self, chunk: u32) -> Option<&'a [AtomicU64]> {
+        Some(&self.segment.chunk(chunk)?.0)
+    }
+
     pub(crate) fn sums(self, chunk: u32) -> Option<&'a SumWords> {
         self.chunk(chunk)?.0.first_chunk()
     }

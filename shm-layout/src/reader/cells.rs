@@ -1,16 +1,23 @@
 //! The cells of a picture: what is kept of each, and when it is read again.
 
+use std::mem::offset_of;
+
+use super::near::{fetch, fetch_start};
 use super::{MAX_BLOCKS, Picture, Sparse, TRIES};
 use crate::amounts::Amounts;
 use crate::cell::{Cell, CellPicture, CellRead, Sums};
 use crate::control::Control;
 use crate::histogram::{self, BUCKETS, PARTS};
-use crate::lane::LaneState;
+use crate::lane::{LaneState, Tally};
+use crate::ring::{self, Addition, Slot};
 use crate::segment::{BLOCK, CELLS_PER_BLOCK, CHUNK, Geometry};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence};
 
 /// A cell since the last reset of its point.
+///
+/// What a poll writes of a cell in use lies together in the first lines.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct CellReading {
     /// Number of the poll that changed this reading last.
     pub changed: u64,
@@ -20,19 +27,18 @@ pub struct CellReading {
     pub point: u32,
     /// Figures of the lane's owner.
     pub live: Sums,
-    /// Figures of owners before.
-    pub retired: Sums,
     /// Measurements since the process began, whatever was reset.
     pub lifetime_count: u64,
     /// Exclusive ticks since the process began, whatever was reset.
     pub lifetime_exclusive: u64,
-    /// The process died in the middle of a change: the sums may hold a part of
-    /// a measurement that the count does not.
-    pub in_flight: bool,
+    /// Measurements that the cell has settled.
+    settled_count: u64,
     /// Measurements by bucket, of `live` and `retired` together. It is read
     /// beside the sums: of a cell in use it may be ahead of them by the
     /// measurements that ended in between, and is never behind.
     pub histogram: Histogram,
+    /// Figures of owners before.
+    pub retired: Sums,
     /// Sums of amounts of the lane's owner, where the cell has them.
     pub live_amounts: Amounts,
     /// The same of owners before.
@@ -43,8 +49,13 @@ pub struct CellReading {
     pub variants: Vec<u32>,
 }
 
+/// Bytes of a reading that a poll writes of a cell in use.
+const IN_USE: usize = offset_of!(CellReading, histogram) + offset_of!(Histogram, added);
+const _: () = assert!(IN_USE <= 192, "three lines");
+
 /// A histogram: only the parts in use.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub struct Histogram {
     parts: Parts,
     /// The window that it is of, as [`CellPicture::restarts`] numbers them; none
@@ -52,22 +63,29 @@ pub struct Histogram {
     window: Option<u64>,
     /// Measurements in its chunks.
     counted: u64,
-    /// Part and bucket of the last one of the sums that it was read beside.
-    last: Option<(usize, usize)>,
-    /// That one was in no chunk yet, and is counted here all the same.
-    added: bool,
+    /// Parts and buckets of measurements that are in no chunk yet, and are counted here all
+    /// the same.
+    added: Vec<(u8, u8)>,
 }
 
 /// Parts of a histogram, in their order.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 struct Parts {
     /// A bit for each part that is there.
     present: u64,
     counts: Vec<Counts>,
 }
 
-/// The counters of a part.
-type Counts = [u64; BUCKETS];
+/// The counters of a part, line by line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[repr(align(64))]
+struct Counts([Line; LINES]);
+
+/// The counters of a cache line.
+type Line = [u64; IN_LINE];
+const IN_LINE: usize = 64 / size_of::<u64>();
+const LINES: usize = BUCKETS / IN_LINE;
 
 /// A bucket of a histogram that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +104,7 @@ impl Histogram {
         self.parts.iter().flat_map(|(part, counts)| {
             // Which are empty is as good as chance: all are asked at once, and no
             // branch is taken on it.
+            let counts = counts.0.as_flattened();
             let full = (0..BUCKETS).fold(0, |full, at| full | u64::from(counts[at] != 0) << at);
             ones(full).map(move |bucket| {
                 let (low, width) = histogram::bounds(part, bucket);
@@ -94,66 +113,68 @@ impl Histogram {
         })
     }
 
-    /// Takes over what was read, and counts the last measurement where the
-    /// chunks do not yet.
-    fn take(&mut self, read: &ReadParts, window: Option<u64>, last: Last) {
-        if let Some((part, bucket)) = self.last.take().filter(|_| self.added) {
-            let count = &mut self.parts.at(part)[bucket];
-            *count = count.saturating_sub(1);
-        }
-        if read.all {
-            self.parts.present = read.parts.present;
-            self.parts.counts.clone_from(&read.parts.counts);
-        } else {
-            for (part, counts) in read.parts.iter() {
-                self.parts.at(part).clone_from(counts);
-            }
-        }
+    /// Takes over all that was read.
+    fn take(&mut self, read: &ReadParts, window: Option<u64>) {
+        self.parts.copy_from(&read.parts);
+        self.added.clear();
         (self.window, self.counted) = (window, read.counted);
-        (self.last, self.added) = (last.place, last.is_to_be_added);
-        if let Some((part, bucket)) = self.last.filter(|_| self.added) {
-            let count = &mut self.parts.at(part)[bucket];
-            *count = count.saturating_add(1);
+    }
+
+    /// Takes over the lines that were read since; with those that were not, they hold so many
+    /// measurements.
+    fn take_lines(&mut self, lines: &[ReadLine], counted: u64) {
+        for read in lines {
+            self.parts.at(read.part.into()).0[usize::from(read.line)] = read.counts;
+        }
+        self.counted = counted;
+    }
+
+    /// Takes out what is staged beside the ring, if it is counted.
+    fn drop_beside(&mut self, ticks: Option<u64>, folded: u64) {
+        let Some(ticks) = ticks.filter(|_| self.counted == folded.wrapping_add(1)) else { return };
+        let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
+        let count = self.parts.count(part, bucket);
+        (*count, self.counted) = (count.saturating_sub(1), folded);
+    }
+
+    /// Takes out what is in no chunk.
+    fn take_out(&mut self) {
+        for (part, bucket) in self.added.drain(..) {
+            let count = self.parts.count(part.into(), bucket.into());
+            *count = count.saturating_sub(1);
         }
     }
 
-    /// Measurements in the chunk of a part.
-    fn in_chunk(&self, part: usize) -> u64 {
-        let added = u64::from(self.added && self.last.is_some_and(|(of, _)| of == part));
-        self.parts.get(part).map_or(0, total).wrapping_sub(added)
+    /// Counts what is in no chunk.
+    fn put_in(&mut self, ticks: u64) {
+        let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
+        let count = self.parts.count(part, bucket);
+        *count = count.saturating_add(1);
+        self.added.push((part as u8, bucket as u8));
+    }
+
+    /// Measurements in a line of a chunk.
+    fn in_chunk(&self, part: usize, line: usize) -> u64 {
+        let is_here = |(of, bucket): &&(u8, u8)| {
+            usize::from(*of) == part && usize::from(*bucket) / IN_LINE == line
+        };
+        let added = self.added.iter().filter(is_here).count() as u64;
+        self.parts.get(part).map_or(0, |counts| sum(&counts.0[line])).wrapping_sub(added)
     }
 
     fn clear(&mut self) {
         self.parts.clear();
-        (self.window, self.last) = (None, None);
+        self.added.clear();
+        (self.window, self.counted) = (None, 0);
     }
 
     fn add(&mut self, other: &Self) {
         for (part, counts) in other.parts.iter() {
-            for (sum, count) in self.parts.at(part).iter_mut().zip(counts) {
+            let sums = self.parts.at(part).0.as_flattened_mut();
+            for (sum, count) in sums.iter_mut().zip(counts.0.as_flattened()) {
                 *sum = sum.saturating_add(*count);
             }
         }
-    }
-}
-
-/// The last measurement of the sums, which the next one counts in the histogram.
-#[derive(Clone, Copy, Debug, Default)]
-struct Last {
-    /// Part and bucket; none if there is no such measurement.
-    place: Option<(usize, usize)>,
-    /// The chunks that were read do not have it.
-    is_to_be_added: bool,
-}
-
-impl Last {
-    fn of(ticks: Option<u64>) -> Self {
-        let place = ticks.map(|ticks| histogram::locate(ticks.min(histogram::LIMIT - 1)));
-        Self { place, is_to_be_added: false }
-    }
-
-    fn part(self) -> Option<usize> {
-        self.place.map(|(part, _)| part)
     }
 }
 
@@ -161,6 +182,13 @@ impl Parts {
     fn clear(&mut self) {
         self.present = 0;
         self.counts.clear();
+    }
+
+    fn copy_from(&mut self, other: &Self) {
+        self.present = other.present;
+        // Few readings ever grow, and there are many.
+        self.counts.reserve_exact(other.counts.len().saturating_sub(self.counts.len()));
+        self.counts.clone_from(&other.counts);
     }
 
     fn numbers(&self) -> impl Iterator<Item = usize> + use<> {
@@ -186,9 +214,15 @@ impl Parts {
         let place = self.place(part);
         if self.present >> part & 1 == 0 {
             self.present |= 1 << part;
-            self.counts.insert(place, [0; BUCKETS]);
+            self.counts.reserve_exact(1);
+            self.counts.insert(place, Counts::default());
         }
         &mut self.counts[place]
+    }
+
+    /// A counter, zero if its part was not there.
+    fn count(&mut self, part: usize, bucket: usize) -> &mut u64 {
+        &mut self.at(part).0[bucket / IN_LINE][bucket % IN_LINE]
     }
 
     /// Adds a part that is not there yet.
@@ -208,147 +242,115 @@ fn ones(mut left: u64) -> impl Iterator<Item = usize> {
 }
 
 /// The parts of a histogram that were read just now.
-///
-/// Most measurements of a point fall into a few octaves, and the others need not
-/// be looked at: counters only grow within a window, and a cell tells how many
-/// measurements they hold. So as soon as the parts that were read account for
-/// all that are new, the rest is as it was.
-///
-/// Of a cell in use, what is counted while this goes on may stand in for what a part
-/// has that was not read. The **last measurement** of the sums tells: it is the first
-/// that is counted after them, so its part is read last. If all parts together then
-/// hold more than the sums, it is in them, and nothing is missing but what came later
-/// still; if they hold as many as before it and the cell was written to, something is
-/// missing, and the reading goes on.
 #[derive(Debug, Default)]
 struct ReadParts {
     parts: Parts,
-    /// They are all there are.
-    all: bool,
-    /// Measurements in them, and in those that were not read.
+    /// Measurements in them.
     counted: u64,
-}
-
-/// What a histogram is read beside.
-#[derive(Clone, Copy)]
-struct Beside {
-    /// Sequence word of the cell then.
-    sequence: u64,
-    /// Measurements that the chunks held.
-    counted: u64,
-    last: Last,
-}
-
-/// Beside these sums.
-fn beside(sequence: u64, live: &Sums, settled: &Sums, last: Last) -> Beside {
-    let counted = live.count.wrapping_add(settled.count);
-    let counted = counted.wrapping_sub(u64::from(last.place.is_some()));
-    Beside { sequence, counted, last }
 }
 
 impl ReadParts {
-    /// Reads all that a cell names, but no more than so many. Whether the last
-    /// measurement is to be added.
-    fn read_all(
-        &mut self,
-        segment: Sparse<'_>,
-        cell: &Cell,
-        copy: &CellPicture,
-        most: usize,
-        beside: Beside,
-    ) -> bool {
+    /// Reads all that a cell names, but no more than so many.
+    fn read_all(&mut self, segment: Sparse<'_>, copy: &CellPicture, most: usize) {
         self.parts.clear();
-        self.all = true;
         self.counted = 0;
-        let at_last = beside.last.part();
-        let mut read = |part: usize| {
-            if self.parts.counts.len() == most {
-                return;
+        for (part, &chunk) in copy.parts.0.iter().enumerate() {
+            if chunk == 0 || self.parts.counts.len() == most {
+                continue;
             }
-            let Some(now) = counts(segment, copy.parts.0[part]) else { return };
-            self.counted = self.counted.wrapping_add(total(&now));
+            let Some(now) = counts(segment, chunk) else { continue };
+            self.counted = self.counted.wrapping_add(sum(now.0.as_flattened()));
             self.parts.put(part, now);
-        };
-        let named = |part: &usize| copy.parts.0[*part] != 0;
-        (0..PARTS).filter(named).filter(|part| Some(*part) != at_last).for_each(&mut read);
-        if let Some(part) = at_last.filter(named) {
-            cell.look_further();
-            read(part);
         }
-        // Fewer than there should be: there was no memory to count some in.
-        at_last.is_some()
-            && (self.counted == beside.counted
-                || self.counted < beside.counted && cell.sequence() == beside.sequence)
     }
 
-    /// Reads on from what is known until the chunks hold what they held then; tells
-    /// whether the last measurement is to be added. None if they never do.
+    /// Whether the parts are what they were all the time since the first was read.
+    fn are_still(&self, segment: Sparse<'_>, copy: &CellPicture) -> bool {
+        // After all that was read.
+        fence(Ordering::Acquire);
+        self.parts.iter().all(|(part, before)| {
+            counts(segment, copy.parts.0[part]).is_some_and(|now| now == *before)
+        })
+    }
+}
+
+/// The lines of a histogram that were read just now.
+///
+/// Most measurements of a point fall into a few buckets, and the others need not
+/// be looked at: counters only grow within a window, and a cell tells how many
+/// measurements they hold. So as soon as the lines that were read account for
+/// all that are new, the rest is as it was.
+#[derive(Debug, Default)]
+struct ReadLines(Vec<ReadLine>);
+
+#[derive(Debug)]
+struct ReadLine {
+    part: u8,
+    line: u8,
+    counts: Line,
+}
+
+impl ReadLines {
+    /// Reads on from what is known until the chunks hold so many measurements, the `last` of
+    /// which took so long; false if they never do.
     fn read_on(
         &mut self,
         segment: Sparse<'_>,
         cell: &Cell,
         known: &Histogram,
-        beside: Beside,
-    ) -> Option<bool> {
-        self.parts.clear();
-        self.all = false;
-        self.counted = known.counted;
-        // Most likely the part of what came since.
-        let first = known.last.map(|(part, _)| part);
-        let others = known.parts.numbers().chain(ones(!known.parts.present & ALL_PARTS));
-        let others = others.filter(|part| Some(*part) != first);
-        let mut unread = first.into_iter().chain(others);
-        loop {
-            while self.counted < beside.counted {
-                self.renew(segment, cell, known, unread.next()?);
-            }
-            let Some(part) = beside.last.part() else { return Some(false) };
-            cell.look_further();
-            if cell.sequence() == beside.sequence {
-                return Some(true);
-            }
-            if !is_overtaken(cell, beside.sequence) {
-                return None;
-            }
-            self.renew(segment, cell, known, part);
-            if self.counted > beside.counted {
-                return Some(false);
-            }
-            self.renew(segment, cell, known, unread.next()?);
+        (measured, last): (u64, u64),
+        near: &mut Near,
+    ) -> bool {
+        self.0.clear();
+        let mut missing = measured.wrapping_sub(known.counted);
+        if missing == 0 {
+            return true;
         }
-    }
-
-    /// Reads a part, again if it was read already.
-    fn renew(&mut self, segment: Sparse<'_>, cell: &Cell, known: &Histogram, part: usize) {
-        let Some(now) = counts(segment, cell.part_to_read(part)) else { return };
-        let before = self.parts.get(part).map_or_else(|| known.in_chunk(part), total);
-        self.counted = self.counted.wrapping_add(total(&now)).wrapping_sub(before);
-        *self.parts.at(part) = now;
+        // Most likely the line of the last one has all that came since.
+        let (first, bucket) = histogram::locate(last.min(histogram::LIMIT - 1));
+        near.line = (bucket / IN_LINE) as u8;
+        if usize::from(near.part) != first || near.chunk == 0 {
+            (near.part, near.chunk) = (first as u8, cell.part_to_read(first));
+        }
+        let others = known.parts.numbers().chain(ones(!known.parts.present & ALL_PARTS));
+        let others = others.filter(|part| *part != first);
+        let others = others.map(|part| (part, cell.part_to_read(part), 0));
+        let first = (first, near.chunk, bucket / IN_LINE);
+        for (part, chunk, first) in std::iter::once(first).chain(others) {
+            let Some(chunk) = segment.chunk(chunk) else { continue };
+            for line in (0..LINES).map(|line| line ^ first) {
+                let words = &chunk.0[line * IN_LINE..][..IN_LINE];
+                let counts: Line = std::array::from_fn(|at| words[at].load(Ordering::Relaxed));
+                let more = sum(&counts).wrapping_sub(known.in_chunk(part, line));
+                if more > missing {
+                    return false;
+                }
+                if more > 0 {
+                    self.0.push(ReadLine { part: part as u8, line: line as u8, counts });
+                }
+                missing -= more;
+                if missing == 0 {
+                    return true;
+                }
+            }
+        }
+        false
     }
 }
 
 /// A bit for each part.
 const ALL_PARTS: u64 = (1 << PARTS) - 1;
 
-/// Waits, not for long, until a measurement is whole that ended since the cell had
-/// this number. False if its thread was stopped in the middle of it.
-fn is_overtaken(cell: &Cell, sequence: u64) -> bool {
-    let is_over = (0..TRIES).any(|_| {
-        std::hint::spin_loop();
-        cell.sequence().wrapping_sub(sequence) >= 2
-    });
-    // What it counted is to be seen now.
-    cell.look_further();
-    is_over
-}
-
 /// The counters of a chunk; none if there is no such chunk.
 fn counts(segment: Sparse<'_>, chunk: u32) -> Option<Counts> {
     let chunk = segment.chunk(chunk)?;
-    Some(chunk.0.each_ref().map(|count| count.load(Ordering::Relaxed)))
+    let line = |line: usize| {
+        std::array::from_fn(|at| chunk.0[line * IN_LINE + at].load(Ordering::Relaxed))
+    };
+    Some(Counts(std::array::from_fn(line)))
 }
 
-fn total(counts: &Counts) -> u64 {
+fn sum(counts: &[u64]) -> u64 {
     counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
 }
 
@@ -387,10 +389,21 @@ pub(super) struct Mark {
     epoch: u32,
     /// The point was of that epoch.
     current: bool,
-    /// Whoever had the lane.
-    owner: Owner,
+    /// Records were added to the cell's figures.
+    added: bool,
     /// Place of the reading; none while the cell was never read.
     place: Option<u32>,
+    near: Near,
+}
+
+/// Where the last measurement of a cell was counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Near {
+    /// Number of the chunk, 0 where it is not known.
+    chunk: u32,
+    part: u8,
+    /// The line of the chunk.
+    line: u8,
 }
 
 impl Default for Mark {
@@ -400,8 +413,9 @@ impl Default for Mark {
             steered_by: 0,
             epoch: 0,
             current: false,
-            owner: Owner::default(),
+            added: false,
             place: None,
+            near: Near::default(),
         }
     }
 }
@@ -410,13 +424,42 @@ impl Mark {
     /// Odd: no cell at rest has it.
     const NEVER: u64 = 1;
 
-    /// The cell is to be read again, though nobody has written to it.
+    /// The cell is to be read anew, though nobody has written to it.
     pub(super) fn forget(&mut self) {
-        self.sequence = Self::NEVER;
+        (self.sequence, self.current) = (Self::NEVER, false);
     }
 
-    /// Whether the cell would be read as it was.
-    pub(super) fn is_fresh(&self, segment: Sparse<'_>, cell: &Cell) -> bool {
+    /// Whether the cell would be read as it was, beside the records of its lane.
+    #[inline]
+    pub(super) fn is_fresh(&self, segment: Sparse<'_>, cell: &Cell, pending: &Pending) -> bool {
+        self.is_as_it_was(segment, cell)
+            && !(pending.has_changed && (self.added || !pending.of(cell.point()).is_empty()))
+    }
+
+    /// Asks for the memory that [`CellReader::read`] is going to look at, most likely, but for
+    /// what [`Self::fetch_counts`] asks for.
+    #[inline]
+    fn fetch(&self, segment: Sparse<'_>, cell: &Cell, picture: &Picture) {
+        fetch(cell.live_range(cell.sequence()));
+        let Some(place) = self.place else { return };
+        if let Some(words) = segment.words(self.near.chunk) {
+            fetch_start(&words[usize::from(self.near.line) * IN_LINE]);
+        }
+        let reading = picture.cells.as_ptr().wrapping_add(place as usize).cast::<u8>();
+        fetch(reading..reading.wrapping_add(IN_USE));
+    }
+
+    #[inline]
+    fn fetch_counts(&self, picture: &Picture) {
+        let reading = self.place.map(|place| &picture.cells[place as usize]);
+        let counts = reading.and_then(|it| it.histogram.parts.get(self.near.part.into()));
+        if let Some(counts) = counts {
+            fetch_start(&counts.0[usize::from(self.near.line)]);
+        }
+    }
+
+    #[inline]
+    fn is_as_it_was(&self, segment: Sparse<'_>, cell: &Cell) -> bool {
         let sequence = cell.sequence();
         sequence == self.sequence
             && sequence & 1 == 0
@@ -424,16 +467,14 @@ impl Mark {
     }
 }
 
-/// So many cells are read together: their lines fit the first cache.
-const STALE: usize = 32;
+/// So many cells are read together. Their lines, and those of as many that are read before them,
+/// fit the first cache.
+const STALE: usize = 16;
 
 /// Cells of a lane that are to be read again.
 ///
-/// Between two polls their memory is in no cache, and what another one waits for
-/// depends on nothing here. So before they are read one by one, each of their lines
-/// is asked for, one after the other: the processor has many such requests under
-/// way at once, but only as many as it finds among the next few hundred
-/// instructions.
+/// Between two polls their memory is in no cache. So it is asked for some cells ahead: the
+/// processor has many such requests under way at once, and waits for none of them.
 pub(super) struct Stale<'a> {
     cells: [Option<(usize, &'a Cell)>; STALE],
     len: usize,
@@ -450,8 +491,21 @@ impl<'a> Stale<'a> {
         self.len == STALE
     }
 
-    pub(super) const fn add(&mut self, mark: usize, cell: &'a Cell) {
-        self.cells[self.len] = Some((mark, cell));
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds the cell of a mark.
+    #[inline]
+    pub(super) fn add(
+        &mut self,
+        (index, mark): (usize, &Mark),
+        cell: &'a Cell,
+        segment: Sparse<'_>,
+        picture: &Picture,
+    ) {
+        mark.fetch(segment, cell, picture);
+        self.cells[self.len] = Some((index, cell));
         self.len += 1;
     }
 
@@ -460,32 +514,9 @@ impl<'a> Stale<'a> {
         self.cells[..self.len].iter().filter_map(|cell| *cell)
     }
 
-    /// Asks for the memory that [`CellReader::read`] is going to look at, most
-    /// likely.
-    pub(super) fn fetch(&self, segment: Sparse<'_>, marks: &[Mark], picture: &Picture) {
-        let mut asked = 0_u64;
-        let known = |mark: usize| {
-            let reading = &picture.cells[marks[mark].place? as usize];
-            Some((reading, reading.histogram.last?.0))
-        };
-        let mut parts = [None; STALE];
-        for ((mark, cell), part) in self.iter().zip(&mut parts) {
-            asked ^= cell.fetch();
-            *part = known(mark).map(|(reading, part)| (reading, part, cell));
-        }
-        let mut chunks = [None; STALE];
-        for (part, chunk) in parts.iter().take(self.len).zip(&mut chunks) {
-            let Some((reading, part, cell)) = part else { continue };
-            asked ^= reading.live.count ^ reading.histogram.parts.present;
-            *chunk = segment.chunk(cell.part(*part)).map(|chunk| (chunk, &reading.histogram.parts));
-        }
-        const LINE: usize = 64 / size_of::<u64>();
-        for (chunk, parts) in chunks.iter().take(self.len).flatten() {
-            asked = chunk.0.iter().step_by(LINE).fold(asked, |x, n| x ^ n.load(Ordering::Relaxed));
-            let counts = parts.counts.iter().flat_map(|counts| counts.iter().step_by(LINE));
-            asked = counts.fold(asked, |x, n| x ^ n);
-        }
-        std::hint::black_box(asked);
+    /// Asks for what the readings lead to, once they are near themselves.
+    pub(super) fn fetch_counts(&self, marks: &[Mark], picture: &Picture) {
+        self.iter().for_each(|(index, _)| marks[index].fetch_counts(picture));
     }
 }
 
@@ -499,18 +530,91 @@ fn steering(segment: Sparse<'_>, point: u32) -> u32 {
 
 /// Whether figures of this epoch are the point's since its last reset; none for
 /// a point that there is not.
+#[inline]
 fn is_current(segment: Sparse<'_>, point: u32, epoch: u32) -> Option<bool> {
     Some(Control(segment.control_word(point as usize)?).epoch() == epoch)
 }
 
 /// Where a cell is read from.
-pub(super) struct From {
+pub(super) struct From<'a> {
     pub(super) lane: u32,
     pub(super) owner: Owner,
-    /// Nobody writes any more: a cell in the middle of a change will stay so.
-    pub(super) dead: bool,
     /// Measurements and exclusive ticks that another cell has counted before this one.
     pub(super) before: (u64, u64),
+    /// The lane's records that may not be in its cells.
+    pub(super) pending: &'a Pending,
+    /// Where these are counted; none where there are none.
+    pub(super) tally: Option<&'a Tally>,
+}
+
+/// The records of a lane that may not be folded into its cells, by point.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    /// They are others than in the poll before.
+    has_changed: bool,
+    /// Number of the first one that is not folded, and of the one behind the last.
+    taken: (u64, u64),
+    additions: Vec<(u64, Addition)>,
+    /// By point: one more than the place of its first addition, 0 without any.
+    first: Vec<u32>,
+}
+
+impl Pending {
+    /// Copies those of a lane, of points below a number; `before` says where they began and
+    /// ended in the poll before.
+    pub(super) fn take(
+        &mut self,
+        tally: &Tally,
+        slots: Option<&[Slot]>,
+        before: &mut (u64, u64),
+        points: usize,
+    ) {
+        for (_, addition) in self.additions.drain(..) {
+            self.first[addition.point as usize] = 0;
+        }
+        let now = (0..TRIES).find_map(|_| {
+            self.additions.clear();
+            let folded = ring::folded(&tally.folded);
+            let written = ring::visit(&tally.written, slots?, folded, |number, addition| {
+                if (addition.point as usize) < points {
+                    self.additions.push((number, addition));
+                }
+            });
+            Some((folded, written?))
+        });
+        let now = now.unwrap_or_else(|| {
+            self.additions.clear();
+            (0, 0)
+        });
+        self.has_changed = *before != now;
+        (*before, self.taken) = (now, now);
+        self.additions.sort_unstable_by_key(|(number, addition)| (addition.point, *number));
+        for (place, (_, addition)) in self.additions.iter().enumerate().rev() {
+            let point = addition.point as usize;
+            if self.first.len() <= point {
+                self.first.resize(point + 1, 0);
+            }
+            self.first[point] = place as u32 + 1;
+        }
+    }
+
+    /// Whether nothing is or was to be folded since they were taken.
+    fn is_all_folded(&self, tally: Option<&Tally>) -> bool {
+        self.additions.is_empty()
+            && tally.is_some_and(|tally| {
+                let written = tally.written.load(Ordering::Relaxed);
+                self.taken == (written, written)
+            })
+    }
+
+    /// The records of a point, oldest first, with their numbers.
+    #[inline]
+    fn of(&self, point: u32) -> &[(u64, Addition)] {
+        let Some(&first) = self.first.get(point as usize) else { return &[] };
+        let Some(first) = (first as usize).checked_sub(1) else { return &[] };
+        let from = &self.additions[first..];
+        &from[..from.partition_point(|(_, addition)| addition.point == point)]
+    }
 }
 
 /// Reads cells into a picture.
@@ -525,6 +629,9 @@ pub(super) struct CellReader {
     /// What is read comes here first, and counts only once it is whole.
     copy: CellPicture,
     parts: ReadParts,
+    lines: ReadLines,
+    /// Exclusive ticks of a measurement that is staged, in no record, and may be in `parts`.
+    beside: Option<u64>,
 }
 
 impl CellReader {
@@ -536,16 +643,18 @@ impl CellReader {
             cells_left: blocks * CELLS_PER_BLOCK + geometry.points(),
             copy: CellPicture::default(),
             parts: ReadParts::default(),
+            lines: ReadLines::default(),
+            beside: None,
         }
     }
 
-    /// Reads a cell anew; false if it could not be copied whole, which leaves
-    /// what was known.
+    /// Reads a cell, and adds the records that it lacks; false if it could not be copied
+    /// whole, which leaves what was known.
     pub(super) fn read(
         &mut self,
         segment: Sparse<'_>,
         cell: &Cell,
-        from: &From,
+        from: &From<'_>,
         mark: &mut Mark,
         picture: &mut Picture,
     ) -> bool {
@@ -554,46 +663,47 @@ impl CellReader {
     }
 
     /// Reads what measurements alone have changed since the last time; false if
-    /// anything else has.
+    /// anything else has, or the cell is written to.
     fn read_on(
         &mut self,
         segment: Sparse<'_>,
         cell: &Cell,
-        from: &From,
+        from: &From<'_>,
         mark: &mut Mark,
         picture: &mut Picture,
     ) -> bool {
         let known = mark.place.filter(|_| mark.current).map(|place| place as usize);
         let Some(reading) = known.map(|place| &mut picture.cells[place]) else { return false };
-        let Some(window) = reading.histogram.window.filter(|_| from.owner == mark.owner) else {
-            return false;
-        };
+        let Some(window) = reading.histogram.window else { return false };
         let find = |chunk| segment.sums(chunk);
-        let Some((sequence, live, last, amounts)) = cell.read_live_with(window, find) else {
+        let Some((sequence, live, records, amounts)) = cell.read_live(window, find) else {
             return false;
         };
-        let mut last = Last::of(last);
-        let beside = beside(sequence, &live, &reading.retired, last);
-        let Some(is_to_be_added) = self.parts.read_on(segment, cell, &reading.histogram, beside)
-        else {
-            return false;
-        };
-        if cell.restarted_since(window)
+        let measured = live.count.wrapping_add(reading.settled_count);
+        let what = (measured, live.last);
+        if !self.lines.read_on(segment, cell, &reading.histogram, what, &mut mark.near)
+            || !cell.is_still(sequence)
             || is_current(segment, mark.steered_by, mark.epoch) != Some(true)
         {
             return false;
         }
-        last.is_to_be_added = is_to_be_added;
         mark.sequence = sequence;
-        reading.changed = picture.poll;
-        let grown = live.count.wrapping_sub(reading.live.count);
-        reading.lifetime_count = reading.lifetime_count.wrapping_add(grown);
-        let grown = live.exclusive.wrapping_sub(reading.live.exclusive);
-        reading.lifetime_exclusive = reading.lifetime_exclusive.wrapping_add(grown);
-        reading.live = live;
-        reading.live_amounts = amounts.live;
+        if cell.amounts() != 0 {
+            reading.live_amounts = amounts.live;
+        }
         let held = reading.histogram.parts.counts.len();
-        reading.histogram.take(&self.parts, Some(window), last);
+        if mark.added {
+            reading.histogram.take_out();
+        }
+        reading.histogram.take_lines(&self.lines.0, measured);
+        let (count, exclusive) = (reading.live.count, reading.live.exclusive);
+        reading.live = live;
+        mark.added = reading.add(from.pending.of(cell.point()), records, cell.control(), true);
+        let more = (reading.live.count, reading.live.exclusive);
+        let sum = |before: u64, less: u64, more: u64| before.wrapping_sub(less).wrapping_add(more);
+        reading.lifetime_count = sum(reading.lifetime_count, count, more.0);
+        reading.lifetime_exclusive = sum(reading.lifetime_exclusive, exclusive, more.1);
+        reading.changed = picture.poll;
         self.account(held, reading);
         true
     }
@@ -602,7 +712,7 @@ impl CellReader {
         &mut self,
         segment: Sparse<'_>,
         cell: &Cell,
-        from: &From,
+        from: &From<'_>,
         mark: &mut Mark,
         picture: &mut Picture,
     ) -> bool {
@@ -612,82 +722,91 @@ impl CellReader {
         let known = mark.place.map(|place| &picture.cells[place as usize]);
         let held = known.map_or(0, |reading| reading.histogram.parts.counts.len());
         let most = self.parts_left + held;
-        let Some((sequence, whole, last)) = self.copy(segment, cell, from, most) else {
-            return false;
-        };
+        let Some(sequence) = self.copy(segment, cell, from, most) else { return false };
         let copy = &self.copy;
         let steered_by = steering(segment, copy.point);
         let Some(current) = is_current(segment, steered_by, copy.epoch) else { return true };
-        let place = mark.place.unwrap_or(picture.cells.len() as u32);
         let (point, epoch, owner) = (copy.point, copy.epoch, from.owner);
-        *mark = Mark { sequence, steered_by, epoch, current, owner, place: Some(place) };
+        let place = mark.place.unwrap_or(picture.cells.len() as u32);
         if place as usize == picture.cells.len() {
             picture.cells.push(CellReading::blank());
             self.cells_left -= 1;
         }
+        let (near, added) = (Near::default(), false);
+        *mark = Mark { sequence, steered_by, epoch, current, added, place: Some(place), near };
         let reading = &mut picture.cells[place as usize];
-        (reading.changed, reading.lane, reading.point) = (picture.poll, from.lane, point);
-        let owned = owner.owns(copy);
-        reading.take(copy, owned, current);
-        if let Some(ever) = (owner == Owner::All).then(|| cell.ever()).flatten() {
-            (reading.lifetime_count, reading.lifetime_exclusive) = ever;
-        }
-        let (count, exclusive) = from.before;
-        reading.lifetime_count = reading.lifetime_count.wrapping_add(count);
-        reading.lifetime_exclusive = reading.lifetime_exclusive.wrapping_add(exclusive);
-        reading.in_flight = !whole;
+        (reading.lane, reading.point) = (from.lane, point);
         if current {
-            let alone = owner != Owner::All;
-            let window = (whole && owned && alone).then_some(copy.restarts);
-            reading.histogram.take(&self.parts, window, last);
+            let is_at_rest = !copy.staged && owner != Owner::All && owner.owns(copy);
+            reading.histogram.take(&self.parts, is_at_rest.then_some(copy.restarts));
+            let folded = copy.live.count.wrapping_add(copy.settled.count);
+            reading.histogram.drop_beside(self.beside, folded);
         } else {
             reading.histogram.clear();
         }
-        let place = place as usize;
-        self.account(held, &picture.cells[place]);
+        let mut past = (copy.past_count, copy.past_exclusive);
+        if let Some((count, exclusive)) = (owner == Owner::All).then(|| cell.ever()).flatten() {
+            // What is over all windows is in words of its own.
+            past.0 = count.wrapping_sub(copy.live.count);
+            past.1 = exclusive.wrapping_sub(copy.live.exclusive);
+        }
+        past.0 = past.0.wrapping_add(from.before.0);
+        past.1 = past.1.wrapping_add(from.before.1);
+        reading.changed = picture.poll;
+        reading.live.clone_from(&copy.live);
+        reading.settled_count = copy.settled.count;
+        mark.added = reading.add(from.pending.of(point), copy.folded, cell.control(), current);
+        reading.take(copy, past, owner.owns(copy), current);
+        self.account(held, &picture.cells[place as usize]);
         true
     }
 
     /// Keeps count of the parts that are held.
     fn account(&mut self, before: usize, reading: &CellReading) {
         let held = reading.histogram.parts.counts.len();
-        // What the last measurement added may be in no chunk.
+        // What was added may be in no chunk.
         self.parts_left = (self.parts_left + before).saturating_sub(held);
     }
 
     /// Copies a cell and its histogram, of at most so many parts; returns the
-    /// sequence word that goes with the copy, whether it is whole, and its last
-    /// measurement. None if it could not be had.
+    /// sequence word that goes with the copy. None if it could not be had.
     fn copy(
         &mut self,
         segment: Sparse<'_>,
         cell: &Cell,
-        from: &From,
+        from: &From<'_>,
         most: usize,
-    ) -> Option<(u64, bool, Last)> {
+    ) -> Option<u64> {
+        let mut found = None;
+        self.beside = None;
         for _ in 0..TRIES {
             let sequence = cell.sequence();
-            let whole =
-                cell.read_with(&mut self.copy, |chunk| segment.sums(chunk)) == CellRead::Whole;
-            if !whole && !from.dead {
+            if cell.read_with(&mut self.copy, |chunk| segment.sums(chunk)) == CellRead::Torn {
                 std::hint::spin_loop();
                 continue;
             }
-            let mut last = Last::of(self.copy.uncounted);
-            let beside = beside(sequence, &self.copy.live, &self.copy.settled, last);
-            last.is_to_be_added = self.parts.read_all(segment, cell, &self.copy, most, beside);
-            if cell.restarted_since(self.copy.restarts) && !from.dead {
+            self.parts.read_all(segment, &self.copy, most);
+            if cell.restarted_since(self.copy.restarts) {
                 continue;
             }
-            // Many threads at once leave a shared cell odd, or even, by chance.
-            let shared = from.owner == Owner::All;
-            return Some(if shared {
-                (Mark::NEVER, true, Last::default())
-            } else {
-                (sequence, whole, last)
-            });
+            // Many threads at once add to a shared cell.
+            if from.owner == Owner::All {
+                return Some(Mark::NEVER);
+            }
+            if !self.copy.staged && cell.is_still(sequence) {
+                return Some(sequence);
+            }
+            // It has some of what is staged, for good where the thread is dead. At one moment
+            // these are the first ones.
+            found = Some(Mark::NEVER);
+            let beside = cell.staged_beside();
+            if self.parts.are_still(segment, &self.copy) {
+                let is_beside = from.pending.is_all_folded(from.tally) && cell.is_still(sequence);
+                self.beside = is_beside.then_some(beside);
+                break;
+            }
         }
-        None
+        found
     }
 }
 
@@ -698,11 +817,11 @@ impl CellReading {
             lane: 0,
             point: 0,
             live: Sums::default(),
-            retired: Sums::default(),
             lifetime_count: 0,
             lifetime_exclusive: 0,
-            in_flight: false,
+            settled_count: 0,
             histogram: Histogram::default(),
+            retired: Sums::default(),
             live_amounts: Amounts::default(),
             retired_amounts: Amounts::default(),
             is_part: false,
@@ -736,12 +855,10 @@ impl CellReading {
         let mut sum = std::mem::replace(&mut cells[place], Self::blank());
         let places = std::mem::take(&mut sum.variants);
         sum.changed = picture.poll;
-        sum.in_flight = false;
         (sum.lifetime_count, sum.lifetime_exclusive) = (0, 0);
         sum.histogram.clear();
         for &part in &places {
             let part = &cells[part as usize];
-            sum.in_flight |= part.in_flight;
             sum.lifetime_count = sum.lifetime_count.saturating_add(part.lifetime_count);
             sum.lifetime_exclusive = sum.lifetime_exclusive.saturating_add(part.lifetime_exclusive);
             sum.histogram.add(&part.histogram);
@@ -753,33 +870,61 @@ impl CellReading {
         cells[place] = sum;
     }
 
-    /// What a copy of the cell says about its point. The live figures are
-    /// `owned` by the thread that has the lane now.
-    fn take(&mut self, cell: &CellPicture, owned: bool, current: bool) {
-        let count = cell.live.count.wrapping_add(cell.settled.count);
-        let exclusive = cell.live.exclusive.wrapping_add(cell.settled.exclusive);
-        self.lifetime_count = cell.past_count.wrapping_add(count);
-        self.lifetime_exclusive = cell.past_exclusive.wrapping_add(exclusive);
+    /// What a copy of the cell says about its point, beside the live figures, which are there.
+    /// These are `owned` by the thread that has the lane now. `past` are measurements and
+    /// exclusive ticks in windows that a reset has ended, and in another cell.
+    fn take(&mut self, cell: &CellPicture, past: (u64, u64), owned: bool, current: bool) {
+        let settled = &cell.settled;
+        let sum =
+            |past: u64, settled: u64, live: u64| past.wrapping_add(settled).wrapping_add(live);
+        self.lifetime_count = sum(past.0, settled.count, self.live.count);
+        self.lifetime_exclusive = sum(past.1, settled.exclusive, self.live.exclusive);
         (self.live_amounts, self.retired_amounts) = Default::default();
         if !current {
             (self.live, self.retired) = (Sums::default(), Sums::default());
             return;
         }
-        self.retired.clone_from(&cell.settled);
+        self.retired.clone_from(settled);
         self.retired_amounts = cell.amounts.settled;
         if owned {
-            self.live.clone_from(&cell.live);
             self.live_amounts = cell.amounts.live;
-        } else {
-            for (sum, more) in self.retired_amounts.iter_mut().zip(cell.amounts.live) {
-                *sum = sum.saturating_add(more);
-            }
-            // The thread has ended; its figures stay.
-            self.live = Sums::default();
-            self.retired.merge(&cell.live);
-            self.retired.last = cell.live.last;
-            self.retired.average_fixed = cell.live.average_fixed;
+            return;
         }
+        // The thread has ended; its figures stay.
+        let live = std::mem::take(&mut self.live);
+        self.retired.merge(&live);
+        self.retired.last = live.last;
+        self.retired.average_fixed = live.average_fixed;
+        for (sum, more) in self.retired_amounts.iter_mut().zip(cell.amounts.live) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+
+    /// Adds the records of these that the cell lacks, which holds those below number `records`,
+    /// to what it held. Whether there were any.
+    #[inline]
+    fn add(
+        &mut self,
+        pending: &[(u64, Addition)],
+        records: u64,
+        control: Control,
+        current: bool,
+    ) -> bool {
+        if pending.is_empty() {
+            return false;
+        }
+        let lacks = pending.partition_point(|(number, _)| *number < records);
+        let pending = &pending[lacks..];
+        // Of a fold that was cut off some may be in the histogram, the first ones.
+        let folded = self.live.count.wrapping_add(self.settled_count);
+        let is_counted = self.histogram.counted.saturating_sub(folded);
+        for (place, (_, addition)) in pending.iter().enumerate() {
+            self.live.add(control, addition.exclusive, addition.inclusive);
+            if current && place as u64 >= is_counted {
+                self.histogram.put_in(addition.exclusive);
+            }
+        }
+        !pending.is_empty()
     }
 }
 

@@ -117,19 +117,6 @@ fn every_protocol_holds_and_needs_every_named_ordering() {
     assert!(survivors.is_empty(), "no model needs {survivors:#?}");
 }
 
-/// The ring has no fence of its own where a cell's record goes before.
-#[test]
-fn the_ring_relies_on_the_fence_of_the_cell() {
-    silence_expected_panics();
-    let mut fences = sites().into_iter().filter(|site| site.name == "cell-open");
-    assert!(fences.any(|site| {
-        sync::weaken(Some(site));
-        let caught = fails(models::ring_behind_cell);
-        sync::weaken(None);
-        caught
-    }));
-}
-
 thread_local! {
     static EXPECTS_PANIC: Cell<bool> = const { Cell::new(false) };
 }

@@ -26,9 +26,9 @@ use self::group::*;
 use self::header::*;
 use self::lane::*;
 use self::point::*;
-pub(crate) use self::ring::ring_behind_cell;
 use self::ring::*;
 use self::shared_cell::*;
+use crate::amounts::{SumWords, SumsPicture};
 use crate::cell::{Away, Cell, CellPicture, CellRead, Measurement};
 use crate::control::{Change, Control};
 use crate::sync::{self, AtomicU64, Ordering};
@@ -42,8 +42,9 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("cell_reset", cell_reset),
     ("cell_reset_histogram", cell_reset_histogram),
     ("cell_next_window_histogram", cell_next_window_histogram),
-    ("cell_counted_in_order", cell_counted_in_order),
-    ("cell_overtaken", cell_overtaken),
+    ("cell_histogram_beside", cell_histogram_beside),
+    ("cell_fold", cell_fold),
+    ("cell_sums_of_amounts", cell_sums_of_amounts),
     ("cell_death_between_owners", cell_death_between_owners),
     ("cell_death_and_settled_figures", cell_death_and_settled_figures),
     ("cell_death_in_reset", cell_death_in_reset),
@@ -56,14 +57,16 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("cell_part_shared", cell_part_shared),
     ("cell_amounts", cell_amounts),
     ("cell_death_and_settled_amounts", cell_death_and_settled_amounts),
-    ("cell_death_between_two_sums", cell_death_between_two_sums),
+    ("cell_death_in_fold", cell_death_in_fold),
     ("shared_cell_records", shared_cell_records),
     ("shared_cell_reset", shared_cell_reset),
     ("shared_cell_cleared", shared_cell_cleared),
     ("shared_cell_two_resets", shared_cell_two_resets),
     ("shared_cell_death_in_reset", shared_cell_death_in_reset),
-    ("ring_behind_cell", ring_behind_cell),
-    ("ring_alone", ring_alone),
+    ("ring_is_drained", ring_is_drained),
+    ("ring_is_folded", ring_is_folded),
+    ("ring_is_written_over", ring_is_written_over),
+    ("ring_folded_is_in_cells", ring_folded_is_in_cells),
     ("lane_two_claimants", lane_two_claimants),
     ("lane_hand_over", lane_hand_over),
     ("lane_entry", lane_entry),
@@ -144,10 +147,10 @@ fn new_cell() -> Cell {
 fn record(cell: &Cell, ticks: u64, bucket: &AtomicU64) {
     let measured = Measurement {
         exclusive: ticks,
-        inclusive_total: cell.inclusive_total() + ticks,
+        inclusive: ticks,
         away: Some(Away { off_cpu: 2 * ticks, switches: 3 }),
     };
-    cell.record(measured, Some(bucket));
+    cell.record(measured, Some(bucket), 0);
 }
 
 /// A whole picture, if there is one to be had.
@@ -160,4 +163,26 @@ fn torn_or_whole(cell: &Cell) -> CellPicture {
     let mut picture = CellPicture::default();
     let _ = cell.read(&mut picture);
     picture
+}
+
+/// A cell of owner 1 that has measured once, with these amounts.
+fn with_amounts(amounts: [u64; 2]) -> (Arc<Cell>, Arc<SumWords>) {
+    let cell = new_cell();
+    cell.set_amounts(9);
+    let sums: SumWords = std::array::from_fn(|_| AtomicU64::new(0));
+    record_amounts(&cell, &sums, amounts);
+    (Arc::new(cell), Arc::new(sums))
+}
+
+fn record_amounts(cell: &Cell, sums: &SumWords, [first, second]: [u64; 2]) {
+    let measured = Measurement { exclusive: 7, inclusive: 7, away: None };
+    cell.record_amounts(measured, None, Some((sums, &[first, second, 0, 0])), 0);
+}
+
+/// What is left of the first two amounts, of all owners, in a whole picture.
+fn amounts_left(cell: &Cell, sums: &SumWords) -> Option<[u64; 2]> {
+    let mut picture = CellPicture::default();
+    let read = cell.read_with(&mut picture, |chunk| (chunk == 9).then_some(sums));
+    let SumsPicture { live, settled } = picture.amounts;
+    (read == CellRead::Whole).then_some([live[0] + settled[0], live[1] + settled[1]])
 }

@@ -4,6 +4,9 @@ use crate::header::FormatError;
 
 /// Two, so that a model fills a block.
 pub(crate) const CELLS_PER_BLOCK: usize = 2;
+/// So much that there is a head before them.
+pub(crate) const BLOCK: usize =
+    CELLS_PER_BLOCK * size_of::<crate::cell::Cell>() + 16 * size_of::<crate::sync::AtomicU64>();
 
 /// Nothing is laid over shared bytes here.
 ///

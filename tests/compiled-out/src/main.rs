@@ -19,18 +19,28 @@ pub extern "C" fn measured(seed: u64) -> u64 {
         #[cfg(feature = "points")]
         pfp::scope!("round");
         #[cfg(feature = "points")]
-        let _guard = POINT.measure();
+        pfp::scope!("with amounts", rounds = round, bytes = seed as f64);
+        #[cfg(feature = "points")]
+        pfp::laps!("first");
+        #[cfg(feature = "points")]
+        let mut guard = POINT.measure();
         #[cfg(feature = "points")]
         {
             POINT.begin();
             pfp::Point::numbered(3).begin_once();
+            TIMED.begin();
+            guard.lap_with(&TIMED, [round]);
         }
         sum = (sum ^ round).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
         #[cfg(feature = "points")]
         {
+            pfp::lap!("next", rounds = round);
+            guard.lap(&POINT);
+            TIMED.end([seed]);
             pfp::Point::numbered(3).end();
             POINT.end_latched();
             POINT.end();
+            pfp::finish_frame!();
         }
     }
     black_box(sum)
@@ -134,6 +144,21 @@ fn main() {
     let mut runs = 0;
     assert_eq!(pfp::sample("a sample", 2, 3, || runs += 1).samples, 0);
     assert_eq!(runs, 5, "what would be sampled runs all the same");
+
+    // Two would wait for each other.
+    let (threads, processes) =
+        (pfp::ThreadGroup::named("two", 2), pfp::ProcessGroup::join("two", 2).expect("there is"));
+    assert!(threads.join());
+    let all = pfp::SyncScope::Global(&threads, &processes);
+    assert_eq!(pfp::synchronize(all), pfp::Synced::default());
+    let count = pfp::cycle_count(&POINT, all, || runs + 1);
+    assert_eq!((count.result, count.elapsed(), count.on_cpu, count.stayed()), (6, 0, 0, false));
+    // There is nothing to keep.
+    assert_eq!((size_of::<pfp::Point>(), size_of::<pfp::Timed>()), (0, 0));
+    assert_eq!((size_of::<pfp::Guard>(), size_of::<pfp::TimedGuard>()), (0, 0));
+    assert_eq!((size_of::<pfp::ExecutionContext>(), size_of::<pfp::Entered>()), (0, 0));
+    assert_eq!((size_of::<pfp::ThreadGroup>(), size_of::<pfp::ProcessGroup>()), (0, 0));
+    assert_eq!(size_of::<pfp::TimedMeasured<[u8; 7]>>(), 7);
 
     // No segment, and no thread but this one.
     let maps = std::fs::read_to_string("/proc/self/maps").expect("proc is mounted");

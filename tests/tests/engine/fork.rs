@@ -203,7 +203,7 @@ fn judge_vfork(program: &str, how: &str, when: &str, clock: &str) {
         // no point in it.
         let (segment, facts) = Segment::open(&others.first()?.info.object).ok()?;
         let mut reader = Reader::new(segment, facts);
-        let picture = reader.poll(false);
+        let picture = reader.poll();
         picture.points.iter().find(|point| point.name == "region")?;
         let count = watch::named(picture, "region").count;
         (others.len() == segments && count == ROUNDS).then(|| others[0].info.process.pid)

@@ -126,7 +126,7 @@ fn effects(
         effects.run |= ledger.run.load(Relaxed) != 0;
         effects.cuda_library |= files.iter().any(|(path, _)| Path::new(path) == cuda);
         let mut reader = Reader::new(segment, facts);
-        let points = &reader.poll(false).points;
+        let points = &reader.poll().points;
         let on = |name| points.iter().any(|at| at.name == name && at.control.enabled());
         assert!(on("asked for"), "{points:?}");
         effects.default_and_enable |= !on("work");

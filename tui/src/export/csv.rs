@@ -53,7 +53,6 @@ struct Row<'a> {
     average_ns: Option<f64>,
     alpha: Option<f64>,
     resets: u32,
-    in_flight: bool,
     exclusive_ticks: u64,
     inclusive_ticks: u64,
     off_cpu_ticks: u64,
@@ -68,7 +67,7 @@ struct Row<'a> {
 }
 
 /// The line of titles.
-const TITLES: [&str; 41] = [
+const TITLES: [&str; 40] = [
     "process",
     "pid",
     "id",
@@ -98,7 +97,6 @@ const TITLES: [&str; 41] = [
     "average_ns",
     "alpha",
     "resets",
-    "in_flight",
     "exclusive_ticks",
     "inclusive_ticks",
     "off_cpu_ticks",
@@ -136,7 +134,6 @@ fn rows(subject: &Subject<'_>, out: &mut dyn Write) -> ::csv::Result<()> {
             let rates = (figures.rate(), figures.load());
             let quantiles = figures.quantiles_at(QUANTILES);
             let mut row = row(subject, shown, figures.total(), rates, quantiles);
-            row.in_flight = cells.iter().any(|cell| cell.in_flight);
             let amounts = || figures.amounts();
             row.amounts = listed(amounts().map(|one| (one.name, Some(one.sum))));
             let rates = amounts().map(|one| (one.name, one.per_cpu_second));
@@ -151,7 +148,6 @@ fn rows(subject: &Subject<'_>, out: &mut dyn Write) -> ::csv::Result<()> {
                 histogram::quantiles(cell.histogram.iter(), (sums.min, sums.max), QUANTILES);
             let mut row = row(subject, shown, &sums, life(subject, shown, &sums), quantiles);
             let lane = subject.lane(cell.lane);
-            row.in_flight = cell.in_flight;
             row.lane = Some(cell.lane);
             row.tid = lane.map(|lane| lane.tid).filter(|tid| *tid > 0);
             row.thread = lane.map(|lane| text::cell(&lane.name));
@@ -220,7 +216,6 @@ fn row<'a>(
         average_ns: point.alpha.and(measured(0)).map(|_| subject.ns(sums.average)),
         alpha: point.alpha,
         resets: point.resets,
-        in_flight: false,
         exclusive_ticks: sums.exclusive,
         inclusive_ticks: sums.inclusive,
         off_cpu_ticks: sums.off_cpu,

@@ -113,7 +113,6 @@ mod tests {
                     lane: self.number() as u32 % 5,
                     stats: self.stats(),
                     retired: self.stats(),
-                    in_flight: true,
                     histogram: (0..8)
                         .map(|_| Bucket {
                             low: self.number(),

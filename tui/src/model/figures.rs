@@ -409,11 +409,6 @@ impl Figures {
         histogram::merge(self.cells().iter().map(|cell| cell.histogram.as_slice()))
     }
 
-    /// Whether the process died in the middle of a measurement of it.
-    pub fn in_flight(&self) -> bool {
-        self.cells().iter().any(|cell| cell.in_flight)
-    }
-
     /// Its figures lane by lane.
     pub fn lanes(&self) -> impl Iterator<Item = LaneFigures<'_>> {
         self.cells().iter().map(|cell| LaneFigures {

@@ -27,15 +27,7 @@ fn stats(values: &[u64]) -> Stats {
 }
 
 fn cell(stats: Stats, retired: Stats) -> Cell {
-    Cell {
-        point: 1,
-        lane: 0,
-        stats,
-        retired,
-        in_flight: false,
-        histogram: Vec::new(),
-        variants: Vec::new(),
-    }
+    Cell { point: 1, lane: 0, stats, retired, histogram: Vec::new(), variants: Vec::new() }
 }
 
 #[test]

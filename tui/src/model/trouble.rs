@@ -8,8 +8,6 @@ use crate::snapshot::{LaneKind, PointState};
 pub enum Trouble {
     /// It was begun twice without an end.
     Invalid,
-    /// The process died in the middle of a measurement of it.
-    DiedInside,
     /// Threads without a lane of their own measured it.
     Overflow,
     /// Its time is a device's.
@@ -30,7 +28,6 @@ impl Trouble {
     pub fn word(self) -> &'static str {
         match self {
             Self::Invalid => "invalid",
-            Self::DiedInside => "died",
             Self::Overflow => "shared lane",
             Self::Device => "device",
             Self::Short => "short",
@@ -41,7 +38,6 @@ impl Trouble {
     pub fn words(self) -> &'static str {
         match self {
             Self::Invalid => "invalid: begun twice",
-            Self::DiedInside => "died inside",
             Self::Overflow => "shared lane",
             Self::Device => "device time",
             Self::Short => "short: mean not exact",
@@ -55,10 +51,6 @@ impl Trouble {
                 "Invalid: the program began it again before it had ended it, as code does that \
                  leaves a region early. It measures no more; its figures are those from before. \
                  The key e makes it valid again."
-            }
-            Self::DiedInside => {
-                "The process died in the middle of a measurement of it: totals may hold a part \
-                 of that one, the count does not."
             }
             Self::Overflow => {
                 "More threads ran than the segment has lanes. What those without one measured \
@@ -82,8 +74,7 @@ impl Figures {
     /// What is wrong with its figures; mostly nothing.
     pub fn trouble(&self) -> Vec<Trouble> {
         let invalid = self.state() == PointState::InvalidBeginBegin;
-        let found = [(invalid, Trouble::Invalid), (self.in_flight(), Trouble::DiedInside)];
-        found.into_iter().filter(|(is, _)| *is).map(|(_, trouble)| trouble).collect()
+        invalid.then_some(Trouble::Invalid).into_iter().collect()
     }
 
     /// The same, and what is to be known of figures that are right as they stand.

@@ -157,7 +157,6 @@ fn changed_cells(old: &[Arc<Cell>], new: &[Arc<Cell>]) -> (CellChanges, Vec<Cell
                 lane: cell.lane,
                 stats: cell.stats.clone(),
                 retired: cell.retired.clone(),
-                in_flight: cell.in_flight,
                 histogram,
                 variants: cell.variants.clone(),
             }),

@@ -99,7 +99,7 @@ pub(super) fn announced() -> BTreeSet<PathBuf> {
 fn candidate(entry: &Entry, reader: &mut Reader, facts: &Facts) -> Candidate {
     let dead = entry.state != Liveness::Alive;
     let run = reader.segment().ledger().run.load(Relaxed);
-    let picture = reader.poll(dead);
+    let picture = reader.poll();
     Candidate {
         name: name_of(picture, facts),
         exe: facts.exe.clone(),
@@ -216,7 +216,7 @@ impl Source for LiveSource {
         // Judged before the picture is taken: a process that is found dead has
         // written its last by then.
         self.dead = matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
-        self.reader.poll(self.dead);
+        self.reader.poll();
         // Asked afterwards: what is gone by then may have been read as zeros.
         whole(&self.reader)?;
         let picture = self.reader.picture();
@@ -335,7 +335,7 @@ pub(super) fn of_copy(
     let mut reader = Reader::new(segment, facts.clone());
     // A copy without a note was made by somebody who found what a process left.
     let runs = note.is_some_and(|note| note.runs);
-    let picture = reader.poll(true);
+    let picture = reader.poll();
     let cells = Cells::default().convert(picture);
     let mut snapshot = convert(picture, cells, &facts, !runs);
     snapshot.records = records(&reader, &facts).collect();
@@ -440,7 +440,6 @@ fn fill(cell: &mut Cell, reading: &CellReading, picture: &Picture) {
     cell.lane = reading.lane;
     cell.stats = stats(&reading.live);
     cell.retired = stats(&reading.retired);
-    cell.in_flight = reading.in_flight;
     cell.histogram.clear();
     // Pushed from within, which is several times as fast as asking for the next.
     reading.histogram.iter().for_each(|BucketCount { low, width, count }| {

@@ -167,7 +167,6 @@ impl Synthetic {
                     lane,
                     stats: Stats::default(),
                     retired: Stats::default(),
-                    in_flight: false,
                     histogram: Vec::new(),
                     variants: Vec::new(),
                 }),

@@ -259,14 +259,11 @@ fn what_is_wrong_with_a_point_is_explained_in_its_detail() {
         let snapshot = process.snapshot_mut();
         snapshot.points[5].state = PointState::InvalidBeginBegin;
         snapshot.lanes[1].kind = crate::snapshot::LaneKind::Overflow;
-        let cell = snapshot.cells.iter_mut().find(|cell| cell.point == 4).unwrap();
-        std::sync::Arc::make_mut(cell).in_flight = true;
     }
     desk.wait(1);
     check_all("anomalies", &mut desk);
     for (id, said) in [
         (5, "The key e makes it valid again."),
-        (4, "died in the middle of a measurement"),
         (1, "More threads ran than the segment has lanes."),
     ] {
         desk.app.selected = Some(id);

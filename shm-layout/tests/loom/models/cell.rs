@@ -5,9 +5,10 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::{
-    ON, after_reset, assert_ready, check, make_ready, memory, new_cell, record, torn_or_whole,
-    whole,
+    ON, after_reset, amounts_left, assert_ready, check, make_ready, memory, new_cell, record,
+    record_amounts, torn_or_whole, whole, with_amounts,
 };
+use crate::amounts::MOST;
 use crate::cell::{Cell, Sums};
 use crate::control::{Alpha, Change};
 use crate::sync::{AtomicU64, Ordering, watch};
@@ -15,12 +16,14 @@ use crate::sync::{AtomicU64, Ordering, watch};
 /// The sums of a whole picture are those after 0, 1 or 2 measurements, all of
 /// the same.
 pub(super) fn cell_record() {
-    type Figures = fn(&Sums) -> [u64; 3];
-    let groups: [(&[&str], Figures); 4] = [
-        (&["seq", "count", "exclusive", "max"], |s| [s.count, s.exclusive, s.max]),
-        (&["seq", "inclusive", "last", "min"], |s| [s.inclusive, s.last, s.min]),
-        (&["seq", "squares_low", "off_cpu"], |s| [s.squares as u64, s.off_cpu, 0]),
-        (&["seq", "squares_high", "switches"], |s| [(s.squares >> 64) as u64, s.switches, 0]),
+    type Figures = fn(&Sums) -> [u64; 2];
+    let groups: [(&[&str], Figures); 6] = [
+        (&["seq", "count", "count#1", "exclusive", "exclusive#1"], |s| [s.count, s.exclusive]),
+        (&["seq", "inclusive", "inclusive#1", "max", "max#1"], |s| [s.inclusive, s.max]),
+        (&["seq", "last", "last#1", "min", "min#1"], |s| [s.last, s.min]),
+        (&["seq", "squares_low", "squares_low#1"], |s| [s.squares as u64, 0]),
+        (&["seq", "squares_high", "squares_high#1"], |s| [(s.squares >> 64) as u64, 0]),
+        (&["seq", "off_cpu", "off_cpu#1", "switches", "switches#1"], |s| [s.off_cpu, s.switches]),
     ];
     for (words, figures) in groups {
         check(move || {
@@ -48,7 +51,7 @@ pub(super) fn cell_record() {
 pub(super) fn cell_live_record() {
     check(|| {
         let cell = Arc::new(new_cell());
-        watch(&*cell, &["seq", "count", "exclusive", "commit"]);
+        watch(&*cell, &["seq", "count", "count#1", "exclusive", "exclusive#1", "commit"]);
         let ticks = [1 << 33, 1 << 32];
         let states = states_after(&ticks);
         let writer = {
@@ -60,13 +63,13 @@ pub(super) fn cell_live_record() {
                 record(&cell, ticks[1], &bucket);
             })
         };
-        if let Some((_, live, _)) = cell.read_live(0) {
+        if let Some((_, live, ..)) = cell.read_live(0, |_| None) {
             let figures = |sums: &Sums| [sums.count, sums.exclusive];
             let seen = figures(&live);
             assert!(states[..2].iter().any(|state| figures(state) == seen), "{seen:?}");
         }
         writer.join().unwrap();
-        assert!(cell.read_live(0).is_none());
+        assert!(cell.read_live(0, |_| None).is_none());
     });
 }
 
@@ -107,7 +110,7 @@ pub(super) fn cell_same_sequence() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
         record(&cell, 10, &bucket);
-        watch(&*cell, &["seq", "average"]);
+        watch(&*cell, &["seq", "average", "average#1"]);
         let writer = {
             let cell = Arc::clone(&cell);
             let averaged = ON.with(Change::Alpha(Alpha::new(0.5).unwrap()));
@@ -128,7 +131,7 @@ pub(super) fn cell_new_owner() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
         record(&cell, 10, &bucket);
-        watch(&*cell, &["seq", "commit", "version", "count", "count#2"]);
+        watch(&*cell, &["seq", "commit", "version", "version#1", "count", "count#1", "count#3"]);
         let writer = {
             let cell = Arc::clone(&cell);
             thread::spawn(move || {
@@ -150,7 +153,17 @@ pub(super) fn cell_reset() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
         record(&cell, 10, &bucket);
-        watch(&*cell, &["seq", "commit", "version", "count", "epoch#1", "past_count#1"]);
+        let words = [
+            "seq",
+            "commit",
+            "version",
+            "version#1",
+            "count",
+            "count#1",
+            "epoch#1",
+            "past_count#1",
+        ];
+        watch(&*cell, &words);
         let writer = {
             let cell = Arc::clone(&cell);
             thread::spawn(move || {
@@ -182,7 +195,8 @@ pub(super) fn cell_reset_histogram() {
         };
         if let Some(picture) = whole(&cell) {
             let counted = bucket.load(Ordering::Relaxed);
-            if !cell.restarted_since(picture.restarts) {
+            let has_histogram = picture.parts.0[0] != 0;
+            if has_histogram && !cell.restarted_since(picture.restarts) {
                 assert_eq!(counted, 1 - picture.restarts);
             }
         }
@@ -215,38 +229,78 @@ pub(super) fn cell_next_window_histogram() {
     });
 }
 
-/// Whoever has seen a measurement in the histogram sees those before it, wherever
-/// they are counted.
-pub(super) fn cell_counted_in_order() {
+/// A histogram read beside a picture has all of its measurements, and no others if nothing
+/// was staged meanwhile.
+pub(super) fn cell_histogram_beside() {
     check(|| {
-        let (cell, first, second) = (Arc::new(new_cell()), memory(), memory());
+        let (cell, bucket) = (Arc::new(new_cell()), memory());
+        watch(&*cell, &["seq", "count", "count#1"]);
         let writer = {
-            let (cell, first, second) = (Arc::clone(&cell), first.clone(), second.clone());
+            let (cell, bucket) = (Arc::clone(&cell), bucket.clone());
             thread::spawn(move || {
-                record(&cell, 10, &first);
-                record(&cell, 20, &second);
+                record(&cell, 10, &bucket);
+                record(&cell, 20, &bucket);
             })
         };
-        let later = second.load(Ordering::Relaxed);
-        cell.look_further();
-        assert!(first.load(Ordering::Relaxed) >= later);
+        let sequence = cell.sequence();
+        if let Some(picture) = whole(&cell) {
+            let (counted, count) = (bucket.load(Ordering::Relaxed), picture.live.count);
+            if !picture.staged && cell.is_still(sequence) {
+                assert_eq!(counted, count);
+            }
+            assert!(counted >= count, "{counted}: {picture:?}");
+        }
         writer.join().unwrap();
     });
 }
 
-/// Whoever has seen that a measurement is whole sees what it counted.
-pub(super) fn cell_overtaken() {
+/// What is folded together is seen together, whatever is staged meanwhile and dropped.
+pub(super) fn cell_fold() {
     check(|| {
-        let (cell, bucket) = (Arc::new(new_cell()), memory());
-        let before = cell.sequence();
+        let cell = Arc::new(new_cell());
+        watch(&*cell, &["seq", "exclusive", "exclusive#1", "folded", "folded#1"]);
         let writer = {
-            let (cell, bucket) = (Arc::clone(&cell), bucket.clone());
-            thread::spawn(move || record(&cell, 10, &bucket))
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || {
+                let mut live = cell.stage();
+                live.add(ON, 1, 1);
+                live.add(ON, 2, 2);
+                cell.put_in_force(&live, None, 2);
+                cell.stage();
+                assert_eq!(cell.mend(None, |_| 0, |_| unreachable!()).0, 0);
+                cell.mended(None);
+            })
         };
-        let is_overtaken = cell.sequence() >= before + 2;
-        cell.look_further();
-        assert!(!is_overtaken || bucket.load(Ordering::Relaxed) == 1);
+        if let Some(picture) = whole(&cell) {
+            let seen = (picture.live.exclusive, picture.folded);
+            assert!([(0, 0), (3, 2)].contains(&seen), "{picture:?}");
+        }
         writer.join().unwrap();
+        assert_eq!(whole(&cell).unwrap().live.exclusive, 3);
+    });
+}
+
+/// Sums of amounts and the count are of the same measurements.
+pub(super) fn cell_sums_of_amounts() {
+    check(|| {
+        let (cell, sums) = with_amounts([10, 100]);
+        watch(&*cell, &["seq"]);
+        // The first two of both live copies.
+        for word in [0, 1, MOST, MOST + 1] {
+            sums[word].watch();
+        }
+        let writer = {
+            let (cell, sums) = (Arc::clone(&cell), Arc::clone(&sums));
+            thread::spawn(move || {
+                record_amounts(&cell, &sums, [20, 200]);
+                record_amounts(&cell, &sums, [40, 400]);
+            })
+        };
+        if let Some(left) = amounts_left(&cell, &sums) {
+            assert!([[10, 100], [30, 300], [70, 700]].contains(&left), "{left:?}");
+        }
+        writer.join().unwrap();
+        assert_eq!(amounts_left(&cell, &sums), Some([70, 700]));
     });
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use loom::thread;
 
 use super::{ON, after_reset, check_within, memory, new_cell, record, whole};
-use crate::cell::{Cell, CellPicture, Measurement};
+use crate::cell::{Cell, CellPicture};
 use crate::control::Control;
 use crate::sync::{self, AtomicU64, Ordering, watch};
 
@@ -31,14 +31,16 @@ fn at_each_store(scene: fn(u32) -> bool) {
 fn leave(cell: &Cell, store: u32, bucket: &AtomicU64, change: impl FnOnce()) -> bool {
     let came = sync::is_left_before(store, change);
     let held = |_| bucket.load(Ordering::Relaxed);
-    cell.mend(None, held, |_| bucket.store(0, Ordering::Relaxed));
+    let (too_many, _) = cell.mend(None, held, |_| bucket.store(0, Ordering::Relaxed));
+    bucket.store(bucket.load(Ordering::Relaxed) - too_many, Ordering::Relaxed);
+    cell.mended(None);
     came
 }
 
-/// The count, and how many measurements the histogram and the last one have.
+/// The count, and how many measurements the histogram has.
 fn counted(picture: &CellPicture, bucket: &AtomicU64) -> [u64; 2] {
     let in_parts = if picture.parts.0[0] == 0 { 0 } else { bucket.load(Ordering::Relaxed) };
-    [picture.live.count, in_parts + u64::from(picture.uncounted.is_some())]
+    [picture.live.count, in_parts]
 }
 
 /// Left in a measurement: it is counted or not, and so it is in the histogram; the next
@@ -47,19 +49,16 @@ pub(super) fn cell_mended_record() {
     at_each_store(|store| {
         let (cell, bucket) = (Arc::new(new_cell()), memory());
         cell.set_part(0, 9);
-        let once = |cell: &Cell, bucket: Option<&AtomicU64>| {
-            let measured = Measurement { exclusive: 10, inclusive_total: 10, away: None };
-            cell.record(measured, bucket);
-        };
-        once(&cell, None);
-        watch(&*cell, &["seq", "count", "last"]);
+        record(&cell, 10, &bucket);
+        watch(&*cell, &["seq", "count", "count#1"]);
         let writer = {
             let (cell, bucket) = (Arc::clone(&cell), Arc::clone(&bucket));
             thread::spawn(move || {
-                let came = leave(&cell, store, &bucket, || once(&cell, Some(&bucket)));
+                let came = leave(&cell, store, &bucket, || record(&cell, 20, &bucket));
                 let left = whole(&cell).expect("it is mended");
                 let [count, in_histogram] = counted(&left, &bucket);
                 assert!(count == in_histogram && (1..=2).contains(&count), "{left:?}");
+                assert!(!left.staged);
                 (came, left)
             })
         };
@@ -68,11 +67,11 @@ pub(super) fn cell_mended_record() {
         sync::fence(Ordering::Acquire);
         if let (Some(picture), Some([count, in_histogram])) = (picture, seen) {
             assert!((1..=2).contains(&count), "{picture:?}");
-            // Later ones may be in it by now.
+            // What is staged may be in it by now.
             assert!(in_histogram >= count, "{in_histogram}: {picture:?}");
         }
         let (came, left) = writer.join().unwrap();
-        once(&cell, left.uncounted.map(|_| &*bucket));
+        record(&cell, 10, &bucket);
         let last = whole(&cell).unwrap();
         assert_eq!(counted(&last, &bucket), [left.live.count + 1; 2], "{last:?}");
         came
@@ -110,7 +109,7 @@ fn restart(
 /// Left in a change of owners.
 pub(super) fn cell_mended_new_owner() {
     at_each_store(|store| {
-        let words = ["seq", "commit", "version", "count"];
+        let words = ["seq", "commit", "version", "version#1", "count#1"];
         let look = |it: &CellPicture| [0, it.live.count, it.settled.count];
         restart(store, (ON, 2), &words, look, &[[0, 1, 0], [0, 0, 1], [0, 1, 1]])
     });
@@ -119,7 +118,7 @@ pub(super) fn cell_mended_new_owner() {
 /// Left in a reset.
 pub(super) fn cell_mended_reset() {
     at_each_store(|store| {
-        let words = ["seq", "commit", "version", "count"];
+        let words = ["seq", "commit", "version", "version#1", "count#1"];
         let look = |it: &CellPicture| [u64::from(it.epoch), it.live.count, it.past_count];
         restart(store, (after_reset(), 1), &words, look, &[[0, 1, 0], [1, 0, 1], [1, 1, 1]])
     });
@@ -141,7 +140,8 @@ pub(super) fn cell_mended_reset_histogram() {
         };
         if let Some(picture) = whole(&cell) {
             let counted = bucket.load(Ordering::Relaxed);
-            if !cell.restarted_since(picture.restarts) {
+            let has_histogram = picture.parts.0[0] != 0;
+            if has_histogram && !cell.restarted_since(picture.restarts) {
                 assert_eq!(counted, 1 - picture.restarts, "{picture:?}");
             }
         }

@@ -4,41 +4,28 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::{check, new_cell, record};
+use super::{check, whole};
+use crate::cell::Cell;
+use crate::control::Control;
 use crate::ring::{self, Slot};
 use crate::sync::{AtomicU64, watch};
 
-/// The measuring thread's order: a cell's record, whose fence serves the ring,
-/// then the slot.
-pub(crate) fn ring_behind_cell() {
-    let cell_of_thread = || {
-        let (cell, bucket) = (new_cell(), AtomicU64::new(0));
-        move || record(&cell, 10, &bucket)
-    };
-    ring_is_drained(cell_of_thread);
-}
-
-/// The order of a writer that fills the ring only.
-pub(super) fn ring_alone() {
-    ring_is_drained(|| ring::reuse);
-}
-
 /// A reader drains while the writer overtakes it: each record it gets is whole
 /// and the right one, and those it does not get are counted.
-fn ring_is_drained<F: Fn() + Send + 'static>(before_fill: fn() -> F) {
+pub(super) fn ring_is_drained() {
     const WRITTEN: u64 = 3;
-    check(move || {
+    check(|| {
         let ring = Arc::new(([Slot::new(), Slot::new()], AtomicU64::new(0)));
         ring.1.watch();
         for slot in &ring.0 {
             watch(slot, &["start", "what"]);
         }
         let writer = {
-            let (ring, before_fill) = (Arc::clone(&ring), before_fill());
+            let ring = Arc::clone(&ring);
             thread::spawn(move || {
                 for n in 0..WRITTEN {
-                    before_fill();
-                    ring.0[n as usize % 2].fill(n + 100, 1, 1, n + 200);
+                    ring::reuse();
+                    ring.0[n as usize % 2].fill(n + 100, 1, 1, 1, n + 200);
                     ring::publish(&ring.1, n + 1);
                 }
             })
@@ -50,6 +37,127 @@ fn ring_is_drained<F: Fn() + Send + 'static>(before_fill: fn() -> F) {
         assert_eq!(reader.delivered + reader.lost, WRITTEN);
         // With the writer at rest, only the slot it would fill next is in doubt.
         assert!(reader.delivered >= 1);
+    });
+}
+
+/// A cell and the ring that it is folded from.
+struct Log {
+    cell: Cell,
+    slots: [Slot; 2],
+    written: AtomicU64,
+    folded: AtomicU64,
+}
+
+impl Log {
+    /// The point of a record.
+    const fn point(n: u64) -> u32 {
+        if n < 3 { 7 } else { 8 }
+    }
+
+    fn new(point: u32) -> Arc<Self> {
+        let zero = || AtomicU64::new(0);
+        let (cell, slots) = (Cell::new(), [Slot::new(), Slot::new()]);
+        cell.prepare(point, Control(1), 1);
+        Arc::new(Self { cell, slots, written: zero(), folded: zero() })
+    }
+
+    /// Record `n` has `1 << n` ticks, so a sum tells which ones are in it.
+    fn write(&self, n: u64) {
+        ring::reuse();
+        self.slots[n as usize % 2].fill(0, 0, 1 << n, 0, Self::point(n).into());
+        ring::publish(&self.written, n + 1);
+    }
+
+    fn fold(&self, n: u64) {
+        let mut live = self.cell.stage();
+        let addition = self.slots[n as usize % 2].addition().unwrap();
+        live.add(Control(1), addition.exclusive, addition.inclusive);
+        self.cell.put_in_force(&live, None, n + 1);
+        ring::announce_folded(&self.folded, n + 1);
+    }
+
+    /// Ticks of the cell and of the records that it lacks, of those that are its point's.
+    fn sum(&self) -> Option<u64> {
+        let (mut pending, folded) = (Vec::new(), ring::folded(&self.folded));
+        ring::visit(&self.written, &self.slots, folded, |n, addition| {
+            if addition.point == self.cell.point() {
+                pending.push((n, addition.exclusive));
+            }
+        })?;
+        let picture = whole(&self.cell)?;
+        let lacks = pending.iter().filter(|(n, _)| *n >= picture.folded);
+        Some(picture.live.exclusive + lacks.map(|(_, ticks)| ticks).sum::<u64>())
+    }
+}
+
+/// A reader adds the records that a cell lacks while the writer folds them and writes over
+/// them: each is there once.
+pub(super) fn ring_is_folded() {
+    check(|| {
+        let log = Log::new(7);
+        log.write(0);
+        watch(&log.cell, &["seq", "exclusive", "exclusive#1", "folded", "folded#1"]);
+        log.slots.iter().for_each(|slot| watch(slot, &["exclusive"]));
+        log.written.watch();
+        log.folded.watch();
+        let writer = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || {
+                log.fold(0);
+                log.write(1);
+                log.fold(1);
+                log.write(2);
+            })
+        };
+        if let Some(sum) = log.sum() {
+            assert!([0b1, 0b11, 0b111].contains(&sum), "{sum:b}");
+        }
+        writer.join().unwrap();
+        assert_eq!(log.sum(), Some(0b111));
+    });
+}
+
+/// A record that is written over by another point's is not taken for half of each.
+pub(super) fn ring_is_written_over() {
+    check(|| {
+        let log = Log::new(8);
+        (0..3).for_each(|n| log.write(n));
+        ring::announce_folded(&log.folded, 2);
+        log.slots.iter().for_each(|slot| watch(slot, &["exclusive", "what"]));
+        log.written.watch();
+        log.folded.watch();
+        let writer = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || {
+                ring::announce_folded(&log.folded, 3);
+                log.write(3);
+                ring::announce_folded(&log.folded, 4);
+                log.write(4);
+            })
+        };
+        if let Some(sum) = log.sum() {
+            assert!([0, 1 << 3, 1 << 4].contains(&sum), "{sum:b}");
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// Cells hold what is announced, for a reader that has no look at the records.
+pub(super) fn ring_folded_is_in_cells() {
+    check(|| {
+        let log = Log::new(7);
+        log.write(0);
+        watch(&log.cell, &["seq", "folded", "folded#1"]);
+        log.folded.watch();
+        let writer = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || log.fold(0))
+        };
+        let folded = ring::folded(&log.folded);
+        if let Some(picture) = whole(&log.cell) {
+            assert!(picture.folded >= folded);
+        }
+        writer.join().unwrap();
     });
 }
 

@@ -11,7 +11,7 @@ use crate::control::{Change, Control};
 use crate::sync::{Ordering, watch};
 
 fn record_shared(cell: &Cell, ticks: u64) {
-    let measured = Measurement { exclusive: ticks, inclusive_total: ticks, away: None };
+    let measured = Measurement { exclusive: ticks, inclusive: ticks, away: None };
     cell.record_shared(measured, None);
 }
 

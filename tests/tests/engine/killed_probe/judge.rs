@@ -36,7 +36,6 @@ pub(crate) struct Judge<'a> {
     unwitnessed: u64,
     pub(crate) slowest: Duration,
     pub(crate) slowest_cpu: Duration,
-    pub(crate) torn: u64,
 }
 
 impl<'a> Judge<'a> {
@@ -52,7 +51,6 @@ impl<'a> Judge<'a> {
             unwitnessed: 0,
             slowest: Duration::ZERO,
             slowest_cpu: Duration::ZERO,
-            torn: 0,
         }
     }
 
@@ -117,17 +115,13 @@ impl<'a> Judge<'a> {
         if let Some((segment, facts)) = &self.early {
             let mut reader = Reader::new(*segment, facts.clone());
             // Then it was alive, as far as anybody knew.
-            reader.poll(false);
+            reader.poll();
             self.previous = Some(reader);
         }
     }
 
     fn check(&mut self, left: &Left) {
         let picture = &left.picture;
-        let calling = self.witness.seats.iter().any(|seat| seat.calling.load(Acquire) != 0);
-        let torn = picture.cells.iter().filter(|cell| cell.in_flight).count();
-        assert!(torn <= usize::from(calling), "{torn} cells are said to be in the middle");
-        self.torn += torn as u64;
         let losses = picture.losses;
         assert_eq!((losses.cells_busy, losses.clock_anomalies, losses.points_refused), (0, 0, 0));
         assert_eq!(

@@ -69,7 +69,7 @@ pub(crate) struct Left {
 }
 
 pub(crate) fn read<S: std::borrow::Borrow<Segment>>(reader: &mut Reader<S>) -> Left {
-    let picture = reader.poll(true).clone();
+    let picture = reader.poll().clone();
     let mut rings = BTreeMap::new();
     reader.drain(
         |_| 0,

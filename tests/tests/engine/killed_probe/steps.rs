@@ -32,7 +32,6 @@ pub(crate) struct Shown {
     pub(crate) states: HashSet<u64>,
     pub(crate) slowest: Duration,
     pub(crate) slowest_cpu: Duration,
-    pub(crate) torn: u64,
 }
 
 /// What of a program lies in files.
@@ -160,5 +159,4 @@ pub(crate) fn go_through(
     assert!(place.entries().is_empty(), "it has ended in order");
     shown.slowest = shown.slowest.max(judge.slowest);
     shown.slowest_cpu = shown.slowest_cpu.max(judge.slowest_cpu);
-    shown.torn += judge.torn;
 }

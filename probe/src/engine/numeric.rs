@@ -3,8 +3,8 @@
 //! Numbers are `0..NUMERIC`; 0 is the calibration's own. All of them are off
 //! until they are enabled.
 
-use crate::engine::process;
-use crate::point::{NUMERIC, Point};
+use super::process;
+use crate::{NUMERIC, Point};
 
 pub(crate) static POINTS: [Point; NUMERIC as usize] = {
     let mut points = [const { Point::numeric(0) }; NUMERIC as usize];

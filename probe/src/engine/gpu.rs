@@ -1,7 +1,6 @@
 //! The CUDA driver, loaded as the program runs: libcuda.so.1, or what stands in for it.
 
 use std::ffi::{CStr, CString, c_int, c_uint, c_void};
-use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
@@ -9,7 +8,8 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use pfp_shm_layout::environment;
 
-use crate::engine::cold;
+use super::cold;
+use crate::{NoGpu, Stream};
 
 /// Names the driver's library, if it is not the system's.
 const VARIABLE: &CStr = c"PFP_CUDA_LIBRARY";
@@ -19,57 +19,22 @@ const LIBRARY: &str = "libcuda.so.1";
 const SUCCESS: c_uint = 0;
 const NOT_READY: c_uint = 600;
 
-/// Why nothing can be timed on a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NoGpu {
-    /// There is no driver library, in the words of the loader.
-    NoDriver(String),
-    /// A library without this function of the driver's.
-    NotADriver(&'static str),
-    /// The driver has no device.
-    NoDevice,
-    /// The driver answered with this error (`CUresult`).
-    Refused(u32),
-    /// Another thread is loading a driver, which takes long: to be tried again.
-    Busy,
-}
-
-impl fmt::Display for NoGpu {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoDriver(why) => write!(out, "no GPU: {why}"),
-            Self::NotADriver(missing) => {
-                write!(out, "no GPU: the driver's library has no {missing}")
-            }
-            Self::NoDevice => out.write_str("no GPU: the driver has no device"),
-            Self::Busy => out.write_str("no GPU yet: another thread is loading the driver"),
-            Self::Refused(code) => write!(out, "no GPU: the driver answered with error {code}"),
-        }
-    }
-}
-
-impl std::error::Error for NoGpu {}
-
 /// An event of the driver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Event(*mut c_void);
-
-/// A stream of the driver's (`CUstream`); null is the default one.
-pub type Stream = *mut c_void;
+pub(crate) struct Event(*mut c_void);
 
 type Result<T> = std::result::Result<T, NoGpu>;
 
 /// The functions that are called, as `cuda.h` declares them.
 #[derive(Debug)]
-pub(super) struct Driver {
+pub(crate) struct Driver {
     event_create: unsafe extern "C" fn(*mut *mut c_void, c_uint) -> c_uint,
     event_destroy: unsafe extern "C" fn(*mut c_void) -> c_uint,
     event_record: unsafe extern "C" fn(*mut c_void, Stream) -> c_uint,
     event_query: unsafe extern "C" fn(*mut c_void) -> c_uint,
     event_synchronize: unsafe extern "C" fn(*mut c_void) -> c_uint,
     event_elapsed_time: unsafe extern "C" fn(*mut f32, *mut c_void, *mut c_void) -> c_uint,
-    pub(super) devices: u32,
+    devices: u32,
 }
 
 /// The libraries that were loaded, by name. They stay.
@@ -88,13 +53,13 @@ fn loaded() -> Option<MutexGuard<'static, Vec<(CString, &'static Driver)>>> {
 }
 
 /// The driver of the system, or the one that the environment names.
-pub(super) fn find() -> Result<&'static Driver> {
+pub(crate) fn find() -> Result<&'static Driver> {
     let named = environment::variable(VARIABLE).filter(|name| !name.is_empty());
     load(Path::new(named.unwrap_or(LIBRARY.as_ref())))
 }
 
 /// The driver in a library.
-pub(super) fn load(library: &Path) -> Result<&'static Driver> {
+pub(crate) fn load(library: &Path) -> Result<&'static Driver> {
     let none = |why: &str| NoGpu::NoDriver(why.to_owned());
     let name = CString::new(library.as_os_str().as_bytes()).map_err(|_| none("a NUL in a path"))?;
     let mut loaded = loaded().ok_or(NoGpu::Busy)?;
@@ -169,15 +134,19 @@ impl Driver {
         if driver.devices == 0 { Err(NoGpu::NoDevice) } else { Ok(driver) }
     }
 
+    pub(crate) fn devices(&self) -> u32 {
+        self.devices
+    }
+
     /// An event, in the context that is current on this thread.
-    pub(super) fn create(&self) -> Result<Event> {
+    pub(crate) fn create(&self) -> Result<Event> {
         let mut event = ptr::null_mut();
         // SAFETY: the place is ours; 0 are events with times.
         checked(unsafe { (self.event_create)(&raw mut event, 0) })?;
         Ok(Event(event))
     }
 
-    pub(super) fn destroy(&self, event: Event) {
+    pub(crate) fn destroy(&self, event: Event) {
         // SAFETY: an event of this driver's, which nobody uses any more. One that the
         // device has not come to is kept by the driver until it has.
         let _ = unsafe { (self.event_destroy)(event.0) };
@@ -186,13 +155,13 @@ impl Driver {
     /// # Safety
     ///
     /// The stream is one of this driver's that exists, or null.
-    pub(super) unsafe fn record(&self, event: Event, stream: Stream) -> Result<()> {
+    pub(crate) unsafe fn record(&self, event: Event, stream: Stream) -> Result<()> {
         // SAFETY: an event of this driver's; for the stream as the caller says.
         checked(unsafe { (self.event_record)(event.0, stream) })
     }
 
     /// Whether the device has come to it. Does not wait.
-    pub(super) fn is_done(&self, event: Event) -> Result<bool> {
+    pub(crate) fn is_done(&self, event: Event) -> Result<bool> {
         // SAFETY: an event of this driver's.
         match unsafe { (self.event_query)(event.0) } {
             NOT_READY => Ok(false),
@@ -200,13 +169,13 @@ impl Driver {
         }
     }
 
-    pub(super) fn wait(&self, event: Event) -> Result<()> {
+    pub(crate) fn wait(&self, event: Event) -> Result<()> {
         // SAFETY: an event of this driver's.
         checked(unsafe { (self.event_synchronize)(event.0) })
     }
 
     /// Milliseconds of the device between two events that it has come to.
-    pub(super) fn between(&self, start: Event, end: Event) -> Result<f64> {
+    pub(crate) fn between(&self, start: Event, end: Event) -> Result<f64> {
         let mut ms = 0f32;
         // SAFETY: events of this driver's, and a place of ours.
         checked(unsafe { (self.event_elapsed_time)(&raw mut ms, start.0, end.0) })?;

@@ -6,7 +6,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use crate::point::Point;
+use crate::Point;
 
 /// Names that are kept; further ones get no point. What is kept is never freed, so a
 /// program that makes up names for ever must not take memory for ever.
@@ -37,13 +37,13 @@ fn find(mut at: *const Named, name: &str) -> Option<&'static Named> {
 /// The point of a name, the same each time; none if there are too many.
 ///
 /// A list that grows by one exchange, and no lock: a fork may come at any moment.
-pub(super) fn point(name: &str) -> Option<&'static Point> {
+pub(crate) fn point(name: &str) -> Option<&'static Point> {
     find_or_make(name, |name| Point::at(name, "", 0))
 }
 
 /// The same, of a device's time.
 #[cfg(feature = "cuda")]
-pub(super) fn device_point(name: &str) -> Option<&'static Point> {
+pub(crate) fn device_point(name: &str) -> Option<&'static Point> {
     find_or_make(name, |name| Point::at(name, "", 0).of_a_device())
 }
 

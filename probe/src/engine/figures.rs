@@ -1,0 +1,195 @@
+//! Collects a point's figures from all threads' cells and rings.
+
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed},
+};
+
+use pfp_shm_layout::amounts::MOST;
+use pfp_shm_layout::cell::{Cell, CellPicture, CellRead, Sums};
+use pfp_shm_layout::control::Control;
+use pfp_shm_layout::histogram::{self, BUCKETS, PARTS};
+use pfp_shm_layout::ring;
+use pfp_shm_layout::segment::Segment;
+
+use super::process;
+use super::thread::Thread;
+use crate::Point;
+use crate::stats::{Bucket, Stats};
+
+/// Whether a histogram is read beside the figures, which allocates.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Histogram {
+    Read,
+    LeftOut,
+}
+
+pub(crate) fn of_point(point: &'static Point, histogram: Histogram) -> Option<Stats> {
+    // None for a refused point too: its number is another one's.
+    let (stats, _) = of_points(point.word()?, std::iter::once(point), histogram)?;
+    (stats.count > 0).then_some(stats)
+}
+
+/// Statistics of points that follow the same control word, all together, and the
+/// sums of amounts that their cells have; none without a process.
+pub(crate) fn of_points(
+    word: &AtomicU64,
+    points: impl Iterator<Item = &'static Point>,
+    histogram: Histogram,
+) -> Option<(Stats, [u128; MOST])> {
+    let control = Control(word.load(Relaxed));
+    let process = process::current()?;
+    let mut all = Collected { epoch: control.epoch(), ..Collected::default() };
+    all.histogram = (histogram == Histogram::Read).then(Vec::new);
+    for point in points {
+        for lane in &process.lanes {
+            // SAFETY: null, or pages that stay mapped as long as the process runs.
+            let Some(thread) = (unsafe { lane.load(Acquire).as_ref() }) else { continue };
+            if let Some(cell) = thread.cell_of_any(point.index()) {
+                all.add(&process.segment, cell, Some(thread));
+            }
+        }
+        for offset in process.segment.entry(point.index())?.shared_cells() {
+            if let Some(cell) = process.segment.shared_cell(offset) {
+                all.add(&process.segment, cell, None);
+            }
+        }
+    }
+    let Collected { sums, weighted, averaged, amounts, histogram, .. } = all;
+    let stats = Stats {
+        count: sums.count,
+        exclusive: sums.exclusive,
+        inclusive: sums.inclusive,
+        off_cpu: sums.off_cpu,
+        switches: sums.switches,
+        min: if sums.count > 0 { sums.min } else { 0 },
+        max: sums.max,
+        last: sums.last,
+        average: weighted / averaged.max(1) as f64,
+        alpha: control.alpha().unwrap_or(0.0),
+        mean: sums.mean().unwrap_or(0.0),
+        variance: sums.variance().unwrap_or(0.0),
+        // C has no times, and asks in signal handlers.
+        rate: histogram.as_ref().map_or(0.0, |_| process::ticks_per_second()),
+        histogram: histogram.map_or_else(Vec::new, merged),
+    };
+    Some((stats, amounts))
+}
+
+/// Buckets of several cells as those of one.
+fn merged(mut buckets: Vec<Bucket>) -> Vec<Bucket> {
+    buckets.sort_unstable_by_key(|bucket| bucket.low);
+    buckets.dedup_by(|next, kept| {
+        let is_same = next.low == kept.low;
+        kept.count += if is_same { next.count } else { 0 };
+        is_same
+    });
+    buckets
+}
+
+/// What several cells have together.
+#[derive(Default)]
+struct Collected {
+    epoch: u32,
+    sums: Sums,
+    weighted: f64,
+    averaged: u64,
+    amounts: [u128; MOST],
+    /// Buckets of all cells; none if nobody asks for them.
+    histogram: Option<Vec<Bucket>>,
+}
+
+impl Collected {
+    fn add(&mut self, segment: &Segment, cell: &Cell, thread: Option<&Thread>) {
+        let read = read(segment, (cell, thread), self.epoch, self.histogram.as_mut());
+        let Some(picture) = read else { return };
+        self.weighted += picture.live.average() * picture.live.count as f64;
+        self.averaged += picture.live.count;
+        self.sums.merge(&picture.live);
+        self.sums.merge(&picture.settled);
+        if picture.live.count > 0 {
+            self.sums.last = picture.live.last;
+        }
+        for of in [picture.amounts.live, picture.amounts.settled] {
+            for (sum, more) in self.amounts.iter_mut().zip(of) {
+                *sum += u128::from(more);
+            }
+        }
+    }
+}
+
+/// Copies a cell while its thread may write it, with the records of the thread that it lacks,
+/// and adds the buckets of its histogram; none if it has nothing of this epoch.
+fn read(
+    segment: &Segment,
+    (cell, thread): (&Cell, Option<&Thread>),
+    epoch: u32,
+    mut histogram: Option<&mut Vec<Bucket>>,
+) -> Option<CellPicture> {
+    let mut picture = CellPicture::default();
+    // Bounded, so that a caller on the writing thread itself, in a signal
+    // handler, cannot hang.
+    for _ in 0..1000 {
+        // Before the cell: that holds no less.
+        let ring = thread.and_then(|thread| Some((thread.ring()?, thread.tally())));
+        let folded = ring.map(|(_, tally)| ring::folded(&tally.folded));
+        if cell.read_with(&mut picture, |chunk| segment.sums(chunk)) == CellRead::Torn {
+            continue;
+        }
+        if picture.epoch != epoch {
+            return None;
+        }
+        let before = histogram.as_ref().map_or(0, |buckets| buckets.len());
+        let in_cell = picture.live.count + picture.settled.count;
+        // Of a fold under way some may be in the histogram, the first ones.
+        let mut ahead = histogram
+            .as_mut()
+            .map_or(0, |buckets| add_buckets(segment, &picture, buckets).saturating_sub(in_cell));
+        let mut live = picture.live.clone();
+        let visited = match (ring, folded) {
+            (Some((slots, tally)), Some(folded)) => {
+                let from = folded.max(picture.folded);
+                ring::visit(&tally.written, slots, folded, |number, addition| {
+                    if addition.point != picture.point || number < from {
+                        return;
+                    }
+                    live.add(cell.control(), addition.exclusive, addition.inclusive);
+                    if ahead > 0 {
+                        ahead -= 1;
+                    } else if let Some(buckets) = &mut histogram {
+                        let (part, at) = histogram::locate(addition.exclusive);
+                        buckets.push(bucket(part, at, 1));
+                    }
+                })
+                .is_some()
+            }
+            _ => true,
+        };
+        if visited && !cell.restarted_since(picture.restarts) {
+            picture.live = live;
+            return Some(picture);
+        }
+        // Of the next window, in part.
+        if let Some(buckets) = &mut histogram {
+            buckets.truncate(before);
+        }
+    }
+    None
+}
+
+fn bucket(part: usize, at: usize, count: u64) -> Bucket {
+    let (low, width) = histogram::bounds(part, at);
+    Bucket { low, width, count }
+}
+
+/// Adds the buckets of a cell's histogram that are not empty, and tells how many measurements
+/// they hold.
+fn add_buckets(segment: &Segment, picture: &CellPicture, to: &mut Vec<Bucket>) -> u64 {
+    let before = to.len();
+    for part in (0..PARTS).filter(|part| picture.parts.0[*part] != 0) {
+        let Some(chunk) = segment.chunk(picture.parts.0[part]) else { continue };
+        let counts = (0..BUCKETS).map(|at| (at, chunk.0[at].load(Relaxed)));
+        to.extend(counts.filter(|(_, count)| *count > 0).map(|(at, n)| bucket(part, at, n)));
+    }
+    to[before..].iter().map(|bucket| bucket.count).sum()
+}

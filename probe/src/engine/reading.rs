@@ -1,0 +1,32 @@
+//! What the public types read of the clock.
+
+use super::thread;
+pub(crate) use crate::clock::calibrate::core_hz;
+pub(crate) use crate::clock::counter::{stamp, stamp_and_cpu};
+pub(crate) use crate::clock::wall_ns;
+use crate::{clock, errno};
+
+/// The calling thread, by the kernel's id.
+pub(crate) fn thread_id() -> u32 {
+    let known = thread::current().filter(|thread| thread.is_alive()).map(|it| it.kernel_id());
+    known.unwrap_or_else(thread::tid)
+}
+
+/// For [`crate::on_cpu_ticks`].
+pub(crate) fn on_cpu_ticks() -> Option<u64> {
+    let thread = thread::current().filter(|thread| thread.is_alive()).or_else(thread::get)?;
+    Some(thread.stamp_beside().wrapping_sub(thread.clock.off()))
+}
+
+/// The thread's on-CPU clock, or where it has none that of all stamps; none without measuring.
+pub(crate) fn now() -> Option<u64> {
+    Some(on_cpu_ticks().unwrap_or_else(stamp))
+}
+
+/// The calling thread's id and its CPU time in nanoseconds; zeros where that cannot be read.
+pub(crate) fn cpu_time() -> (u64, u64) {
+    match errno::kept(clock::cpu_time_ns) {
+        Some(ns) => (u64::from(thread::tid()), ns),
+        None => (0, 0),
+    }
+}

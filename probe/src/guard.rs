@@ -1,0 +1,55 @@
+//! Laps: regions one after the other in one guard.
+
+use crate::amount::in_order;
+use crate::{Amount, Guard, Point, Timed};
+
+impl Guard {
+    /// Ends the region and begins one of another point, with a single reading of
+    /// the clock: where one stops, the next starts. That is what loops and phases
+    /// want, and cheaper than an end and a begin. [`crate::lap!`] does it without
+    /// a name for the guard.
+    ///
+    /// The regions are beside each other, not in each other. If the guard has no
+    /// region, as after a lap to a point that is off, this only begins one.
+    ///
+    /// ```
+    /// static READ: pfp::Point = pfp::Point::new("read");
+    /// static PARSE: pfp::Point = pfp::Point::new("parse");
+    ///
+    /// let mut phase = READ.measure();
+    /// let text = String::from("1,2");
+    /// phase.lap(&PARSE);
+    /// assert_eq!(text.split(',').count(), 2);
+    /// ```
+    #[inline(always)]
+    pub fn lap(&mut self, next: &'static Point) {
+        self.lap_to(next);
+    }
+
+    /// A lap to a region with amounts, as [`Timed::measure`] has them. What a lap begins
+    /// whose amounts are none of the eight tuples that are told apart takes a reading of
+    /// the clock of its own.
+    ///
+    /// ```
+    /// static READ: pfp::Timed = pfp::Timed::new("read", &["bytes"]);
+    /// static PARSE: pfp::Point = pfp::Point::new("parse");
+    ///
+    /// let mut phase = PARSE.measure();
+    /// for text in ["1,2", "3"] {
+    ///     phase.lap_with(&READ, [text.len()]);
+    ///     let text = String::from(text);
+    ///     phase.lap(&PARSE);
+    ///     drop(text);
+    /// }
+    /// ```
+    pub fn lap_with<A: Amount, const N: usize>(&mut self, next: &'static Timed, amounts: [A; N]) {
+        self.lap_to_amounts(next, &in_order(amounts));
+    }
+
+    /// A guard that has no region, for [`crate::laps!`].
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn empty() -> Self {
+        Self::none()
+    }
+}

@@ -1,0 +1,371 @@
+//! The engine of a build that does not measure: the names that the public types call, and
+//! nothing behind them.
+
+use std::marker::PhantomData;
+
+use crate::{Amount, Point};
+
+/// Functions that do nothing. One that returns something has it behind a `=`.
+macro_rules! nothing {
+    ($(fn $name:ident($($given:tt)*) $(-> $returned:ty = $value:expr)?;)*) => {
+        $(#[inline(always)]
+        pub(crate) const fn $name($($given)*) $(-> $returned)? {
+            $($value)?
+        })*
+    };
+}
+
+/// A guard that measures nothing.
+#[must_use = "a guard that is not bound to a name ends its region at once"]
+#[derive(Debug)]
+pub struct Guard(PhantomData<*const ()>);
+
+impl Guard {
+    nothing! {
+        fn none() -> Self = Self(PhantomData);
+        fn begin(_point: &'static Point) -> Self = Self::none();
+        fn begin_where(_point: &'static Point, _guard: &mut Self);
+        fn lap_to(&mut self, _next: &'static Point);
+        fn lap_to_amounts(&mut self, _next: &'static Timed, _amounts: &[u64; 4]);
+    }
+}
+
+// As the measuring guards have: binding one is no oddity, and it ends at the same place.
+impl Drop for Guard {
+    #[inline(always)]
+    fn drop(&mut self) {}
+}
+
+/// A guard that measures nothing.
+#[must_use = "a guard that is not bound to a name ends its region at once"]
+#[derive(Debug)]
+pub struct TimedGuard(PhantomData<*const ()>);
+
+impl TimedGuard {
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn empty() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl Drop for TimedGuard {
+    #[inline(always)]
+    fn drop(&mut self) {}
+}
+
+/// A point with amounts that does not measure.
+#[derive(Debug)]
+pub struct Timed {
+    point: Point,
+}
+
+impl Timed {
+    nothing! {
+        fn of(point: Point, _names: &'static [&'static str]) -> Self = Self { point };
+        fn switched_off(self) -> Self = self;
+        fn whole(&'static self) -> &'static Point = &self.point;
+        fn sums(&'static self) -> Vec<(&'static str, u128)> = Vec::new();
+    }
+
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn measure_in<A: Amount, const N: usize>(
+        &'static self,
+        _amounts: [A; N],
+        _guard: &mut TimedGuard,
+    ) {
+    }
+}
+
+/// For [`crate::finish_frame!`].
+#[doc(hidden)]
+#[inline(always)]
+pub fn __finish_frame() {}
+
+nothing! {
+    fn advice(_is_private: bool, _errno: i32) -> String = String::new();
+}
+
+pub(crate) mod point {
+    use std::borrow::Cow;
+
+    use crate::{Point, Stats};
+
+    #[derive(Debug)]
+    pub(crate) struct State;
+
+    type Text = &'static str;
+
+    impl State {
+        nothing! {
+            fn literal(_name: Text, _file: Text, _line: u32) -> Self = Self;
+            fn function(_name: fn() -> Text, _file: Text, _line: u32) -> Self = Self;
+            fn starts_off(self) -> Self = self;
+            fn fenced(self) -> Self = self;
+            fn file(&self) -> Text = "";
+            fn line(&self) -> u32 = 0;
+        }
+    }
+
+    #[expect(dead_code, reason = "nothing is changed")]
+    pub(crate) enum Change {
+        Enable,
+        Disable,
+        Fence(bool),
+        Reset,
+        Alpha(Alpha),
+    }
+
+    pub(crate) struct Alpha;
+
+    impl Alpha {
+        pub(crate) const OFF: Self = Self;
+
+        /// What is no weight is an error here too: measuring changes nothing in that.
+        pub(crate) fn new(alpha: f64) -> Option<Self> {
+            (alpha > 0.0 && alpha <= 1.0).then_some(Self)
+        }
+    }
+
+    impl Point {
+        nothing! {
+            fn change(&'static self, _change: Change);
+            fn is_on(&'static self) -> bool = false;
+            fn weight(&'static self) -> Option<f64> = None;
+            fn known_name(&'static self) -> Cow<'static, str> = Cow::Borrowed("");
+            fn rename(&'static self, _name: &str);
+            fn figures(&'static self) -> Option<Stats> = None;
+        }
+    }
+}
+
+pub(crate) mod numeric {
+    use crate::Point;
+
+    static NO_SUCH_POINT: Point = Point::new("");
+
+    nothing! {
+        fn point_or_none(_id: u32) -> &'static Point = &NO_SUCH_POINT;
+    }
+}
+
+pub(crate) mod ending {
+    use crate::{Point, Timed};
+
+    nothing! {
+        fn begin(_point: &'static Point, _once: bool);
+        fn end(_point: &'static Point, _latch: bool);
+        fn end_with(_timed: &'static Timed, _latch: bool, _amounts: &[u64; 4]);
+    }
+    #[cfg(feature = "cuda")]
+    nothing! {
+        fn record_of_a_device(_point: &Point, _start: u64, _ticks: u64, _number: u32);
+    }
+}
+
+pub(crate) mod future {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use crate::{Point, Timed};
+
+    #[derive(Debug)]
+    pub(crate) struct Polled;
+
+    pub(crate) type TimedPolled = Polled;
+
+    impl Polled {
+        nothing! {
+            fn of(_point: &'static Point) -> Self = Self;
+            fn with(_timed: &'static Timed, _amounts: [u64; 4]) -> Self = Self;
+        }
+
+        #[inline(always)]
+        pub(crate) fn poll<F: Future>(
+            &mut self,
+            future: Pin<&mut F>,
+            context: &mut Context<'_>,
+        ) -> Poll<F::Output> {
+            future.poll(context)
+        }
+    }
+}
+
+pub(crate) mod process {
+    use std::iter::{Empty, empty};
+
+    use crate::{InitError, Point};
+
+    nothing! {
+        fn init() -> Result<(), InitError> = Err(InitError::CompiledOut);
+        fn set_name(_name: &str);
+        fn pause(_pause: bool);
+        fn is_enabled() -> bool = false;
+        fn ticks_per_second() -> f64 = 1e9;
+        fn listed() -> Empty<&'static Point> = empty();
+    }
+}
+
+pub(crate) mod thread {
+    nothing! {
+        fn set_name(_name: &str);
+    }
+}
+
+pub(crate) mod calibrate {
+    nothing! {
+        fn again(_pairs: u32) -> Option<crate::Overhead> = None;
+    }
+}
+
+pub(crate) mod context {
+    #[derive(Clone, Debug)]
+    pub(crate) struct Shared;
+
+    pub(crate) type Handle = Shared;
+
+    impl Shared {
+        nothing! {
+            fn new() -> Handle = Self;
+            fn number(&self) -> u32 = 1;
+        }
+    }
+
+    nothing! {
+        fn enter(_to: &Handle) -> bool = true;
+        fn leave(_from: &Handle) -> bool = true;
+        fn switch_to(_prev: &Handle, _next: &Handle) -> bool = true;
+    }
+    #[cfg(feature = "cuda")]
+    nothing! {
+        fn next_number() -> u32 = 1;
+    }
+}
+
+pub(crate) mod reading {
+    nothing! {
+        fn stamp() -> u64 = 0;
+        fn stamp_and_cpu() -> (u64, Option<u32>) = (0, None);
+        fn thread_id() -> u32 = 0;
+        fn on_cpu_ticks() -> Option<u64> = None;
+        fn now() -> Option<u64> = None;
+        fn wall_ns() -> u64 = 0;
+        fn cpu_time() -> (u64, u64) = (0, 0);
+        fn core_hz(_rate: f64) -> Option<f64> = None;
+    }
+}
+
+pub(crate) mod snapshot {
+    use std::io::{self, ErrorKind::Unsupported};
+    use std::path::Path;
+
+    pub(crate) enum Existing {
+        Keep,
+        Replace,
+    }
+
+    pub(crate) fn write(_path: &Path, _existing: Existing) -> io::Result<()> {
+        Err(Unsupported.into())
+    }
+
+    pub(crate) fn show(_out: &mut impl io::Write) -> io::Result<()> {
+        Err(Unsupported.into())
+    }
+}
+
+pub(crate) mod named {
+    use crate::Point;
+
+    nothing! {
+        fn point(_name: &str) -> Option<&'static Point> = None;
+    }
+    #[cfg(feature = "cuda")]
+    nothing! {
+        fn device_point(_name: &str) -> Option<&'static Point> = None;
+    }
+}
+
+pub(crate) mod group {
+    use std::io;
+    use std::time::Duration;
+
+    use crate::Synced;
+
+    #[derive(Clone, Debug)]
+    pub(crate) struct Threads;
+
+    impl Threads {
+        nothing! {
+            fn named(_name: &str, _members: u32) -> Self = Self;
+            fn set_patience(&self, _patience: Duration);
+            fn join(&self) -> bool = true;
+            fn leave(&self);
+            fn key(&self) -> u64 = 0;
+        }
+
+        pub(crate) fn wait(&self) -> (u32, Synced) {
+            Default::default()
+        }
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct Processes;
+
+    impl Processes {
+        nothing! {
+            fn join(_name: &str, _members: u32) -> io::Result<Self> = Ok(Self);
+            fn set_patience(&mut self, _patience: Duration);
+        }
+
+        pub(crate) fn wait(&self, _threads: Option<(u64, u32)>) -> Synced {
+            Synced::default()
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+pub(crate) mod errno {
+    pub(crate) fn kept<R>(work: impl FnOnce() -> R) -> R {
+        work()
+    }
+}
+
+#[cfg(feature = "cuda")]
+pub(crate) mod gpu {
+    use std::path::Path;
+
+    use crate::{NoGpu, Stream};
+
+    type Result<T> = std::result::Result<T, NoGpu>;
+
+    /// There is none.
+    #[derive(Debug)]
+    pub(crate) enum Driver {}
+
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) enum Event {}
+
+    pub(crate) fn find() -> Result<&'static Driver> {
+        Err(NoGpu::NoDriver("measuring was compiled out".to_owned()))
+    }
+
+    pub(crate) fn load(_library: &Path) -> Result<&'static Driver> {
+        find()
+    }
+
+    impl Driver {
+        nothing! {
+            fn devices(&self) -> u32 = match *self {};
+            fn create(&self) -> Result<Event> = match *self {};
+            fn destroy(&self, _event: Event) -> () = match *self {};
+            fn is_done(&self, _event: Event) -> Result<bool> = match *self {};
+            fn wait(&self, _event: Event) -> Result<()> = match *self {};
+            fn between(&self, _start: Event, _end: Event) -> Result<f64> = match *self {};
+        }
+
+        pub(crate) unsafe fn record(&self, _event: Event, _stream: Stream) -> Result<()> {
+            match *self {}
+        }
+    }
+}
