@@ -134,11 +134,6 @@ pub(crate) fn set_from<T>(frame: &mut T, word: &AtomicU64, expected: u64) -> boo
     found == expected
 }
 
-/// Whether a word of the thread's has the mark of this frame.
-pub(crate) fn is(frame: &u64, word: &AtomicU64) -> bool {
-    word.load(Relaxed) == ptr::from_ref(frame).addr() as u64 | IS_MARK
-}
-
 /// Makes sure that a word of [`new`] is no mark. It is not written before [`set`], so it may
 /// still hold the mark of an earlier call that somebody jumped out of.
 #[inline(always)]

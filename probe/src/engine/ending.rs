@@ -223,6 +223,19 @@ pub(super) fn unmark(thread: &Thread) {
     }
 }
 
+/// Takes back the mark of a guard that cannot end on the short way. Its tag is last: whoever finds
+/// the mark must find it there.
+#[cold]
+#[inline(never)]
+pub(super) fn take_back(thread: &Thread, mark: &mut u64, tag: u64) {
+    // A forked child writes nothing.
+    if thread.is_alive() {
+        unmark(thread);
+    }
+    compiler_fence(SeqCst);
+    *mark = tag;
+}
+
 /// Notes what a region begins with, on the long way, and something else.
 pub(super) fn note_long(thread: &Thread, mut inclusive: impl FnMut() -> u64) -> Begun {
     for tried in 1.. {
@@ -563,9 +576,6 @@ fn end_turned(thread: &Thread, guard: &mut Guard, end: End) -> bool {
 #[inline(never)]
 pub(crate) fn end_guard(guard: &mut Guard, end: End, amounts: Option<&Amounts>) {
     let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
-    if guard.has_marked(thread) {
-        unmark(thread);
-    }
     let point = guard.point();
     if guard.begun().is_none() {
         let kept = guard.kept_amounts();

@@ -437,6 +437,7 @@ impl Guard {
             return false;
         }
         if thread.covered() != covered {
+            ending::take_back(thread, &mut self.tag, tag);
             return false;
         }
         // SAFETY: as above; looked at anew, so that few registers do.
@@ -556,11 +557,6 @@ impl Guard {
     /// See the field; without [`thread::FENCED`].
     pub(crate) fn tag(&self) -> u64 {
         self.tag & !thread::FENCED
-    }
-
-    /// Whether it has marked the thread, and could not go on.
-    pub(super) fn has_marked(&self, thread: &Thread) -> bool {
-        mark::is(&self.tag, &thread.position)
     }
 
     /// Something was covered since it began that was not inside.
