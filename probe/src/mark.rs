@@ -103,8 +103,8 @@ pub(crate) fn set<T>(frame: &mut T, word: &AtomicU64) {
     compiler_fence(SeqCst);
 }
 
-/// The same if the word still has a value, in one instruction; else false, and the word in the
-/// frame is to be written anew.
+/// Marks a word of the thread's as [`set`] does if the word still has a value, in one instruction.
+/// Else false, and the caller writes the word in its frame anew.
 #[inline(always)]
 pub(crate) fn set_from<T>(frame: &mut T, word: &AtomicU64, expected: u64) -> bool {
     const { assert!(size_of::<T>() == 8 && align_of::<T>() == 8) };

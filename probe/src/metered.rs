@@ -21,7 +21,7 @@ impl Timed {
         Self::at(name, here.file(), here.line(), amounts)
     }
 
-    /// The same of a place that is not this one, as [`Point::at`] has it.
+    /// A point with amounts at another place in the source, as [`Point::at`] has it.
     ///
     /// # Panics
     ///

@@ -122,7 +122,7 @@ pub(crate) mod point {
     impl Alpha {
         pub(crate) const OFF: Self = Self;
 
-        /// What is no weight is an error here too: measuring changes nothing in that.
+        /// A number that is no weight is an error in this build, too.
         pub(crate) fn new(alpha: f64) -> Option<Self> {
             (alpha > 0.0 && alpha <= 1.0).then_some(Self)
         }

@@ -596,7 +596,7 @@ impl Cell {
         self.record_amounts(measured, bucket, None, folded);
     }
 
-    /// The same for a cell that may have sums of amounts, with those of the region.
+    /// Records one measurement in a cell that may have sums of amounts, with the region's amounts.
     pub fn record_amounts(
         &self,
         measured: Measurement,

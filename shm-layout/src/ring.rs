@@ -136,7 +136,7 @@ impl Slot {
         self.what.store(what, Ordering::Relaxed);
     }
 
-    /// The same of a measurement of any length that is in its cell already. Ticks of more than
+    /// Fills the slot with a measurement of any length that its cell has already. Ticks of more than
     /// 31 bits lose their lowest ones.
     pub fn fill_counted(&self, start: u64, elapsed: u64, exclusive: u64, what: u64) {
         let most = elapsed.max(exclusive);

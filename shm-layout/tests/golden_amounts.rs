@@ -3,7 +3,7 @@
 //! `examples/golden/amounts.rs` tells how the file came about, and the figures here are
 //! worked out by hand from that story.
 //!
-//! What is wrong with a copy is tried on the other file, in `golden.rs`.
+//! `golden.rs` tries damaged copies, on the other file.
 
 #![cfg(target_endian = "little")]
 

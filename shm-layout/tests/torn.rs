@@ -72,7 +72,7 @@ fn buckets_are_of_the_moment_of_the_figures() {
                 let Some(found) = picture.cells.first() else { continue };
                 let count = found.live.count;
                 let counts: Vec<u64> = found.histogram.iter().map(|it| it.count).collect();
-                // That of a cell which is being written to may be ahead.
+                // The histogram may be ahead while its cell is being written.
                 if counts.iter().sum::<u64>() == count {
                     exact += 1;
                     if count > 1 && counts != [count.div_ceil(2), count / 2] {

@@ -79,7 +79,7 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
         let switches = thread.clock.switches();
         let costs = batch(point, thread);
         if thread.clock.switches() == switches {
-            // What is typical of a batch, the least between: what the machine can do
+            // Within a batch the typical cost counts, between batches the lowest: what the machine does
             // when it is left alone.
             least = least.least(costs);
         }
@@ -92,7 +92,7 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     least.lap = least.lap.max(least.inside);
     OVERHEAD.replace(least);
     calibrate_fences(point, thread, entry);
-    // What is shown is the leader's.
+    // Viewers are shown the leader's costs.
     if let Some(process) = process::current().filter(|_| !copies::follows()) {
         process.segment.ledger().overhead_inside.store(least.inside, Relaxed);
         process.segment.ledger().overhead_pair.store(least.pair, Relaxed);

@@ -96,8 +96,8 @@ fn fold_up_to_now(thread: &Thread) {
     }
 }
 
-/// The same where some cells may hold some of it, and records may be in their cells that are not
-/// folded.
+/// Folds all records after a fold that was cut off: some cells may hold some of them already, and a
+/// counted record may not be announced.
 fn fold_again(thread: &Thread) {
     let (written, points) = (thread.written(), thread.points.load(Relaxed));
     for number in first(thread)..written {

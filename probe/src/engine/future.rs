@@ -28,7 +28,7 @@ impl Drop for Polled {
     }
 }
 
-/// The same of a point with amounts.
+/// A future whose polls are measured by a point with amounts.
 #[derive(Debug)]
 pub(crate) struct TimedPolled {
     timed: &'static Timed,

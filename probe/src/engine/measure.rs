@@ -169,7 +169,7 @@ impl Guard {
         if control.enabled() { Self::begin_returned(point, control) } else { Self::none() }
     }
 
-    /// The same in a guard that has no region and stays where it is.
+    /// Begins a region in a guard that has none and stays where it is.
     #[inline(always)]
     pub(crate) fn begin_where(point: &'static Point, guard: &mut Self) {
         let control = point.control();

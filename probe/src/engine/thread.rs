@@ -215,7 +215,7 @@ fn add_at_once<const WORD: usize>(of: *const Thread, more: u64) {
     }
 }
 
-/// The same of what is known here, which needs no register.
+/// Adds a constant as [`add_at_once`] does, without a register for it.
 #[inline(always)]
 fn add_constant_at_once<const WORD: usize, const MORE: i32>(of: &Thread) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -756,7 +756,7 @@ impl Thread {
         let owner = self.generation.load(Relaxed) as u32;
         let entry = self.entry(index);
         if let Some(cell) = entry.cell() {
-            // What is in the ring is of the window that ends.
+            // The records in the ring belong to the window that ends.
             fold::fold(self);
             let sums = process.segment.sums(cell.amounts());
             let clear = |chunk| clear_chunk(&process.segment, chunk);

@@ -746,7 +746,7 @@ impl CellReader {
         }
         let mut past = (copy.past_count, copy.past_exclusive);
         if let Some((count, exclusive)) = (owner == Owner::All).then(|| cell.ever()).flatten() {
-            // What is over all windows is in words of its own.
+            // Sums over all windows have words of their own.
             past.0 = count.wrapping_sub(copy.live.count);
             past.1 = exclusive.wrapping_sub(copy.live.exclusive);
         }

@@ -179,7 +179,7 @@ fn record_amounts(cell: &Cell, sums: &SumWords, [first, second]: [u64; 2]) {
     cell.record_amounts(measured, None, Some((sums, &[first, second, 0, 0])), 0);
 }
 
-/// What is left of the first two amounts, of all owners, in a whole picture.
+/// The first two amounts of all owners in a whole picture.
 fn amounts_left(cell: &Cell, sums: &SumWords) -> Option<[u64; 2]> {
     let mut picture = CellPicture::default();
     let read = cell.read_with(&mut picture, |chunk| (chunk == 9).then_some(sums));

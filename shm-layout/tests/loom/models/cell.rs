@@ -254,7 +254,7 @@ pub(super) fn cell_histogram_beside() {
     });
 }
 
-/// What is folded together is seen together, whatever is staged meanwhile and dropped.
+/// Readers see all of a fold or nothing, whatever is staged meanwhile and dropped.
 pub(super) fn cell_fold() {
     check(|| {
         let cell = Arc::new(new_cell());

@@ -67,7 +67,7 @@ pub(super) fn cell_mended_record() {
         sync::fence(Ordering::Acquire);
         if let (Some(picture), Some([count, in_histogram])) = (picture, seen) {
             assert!((1..=2).contains(&count), "{picture:?}");
-            // What is staged may be in it by now.
+            // It may have some of the staged measurements by now.
             assert!(in_histogram >= count, "{in_histogram}: {picture:?}");
         }
         let (came, left) = writer.join().unwrap();
