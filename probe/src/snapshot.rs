@@ -14,14 +14,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use pfp_shm_layout::amounts::Amounts;
+pub(crate) use pfp_shm_layout::atomic_file::Existing;
+use pfp_shm_layout::atomic_file::WholeFile;
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::header::{ClockKind, Facts};
 use pfp_shm_layout::lane::LaneState;
 use pfp_shm_layout::reader::{CellReading, LaneReading, Picture, PointPicture, Reader};
 use pfp_shm_layout::ring::Record;
 use pfp_shm_layout::segment::Segment;
-pub(crate) use pfp_shm_layout::whole::Existing;
-use pfp_shm_layout::whole::WholeFile;
 
 use crate::clock::calibrate;
 use crate::engine::cold;

@@ -2,40 +2,27 @@
 //! side.
 //!
 //! One process writes its profile points' statistics into a segment; any number
-//! of others read it, at any time, without a lock. This crate knows what lies
-//! where ([`segment`]), how each part is written and read at the same time
-//! ([`cell`], [`ring`], [`lane`], [`point`], [`control`]), and how a whole
-//! picture is taken ([`reader`]). It knows no clock, no policy and no terminal.
+//! of others read it, at any time, without a lock. It knows no clock, no policy and no
+//! terminal. Three rooms:
+//!
+//! | room | what it knows | modules |
+//! |---|---|---|
+//! | `layout/` | what lies where ([`segment`]), and how each part is written and read at the same time | [`amounts`], [`cell`], [`control`], [`header`], [`histogram`], [`lane`], [`point`], [`ring`] |
+//! | `reader/` | how a whole picture is taken ([`reader`]), and a copy for a file ([`copy`]) | [`truncation`] |
+//! | `discovery/` | how segments are made and found ([`object`], [`find`]) | [`beacon`], [`collector`], [`directory`], [`failure`], [`group`], [`liveness`], [`share`] |
 //!
 //! ```text
-//!  thread --> lane: cells (cell, shared_cell, histogram)  --> reader --> Picture
-//!                   ring  (ring)
-//!  viewer --> control words (control) --> begin
+//!  thread --> lane: ring, folded into cells --> reader --> Picture
+//!  viewer --> control words --> begin
 //! ```
 
-pub mod amounts;
-pub mod beacon;
-pub mod cell;
-mod chain;
-pub mod collector;
-pub mod control;
-pub mod copy;
-pub mod directory;
+pub mod atomic_file;
+mod discovery;
 pub mod environment;
-pub mod failure;
-pub mod find;
-pub mod group;
-pub mod header;
-pub mod histogram;
-pub mod lane;
-pub mod liveness;
-pub mod object;
-pub mod point;
+mod layout;
 pub mod reader;
-pub mod ring;
-pub mod segment;
-pub mod share;
-mod shared_cell;
 pub(crate) mod sync;
-pub mod truncation;
-pub mod whole;
+
+pub use discovery::{beacon, collector, directory, failure, find, group, liveness, object, share};
+pub use layout::{amounts, cell, control, header, histogram, lane, point, ring, segment};
+pub use reader::{copy, truncation};

@@ -14,19 +14,21 @@
 
 mod backed;
 mod cells;
+pub mod copy;
 mod near;
+pub mod truncation;
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 
-use crate::amounts::{Amounts, MOST};
-use crate::cell::Cell;
-use crate::control::{self, Change, Control};
-use crate::header::{ClockKind, Facts, ProcessState};
-use crate::lane::{LanePicture, LaneState, Tally};
-use crate::point::{EntryPicture, Text};
-use crate::ring::{self, Drained, Record};
-use crate::segment::{Geometry, RING_BLOCKS, RING_SLOTS, Segment};
+use crate::layout::amounts::{Amounts, MOST};
+use crate::layout::cell::Cell;
+use crate::layout::control::{self, Change, Control};
+use crate::layout::header::{ClockKind, Facts, ProcessState};
+use crate::layout::lane::{LanePicture, LaneState, Tally};
+use crate::layout::point::{EntryPicture, Text};
+use crate::layout::ring::{self, Drained, Record};
+use crate::layout::segment::{Geometry, RING_BLOCKS, RING_SLOTS, Segment};
 use crate::sync::{AtomicU64, Ordering};
 
 pub(crate) use backed::{Backed, Sparse};
@@ -681,7 +683,7 @@ fn point_of(variants: &[(u32, u32)], point: u32) -> Option<u32> {
 }
 
 /// The names of amounts, and what each measurement has of them, as
-/// [`crate::point`] has them.
+/// [`crate::layout::point`] has them.
 fn amounts_of(text: &str) -> (Vec<String>, Option<Amounts>) {
     let (mut names, mut each) = (Vec::new(), Some(Amounts::default()));
     for (place, amount) in text.split(',').take(MOST).enumerate() {

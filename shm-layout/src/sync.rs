@@ -1,7 +1,7 @@
 //! The atomics of the protocols, behind one switch.
 //!
-//! The protocol modules ([`crate::cell`], [`crate::ring`], [`crate::lane`],
-//! [`crate::point`]) name each ordering with `ord!("site", Order)` and each
+//! The protocol modules ([`crate::layout::cell`], [`crate::layout::ring`], [`crate::layout::lane`],
+//! [`crate::layout::point`]) name each ordering with `ord!("site", Order)` and each
 //! fence with `fence_at!("site", Order)`. Here the site is only a name, the one
 //! that the comment at the partner repeats. The model checker compiles the very
 //! same files against its own version of this module, in which a site can be

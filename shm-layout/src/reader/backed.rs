@@ -11,14 +11,14 @@ use std::ops::Range;
 use std::slice;
 use std::sync::atomic::AtomicU8;
 
-use crate::amounts::SumWords;
-use crate::cell::Cell;
-use crate::chain::CellBlock;
-use crate::copy::next_extent;
-use crate::lane::Lane;
-use crate::point::Entry;
-use crate::ring::Slot;
-use crate::segment::{Chunk, Config, Geometry, PAGE, Segment, Shared};
+use crate::layout::amounts::SumWords;
+use crate::layout::cell::Cell;
+use crate::layout::chain::CellBlock;
+use crate::layout::lane::Lane;
+use crate::layout::point::Entry;
+use crate::layout::ring::Slot;
+use crate::layout::segment::{Chunk, Config, Geometry, PAGE, Segment, Shared};
+use crate::reader::copy::next_extent;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The pages of a segment that are known to have memory.

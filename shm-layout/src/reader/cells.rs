@@ -4,13 +4,13 @@ use std::mem::offset_of;
 
 use super::near::{fetch, fetch_start};
 use super::{MAX_BLOCKS, Picture, Sparse, TRIES};
-use crate::amounts::Amounts;
-use crate::cell::{Cell, CellPicture, CellRead, Sums};
-use crate::control::Control;
-use crate::histogram::{self, BUCKETS, PARTS};
-use crate::lane::{LaneState, Tally};
-use crate::ring::{self, Addition, Slot};
-use crate::segment::{BLOCK, CELLS_PER_BLOCK, CHUNK, Geometry};
+use crate::layout::amounts::Amounts;
+use crate::layout::cell::{Cell, CellPicture, CellRead, Sums};
+use crate::layout::control::Control;
+use crate::layout::histogram::{self, BUCKETS, PARTS};
+use crate::layout::lane::{LaneState, Tally};
+use crate::layout::ring::{self, Addition, Slot};
+use crate::layout::segment::{BLOCK, CELLS_PER_BLOCK, CHUNK, Geometry};
 use crate::sync::{Ordering, fence};
 
 /// A cell since the last reset of its point.

@@ -15,28 +15,26 @@
     reason = "these are parts of a library, and this is not its crate"
 )]
 
-#[path = "../../src/amounts.rs"]
-mod amounts;
-#[path = "../../src/group/barrier.rs"]
+#[path = "../../src/discovery/group/barrier.rs"]
 mod barrier;
-#[path = "../../src/cell.rs"]
-mod cell;
-#[path = "../../src/chain.rs"]
-mod chain;
-#[path = "../../src/control.rs"]
-mod control;
-#[path = "../../src/header.rs"]
-mod header;
-#[path = "../../src/histogram.rs"]
-mod histogram;
-#[path = "../../src/lane.rs"]
-mod lane;
-#[path = "../../src/point.rs"]
-mod point;
-#[path = "../../src/ring.rs"]
-mod ring;
-#[path = "../../src/shared_cell.rs"]
-mod shared_cell;
+
+#[path = "../../src/layout"]
+mod layout {
+    pub(crate) mod amounts;
+    pub(crate) mod cell;
+    pub(crate) mod chain;
+    pub(crate) mod control;
+    pub(crate) mod header;
+    pub(crate) mod histogram;
+    pub(crate) mod lane;
+    pub(crate) mod point;
+    pub(crate) mod ring;
+    pub(crate) mod shared_cell;
+
+    pub(crate) use crate::segment;
+}
+
+pub(crate) use layout::{amounts, cell, chain, control, header, lane, point, ring};
 
 mod futex;
 mod models;

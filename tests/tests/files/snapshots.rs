@@ -404,7 +404,7 @@ fn a_kill_at_any_step_leaves_the_old_file_or_the_new_one() {
             kills += 1;
             for name in names(&into) {
                 let path = into.join(&name);
-                if name.starts_with(pfp_shm_layout::whole::DRAFT) {
+                if name.starts_with(pfp_shm_layout::atomic_file::DRAFT) {
                     litter += 1;
                 } else if fs::read(&path).expect("it is there") == b"old" {
                     old += 1;

@@ -13,9 +13,9 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant};
 
+use pfp_shm_layout::atomic_file::DRAFT;
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::liveness::Liveness;
-use pfp_shm_layout::whole::DRAFT;
 use pfp_tests::changes::Changes;
 use pfp_tests::place::Place;
 use pfp_tests::random::Random;

@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use pfp_shm_layout::whole::check_replaceable;
+use pfp_shm_layout::atomic_file::check_replaceable;
 
 use super::json::Overwrite;
 use crate::input;

@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use pfp_shm_layout::whole::{Existing, WholeFile};
+use pfp_shm_layout::atomic_file::{Existing, WholeFile};
 
 /// Whether [`write()`] may replace a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

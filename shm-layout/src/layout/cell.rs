@@ -16,7 +16,7 @@
 //! 624 +--------------------------------------------------------------+
 //! ```
 //!
-//! A cell is a fold of its lane's ring ([`crate::ring`]): it holds the records of its
+//! A cell is a fold of its lane's ring ([`crate::layout::ring`]): it holds the records of its
 //! point up to number `folded`, and whoever reads it adds the later ones.
 //!
 //! One thread writes a cell; any number of readers copy it. The live figures stand there
@@ -52,10 +52,10 @@
 use std::mem::offset_of;
 use std::ops::Range;
 
-use crate::amounts::{self, Amounts, SumWords, SumsPicture};
-use crate::control::{ALPHA_BITS, Control};
-use crate::histogram::PARTS;
-use crate::ring::Added;
+use crate::layout::amounts::{self, Amounts, SumWords, SumsPicture};
+use crate::layout::control::{ALPHA_BITS, Control};
+use crate::layout::histogram::PARTS;
+use crate::layout::ring::Added;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 
 /// Fraction bits of the exponential average as kept in a cell.
@@ -73,7 +73,7 @@ pub struct Cell {
     commit: AtomicU64,
     /// The point, constant; release-published before the cell is reachable.
     point: AtomicU64,
-    /// Chunk number of the sums of amounts, see [`crate::amounts`]; 0 for none.
+    /// Chunk number of the sums of amounts, see [`crate::layout::amounts`]; 0 for none.
     amounts: AtomicU64,
     live: [Live; 2],
     parts: [AtomicU32; PARTS],
@@ -512,7 +512,7 @@ impl Cell {
 
     /// The chunk number of a histogram part, 0 for none.
     ///
-    /// `part` is below [`PARTS`], as [`crate::histogram::locate`] gives it.
+    /// `part` is below [`PARTS`], as [`crate::layout::histogram::locate`] gives it.
     #[inline(always)]
     #[must_use]
     pub fn part(&self, part: usize) -> u32 {
@@ -958,7 +958,7 @@ impl Cell {
         self.commit.load(Ordering::Relaxed) != restarts
     }
 
-    // ---- for the shared writer, `crate::shared_cell` ----
+    // ---- for the shared writer, `crate::layout::shared_cell` ----
 
     /// The words that many threads write: those of the first copy, which stays in force.
     pub(crate) fn shared_words(&self) -> SharedWords<'_> {

@@ -19,7 +19,7 @@
 //! ```
 //!
 //! The lane keeps its ring and cells over all its owners; a cell is made the
-//! new owner's when that owner first uses it (see [`crate::cell`]), so a thread
+//! new owner's when that owner first uses it (see [`crate::layout::cell`]), so a thread
 //! ends without any work, and what it measured stays counted.
 //!
 //! | site | meets | makes visible |
@@ -64,7 +64,7 @@ pub struct Lane {
 pub struct Tally {
     /// Records ever written to the ring.
     pub written: AtomicU64,
-    /// Of those, the ones that are in the lane's cells; see [`crate::ring`].
+    /// Of those, the ones that are in the lane's cells; see [`crate::layout::ring`].
     pub folded: AtomicU64,
     /// Ticks that folding took.
     pub folding: AtomicU64,

@@ -39,10 +39,10 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
-use crate::beacon;
-use crate::directory::Directory;
-use crate::liveness::{Identity, Liveness};
-use crate::object::{self, Name, Object};
+use crate::discovery::beacon;
+use crate::discovery::directory::Directory;
+use crate::discovery::liveness::{Identity, Liveness};
+use crate::discovery::object::{self, Name, Object};
 use barrier::{Head, MAGIC, Member, VERSION, Words};
 
 pub use barrier::{Arrived, Place};

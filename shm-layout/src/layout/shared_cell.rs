@@ -20,9 +20,9 @@
 //! |---|---|---|
 //! | `shared-cleared` swap | `shared-seen` load | the cell is cleared |
 
-use crate::amounts::{self, Amounts, SumWords};
-use crate::cell::{AVERAGE_FRACTION_BITS, Cell, Measurement};
-use crate::control::{ALPHA_BITS, Control, is_newer};
+use crate::layout::amounts::{self, Amounts, SumWords};
+use crate::layout::cell::{AVERAGE_FRACTION_BITS, Cell, Measurement};
+use crate::layout::control::{ALPHA_BITS, Control, is_newer};
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed},

@@ -18,8 +18,8 @@ use std::ffi::CStr;
 use std::fmt;
 use std::io;
 
-use crate::object::SHM;
-use crate::segment::{Config, Geometry};
+use crate::discovery::object::SHM;
+use crate::layout::segment::{Config, Geometry};
 
 /// Below this a segment is of no use, so it is not made smaller.
 const LEAST: u64 = 512 << 10;

@@ -457,7 +457,7 @@ fn at(path: &Path, error: io::Error) -> io::Error {
 }
 
 /// What the system answered, and where; the number is still to be had, see
-/// [`failure::errno_of`](crate::failure::errno_of).
+/// [`failure::errno_of`](crate::discovery::failure::errno_of).
 #[derive(Debug)]
 struct At {
     path: PathBuf,

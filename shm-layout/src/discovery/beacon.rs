@@ -38,10 +38,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::collector::Question;
-use crate::directory::Directory;
-use crate::liveness::{Identity, Lock, lock};
-use crate::object::{self, Name};
+use crate::discovery::collector::Question;
+use crate::discovery::directory::Directory;
+use crate::discovery::liveness::{Identity, Lock, lock};
+use crate::discovery::object::{self, Name};
 
 /// The version of the text, in its first line.
 pub const VERSION: u32 = 1;

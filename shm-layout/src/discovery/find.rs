@@ -17,13 +17,13 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::beacon::{self, Info, Malformed};
-use crate::collector;
-use crate::directory::Directory;
-use crate::failure;
-use crate::group;
-use crate::liveness::{self, Grip, Liveness};
-use crate::object::{self, Name};
+use crate::discovery::beacon::{self, Info, Malformed};
+use crate::discovery::collector;
+use crate::discovery::directory::Directory;
+use crate::discovery::failure;
+use crate::discovery::group;
+use crate::discovery::liveness::{self, Grip, Liveness};
+use crate::discovery::object::{self, Name};
 
 /// At most this many files of a directory are looked at in one go.
 pub const MAX_FILES: usize = 4096;

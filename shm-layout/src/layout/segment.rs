@@ -31,14 +31,14 @@
 use std::io;
 use std::sync::atomic::AtomicU8;
 
-use crate::amounts::SumWords;
-use crate::cell::Cell;
-pub use crate::chain::CellBlock;
-use crate::header::{Facts, FormatError, Header, Ledger};
-use crate::lane::Lane;
-use crate::object::{self, Name, NoSpace, Object};
-use crate::point::{Entry, VariantOf};
-use crate::ring::Slot;
+use crate::discovery::object::{self, Name, NoSpace, Object};
+use crate::layout::amounts::SumWords;
+use crate::layout::cell::Cell;
+pub use crate::layout::chain::CellBlock;
+use crate::layout::header::{Facts, FormatError, Header, Ledger};
+use crate::layout::lane::Lane;
+use crate::layout::point::{Entry, VariantOf};
+use crate::layout::ring::Slot;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Bytes of a page, the grain of protection and backing.
@@ -82,7 +82,7 @@ unsafe impl Shared for Chunk {}
 /// The counters of one histogram part.
 #[repr(C, align(256))]
 #[derive(Debug)]
-pub struct Chunk(pub [AtomicU64; crate::histogram::BUCKETS]);
+pub struct Chunk(pub [AtomicU64; crate::layout::histogram::BUCKETS]);
 
 /// How large a segment is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -505,7 +505,7 @@ impl Segment {
     }
 
     /// Whether the object behind an opened segment is shorter than it was: what was
-    /// read of it since nobody knows when is zeros. See [`crate::truncation`].
+    /// read of it since nobody knows when is zeros. See [`crate::reader::truncation`].
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.object().is_some_and(Object::is_cut)
@@ -767,7 +767,7 @@ impl Segment {
     }
 
     /// Announces a variant of a point that is in the table, unless that was done. Its
-    /// amounts are as [`crate::point`] has them.
+    /// amounts are as [`crate::layout::point`] has them.
     pub fn announce_variant(&self, variant: usize, of: usize, amounts: &str) {
         let Some(entry) = self.entry(variant).filter(|entry| !entry.is_ready()) else { return };
         let Some(known) = self.entry(of).and_then(Entry::read) else { return };
@@ -815,7 +815,7 @@ impl Segment {
     pub fn rename_point(&self, point: usize, name: &str) -> bool {
         let Some(entry) = self.entry(point) else { return false };
         let Some(known) = entry.read() else { return false };
-        let crate::point::Text { offset, len } = known.name;
+        let crate::layout::point::Text { offset, len } = known.name;
         let is_same = self.text(offset as usize, len as usize).is_some_and(|text| {
             text.iter().map(|byte| byte.load(Ordering::Relaxed)).eq(cut(name).bytes())
         });
@@ -827,7 +827,7 @@ impl Segment {
     }
 
     /// Copies a text into the string space; none if it is full.
-    pub fn enter_text(&self, text: &str) -> Option<crate::point::Text> {
+    pub fn enter_text(&self, text: &str) -> Option<crate::layout::point::Text> {
         let bytes = cut(text).as_bytes();
         let limit = self.geometry.string_bytes as u64;
         let used = &self.ledger().strings_used;
@@ -841,7 +841,7 @@ impl Segment {
         for (to, &from) in self.text(offset as usize, bytes.len())?.iter().zip(bytes) {
             to.store(from, Ordering::Relaxed);
         }
-        Some(crate::point::Text { offset: offset as u32, len: bytes.len() as u32 })
+        Some(crate::layout::point::Text { offset: offset as u32, len: bytes.len() as u32 })
     }
 
     /// Backs and returns a lane for its next owner.

@@ -26,17 +26,17 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::slice;
 
-use crate::amounts::SUM_WORDS;
-use crate::cell::Cell;
-use crate::header::{Facts, FormatError};
-use crate::histogram::PARTS;
-use crate::lane::Lane;
-use crate::point::Entry;
+use crate::atomic_file::WholeFile;
+use crate::layout::amounts::SUM_WORDS;
+use crate::layout::cell::Cell;
+use crate::layout::header::{Facts, FormatError};
+use crate::layout::histogram::PARTS;
+use crate::layout::lane::Lane;
+use crate::layout::point::Entry;
+use crate::layout::ring::{self, Slot};
+use crate::layout::segment::{BLOCK, CHUNK, Geometry, OpenError, PAGE, RING_SLOTS, Segment};
 use crate::reader::{Backed, Followed, LaneCells, MAX_LANES, Sparse, TRIES};
-use crate::ring::{self, Slot};
-use crate::segment::{BLOCK, CHUNK, Geometry, OpenError, PAGE, RING_SLOTS, Segment};
 use crate::sync::{AtomicU64, Ordering, fence};
-use crate::whole::WholeFile;
 
 const NOTE_MAGIC: u64 = u64::from_le_bytes(*b"pfp-copy");
 const NOTE_WORDS: usize = 8;
@@ -401,7 +401,7 @@ impl Segment {
 /// byte order.
 #[must_use]
 pub fn is_copy(start: &[u8]) -> bool {
-    let magic = crate::header::MAGIC;
+    let magic = crate::layout::header::MAGIC;
     let word = start.first_chunk().map(|word| u64::from_ne_bytes(*word));
     word == Some(magic) || word == Some(magic.swap_bytes())
 }
@@ -514,7 +514,7 @@ fn check_density(segment: &Segment, there: usize) -> Result<(), FormatError> {
 
 /// How many blocks a copy that was judged says are in use.
 fn used_of(start: &[u8]) -> usize {
-    let at = PAGE + std::mem::offset_of!(crate::header::Ledger, blocks_used);
+    let at = PAGE + std::mem::offset_of!(crate::layout::header::Ledger, blocks_used);
     let word = start.get(at..).and_then(|bytes| bytes.first_chunk());
     word.map_or(0, |word| u64::from_ne_bytes(*word) as usize)
 }
@@ -523,9 +523,9 @@ fn used_of(start: &[u8]) -> usize {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
-    use crate::control::{Change, Control};
-    use crate::object::{self, Name};
-    use crate::segment::{Config, RING_BLOCKS};
+    use crate::discovery::object::{self, Name};
+    use crate::layout::control::{Change, Control};
+    use crate::layout::segment::{Config, RING_BLOCKS};
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     const POINT: usize = 64;
@@ -564,11 +564,11 @@ mod tests {
     /// folded by the page, and those of every third page are recorded one by one.
     fn work(segment: &Segment, cells: u64, ring: u64, stop: &AtomicBool, most: u64) -> u64 {
         const PAGE: u64 = 128;
-        use crate::cell::{Measurement, add};
+        use crate::layout::cell::{Measurement, add};
         let cell = segment.cell_block(cells).unwrap().cell(0);
         let slots = segment.ring(ring).unwrap();
         let tally = &segment.lane(0).unwrap().tally;
-        let (part, bucket) = crate::histogram::locate(100);
+        let (part, bucket) = crate::layout::histogram::locate(100);
         let bucket = &segment.chunk(cell.part(part)).unwrap().0[bucket];
         let (mut n, mut folded) = (0, 0);
         while n < most && !stop.load(Relaxed) {
@@ -620,7 +620,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("pfp-copy-{}", name.hex()));
         std::fs::create_dir(&folder).unwrap();
         let path = folder.join("copy");
-        let mut file = WholeFile::create(&path, crate::whole::Existing::Keep).unwrap();
+        let mut file = WholeFile::create(&path, crate::atomic_file::Existing::Keep).unwrap();
         let copy = Copy::of(&opened).unwrap();
         copy.write(&mut file, Some(&note)).unwrap();
         file.finish().unwrap();
@@ -708,7 +708,7 @@ mod tests {
         let (segment, name, cells, ring) = program_in(room, &Facts::default());
         work(&segment, cells, ring, &AtomicBool::new(false), 1);
         let path = std::env::temp_dir().join(format!("pfp-room-{}", name.hex()));
-        let mut file = WholeFile::create(&path, crate::whole::Existing::Keep).unwrap();
+        let mut file = WholeFile::create(&path, crate::atomic_file::Existing::Keep).unwrap();
         Copy::of(&segment).unwrap().write(&mut file, None).unwrap();
         let bytes = copied(&segment, None);
         object::unlink(&name).unwrap();
@@ -745,7 +745,7 @@ mod tests {
         drop(segment);
         object::unlink(&name).unwrap();
         let path = std::env::temp_dir().join(format!("pfp-holes-{}", name.hex()));
-        let at = PAGE + std::mem::offset_of!(crate::header::Ledger, blocks_used);
+        let at = PAGE + std::mem::offset_of!(crate::layout::header::Ledger, blocks_used);
         copy[at..at + 8].copy_from_slice(&15_999_u64.to_ne_bytes());
         copy.truncate(2 * PAGE);
         std::fs::write(&path, &copy).unwrap();

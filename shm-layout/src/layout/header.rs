@@ -20,7 +20,7 @@
 
 use std::fmt;
 
-use crate::segment::{Geometry, Shared};
+use crate::layout::segment::{Geometry, Shared};
 use crate::sync::{AtomicU64, Ordering, ord};
 
 /// The first eight bytes of a complete segment.

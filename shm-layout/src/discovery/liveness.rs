@@ -20,9 +20,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use crate::beacon::Info;
-use crate::directory::Directory;
-use crate::object::current_pid;
+use crate::discovery::beacon::Info;
+use crate::discovery::directory::Directory;
+use crate::discovery::object::current_pid;
 
 /// Whether the process that lit a beacon runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

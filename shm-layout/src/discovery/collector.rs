@@ -17,9 +17,9 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use crate::directory::Directory;
-use crate::liveness::{Lock, lock};
-use crate::object::Name;
+use crate::discovery::directory::Directory;
+use crate::discovery::liveness::{Lock, lock};
+use crate::discovery::object::Name;
 
 /// The folder of collectors, in the directory of beacons.
 const FOLDER: &str = "collectors";

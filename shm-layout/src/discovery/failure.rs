@@ -20,10 +20,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::beacon::{cut_exe, escape, unescape};
-use crate::directory::Directory;
-use crate::find::MAX_FILES;
-use crate::object;
+use crate::discovery::beacon::{cut_exe, escape, unescape};
+use crate::discovery::directory::Directory;
+use crate::discovery::find::MAX_FILES;
+use crate::discovery::object;
 
 const MAGIC: &str = "pfp-failure 1";
 const ENDING: &str = ".failed";

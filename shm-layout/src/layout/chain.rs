@@ -4,7 +4,7 @@
 //!    0 +------------------------------------------+
 //!      | next | used | spare                      |  the lane's thread
 //!  384 +------------------------------------------+
-//!      | cells[25]                                |  see `crate::cell`
+//!      | cells[25]                                |  see `crate::layout::cell`
 //!      +------------------------------------------+
 //! ```
 //!
@@ -17,8 +17,8 @@
 //! | `cells-used` store | `cells-used-seen` load | the cells counted are prepared |
 //! | `cells-next` store | `cells-next-seen` load | all cells of this block are counted; the first page of the next is backed by memory |
 
-use crate::cell::Cell;
-use crate::segment::{BLOCK, CELLS_PER_BLOCK};
+use crate::layout::cell::Cell;
+use crate::layout::segment::{BLOCK, CELLS_PER_BLOCK};
 use crate::sync::{AtomicU64, ord};
 
 /// Words before the cells.

@@ -16,7 +16,7 @@
 //!
 //! This is for viewers alone: a program that measures gets no signal handler from us.
 //!
-//! [`Segment::is_cut`]: crate::segment::Segment::is_cut
+//! [`Segment::is_cut`]: crate::layout::segment::Segment::is_cut
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -26,7 +26,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
-use crate::object::page_size;
+use crate::discovery::object::page_size;
 
 /// Most objects that a process watches at a time.
 const PLACES: usize = 1024;

@@ -1,7 +1,7 @@
 //! Both ways to write a cell, against plain lists and against each other.
 
 use super::*;
-use crate::control::{Alpha, Change};
+use crate::layout::control::{Alpha, Change};
 
 /// Xorshift: the same numbers in every run.
 struct Random(u64);

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use shared_memory::{Shmem, ShmemConf, ShmemError};
 
-use crate::truncation::Watched;
+use crate::reader::truncation::Watched;
 
 /// Where the C library keeps POSIX shared-memory objects on Linux.
 const SHM_ROOT: &[u8] = SHM.to_bytes();
@@ -189,7 +189,7 @@ unsafe impl Send for Object {}
 unsafe impl Sync for Object {}
 
 impl Object {
-    /// See [`crate::segment::Segment::LAYOUT`].
+    /// See [`crate::layout::segment::Segment::LAYOUT`].
     pub(crate) const LAYOUT: [usize; 3] =
         [size_of::<Self>(), std::mem::offset_of!(Self, map), std::mem::offset_of!(Self, hold)];
 
@@ -283,7 +283,7 @@ impl Object {
     }
 
     /// Opens and maps another process's object, to write to it as its maker does: of a
-    /// [group](crate::group), say. Keeps no descriptor, as a creator does not.
+    /// [group](crate::discovery::group), say. Keeps no descriptor, as a creator does not.
     ///
     /// # Errors
     ///
@@ -330,7 +330,7 @@ impl Object {
     ///
     /// Valid for [`Object::len`] bytes as long as the object lives, if nobody
     /// truncates the file: a reader of a foreign object has to
-    /// [survive](crate::truncation::survive) that.
+    /// [survive](crate::reader::truncation::survive) that.
     pub fn as_ptr(&self) -> *mut u8 {
         self.map
     }
@@ -727,7 +727,7 @@ fn settle(name: &Name, len: usize) -> io::Result<(FileId, Option<RawFd>)> {
         return Err(bad(name, "has the wrong length"));
     }
     if file.mode & 0o7777 != 0o600 {
-        crate::directory::chmod(&path, 0o600)?;
+        crate::discovery::directory::chmod(&path, 0o600)?;
         file = FileId::of(path.as_raw_fd())?;
     }
     // The lowest free number is taken each time, so it is most often the one

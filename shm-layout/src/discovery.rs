@@ -1,0 +1,11 @@
+//! How segments are made, named, found and swept away.
+
+pub mod beacon;
+pub mod collector;
+pub mod directory;
+pub mod failure;
+pub mod find;
+pub mod group;
+pub mod liveness;
+pub mod object;
+pub mod share;

@@ -1,0 +1,13 @@
+//! What lies where in a segment, and the two halves of each protocol.
+
+pub mod amounts;
+pub mod cell;
+pub(crate) mod chain;
+pub mod control;
+pub mod header;
+pub mod histogram;
+pub mod lane;
+pub mod point;
+pub mod ring;
+pub mod segment;
+pub(crate) mod shared_cell;
