@@ -21,13 +21,16 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::amounts::Amounts;
+use pfp_shm_layout::calls::{self, CallSums, ROOT};
 use pfp_shm_layout::cell::{Away, Cell, Measurement, Sums, add};
 use pfp_shm_layout::control::{Alpha, Change, Control, apply};
 use pfp_shm_layout::header::{ClockKind, Facts};
 use pfp_shm_layout::histogram::{LIMIT, locate};
 use pfp_shm_layout::lane::Lane;
-use pfp_shm_layout::ring::{self, MOST_TICKS, Record, Slot};
-use pfp_shm_layout::segment::{CHUNK, Config, PAGE, RING_BLOCKS, RING_SLOTS, Segment};
+use pfp_shm_layout::ring::{self, MOST_TICKS, Slot, What};
+use pfp_shm_layout::segment::{
+    CALLS_BLOCKS, CHUNK, Config, PAGE, RING_BLOCKS, RING_SLOTS, Segment,
+};
 
 /// The first number of a point with a name.
 const FIRST_NAMED: usize = 64;
@@ -107,6 +110,7 @@ fn first() -> Option<Segment> {
     lane.release(generation);
 
     share(&segment, parse)?;
+    main.show_calls(parse, compress, wait)?;
 
     // The end: killed in the middle of a reset, and of a fold.
     apply(lookup.word, Change::Reset);
@@ -224,6 +228,25 @@ impl<'a> Thread<'a> {
         Some(Self { segment, lane, generation, ring, cells, chunk, folded, now })
     }
 
+    /// Shows that two regions are open, and that one point ran inside another one.
+    fn show_calls(&self, parse: Point<'_>, compress: Point<'_>, wait: Point<'_>) -> Option<()> {
+        let block = self.segment.take_blocks(CALLS_BLOCKS).ok()?;
+        let shown = self.segment.calls(block)?;
+        shown.claim(2_004_711, 5_000);
+        for (level, point) in [compress, wait].into_iter().enumerate() {
+            shown.open(level).name(point.number as u32);
+            shown.open(level).begin(self.now.get() + level as u64, 1_000_000);
+        }
+        let edge = shown.edge(0)?;
+        edge.set_key(calls::key(parse.number as u32, compress.number as u32));
+        let sums = CallSums { count: 2, exclusive: 3_000, inclusive: 3_000 };
+        edge.add(compress.control().epoch(), sums, self.lane.tally.written.load(Relaxed));
+        calls::announce(&self.lane.tally.edges, 1);
+        self.lane.tally.unplaced.store(1, Relaxed);
+        self.lane.set_calls_block(block);
+        Some(())
+    }
+
     /// The thread ends, and another one claims its lane.
     fn end_and_hand_over(self, tid: u32, name: &[u8]) -> Option<Self> {
         self.fold();
@@ -272,7 +295,7 @@ impl<'a> Thread<'a> {
         assert_eq!(cell.control(), point.control(), "followed before");
         let inclusive = region.own + region.inside;
         let span = inclusive + region.away.map_or(0, |away| away.off_cpu);
-        let what = Record::pack(point.number as u32, region.depth, region.context);
+        let what = What::new(point.number as u32, region.depth, ROOT, region.context);
         let written = self.lane.tally.written.load(Relaxed);
         if written.is_multiple_of(RECORDS_PER_PAGE) {
             self.fold();

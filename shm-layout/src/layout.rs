@@ -1,6 +1,7 @@
 //! What lies where in a segment, and the two halves of each protocol.
 
 pub mod amounts;
+pub mod calls;
 pub mod cell;
 pub(crate) mod chain;
 pub mod control;

@@ -7,7 +7,7 @@
 //!
 //! | room | what it knows | modules |
 //! |---|---|---|
-//! | `layout/` | what lies where ([`segment`]), and how each part is written and read at the same time | [`amounts`], [`cell`], [`control`], [`header`], [`histogram`], [`lane`], [`point`], [`ring`] |
+//! | `layout/` | what lies where ([`segment`]), and how each part is written and read at the same time | [`amounts`], [`calls`], [`cell`], [`control`], [`header`], [`histogram`], [`lane`], [`point`], [`ring`] |
 //! | `reader/` | how a whole picture is taken ([`reader`]), and a copy for a file ([`copy`]) | [`truncation`] |
 //! | `discovery/` | how segments are made and found ([`object`], [`find`]) | [`beacon`], [`collector`], [`directory`], [`failure`], [`group`], [`liveness`], [`share`] |
 //!
@@ -24,5 +24,5 @@ pub mod reader;
 pub(crate) mod sync;
 
 pub use discovery::{beacon, collector, directory, failure, find, group, liveness, object, share};
-pub use layout::{amounts, cell, control, header, histogram, lane, point, ring, segment};
+pub use layout::{amounts, calls, cell, control, header, histogram, lane, point, ring, segment};
 pub use reader::{copy, truncation};

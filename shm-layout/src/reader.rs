@@ -13,6 +13,7 @@
 //! keep the last ones by themselves, and few want them.
 
 mod backed;
+mod calls;
 mod cells;
 pub mod copy;
 mod near;
@@ -32,6 +33,7 @@ use crate::layout::segment::{Geometry, RING_BLOCKS, RING_SLOTS, Segment};
 use crate::sync::{AtomicU64, Ordering};
 
 pub(crate) use backed::{Backed, Sparse};
+pub use calls::{Call, LaneCalls};
 pub use cells::{BucketCount, CellReading, Histogram};
 use cells::{CellReader, Mark, Owner, Pending, Stale};
 

@@ -11,11 +11,12 @@
 mod figures;
 
 use figures::{buckets, cell, none, reader, sums};
+use pfp_shm_layout::calls::{CallSums, OpenPicture, ROOT};
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::header::{ClockKind, Facts, FormatError};
 use pfp_shm_layout::lane::LaneState;
-use pfp_shm_layout::reader::{ClockPicture, Losses, Reader};
+use pfp_shm_layout::reader::{Call, ClockPicture, LaneCalls, Losses, Reader};
 use pfp_shm_layout::ring::Record;
 use pfp_shm_layout::segment::{BLOCK, CELLS_PER_BLOCK, PAGE, RING_SLOTS, Segment};
 
@@ -23,8 +24,9 @@ static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v2.pfp");
 
 /// Where the pool of blocks begins.
 const POOL: usize = 32 * 1024;
-/// Blocks in use, the unused block 0 counted: 2 lanes of 4 + 1 + 1, and 1 shared.
-const USED: usize = 14;
+/// Blocks in use, the unused block 0 counted: 2 lanes of 4 + 1 + 1, 1 shared,
+/// and the calls of a lane.
+const USED: usize = 17;
 
 #[test]
 fn the_header_reads_as_it_was_written() {
@@ -213,16 +215,45 @@ fn the_records_read_as_they_were_written() {
     assert_eq!(records.len(), 2_054);
 
     // The 70 oldest are overwritten.
-    let first =
-        Record { start: 10_007_350, span: 105, exclusive: 100, point: 64, ..Record::default() };
+    let first = Record {
+        start: 10_007_350,
+        span: 105,
+        exclusive: 100,
+        point: 64,
+        caller: ROOT,
+        ..Record::default()
+    };
     assert_eq!(records[0], (0, first));
     let (start, span) = (10_225_000, 1_000_500);
-    let wait = Record { start, span, exclusive: 500, point: 66, ..Record::default() };
+    let wait = Record { start, span, exclusive: 500, point: 66, caller: ROOT, ..Record::default() };
     assert_eq!(of(0, 66)[0], wait);
     let start = 1_125_899_918_069_524;
-    let last = Record { start, span: 50, exclusive: 50, point: 67, depth: 1, context: 9 };
+    let last =
+        Record { start, span: 50, exclusive: 50, point: 67, depth: 1, context: 9, caller: ROOT };
     assert_eq!(of(0, 67)[1], last);
     assert_eq!(reader.poll().losses.records_lost, 70);
+}
+
+#[test]
+fn the_calls_read_as_they_were_written() {
+    let mut reader = reader(GOLDEN);
+    reader.poll();
+    let calls = reader.calls();
+    let call = |caller, callee, [count, exclusive, inclusive]: [u64; 3]| Call {
+        caller,
+        callee,
+        sums: CallSums { count, exclusive, inclusive },
+    };
+    let end = 1_125_899_918_069_524 + 50;
+    let open = |point, start| OpenPicture { point, start, off: 1_000_000 };
+    let expected = LaneCalls {
+        lane: 0,
+        open: vec![open(65, end), open(66, end + 1)],
+        cpu: 5_000,
+        edges: vec![call(64, 65, [2, 3_000, 3_000])],
+        unplaced: 1,
+    };
+    assert_eq!(calls, [expected]);
 }
 
 /// A copy of the copy is the same file, and so is one of a whole segment.

@@ -9,13 +9,14 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
+use pfp_shm_layout::calls::ROOT;
 use pfp_shm_layout::cell::{self, Away, Cell, Measurement, Sums};
 use pfp_shm_layout::control::{Alpha, Change, Control};
 use pfp_shm_layout::header::Facts;
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::point::Text;
 use pfp_shm_layout::reader::{BucketCount, Picture, Reader};
-use pfp_shm_layout::ring::{self, MOST_TICKS, Record};
+use pfp_shm_layout::ring::{self, MOST_TICKS, What};
 use pfp_shm_layout::segment::{BLOCK, CELLS_PER_BLOCK, Config, RING_BLOCKS, RING_SLOTS, Segment};
 
 use crate::counting::ALLOCATIONS;
@@ -136,7 +137,7 @@ impl Program {
         ring::reuse();
         let slot =
             &segment.ring(thread.ring).expect("its own")[thread.written as usize % RING_SLOTS];
-        let what = Record::pack(point as u32, 0, 0);
+        let what = What::new(point as u32, 0, ROOT, 0);
         if is_direct {
             slot.fill_counted(7, inclusive, ticks, what);
         } else {

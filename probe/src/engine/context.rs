@@ -250,7 +250,9 @@ fn keep(thread: &Thread, now: u64) {
     paused.clock.store(now.wrapping_sub(thread.clock.off()), Relaxed);
     paused.switches.store(thread.clock.switches(), Relaxed);
     paused.covered.store(thread.covered(), Relaxed);
-    paused.place.store(thread.place.load(Relaxed) & LEVELS, Relaxed);
+    let level = thread.place.load(Relaxed) & LEVELS;
+    paused.place.store(level, Relaxed);
+    thread.keep_open(&paused.open, level);
     mark::put_aside(&thread.position, &paused.at_work);
     mark::put_aside(&thread.clock.refreshing, &paused.refreshing);
 }
@@ -260,7 +262,7 @@ fn resume(thread: &Thread, now: u64) {
     let current = thread.current.load(Relaxed);
     // SAFETY: null, or a context that being current keeps alive.
     let number = unsafe { current.as_ref() }.map_or(0, Shared::number);
-    thread.context.store(u64::from(number) << 32, Relaxed);
+    thread.context.store(u64::from(number), Relaxed);
     let regions = thread.regions();
     let paused = &regions.paused;
     thread.clock.set_off(now.wrapping_sub(paused.clock.load(Relaxed)));
@@ -268,7 +270,9 @@ fn resume(thread: &Thread, now: u64) {
     thread.clock.set_switches(paused.switches.load(Relaxed), stretch);
     thread.set_covered(paused.covered.load(Relaxed));
     thread.begin_stretch(stretch);
-    thread.set_level(paused.place.load(Relaxed));
+    let level = paused.place.load(Relaxed);
+    thread.set_level(level);
+    thread.show_again(now, &paused.open, level);
     thread.rest();
     let suspended = mark::resume(&thread.position, &paused.at_work);
     thread.suspended.store(suspended, Relaxed);

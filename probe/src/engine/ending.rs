@@ -8,10 +8,11 @@ use std::sync::atomic::{
 };
 
 use pfp_shm_layout::amounts::Amounts;
+use pfp_shm_layout::calls::ELSEWHERE;
 use pfp_shm_layout::cell::{Away, Cell, Measurement};
 use pfp_shm_layout::control::{Change, Control};
 use pfp_shm_layout::histogram::LIMIT;
-use pfp_shm_layout::ring::Record;
+use pfp_shm_layout::ring::What;
 
 use super::fold;
 use super::measure::{self, Begun, Destination, End, Guard, Part};
@@ -236,8 +237,14 @@ pub(super) fn take_back(thread: &Thread, mark: &mut u64, tag: u64) {
     *mark = tag;
 }
 
-/// Notes what a region begins with, on the long way, and something else.
-pub(super) fn note_long(thread: &Thread, mut inclusive: impl FnMut() -> u64) -> Begun {
+/// Notes what a region of a place begins with, on the long way, and something else, and shows
+/// that it is open.
+pub(super) fn note_long(
+    thread: &Thread,
+    place: u64,
+    point: &Point,
+    mut inclusive: impl FnMut() -> u64,
+) -> Begun {
     for tried in 1.. {
         let covered = thread.covered();
         compiler_fence(SeqCst);
@@ -247,6 +254,11 @@ pub(super) fn note_long(thread: &Thread, mut inclusive: impl FnMut() -> u64) -> 
         compiler_fence(SeqCst);
         let holds = thread.covered() == covered && !thread.clock.is_disturbed();
         if holds || tried == TRIES {
+            if thread.calls().is_some() {
+                let open = thread.open_region(place);
+                open.name(point.index() as u32);
+                open.begin(now, off);
+            }
             return Begun { start: now, covered, off, switches, inclusive };
         }
     }
@@ -273,8 +285,10 @@ pub(crate) fn begin(point: &'static Point, once: bool) {
     }
     let found = measure::ready(point, control).or_else(|| prepare(point, control, recursive));
     let Some((thread, entry)) = found else { return };
-    let begun = measure::begin_in(thread, entry);
-    keep(thread, point, begun, recursive, None, || measure::note_late(thread, entry));
+    let begun = measure::begin_in(thread, entry, point);
+    let place = thread.inner_place();
+    let again = || measure::note_late(thread, entry, place, point);
+    keep(thread, point, begun, recursive, None, again);
 }
 
 /// What a begin by hand needs, if it was not there; none if the region is off, or
@@ -295,7 +309,7 @@ fn prepare(
     }
     match thread::prepare(point)? {
         Ok((thread, entry)) if point.control().fenced() => {
-            let begin = || measure::begin_fenced_in(thread, entry);
+            let begin = || measure::begin_fenced_in(thread, entry, point);
             let regions = thread.regions();
             if keep(thread, point, begin(), recursive, None, begin)
                 && let Some(slot) = regions.slots.get(regions.open().wrapping_sub(1))
@@ -369,6 +383,7 @@ fn refuse(thread: &Thread) -> bool {
     thread.rise();
     // The clock may have been read for it.
     thread.clock.disturb();
+    thread.show_level(ticks());
     thread.count(|tally| &tally.refused);
     false
 }
@@ -378,9 +393,11 @@ fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
     point.change(Change::Invalidate);
     let regions = thread.regions();
     let Noted { begun, place, .. } = regions.slots[at].noted();
-    thread.give_up_since(&begun, ticks());
+    let now = ticks();
+    thread.give_up_since(&begun, now);
     regions.give_up(at);
     thread.set_level(place);
+    thread.show_level(now);
 }
 
 /// Begins a region on the long way: the thread has no lane of its own, or is
@@ -389,7 +406,8 @@ fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
 pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
     let recursive = thread.regions().innermost(point).is_some();
     thread.deepen();
-    let begin = || note_long(thread, || 0);
+    let place = thread.inner_place();
+    let begin = || note_long(thread, place, point, || 0);
     // It was on just now.
     let control = point.control().meant().with(Change::Enable);
     keep(thread, point, begin(), recursive, Some(control), begin)
@@ -661,6 +679,8 @@ fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
     let Ending { begun, moment, inclusive, latch, control, amounts } = ending;
     let part = thread.part(&begun, moment);
     measure::give_back(thread, part.child, part.net);
+    // It may have no record.
+    thread.show_level(moment.now);
     let sum = Sum {
         own: part.own(),
         inclusive: match inclusive {
@@ -790,7 +810,7 @@ pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, 
         Some(Ok((thread, entry))) => {
             let measured = Measurement { exclusive, inclusive: exclusive, away: None };
             let recorded = thread.busy(|| {
-                let what = Record::pack(point.index() as u32, 0, number);
+                let what = What::new(point.index() as u32, 0, ELSEWHERE, number);
                 thread.record_counted(entry, measured, (start, exclusive, what), None);
             });
             if recorded.is_some() {
@@ -853,6 +873,7 @@ pub(crate) fn end_poll(
     thread.set_level(place.wrapping_add(LEVEL));
     let part = thread.part(&begun, moment);
     measure::give_back(thread, part.child, part.net);
+    thread.show_level(moment.now);
     let unrecorded =
         polls.0.get_or_insert_with(|| Unrecorded { sum: Sum::default(), start: begun.start });
     let inclusive = if recursive { 0 } else { part.span().wrapping_sub(inside) };

@@ -15,9 +15,10 @@ use std::iter;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::amounts::SumWords;
+use pfp_shm_layout::calls::CallSums;
 use pfp_shm_layout::cell::{self, Cell, Sums};
 use pfp_shm_layout::histogram::{self, BUCKETS};
-use pfp_shm_layout::ring::{self, Added, Addition, Slot};
+use pfp_shm_layout::ring::{self, Added, Addition, Slot, What};
 use pfp_shm_layout::segment::{RING_SLOTS, Segment};
 
 use super::process::{self, Process};
@@ -102,11 +103,18 @@ fn fold_again(thread: &Thread) {
     let (written, points) = (thread.written(), thread.points.load(Relaxed));
     for number in first(thread)..written {
         let slot = thread.slot(number);
-        let Some(Addition { point, .. }) = slot.addition() else { continue };
+        let Some(addition) = slot.addition() else { continue };
+        let Addition { point, caller, exclusive, inclusive } = addition;
         let cell = (u64::from(point) < points).then(|| thread.cell(point as usize)).flatten();
         let is_missing = cell.is_some_and(|cell| cell.folded() <= number);
-        if is_missing && !fold_point(thread, point, iter::once(slot.added()), number + 1) {
+        let added = iter::once(slot.added());
+        if is_missing && !fold_point(thread, point, Callers::One(caller), added, number + 1) {
             return;
+        }
+        // The cell was first.
+        if cell.is_some() && !is_missing && thread.lacks_call(caller, point, number) {
+            let one = CallSums { count: 1, exclusive, inclusive };
+            thread.add_call(caller, point, one, number + 1);
         }
     }
     announce(thread, written);
@@ -121,13 +129,17 @@ pub(super) fn announce(thread: &Thread, folded: u64) {
 /// Folds records of one page. False in a child that a signal handler has forked in here.
 fn fold_some(thread: &Thread, from: u64, end: u64) -> bool {
     let slots = thread.slots(from, end);
-    let point = slots.first().map_or(0, Slot::point);
-    // Most often all are of one point.
-    if slots.iter().fold(0, |other, slot| other | slot.point() ^ point) == 0 {
+    let first = slots.first().map_or(What::default(), Slot::what);
+    // Most often all are of one point, with one caller.
+    let differ = slots.iter().fold(0, |differ, slot| differ | slot.what().key ^ first.key);
+    let differ = What { key: differ, ..first };
+    if differ.point() == 0 {
+        let point = first.point();
         if u64::from(point) >= thread.points.load(Relaxed) {
             return true;
         }
-        return fold_point(thread, point, slots.iter().map(Slot::added), end);
+        let callers = Callers::of(differ.caller() == 0, first.caller(), slots);
+        return fold_point(thread, point, callers, slots.iter().map(Slot::added), end);
     }
     fold_sorted(thread, slots, end)
 }
@@ -138,6 +150,10 @@ pub(super) struct Sorting {
     points: [u32; SLOTS_PER_PAGE],
     /// How many records each of the points has.
     counts: [u8; SLOTS_PER_PAGE],
+    /// The caller of the first record of each.
+    callers: [u32; SLOTS_PER_PAGE],
+    /// Whether all of its records have that.
+    differ: [bool; SLOTS_PER_PAGE],
     /// Which of the points each record is of.
     of: [u8; SLOTS_PER_PAGE],
     /// Where the next record of each point goes.
@@ -151,25 +167,29 @@ fn fold_sorted(thread: &Thread, slots: &[Slot], end: u64) -> bool {
     let known = thread.points.load(Relaxed);
     // SAFETY: the thread's own, zeros at first; the caller has marked the thread, so that no
     // handler is here as well.
-    let Sorting { points, counts, of, next, sorted } = unsafe { &mut *thread.sorting() };
+    let Sorting { points, counts, callers, differ, of, next, sorted } =
+        unsafe { &mut *thread.sorting() };
     counts.fill(0);
+    differ.fill(false);
     let mut distinct = 0;
     for (slot, of) in slots.iter().zip(&mut *of) {
-        let point = slot.point();
+        let what = slot.what();
         // Another process may have written there.
-        let point = if u64::from(point) < known { point } else { 0 };
+        let point = if u64::from(what.point()) < known { what.point() } else { 0 };
         let entry = thread.entry(point as usize);
         let mut number = entry.batch.load(Relaxed) as usize;
         if number == 0 {
             entry.fetch_cell();
             points[distinct % SLOTS_PER_PAGE] = point;
+            callers[distinct % SLOTS_PER_PAGE] = what.caller();
             distinct += 1;
             number = distinct;
-            entry.batch.store(number as u64, Relaxed);
+            entry.batch.store(number as u32, Relaxed);
         }
         let number = (number - 1) % SLOTS_PER_PAGE;
         *of = number as u8;
         counts[number] += 1;
+        differ[number] |= callers[number] != what.caller();
     }
     let distinct = distinct.min(SLOTS_PER_PAGE);
     // Where the next record of each goes.
@@ -184,12 +204,57 @@ fn fold_sorted(thread: &Thread, slots: &[Slot], end: u64) -> bool {
         *next += 1;
     }
     let mut rest = &sorted[..];
-    points[..distinct].iter().zip(&*counts).all(|(&point, &count)| {
+    (0..distinct).all(|number| {
+        let (point, count) = (points[number], usize::from(counts[number]));
         let added;
-        (added, rest) = rest.split_at(usize::from(count).min(rest.len()));
+        (added, rest) = rest.split_at(count.min(rest.len()));
         thread.entry(point as usize).batch.store(0, Relaxed);
-        fold_point(thread, point, added.iter().copied(), end)
+        let callers = Callers::of(!differ[number], callers[number], slots);
+        fold_point(thread, point, callers, added.iter().copied(), end)
     })
+}
+
+/// Which points were around some records of one point.
+#[derive(Clone, Copy)]
+enum Callers<'a> {
+    /// The same one.
+    One(u32),
+    /// Several: these records say which, and others' besides.
+    Of(&'a [Slot]),
+}
+
+impl<'a> Callers<'a> {
+    #[inline(always)]
+    fn of(is_one: bool, first: u32, slots: &'a [Slot]) -> Self {
+        if is_one { Self::One(first) } else { Self::Of(slots) }
+    }
+}
+
+/// Adds the records of a point to the edges from its callers. False in a child that a signal
+/// handler has forked in here.
+#[inline(never)]
+fn add_calls(thread: &Thread, point: u32, slots: &[Slot], end: u64) -> bool {
+    const { assert!(SLOTS_PER_PAGE <= u128::BITS as usize) };
+    let is_of_point = |slot: &Slot| slot.point() == point;
+    let bits = slots.iter().enumerate().map(|(at, slot)| u128::from(is_of_point(slot)) << at);
+    let mut left = bits.fold(0, |bits, bit| bits | bit);
+    while left != 0 {
+        let first = left.trailing_zeros() as usize;
+        let caller = slots[first].what().caller();
+        let mut sums = CallSums::default();
+        for (at, slot) in slots.iter().enumerate().skip(first) {
+            if left >> at & 1 != 0 && slot.what().caller() == caller {
+                left &= !(1 << at);
+                let added = slot.added();
+                let (exclusive, inclusive) = (added.exclusive(), added.inclusive());
+                sums.add(CallSums { count: 1, exclusive, inclusive });
+            }
+        }
+        if !thread.add_call(caller, point, sums, end) {
+            return false;
+        }
+    }
+    true
 }
 
 /// Adds to the cell of a point; the lane's records up to `end` are in it then. False in a child
@@ -198,6 +263,7 @@ fn fold_sorted(thread: &Thread, slots: &[Slot], end: u64) -> bool {
 fn fold_point(
     thread: &Thread,
     point: u32,
+    callers: Callers<'_>,
     added: impl Iterator<Item = Added> + Clone,
     end: u64,
 ) -> bool {
@@ -243,7 +309,13 @@ fn fold_point(
         };
     }
     cell.put_in_force(&live, sums(cell), end);
-    true
+    let Sums { count, exclusive, inclusive, .. } = more;
+    match callers {
+        Callers::One(caller) => {
+            thread.add_call(caller, point, CallSums { count, exclusive, inclusive }, end)
+        }
+        Callers::Of(slots) => add_calls(thread, point, slots, end),
+    }
 }
 
 fn sums(cell: &Cell) -> Option<&SumWords> {

@@ -32,7 +32,7 @@ use std::sync::atomic::{
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::Measurement;
 use pfp_shm_layout::control::Control;
-use pfp_shm_layout::ring::{MOST_TICKS, Record};
+use pfp_shm_layout::ring::{CALLER_SHIFT, DEPTH_SHIFT, MOST_TICKS, What};
 
 use super::calibrate::Costs;
 use super::thread::{self, Entry, Position, Thread, Unready};
@@ -196,10 +196,11 @@ impl Guard {
         };
         let tag = thread.place.load(Relaxed);
         thread.cover(OVERHEAD.hooks_pair.load(Relaxed));
-        let begun = note(thread, entry);
+        let begun = note(thread, entry, point);
         if must_note_again(thread, &begun) {
             return Self::begin_function_late(point, thread, entry, tag, guard);
         }
+        show(thread, tag, &begun);
         guard.write(Self::of(point, tag, begun.of_a_function()));
     }
 
@@ -216,7 +217,7 @@ impl Guard {
             guard.write(Self::none());
             return;
         }
-        let begun = note_late(thread, entry);
+        let begun = note_late(thread, entry, tag, point);
         guard.write(Self::of(point, tag, begun.of_a_function()));
     }
 
@@ -234,7 +235,7 @@ impl Guard {
         };
         let tag = thread.place.load(Relaxed) | thread::FENCED;
         thread.cover(OVERHEAD.hooks_pair.load(Relaxed));
-        guard.write(Self::of(point, tag, begin_fenced_in(thread, entry).of_a_function()));
+        guard.write(Self::of(point, tag, begin_fenced_in(thread, entry, point).of_a_function()));
     }
 
     /// Fills a guard where it stays. The caller has read the word of the point, and
@@ -262,6 +263,8 @@ impl Guard {
             (*begun).inclusive = entry.total();
             begun
         };
+        let open = thread.open_region(tag);
+        open.name(point.index() as u32);
         thread.deepen();
         // Last, so that as little as possible of this is inside the region.
         let start = ticks();
@@ -271,6 +274,7 @@ impl Guard {
         // SAFETY: as above. The tag says that all is there.
         unsafe {
             (*begun).start = start;
+            open.begin(start, (*begun).off);
             (*words).tag = tag;
         }
     }
@@ -298,10 +302,11 @@ impl Guard {
     pub(crate) fn begin_returned(point: &'static Point, control: Control) -> Self {
         let Some((thread, entry)) = ready(point, control) else { return Self::begin_slow(point) };
         let tag = thread.place.load(Relaxed);
-        let begun = note(thread, entry);
+        let begun = note(thread, entry, point);
         if must_note_again(thread, &begun) {
             return Self::begin_late(point, thread, tag);
         }
+        show(thread, tag, &begun);
         Self::of(point, tag, begun)
     }
 
@@ -313,14 +318,14 @@ impl Guard {
         if !thread.is_alive() {
             return Self::none();
         }
-        Self::of(point, tag, note_late(thread, thread.entry(point.index())))
+        Self::of(point, tag, note_late(thread, thread.entry(point.index()), tag, point))
     }
 
     /// A region of a fenced point. Its tag is no cell's, so it ends on a way of its own, too.
     #[inline(never)]
     pub(super) fn begin_fenced(point: &'static Point, thread: &Thread, entry: &Entry) -> Self {
         let tag = thread.place.load(Relaxed) | thread::FENCED;
-        Self::of(point, tag, begin_fenced_in(thread, entry))
+        Self::of(point, tag, begin_fenced_in(thread, entry, point))
     }
 
     /// The door out of `begin`: something is not there yet, or has changed, or the point is
@@ -347,7 +352,7 @@ impl Guard {
             }
             Some(Ok((thread, entry))) => {
                 let tag = thread.place.load(Relaxed);
-                Self::of(point, tag, begin_in(thread, entry))
+                Self::of(point, tag, begin_in(thread, entry, point))
             }
         }
     }
@@ -516,8 +521,12 @@ impl Guard {
                     thread.add_to_total(closing.point.index(), closing.inclusive);
                     begun.inclusive = next_entry.total();
                     self.point.write(next);
+                    let what = what(thread, point.index(), tag);
+                    let open = thread.open_region(tag);
+                    open.name(next.index() as u32);
+                    open.begin(begun.start, begun.off);
                     thread.cover(ended.wrapping_sub(closing.child));
-                    closing.record(position, tag);
+                    closing.record(position, what);
                     compiler_fence(SeqCst);
                     self.tag = tag;
                     return;
@@ -646,16 +655,18 @@ pub(crate) fn ready_fenced(point: &'static Point) -> Option<(&'static Thread, &'
 /// Opens a region: the thread is in it from now on. The caller asks whether the
 /// thread was switched out before that.
 #[inline(always)]
-fn note(thread: &Thread, entry: &Entry) -> Begun {
-    note_by(thread, entry, ticks)
+fn note(thread: &Thread, entry: &Entry, point: &Point) -> Begun {
+    note_by(thread, entry, point, ticks)
 }
 
 #[inline(always)]
-fn note_by(thread: &Thread, entry: &Entry, ticks: impl FnOnce() -> u64) -> Begun {
+fn note_by(thread: &Thread, entry: &Entry, point: &Point, ticks: impl FnOnce() -> u64) -> Begun {
     let covered = thread.covered();
     let off = thread.clock.off();
     let switches = thread.clock.switches();
     let inclusive = entry.total();
+    // Before it is inside, so that what a signal handler measures knows its caller.
+    thread.open_region(thread.place.load(Relaxed)).name(point.index() as u32);
     thread.deepen();
     // Last, so that as little as possible of this is inside the region.
     let start = ticks();
@@ -669,26 +680,40 @@ fn must_note_again(thread: &Thread, begun: &Begun) -> bool {
     thread.covered() != begun.covered || thread.clock.is_outdated(begun.start)
 }
 
-/// What [`note`] should have noted.
+/// Shows that a region of a place is open.
+#[inline(always)]
+fn show(thread: &Thread, place: u64, begun: &Begun) {
+    thread.open_region(place).begin(begun.start, begun.off);
+}
+
+/// What [`note`] should have noted of a region of a place, which is shown.
 #[inline(never)]
-pub(super) fn note_late(thread: &Thread, entry: &Entry) -> Begun {
-    ending::note_long(thread, || entry.total())
+pub(super) fn note_late(thread: &Thread, entry: &Entry, place: u64, point: &Point) -> Begun {
+    ending::note_long(thread, place, point, || entry.total())
 }
 
 /// Opens a region, after a switch too.
 #[inline(always)]
-pub(crate) fn begin_in(thread: &Thread, entry: &Entry) -> Begun {
-    let begun = note(thread, entry);
-    if must_note_again(thread, &begun) { note_late(thread, entry) } else { begun }
+pub(crate) fn begin_in(thread: &Thread, entry: &Entry, point: &Point) -> Begun {
+    let begun = note(thread, entry, point);
+    let place = thread.inner_place();
+    if must_note_again(thread, &begun) {
+        return note_late(thread, entry, place, point);
+    }
+    show(thread, place, &begun);
+    begun
 }
 
 /// The same with a stamp that waits for the work before.
-pub(super) fn begin_fenced_in(thread: &Thread, entry: &Entry) -> Begun {
+pub(super) fn begin_fenced_in(thread: &Thread, entry: &Entry, point: &Point) -> Begun {
     // What the fences cost the region around.
     thread.cover(OVERHEAD.fence_pair.load(Relaxed));
-    let mut begun = note_by(thread, entry, fenced_ticks);
+    let mut begun = note_by(thread, entry, point, fenced_ticks);
+    let place = thread.inner_place();
     if must_note_again(thread, &begun) {
-        begun = note_late(thread, entry);
+        begun = note_late(thread, entry, place, point);
+    } else {
+        show(thread, place, &begun);
     }
     begun.start = begun.start.wrapping_add(OVERHEAD.fence_inside.load(Relaxed));
     begun
@@ -744,9 +769,9 @@ pub(crate) fn close(
         return false;
     }
     let closing = Closing::of(thread, point, begun, totals, covered, elapsed);
-    let place = thread.inner_place();
+    let what = what(thread, point.index(), thread.inner_place());
     closing.leave(OVERHEAD.pair());
-    closing.record(position, place);
+    closing.record(position, what);
     true
 }
 
@@ -792,10 +817,9 @@ impl<'a> Closing<'a> {
         self.thread.add_to_total(self.point.index(), self.inclusive);
     }
 
-    /// Writes it into the ring, and takes the mark away. `place` is the region's.
+    /// Writes it into the ring, and takes the mark away.
     #[inline(always)]
-    fn record(&self, position: Position, place: u64) {
-        let what = what(self.thread, self.point.index(), place);
+    fn record(&self, position: Position, what: What) {
         self.thread.record(
             position,
             self.start,
@@ -807,11 +831,12 @@ impl<'a> Closing<'a> {
     }
 }
 
-/// What a record says of a region beside its ticks; see [`Record::pack`].
+/// What a record says of a region beside its ticks.
 #[inline(always)]
-pub(crate) fn what(thread: &Thread, index: usize, place: u64) -> u64 {
-    const { assert!(Record::pack(0, u8::MAX, 0) == thread::LEVELS) };
-    index as u64 | place & thread::LEVELS | thread.context.load(Relaxed)
+pub(crate) fn what(thread: &Thread, index: usize, place: u64) -> What {
+    const { assert!((u8::MAX as u64) << DEPTH_SHIFT == thread::LEVELS) };
+    let key = index as u64 | place & thread::LEVELS | thread.caller(place) << CALLER_SHIFT;
+    What { key, context: thread.context.load(Relaxed) as u32 }
 }
 
 /// A difference of two stamps, or 0 if it is negative: what calibration takes

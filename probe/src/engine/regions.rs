@@ -18,6 +18,8 @@ use crate::point::Point;
 const REGIONS: usize = 32;
 /// Points whose latched parts can wait in one context.
 const LATCHED: usize = 8;
+/// Open regions that a context which is put aside keeps, to show them again.
+const SHOWN: usize = 16;
 
 /// Regions that were begun by hand, and latched parts.
 #[repr(C)]
@@ -72,6 +74,8 @@ pub(super) struct Paused {
     /// As [`super::thread::Thread::covered`].
     pub(super) covered: AtomicU64,
     pub(super) place: AtomicU64,
+    /// What its outermost regions show.
+    pub(super) open: [[AtomicU64; 3]; SHOWN],
     /// Its [`crate::mark`]s, as it may have been interrupted in the middle of something.
     pub(super) at_work: AtomicU64,
     pub(super) refreshing: AtomicU64,
@@ -115,6 +119,7 @@ impl Regions {
                 switches: zero(),
                 covered: AtomicU64::new(NOTHING_COVERED),
                 place: zero(),
+                open: [const { [const { AtomicU64::new(0) }; 3] }; SHOWN],
                 at_work: zero(),
                 refreshing: zero(),
             },

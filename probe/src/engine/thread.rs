@@ -17,21 +17,23 @@
 use std::cell::Cell as LocalCell;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicPtr, AtomicU64,
+    AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     compiler_fence,
 };
 
 use pfp_shm_layout::amounts::{Amounts, SumWords};
+use pfp_shm_layout::calls::{CallSums, Calls};
 use pfp_shm_layout::cell::{Cell, Measurement};
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::lane::Tally;
-use pfp_shm_layout::ring::{self, Slot};
+use pfp_shm_layout::ring::{self, Slot, What};
 use pfp_shm_layout::segment::{
-    BLOCK, CELLS_PER_BLOCK, CHUNK, Chunk, PAGE, RING_BLOCKS, RING_SLOTS, Segment,
+    BLOCK, CALLS_BLOCKS, CELLS_PER_BLOCK, CHUNK, Chunk, PAGE, RING_BLOCKS, RING_SLOTS, Segment,
 };
 
+use super::calls::EdgeIndex;
 use super::cold;
 use super::copies;
 use super::current;
@@ -39,8 +41,8 @@ use super::fold::{self, Sorting};
 use super::owner;
 use super::process::{self, Process};
 use super::regions::Regions;
-use crate::clock::ThreadClock;
 use crate::clock::counter::stamp;
+use crate::clock::{self, ThreadClock};
 use crate::errno;
 use crate::mark;
 use crate::point::Point;
@@ -58,8 +60,6 @@ pub(super) fn begins_page(number: u64) -> bool {
 }
 /// Chunks that a shared cell takes: a power of two, so that they lie in one page.
 const SHARED_CELL: u64 = size_of::<Cell>().div_ceil(CHUNK).next_power_of_two() as u64;
-/// Where a record has its point's number.
-const POINT: usize = 0xff_ffff;
 
 /// The private state of a thread. Everything is atomic because a signal handler
 /// of the same thread may come in between. Nothing is ordered, because no other
@@ -73,10 +73,12 @@ pub(crate) struct Thread {
     pub(crate) position: AtomicU64,
     pub(crate) clock: ThreadClock,
     ring: AtomicPtr<Slot>,
+    /// What the thread shows of its calls, in the segment; null on the overflow lane.
+    pub(super) calls: AtomicPtr<Calls>,
     tally: AtomicPtr<Tally>,
-    /// Number of the current context, in the place where a record has it.
+    /// Number of the current context, 0 for the thread's own.
     pub(crate) context: AtomicU64,
-    segment: AtomicPtr<u8>,
+    pub(super) segment: AtomicPtr<u8>,
     first_chunk: AtomicU64,
     chunk_count: AtomicU64,
     /// Records of the ring that are in the cells.
@@ -147,7 +149,9 @@ pub(crate) struct Entry {
     total: AtomicU64,
     cell: AtomicPtr<Cell>,
     /// Where the point is among those of a fold that is under way, from 1 on; else 0.
-    pub(super) batch: AtomicU64,
+    pub(super) batch: AtomicU32,
+    /// One more than the edge that its last call was added to; 0 while there is none.
+    pub(super) edge: AtomicU32,
 }
 
 impl Entry {
@@ -420,6 +424,11 @@ impl Thread {
         ptr::with_exposed_provenance_mut(sorting)
     }
 
+    /// The numbers of its edges: behind that.
+    pub(super) fn edge_index(&self) -> *const EdgeIndex {
+        self.sorting().wrapping_add(1).cast()
+    }
+
     /// Adds to the inclusive total of a point, in one instruction as [`Thread::cover`] does.
     #[inline(always)]
     pub(crate) fn add_to_total(&self, index: usize, ticks: u64) {
@@ -560,7 +569,7 @@ impl Thread {
         elapsed: u64,
         own: u64,
         inclusive: u64,
-        what: u64,
+        what: What,
     ) {
         // Asked by whoever is about to write, so that nobody, a signal handler
         // neither, comes to a page that is not backed.
@@ -598,14 +607,14 @@ impl Thread {
 
     #[cold]
     #[inline(never)]
-    fn record_at_page(&self, start: u64, elapsed: u64, own: u64, inclusive: u64, what: u64) {
+    fn record_at_page(&self, start: u64, elapsed: u64, own: u64, inclusive: u64, what: What) {
         self.record_after_fold(start, elapsed, own, inclusive, what);
         self.done();
     }
 
     /// The first record of a page, before which all others are folded. Where the page has no
     /// memory, the region goes into its cell alone, and that is counted.
-    fn record_after_fold(&self, start: u64, elapsed: u64, own: u64, inclusive: u64, what: u64) {
+    fn record_after_fold(&self, start: u64, elapsed: u64, own: u64, inclusive: u64, what: What) {
         // A child that a signal handler has forked has no ring.
         if !self.is_alive() {
             return;
@@ -617,10 +626,12 @@ impl Thread {
             return ring::publish(&self.tally().written, written.wrapping_add(1));
         }
         self.count(|tally| &tally.unrecorded);
-        if let Some(cell) = self.cell(what as usize & POINT) {
+        self.show_level(start.wrapping_add(elapsed));
+        if let Some(cell) = self.cell(what.point() as usize) {
             let exclusive = (own as i64).max(0) as u64;
             let measured = Measurement { exclusive, inclusive, away: None };
             cell.record(measured, self.bucket_for(cell, exclusive), written);
+            self.count_call(what, measured, written);
         }
     }
 
@@ -633,7 +644,7 @@ impl Thread {
         &self,
         entry: &Entry,
         measured: Measurement,
-        (start, elapsed, what): (u64, u64, u64),
+        (start, elapsed, what): (u64, u64, What),
         amounts: Option<&Amounts>,
     ) {
         fold::fold(self);
@@ -646,6 +657,7 @@ impl Thread {
         let sums = amounts.and_then(|amounts| Some((self.sums(cell)?, amounts)));
         let written = self.written();
         cell.record_amounts(measured, bucket, sums, written);
+        self.count_call(what, measured, written);
         if begins_page(written) && !self.back_page(written) {
             return self.count(|tally| &tally.unrecorded);
         }
@@ -653,6 +665,13 @@ impl Thread {
         ring::publish(&self.tally().written, written.wrapping_add(1));
         // So that the next one has nothing to fold.
         fold::announce(self, written.wrapping_add(1));
+    }
+
+    /// Adds a measurement to its edge that its cell has already.
+    fn count_call(&self, what: What, measured: Measurement, folded: u64) {
+        let Measurement { exclusive, inclusive, .. } = measured;
+        let one = CallSums { count: 1, exclusive, inclusive };
+        self.add_call(what.caller(), what.point(), one, folded);
     }
 
     /// Gives the page of a record memory, if it has none; false if there is none.
@@ -663,19 +682,12 @@ impl Thread {
             return true;
         }
         let ring = self.ring.load(Relaxed).addr() - self.segment.load(Relaxed).addr();
-        let ask = |segment: &Segment| {
-            // All at once, so that a thread which has measured asks for no more; by
-            // the page where there is no room for that.
-            if backed == 0 && segment.back(ring, RING_BLOCKS as usize * BLOCK).is_ok() {
-                return Some(u64::MAX);
-            }
-            segment.back_or_count(ring + page * PAGE, PAGE).ok().map(|()| 1 << page)
-        };
-        let pages = process::current().and_then(|process| process.ask_for_space(ask));
-        if let Some(pages) = pages {
-            self.ring_backed.fetch_or(pages, Relaxed);
+        let back = |process: &Process| process.back(ring + page * PAGE, PAGE);
+        let is_backed = process::current().and_then(back).is_some();
+        if is_backed {
+            self.ring_backed.fetch_or(1 << page, Relaxed);
         }
-        pages.is_some()
+        is_backed
     }
 
     /// The slot of a record, which may be written over from now on.
@@ -1080,13 +1092,23 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
             return None;
         };
         if thread.ring.load(Relaxed).is_null() {
-            let Some(block) = process.take_blocks(RING_BLOCKS) else {
+            let Some(block) = process.take_blocks(RING_BLOCKS + CALLS_BLOCKS) else {
+                lane.release(generation);
+                return None;
+            };
+            let (slots, calls) = (segment.ring(block)?, segment.calls(block + RING_BLOCKS)?);
+            let Some(backed) = back_ring_and_calls(process, block) else {
                 lane.release(generation);
                 return None;
             };
             lane.set_ring_block(block);
-            let slots = segment.ring(block)?;
+            lane.set_calls_block(block + RING_BLOCKS);
+            thread.ring_backed.store(backed, Relaxed);
+            thread.calls.store((&raw const *calls).cast_mut(), Relaxed);
             thread.ring.store(slots.as_ptr().cast_mut(), Relaxed);
+        }
+        if let Some(calls) = thread.calls() {
+            calls.claim(stamp(), clock::cpu_time_ns().unwrap_or(0));
         }
         thread.tally.store((&raw const lane.tally).cast_mut(), Relaxed);
         thread.settle_in(segment, number, generation);
@@ -1095,6 +1117,21 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
         lane.announce(generation, tid(), stamp(), &thread_name());
         return Some(thread);
     }
+}
+
+/// Gives a new lane's ring and calls memory; the pages of the ring that have some, a bit each.
+/// None if there is too little for the calls.
+fn back_ring_and_calls(process: &Process, block: u64) -> Option<u64> {
+    let ring = process.segment.block_offset(block)?;
+    let calls = process.segment.block_offset(block + RING_BLOCKS)?;
+    process.ask_for_space(|segment| {
+        // All at once, so that a thread which has measured asks for no more; the ring page by
+        // page where there is no room for that.
+        if segment.back(ring, calls - ring + Calls::NEEDED).is_ok() {
+            return Some(u64::MAX);
+        }
+        segment.back_or_count(calls, Calls::NEEDED).ok().map(|()| 0)
+    })
 }
 
 fn claim_overflow(process: &'static Process) -> Option<&'static Thread> {
@@ -1150,8 +1187,10 @@ fn pages_of(process: &'static Process, lane: usize) -> Option<&'static Thread> {
 
 /// Maps a state whose table has room for so many points.
 fn map_pages(points: usize) -> Option<&'static Thread> {
-    let bytes = size_of::<Thread>().max(TABLE + points * size_of::<Entry>() + size_of::<Sorting>());
+    let behind = size_of::<Sorting>() + size_of::<EdgeIndex>();
+    let bytes = size_of::<Thread>().max(TABLE + points * size_of::<Entry>() + behind);
     const { assert!(align_of::<Sorting>() <= align_of::<Entry>()) };
+    const { assert!(align_of::<EdgeIndex>() <= align_of::<Sorting>()) };
     let pages = process::private_pages(bytes)?;
     // For `entry`.
     let _ = pages.expose_provenance();

@@ -3,9 +3,10 @@
 //! ```text
 //!   0 +-------------------------------------------------------------+
 //!     | state | tid | claimed | ring block | cells block | name[4]  |  on claim
+//!     | calls block | ...                                           |
 //! 128 +-------------------------------------------------------------+
 //!     | written | folded | folding | switches | mismatched | refused |  as it runs
-//!     | anomalies | unrecorded | ...                                |
+//!     | anomalies | unrecorded | edges | unplaced | ...             |
 //! 256 +-------------------------------------------------------------+
 //! ```
 //!
@@ -26,7 +27,7 @@
 //! |---|---|---|
 //! | `lane-announce` store | `lane-enter` load | the owner's fields |
 //! | `lane-reuse` fence | `lane-recheck` fence | a reader that saw a field of the next owner sees the state that went before it |
-//! | `lane-blocks` store | `lane-recheck` fence | what the ring or the chain of cells has published is backed by memory |
+//! | `lane-blocks` store | `lane-recheck` fence | what the ring, the calls or the chain of cells have published is backed by memory |
 //! | `lane-release` store | `lane-claim` CAS | the next owner sees all that the last one wrote |
 
 use crate::sync::{AtomicU64, Ordering, fence_at, ord};
@@ -51,7 +52,8 @@ pub struct Lane {
     ring_block: AtomicU64,
     cells_block: AtomicU64,
     name: [AtomicU64; NAME_WORDS],
-    spare: [AtomicU64; 7],
+    calls_block: AtomicU64,
+    spare: [AtomicU64; 6],
     /// What the lane's thread counts while it runs.
     pub tally: Tally,
 }
@@ -80,7 +82,11 @@ pub struct Tally {
     /// or the one that measured has no ring, as on the overflow lane and in a signal
     /// handler that interrupts the probe itself.
     pub unrecorded: AtomicU64,
-    spare: [AtomicU64; 8],
+    /// Edges between callers and callees; see [`crate::layout::calls`].
+    pub edges: AtomicU64,
+    /// Records that found no room for an edge.
+    pub unplaced: AtomicU64,
+    spare: [AtomicU64; 6],
 }
 
 /// What a lane is.
@@ -110,6 +116,8 @@ pub struct LanePicture {
     pub ring_block: u64,
     /// First block of cells, 0 for none.
     pub cells_block: u64,
+    /// First block of the calls, 0 for none.
+    pub calls_block: u64,
     /// Name of the thread: bytes as given, cut at the first zero.
     pub name: Vec<u8>,
 }
@@ -132,6 +140,7 @@ impl Lane {
             ring_block: zero(),
             cells_block: zero(),
             name: core::array::from_fn(|_| zero()),
+            calls_block: zero(),
             spare: core::array::from_fn(|_| zero()),
             tally: Tally {
                 written: zero(),
@@ -142,6 +151,8 @@ impl Lane {
                 refused: zero(),
                 anomalies: zero(),
                 unrecorded: zero(),
+                edges: zero(),
+                unplaced: zero(),
                 spare: core::array::from_fn(|_| zero()),
             },
         }
@@ -208,6 +219,11 @@ impl Lane {
         self.ring_block.store(block, ord!("lane-blocks", Release));
     }
 
+    /// Publishes the calls. Meets `lane-recheck`.
+    pub fn set_calls_block(&self, block: u64) {
+        self.calls_block.store(block, ord!("lane-blocks", Release));
+    }
+
     /// Publishes the first block of cells. Meets `lane-recheck`.
     pub fn set_cells_block(&self, block: u64) {
         self.cells_block.store(block, ord!("lane-blocks", Release));
@@ -238,6 +254,7 @@ impl Lane {
         picture.generation = (state >> 2) as u32;
         picture.ring_block = self.ring_block.load(Ordering::Relaxed);
         picture.cells_block = self.cells_block.load(Ordering::Relaxed);
+        picture.calls_block = self.calls_block.load(Ordering::Relaxed);
         picture.name.clear();
         if state & KIND == CLAIMING {
             // Between two owners the fields are partly of the one and partly of

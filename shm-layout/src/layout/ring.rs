@@ -5,8 +5,8 @@
 //! written: number of records ever written, in the lane
 //! folded:  number of those that are in the cells
 //! slots:   | 0 | 1 | ... | capacity - 1 |      record n is in slot n % capacity
-//! slot:    | start 64 | elapsed 32 | exclusive 32 | inclusive 32 | shift 32 |
-//!          | point 24, depth 8, context 32 |
+//! slot:    | start 64 | elapsed 32 | exclusive 32 | inclusive 32 | context 32 |
+//!          | point 24, depth 8, caller 24, shift 8 |
 //! ```
 //!
 //! The writer overwrites the oldest record and never waits. It **folds** what it has
@@ -35,8 +35,8 @@ pub struct Slot {
     elapsed: AtomicU32,
     exclusive: AtomicU32,
     inclusive: AtomicU32,
-    /// How many bits the ticks of a counted record are shifted.
-    shift: AtomicU32,
+    context: AtomicU32,
+    /// See [`What`]; above the caller, how many bits the ticks of a counted record are shifted.
     what: AtomicU64,
 }
 
@@ -61,14 +61,49 @@ pub struct Record {
     pub depth: u8,
     /// The context, 0 for the thread's own.
     pub context: u32,
+    /// The point of the region around it, [`ROOT`](crate::layout::calls::ROOT) or
+    /// [`UNKNOWN`](crate::layout::calls::UNKNOWN).
+    pub caller: u32,
 }
 
-impl Record {
-    /// Point, depth and context as they stand in a slot.
+/// What a record says beside its ticks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct What {
+    /// Point, depth and caller.
+    pub key: u64,
+    /// The context, 0 for the thread's own.
+    pub context: u32,
+}
+
+/// Where a record's word has the caller.
+pub const CALLER_SHIFT: u32 = 32;
+/// Where a record's word has the depth.
+pub const DEPTH_SHIFT: u32 = 24;
+const SHIFT_SHIFT: u32 = 56;
+const POINT: u64 = 0xff_ffff;
+
+impl What {
+    /// Puts it together: numbers of points have 24 bits, a depth is modulo 256.
+    #[must_use]
+    pub const fn new(point: u32, depth: u8, caller: u32, context: u32) -> Self {
+        let key = point as u64 & POINT
+            | (depth as u64) << DEPTH_SHIFT
+            | (caller as u64 & POINT) << CALLER_SHIFT;
+        Self { key, context }
+    }
+
+    /// The point.
     #[inline(always)]
     #[must_use]
-    pub const fn pack(point: u32, depth: u8, context: u32) -> u64 {
-        (point & 0xff_ffff) as u64 | (depth as u64) << 24 | (context as u64) << 32
+    pub const fn point(self) -> u32 {
+        (self.key & POINT) as u32
+    }
+
+    /// The point around it.
+    #[inline(always)]
+    #[must_use]
+    pub const fn caller(self) -> u32 {
+        (self.key >> CALLER_SHIFT & POINT) as u32
     }
 }
 
@@ -78,11 +113,13 @@ impl Default for Slot {
     }
 }
 
-/// What a record adds to the cell of its point.
+/// What a record adds to the cell of its point, and to an edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Addition {
     /// The point.
     pub point: u32,
+    /// The point around it.
+    pub caller: u32,
     /// Exclusive ticks.
     pub exclusive: u64,
     /// Inclusive ticks, less what nested regions of the point have added.
@@ -99,7 +136,7 @@ impl Slot {
             elapsed: half(),
             exclusive: half(),
             inclusive: half(),
-            shift: half(),
+            context: half(),
             what: AtomicU64::new(0),
         }
     }
@@ -110,7 +147,7 @@ impl Slot {
     /// The fence `ring-reuse` must lie between the publication of record `n - 1` and this:
     /// see [`reuse`].
     #[inline(always)]
-    pub fn fill(&self, start: u64, elapsed: u64, exclusive: u64, inclusive: u64, what: u64) {
+    pub fn fill(&self, start: u64, elapsed: u64, exclusive: u64, inclusive: u64, what: What) {
         self.fill_times(start, elapsed);
         self.fill_figures(exclusive, inclusive);
         self.fill_what(what);
@@ -132,23 +169,24 @@ impl Slot {
 
     /// The third part of [`Self::fill`].
     #[inline(always)]
-    pub fn fill_what(&self, what: u64) {
-        self.what.store(what, Ordering::Relaxed);
+    pub fn fill_what(&self, what: What) {
+        self.context.store(what.context, Ordering::Relaxed);
+        self.what.store(what.key, Ordering::Relaxed);
     }
 
     /// Fills the slot with a measurement of any length that its cell has already. Ticks of more than
     /// 31 bits lose their lowest ones.
-    pub fn fill_counted(&self, start: u64, elapsed: u64, exclusive: u64, what: u64) {
+    pub fn fill_counted(&self, start: u64, elapsed: u64, exclusive: u64, what: What) {
         let most = elapsed.max(exclusive);
         let shift = (64 - most.leading_zeros()).saturating_sub(31);
         let elapsed = elapsed >> shift | u64::from(COUNTED);
+        let what = What { key: what.key | u64::from(shift) << SHIFT_SHIFT, ..what };
         self.fill(start, elapsed, exclusive >> shift, 0, what);
-        self.shift.store(shift, Ordering::Relaxed);
     }
 
     /// Clears the slot, so that nothing is added for it.
     pub(crate) fn forget(&self) {
-        self.fill_counted(0, 0, 0, 0);
+        self.fill_counted(0, 0, 0, What::default());
     }
 
     /// The record.
@@ -157,14 +195,16 @@ impl Slot {
         let what = self.what.load(Ordering::Relaxed);
         let elapsed = self.elapsed.load(Ordering::Relaxed);
         let is_counted = elapsed & COUNTED != 0;
-        let shift = if is_counted { self.shift.load(Ordering::Relaxed) % u64::BITS } else { 0 };
+        let shift = if is_counted { (what >> SHIFT_SHIFT) as u32 % u64::BITS } else { 0 };
+        let named = What { key: what, context: self.context.load(Ordering::Relaxed) };
         Record {
             start: self.start.load(Ordering::Relaxed),
             span: u64::from(elapsed & !COUNTED) << shift,
             exclusive: self.added().exclusive() << shift,
-            point: what as u32 & 0xff_ffff,
-            depth: (what >> 24) as u8,
-            context: (what >> 32) as u32,
+            point: named.point(),
+            depth: (what >> DEPTH_SHIFT) as u8,
+            context: named.context,
+            caller: named.caller(),
         }
     }
 
@@ -172,7 +212,14 @@ impl Slot {
     #[inline(always)]
     #[must_use]
     pub fn point(&self) -> u32 {
-        self.what.load(Ordering::Relaxed) as u32 & 0xff_ffff
+        self.what().point()
+    }
+
+    /// Point and caller of the record, of one that is not counted.
+    #[inline(always)]
+    #[must_use]
+    pub fn what(&self) -> What {
+        What { key: self.what.load(Ordering::Relaxed), context: 0 }
     }
 
     /// What the record adds to a cell; none if it is there already.
@@ -181,6 +228,7 @@ impl Slot {
     pub fn addition(&self) -> Option<Addition> {
         (!self.is_counted()).then(|| Addition {
             point: self.point(),
+            caller: self.what().caller(),
             exclusive: self.added().exclusive(),
             inclusive: self.added().inclusive(),
         })
@@ -332,7 +380,7 @@ mod tests {
             for _ in 0..50 {
                 for _ in 0..below(2 * capacity + 1) {
                     reuse();
-                    let what = Record::pack(7, 3, written as u32);
+                    let what = What::new(7, 3, 9, written as u32);
                     slots[(written % capacity) as usize].fill(written, written + 1, 2, 3, what);
                     written += 1;
                     publish(&position, written);
@@ -350,6 +398,7 @@ mod tests {
                     point: 7,
                     depth: 3,
                     context: n as u32,
+                    caller: 9,
                 });
                 assert!(records.into_iter().eq(expected));
                 next = drained.next;

@@ -14,7 +14,7 @@
 //!         +-----------------------------------------------+
 //!         | lane directory                256 B a lane    |  each thread its own
 //!         +-----------------------------------------------+
-//!         | pool of 16 KiB blocks: rings, cells, chunks   |  each thread its own
+//!         | pool of 16 KiB blocks: rings, calls, cells... |  each thread its own
 //!         +-----------------------------------------------+
 //! ```
 //!
@@ -33,6 +33,7 @@ use std::sync::atomic::AtomicU8;
 
 use crate::discovery::object::{self, Name, NoSpace, Object};
 use crate::layout::amounts::SumWords;
+use crate::layout::calls::Calls;
 use crate::layout::cell::Cell;
 pub use crate::layout::chain::CellBlock;
 use crate::layout::header::{Facts, FormatError, Header, Ledger};
@@ -51,6 +52,9 @@ pub const CHUNK: usize = 256;
 pub const RING_BLOCKS: u64 = 4;
 /// Records that a lane's ring holds.
 pub const RING_SLOTS: usize = RING_BLOCKS as usize * BLOCK / size_of::<Slot>();
+/// Blocks of a lane's calls.
+pub const CALLS_BLOCKS: u64 = (size_of::<Calls>() / BLOCK) as u64;
+const _: () = assert!(size_of::<Calls>().is_multiple_of(BLOCK));
 /// Cells in a block of cells.
 pub const CELLS_PER_BLOCK: usize = (BLOCK - 1) / size_of::<Cell>();
 
@@ -74,6 +78,8 @@ unsafe impl Shared for Lane {}
 unsafe impl Shared for Entry {}
 // SAFETY: as above.
 unsafe impl Shared for Slot {}
+// SAFETY: as above.
+unsafe impl Shared for Calls {}
 // SAFETY: as above.
 unsafe impl Shared for CellBlock {}
 // SAFETY: as above.
@@ -117,9 +123,9 @@ impl Config {
         };
         let tables = Self {
             points: points.unwrap_or(part(1 << 10, 128, standard.points)),
-            // Each lane takes six blocks before it needs more; the rest of the threads
+            // Each lane takes nine blocks before it needs more; the rest of the threads
             // share a lane, which needs some as well.
-            lanes: lanes.unwrap_or(part(160 << 10, 2, standard.lanes)),
+            lanes: lanes.unwrap_or(part(208 << 10, 2, standard.lanes)),
             string_bytes: part(16, PAGE as u32, standard.string_bytes),
             blocks: 0,
         };
@@ -646,6 +652,12 @@ impl Segment {
     #[must_use]
     pub fn ring(&self, block: u64) -> Option<&[Slot]> {
         self.many(self.block_offset(block)?, RING_SLOTS)
+    }
+
+    /// The calls of a lane by the number of their first block; none outside the pool.
+    #[must_use]
+    pub fn calls(&self, block: u64) -> Option<&Calls> {
+        self.at(self.block_offset(block)?)
     }
 
     /// A chunk by its number; none outside the pool.

@@ -12,9 +12,10 @@ use std::slice;
 use std::sync::atomic::AtomicU8;
 
 use crate::layout::amounts::SumWords;
+use crate::layout::calls::{self, Calls};
 use crate::layout::cell::Cell;
 use crate::layout::chain::CellBlock;
-use crate::layout::lane::Lane;
+use crate::layout::lane::{Lane, Tally};
 use crate::layout::point::Entry;
 use crate::layout::ring::Slot;
 use crate::layout::segment::{Chunk, Config, Geometry, PAGE, Segment, Shared};
@@ -204,6 +205,26 @@ impl<'a> Sparse<'a> {
         let used = usize::try_from(written).map_or(slots.len(), |used| used.min(slots.len()));
         self.slice(slots.get(..used))?;
         Some(slots)
+    }
+
+    /// The calls of a lane. Of their edges only so many are known to have memory as
+    /// [`Self::edges`] says.
+    pub(crate) fn calls(self, block: u64) -> Option<&'a Calls> {
+        let found = self.segment.calls(block).filter(|_| block != 0)?;
+        let at = self.segment.offset_of(slice::from_ref(found));
+        self.has(at..at + Calls::edge_offset(0)).then_some(found)
+    }
+
+    /// The number of edges of a lane that have memory.
+    pub(crate) fn edges(self, block: u64, tally: &Tally) -> usize {
+        let Some(at) = self.segment.block_offset(block) else { return 0 };
+        let edges = calls::announced(&tally.edges);
+        // Page by page: one that has none ends what is there.
+        let is_there = |edge: &usize| {
+            let first = at + Calls::edge_offset(*edge);
+            !first.is_multiple_of(PAGE) && *edge != 0 || self.has(first..first + 1)
+        };
+        (0..edges).take_while(is_there).count()
     }
 
     pub(crate) fn chunk(self, chunk: u32) -> Option<&'a Chunk> {

@@ -429,6 +429,11 @@ impl Mark {
         (self.sequence, self.current) = (Self::NEVER, false);
     }
 
+    /// The place of the reading, and the epoch that the cell follows.
+    pub(super) fn epoch(&self) -> Option<(usize, u32)> {
+        self.place.map(|place| (place as usize, self.epoch))
+    }
+
     /// Whether the cell would be read as it was, beside the records of its lane.
     #[inline]
     pub(super) fn is_fresh(&self, segment: Sparse<'_>, cell: &Cell, pending: &Pending) -> bool {

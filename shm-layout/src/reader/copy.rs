@@ -277,6 +277,11 @@ impl Copy {
             if let (Some(slots), Some(own)) = (from.ring(entry.ring_block), self.segment.lane(id)) {
                 self.take_ring(from, (lane, own), entry.ring_block, slots);
             }
+            if let (Some(calls), Some(own)) =
+                (sparse.calls(entry.calls_block), self.segment.calls(entry.calls_block))
+            {
+                own.take_edges(calls, sparse.edges(entry.calls_block, &lane.tally), TRIES);
+            }
             for cell in LaneCells::new(sparse, entry.cells_block, &mut followed) {
                 self.take_cell(from, cell, &mut parts_left);
             }
@@ -524,7 +529,9 @@ fn used_of(start: &[u8]) -> usize {
 mod tests {
     use super::*;
     use crate::discovery::object::{self, Name};
+    use crate::layout::calls::ROOT;
     use crate::layout::control::{Change, Control};
+    use crate::layout::ring::What;
     use crate::layout::segment::{Config, RING_BLOCKS};
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -590,7 +597,7 @@ mod tests {
             }
             ring::reuse();
             let (slot, what) =
-                (&slots[n as usize % RING_SLOTS], ring::Record::pack(POINT as u32, 0, n as u32));
+                (&slots[n as usize % RING_SLOTS], What::new(POINT as u32, 0, ROOT, n as u32));
             if is_direct {
                 slot.fill_counted(1_000 + n, n, 100, what);
             } else {

@@ -21,6 +21,7 @@ mod barrier;
 #[path = "../../src/layout"]
 mod layout {
     pub(crate) mod amounts;
+    pub(crate) mod calls;
     pub(crate) mod cell;
     pub(crate) mod chain;
     pub(crate) mod control;
@@ -34,7 +35,7 @@ mod layout {
     pub(crate) use crate::segment;
 }
 
-pub(crate) use layout::{amounts, cell, chain, control, header, lane, point, ring};
+pub(crate) use layout::{amounts, calls, cell, chain, control, header, lane, point, ring};
 
 mod futex;
 mod models;

@@ -3,6 +3,7 @@
 
 #![warn(dead_code, reason = "a model that is not in `MODELS` shows nothing")]
 
+mod calls;
 mod cell;
 mod cell_death;
 mod cell_mend;
@@ -17,6 +18,7 @@ mod shared_cell;
 
 use std::sync::Arc;
 
+use self::calls::*;
 use self::cell::*;
 use self::cell_death::*;
 use self::cell_mend::*;
@@ -72,6 +74,11 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("lane_entry", lane_entry),
     ("lane_ring_block", lane_ring_block),
     ("lane_cells_block", lane_cells_block),
+    ("lane_calls_block", lane_calls_block),
+    ("edge_is_whole", edge_is_whole),
+    ("edge_has_its_key", edge_has_its_key),
+    ("open_region_has_its_point", open_region_has_its_point),
+    ("open_regions_are_shown_again", open_regions_are_shown_again),
     ("point_two_registrants", point_two_registrants),
     ("point_renamed_meanwhile", point_renamed_meanwhile),
     ("point_rename", point_rename),

@@ -92,6 +92,13 @@ pub(super) fn lane_cells_block() {
     });
 }
 
+/// And so are calls.
+pub(super) fn lane_calls_block() {
+    lane_block_is_published("calls_block", Lane::set_calls_block, |lane| {
+        lane.read().map_or(0, |entry| entry.calls_block)
+    });
+}
+
 fn lane_block_is_published(word: &'static str, set: fn(&Lane, u64), get: fn(&Lane) -> u64) {
     check(move || {
         let (lane, block) = (owned_lane(), memory());

@@ -7,7 +7,7 @@ use loom::thread;
 use super::{check, whole};
 use crate::cell::Cell;
 use crate::control::Control;
-use crate::ring::{self, Slot};
+use crate::ring::{self, Slot, What};
 use crate::sync::{AtomicU64, watch};
 
 /// A reader drains while the writer overtakes it: each record it gets is whole
@@ -25,7 +25,13 @@ pub(super) fn ring_is_drained() {
             thread::spawn(move || {
                 for n in 0..WRITTEN {
                     ring::reuse();
-                    ring.0[n as usize % 2].fill(n + 100, 1, 1, 1, n + 200);
+                    ring.0[n as usize % 2].fill(
+                        n + 100,
+                        1,
+                        1,
+                        1,
+                        What { key: n + 200, context: 0 },
+                    );
                     ring::publish(&ring.1, n + 1);
                 }
             })
@@ -64,7 +70,7 @@ impl Log {
     /// Record `n` has `1 << n` ticks, so a sum tells which ones are in it.
     fn write(&self, n: u64) {
         ring::reuse();
-        self.slots[n as usize % 2].fill(0, 0, 1 << n, 0, Self::point(n).into());
+        self.slots[n as usize % 2].fill(0, 0, 1 << n, 0, What::new(Self::point(n), 0, 0, 0));
         ring::publish(&self.written, n + 1);
     }
 

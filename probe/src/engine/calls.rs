@@ -1,0 +1,163 @@
+//! Calls: what a thread shows of its open regions, and which point ran inside which.
+
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+
+use pfp_shm_layout::calls::{
+    self, CallSums, Calls, ELSEWHERE, Edge, MAX_EDGES, OpenRegion, UNKNOWN,
+};
+use pfp_shm_layout::segment::{PAGE, Segment};
+
+use super::process;
+use super::thread::{LEVEL, LEVELS, Thread};
+
+/// Where a thread finds its edges: a hash table of their numbers, each one more than it is.
+#[derive(Debug)]
+pub(super) struct EdgeIndex([AtomicU16; INDEXED]);
+
+/// Places in the table: it is never more than a third full.
+const INDEXED: usize = 2048;
+const _: () = assert!(INDEXED >= 3 * MAX_EDGES && INDEXED.is_power_of_two());
+
+impl EdgeIndex {
+    /// The places where a key may be, the likeliest first.
+    fn places(&self, key: u64) -> impl Iterator<Item = &AtomicU16> {
+        // Fibonacci hashing: the upper bits of a product with 2^64 / phi.
+        const SHIFT: u32 = u64::BITS - INDEXED.trailing_zeros();
+        let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> SHIFT) as usize;
+        (first..first + INDEXED).map(|at| &self.0[at % INDEXED])
+    }
+}
+
+impl Thread {
+    /// Where a region shows that it is open which begins at a place. The thread has a lane.
+    #[inline(always)]
+    pub(crate) fn open_region(&self, place: u64) -> &OpenRegion {
+        const BYTES: u64 = size_of::<OpenRegion>() as u64;
+        const _: () = assert!(LEVELS / LEVEL + 1 == calls::MAX_OPEN as u64);
+        let at = (place & LEVELS) / (LEVEL / BYTES);
+        // SAFETY: a thread that has cells has calls, in the segment, with an entry for each level.
+        unsafe {
+            let open = self.calls.load(Relaxed).byte_add(Calls::OPEN_OFFSET);
+            &*open.cast::<OpenRegion>().byte_add(at as usize)
+        }
+    }
+
+    /// The point around a region of a place, or what stands for none.
+    #[inline(always)]
+    pub(crate) fn caller(&self, place: u64) -> u64 {
+        let region = std::ptr::from_ref(self.open_region(place));
+        // SAFETY: before the entry of level 0 is the root's.
+        unsafe { &*region.sub(1) }.point()
+    }
+
+    /// The calls of a thread that has a lane.
+    pub(super) fn calls(&self) -> Option<&Calls> {
+        // SAFETY: null, or in the segment.
+        unsafe { self.calls.load(Relaxed).as_ref() }
+    }
+
+    /// Shows how many regions are open where the last record does not tell.
+    pub(super) fn show_level(&self, now: u64) {
+        if let Some(calls) = self.calls().filter(|_| self.is_alive()) {
+            calls.resume(now, (self.place.load(Relaxed) & LEVELS) / LEVEL);
+        }
+    }
+
+    /// Keeps what the outermost regions of a context show that is put aside.
+    pub(super) fn keep_open(&self, kept: &[[AtomicU64; 3]], level: u64) {
+        let Some(calls) = self.calls() else { return };
+        for (at, kept) in kept.iter().enumerate().take((level / LEVEL) as usize) {
+            for (kept, word) in kept.iter().zip(calls.open(at).words()) {
+                kept.store(word, Relaxed);
+            }
+        }
+    }
+
+    /// Shows the regions of a context that goes on; not those further inside than are kept.
+    pub(super) fn show_again(&self, now: u64, kept: &[[AtomicU64; 3]], level: u64) {
+        let Some(calls) = self.calls() else { return };
+        let level = level / LEVEL;
+        for at in 0..level as usize {
+            let unknown = [0, 0, u64::from(UNKNOWN)];
+            let words = kept.get(at).map(|kept| kept.each_ref().map(|word| word.load(Relaxed)));
+            calls.open(at).put_back(words.unwrap_or(unknown));
+        }
+        calls.resume(now, level);
+    }
+
+    /// Adds measurements of a point inside another one to their edge; the records of the lane
+    /// below `folded` are in it then. False in a child that a signal handler has forked in here.
+    #[inline(always)]
+    pub(super) fn add_call(&self, caller: u32, callee: u32, more: CallSums, folded: u64) -> bool {
+        if caller == ELSEWHERE {
+            return true;
+        }
+        let entry = self.entry(callee as usize);
+        let key = calls::key(caller, callee);
+        let known = entry.edge.load(Relaxed) as usize;
+        let edge = self.edge(known.wrapping_sub(1)).filter(|edge| edge.key() == key);
+        let Some(edge) = edge.or_else(|| self.find_edge(key)) else {
+            if self.is_alive() {
+                self.tally().unplaced.fetch_add(more.count, Relaxed);
+            }
+            return self.is_alive();
+        };
+        // As late as that: a child that a signal handler has forked writes nothing.
+        if !self.is_alive() {
+            return false;
+        }
+        // A fold that was cut off may have added them.
+        edge.add(entry.follows().epoch(), more, folded);
+        true
+    }
+
+    /// Whether an edge lacks a record.
+    pub(super) fn lacks_call(&self, caller: u32, callee: u32, number: u64) -> bool {
+        let edge = self.find_edge(calls::key(caller, callee));
+        edge.is_some_and(|edge| edge.folded() <= number)
+    }
+
+    fn edge(&self, number: usize) -> Option<&Edge> {
+        self.calls()?.edge(number)
+    }
+
+    /// The edge of a key, made if need be; none where there is no room.
+    #[inline(never)]
+    fn find_edge(&self, key: u64) -> Option<&Edge> {
+        let calls = self.calls().filter(|_| self.is_alive())?;
+        // SAFETY: the thread's own, zeros at first, behind its table.
+        let index = unsafe { &*self.edge_index() };
+        let remember = |number: usize| {
+            let callee = (key >> 24) as usize & 0xff_ffff;
+            self.entry(callee).edge.store(number as u32 + 1, Relaxed);
+        };
+        for place in index.places(key) {
+            let found = usize::from(place.load(Relaxed));
+            if found == 0 {
+                let number = self.tally().edges.load(Relaxed) as usize;
+                let edge = calls.edge(number).filter(|_| self.back_edge(number))?;
+                edge.set_key(key);
+                place.store(number as u16 + 1, Relaxed);
+                calls::announce(&self.tally().edges, number as u64 + 1);
+                remember(number);
+                return Some(edge);
+            }
+            if let Some(edge) = calls.edge(found - 1).filter(|edge| edge.key() == key) {
+                remember(found - 1);
+                return Some(edge);
+            }
+        }
+        None
+    }
+
+    /// Gives an edge memory, if it is the first one of its page; false if there is none.
+    fn back_edge(&self, number: usize) -> bool {
+        let offset = Calls::edge_offset(number);
+        if offset < Calls::NEEDED || !offset.is_multiple_of(PAGE) {
+            return true;
+        }
+        let at = self.calls.load(Relaxed).addr() - self.segment.load(Relaxed).addr() + offset;
+        let ask = |segment: &Segment| segment.back_or_count(at, PAGE).ok();
+        process::current().and_then(|process| process.ask_for_space(ask)).is_some()
+    }
+}

@@ -1,0 +1,399 @@
+//! Calls: the regions that are open on a lane, and which point ran inside which.
+//!
+//! ```text
+//!    0 +-----------------------------------------------------------+
+//!      | resumed | cpu | -                                         |  slow path
+//!   32 | root                                                      |
+//!   64 | open[256]: start | off | point | -                        |  every begin
+//! 8256 | edges[639]: key | seq | sums[2]: count, epoch | exclusive |  a fold
+//!      |                                      | inclusive          |
+//!      +-----------------------------------------------------------+
+//! ```
+//!
+//! **Open regions.** A begin writes the entry of its level and never clears it. What is open
+//! follows from the lane's last record: when that region ended, all regions around it were open,
+//! and since then there were only begins. So the entries below its level are open, and those
+//! from its level on whose start is not before its end. Where regions end without a record, and
+//! where another context goes on, the thread says in `resumed` how many are open since when.
+//!
+//! **Edges.** A fold adds each record to the edge from the point around it, the caller, to its
+//! own. An edge has its sums twice, as a cell has: a fold writes the copy that is not in force,
+//! and one store to `seq` puts it in force, together with the number of records that it holds.
+//!
+//! | site | meets | makes visible |
+//! |---|---|---|
+//! | `edge-open` fence | `edge-recheck` fence | a reader that saw a new sum in the copy that was in force sees the `seq` after it |
+//! | `edge-close` store | `edge-enter` load | a copy in force is complete |
+//! | `edge-announce` store | `edge-seen` load | the keys of the edges below that number |
+//! | `open-begin` store | `open-enter` load | the point of a region that has a start |
+//! | `open-resume` store | `open-resumed` load | what the regions below that level show |
+
+use crate::layout::ring::Record;
+use crate::sync::{AtomicU64, Ordering, fence_at, ord};
+
+/// Open regions of a lane that are kept; those further inside go round.
+pub const MAX_OPEN: usize = 256;
+/// Edges that a lane has room for.
+pub const MAX_EDGES: usize = 639;
+
+/// In place of a caller's number: no region is around it.
+pub const ROOT: u32 = 0xff_ffff;
+/// In place of a caller's number: which region is around it is not known.
+pub const UNKNOWN: u32 = 0xff_fffe;
+/// In place of a caller's number: it did not run on the thread, as what a device measures.
+pub const ELSEWHERE: u32 = 0xff_fffd;
+
+/// Bits of a count in an edge; above them is the epoch.
+const COUNT_BITS: u32 = 52;
+/// Bits of a point's number.
+const POINT_BITS: u32 = 24;
+const POINT: u64 = (1 << POINT_BITS) - 1;
+
+/// The calls of a lane; see the module for the drawing.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Calls {
+    resumed: Resumed,
+    /// The thread's CPU time when it claimed the lane, in ns.
+    cpu: AtomicU64,
+    spare: [AtomicU64; 2],
+    root: OpenRegion,
+    open: [OpenRegion; MAX_OPEN],
+    edges: [Edge; MAX_EDGES],
+}
+
+/// Since when how many regions are open: ticks modulo 2^56, and below them the number modulo 256.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Resumed {
+    word: AtomicU64,
+}
+
+const LEVEL_BITS: u32 = MAX_OPEN.trailing_zeros();
+const LEVEL: u64 = MAX_OPEN as u64 - 1;
+
+impl Resumed {
+    /// So many are open from now on.
+    pub fn show(&self, now: u64, level: u64) {
+        // Meets `open-resumed`.
+        self.word.store(now << LEVEL_BITS | level & LEVEL, ord!("open-resume", Release));
+    }
+
+    /// Since when, as the upper bits of a word, and how many.
+    pub(crate) fn seen(&self) -> (u64, u64) {
+        // Meets `open-resume`.
+        let word = self.word.load(ord!("open-resumed", Acquire));
+        (word & !LEVEL, word & LEVEL)
+    }
+}
+
+/// Whether a moment is not before another one, which is modulo 2^56 in the upper bits of a word.
+fn is_since(moment: u64, since: u64) -> bool {
+    ((moment << LEVEL_BITS).wrapping_sub(since) as i64) >= 0
+}
+
+/// A region that is open, or was the last one open at its level.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct OpenRegion {
+    start: AtomicU64,
+    off: AtomicU64,
+    point: AtomicU64,
+    spare: AtomicU64,
+}
+
+/// What a point measured inside another one.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Edge {
+    key: AtomicU64,
+    /// Records of the lane's ring that are in the copy in force, times two; the lowest bit says
+    /// which one that is.
+    seq: AtomicU64,
+    sums: [[AtomicU64; 3]; 2],
+}
+
+/// Sums over the calls of one point by another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallSums {
+    /// Finished measurements.
+    pub count: u64,
+    /// Exclusive ticks.
+    pub exclusive: u64,
+    /// Inclusive ticks, recursion counted once.
+    pub inclusive: u64,
+}
+
+impl CallSums {
+    /// Adds others.
+    #[inline(always)]
+    pub fn add(&mut self, more: Self) {
+        self.count = self.count.wrapping_add(more.count);
+        self.exclusive = self.exclusive.wrapping_add(more.exclusive);
+        self.inclusive = self.inclusive.wrapping_add(more.inclusive);
+    }
+}
+
+/// An edge at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EdgePicture {
+    /// The point around, or [`ROOT`] or [`UNKNOWN`].
+    pub caller: u32,
+    /// The point inside.
+    pub callee: u32,
+    /// Its reset epoch, modulo 4,096.
+    pub epoch: u32,
+    /// Records of the lane's ring below this one are in the sums.
+    pub folded: u64,
+    /// What it adds up to.
+    pub sums: CallSums,
+}
+
+/// A region that is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenPicture {
+    /// The point.
+    pub point: u32,
+    /// Begin, as a raw value of the process's tick counter.
+    pub start: u64,
+    /// Ticks that the thread had been off the CPU by then, since it claimed the lane.
+    pub off: u64,
+}
+
+/// The epoch of a point as an edge keeps it.
+#[must_use]
+pub const fn short_epoch(epoch: u32) -> u32 {
+    epoch & ((1 << (u64::BITS - COUNT_BITS)) - 1)
+}
+
+impl Calls {
+    /// Bytes that a thread needs before its first region: the open regions, and some edges.
+    pub const NEEDED: usize = 3 * 4096;
+
+    // ---- writer: the lane's own thread ----
+
+    /// Prepares them for a new owner.
+    pub fn claim(&self, now: u64, cpu: u64) {
+        self.root.name(ROOT);
+        self.cpu.store(cpu, Ordering::Relaxed);
+        self.resume(now, 0);
+    }
+
+    /// So many regions are open now, whatever the last record says.
+    pub fn resume(&self, now: u64, level: u64) {
+        self.resumed.show(now, level);
+    }
+
+    /// The entry of a level, modulo [`MAX_OPEN`].
+    #[must_use]
+    pub fn open(&self, level: usize) -> &OpenRegion {
+        &self.open[level % MAX_OPEN]
+    }
+
+    /// Bytes from the start of the calls to the entry of level 0.
+    pub const OPEN_OFFSET: usize = std::mem::offset_of!(Self, open);
+
+    /// An edge; `number` is below [`MAX_EDGES`].
+    #[must_use]
+    pub fn edge(&self, number: usize) -> Option<&Edge> {
+        self.edges.get(number)
+    }
+
+    /// Bytes from the start of the calls to an edge.
+    #[must_use]
+    pub const fn edge_offset(number: usize) -> usize {
+        std::mem::offset_of!(Self, edges) + number * size_of::<Edge>()
+    }
+
+    // ---- reader ----
+
+    /// Writes the edges of another lane's, for a copy.
+    pub(crate) fn take_edges(&self, from: &Self, count: usize, tries: usize) {
+        for (to, from) in self.edges.iter().zip(&from.edges).take(count) {
+            to.take(from, tries);
+        }
+    }
+
+    /// The CPU time of the thread when it claimed the lane, in ns.
+    #[must_use]
+    pub fn cpu(&self) -> u64 {
+        self.cpu.load(Ordering::Relaxed)
+    }
+
+    /// The regions that are open, outermost first, where `last` is the lane's last record. Whoever
+    /// calls asks afterwards whether it still is.
+    #[must_use]
+    pub fn open_since(&self, last: Option<&Record>) -> Vec<OpenPicture> {
+        let (mut since, mut level) = self.resumed.seen();
+        if let Some(last) = last {
+            let end = last.start.wrapping_add(last.span);
+            if is_since(end, since) {
+                (since, level) = (end << LEVEL_BITS, u64::from(last.depth));
+            }
+        }
+        let seen = self.open.iter().map(OpenRegion::seen).enumerate();
+        let open = seen.take_while(|(at, region)| {
+            region.start != 0 && ((*at as u64) < level || is_since(region.start, since))
+        });
+        open.map(|(_, region)| region).collect()
+    }
+}
+
+impl OpenRegion {
+    /// Says which point the region is of that begins here.
+    #[inline(always)]
+    pub fn name(&self, point: u32) {
+        self.point.store(u64::from(point), Ordering::Relaxed);
+    }
+
+    /// Says when it began.
+    #[inline(always)]
+    pub fn begin(&self, start: u64, off: u64) {
+        self.off.store(off, Ordering::Relaxed);
+        // Meets `open-enter`.
+        self.start.store(start, ord!("open-begin", Release));
+    }
+
+    /// What stands here, for a reader.
+    #[must_use]
+    pub fn seen(&self) -> OpenPicture {
+        // Meets `open-begin`.
+        let start = self.start.load(ord!("open-enter", Acquire));
+        OpenPicture {
+            point: (self.point.load(Ordering::Relaxed) & POINT) as u32,
+            start,
+            off: self.off.load(Ordering::Relaxed),
+        }
+    }
+
+    /// What stands here, for whoever puts the context aside.
+    #[must_use]
+    pub fn words(&self) -> [u64; 3] {
+        [&self.start, &self.off, &self.point].map(|word| word.load(Ordering::Relaxed))
+    }
+
+    /// Puts back what [`Self::words`] gave.
+    pub fn put_back(&self, [start, off, point]: [u64; 3]) {
+        self.point.store(point, Ordering::Relaxed);
+        self.begin(start, off);
+    }
+
+    /// The point.
+    #[inline(always)]
+    #[must_use]
+    pub fn point(&self) -> u64 {
+        self.point.load(Ordering::Relaxed)
+    }
+}
+
+/// The key of an edge.
+#[inline(always)]
+#[must_use]
+pub fn key(caller: u32, callee: u32) -> u64 {
+    u64::from(caller) & POINT | (u64::from(callee) & POINT) << POINT_BITS
+}
+
+impl Edge {
+    // ---- writer: the lane's own thread ----
+
+    /// See [`key`].
+    #[inline(always)]
+    #[must_use]
+    pub fn key(&self) -> u64 {
+        self.key.load(Ordering::Relaxed)
+    }
+
+    /// Gives a fresh edge its key, before it is announced.
+    pub fn set_key(&self, key: u64) {
+        self.key.store(key, Ordering::Relaxed);
+    }
+
+    /// Records of the ring below this one are in it.
+    #[must_use]
+    pub fn folded(&self) -> u64 {
+        self.seq.load(Ordering::Relaxed) >> 1
+    }
+
+    /// Adds sums of an epoch; the records below `folded` are in it then.
+    #[inline(always)]
+    pub fn add(&self, epoch: u32, more: CallSums, folded: u64) {
+        let seq = self.seq.load(Ordering::Relaxed);
+        let (mut sums, before) = sums(self.sums[(seq & 1) as usize].each_ref().map(get));
+        if before != short_epoch(epoch) {
+            sums = CallSums::default();
+        }
+        sums.add(more);
+        let staged = (seq & 1) ^ 1;
+        // Meets `edge-recheck`.
+        fence_at!("edge-open", Release);
+        let [count, exclusive, inclusive] = &self.sums[staged as usize];
+        let epoch = u64::from(short_epoch(epoch)) << COUNT_BITS;
+        count.store(sums.count & ((1 << COUNT_BITS) - 1) | epoch, Ordering::Relaxed);
+        exclusive.store(sums.exclusive, Ordering::Relaxed);
+        inclusive.store(sums.inclusive, Ordering::Relaxed);
+        // Meets `edge-enter`.
+        self.seq.store(folded << 1 | staged, ord!("edge-close", Release));
+    }
+
+    // ---- reader ----
+
+    /// Writes what another one holds, for a copy. One that is written to all the time stays as it
+    /// was copied.
+    fn take(&self, from: &Self, tries: usize) {
+        let Some((seq, words)) = (0..tries).find_map(|_| from.words()) else { return };
+        for (to, word) in self.sums.iter().flatten().zip(words.as_flattened()) {
+            to.store(*word, Ordering::Relaxed);
+        }
+        self.key.store(from.key(), Ordering::Relaxed);
+        self.seq.store(seq, Ordering::Relaxed);
+    }
+
+    /// Copies the edge; none if it was written to meanwhile.
+    #[must_use]
+    pub fn read(&self) -> Option<EdgePicture> {
+        let (seq, words) = self.words()?;
+        let (sums, epoch) = sums(words[(seq & 1) as usize]);
+        let key = self.key();
+        Some(EdgePicture {
+            caller: (key & POINT) as u32,
+            callee: (key >> POINT_BITS & POINT) as u32,
+            epoch,
+            folded: seq >> 1,
+            sums,
+        })
+    }
+
+    /// The sequence word, and both copies, whole as far as the one in force goes; none if it was
+    /// written to meanwhile.
+    fn words(&self) -> Option<(u64, [[u64; 3]; 2])> {
+        // Meets `edge-close`.
+        let seq = self.seq.load(ord!("edge-enter", Acquire));
+        let words = self.sums.each_ref().map(|copy| copy.each_ref().map(get));
+        // Meets `edge-open`.
+        fence_at!("edge-recheck", Acquire);
+        (get(&self.seq) == seq).then_some((seq, words))
+    }
+}
+
+/// Sums as they stand in an edge, and their epoch.
+#[inline(always)]
+fn sums([count, exclusive, inclusive]: [u64; 3]) -> (CallSums, u32) {
+    let sums = CallSums { count: count & ((1 << COUNT_BITS) - 1), exclusive, inclusive };
+    (sums, (count >> COUNT_BITS) as u32)
+}
+
+#[inline(always)]
+fn get(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+
+/// Announces so many edges. Meets `edge-seen`.
+pub fn announce(edges: &AtomicU64, count: u64) {
+    edges.store(count, ord!("edge-announce", Release));
+}
+
+/// The number of edges that have keys. Meets `edge-announce`.
+#[must_use]
+pub fn announced(edges: &AtomicU64) -> usize {
+    (edges.load(ord!("edge-seen", Acquire)) as usize).min(MAX_EDGES)
+}

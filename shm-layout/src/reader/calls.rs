@@ -1,0 +1,194 @@
+//! What a reader makes of a lane's calls: its open regions, and the edges between callers and
+//! callees.
+
+use std::collections::HashMap;
+
+use super::{Reader, TRIES, point_of};
+use crate::layout::calls::{self, CallSums, EdgePicture, OpenPicture};
+use crate::layout::control::Control;
+use crate::layout::ring::{self, Addition, Record, Slot};
+use crate::layout::segment::{RING_BLOCKS, Segment};
+use crate::reader::backed::Sparse;
+use crate::sync::{AtomicU64, Ordering};
+
+/// The calls of a lane at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneCalls {
+    /// Number of the lane.
+    pub lane: u32,
+    /// The regions that are open on it, outermost first. Those of an ended thread were open when
+    /// it ended.
+    pub open: Vec<OpenPicture>,
+    /// The thread's CPU time when it claimed the lane, in ns.
+    pub cpu: u64,
+    /// What the thread, and those before it on the lane, measured since the last reset of each
+    /// callee.
+    pub edges: Vec<Call>,
+    /// Records that found no room for an edge.
+    pub unplaced: u64,
+}
+
+/// What a point measured inside another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Call {
+    /// The point around, or [`calls::ROOT`] or [`calls::UNKNOWN`].
+    pub caller: u32,
+    /// The point inside.
+    pub callee: u32,
+    /// What it adds up to.
+    pub sums: CallSums,
+}
+
+impl<S: std::borrow::Borrow<Segment>> Reader<S> {
+    /// Copies the calls of all lanes that have any. The lanes and points are those of the last
+    /// poll.
+    #[must_use]
+    pub fn calls(&self) -> Vec<LaneCalls> {
+        let segment: &Segment = self.segment.borrow();
+        let sparse = Sparse::new(segment, &self.backed);
+        // A lane has blocks of its own; a damaged directory may name some many times.
+        let most = segment.geometry().blocks_present() / RING_BLOCKS as usize;
+        let lanes = self.picture.lanes.iter().filter_map(|reading| {
+            let lane = sparse.lane(reading.id as usize)?;
+            let calls = sparse.calls(reading.lane.calls_block)?;
+            let written = lane.tally.written.load(Ordering::Acquire);
+            let slots = sparse.ring(reading.lane.ring_block, written);
+            let slots = slots.unwrap_or_default();
+            let marks = self.lanes.get(reading.id as usize).map_or(&[][..], |lane| &lane.marks);
+            let cells = marks.iter().filter_map(|mark| {
+                let (place, epoch) = mark.epoch()?;
+                Some((self.picture.cells.get(place)?.point, epoch))
+            });
+            let epochs =
+                Epochs { segment: sparse, variants: &self.variants, cells: cells.collect() };
+            let open = (0..TRIES).find_map(|_| {
+                let (written, last) = last(&lane.tally.written, slots);
+                let open = calls.open_since(last.as_ref());
+                (lane.tally.written.load(Ordering::Acquire) == written).then_some(open)
+            });
+            let edges = (0..TRIES).find_map(|_| {
+                let folded = ring::folded(&lane.tally.folded);
+                let count = sparse.edges(reading.lane.calls_block, &lane.tally);
+                let edges = (0..count).filter_map(|number| {
+                    let edge = calls.edge(number)?;
+                    (0..TRIES).find_map(|_| edge.read())
+                });
+                let mut sums = Sums::new(edges, &epochs);
+                if slots.is_empty() {
+                    return Some(sums);
+                }
+                ring::visit(&lane.tally.written, slots, folded, |number, addition| {
+                    sums.add(number, addition, &epochs);
+                })
+                .map(|_| sums)
+            });
+            let mut open = open.unwrap_or_default();
+            for region in &mut open {
+                region.point = epochs.whole(region.point);
+            }
+            Some(LaneCalls {
+                lane: reading.id,
+                open,
+                cpu: calls.cpu(),
+                edges: edges.map_or_else(Vec::new, |edges| edges.sum_up(|it| epochs.whole(it))),
+                unplaced: lane.tally.unplaced.load(Ordering::Relaxed),
+            })
+        });
+        let found = lanes.take(most).collect();
+        self.backed.rest();
+        found
+    }
+}
+
+/// The number of records that are written, and the last one of a region that nests on its thread,
+/// if the ring has one.
+fn last(written: &AtomicU64, slots: &[Slot]) -> (u64, Option<Record>) {
+    let mut records = Vec::new();
+    // Most often it is among the last.
+    for kept in [4, slots.len() as u64] {
+        records.clear();
+        let from = written.load(Ordering::Relaxed).saturating_sub(kept);
+        if slots.is_empty() {
+            break;
+        }
+        let next = ring::drain(written, slots, from, &mut records).next;
+        let nested = |record: &&Record| record.caller != calls::ELSEWHERE;
+        let found = records.iter().rfind(nested);
+        if found.is_some() {
+            return (next, found.copied());
+        }
+    }
+    (written.load(Ordering::Relaxed), None)
+}
+
+/// The reset epochs of points, and those that a lane's cells have come to.
+struct Epochs<'a> {
+    segment: Sparse<'a>,
+    variants: &'a [(u32, u32)],
+    cells: HashMap<u32, u32>,
+}
+
+impl Epochs<'_> {
+    /// That of a point, which a variant shares.
+    fn now(&self, point: u32) -> Option<u32> {
+        let point = self.whole(point);
+        Some(Control(self.segment.control_word(point as usize)?).epoch())
+    }
+
+    /// The point that a variant is of, or the point itself.
+    fn whole(&self, point: u32) -> u32 {
+        point_of(self.variants, point).unwrap_or(point)
+    }
+
+    /// Whether what the lane has not folded yet is of the point's window.
+    fn has_followed(&self, point: u32) -> bool {
+        self.cells.get(&point).is_none_or(|&cell| self.now(point) == Some(cell))
+    }
+}
+
+/// The edges of a lane.
+struct Sums(HashMap<(u32, u32), EdgePicture>);
+
+impl Sums {
+    fn new(edges: impl Iterator<Item = EdgePicture>, epochs: &Epochs<'_>) -> Self {
+        let is_current = |edge: &EdgePicture| {
+            epochs.now(edge.callee).map(calls::short_epoch) == Some(edge.epoch)
+        };
+        let of = |mut edge: EdgePicture| {
+            if !is_current(&edge) {
+                edge.sums = CallSums::default();
+            }
+            ((edge.caller, edge.callee), edge)
+        };
+        Self(edges.map(of).collect())
+    }
+
+    /// Adds a record of the ring that no edge has yet.
+    fn add(&mut self, number: u64, addition: Addition, epochs: &Epochs<'_>) {
+        let Addition { point, caller, exclusive, inclusive } = addition;
+        if caller == calls::ELSEWHERE || !epochs.has_followed(point) {
+            return;
+        }
+        let edge = self.0.entry((caller, point)).or_insert_with(|| EdgePicture {
+            caller,
+            callee: point,
+            ..EdgePicture::default()
+        });
+        if edge.folded <= number {
+            edge.sums.add(CallSums { count: 1, exclusive, inclusive });
+        }
+    }
+
+    /// Those that hold anything, by caller and callee, where some points stand for others.
+    fn sum_up(self, point: impl Fn(u32) -> u32) -> Vec<Call> {
+        let mut sums = HashMap::<_, CallSums>::new();
+        for edge in self.0.into_values().filter(|edge| edge.sums.count > 0) {
+            sums.entry((point(edge.caller), point(edge.callee))).or_default().add(edge.sums);
+        }
+        let calls = sums.into_iter();
+        let mut calls: Vec<_> =
+            calls.map(|((caller, callee), sums)| Call { caller, callee, sums }).collect();
+        calls.sort_unstable_by_key(|call| (call.caller, call.callee));
+        calls
+    }
+}

@@ -1,0 +1,92 @@
+//! Open regions and edges.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::check;
+use crate::calls::{self, CallSums, Edge, OpenRegion, Resumed};
+use crate::sync::{AtomicU64, watch};
+
+/// An edge that is added to while it is read: its sums belong together, and to the number of
+/// records that they hold.
+pub(super) fn edge_is_whole() {
+    check(|| {
+        let edge = Arc::new(Edge::default());
+        watch(&*edge, &["seq", "sums", "sums#1", "sums#3", "sums#4"]);
+        let writer = {
+            let edge = Arc::clone(&edge);
+            thread::spawn(move || {
+                for folded in 1..=2 {
+                    edge.add(0, CallSums { count: 1, exclusive: 10, inclusive: 0 }, folded);
+                }
+            })
+        };
+        if let Some(seen) = edge.read() {
+            assert_eq!((seen.folded, seen.folded * 10), (seen.sums.count, seen.sums.exclusive));
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// Whoever knows of an edge finds its key.
+pub(super) fn edge_has_its_key() {
+    check(|| {
+        let shared = Arc::new((Edge::default(), AtomicU64::new(0)));
+        watch(&shared.0, &["key"]);
+        shared.1.watch();
+        let writer = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                shared.0.set_key(calls::key(7, 8));
+                calls::announce(&shared.1, 1);
+            })
+        };
+        if calls::announced(&shared.1) == 1 {
+            assert_eq!(shared.0.key(), calls::key(7, 8));
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// A region that has begun is shown with its point, whatever was open there before.
+pub(super) fn open_region_has_its_point() {
+    check(|| {
+        let region = Arc::new(OpenRegion::default());
+        region.name(7);
+        region.begin(100, 1);
+        watch(&*region, &["start", "point", "off"]);
+        let writer = {
+            let region = Arc::clone(&region);
+            thread::spawn(move || {
+                region.name(8);
+                region.begin(200, 2);
+            })
+        };
+        let seen = region.seen();
+        if seen.start == 200 {
+            assert_eq!((seen.point, seen.off), (8, 2));
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// Whoever learns that a context goes on finds what its regions show.
+pub(super) fn open_regions_are_shown_again() {
+    check(|| {
+        let shared = Arc::new((OpenRegion::default(), Resumed::default()));
+        watch(&shared.0, &["start"]);
+        watch(&shared.1, &["word"]);
+        let writer = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                shared.0.put_back([100, 1, 7]);
+                shared.1.show(300, 1);
+            })
+        };
+        if shared.1.seen() == (300 << 8, 1) {
+            assert_eq!(shared.0.seen().start, 100);
+        }
+        writer.join().unwrap();
+    });
+}
