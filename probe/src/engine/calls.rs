@@ -56,10 +56,13 @@ impl Thread {
         unsafe { self.calls.load(Relaxed).as_ref() }
     }
 
-    /// Shows how many regions are open where the last record does not tell.
-    pub(super) fn show_level(&self, now: u64) {
+    /// Shows that the region has ended that was the innermost one, where the last record may not
+    /// tell.
+    pub(super) fn show_end(&self, now: u64) {
         if let Some(calls) = self.calls().filter(|_| self.is_alive()) {
-            calls.resume(now, (self.place.load(Relaxed) & LEVELS) / LEVEL);
+            let level = (self.place.load(Relaxed) & LEVELS) / LEVEL;
+            calls.open(level as usize).end();
+            calls.resume(now, level);
         }
     }
 

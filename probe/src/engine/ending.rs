@@ -383,7 +383,7 @@ fn refuse(thread: &Thread) -> bool {
     thread.rise();
     // The clock may have been read for it.
     thread.clock.disturb();
-    thread.show_level(ticks());
+    thread.show_end(ticks());
     thread.count(|tally| &tally.refused);
     false
 }
@@ -397,7 +397,7 @@ fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
     thread.give_up_since(&begun, now);
     regions.give_up(at);
     thread.set_level(place);
-    thread.show_level(now);
+    thread.show_end(now);
 }
 
 /// Begins a region on the long way: the thread has no lane of its own, or is
@@ -680,7 +680,7 @@ fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
     let part = thread.part(&begun, moment);
     measure::give_back(thread, part.child, part.net);
     // It may have no record.
-    thread.show_level(moment.now);
+    thread.show_end(moment.now);
     let sum = Sum {
         own: part.own(),
         inclusive: match inclusive {
@@ -873,7 +873,7 @@ pub(crate) fn end_poll(
     thread.set_level(place.wrapping_add(LEVEL));
     let part = thread.part(&begun, moment);
     measure::give_back(thread, part.child, part.net);
-    thread.show_level(moment.now);
+    thread.show_end(moment.now);
     let unrecorded =
         polls.0.get_or_insert_with(|| Unrecorded { sum: Sum::default(), start: begun.start });
     let inclusive = if recursive { 0 } else { part.span().wrapping_sub(inside) };

@@ -4,8 +4,14 @@
 //! The reference shares no idea with the engine: it notes wall-clock and on-CPU
 //! time at each event and adds up afterwards.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pfp_shm_layout::calls::{CallSums, ROOT};
+use pfp_shm_layout::lane::LaneState::Live;
+use pfp_shm_layout::reader::Reader;
+use pfp_shm_layout::segment::Segment;
 
 use super::calibrate::Costs;
 use super::context::{self, Shared, Switched};
@@ -79,6 +85,10 @@ struct Reference {
     wall: u64,
     tasks: Vec<Task>,
     current: usize,
+    /// Whether its regions are guards'.
+    has_guards: bool,
+    /// No two regions begin at one moment, and none ends at that: so it can be told which are open.
+    is_told: bool,
     nodes: Vec<Node>,
     /// Recorded measurements in order: a point and the nodes it is the sum of.
     recorded: Vec<(usize, Vec<usize>)>,
@@ -87,7 +97,17 @@ struct Reference {
 impl Reference {
     fn new(rung: &'static str, costs: Costs) -> Self {
         let (tasks, nodes, recorded) = (Vec::new(), Vec::new(), Vec::new());
-        Self { rung, costs, wall: 0, tasks, current: 0, nodes, recorded }
+        Self {
+            rung,
+            costs,
+            wall: 0,
+            tasks,
+            current: 0,
+            has_guards: false,
+            is_told: false,
+            nodes,
+            recorded,
+        }
     }
 
     fn task(&mut self) -> &mut Task {
@@ -116,6 +136,10 @@ impl Reference {
         let (from_lap, to_lap) = (false, false);
         self.nodes.push(Node { point, around, inner, started, ended: None, from_lap, to_lap });
         self.task().open.push(node);
+        if self.is_told {
+            mock::run(1);
+            self.run(1);
+        }
         node
     }
 
@@ -215,11 +239,80 @@ impl Reference {
         (stats.count > 0).then_some(stats)
     }
 
+    /// What each point measured inside each other one: by caller and callee, of which a caller
+    /// of none is [`ROOT`].
+    fn calls(&self) -> BTreeMap<(u32, u32), CallSums> {
+        let mut children = vec![Vec::new(); self.nodes.len()];
+        for (child, node) in self.nodes.iter().enumerate() {
+            if let Some(around) = node.around {
+                children[around].push(child);
+            }
+        }
+        let mut calls = BTreeMap::<_, CallSums>::new();
+        for (point, parts) in &self.recorded {
+            let around = parts.last().and_then(|&last| self.nodes[last].around);
+            let caller = around.map_or(ROOT, |around| number(self.nodes[around].point));
+            let spans = parts.iter().map(|&node| match self.nodes[node].inner {
+                // A guard does not know what is around it, but what was inside.
+                _ if self.has_guards => {
+                    self.span(node).wrapping_sub(self.within(&children, node, *point))
+                }
+                true => 0,
+                false => self.span(node),
+            });
+            calls.entry((caller, number(*point))).or_default().add(CallSums {
+                count: 1,
+                exclusive: parts.iter().map(|&node| self.own(node)).sum(),
+                inclusive: spans.fold(0, u64::wrapping_add),
+            });
+        }
+        calls
+    }
+
+    /// Ticks of the outermost regions of a point inside a region.
+    fn within(&self, children: &[Vec<usize>], node: usize, point: usize) -> u64 {
+        let of = |&child: &usize| match self.nodes[child].point == point {
+            true => self.span(child),
+            false => self.within(children, child, point),
+        };
+        children[node].iter().map(of).sum()
+    }
+
+    /// What the calling thread shows to be open is what is open.
+    fn check_open(&self, seed: u64) {
+        if !self.is_told {
+            return;
+        }
+        let mut reader = reader();
+        reader.poll();
+        let tid = super::thread::tid();
+        let lanes = &reader.picture().lanes;
+        let lane = lanes.iter().find(|lane| lane.lane.tid == tid && lane.lane.state == Live);
+        let lane = lane.map(|lane| lane.id);
+        let calls = reader.calls().into_iter().find(|calls| Some(calls.lane) == lane);
+        let found = calls.map_or_else(Vec::new, |calls| calls.open);
+        let found: Vec<u32> = found.iter().map(|region| region.point).collect();
+        let open = &self.tasks[self.current].open;
+        let expected: Vec<u32> = open.iter().map(|&node| number(self.nodes[node].point)).collect();
+        assert_eq!(found, expected, "seed {seed} on {}", self.rung);
+    }
+
     /// Exclusive ticks of each recorded measurement.
     fn all_own(&self, point: usize) -> impl Iterator<Item = u64> {
         let of_point = self.recorded.iter().filter(move |(of, _)| *of == point);
         of_point.map(|(_, parts)| parts.iter().map(|&node| self.own(node)).sum())
     }
+}
+
+/// The number that the process has given to a point.
+fn number(point: usize) -> u32 {
+    POINTS[point].index() as u32
+}
+
+/// A viewer's eye on this process.
+fn reader() -> Reader<&'static Segment> {
+    let segment = &super::process::current().expect("there is a process").segment;
+    Reader::new(segment, segment.facts().expect("it is whole"))
 }
 
 /// Mean and variance by the schoolbook, in two passes.
@@ -276,10 +369,12 @@ fn by_hand(random: &mut Random, reference: &mut Reference) {
         }
     }
     context::switch(None, None);
+    reference.current = 0;
 }
 
 /// A random program with guards: nested as blocks are, recursive.
 fn with_guards(random: &mut Random, reference: &mut Reference, depth: u32) {
+    reference.has_guards = true;
     reference.tasks.resize_with(1, Task::default);
     for _ in 0..random.below(8) {
         let ticks = random.below(3000);
@@ -294,6 +389,9 @@ fn with_guards(random: &mut Random, reference: &mut Reference, depth: u32) {
             let point = random.below(POINTS.len() as u64) as usize;
             let mut guard = POINTS[point].measure();
             reference.begin(point);
+            if random.below(50) == 0 {
+                reference.check_open(0);
+            }
             with_guards(random, reference, depth + 1);
             for _ in 0..random.below(7).saturating_sub(3) {
                 // As long as what a lap costs, which no lap is shorter than.
@@ -343,12 +441,23 @@ fn check(
         let thread = scope.spawn(|| {
             mock::start();
             let mut reference = reference;
+            reference.is_told = seed.is_multiple_of(2);
             every_octave(&mut reference);
             program(&mut Random(seed.wrapping_mul(2).wrapping_add(1)), &mut reference);
+            reference.check_open(seed);
             reference
         });
         thread.join().expect("no panic")
     });
+    let mut reader = reader();
+    reader.poll();
+    let mut calls = BTreeMap::<_, CallSums>::new();
+    for call in reader.calls().into_iter().flat_map(|lane| lane.edges) {
+        if (0..POINTS.len()).any(|point| number(point) == call.callee) {
+            calls.entry((call.caller, call.callee)).or_default().add(call.sums);
+        }
+    }
+    assert_eq!(calls, reference.calls(), "seed {seed}");
     for (index, point) in POINTS.iter().enumerate() {
         let (found, expected) = (point.stats(), reference.expected(index));
         let (Some(found), Some(expected)) = (&found, &expected) else {

@@ -19,7 +19,7 @@ const REGIONS: usize = 32;
 /// Points whose latched parts can wait in one context.
 const LATCHED: usize = 8;
 /// Open regions that a context which is put aside keeps, to show them again.
-const SHOWN: usize = 16;
+const SHOWN: usize = REGIONS;
 
 /// Regions that were begun by hand, and latched parts.
 #[repr(C)]

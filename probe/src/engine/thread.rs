@@ -626,7 +626,7 @@ impl Thread {
             return ring::publish(&self.tally().written, written.wrapping_add(1));
         }
         self.count(|tally| &tally.unrecorded);
-        self.show_level(start.wrapping_add(elapsed));
+        self.show_end(start.wrapping_add(elapsed));
         if let Some(cell) = self.cell(what.point() as usize) {
             let exclusive = (own as i64).max(0) as u64;
             let measured = Measurement { exclusive, inclusive, away: None };

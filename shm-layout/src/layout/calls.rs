@@ -13,8 +13,8 @@
 //! **Open regions.** A begin writes the entry of its level and never clears it. What is open
 //! follows from the lane's last record: when that region ended, all regions around it were open,
 //! and since then there were only begins. So the entries below its level are open, and those
-//! from its level on whose start is not before its end. Where regions end without a record, and
-//! where another context goes on, the thread says in `resumed` how many are open since when.
+//! from its level on whose start is not before its end. On the slow path, where a region may end
+//! without a record, it clears its entry, and there, as where another context goes on, the thread says in `resumed` how many are open since when.
 //!
 //! **Edges.** A fold adds each record to the edge from the point around it, the caller, to its
 //! own. An edge has its sums twice, as a cell has: a fold writes the copy that is not in force,
@@ -175,6 +175,9 @@ impl Calls {
     /// Prepares them for a new owner.
     pub fn claim(&self, now: u64, cpu: u64) {
         self.root.name(ROOT);
+        for region in self.open.iter().filter(|region| get(&region.start) != 0) {
+            region.end();
+        }
         self.cpu.store(cpu, Ordering::Relaxed);
         self.resume(now, 0);
     }
@@ -227,13 +230,24 @@ impl Calls {
         let (mut since, mut level) = self.resumed.seen();
         if let Some(last) = last {
             let end = last.start.wrapping_add(last.span);
-            if is_since(end, since) {
+            // Of the same moment is what goes on after it.
+            if is_since(end, since) && end << LEVEL_BITS != since {
                 (since, level) = (end << LEVEL_BITS, u64::from(last.depth));
             }
         }
+        // The counter may not have moved between its begin and its end.
+        let is_last = |region: &OpenPicture| {
+            last.is_some_and(|last| (region.start, region.point) == (last.start, last.point))
+        };
         let seen = self.open.iter().map(OpenRegion::seen).enumerate();
         let open = seen.take_while(|(at, region)| {
-            region.start != 0 && ((*at as u64) < level || is_since(region.start, since))
+            let is_around = (*at as u64) < level;
+            let has_begun = is_since(region.start, since) && !is_last(region);
+            if !is_around {
+                // Nor is what is inside older.
+                since = region.start << LEVEL_BITS;
+            }
+            region.start != 0 && (is_around || has_begun)
         });
         open.map(|(_, region)| region).collect()
     }
@@ -252,6 +266,11 @@ impl OpenRegion {
         self.off.store(off, Ordering::Relaxed);
         // Meets `open-enter`.
         self.start.store(start, ord!("open-begin", Release));
+    }
+
+    /// Says that the region has ended.
+    pub fn end(&self) {
+        self.begin(0, 0);
     }
 
     /// What stands here, for a reader.
