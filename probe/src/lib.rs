@@ -111,7 +111,7 @@
 //!   for, and a histogram of exclusive ticks. One measurement counts as exclusive for less than
 //!   2^47 ticks: 13 hours at 3 GHz.
 //!
-//! On-CPU time is what the kernel counts as the thread's CPU time. Nobody tells a thread about time
+//! On-CPU time is what the kernel counts as the thread's CPU time. A thread is not told of time
 //! that a hypervisor steals, so a thread that measures reads its CPU time after each switch and once
 //! a millisecond. Where the kernel takes stolen time out, pfp takes it out of the region in which it
 //! fell. The exception is what falls within a millisecond of the last reading: a later region may
@@ -119,7 +119,7 @@
 //! `wall`, where nothing reports switches, off-CPU time is inside the figures, and the viewer says
 //! so.
 //!
-//! The cost of measuring is that of a begin and end with nothing around them. A processor overlaps
+//! The cost of measuring is the time of a begin and end with nothing between. A processor overlaps
 //! part of it with work of the surrounding region, but all of it is taken out of that region: for
 //! each region inside, it may read too low by up to the cost of a pair, some 20 ns. That is much only
 //! where a region does little more than that between the regions in it. Very short regions err, too:
