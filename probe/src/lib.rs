@@ -1,13 +1,13 @@
-//! Profile points: how many CPU cycles a region of a program takes *itself*,
-//! live, with nested regions, pre-emption and blocking taken out.
+//! Profile points: how many CPU cycles a region of a program takes *itself*, live, with nested
+//! regions, pre-emption and blocking taken out.
 //!
 //! ```
 //! fn parse(line: &str) -> Vec<&str> {
-//!     pfp::scope!("parse");
+//!     pfp::scope!("parse"); // to the end of the block
 //!     line.split(',').collect()
 //! }
 //!
-//! #[pfp::function]
+//! #[pfp::function] // a whole function, also an async one
 //! fn work(text: &str) -> usize {
 //!     text.lines().map(|line| parse(line).len()).sum()
 //! }
@@ -15,13 +15,73 @@
 //! assert_eq!(work("a,b\nc"), 3);
 //! ```
 //!
-//! Run `pfp-top` beside the program to watch the points `parse` and `work`, to
-//! switch them on and off, and to save their figures.
+//! Run `pfp-top` beside the program to watch the points `parse` and `work`, to switch them on and
+//! off, and to save their figures.
 //!
-//! # Phases and loops
+//! # What costs what
 //!
-//! Regions one after the other need one reading of the clock between them, not
-//! two:
+//! Two bare readings of the time-stamp counter (`rdtsc`, some 17 to 19 ns on the machines below)
+//! are 1.00.
+//!
+//! | | AMD Zen 5 | AMD Zen 4 | Intel Xeon |
+//! |---|---:|---:|---:|
+//! | [`scope!`] | 1.16 | 1.19 | 1.76 |
+//! | [`scope!`] with two amounts | 1.16 | | 1.78 |
+//! | [`lap!`], per region | 0.77 | 0.79 | 1.18 |
+//! | 64 points in turn; 1,000 | 1.43; 1.82 | 1.22; 1.26 | 1.95; 3.93 |
+//! | async function, per poll | | 1.06 | 1.71 |
+//! | a region that is off, beyond an empty loop: four instructions, eight around a call | | 0.27 ns | 0.00 ns |
+//!
+//! A measured future that is off costs less than 2 ns a poll. Quiet machines; the columns of Zen 4 and Intel are of earlier versions with 223 instructions a
+//! region instead of 202. On the Zen 5 the first region of a process takes 1.4 ms, and the first
+//! region of a thread up to 58 us. `docs/costs.md` in the repository has all figures and how to
+//! repeat them. A build without optimisation makes a region cost some 700 ns: give the packages
+//! `pfp-probe` and `pfp-shm-layout` `opt-level = 3` there.
+//!
+//! # What is guaranteed
+//!
+//! - **The program comes first.** The library starts no thread, opens no port, installs no signal
+//!   handler, prints nothing and does not panic. Where it cannot measure (no space in `/dev/shm`, too
+//!   many points), it does not, and counts what it refused.
+//! - **A region takes no lock and allocates nothing.** It makes no system call, except one clock
+//!   reading after each switch of the thread and a millisecond after the last one, and the backing of
+//!   the next page of its memory.
+//! - **Memory is bounded**: by default to a sixteenth of the process's memory limit, 253 MiB at most,
+//!   taken page by page as points and threads come.
+//! - **Figures are whole at every instruction**, so they are readable while the program runs and after
+//!   it was killed. Every call that had returned by then is counted.
+//! - **Signal handlers** may measure once the thread has run a region outside of them. Call [`init`]
+//!   early if the first region might be in a handler, or before a seccomp filter is set.
+//! - **A forked child** gets a segment of its own at its first region, and never writes to its
+//!   parent's.
+//! - **Copies** of the same version and build in one process (a program and its plugins) find each
+//!   other and share one segment. Others stay apart, and `pfp-top doctor` says so.
+//!
+//! One thing it cannot ward off without a signal handler: if this user, or root, truncates the
+//! program's own object in `/dev/shm`, the next region that touches the missing part ends the program
+//! with SIGBUS. `docs/in-a-host.md` and `RELIABILITY.md` in the repository have the rest.
+//!
+//! # Ways to measure
+//!
+//! | | |
+//! |---|---|
+//! | to the end of a block | [`scope!`], [`function_scope!`] |
+//! | a function, sync or async; all functions of a module or `impl` | [`#[function]`](macro@function); [`#[all_functions]`](macro@all_functions) with [`#[skip]`](macro@skip) |
+//! | one region after the other | [`laps!`] and [`lap!`], [`Guard::lap`] |
+//! | a closure; a future | [`Point::measure`]; [`Point::measure_async`] |
+//! | begun and ended by hand | [`Point::begin`], [`Point::end`], [`Point::end_latched`] |
+//! | by number, as in the PFP of real-time systems | [`Point::numbered`], [`Point::begin_once`] |
+//! | a scheduler's tasks, interrupts | [`task_switch`], [`ExecutionContext`] |
+//! | with bytes, flops, items | `scope!("name", bytes = n)`, [`Timed`] |
+//! | stopwatch; repeated runs; phases that begin together | [`CpuTimer`]; [`sample`]; [`cycle_count`] |
+//! | a GPU's streams, with the feature `cuda` | `GpuTimer` |
+//! | the program's own look at its figures | [`Point::stats`], [`snapshot_to`], [`show`] |
+//!
+//! [`scope!`], [`function_scope!`], [`#[function]`](macro@function),
+//! [`#[all_functions]`](macro@all_functions), [`#[skip]`](macro@skip), [`register_thread!`] and
+//! [`finish_frame!`] are written as in the crate `profiling`.
+//!
+//! Regions one after the other need one reading of the clock between them, not two:
 //!
 //! ```
 //! let mut lines = "a,b\nc".lines();
@@ -37,94 +97,67 @@
 //! assert_eq!(fields, ["a", "b", "c"]);
 //! ```
 //!
-//! [`Guard::lap`] does the same with a guard that has a name.
-//!
-//! # From the crate `profiling`
-//!
-//! [`scope!`], [`function_scope!`], [`#[function]`](macro@function),
-//! [`#[all_functions]`](macro@all_functions) with [`#[skip]`](macro@skip),
-//! [`register_thread!`] and [`finish_frame!`] are written as there.
-//!
 //! # What is measured
 //!
-//! All figures are **ticks** of the processor's time-stamp counter;
-//! [`ticks_per_second`] converts. Of each region, per point and thread:
+//! All figures are **ticks** of the processor's time-stamp counter; [`ticks_per_second`] converts.
+//! Of each region, per point and thread:
 //!
-//! - **exclusive**: ticks on a CPU between begin and end, minus the regions
-//!   nested in it, minus the calibrated cost of measuring;
+//! - **exclusive**: ticks on a CPU between begin and end, minus the regions nested in it, minus the
+//!   calibrated cost of measuring;
 //! - **inclusive**: the same with the nested regions; recursion counted once;
 //! - **off-CPU**: the ticks in which the thread was blocked or pre-empted, or its
 //!   [context](ExecutionContext) put aside;
-//! - count, switches, least, most, last, variance, an exponential average where
-//!   asked for, and a histogram of exclusive ticks. One measurement counts as exclusive
-//!   for less than 2^47 ticks: 13 hours at 3 GHz.
+//! - count, switches, shortest, longest and last call, variance, an exponential average where asked
+//!   for, and a histogram of exclusive ticks. One measurement counts as exclusive for less than
+//!   2^47 ticks: 13 hours at 3 GHz.
 //!
-//! On-CPU time is what the kernel counts as the thread's CPU time. Nobody tells a
-//! thread about time that a hypervisor steals, so a thread that measures asks for its
-//! CPU time after each switch and once a millisecond: where the kernel takes stolen
-//! time out, it is taken out of the region in which it fell, save what falls within a
-//! millisecond of the last reading, which may be taken out of a later region: of a short
-//! one in which the thread was switched out, nothing may be left, and the least is then 0. On the
-//! `wall` rung of the clock, where nothing tells of switches, off-CPU time is inside
-//! the figures, and the viewer says so.
+//! On-CPU time is what the kernel counts as the thread's CPU time. A thread is not told of time
+//! that a hypervisor steals, so a thread that measures reads its CPU time after each switch and once
+//! a millisecond. Where the kernel takes stolen time out, pfp takes it out of the region in which it
+//! fell. The exception is what falls within a millisecond of the last reading: a later region may
+//! lose it, and a short one may be left with nothing, so the shortest call is then 0. With the clock
+//! `wall`, where nothing reports switches, off-CPU time is inside the figures, and the viewer says
+//! so.
 //!
-//! The cost of measuring is that of a begin and end with nothing around them. A
-//! processor overlaps part of it with work of the region around that need not wait
-//! for it, but all of it is taken out of that region: for each region inside, it may
-//! read too low by up to the cost of a pair, some 20 ns. That is much only where a
-//! region does little more than that between the regions in it.
-//!
-//! # What it costs
-//!
-//! A region that is on costs a sixth to a third more than two bare readings of the
-//! time-stamp counter, a lap a quarter less than that; a region that is off costs four
-//! instructions, eight around a call. A measured future costs a tenth more than a region
-//! for each poll, and less than 2 ns where it is off. There is no lock, allocation or system call on that path, save
-//! one clock reading after each switch of the thread and a millisecond after the last
-//! one, and backing the next page of its
-//! memory when it comes to one for the first time. The README has the measured
-//! figures.
-//!
-//! # Manners
-//!
-//! The library starts no thread, opens no port, installs no signal handler,
-//! prints nothing and does not panic. Where it cannot measure (no space in
-//! `/dev/shm`, too many points), it does not, and counts what it refused. A
-//! forked child gets a segment of its own at its first region. Regions may be
-//! used in signal handlers once the thread has run one outside; call [`init`]
-//! early if the first might be in a handler.
-//!
-//! A program and its plugins or libraries may each have linked pfp: copies of the same
-//! version and build find each other, and share one segment. Others stay apart, and
-//! `pfp-top doctor` says so.
-//!
-//! The one thing it cannot ward off without a signal handler: if this user, or root, cuts
-//! the program's own object in `/dev/shm` short, the next region that touches what is
-//! gone ends the program with SIGBUS.
+//! The cost of measuring is the time of a begin and end with nothing between. A processor overlaps
+//! part of it with work of the surrounding region, but all of it is taken out of that region: for
+//! each region inside, it may read too low by up to the cost of a pair, some 20 ns. That is much only
+//! where a region does little more than that between the regions in it. Very short regions err, too:
+//! see [`Point::fenced`].
 //!
 //! # Environment
 //!
 //! | variable | meaning | default |
 //! |---|---|---|
 //! | `PFP_DEFAULT=off` | points start switched off | on |
-//! | `PFP_ENABLE` | points that start switched on all the same, by name: `parse*,io_?` | none |
+//! | `PFP_ENABLE` | points that start switched on nevertheless, by name: `parse*,io_?` | none |
 //! | `PFP_FENCE=1` | stamps wait for the work before them, see [`Point::fenced`] | they do not |
-//! | `PFP_CLOCK` | `rseq`, `perf`, `cputime` or `wall`: the highest rung of the clock to use | rseq |
+//! | `PFP_CLOCK` | `rseq`, `perf`, `cputime` or `wall`: the best clock to try | rseq |
 //! | `PFP_DIR` | directory for the beacons by which viewers find the program | `$XDG_RUNTIME_DIR/pfp`, else `/tmp/pfp-UID` |
-//! | `PFP_POINTS`, `PFP_LANES` | most points, most threads with a lane of their own | 10240, 128; fewer where memory is limited |
-//! | `PFP_SNAPSHOT` | file for a snapshot when the program ends in order, as of [`snapshot_to`]; `%p` in it is the process's id. Never over another file | none |
+//! | `PFP_POINTS`, `PFP_LANES` | maximum of points, and of threads with a lane of their own | 10240, 128; fewer where memory is limited |
+//! | `PFP_SNAPSHOT` | file for a snapshot when the program ends in order, as by [`snapshot_to`]; `%p` in it is the process's id. Replaces no file | none |
 //! | `PFP_CUDA_LIBRARY` | with the feature `cuda`: the CUDA driver's library | `libcuda.so.1` |
-//! | `PFP_MEMORY_MB` | most shared memory, in MiB; taken only as needed | a sixteenth of the memory limit of the process, at most 250 |
+//! | `PFP_MEMORY_MB` | maximum of shared memory, in MiB; taken only as needed | a sixteenth of the memory limit of the process, at most 253 |
 //!
 //! # Compiled out
 //!
-//! Without the feature `enabled` (in the default set) the whole API stays and
-//! compiles to nothing.
+//! With `default-features = false` the feature `enabled` is off: the whole API stays and compiles to
+//! nothing. [`set_enabled`]`(false)` switches all measuring off while the program runs.
 
-/// The README's examples.
+/// The examples of the README and of the pages in docs/.
 #[cfg(all(doctest, feature = "enabled"))]
-#[doc = include_str!("../../README.md")]
-struct Readme;
+mod pages {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../README.md")]
+    struct OfThePackage;
+    #[doc = include_str!("../../docs/manual.md")]
+    struct Manual;
+    #[doc = include_str!("../../docs/timers.md")]
+    struct Timers;
+    #[doc = include_str!("../../docs/amounts.md")]
+    struct Amounts;
+}
 
 // So that the macros' paths work in this crate's own tests and examples.
 extern crate self as pfp;

@@ -2,8 +2,8 @@
 //! the way that is fast for its kind. `fuzz/` has a target for each of [`TARGETS`],
 //! `assets/fuzz/` its corpus.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{LazyLock, OnceLock};
 
 use pfp_shm_layout::header::Facts;
 use pfp_shm_layout::reader::Reader;
@@ -18,7 +18,11 @@ pub type Look = fn(&[u8]);
 pub const TARGETS: [(&str, Look); 4] =
     [("header", header), ("descriptors", descriptors), ("segment", segment), ("file", file)];
 
-static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v2.pfp");
+/// Read at run time: the file is outside this package.
+static GOLDEN: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../assets/segment-v2.pfp"))
+        .expect("the repository has it")
+});
 
 /// Words at the front of a segment that an input of [`segment`] names twice as easily:
 /// header and ledger.
@@ -144,7 +148,7 @@ fn told() -> &'static [usize] {
 /// Calls with the golden segment, which is one for each thread and must be left as it was.
 fn with_golden(look: impl FnOnce(&Segment, &Facts)) {
     thread_local! {
-        static BASE: (Segment, Facts) = Segment::from_copy(GOLDEN).expect("it is a segment");
+        static BASE: (Segment, Facts) = Segment::from_copy(&GOLDEN).expect("it is a segment");
     }
     BASE.with(|(base, facts)| look(base, facts));
 }

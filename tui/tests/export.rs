@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -533,18 +532,15 @@ fn a_process_that_runs_is_exported_in_every_format() {
     });
 }
 
-/// The commands in the README's section on exports, as a reader would type them.
+/// The commands on the page about exports, as a reader would type them.
 #[test]
-fn the_examples_of_the_readme_work() {
-    let mut readme = String::new();
-    File::open(root().join("README.md")).unwrap().read_to_string(&mut readme).unwrap();
-    let (_, section) = readme.split_once("\n## Export\n").expect("a section on exports");
-    let section = section.split("\n## ").next().unwrap();
+fn the_examples_of_the_page_work() {
+    let page = fs::read_to_string(root().join("docs/export.md")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     fs::copy(sample(), folder.path().join("snapshot.json")).unwrap();
     let programs = Path::new(env!("CARGO_BIN_EXE_pfp-top")).parent().unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-    let blocks = section.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let blocks = page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let examples: Vec<&str> =
         blocks.flat_map(str::lines).filter(|line| line.starts_with("pfp-top export ")).collect();
     for format in FORMATS {

@@ -1,6 +1,6 @@
 //! What a region costs, beside what there is without pfp.
 //!
-//! The table is what the README quotes, with the bar that each figure has to
+//! The table is what docs/costs.md quotes, with the bar that each figure has to
 //! meet: every case in a process of its own, all of them in turn for many rounds
 //! (see `pfp-bench`), and each median as a ratio to two bare readings of the
 //! time-stamp counter in the same run. Criterion measures each case by itself.

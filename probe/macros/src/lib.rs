@@ -49,7 +49,7 @@ use arguments::{Amounts, Arguments, Krate, Lap};
 /// }
 /// ```
 ///
-/// Call [`Point::measure_async`] there, or end with `async move { ... .await }`. A future
+/// Call `Point::measure_async` there, or end with `async move { ... .await }`. A future
 /// that is returned under a name of its own (`-> Ready<()>`, `-> MyFuture`) cannot be told
 /// from other values: there the making is measured.
 ///
@@ -60,8 +60,6 @@ use arguments::{Amounts, Arguments, Krate, Lap};
 /// `#[prof::function]`, `prof::lap!("read")`. A crate that only reexports it says where it
 /// is, first of all arguments: `#[mine::prof::function(crate = mine::prof)]`,
 /// `mine::prof::lap!(crate = mine::prof, "read")`.
-///
-/// [`Point::measure_async`]: https://docs.rs/pfp-probe/latest/pfp/struct.Point.html#method.measure_async
 #[proc_macro_attribute]
 pub fn function(arguments: TokenStream, item: TokenStream) -> TokenStream {
     measured(arguments, item)

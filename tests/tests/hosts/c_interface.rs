@@ -28,23 +28,23 @@ fn a_program_in_either_language_linked_either_way_shows_its_points() {
     }
 }
 
-/// The blocks of a language in the README.
-fn readme(language: &str) -> Vec<&'static str> {
-    const README: &str = include_str!("../../../README.md");
+/// The blocks of a language on the page about C.
+fn page(language: &str) -> Vec<&'static str> {
+    const PAGE: &str = include_str!("../../../docs/c-and-cpp.md");
     let open = format!("```{language}\n");
-    README.split(&open).skip(1).filter_map(|rest| rest.split("```\n").next()).collect()
+    PAGE.split(&open).skip(1).filter_map(|rest| rest.split("```\n").next()).collect()
 }
 
 #[test]
-fn the_readme_s_programs_in_c_do_what_they_say() {
-    let blocks = readme("c");
-    assert!(!blocks.is_empty(), "the README has a program in C");
+fn the_page_s_programs_in_c_do_what_they_say() {
+    let blocks = page("c");
+    assert!(!blocks.is_empty(), "the page has a program in C");
     for (number, block) in blocks.into_iter().enumerate() {
-        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("readme-{number}.c"));
+        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("page-{number}.c"));
         std::fs::write(&source, block).expect("there is room");
         let source = source.to_str().expect("it is plain text");
         for compiler in Compiler::all() {
-            let name = format!("readme-{number}");
+            let name = format!("page-{number}");
             let program = c::compile(compiler, &name, &[source], Link::Shared, [""; 0]);
             let place = Place::new();
             let said = c::run(&mut place.command(program.to_str().expect("it is plain text")));

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use pfp_tests::c::{self, Compiler};
-use pfp_tests::place::Place;
+use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::{figure, lacks};
 
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe");
@@ -160,6 +160,69 @@ fn a_package_is_made_in_a_folder_of_its_own() {
     for header in ["pfp.h", "pfp.hpp"] {
         assert!(stage.join("usr/include").join(header).is_file(), "{header}");
     }
+}
+
+/// As `.ci/package` makes it, of the viewer that the tests have.
+#[test]
+fn a_debian_package_has_the_viewer_and_the_library() {
+    if !are_there(&["cmake", "dpkg-deb", "pkg-config"]) {
+        return;
+    }
+    let (build, root) = (folder("package"), folder("package-unpacked"));
+    for old in [&build, &root] {
+        let _ = std::fs::remove_dir_all(old);
+    }
+    // It is the same library: cargo need not compile it once more.
+    std::fs::create_dir_all(&build).expect("there is room");
+    std::os::unix::fs::symlink(built().join("cargo"), build.join("cargo")).expect("it is new");
+    let viewer = format!("-DPFP_VIEWER={}", pfp_top().display());
+    cmake(["-S", PROBE, "-B", text(&build), &viewer]);
+    cmake(["--build", text(&build), "--target", "package"]);
+    let files = std::fs::read_dir(&build).expect("it was built").flatten();
+    let is_package = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "deb");
+    let packages: Vec<PathBuf> = files.map(|file| file.path()).filter(is_package).collect();
+    let [package] = &packages[..] else { panic!("one package: {packages:?}") };
+    c::run(Command::new("dpkg-deb").arg("-x").args([package, &root]));
+
+    let usr = root.join("usr");
+    for file in ["include/pfp.hpp", "lib/libpfp.a", "share/doc/pfp/LICENSE-MIT"] {
+        assert!(usr.join(file).is_file(), "{file}");
+    }
+    let viewer = usr.join("bin/pfp-top");
+    let version = c::run(Command::new(&viewer).arg("--version"));
+    assert_eq!(version.trim(), concat!("pfp-top ", env!("CARGO_PKG_VERSION")));
+    let pages = std::fs::read_dir(usr.join("share/man/man1")).expect("there are pages").count();
+    assert!(pages > 10, "a page for each command: {pages}");
+    for (file, words) in [
+        ("man/man1/pfp-top.1", ".TH pfp-top 1"),
+        ("bash-completion/completions/pfp-top", "COMPREPLY"),
+        ("zsh/vendor-completions/_pfp-top", "#compdef pfp-top"),
+        ("fish/vendor_completions.d/pfp-top.fish", "complete -c pfp-top"),
+    ] {
+        // Where systems other than Debian have it.
+        let path = usr.join("share").join(file);
+        let elsewhere = usr.join("share/zsh/site-functions/_pfp-top");
+        let path = if path.exists() { path } else { elsewhere };
+        let found = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(found.contains(words), "{file} has {words}");
+    }
+
+    // A program is built with what is in the package, and watched with it.
+    let program = folder("package-hello");
+    let mut command = Command::new("pkg-config");
+    command.env("PKG_CONFIG_PATH", usr.join("lib/pkgconfig")).args(["--cflags", "--libs", "pfp"]);
+    let flags = c::run(&mut command).replace("\\ ", "\0");
+    let flags = flags.split_whitespace().map(|flag| flag.replace('\0', " "));
+    let mut command = Command::new("cc");
+    command.arg(Path::new(c::SOURCES).join("hello.c")).arg("-o").arg(&program).args(flags);
+    c::run(command.arg(format!("-Wl,-rpath,{}", text(&usr.join("lib")))));
+    let place = Place::new();
+    let mut target = place.start(text(&program), &[]);
+    let count = target.reach("measured").one::<u64>("count");
+    let mut watching = place.command(text(&viewer));
+    let table = c::run(watching.args(["--once", "--csv", "--columns", "name,count"]));
+    assert!(table.lines().any(|line| line.ends_with(&format!(",{count}"))), "{count}: {table}");
+    target.end_well();
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The README's shell lines, run as they stand there: what it promises is there, under
-//! those names.
+//! The shell lines of the README and of the pages in docs/, run as they stand there: what
+//! they promise is there, under those names.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,12 +14,22 @@ use pfp_top::snapshot::Snapshot;
 use pfp_top::source::Source;
 use pfp_top::source::synthetic::Synthetic;
 
-const README: &str = include_str!("../../../README.md");
+/// In this order: later lines need files that earlier ones write.
+const PAGES: [&str; 7] = [
+    include_str!("../../../README.md"),
+    include_str!("../../../docs/manual.md"),
+    include_str!("../../../docs/export.md"),
+    include_str!("../../../docs/c-and-cpp.md"),
+    include_str!("../../../docs/timers.md"),
+    include_str!("../../../docs/amounts.md"),
+    include_str!("../../../docs/costs.md"),
+];
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 /// Lines that are not run here, and why.
-const NOT_RUN: [(&str, &str); 6] = [
+const NOT_RUN: [(&str, &str); 7] = [
     ("cargo run --release -- demo", "builds all of pfp; viewer.rs watches the demo"),
+    ("cargo install --locked --path tui", "the same, and installs it"),
     ("cargo test --workspace --release", "is what runs this test"),
     ("cmake -S probe -B build", "builds and installs libpfp; c_packaging.rs does so"),
     ("cc app.c $(pkg-config", "needs what the line before installs; c_packaging.rs links so"),
@@ -30,10 +40,10 @@ const NOT_RUN: [(&str, &str); 6] = [
 const ENDLESS: [&str; 2] = ["pfp-top -b -n 60 -d 1", "pfp-top record "];
 const SECONDS: &str = "3";
 
-/// The lines of all blocks, one after the other.
+/// The lines of all blocks of all pages, one after the other.
 fn lines() -> Vec<&'static str> {
     let (mut lines, mut inside) = (Vec::new(), false);
-    for line in README.lines() {
+    for line in PAGES.iter().flat_map(|page| page.lines()) {
         match line {
             "```sh" => inside = true,
             "```" => inside = false,
@@ -81,16 +91,13 @@ fn record(path: &Path) {
 }
 
 #[test]
-fn the_readmes_shell_lines_do_what_it_says() {
+fn the_pages_shell_lines_do_what_they_say() {
     let lines = lines();
     assert!(lines.len() > 35, "{lines:#?}");
     for (line, _) in NOT_RUN {
-        assert!(
-            lines.iter().any(|found| found.starts_with(line)),
-            "{line} is in the README no more"
-        );
+        assert!(lines.iter().any(|found| found.starts_with(line)), "{line} is on no page");
     }
-    const WHAT: &str = "the README's shell lines";
+    const WHAT: &str = "the pages' shell lines";
     if lacks(WHAT, "cc") || lacks(WHAT, "jq") {
         return;
     }

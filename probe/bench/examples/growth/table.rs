@@ -1,4 +1,4 @@
-//! The tables, as the README has them.
+//! The tables, as docs/costs.md has them.
 
 use crate::axes::Axis;
 

@@ -19,7 +19,7 @@ pub(crate) fn row() -> Row {
     }
 }
 
-/// With `default-features = false`, as the README says; other features of the same
+/// With `default-features = false`, as its documentation says; other features of the same
 /// package, so a program of its own.
 pub(crate) fn compiled_out() -> Row {
     Row {
