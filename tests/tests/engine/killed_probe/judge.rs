@@ -198,6 +198,7 @@ impl<'a> Judge<'a> {
         }
         self.check_window(left, at, id);
         self.check_ticks(left, at, id);
+        check_calls(left, id);
     }
 
     /// Since the last reset.
@@ -362,5 +363,26 @@ impl<'a> Judge<'a> {
             && (ending.saturating_sub(slack)..=ended).contains(&stop)
             && (parts || self.loose || record.exclusive <= record.span)
             && (at != point::TASK || record.context != 0)
+    }
+}
+
+/// What callers had of a point is what it has, but for one that is under way on a lane: that
+/// comes to its cell first.
+fn check_calls(left: &Left, id: Option<u32>) {
+    for calls in &left.calls {
+        let cells = left.picture.cells.iter();
+        let cells = cells.filter(|cell| cell.lane == calls.lane && Some(cell.point) == id);
+        let (count, exclusive) = cells.fold((0, 0), |(count, exclusive), cell| {
+            let (live, retired) = (&cell.live, &cell.retired);
+            (count + live.count + retired.count, exclusive + live.exclusive + retired.exclusive)
+        });
+        let edges = calls.edges.iter().filter(|edge| Some(edge.callee) == id);
+        let called = edges.fold((0, 0), |(count, exclusive), edge| {
+            (count + edge.sums.count, exclusive + edge.sums.exclusive)
+        });
+        let is_all = called == (count, exclusive);
+        let lacks_one = called.0 + 1 == count && called.1 <= exclusive;
+        assert!(is_all || lacks_one, "{called:?} of {count} and {exclusive}: {calls:?}");
+        assert_eq!(calls.unplaced, 0);
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 
 use pfp_shm_layout::object::Name;
-use pfp_shm_layout::reader::{Picture, Reader};
+use pfp_shm_layout::reader::{LaneCalls, Picture, Reader};
 use pfp_shm_layout::ring::{Drained, Record};
 use pfp_shm_layout::segment::Segment;
 use pfp_tests::place::Place;
@@ -65,6 +65,7 @@ pub(crate) fn mapped(pid: u32) -> Vec<Name> {
 pub(crate) struct Left {
     pub(crate) picture: Picture,
     pub(crate) rings: BTreeMap<u32, (Drained, Vec<Record>)>,
+    pub(crate) calls: Vec<LaneCalls>,
     pub(crate) overhead: u64,
 }
 
@@ -78,5 +79,5 @@ pub(crate) fn read<S: std::borrow::Borrow<Segment>>(reader: &mut Reader<S>) -> L
         },
     );
     let overhead = picture.clock.overhead_pair;
-    Left { picture, rings, overhead }
+    Left { picture, rings, calls: reader.calls(), overhead }
 }
