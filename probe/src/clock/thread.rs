@@ -22,6 +22,16 @@ pub(super) fn watch_closely() {
 /// short as 500 ns.
 const LEAST_SWITCH_NS: u64 = 500;
 
+/// How exactly it is known where a switch begins and ends: the kernel counts a part of it as the
+/// thread's time, another part not.
+const SWITCH_ERROR_NS: u64 = 2_000;
+
+/// What a region's time off the CPU may be wrong by, in ticks.
+pub(crate) fn switch_error() -> u64 {
+    let ticks = u128::from(SWITCH_ERROR_NS) * u128::from(calibrate::ticks_per_ns_fixed());
+    (ticks >> 32) as u64
+}
+
 /// A thread that measures reads its CPU time at least this often, in ticks: about once
 /// a millisecond. What the kernel takes off it without a switch (a hypervisor's time,
 /// on some kernels interrupts') touches no word: of that only the CPU time tells. So all

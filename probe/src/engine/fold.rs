@@ -271,6 +271,7 @@ fn fold_point(
     // In a forked child the table reads zero.
     let Some(cell) = entry.cell() else { return thread.is_alive() };
     let mut live = cell.stage();
+    cell.keep_minimum(&mut live);
     let control = entry.follows();
     if control.alpha_fixed() != 0 {
         let mut is_first = live.count == 0;

@@ -649,19 +649,25 @@ impl Thread {
     ) {
         fold::fold(self);
         let Some(cell) = entry.cell() else { return };
-        let bucket = self.bucket_for(cell, measured.exclusive);
+        let kept_cpu = measured.away.is_none_or(|away| away.off_cpu == 0);
+        let exclusive = measured.exclusive;
+        let credible = match kept_cpu {
+            true => exclusive,
+            false => cell.credible(exclusive, clock::switch_error()),
+        };
+        let bucket = self.bucket_for(cell, credible);
         // As late as that: a child that a signal handler has forked writes nothing.
         if !self.is_alive() {
             return;
         }
         let sums = amounts.and_then(|amounts| Some((self.sums(cell)?, amounts)));
         let written = self.written();
-        cell.record_amounts(measured, bucket, sums, written);
+        cell.record_as(measured, (credible, kept_cpu), bucket, sums, written);
         self.count_call(what, measured, written);
         if begins_page(written) && !self.back_page(written) {
             return self.count(|tally| &tally.unrecorded);
         }
-        self.slot(written).fill_counted(start, elapsed, measured.exclusive, what);
+        self.slot(written).fill_counted(start, elapsed, exclusive, what);
         ring::publish(&self.tally().written, written.wrapping_add(1));
         // So that the next one has nothing to fold.
         fold::announce(self, written.wrapping_add(1));

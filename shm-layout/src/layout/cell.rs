@@ -71,7 +71,8 @@ pub struct Cell {
     control: AtomicU64,
     /// Number of restarts; its lowest bit tells the copy of `settled` in force.
     commit: AtomicU64,
-    /// The point, constant; release-published before the cell is reachable.
+    /// The point, constant, and beside it [`KEPT_CPU`]; release-published before the cell is
+    /// reachable.
     point: AtomicU64,
     /// Chunk number of the sums of amounts, see [`crate::layout::amounts`]; 0 for none.
     amounts: AtomicU64,
@@ -107,6 +108,9 @@ struct Live {
 const STAGED: u64 = 1;
 /// What a copy in force adds to `seq`.
 const FLIP: u64 = 2;
+
+/// Beside the point's number: the minimum is of regions that kept the CPU.
+const KEPT_CPU: u64 = 1 << 32;
 
 /// Figures that are no longer added to. Ticks where not said otherwise.
 #[repr(C)]
@@ -223,6 +227,16 @@ impl Sums {
         if later.count > 0 {
             self.last = later.last;
         }
+    }
+
+    /// With a minimum that is not above the mean: see [`Cell::credible`].
+    #[must_use]
+    #[inline(always)]
+    fn consistent(mut self) -> Self {
+        if let Some(mean) = self.exclusive.checked_div(self.count) {
+            self.min = self.min.min(mean);
+        }
+        self
     }
 
     /// Moves the average by a measurement, the first one or not; the first part of
@@ -590,6 +604,33 @@ impl Cell {
         self.seq.store((seq | STAGED) + STAGED, ord!("cell-close", Release));
     }
 
+    /// The ticks by which a region of so many exclusive ones counts in the extremes and the
+    /// histogram if it was off the CPU, and how long that was is known no better than `error`.
+    ///
+    /// Some of the time off the CPU is learnt late, too, so such a region may be told as nothing
+    /// at all. Sums are right, since another region has that time too much. What is told as
+    /// nothing, or as so little less than the shortest region that kept the CPU, counts as that.
+    #[must_use]
+    pub fn credible(&self, exclusive: u64, error: u64) -> u64 {
+        if self.point.load(Ordering::Relaxed) & KEPT_CPU == 0 {
+            return exclusive;
+        }
+        let live = self.in_force(self.seq.load(Ordering::Relaxed));
+        let least = live.min.load(Ordering::Relaxed);
+        let is_near = (exclusive..=exclusive.saturating_add(error)).contains(&least);
+        if is_near || exclusive == 0 { least } else { exclusive }
+    }
+
+    /// A region that kept the CPU comes: from the first one on, the minimum is of such.
+    #[inline(always)]
+    pub fn keep_minimum(&self, live: &mut Sums) {
+        let point = self.point.load(Ordering::Relaxed);
+        if point & KEPT_CPU == 0 {
+            self.point.store(point | KEPT_CPU, Ordering::Relaxed);
+            live.min = u64::MAX;
+        }
+    }
+
     /// Records one measurement, in its bucket too if it has one; the lane's records up to
     /// `folded` are in the cell, then. The cell has no sums of amounts.
     pub fn record(&self, measured: Measurement, bucket: Option<&AtomicU64>, folded: u64) {
@@ -604,10 +645,28 @@ impl Cell {
         sums: Option<(&SumWords, &Amounts)>,
         folded: u64,
     ) {
+        self.record_as(measured, (measured.exclusive, false), bucket, sums, folded);
+    }
+
+    /// The same of a region that counts by as many ticks in the extremes and the histogram; and
+    /// whether it kept the CPU, see [`Self::keep_minimum`].
+    pub fn record_as(
+        &self,
+        measured: Measurement,
+        (credible, kept_cpu): (u64, bool),
+        bucket: Option<&AtomicU64>,
+        sums: Option<(&SumWords, &Amounts)>,
+        folded: u64,
+    ) {
         let seq = self.seq.load(Ordering::Relaxed);
         self.mark_staged(seq);
         let mut live = self.in_force(seq).sums();
+        if kept_cpu {
+            self.keep_minimum(&mut live);
+        }
+        let (min, max) = (live.min.min(credible), live.max.max(credible));
         live.add(self.control(), measured.exclusive, measured.inclusive);
+        (live.min, live.max, live.last) = (min, max, credible);
         if let Some(away) = measured.away {
             live.off_cpu = live.off_cpu.wrapping_add(away.off_cpu);
             live.switches = live.switches.wrapping_add(away.switches);
@@ -697,6 +756,7 @@ impl Cell {
         if let Some(sums) = sums {
             amounts::clear(sums, seq / FLIP + 1);
         }
+        self.point.store(u64::from(self.point()), Ordering::Relaxed);
         let folded = self.in_force(seq).folded.load(Ordering::Relaxed);
         let commit = self.commit.load(Ordering::Relaxed);
         self.put(seq, &Sums::default(), folded, (commit, owner));
@@ -782,6 +842,7 @@ impl Cell {
     ) -> CellRead {
         let commit = self.restarts();
         let (settled, past) = self.settled_sums(commit);
+        let settled = settled.consistent();
         picture.epoch = self.settled[(commit & 1) as usize].epoch.load(Ordering::Relaxed) as u32;
         picture.point = self.point.load(Ordering::Relaxed) as u32;
         (picture.past_count, picture.past_exclusive) = past;
@@ -791,7 +852,7 @@ impl Cell {
         }
         let looked = self.look(|live, copy| {
             let void = live.version.load(Ordering::Relaxed) != commit;
-            picture.live = if void { Sums::default() } else { live.sums() };
+            picture.live = if void { Sums::default() } else { live.sums().consistent() };
             picture.amounts = self.amounts_sums((copy, commit), void, find);
             picture.folded = live.folded.load(Ordering::Relaxed);
             picture.owner = live.owner.load(Ordering::Relaxed) as u32;
@@ -822,7 +883,7 @@ impl Cell {
             let same = self.commit.load(Ordering::Relaxed) == restarts
                 && live.version.load(Ordering::Relaxed) == restarts;
             let amounts = self.amounts_sums((copy, restarts), false, find);
-            same.then(|| (live.sums(), live.folded.load(Ordering::Relaxed), amounts))
+            same.then(|| (live.sums().consistent(), live.folded.load(Ordering::Relaxed), amounts))
         });
         let (live, folded, amounts) = looked.found.filter(|_| !looked.staged)?;
         Some((looked.before, live, folded, amounts))

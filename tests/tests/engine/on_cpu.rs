@@ -2,10 +2,15 @@
 //! what a thread's regions add up to is the CPU time that the kernel counted for
 //! the thread, on every rung of the clock's ladder that claims it.
 
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use pfp::Point;
 use pfp_shm_layout::header::ClockKind;
 use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
-use pfp_tests::{figure, os, skipped};
+use pfp_tests::{figure, os, size, skipped};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
@@ -109,4 +114,51 @@ fn wall_is_marked_as_such() {
     let off = ratio(everything.inclusive as f64 * ns_per_tick, wall_ns);
     assert!(off.abs() < NEAR, "{off:+.5} from the wall time");
     assert_eq!((everything.off_cpu, everything.switches), (0, 0));
+}
+
+/// Each step waits for the one before.
+fn work(steps: u64) {
+    let last = (0..steps).fold(1u64, |value, _| black_box(value.wrapping_mul(3)));
+    black_box(last);
+}
+
+/// Time off the CPU that is learnt late makes no region of fixed work shorter than it was,
+/// neither on a thread that is left alone nor among others that want its CPU.
+#[test]
+fn no_region_of_fixed_work_is_told_as_shorter_than_it_was() {
+    const REGIONS: u64 = size(100_000, 500_000);
+    static POINTS: [[Point; 2]; 2] = [
+        [Point::new("short, alone"), Point::new("long, alone")],
+        [Point::new("short, competing"), Point::new("long, competing")],
+    ];
+    for (points, competitors) in POINTS.iter().zip([0, 4]) {
+        for (point, steps) in points.iter().zip([600, 6_000]) {
+            let is_over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                for _ in 0..competitors {
+                    scope.spawn(|| {
+                        while !is_over.load(Relaxed) {
+                            work(1_000);
+                        }
+                    });
+                }
+                for _ in 0..REGIONS {
+                    let _guard = point.measure();
+                    work(steps);
+                }
+                is_over.store(true, Relaxed);
+            });
+            let stats = point.stats().expect("it has measured");
+            assert_eq!(stats.count, REGIONS);
+            let (least, half) = (stats.min(), stats.quantile(0.5).expect("it has measured"));
+            figure(&format!(
+                "on_cpu {}: least {least:?}, median {half:?}, off the CPU for {:?}, {} switches",
+                point.name(),
+                stats.off_cpu(),
+                stats.switches
+            ));
+            // A core may have been at up to twice its usual rate for a while.
+            assert!(least * 2 >= half, "{least:?}, and half of all below {half:?}: {stats:?}");
+        }
+    }
 }

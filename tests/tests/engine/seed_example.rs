@@ -105,7 +105,11 @@ fn judge(program: &Path, loads: &[(u32, Duration)], near: f64) -> Watch {
             .collect();
         assert_eq!(ring.len() as u64, cells.count, "point {id}: records in the ring");
         assert_eq!(ring.iter().sum::<u64>(), cells.exclusive, "point {id}");
-        assert_eq!(ring.iter().min(), Some(&cells.min));
+        // The ring has what was told. The minimum leaves out what an interruption has made too
+        // short.
+        let mean = cells.exclusive / cells.count;
+        assert!(ring.iter().min() <= Some(&cells.min) && cells.min <= mean, "{row:?}");
+        assert!(ring.contains(&cells.min) || cells.min == mean, "{row:?}");
         assert_eq!(ring.iter().max(), Some(&cells.max));
     }
     // The two did fall over each other: the tasks share one CPU, and an outer

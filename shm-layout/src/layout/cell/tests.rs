@@ -252,3 +252,36 @@ fn a_picture_beside_a_writer_is_of_one_moment() {
     });
     assert_eq!(whole(&cell).live.count, CALLS);
 }
+
+/// What was off the CPU may be told as shorter than it was: as nothing, or a little shorter, it
+/// counts as the shortest that kept the CPU, and sums have what was told.
+#[test]
+fn what_was_off_the_cpu_does_not_lower_the_minimum() {
+    let cell = Cell::new();
+    cell.prepare(3, Control(1), 1);
+    let record = |exclusive, kept_cpu| {
+        let measured = Measurement { exclusive, inclusive: exclusive, away: None };
+        let credible = if kept_cpu { exclusive } else { cell.credible(exclusive, 10) };
+        cell.record_as(measured, (credible, kept_cpu), None, None, 0);
+        let mut picture = CellPicture::default();
+        assert_eq!(cell.read(&mut picture), CellRead::Whole);
+        assert_eq!(picture.point, 3);
+        let Sums { count, exclusive, min, max, last, .. } = picture.live;
+        [count, exclusive, min, max, last]
+    };
+    // While there is no other one, it counts as it is told.
+    assert_eq!(record(30, false), [1, 30, 30, 30, 30]);
+    assert_eq!(record(20, false), [2, 50, 20, 30, 20]);
+    // From the first one that kept the CPU on, the minimum is of such, and not above the mean.
+    assert_eq!(record(40, true), [3, 90, 30, 40, 40]);
+    assert_eq!(record(90, true), [4, 180, 40, 90, 90]);
+    assert_eq!(record(0, false), [5, 180, 36, 90, 40]);
+    assert_eq!(record(30, false), [6, 210, 35, 90, 40]);
+    assert_eq!(record(140, false), [7, 350, 40, 140, 140]);
+    assert_eq!(record(35, true), [8, 385, 35, 140, 35]);
+    // So much less is believed.
+    assert_eq!(record(24, false), [9, 409, 24, 140, 24]);
+    // A new window knows of none.
+    cell.follow(Control(1).with(Change::Reset), 1, |_| ());
+    assert_eq!(record(3, false), [1, 3, 3, 3, 3]);
+}
