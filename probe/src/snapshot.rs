@@ -135,14 +135,8 @@ fn write_uncancelled(process: &Process, path: &Path, existing: Existing) -> io::
     let facts = reader.facts();
     let picture = reader.picture();
     let taken_unix_ns = calibrate::unix_ns();
-    let seconds = calibrate::monotonic_ns().saturating_sub(facts.created_monotonic_ns) as f64 / 1e9;
-    let taken = Taken {
-        picture,
-        facts,
-        taken_unix_ns,
-        elapsed_ticks: (seconds * picture.clock.ticks_per_second) as u64,
-        records: reader.records(),
-    };
+    let elapsed_ticks = ticks_until(calibrate::monotonic_ns(), facts, picture);
+    let taken = Taken { picture, facts, taken_unix_ns, elapsed_ticks, records: reader.records() };
     let own = Own { process, file: &mut file };
     let mut json = Json::new(BufWriter::with_capacity(1 << 18, own));
     json.object(|json| taken.snapshot(json))?;
@@ -151,6 +145,12 @@ fn write_uncancelled(process: &Process, path: &Path, existing: Existing) -> io::
     written.get_ref().check()?;
     drop(written);
     file.finish()
+}
+
+/// Ticks from when the segment was created to a moment of CLOCK_MONOTONIC_RAW.
+fn ticks_until(monotonic_ns: u64, facts: &Facts, picture: &Picture) -> u64 {
+    let seconds = monotonic_ns.saturating_sub(facts.created_monotonic_ns) as f64 / 1e9;
+    (seconds * picture.clock.ticks_per_second) as u64
 }
 
 /// What is written.
@@ -171,7 +171,7 @@ impl Taken<'_> {
         json.name("process")?.object(|json| self.process(json))?;
         json.name("clock")?.object(|json| self.clock(json))?;
         let whole = self.picture.points.iter().filter(|point| point.variant.is_none());
-        json.name("points")?.list(whole, |json, of| json.object(|json| point(json, of)))?;
+        json.name("points")?.list(whole, |json, of| json.object(|json| self.point(json, of)))?;
         json.name("lanes")?
             .list(&self.picture.lanes, |json, of| json.object(|json| lane(json, of)))?;
         let has_any =
@@ -199,6 +199,13 @@ impl Taken<'_> {
             })
         })?;
         json.name("losses")?.object(|json| self.losses(json))
+    }
+
+    fn point<W: Write>(&self, json: &mut Json<W>, of: &PointPicture) -> io::Result<()> {
+        point(json, of)?;
+        // Later than the snapshot only where a viewer means ill.
+        let since = of.reset_ns.map(|ns| ticks_until(ns, self.facts, self.picture));
+        since.map_or(Ok(()), |since| json.plain("since_ticks", since.min(self.elapsed_ticks)))
     }
 
     fn process<W: Write>(&self, json: &mut Json<W>) -> io::Result<()> {

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::calls::{self, CallSums, ROOT};
 use pfp_shm_layout::cell::{Away, Cell, Measurement, Sums, add};
-use pfp_shm_layout::control::{Alpha, Change, Control, apply};
+use pfp_shm_layout::control::{Alpha, Change, Control, apply, reset};
 use pfp_shm_layout::header::{ClockKind, Facts};
 use pfp_shm_layout::histogram::{LIMIT, locate};
 use pfp_shm_layout::lane::Lane;
@@ -63,7 +63,7 @@ fn first() -> Option<Segment> {
     for _ in 0..2_100 {
         main.record(parse, Region { own: 100, inside: 5, ..Region::default() });
     }
-    apply(parse.word, Change::Reset);
+    reset(parse.word, segment.reset_time(parse.number)?, 6_500_000_000);
     main.follow(parse);
     for step in 0..10 {
         main.record(parse, Region { own: 100 + 10 * step, inside: 5, ..Region::default() });
@@ -112,7 +112,7 @@ fn first() -> Option<Segment> {
     share(&segment, parse)?;
     main.show_calls(parse, compress, wait)?;
 
-    // The end: killed in the middle of a reset, and of a fold.
+    // The end: killed in the middle of a reset, and of a fold. Its time was not left.
     apply(lookup.word, Change::Reset);
     main.die_following(lookup);
     second.die_folding(parse);

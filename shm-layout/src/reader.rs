@@ -109,6 +109,9 @@ pub struct PointPicture {
     pub device: bool,
     /// Its control word.
     pub control: Control,
+    /// When it was last reset, in nanoseconds of CLOCK_MONOTONIC_RAW; none where it never
+    /// was, or nobody knows. Whoever resets may write any time.
+    pub reset_ns: Option<u64>,
     /// The names of its amounts, where its regions have amounts.
     pub amounts: Vec<String>,
     /// It is a variant of another point: all that is measured here is in the
@@ -287,15 +290,20 @@ impl<S: Borrow<Segment>> Reader<S> {
     }
 
     /// Changes a point's control word; it takes effect at the point's next
-    /// begin. None if there is no such point.
-    pub fn change(&self, point: u32, change: Change) -> Option<Control> {
+    /// begin. None if there is no such point. `monotonic_ns` is the time, by
+    /// CLOCK_MONOTONIC_RAW: a reset leaves it for all readers.
+    pub fn change(&self, point: u32, change: Change, monotonic_ns: u64) -> Option<Control> {
         let segment: &Segment = self.segment.borrow();
         let used = segment.ledger().points_used.load(Ordering::Relaxed);
         let sparse = Sparse::new(segment, &self.backed);
         let word = sparse.control(point as usize).filter(|_| u64::from(point) < used);
+        let time = sparse.reset_time(point as usize);
         self.backed.rest();
         let word = word?;
-        Some(control::apply(word, change))
+        Some(match (change, time) {
+            (Change::Reset, Some(time)) => control::reset(word, time, monotonic_ns),
+            _ => control::apply(word, change),
+        })
     }
 
     /// The last picture.
@@ -435,6 +443,10 @@ impl<S: Borrow<Segment>> Reader<S> {
             };
             let mut text = |text| read_text(sparse, text, &mut self.text_left);
             let control = Control(word);
+            // Most points were never reset.
+            let time = (control.epoch() != 0).then(|| sparse.reset_time(id)).flatten();
+            let reset_ns =
+                time.and_then(|time| control::reset_ns(control, time.load(Ordering::Relaxed)));
             // Texts do not change in place, so the same offsets mean the same
             // texts.
             if is_known {
@@ -446,7 +458,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                     point.file = text(entry.file);
                 }
                 (point.line, point.control, *last) = (entry.line, control, entry);
-                point.device = entry.device;
+                (point.device, point.reset_ns) = (entry.device, reset_ns);
             } else {
                 let (name, file) = (text(entry.name), text(entry.file));
                 let id = id as u32;
@@ -464,8 +476,17 @@ impl<S: Borrow<Segment>> Reader<S> {
                     Variant { of: found.point, each }
                 });
                 let (EntryPicture { line, device, .. }, amounts) = (entry, Vec::new());
-                let point =
-                    PointPicture { id, name, file, line, device, control, amounts, variant };
+                let point = PointPicture {
+                    id,
+                    name,
+                    file,
+                    line,
+                    device,
+                    control,
+                    reset_ns,
+                    amounts,
+                    variant,
+                };
                 points.insert(place, point);
                 self.entries.insert(place, entry);
                 // One that was announced late: the places behind it move.

@@ -104,6 +104,9 @@ fn the_points_read_as_they_were_written() {
     ];
     assert_eq!(points, expected);
     assert_eq!((expected[3].4.alpha(), expected[2].4.epoch()), (Some(0.25), 1));
+    // Whoever reset the other one left no time.
+    let times = reader.poll().points.iter().filter_map(|point| Some((point.id, point.reset_ns?)));
+    assert_eq!(times.collect::<Vec<_>>(), [(64, 6_500_000_000)]);
 }
 
 #[test]

@@ -404,7 +404,7 @@ fn a_picture_says_what_was_measured_whoever_takes_it() {
             program.measure(reader.segment(), lane, point, random.below(1 << bits));
         }
         match random.below(10) {
-            0..3 => drop(reader.change(random.below(POINTS as u64) as u32, Change::Reset)),
+            0..3 => drop(reader.change(random.below(POINTS as u64) as u32, Change::Reset, 7_000)),
             3 => program.end(reader.segment(), random.below(LANES as u64) as usize, true),
             4 => program.fold(reader.segment(), random.below(LANES as u64) as usize),
             _ => {}
@@ -622,7 +622,7 @@ fn holes_stay_holes() {
         reader.poll();
         let records = reader.records();
         assert!(records.len() < 1 << 20, "{}", records.len());
-        reader.change(MANY - 100_000, Change::Enable);
+        reader.change(MANY - 100_000, Change::Enable, 0);
     }
     let picture = reader.picture();
     assert_eq!(picture.points.len(), POINTS + 1);

@@ -54,7 +54,8 @@ impl Watch {
 
     /// Steers a point.
     pub fn change(&self, point: u32, change: Change) {
-        self.reader.change(point, change).expect("there is such a point");
+        let now = crate::os::wall().as_nanos() as u64;
+        self.reader.change(point, change, now).expect("there is such a point");
     }
 
     /// Blocks of the pool in use.

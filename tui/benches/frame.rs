@@ -55,6 +55,7 @@ impl Busy {
             state: PointState::On,
             alpha: None,
             resets: 0,
+            since_ticks: None,
             fenced: false,
             process: None,
             number: None,

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! One snapshot alone has no interval; its rates are those of the whole life
-//! of the process ([`Basis::Life`]). A point that was reset in between has no
-//! figure for that interval, since nobody knows when it began afresh.
+//! of the process ([`Basis::Life`]). Of a point that was reset, they are those since then
+//! ([`Length::collected`]); where nobody knows when that was, it has no figure.
 
 mod between;
 mod calls;
@@ -117,7 +117,7 @@ impl Model {
             let seconds = seconds(&snapshot, snapshot.elapsed_ticks);
             self.threads = threads::life(&snapshot, seconds);
             for figures in &mut self.points {
-                figures.take_life(snapshot.elapsed_ticks, seconds);
+                figures.take_life();
             }
             return news;
         };

@@ -176,6 +176,11 @@ pub struct Point {
     pub alpha: Option<f64>,
     /// How often the point was reset.
     pub resets: u32,
+    /// When its figures begin, where that is not when the segment was created: ticks since
+    /// then. At its last reset; in a snapshot of several processes, when its own began at the
+    /// earliest, and of a sum the earliest of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_ticks: Option<u64>,
     /// Its stamps wait for the work before them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fenced: bool,
@@ -190,6 +195,15 @@ pub struct Point {
     /// [`AMOUNTS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub amounts: Vec<String>,
+}
+
+impl Point {
+    /// When its figures begin, ticks since the segment was created; none where it was reset
+    /// and nobody knows when.
+    #[must_use]
+    pub fn begin_ticks(&self) -> Option<u64> {
+        self.since_ticks.or((self.resets == 0).then_some(0))
+    }
 }
 
 /// Most amounts of a point.

@@ -164,14 +164,19 @@ fn a_copy_of_a_segment_without_a_note_is_read() {
 fn a_copy_of_a_segment_with_a_note_is_read() {
     let snapshot = opened(&asset("segment-copy-v2.pfp.zst")).unwrap();
     let process = &snapshot.process;
-    assert_eq!((process.name.as_str(), process.pid), ("the \"saving\" one", 11_268));
+    assert_eq!((process.name.as_str(), process.pid), ("the \"saving\" one", 31_556));
     assert_eq!(process.state, ProcessState::Running);
-    assert_eq!(process.started_unix_ns, 1_795_397_172_312_682_967);
+    assert_eq!(process.started_unix_ns, 1_795_419_490_675_780_624);
     let seconds = snapshot.elapsed_ticks as f64 / snapshot.clock.ticks_per_second;
     let by_calendar = (snapshot.taken_unix_ns - process.started_unix_ns) as f64 / 1e9;
     assert!((seconds - by_calendar).abs() < 0.01, "{seconds} and {by_calendar}");
-    assert_eq!(figures(&snapshot, "\"quoted"), [5_150, 25_829, 83]);
-    assert_eq!(figures(&snapshot, "reset in between"), [5_050, 25_130, 109]);
+    assert_eq!(figures(&snapshot, "\"quoted"), [5_150, 18_344, 56]);
+    assert_eq!(figures(&snapshot, "reset in between"), [5_050, 18_122, 82]);
+    // Before the 50 measurements that came first since then, and in the first second.
+    let point = snapshot.points.iter().find(|point| point.name == "reset in between").unwrap();
+    let since = point.since_ticks.unwrap();
+    assert!(0 < since && (since as f64) < snapshot.clock.ticks_per_second, "{since}");
+    assert!(snapshot.points.iter().all(|other| other.since_ticks.is_none() || other == point));
     let lanes: Vec<_> = snapshot.lanes.iter().map(|lane| (lane.kind, &*lane.name)).collect();
     assert_eq!(lanes, [(LaneKind::Live, "saving"), (LaneKind::Ended, "second")]);
     assert_eq!(snapshot.records.iter().filter(|record| record.lane == 1).count(), 2_047);
@@ -258,7 +263,7 @@ fn the_documentation_has_every_field() {
     let Point { process, number, .. } = &mut snapshot.points[0];
     (*process, *number) = (Some(0), Some(0));
     (snapshot.points[0].device, snapshot.points[0].amounts) = (true, vec!["bytes".into()]);
-    snapshot.points[0].fenced = true;
+    (snapshot.points[0].fenced, snapshot.points[0].since_ticks) = (true, Some(0));
     let cell = std::sync::Arc::make_mut(&mut snapshot.cells[0]);
     let (each, sums) = (vec![1], vec![1]);
     cell.variants = vec![pfp_top::snapshot::Variant { each, sums, ..Default::default() }];

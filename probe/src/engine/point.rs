@@ -15,6 +15,7 @@ use super::figures::{self, Histogram};
 use super::process::{self, NotEntered};
 use super::thread;
 use super::turn::{Denied, Turn};
+use crate::clock::calibrate::monotonic_ns;
 use crate::timed::{self, REST, Timed};
 use crate::{NUMERIC, Point, Stats};
 
@@ -338,9 +339,18 @@ impl Point {
     }
 
     pub(crate) fn change(&'static self, change: Change) {
-        if let Some(word) = self.word() {
-            control::apply(word, change);
-        }
+        let Some(word) = self.word() else { return };
+        match self.reset_time(word).filter(|_| change == Change::Reset) {
+            Some(time) => control::reset(word, time, monotonic_ns()),
+            None => control::apply(word, change),
+        };
+    }
+
+    /// Where a reset leaves its time; none where the word is not of this process's segment.
+    fn reset_time(&'static self, word: &AtomicU64) -> Option<&'static AtomicU64> {
+        let segment = &process::current()?.segment;
+        let is_here = segment.control(self.index()).is_some_and(|here| ptr::eq(here, word));
+        segment.reset_time(self.index()).filter(|_| is_here)
     }
 
     /// The point's word, registered if need be; none if it was refused.

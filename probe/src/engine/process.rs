@@ -15,7 +15,7 @@ use std::sync::atomic::{
 };
 
 use pfp_shm_layout::beacon::{Beacon, Info, MAX_NAME};
-use pfp_shm_layout::control::{Change, Control};
+use pfp_shm_layout::control::{self, Change, Control};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::failure::{self, Failure, Stage};
 use pfp_shm_layout::find;
@@ -892,6 +892,13 @@ impl Process {
         };
         // A viewer may have been faster.
         let _ = control.compare_exchange(0, initial.0, Relaxed, Relaxed);
+        // Resets of a parent's point were before this segment: its figures begin now.
+        if let Some(time) = self.segment.reset_time(number)
+            && initial.epoch() != 0
+        {
+            let now = control::reset_word(initial.epoch(), calibrate::monotonic_ns());
+            let _ = time.compare_exchange(0, now, Relaxed, Relaxed);
+        }
         let number = self.decide_number(point, number)?;
         self.segment.announce_point(number, name, file, line);
         self.segment.control(number).ok_or(NotEntered::NoPlace)

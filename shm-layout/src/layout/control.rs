@@ -16,8 +16,26 @@
 //!
 //! A cell keeps the word that it follows. As long as the two are equal nothing
 //! has changed; that one comparison is all that steering costs `begin`.
+//!
+//! # When a point was reset
+//!
+//! A second word says when, for readers alone: `begin` never looks at it. Whoever resets
+//! changes the control word first, then this one, and may be killed in between. So the time
+//! carries the end of the epoch that it belongs to, and counts only while the two agree:
+//!
+//! ```text
+//! 63                                                          8 7              0
+//! +------------------------------------------------------------+----------------+
+//! | time: microseconds of CLOCK_MONOTONIC_RAW                  | end of epoch   |
+//! +------------------------------------------------------------+----------------+
+//! ```
+//!
+//! That clock is known to the program and to every viewer of its machine without asking one
+//! another, and the header and a copy's note have it too, so a reader elsewhere knows how
+//! long ago a reset was. A viewer that means ill may write any time: readers bound it by the
+//! start of the process and by the moment of their picture.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, ord};
 
 const ENABLED: u64 = 1;
 const INVALID: u64 = 2;
@@ -28,6 +46,10 @@ const ALPHA_MASK: u64 = (1 << 21) - 1;
 /// Fraction bits of alpha.
 pub(crate) const ALPHA_BITS: u32 = 20;
 const EPOCH_SHIFT: u32 = 36;
+/// Bits of the epoch in the word that says when a point was reset.
+const TIME_SHIFT: u32 = 8;
+/// Tries to leave the time of a reset, while others write there.
+const TRIES: usize = 16;
 /// The bits that have a meaning to cells.
 const MEANT: u64 = !0 << EPOCH_SHIFT | ALPHA_MASK << ALPHA_SHIFT | INVALID | ENABLED;
 /// Alpha 1.0.
@@ -173,9 +195,73 @@ pub fn apply(word: &AtomicU64, change: Change) -> Control {
     }
 }
 
+/// The word that says that a point of this epoch was reset at this time, in nanoseconds of
+/// CLOCK_MONOTONIC_RAW.
+#[must_use]
+pub const fn reset_word(epoch: u32, monotonic_ns: u64) -> u64 {
+    (monotonic_ns / 1000) << TIME_SHIFT | (epoch & ((1 << TIME_SHIFT) - 1)) as u64
+}
+
+/// When a point was last reset, in nanoseconds of CLOCK_MONOTONIC_RAW; none where it never
+/// was, or nobody knows. `time` may hold anything.
+#[must_use]
+pub const fn reset_ns(control: Control, time: u64) -> Option<u64> {
+    let epoch = control.epoch();
+    let agrees = (time as u32 ^ epoch) & ((1 << TIME_SHIFT) - 1) == 0;
+    // Zero in a page that nobody wrote, whatever the epoch.
+    if epoch == 0 || time == 0 || !agrees {
+        return None;
+    }
+    Some((time >> TIME_SHIFT).saturating_mul(1000))
+}
+
+/// Resets a point and leaves the time beside its control word; returns that word as it was
+/// before. The time is read before the reset, so no figure is of an earlier moment.
+///
+/// Of resets at the same time the last one's time stays. A writer that dies in between, or
+/// finds no peace, leaves a time that belongs to no epoch in force.
+pub fn reset(word: &AtomicU64, time: &AtomicU64, monotonic_ns: u64) -> Control {
+    let before = apply(word, Change::Reset);
+    let epoch = before.with(Change::Reset).epoch();
+    for _ in 0..TRIES {
+        // reset-time-seen: meets reset-time. Who finds a later reset's time sees its epoch.
+        let known = time.load(ord!("reset-time-seen", Acquire));
+        if Control(word.load(Ordering::Relaxed)).epoch() != epoch {
+            break;
+        }
+        let new = reset_word(epoch, monotonic_ns);
+        // reset-time: meets reset-time-seen.
+        let success = ord!("reset-time", Release);
+        if time.compare_exchange(known, new, success, Ordering::Relaxed).is_ok() {
+            break;
+        }
+    }
+    before
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reset_leaves_its_time_and_no_other_time_counts() {
+        let (word, time) = (AtomicU64::new(ENABLED), AtomicU64::new(0));
+        let known =
+            || reset_ns(Control(word.load(Ordering::Relaxed)), time.load(Ordering::Relaxed));
+        assert_eq!(known(), None, "never reset");
+        for epoch in 1..600_u64 {
+            reset(&word, &time, epoch * 5_000_000 + 999);
+            assert_eq!(known(), Some(epoch * 5_000_000), "whole microseconds");
+        }
+        // Its writer was killed before it left the time.
+        apply(&word, Change::Reset);
+        assert_eq!(known(), None);
+        reset(&word, &time, u64::MAX);
+        assert_eq!(known(), Some(u64::MAX / 1000 * 1000));
+        // A word that nobody has written, though the epoch ends in zeros.
+        assert_eq!(reset_ns(Control(256 << EPOCH_SHIFT), 0), None);
+        assert!(reset_ns(Control(256 << EPOCH_SHIFT), u64::MAX << 8).is_some());
+    }
 
     #[test]
     fn changes_touch_only_their_own_field() {

@@ -7,6 +7,7 @@
 //!    4096 | ledger                          1 page        |  process, rarely
 //!    8192 +-----------------------------------------------+
 //!         | control words                   8 B a point   |  viewer, application
+//!         | times of resets                 8 B a point   |  viewer, application
 //!         +-----------------------------------------------+
 //!         | point table                    64 B a point   |  process, once each
 //!         +-----------------------------------------------+
@@ -262,15 +263,20 @@ impl Geometry {
         2 * PAGE
     }
 
-    /// The bytes of the control words: whole pages, the only ones that a viewer
-    /// may write.
+    /// The bytes of the control words and of the times of resets: whole pages, the only
+    /// ones that a viewer may write.
     #[must_use]
     pub const fn control_pages(&self) -> std::ops::Range<usize> {
         self.control()..self.table()
     }
 
+    /// Behind the control words, which `begin` reads, so that those lie side by side.
+    const fn reset_times(&self) -> usize {
+        self.control() + self.points * size_of::<AtomicU64>()
+    }
+
     const fn table(&self) -> usize {
-        (self.control() + self.points * size_of::<AtomicU64>()).next_multiple_of(PAGE)
+        (self.reset_times() + self.points * size_of::<AtomicU64>()).next_multiple_of(PAGE)
     }
 
     const fn strings(&self) -> usize {
@@ -614,6 +620,14 @@ impl Segment {
             .then(|| self.at(self.geometry.control() + point * size_of::<AtomicU64>()))?
     }
 
+    /// The word that says when a point was reset, as [`crate::layout::control`] has it;
+    /// none beyond the table.
+    #[must_use]
+    pub fn reset_time(&self, point: usize) -> Option<&AtomicU64> {
+        (point < self.geometry.points)
+            .then(|| self.at(self.geometry.reset_times() + point * size_of::<AtomicU64>()))?
+    }
+
     /// The entry of a point; none beyond the table.
     #[must_use]
     pub fn entry(&self, point: usize) -> Option<&Entry> {
@@ -807,8 +821,10 @@ impl Segment {
             // What is said to be used is backed: readers touch it.
             let entry_at = self.geometry.table() + point * size_of::<Entry>();
             let control_at = self.geometry.control() + point * size_of::<AtomicU64>();
+            let reset_at = self.geometry.reset_times() + point * size_of::<AtomicU64>();
             if self.back(entry_at, size_of::<Entry>()).is_err()
                 || self.back(control_at, size_of::<AtomicU64>()).is_err()
+                || self.back(reset_at, size_of::<AtomicU64>()).is_err()
             {
                 self.refuse_space();
                 return None;

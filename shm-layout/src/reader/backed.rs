@@ -174,6 +174,10 @@ impl<'a> Sparse<'a> {
         Some(self.control(point).map_or(0, |word| word.load(Ordering::Relaxed)))
     }
 
+    pub(crate) fn reset_time(self, point: usize) -> Option<&'a AtomicU64> {
+        self.one(self.segment.reset_time(point))
+    }
+
     pub(crate) fn entry(self, point: usize) -> Option<&'a Entry> {
         self.one(self.segment.entry(point))
     }

@@ -94,6 +94,8 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("group_one_enters", group_one_enters),
     ("control_two_writers", control_two_writers),
     ("control_reset", control_reset),
+    ("control_two_resets", control_two_resets),
+    ("control_reset_is_timed", control_reset_is_timed),
     ("header_magic", header_magic),
 ];
 

@@ -2,6 +2,7 @@
 
 mod push;
 mod recording;
+mod resets;
 mod schemas;
 mod serve;
 mod snapshots;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 /// Fields of snapshots that may be missing, as docs/snapshot-format.md has it.
-const OPTIONAL: [&str; 14] = [
+const OPTIONAL: [&str; 15] = [
     ".clock.core_hz",
     ".clock.reported_ticks_per_second",
     ".clock.system_clock",
@@ -24,6 +24,7 @@ const OPTIONAL: [&str; 14] = [
     ".losses.begins_missed",
     ".losses.records_missed",
     ".points[].device",
+    ".points[].since_ticks",
     ".process.members",
     ".records",
 ];

@@ -1,5 +1,5 @@
-//! A viewer that means ill: random bytes all over the control words, the only bytes
-//! that a viewer may write, while the program measures. The program says what it
+//! A viewer that means ill: random bytes all over the control words and the times of
+//! resets, the only bytes that a viewer may write, while the program measures. The program says what it
 //! would say and ends as it would; what was measured while a point was on is exact;
 //! and the program writes nothing that is not its own.
 
@@ -53,6 +53,8 @@ impl Fate {
 /// Writes over the control words.
 struct Attacker<'a> {
     words: Vec<&'a AtomicU64>,
+    /// When points were reset.
+    times: Vec<&'a AtomicU64>,
     fates: Vec<Fate>,
     /// Words that a program looks at, which are written to most of the time.
     looked_at: Vec<usize>,
@@ -63,12 +65,14 @@ struct Attacker<'a> {
 impl<'a> Attacker<'a> {
     fn new(segment: &'a Segment, picture: &Picture) -> Self {
         let words: Vec<_> = (0..).map_while(|point| segment.control(point)).collect();
+        let times: Vec<_> = (0..).map_while(|point| segment.reset_time(point)).collect();
         let pages = segment.geometry().control_pages();
-        assert!(words.len() * 8 <= pages.len() && pages.len() - words.len() * 8 < PAGE);
+        let len = (words.len() + times.len()) * 8;
+        assert!(len <= pages.len() && pages.len() - len < PAGE);
         let fates: Vec<_> = (0..words.len()).map(|point| Fate::of(picture, point)).collect();
         let known = picture.points.iter().map(|point| point.id as usize);
         let looked_at = known.filter(|&point| fates[point] != Fate::LeftAlone).collect();
-        Self { words, fates, looked_at, random: Random::new(7), written: 0 }
+        Self { words, times, fates, looked_at, random: Random::new(7), written: 0 }
     }
 
     /// A word, or one byte of it.
@@ -78,6 +82,11 @@ impl<'a> Attacker<'a> {
             0 => random.below(self.words.len()),
             _ => self.looked_at[random.below(self.looked_at.len())],
         };
+        if random.below(4) == 0 {
+            let time = self.times[random.below(self.times.len())];
+            time.store(if random.below(2) == 0 { random.edge() } else { random.word() }, Relaxed);
+            self.times[point].store(random.word(), Relaxed);
+        }
         let word = self.words[point];
         let new = match random.below(4) {
             0 => random.edge(),
@@ -96,7 +105,7 @@ impl<'a> Attacker<'a> {
     }
 
     fn all(&self) -> Vec<u64> {
-        self.words.iter().map(|word| word.load(Relaxed)).collect()
+        self.words.iter().chain(&self.times).map(|word| word.load(Relaxed)).collect()
     }
 }
 

@@ -14,9 +14,10 @@ use std::sync::atomic::{
 use std::time::{Duration, Instant};
 
 use pfp_shm_layout::atomic_file::DRAFT;
-use pfp_shm_layout::control::Control;
+use pfp_shm_layout::control::{self, Control};
 use pfp_shm_layout::liveness::Liveness;
 use pfp_tests::changes::Changes;
+use pfp_tests::os::wall;
 use pfp_tests::place::Place;
 use pfp_tests::random::Random;
 use pfp_tests::stepper::{self, Halt, Stepper};
@@ -242,7 +243,7 @@ fn a_viewer_has_done_all_of_a_change_or_nothing() {
     let asked = || watched.witness.seats[SEATS - 1].stage.load(Acquire);
     assert_eq!((asked(), stepper.run()), (RUN, Halt::Stop));
     while asked() != RUN {
-        let stage = asked();
+        let (stage, early) = (asked(), wall());
         let steers = matches!(stage, stage::SWITCH | stage::RESET);
         let mut words = Vec::new();
         // Instructions that steer are few; of the others the first ones.
@@ -270,11 +271,17 @@ fn a_viewer_has_done_all_of_a_change_or_nothing() {
                 assert!(Control(off.1).enabled() && !Control(off.2).enabled(), "{words:?}");
             }
             stage::RESET => {
-                assert_eq!(words.len(), 2, "{words:?}");
-                for (_, before, after) in words {
+                assert_eq!(words.len(), 4, "{words:?}");
+                for pair in words.chunks(2) {
+                    let [(_, before, after), (_, earlier, time)] = *pair else { unreachable!() };
                     let (before, after) = (Control(before), Control(after));
                     assert_eq!(after.epoch(), before.epoch() + 1);
                     assert!(before.enabled() && after.enabled());
+                    // Between the two nobody knows when it was.
+                    assert_eq!(control::reset_ns(after, earlier), None);
+                    let time = control::reset_ns(after, time).expect("it was left");
+                    let [early, now] = [early, wall()].map(|at| at.as_micros() as u64 * 1000);
+                    assert!((early..=now).contains(&time), "{time}, not {early} to {now}");
                 }
             }
             _ => assert_eq!(words, [], "at {}", STAGES[stage as usize]),
@@ -285,7 +292,7 @@ fn a_viewer_has_done_all_of_a_change_or_nothing() {
     let (whole, drafts) = folder.clear();
     assert_eq!((whole, drafts), (3, 0));
     watched.check();
-    figure(&format!("a viewer of {steps} instructions changes 4 words, in a step each"));
+    figure(&format!("a viewer of {steps} instructions changes 6 words, in a step each"));
 }
 
 /// A viewer killed while it has files open, or locked.

@@ -7,7 +7,7 @@
 //! none of is an empty field. What regions carry is in one field,
 //! `bytes=2400;flops=200`: the sums, by seconds of exclusive time, and by seconds of
 //! the clock. Rates and loads are what the model has: of a file, or
-//! of one look at a process, those of its whole life.
+//! of one look at a process, those of its whole life, or since the point was reset.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::Subject;
 use super::subject::Shown;
-use crate::model::{amounts, histogram, mean, total, variance};
+use crate::model::{Length, amounts, histogram, mean, total, variance};
 use crate::snapshot::Stats;
 use crate::text::{self, cell};
 
@@ -163,15 +163,13 @@ fn rows(subject: &Subject<'_>, out: &mut dyn Write) -> ::csv::Result<()> {
     Ok(writer.flush()?)
 }
 
-/// Calls per second and load of a thread, over the whole life of the process; none
-/// where the point was reset since.
+/// Calls per second and load of a thread, over all the time that the point's figures were
+/// collected.
 fn life(subject: &Subject<'_>, shown: &Shown<'_>, sums: &Stats) -> (Option<f64>, Option<f64>) {
-    let elapsed = subject.snapshot().elapsed_ticks;
-    if elapsed == 0 || shown.figures.point().resets > 0 {
-        return (None, None);
-    }
-    let seconds = elapsed as f64 / subject.ticks_per_second();
-    (Some(sums.count as f64 / seconds), Some(sums.exclusive as f64 / elapsed as f64))
+    let length = Length::collected(subject.snapshot(), shown.figures.point());
+    let Some(Length { ticks, .. }) = length else { return (None, None) };
+    let seconds = ticks / subject.ticks_per_second();
+    (Some(sums.count as f64 / seconds), Some(sums.exclusive as f64 / ticks))
 }
 
 fn row<'a>(

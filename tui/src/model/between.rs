@@ -45,6 +45,17 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
             lane.switches = lane.switches.saturating_sub(before.switches);
         }
     }
+    // Of a sum nobody knows what one that has joined did before.
+    let joined = to.process.members.iter().any(|member| !from.knows(member));
+    for point in &mut to.points {
+        let is_whole = was_reset.get(&point.id).copied().unwrap_or(false);
+        point.since_ticks = match point.begin_ticks() {
+            _ if !is_whole && resets.contains_key(&point.id) => Some(0),
+            Some(_) if is_whole && joined && point.process.is_none() => None,
+            begin => begin.map(|begin| begin.saturating_sub(from.elapsed_ticks)),
+        }
+        .filter(|since| *since > 0 || point.resets > 0);
+    }
     to.losses = lost(&from.losses, &to.losses);
     to.records.retain_mut(|record| {
         let start = record.start.checked_sub(from.elapsed_ticks);
@@ -145,5 +156,24 @@ mod tests {
         let cells =
             |s: &Snapshot| s.cells.iter().filter(|c| c.point == 1).cloned().collect::<Vec<_>>();
         assert_eq!(cells(&window), cells(&second));
+    }
+
+    #[test]
+    fn the_time_of_a_point_begins_with_the_window_or_at_the_reset() {
+        let mut source = Synthetic::new();
+        let mut all: Vec<Snapshot> = (0..3).map(|_| source.poll().unwrap()).collect();
+        source.act(Change::Reset(1)).unwrap();
+        all.extend((0..5).map(|_| source.poll().unwrap()));
+        // Reset at the third poll.
+        for (from, to, seconds) in [(0, 7, 5.0), (2, 7, 5.0), (4, 7, 3.0), (0, 1, 1.0)] {
+            let window = between(&all[from], all[to].clone()).unwrap();
+            let found = Window::between(None, &window, 1).unwrap();
+            assert_eq!(found, Window::between(Some(&all[from]), &all[to], 1).unwrap(), "{from}");
+            assert_eq!(found.length.unwrap().seconds, seconds, "{from}");
+        }
+        let window = between(&all[1], all[7].clone()).unwrap();
+        assert!(
+            window.points.iter().all(|point| (point.resets > 0) == point.since_ticks.is_some())
+        );
     }
 }

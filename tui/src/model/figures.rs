@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{History, Quantiles, Sample, histogram};
+use super::{History, Length, Quantiles, Sample, histogram};
 use crate::snapshot::{AMOUNTS, Bucket, Cell, Lane, Point, PointState, Process, Snapshot, Stats};
 
 /// One point, all lanes together.
@@ -122,21 +122,23 @@ impl Figures {
         snapshot.points.iter().enumerate().map(of_point).collect()
     }
 
-    /// Rates over the process's whole life.
-    pub(super) fn take_life(&mut self, elapsed_ticks: u64, seconds: f64) {
-        // After a reset nobody knows how long the figures have been growing.
-        if elapsed_ticks > 0 && self.point().resets == 0 {
-            self.rate = Some(self.total.count as f64 / seconds);
-            self.amount_rates = self.amounts.map(|sum| Some(sum as f64 / seconds));
-        }
+    /// Rates over all the time that the figures were collected.
+    pub(super) fn take_life(&mut self) {
+        let Some(Length { ticks, seconds }) = Length::collected(&self.snapshot, self.point())
+        else {
+            return;
+        };
+        self.rate = Some(self.total.count as f64 / seconds);
+        self.amount_rates = self.amounts.map(|sum| Some(sum as f64 / seconds));
         // A device's time is no load of a CPU.
-        if elapsed_ticks > 0 && self.point().resets == 0 && !self.point().device {
-            self.load = Some(self.total.exclusive as f64 / elapsed_ticks as f64);
+        if !self.point().device {
+            self.load = Some(self.total.exclusive as f64 / ticks);
         }
     }
 
     /// Rates over the interval since `old`, which is none for a point that
-    /// appeared within it; `alpha` is the weight of its load in the smoothed one.
+    /// appeared within it; `alpha` is the weight of its load in the smoothed one. Of a point
+    /// that was reset in the interval, they are those since the reset.
     pub(super) fn take_interval(
         &mut self,
         old: Option<Self>,
@@ -144,28 +146,33 @@ impl Figures {
         seconds: f64,
         alpha: f64,
     ) {
-        let amounts_before = match &old {
-            Some(old) if old.point().resets == self.point().resets => Some(old.amounts),
-            Some(_) => None,
-            None => Some([0; AMOUNTS]),
+        let began = self.snapshot.elapsed_ticks.saturating_sub(ticks);
+        let is_same = old.as_ref().is_some_and(|old| old.point().resets == self.point().resets);
+        let since = self.point().since_ticks.filter(|since| *since >= began && !is_same);
+        // How much of the interval the figures are of.
+        let share = since.map_or(1.0, |since| {
+            self.snapshot.elapsed_ticks.saturating_sub(since) as f64 / ticks as f64
+        });
+        let (seconds, alpha) = (seconds * share, alpha * share);
+        let before = match &old {
+            Some(old) if is_same => Some((old.amounts, old.total.count, old.total.exclusive)),
+            Some(_) if since.is_none() => None,
+            _ => Some(([0; AMOUNTS], 0, 0)),
         };
+        let before = before.filter(|_| share > 0.0);
+        let amounts_before = before.map(|(amounts, ..)| amounts);
         self.amount_rates = std::array::from_fn(|place| {
             let more = self.amounts[place].checked_sub(amounts_before?[place])?;
             Some(more as f64 / seconds)
         });
-        let (count_before, exclusive_before) = match &old {
-            Some(old) if old.point().resets == self.point().resets => {
-                (Some(old.total.count), Some(old.total.exclusive))
-            }
-            Some(_) => (None, None),
-            None => (Some(0), Some(0)),
-        };
+        let (count_before, exclusive_before) =
+            before.map(|(_, count, exclusive)| (count, exclusive)).unzip();
         let grown =
             |now: u64, before: Option<u64>| before.and_then(|before| now.checked_sub(before));
         self.rate = grown(self.total.count, count_before).map(|n| n as f64 / seconds);
         let load = grown(self.total.exclusive, exclusive_before)
             .filter(|_| !self.point().device)
-            .map(|n| n as f64 / ticks as f64);
+            .map(|n| n as f64 / (ticks as f64 * share));
         let smoothed = old.as_ref().filter(|old| old.settled).and_then(|old| old.load);
         let is_at_rest = self.point().state != PointState::On && load == Some(0.0);
         self.load = match (load, smoothed) {

@@ -20,8 +20,8 @@ use crate::snapshot::{Bucket, Cell, Snapshot, Stats};
 #[derive(Debug, Default)]
 pub struct Lifetime {
     cells: HashMap<(u32, u32), Life>,
-    /// How often a point had been reset when it was first seen.
-    first: HashMap<u32, u32>,
+    /// How often a point had been reset when it was first seen, and when last.
+    first: HashMap<u32, (u32, Option<u64>)>,
     snapshots: u64,
 }
 
@@ -45,7 +45,8 @@ impl Lifetime {
         let mut resets = HashMap::new();
         for point in &mut snapshot.points {
             resets.insert(point.id, point.resets);
-            point.resets = *self.first.entry(point.id).or_insert(point.resets);
+            let now = (point.resets, point.since_ticks);
+            (point.resets, point.since_ticks) = *self.first.entry(point.id).or_insert(now);
         }
         let of = |point: u32| resets.get(&point).copied().unwrap_or(0);
         for cell in &mut snapshot.cells {

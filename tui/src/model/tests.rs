@@ -129,17 +129,65 @@ fn a_point_that_is_switched_off_has_no_load_to_fade_out() {
 }
 
 #[test]
-fn a_reset_leaves_a_gap_and_no_nonsense() {
+fn a_reset_of_unknown_time_leaves_a_gap_and_no_nonsense() {
     let (mut source, mut model) = (Synthetic::new(), Model::default());
     next(&mut source, &mut model);
     next(&mut source, &mut model);
     source.act(Change::Reset(1)).unwrap();
+    source.snapshot_mut().points[1].since_ticks = None;
     next(&mut source, &mut model);
     let figures = model.point(1).unwrap();
     assert_eq!((figures.rate(), figures.load()), (None, None));
     assert_eq!(figures.history().last(1).next().unwrap().load, None);
     next(&mut source, &mut model);
     assert!(model.point(1).unwrap().rate().is_some_and(|rate| rate > 0.0));
+}
+
+/// Polls are a second apart. The point is reset a quarter of one before the last.
+#[test]
+fn rates_and_loads_are_since_the_reset() {
+    let mut source = Synthetic::new();
+    let mut snapshots: Vec<_> = (0..2).map(|_| source.poll().unwrap()).collect();
+    source.act(Change::Reset(1)).unwrap();
+    snapshots.push(source.poll().unwrap());
+    let quarter = TICKS_PER_SECOND / 4;
+    let now = snapshots.last_mut().unwrap();
+    now.points[1].since_ticks = Some(now.elapsed_ticks - quarter);
+    let sums = total(now.cells.iter().map(|cell| &**cell).filter(|cell| cell.point == 1));
+    let expected = (4.0 * sums.count as f64, sums.exclusive as f64 / quarter as f64);
+    assert!(expected.0 > 0.0 && expected.1 > 0.0);
+
+    // By an interval that the reset is in, and by one snapshot alone.
+    let mut interval = Model::new(0.25);
+    for snapshot in &snapshots[1..] {
+        interval.fold(snapshot.clone());
+    }
+    let mut alone = Model::default();
+    alone.fold(snapshots[2].clone());
+    for (model, basis) in [(&interval, Basis::Interval), (&alone, Basis::Life)] {
+        let figures = model.point(1).unwrap();
+        assert_eq!(model.basis(), basis);
+        let (rate, load) = (figures.rate().unwrap(), figures.load().unwrap());
+        assert!((rate / expected.0 - 1.0).abs() < 1e-9, "{basis:?}: {rate} {expected:?}");
+        assert!((load / expected.1 - 1.0).abs() < 1e-9, "{basis:?}: {load} {expected:?}");
+    }
+    // One that was not reset has its own.
+    let other = |model: &Model| model.point(2).unwrap().rate().unwrap();
+    let mut unchanged = Model::default();
+    snapshots[2].points[1].resets = 0;
+    unchanged.fold(snapshots[2].clone());
+    assert_eq!(other(&alone), other(&unchanged));
+    // A time that cannot be: of the very moment, or of before the interval.
+    for since in [snapshots[2].elapsed_ticks, snapshots[1].elapsed_ticks - 1] {
+        snapshots[2].points[1].resets = 1;
+        snapshots[2].points[1].since_ticks = Some(since);
+        let mut model = Model::default();
+        for snapshot in &snapshots[1..] {
+            model.fold(snapshot.clone());
+        }
+        let figures = model.point(1).unwrap();
+        assert_eq!((figures.rate(), figures.load()), (None, None));
+    }
 }
 
 #[test]

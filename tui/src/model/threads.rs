@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use crate::snapshot::{Cell, Lane, LaneKind, Snapshot, Stats};
+use crate::snapshot::{Cell, Lane, LaneKind, Point, Snapshot, Stats};
 
-use super::{off_share, total};
+use super::{Length, off_share, total};
 
 /// A point takes the place of the top one when it has this many times as much:
 /// two that are nearly the same do not change places at every poll.
@@ -221,6 +221,8 @@ fn sums(
         let Some(place) = place else { continue };
         // Less than before: it was reset, and this is what came since.
         let added = now.checked_sub(same.map_or(0, |same| exclusive(same))).unwrap_or(now);
+        let point = points.peek().filter(|point| before.is_none() && point.id == cell.point);
+        let added = point.map_or(added, |point| in_life(snapshot, point, added));
         let grown = &mut grown[place];
         grown.exclusive = grown.exclusive.saturating_add(added);
         if tops[place] == Some(cell.point) {
@@ -231,6 +233,17 @@ fn sums(
         }
     }
     (threads, grown)
+}
+
+/// What a point would have taken in all the process's life, had it taken as much of it as
+/// since its figures began.
+fn in_life(snapshot: &Snapshot, point: &Point, exclusive: u64) -> u64 {
+    match Length::collected(snapshot, point).map(|length| length.ticks) {
+        Some(ticks) if ticks < snapshot.elapsed_ticks as f64 => {
+            (exclusive as f64 * (snapshot.elapsed_ticks as f64 / ticks)) as u64
+        }
+        _ => exclusive,
+    }
 }
 
 fn top(grown: &Grown, old: Option<Top>) -> Option<Top> {

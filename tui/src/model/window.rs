@@ -9,7 +9,8 @@
 //!
 //! A snapshot holds sums from the point's last reset on, so a window is what a
 //! later one has more than an earlier one. Two windows that follow on one another
-//! share no measurement.
+//! share no measurement. The window of a point that was reset within it begins at the
+//! reset ([`Length::collected`]).
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ pub struct Window {
     pub count: u64,
     /// Their exclusive ticks together.
     pub exclusive: f64,
-    /// How long the window is; none where a reset within it hides that.
+    /// How long it is; none where nobody knows when the point was reset within it.
     pub length: Option<Length>,
     /// How many there are in each bucket: the bucket's number, in rising order,
     /// and the measurements. Whole numbers unless the clocks had to be matched.
@@ -41,6 +42,12 @@ pub struct Length {
 }
 
 impl Length {
+    /// The time over which a point's figures were collected: since its last reset, or since
+    /// its process began. None where nobody knows, and in the very moment of a reset.
+    pub fn collected(snapshot: &Snapshot, point: &Point) -> Option<Self> {
+        Self::between(point.begin_ticks()?, snapshot)
+    }
+
     fn between(before: u64, to: &Snapshot) -> Option<Self> {
         let ticks = to.elapsed_ticks.saturating_sub(before) as f64;
         let seconds = ticks / to.clock.ticks_per_second;
@@ -62,17 +69,17 @@ impl Window {
         let point = find(to, id)?;
         let mut window = Self::life(to, id);
         let old = from.and_then(|(from, _)| find(from, id));
-        let before = from.map_or(0, |(from, _)| from.elapsed_ticks);
-        match (from, old) {
-            (Some((_, life)), Some(old)) if old.resets == point.resets => {
+        window.length = match (from, old) {
+            (Some((from, life)), Some(old)) if old.resets == point.resets => {
                 window.subtract(life);
+                Length::between(from.elapsed_ticks, to)
             }
-            // Nobody knows when it began afresh.
-            _ if point.resets > 0 => return Some(window),
-            // Not yet there at the beginning of the window.
-            _ => {}
-        }
-        window.length = Length::between(before, to);
+            // Not yet there at the beginning of the window, as its process was.
+            (Some((from, _)), None) if knows_process(from, to, point) => point
+                .begin_ticks()
+                .and_then(|begin| Length::between(begin.max(from.elapsed_ticks), to)),
+            _ => Length::collected(to, point),
+        };
         Some(window)
     }
 
@@ -134,7 +141,8 @@ impl Window {
         Self { count: self.count, exclusive: self.exclusive * ratio, length, spread }
     }
 
-    /// These measurements and those of another point in the same time.
+    /// These measurements and those of another point in the same time, or in the longer one
+    /// where one of them was reset.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let mut spread = [self.spread.as_slice(), &other.spread].concat();
@@ -143,7 +151,12 @@ impl Window {
         Self {
             count: self.count.saturating_add(other.count),
             exclusive: self.exclusive + other.exclusive,
-            length: self.length.and(other.length),
+            length: self.length.zip(other.length).map(|(one, other)| {
+                match other.ticks > one.ticks {
+                    true => other,
+                    false => one,
+                }
+            }),
             spread,
         }
     }
@@ -195,6 +208,15 @@ fn add_up(spread: &mut Vec<(u64, f64)>) {
         }
         same
     });
+}
+
+/// Whether a point's process, or each that it is summed over, was there before.
+fn knows_process(from: &Snapshot, to: &Snapshot, point: &Point) -> bool {
+    let members = &to.process.members;
+    match point.process {
+        Some(place) => members.get(place as usize).is_none_or(|member| from.knows(member)),
+        None => members.iter().all(|member| from.knows(member)),
+    }
 }
 
 /// The point with this id.
@@ -253,9 +275,33 @@ mod tests {
     }
 
     #[test]
-    fn after_a_reset_there_are_measurements_but_no_length() {
+    fn a_window_with_a_reset_begins_there() {
+        let (mut source, mut s) = polls(3);
+        source.act(Change::Reset(1)).unwrap();
+        s.extend((0..4).map(|_| source.poll().unwrap()));
+        let count = |s: &Snapshot| -> u64 {
+            s.cells.iter().filter(|cell| cell.point == 1).map(|cell| cell.stats.count).sum()
+        };
+        // Reset at the third poll, and each is a second after the one before.
+        for (from, to, before, seconds) in [
+            (None, 6, 0, 4.0),
+            (Some(0), 6, 0, 4.0),
+            (Some(2), 4, 0, 2.0),
+            (Some(4), 6, count(&s[4]), 2.0),
+        ] {
+            let window = Window::between(from.map(|from| &s[from]), &s[to], 1).unwrap();
+            assert_eq!(window.length.unwrap().seconds, seconds, "{from:?}");
+            assert_eq!(window.rate(), Some((count(&s[to]) - before) as f64 / seconds), "{from:?}");
+        }
+        let whole = Window::between(None, &s[6], 2).unwrap();
+        assert_eq!(whole.length.unwrap().ticks, s[6].elapsed_ticks as f64, "not reset");
+    }
+
+    #[test]
+    fn after_a_reset_of_unknown_time_there_are_measurements_but_no_length() {
         let (mut source, s) = polls(3);
         source.act(Change::Reset(1)).unwrap();
+        source.snapshot_mut().points[1].since_ticks = None;
         let now = source.poll().unwrap();
         let window = Window::between(Some(&s[2]), &now, 1).unwrap();
         assert!(window.count > 0 && window.count < Window::between(None, &s[2], 1).unwrap().count);

@@ -176,6 +176,8 @@ struct Member {
     points: HashMap<u32, u32>,
     names: HashMap<(String, String), usize>,
     lanes: HashMap<u32, u32>,
+    /// How much of the group's age was over when it began, ticks; none before it is merged.
+    began: Option<u64>,
     /// Each cell as it came and as it was passed on: what has not changed is
     /// passed on as it was.
     cells: HashMap<(u32, u32), [Arc<Cell>; 2]>,
@@ -235,6 +237,7 @@ impl Group {
                 points: HashMap::new(),
                 names: HashMap::new(),
                 lanes: HashMap::new(),
+                began: None,
                 cells: HashMap::new(),
             });
         }
@@ -277,9 +280,11 @@ impl Group {
     }
 
     fn merge(&mut self) -> Snapshot {
+        let state = self.state();
+        let elapsed_ticks = self.age(state);
         let first = &self.members[0].last;
         let mut whole = Snapshot {
-            elapsed_ticks: 0,
+            elapsed_ticks,
             process: Process { segment_id: self.id.clone(), ..first.process.clone() },
             points: Vec::new(),
             lanes: Vec::new(),
@@ -295,6 +300,8 @@ impl Group {
             let last = &member.last;
             let process = &last.process;
             let running = process.state == ProcessState::Running;
+            let age = last.elapsed_ticks;
+            let began = *member.began.get_or_insert(elapsed_ticks.saturating_sub(age));
             for point in &last.points {
                 let id = *member.points.entry(point.id).or_insert_with(|| {
                     let next = self.points;
@@ -309,17 +316,21 @@ impl Group {
                     id
                 });
                 self.routes.entry(id).or_default().push((place, point.id));
+                // Where it says nothing, the figures began with the oldest process.
+                let begin = point.begin_ticks().map(|begin| began.saturating_add(begin));
+                let since_ticks = if began == 0 { point.since_ticks } else { begin };
                 match places.get(&id) {
                     None => {
                         places.insert(id, whole.points.len());
                         whole.points.push(Point {
                             id,
+                            since_ticks,
                             number: Some(point.number.unwrap_or(point.id)),
                             process: (!self.together.sum).then_some(place as u32),
                             ..point.clone()
                         });
                     }
-                    Some(at) => add_point(&mut whole.points[*at], point, running),
+                    Some(at) => add_point(&mut whole.points[*at], point, begin, running),
                 }
             }
             for lane in &last.lanes {
@@ -361,36 +372,40 @@ impl Group {
         whole.points.sort_by_key(|point| point.id);
         whole.lanes.sort_by_key(|lane| lane.id);
         whole.cells.sort_by_key(|cell| (cell.point, cell.lane));
-        self.name(&mut whole.process);
-        self.age(&mut whole);
+        self.name(&mut whole.process, state);
         whole
     }
 
-    fn name(&self, whole: &mut Process) {
+    fn name(&self, whole: &mut Process, state: ProcessState) {
         let n = whole.members.len();
         let plural = if n == 1 { "" } else { "es" };
         let sum = if self.together.sum { "sum of " } else { "" };
         whole.name = format!("{sum}{n} process{plural}");
         whole.pid = 0;
-        let ended = |state: ProcessState| whole.members.iter().any(|m| m.state == state);
-        whole.state = if self.together.is_open() || ended(ProcessState::Running) {
+        whole.state = state;
+    }
+
+    fn state(&self) -> ProcessState {
+        let is = |state| self.members.iter().any(|member| member.last.process.state == state);
+        if self.together.is_open() || is(ProcessState::Running) {
             ProcessState::Running
-        } else if ended(ProcessState::Crashed) {
+        } else if is(ProcessState::Crashed) {
             ProcessState::Crashed
         } else {
             ProcessState::Exited
-        };
+        }
     }
 
     /// The age of the whole runs on by one clock, whichever of them end.
-    fn age(&mut self, whole: &mut Snapshot) {
+    fn age(&mut self, state: ProcessState) -> u64 {
         let oldest = self.members.iter().map(|member| member.last.elapsed_ticks).max();
         let (start, age) = *self.start.get_or_insert((Instant::now(), oldest.unwrap_or(0)));
-        if whole.process.state == ProcessState::Running || self.elapsed_ticks == 0 {
-            let ticks = start.elapsed().as_secs_f64() * whole.clock.ticks_per_second;
+        if state == ProcessState::Running || self.elapsed_ticks == 0 {
+            let rate = self.members[0].last.clock.ticks_per_second;
+            let ticks = start.elapsed().as_secs_f64() * rate;
             self.elapsed_ticks = age.saturating_add(ticks as u64);
         }
-        whole.elapsed_ticks = self.elapsed_ticks;
+        self.elapsed_ticks
     }
 }
 
@@ -485,10 +500,11 @@ fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> Ke
     Key::Named(point.name.clone(), point.file.clone(), *seen)
 }
 
-/// Adds another process's point of the same name. One more process is as a reset
-/// to the sum: nobody knows what of it is new.
-fn add_point(sum: &mut Point, point: &Point, running: bool) {
+/// Adds another process's point of the same name, whose figures began then. One more process
+/// is as a reset to the sum, whose figures began as early as any of its parts.
+fn add_point(sum: &mut Point, point: &Point, begin: Option<u64>, running: bool) {
     sum.fenced |= point.fenced;
+    sum.since_ticks = sum.begin_ticks().zip(begin).map(|(sum, begin)| sum.min(begin));
     sum.resets = sum.resets.wrapping_add(point.resets).wrapping_add(1);
     // One that measures is enough for the sum to move; of those that have ended
     // the state tells nothing.
@@ -762,6 +778,62 @@ mod tests {
             assert_eq!(ended.process.members[0].state, ProcessState::Exited);
             a.borrow_mut().snapshot_mut().process.state = ProcessState::Running;
             machines.0.borrow_mut().pop();
+        }
+    }
+
+    /// A sum's figures are as old as its oldest process, until all of it is reset; side by
+    /// side, each point is as old as its own.
+    #[test]
+    fn figures_began_with_their_processes_or_at_a_reset() {
+        let machines = Machines::default();
+        let (old, young) = (machines.start(7), machines.start(9));
+        // Its first poll is as late as the other's seventh.
+        (0..6).for_each(|_| drop(old.borrow_mut().poll().unwrap()));
+        let rate = crate::source::synthetic::TICKS_PER_SECOND;
+        let age = |made: &Shared| made.borrow_mut().snapshot_mut().elapsed_ticks;
+        for sum in [false, true] {
+            let mut group = machines.group(sum);
+            let first = group.poll().unwrap();
+            let apart = age(&old) - age(&young);
+            let mut model = Model::default();
+            model.fold(first.clone());
+            for point in &first.points {
+                let is_young = point.process == Some(1);
+                let expected = if is_young { first.elapsed_ticks - age(&young) } else { 0 };
+                let begin = point.begin_ticks().unwrap();
+                assert!(begin.abs_diff(expected) < rate / 2, "sum {sum}: {begin} {apart}");
+                let figures = model.point(point.id).unwrap();
+                let ticks = (first.elapsed_ticks - begin) as f64;
+                let load = figures.total().exclusive as f64 / ticks;
+                assert!((figures.load().unwrap() - load).abs() < 1e-9, "sum {sum}");
+            }
+            let name = &first.points[1].name;
+            for point in first.points.iter().filter(|point| point.name == *name) {
+                group.act(Change::Reset(point.id)).unwrap();
+            }
+            let reset_at = [&old, &young].map(age);
+            let second = group.poll().unwrap();
+            let mut model = Model::default();
+            model.fold(second.clone());
+            for point in second.points.iter().filter(|point| point.name == *name) {
+                let begin = point.begin_ticks().unwrap();
+                // In the age of the oldest, when either was reset.
+                let expected =
+                    if point.process == Some(1) { reset_at[1] + apart } else { reset_at[0] };
+                assert!(begin.abs_diff(expected) < rate / 2, "sum {sum}: {begin} {expected}");
+                assert!(model.point(point.id).unwrap().load().is_some(), "sum {sum}");
+            }
+            // Of one reset nobody knows when it was.
+            young.borrow_mut().snapshot_mut().points[1].since_ticks = None;
+            let third = group.poll().unwrap();
+            let unknown = third.points.iter().filter(|point| point.begin_ticks().is_none());
+            let names: Vec<&String> = unknown.map(|point| &point.name).collect();
+            assert_eq!(names, [name], "sum {sum}");
+            for made in [&old, &young] {
+                let mut made = made.borrow_mut();
+                let point = &mut made.snapshot_mut().points[1];
+                (point.resets, point.since_ticks) = (0, None);
+            }
         }
     }
 

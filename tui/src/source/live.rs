@@ -225,6 +225,7 @@ impl Source for LiveSource {
         show_names(&mut self.names, &mut snapshot.points);
         self.elapsed_ticks = self.ticks_until_now(&snapshot);
         snapshot.elapsed_ticks = self.elapsed_ticks;
+        bound_resets(&mut snapshot);
         if self.dead {
             self.last = Some(snapshot.clone());
         }
@@ -298,7 +299,7 @@ impl Source for LiveSource {
                 (point, Steer::Alpha(alpha))
             }
         };
-        match self.reader.change(point, change) {
+        match self.reader.change(point, change, monotonic_ns()) {
             Some(_) => Ok(()),
             None => bail!("the process has no point {point}"),
         }
@@ -320,7 +321,7 @@ impl LiveSource {
         if self.dead {
             return self.records().map(|record| end(&record)).fold(self.elapsed_ticks, u64::max);
         }
-        elapsed(monotonic_ns(), &self.facts, snapshot)
+        ticks_until(monotonic_ns(), &self.facts, snapshot.clock.ticks_per_second)
     }
 }
 
@@ -340,10 +341,12 @@ pub(super) fn of_copy(
     let mut snapshot = convert(picture, cells, &facts, !runs);
     snapshot.records = records(&reader, &facts).collect();
     snapshot.taken_unix_ns = note.map_or(file_unix_ns, |note| note.taken_unix_ns);
+    let rate = snapshot.clock.ticks_per_second;
     // Of a process that is dead, up to the last thing that it is known to have done.
     let until =
-        note.filter(|_| runs).map_or(0, |note| elapsed(note.taken_monotonic_ns, &facts, &snapshot));
+        note.filter(|_| runs).map_or(0, |note| ticks_until(note.taken_monotonic_ns, &facts, rate));
     snapshot.elapsed_ticks = snapshot.records.iter().map(end).fold(until, u64::max);
+    bound_resets(&mut snapshot);
     snapshot
 }
 
@@ -354,9 +357,16 @@ fn records(reader: &Reader, facts: &Facts) -> impl Iterator<Item = Record> + use
 }
 
 /// Ticks from when the segment was created to a moment of CLOCK_MONOTONIC_RAW.
-fn elapsed(monotonic_ns: u64, facts: &Facts, snapshot: &Snapshot) -> u64 {
+fn ticks_until(monotonic_ns: u64, facts: &Facts, ticks_per_second: f64) -> u64 {
     let ns = monotonic_ns.saturating_sub(facts.created_monotonic_ns);
-    (ns as f64 / 1e9 * snapshot.clock.ticks_per_second) as u64
+    (ns as f64 / 1e9 * ticks_per_second) as u64
+}
+
+/// No reset is later than the snapshot, whatever time a viewer left.
+fn bound_resets(snapshot: &mut Snapshot) {
+    for point in &mut snapshot.points {
+        point.since_ticks = point.since_ticks.map(|since| since.min(snapshot.elapsed_ticks));
+    }
 }
 
 /// A record of a ring, with the ticks at which the segment was created taken off.
@@ -542,6 +552,9 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
                 state: point_state(point.control),
                 alpha: point.control.alpha(),
                 resets: point.control.epoch(),
+                since_ticks: point
+                    .reset_ns
+                    .map(|ns| ticks_until(ns, facts, clock.ticks_per_second)),
                 fenced: point.control.fenced(),
                 process: None,
                 number: None,

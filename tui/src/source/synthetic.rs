@@ -60,6 +60,7 @@ impl Synthetic {
             state: if work.3 == 0 && id != 0 { PointState::Off } else { PointState::On },
             alpha: (id == 1).then_some(0.2),
             resets: 0,
+            since_ticks: None,
             fenced: false,
             process: None,
             number: None,
@@ -230,7 +231,9 @@ impl Source for Synthetic {
             Change::SetAlpha(id, alpha) => self.point_mut(id)?.alpha = alpha,
             Change::Fence(id, fenced) => self.point_mut(id)?.fenced = fenced,
             Change::Reset(id) => {
-                self.point_mut(id)?.resets += 1;
+                let now = self.snapshot.elapsed_ticks;
+                let point = self.point_mut(id)?;
+                (point.resets, point.since_ticks) = (point.resets + 1, Some(now));
                 self.snapshot.cells.retain(|cell| cell.point != id);
             }
         }

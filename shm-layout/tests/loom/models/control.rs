@@ -51,3 +51,46 @@ pub(super) fn control_reset() {
         writer.join().unwrap();
     });
 }
+
+/// Two reset at once: the time that stays is that of the last one.
+pub(super) fn control_two_resets() {
+    check(|| {
+        let (word, time) = (memory(), memory());
+        let other = {
+            let (word, time) = (Arc::clone(&word), Arc::clone(&time));
+            thread::spawn(move || control::reset(&word, &time, 5_000))
+        };
+        let before = control::reset(&word, &time, 3_000);
+        let other_before = other.join().unwrap();
+        let last = if before.epoch() > other_before.epoch() { 3_000 } else { 5_000 };
+        assert_eq!(seen(&word, &time), (2, Some(last)));
+    });
+}
+
+/// Whenever somebody looks, a time that counts is that of the epoch in force: of the reset
+/// before, whose time was not left, and of the one that comes, nobody is told anything.
+pub(super) fn control_reset_is_timed() {
+    check(|| {
+        let (word, time) = (memory(), memory());
+        // Killed before it left its time.
+        control::apply(&word, Change::Reset);
+        let writer = {
+            let (word, time) = (Arc::clone(&word), Arc::clone(&time));
+            thread::spawn(move || {
+                control::reset(&word, &time, 5_000);
+            })
+        };
+        match seen(&word, &time) {
+            (1 | 2, None) | (2, Some(5_000)) => {}
+            other => panic!("{other:?}"),
+        }
+        writer.join().unwrap();
+        assert_eq!(seen(&word, &time), (2, Some(5_000)));
+    });
+}
+
+/// What a reader makes of both words: the epoch, and when that began.
+fn seen(word: &AtomicU64, time: &AtomicU64) -> (u32, Option<u64>) {
+    let control = Control(word.load(Ordering::Relaxed));
+    (control.epoch(), control::reset_ns(control, time.load(Ordering::Relaxed)))
+}

@@ -412,3 +412,26 @@ pub(crate) fn full_for_a_while() {
     say("later", &[&(count() - start)]);
     pause("done");
 }
+
+/// Measures, resets a point of its own, and writes a snapshot, as it is told.
+pub(crate) fn reset() {
+    static OWN: pfp::Point = pfp::Point::new("own");
+    pfp::init().ok();
+    loop {
+        say("measured", &[]);
+        let mut line = String::new();
+        if !std::io::stdin().read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+            return;
+        }
+        match line.trim_end().split_once(' ') {
+            Some(("save", path)) => pfp::snapshot_to(path).expect("it can be written"),
+            _ if line.trim_end() == "reset" => OWN.reset(),
+            _ => (0..50).for_each(|_| {
+                let _own = OWN.measure();
+                pfp::scope!("others");
+                pfp::scope!("never");
+                pfp_tests::os::burn(Duration::from_micros(20));
+            }),
+        }
+    }
+}

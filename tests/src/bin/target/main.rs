@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         "frames" => life::frames(),
         "spread" => life::spread(),
         "steered" => life::steered(),
+        "reset" => life::reset(),
         "brief" => life::brief(number(1), number(2)),
         "served" => served::run(),
         "share" => share::run(number(1) as u32),
