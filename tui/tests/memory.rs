@@ -64,6 +64,7 @@ impl Restless {
     fn new() -> Self {
         let mut snapshot = Synthetic::new().poll().expect("it always can");
         let point = |id: u32| Point {
+            since_ticks: None,
             id,
             name: format!("part{id}"),
             file: "src/work.rs".into(),
