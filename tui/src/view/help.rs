@@ -19,8 +19,7 @@ const LOAD: &str = "exclusive time as a share of one CPU, smoothed: a weight of 
 const TREND: &str = "load of the last polls, a column each, not smoothed; full height is the row's own greatest \
                      of the last 60, at least 5 % of a CPU";
 
-const NOTHING_LEFT: &str = "nothing is left once the cost of measuring is taken out, or, as Min of \
-                            longer regions, an interruption with what was stolen just before it";
+const NOTHING_LEFT: &str = "nothing is left once the cost of measuring is taken out";
 
 const SHORT: &str = "a mean below ten times the cost of measuring (ovh): up to all of such a region's time \
                      may be shown in the region around it; its count is exact";
