@@ -3,10 +3,10 @@
 //! ```text
 //! process: one segment, its beacon          made at the first point, or by `init`
 //! thread:  one lane, private state           claimed at the thread's first region
+//!          its ring, the space of its cells, its calls, how it comes to its lane
 //! current: the word that leads to it
 //! measure: begin, end                        the hot path, and its cold doors
 //! fold:    what the thread's ring holds, added to its cells
-//! calls:   the regions that are open, and what ran inside what
 //! calibrate: what measuring costs
 //! ending:  regions begun by hand, and the long way
 //! regions: what a context keeps
@@ -23,7 +23,7 @@
 //! build that does not measure.
 
 pub(crate) mod calibrate;
-mod calls;
+
 pub(crate) mod cold;
 pub(crate) mod context;
 pub(crate) mod copies;

@@ -7,12 +7,12 @@ use pfp_shm_layout::calls::{
 };
 use pfp_shm_layout::segment::{PAGE, Segment};
 
-use super::process;
-use super::thread::{LEVEL, LEVELS, Thread};
+use super::{LEVEL, LEVELS, Thread};
+use crate::engine::process;
 
 /// Where a thread finds its edges: a hash table of their numbers, each one more than it is.
 #[derive(Debug)]
-pub(super) struct EdgeIndex([AtomicU16; INDEXED]);
+pub(in crate::engine) struct EdgeIndex([AtomicU16; INDEXED]);
 
 /// Places in the table: it is never more than a third full.
 const INDEXED: usize = 2048;
@@ -51,14 +51,14 @@ impl Thread {
     }
 
     /// The calls of a thread that has a lane.
-    pub(super) fn calls(&self) -> Option<&Calls> {
+    pub(in crate::engine) fn calls(&self) -> Option<&Calls> {
         // SAFETY: null, or in the segment.
         unsafe { self.calls.load(Relaxed).as_ref() }
     }
 
     /// Shows that the region has ended that was the innermost one, where the last record may not
     /// tell.
-    pub(super) fn show_end(&self, now: u64) {
+    pub(in crate::engine) fn show_end(&self, now: u64) {
         if let Some(calls) = self.calls().filter(|_| self.is_alive()) {
             let level = (self.place.load(Relaxed) & LEVELS) / LEVEL;
             calls.open(level as usize).end();
@@ -67,7 +67,7 @@ impl Thread {
     }
 
     /// Keeps what the outermost regions of a context show that is put aside.
-    pub(super) fn keep_open(&self, kept: &[[AtomicU64; 3]], level: u64) {
+    pub(in crate::engine) fn keep_open(&self, kept: &[[AtomicU64; 3]], level: u64) {
         let Some(calls) = self.calls() else { return };
         for (at, kept) in kept.iter().enumerate().take((level / LEVEL) as usize) {
             for (kept, word) in kept.iter().zip(calls.open(at).words()) {
@@ -77,7 +77,7 @@ impl Thread {
     }
 
     /// Shows the regions of a context that goes on; not those further inside than are kept.
-    pub(super) fn show_again(&self, now: u64, kept: &[[AtomicU64; 3]], level: u64) {
+    pub(in crate::engine) fn show_again(&self, now: u64, kept: &[[AtomicU64; 3]], level: u64) {
         let Some(calls) = self.calls() else { return };
         let level = level / LEVEL;
         for at in 0..level as usize {
@@ -91,7 +91,13 @@ impl Thread {
     /// Adds measurements of a point inside another one to their edge; the records of the lane
     /// below `folded` are in it then. False in a child that a signal handler has forked in here.
     #[inline(always)]
-    pub(super) fn add_call(&self, caller: u32, callee: u32, more: CallSums, folded: u64) -> bool {
+    pub(in crate::engine) fn add_call(
+        &self,
+        caller: u32,
+        callee: u32,
+        more: CallSums,
+        folded: u64,
+    ) -> bool {
         if caller == ELSEWHERE {
             return true;
         }
@@ -115,7 +121,7 @@ impl Thread {
     }
 
     /// Whether an edge lacks a record.
-    pub(super) fn lacks_call(&self, caller: u32, callee: u32, number: u64) -> bool {
+    pub(in crate::engine) fn lacks_call(&self, caller: u32, callee: u32, number: u64) -> bool {
         let edge = self.find_edge(calls::key(caller, callee));
         edge.is_some_and(|edge| edge.folded() <= number)
     }

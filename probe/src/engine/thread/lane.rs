@@ -1,0 +1,442 @@
+//! How a thread comes to its lane, and leaves it: cold.
+
+use std::cell::Cell as LocalCell;
+use std::ptr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use pfp_shm_layout::calls::Calls;
+use pfp_shm_layout::segment::{CALLS_BLOCKS, RING_BLOCKS, Segment};
+
+use super::calls::EdgeIndex;
+use super::{Entry, KEPT, NOTHING_COVERED, TABLE, Thread, Unready, current, exists, tid};
+use crate::clock;
+use crate::clock::counter::stamp;
+use crate::engine::fold::{self, Sorting};
+use crate::engine::process::{self, Process};
+use crate::engine::{cold, context, copies, current as word, measure};
+use crate::errno;
+use crate::point::Point;
+
+thread_local! {
+    /// True while this thread claims a lane.
+    static CLAIMING: LocalCell<bool> = const { LocalCell::new(false) };
+    /// What it has claimed until it moves in: one more than the lane, and the generation.
+    static CLAIMED: LocalCell<(usize, u32)> = const { LocalCell::new((0, 0)) };
+    /// The state that it moves into.
+    static MOVING_IN: LocalCell<*const Thread> = const { LocalCell::new(ptr::null()) };
+}
+
+/// The calling thread has jumped out of whatever claimed a lane for it.
+pub(in crate::engine) fn forget_claim() {
+    CLAIMING.set(false);
+    let (lane, generation) = CLAIMED.replace((0, 0));
+    let process = process::current().filter(|_| lane != 0);
+    if let Some(lane) = process.and_then(|process| process.segment.lane(lane - 1)) {
+        lane.release(generation);
+    }
+}
+
+/// In a forked child, in whose memory a parent's segment is private now: no lane is the
+/// calling thread's, and what it was in the middle of watches nothing of the parent's.
+pub(in crate::engine) fn forget() {
+    CLAIMED.set((0, 0));
+    for wiped in [word::replace(ptr::null()), MOVING_IN.replace(ptr::null())] {
+        // SAFETY: as in `current`.
+        let Some(thread) = (unsafe { wiped.as_ref() }) else { continue };
+        thread.clock.forget_in_child();
+    }
+}
+
+/// Brings a begin that found something missing to the point where it can be
+/// tried again: a registered point that is on, a thread with a lane, a cell that
+/// follows the control word. None if the point is off.
+#[cold]
+pub(crate) fn prepare(
+    point: &'static Point,
+) -> Option<Result<(&'static Thread, &'static Entry), Unready>> {
+    if !point.register() {
+        process::miss_unregistered(point);
+        return None;
+    }
+    // Read once: a viewer may switch the point off this very moment. Of another
+    // process's bits only those that mean something: where the others are to be 0,
+    // tags have the place of a region. A word that has them equals no cell's, so all
+    // its regions begin on this long way.
+    let control = point.control().meant();
+    if !control.enabled() {
+        return None;
+    }
+    // Of a fenced point, or of a word that somebody has written who means ill: no cell ever
+    // equals it.
+    if point.timed().is_none()
+        && let Some(ready) = measure::ready(point, control)
+    {
+        return Some(Ok(ready));
+    }
+    let Some(process) = process::current() else { return Some(Err(Unready::Never)) };
+    process.refine_rate();
+    let thread = match current().filter(|thread| thread.is_alive()) {
+        Some(thread) => thread,
+        None => match claim(process) {
+            Some(thread) => thread,
+            None => return Some(Err(Unready::Never)),
+        },
+    };
+    // A signal handler must not take space while its thread does.
+    if thread.overflows() || thread.is_busy() || point.timed().is_some() {
+        return Some(Err(Unready::Overflow(thread)));
+    }
+    thread.outdate();
+    if thread.clock.refresh_and_verify(true).missed {
+        process.take_rung();
+    }
+    match thread.busy(|| thread.ready_cell(process, point, control)) {
+        Some(Some(entry)) => Some(Ok((thread, entry))),
+        Some(None) => Some(Err(Unready::Never)),
+        None => Some(Err(Unready::Overflow(thread))),
+    }
+}
+
+/// The calling thread's state, with a lane claimed if need be.
+pub(crate) fn get() -> Option<&'static Thread> {
+    let process = process::get()?;
+    // Asked after that: making the process calibrates, which claims a lane.
+    match current().filter(|thread| thread.is_alive()) {
+        Some(thread) => Some(thread),
+        None => claim(process),
+    }
+}
+
+fn claim(process: &'static Process) -> Option<&'static Thread> {
+    // The lane would be the parent's thread's, under a name and an id that go.
+    if !process.is_callers_threads(tid()) {
+        return None;
+    }
+    cold::section(|| claim_alone(process))
+}
+
+#[inline(never)]
+fn claim_alone(process: &'static Process) -> Option<&'static Thread> {
+    // Claimed by a signal handler, before it was kept from coming.
+    if let Some(thread) = current().filter(|thread| thread.is_alive()) {
+        return Some(thread);
+    }
+    // The handler of a fault in the middle of the claiming measures nothing.
+    if CLAIMING.replace(true) && !cold::is_outermost() {
+        return None;
+    }
+    // The thread has one lane for all copies: the leader's.
+    let claimed = copies::thread(word::place()).unwrap_or_else(|| {
+        let claimed = claim_lane(process).or_else(|| claim_overflow(process));
+        CLAIMED.set((0, 0));
+        MOVING_IN.set(ptr::null());
+        // In a child that was forked meanwhile the lane is not one of its own.
+        claimed.filter(|thread| {
+            let is_ours = process.is_current();
+            if !is_ours {
+                thread.alive.store(0, Relaxed);
+            }
+            is_ours
+        })
+    });
+    if let Some(thread) = claimed {
+        word::replace(thread);
+        // SAFETY: the key was made with the process; the value is not null, so
+        // that the destructor runs.
+        unsafe { libc::pthread_setspecific(process.exit_key, (&raw const *thread).cast()) };
+    }
+    CLAIMING.set(false);
+    claimed
+}
+
+/// For [`copies`]: the calling thread's state for the follower of that number, which keeps
+/// it in `slot`; null if it cannot have any now.
+///
+/// # Safety
+///
+/// The slot is the calling thread's, and is there until that ends.
+pub(in crate::engine) unsafe extern "C" fn of_follower(
+    number: u32,
+    slot: *mut *const Thread,
+) -> *const Thread {
+    let Some(thread) = get() else { return ptr::null() };
+    let Some(kept) = thread.followers.get((number as usize).wrapping_sub(1)) else {
+        return ptr::null();
+    };
+    kept.store(slot, Relaxed);
+    thread
+}
+
+fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
+    let segment = &process.segment;
+    let lanes = segment.geometry().lanes();
+    // Where many threads have none, not each of them asks all the others.
+    let overflowed = segment.ledger().lanes_overflowed.load(Relaxed);
+    let mut buries = overflowed == 0 || overflowed.is_power_of_two();
+    let mut next = 0;
+    loop {
+        let number = next;
+        next += 1;
+        let used = segment.ledger().lanes_used.load(Acquire);
+        if buries && number as u64 >= used {
+            buries = false;
+            // Each doubling once, so that a lane costs no more where there are many.
+            if (used.is_power_of_two() || number == lanes) && bury(process) {
+                next = 0;
+                continue;
+            }
+        }
+        if number == lanes {
+            return None;
+        }
+        let lane = if (number as u64) < used {
+            segment.lane(number)?
+        } else {
+            segment.back_lane(number).ok()??
+        };
+        let Some(generation) = lane.claim() else { continue };
+        CLAIMED.set((number + 1, generation));
+        let Some(thread) = pages_of(process, number) else {
+            lane.release(generation);
+            return None;
+        };
+        if thread.ring.load(Relaxed).is_null() {
+            let Some(block) = process.take_blocks(RING_BLOCKS + CALLS_BLOCKS) else {
+                lane.release(generation);
+                return None;
+            };
+            let (slots, calls) = (segment.ring(block)?, segment.calls(block + RING_BLOCKS)?);
+            let Some(backed) = back_ring_and_calls(process, block) else {
+                lane.release(generation);
+                return None;
+            };
+            lane.set_ring_block(block);
+            lane.set_calls_block(block + RING_BLOCKS);
+            thread.ring_backed.store(backed, Relaxed);
+            thread.calls.store((&raw const *calls).cast_mut(), Relaxed);
+            thread.ring.store(slots.as_ptr().cast_mut(), Relaxed);
+        }
+        if let Some(calls) = thread.calls() {
+            calls.claim(stamp(), clock::cpu_time_ns().unwrap_or(0));
+        }
+        thread.tally.store((&raw const lane.tally).cast_mut(), Relaxed);
+        thread.settle_in(segment, number, generation);
+        // Meets the load in `bury`.
+        thread.holder.store(u64::from(generation) << 32 | u64::from(tid()), Release);
+        lane.announce(generation, tid(), stamp(), &thread_name());
+        return Some(thread);
+    }
+}
+
+/// Gives a new lane's ring and calls memory; the pages of the ring that have some, a bit each.
+/// None if there is too little for the calls.
+fn back_ring_and_calls(process: &Process, block: u64) -> Option<u64> {
+    let ring = process.segment.block_offset(block)?;
+    let calls = process.segment.block_offset(block + RING_BLOCKS)?;
+    process.ask_for_space(|segment| {
+        // All at once, so that a thread which has measured asks for no more; the ring page by
+        // page where there is no room for that.
+        if segment.back(ring, calls - ring + Calls::NEEDED).is_ok() {
+            return Some(u64::MAX);
+        }
+        segment.back_or_count(calls, Calls::NEEDED).ok().map(|()| 0)
+    })
+}
+
+fn claim_overflow(process: &'static Process) -> Option<&'static Thread> {
+    let segment = &process.segment;
+    let number = segment.overflow_lane();
+    let lane = segment.back_lane(number).ok()??;
+    let thread = map_pages(process.segment.geometry().points())?;
+    segment.ledger().lanes_overflowed.fetch_add(1, Relaxed);
+    thread.tally.store((&raw const lane.tally).cast_mut(), Relaxed);
+    thread.settle_in(segment, number, 0);
+    Some(thread)
+}
+
+impl Thread {
+    fn settle_in(&self, segment: &Segment, lane: usize, generation: u32) {
+        MOVING_IN.set(self);
+        let (first, count) = segment.chunk_numbers();
+        self.segment.store(segment.base().cast_mut(), Relaxed);
+        self.first_chunk.store(u64::from(first), Relaxed);
+        self.chunk_count.store(u64::from(count), Relaxed);
+        self.tid.store(u64::from(tid()), Relaxed);
+        self.lane.store(lane as u64, Relaxed);
+        self.generation.store(u64::from(generation), Relaxed);
+        self.points.store(segment.geometry().points() as u64, Relaxed);
+        self.set_covered(NOTHING_COVERED);
+        self.begin_stretch(context::next_stretch());
+        self.done();
+        self.suspended.store(0, Relaxed);
+        self.context.store(0, Relaxed);
+        self.current.store(ptr::null_mut(), Relaxed);
+        self.own.clear();
+        for slot in &self.followers {
+            slot.store(ptr::null_mut(), Relaxed);
+        }
+        self.claimed.store(stamp(), Relaxed);
+        self.clock.start();
+        self.alive.store(1, Relaxed);
+    }
+}
+
+/// The private pages of a lane, mapped at its first owner.
+fn pages_of(process: &'static Process, lane: usize) -> Option<&'static Thread> {
+    let kept = &process.lanes[lane];
+    let known = kept.load(Acquire);
+    // SAFETY: null, or pages that stay mapped as long as the process runs.
+    if let Some(thread) = unsafe { known.as_ref() } {
+        return Some(thread);
+    }
+    let thread = map_pages(process.segment.geometry().points())?;
+    kept.store((&raw const *thread).cast_mut(), Release);
+    Some(thread)
+}
+
+/// Maps a state whose table has room for so many points.
+fn map_pages(points: usize) -> Option<&'static Thread> {
+    let behind = size_of::<Sorting>() + size_of::<EdgeIndex>();
+    let bytes = size_of::<Thread>().max(TABLE + points * size_of::<Entry>() + behind);
+    const { assert!(align_of::<Sorting>() <= align_of::<Entry>()) };
+    const { assert!(align_of::<EdgeIndex>() <= align_of::<Sorting>()) };
+    let pages = process::private_pages(bytes)?;
+    // For `entry`.
+    let _ = pages.expose_provenance();
+    // Where that is refused, a child must not be forked in the middle of a region.
+    #[cfg(not(miri))]
+    // SAFETY: advice about a page that we have just mapped.
+    errno::kept(|| unsafe { libc::madvise(pages.cast(), KEPT, libc::MADV_KEEPONFORK) });
+    // SAFETY: new pages of zeros, aligned to a page, which are a valid value of
+    // atomics and null pointers.
+    let thread = unsafe { &*pages.cast::<Thread>() };
+    thread.bytes.store(bytes as u64, Relaxed);
+    Some(thread)
+}
+
+/// The kernel's name of the calling thread.
+fn thread_name() -> [u8; 16] {
+    let mut name = [0u8; 16];
+    // SAFETY: the kernel writes at most 16 bytes.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
+}
+
+/// Names the calling thread's lane.
+pub(crate) fn set_name(name: &str) {
+    let (Some(thread), Some(process)) = (get(), process::current()) else { return };
+    if !thread.overflows()
+        && let Some(lane) = process.segment.lane(thread.lane.load(Relaxed) as usize)
+    {
+        lane.set_name(name.as_bytes());
+    }
+}
+
+/// The last thing that happens in a thread that has a lane. It runs after the
+/// destructors of thread-local values, so regions in those still count; a
+/// region even later claims a lane once more. This may not be called again then: the
+/// threads library goes through the destructors four times at most, and no more after
+/// a time in which no key was set. See [`bury`].
+pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
+    cold::section(|| {
+        word::replace(ptr::null());
+        // SAFETY: the value that `claim` has set, in this process or in a parent.
+        let thread = unsafe { &*value.cast::<Thread>() };
+        if let Some(process) = process::current().filter(|_| thread.is_alive()) {
+            leave(process, thread);
+        }
+    });
+}
+
+/// Gives back what the calling thread has.
+fn leave(process: &Process, thread: &Thread) {
+    for slot in &thread.followers {
+        let slot = slot.swap(ptr::null_mut(), Relaxed);
+        if !slot.is_null() {
+            // SAFETY: it is thread-local, of this thread.
+            unsafe { slot.write(ptr::null()) };
+        }
+    }
+    thread.publish_switches();
+    thread.clock.stop();
+    if thread.overflows() {
+        context::leave_all(thread);
+        let bytes = thread.bytes.load(Relaxed) as usize;
+        // SAFETY: the pages are this thread's alone, and it refers to them no
+        // more. In a child that was forked meanwhile there are none.
+        unsafe { libc::munmap((&raw const *thread).cast_mut().cast(), bytes) };
+        return;
+    }
+    thread.holder.store(0, Relaxed);
+    give_up(process, thread);
+}
+
+/// Gives up the lanes of threads that are no more and could not do it themselves: a
+/// signal handler, or a destructor that had itself called again and again, has
+/// measured when nobody was going to call [`at_thread_exit`] any more. Asked before a
+/// lane is taken that nobody has had. Whether there was one.
+fn bury(process: &Process) -> bool {
+    let mut any = false;
+    for kept in &process.lanes {
+        // SAFETY: null, or pages that stay mapped as long as the process runs.
+        let Some(thread) = (unsafe { kept.load(Acquire).as_ref() }) else { continue };
+        // Meets the store in `claim_lane`: the lane is whose it says.
+        let holder = thread.holder.load(Acquire);
+        if holder == 0 || exists(holder as u32) {
+            continue;
+        }
+        // Nobody but one of those that look; and not what was claimed anew meanwhile.
+        if thread.holder.compare_exchange(holder, 0, Acquire, Relaxed).is_ok() {
+            thread.publish_switches();
+            thread.clock.forget();
+            give_up(process, thread);
+            any = true;
+        }
+    }
+    any
+}
+
+/// Leaves the lane of a thread that writes no more to its next owner.
+fn give_up(process: &Process, thread: &Thread) {
+    context::leave_all(thread);
+    fold::recover(process, thread);
+    // So that the next owner of the lane makes the cells its own.
+    let points =
+        process.segment.ledger().points_used.load(Relaxed).min(thread.points.load(Relaxed));
+    for entry in (0..points as usize).map(|index| thread.entry(index)) {
+        if let Some(cell) = entry.cell() {
+            entry.follows.store(0, Relaxed);
+            cell.abandon();
+        }
+    }
+    if let Some(lane) = process.segment.lane(thread.lane.load(Relaxed) as usize) {
+        lane.release(thread.generation.load(Relaxed) as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pfp_shm_layout::cell::Cell;
+
+    use super::*;
+
+    /// A reference to the state leads no further than the state; Miri sees to that.
+    #[test]
+    fn the_table_is_reached_to_its_end() {
+        const POINTS: usize = 700;
+        let thread = map_pages(POINTS).expect("there is memory");
+        let cells = [Cell::new(), Cell::new()];
+        assert!((0..POINTS).all(|index| thread.cell(index).is_none()));
+        thread.set_cell(0, &cells[0]);
+        thread.set_cell(POINTS - 1, &cells[1]);
+        for (index, cell) in [(0, &cells[0]), (POINTS - 1, &cells[1])] {
+            assert!(thread.cell(index).is_some_and(|found| ptr::eq(found, cell)));
+            assert!(thread.cell_of_any(index).is_some_and(|found| ptr::eq(found, cell)));
+        }
+        assert!(thread.cell(1).is_none() && thread.tally.load(Relaxed).is_null());
+        let bytes = thread.bytes.load(Relaxed) as usize;
+        let pages = ptr::with_exposed_provenance_mut(ptr::from_ref(thread).addr());
+        // SAFETY: nobody refers to the pages any more.
+        unsafe { libc::munmap(pages, bytes) };
+    }
+}

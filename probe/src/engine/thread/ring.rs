@@ -1,0 +1,267 @@
+//! A thread's ring: where the next record goes, and how it gets there.
+
+use std::sync::atomic::{
+    Ordering::{Relaxed, SeqCst},
+    compiler_fence,
+};
+
+use pfp_shm_layout::amounts::Amounts;
+use pfp_shm_layout::calls::CallSums;
+use pfp_shm_layout::cell::Measurement;
+use pfp_shm_layout::ring::{self, Slot, What};
+use pfp_shm_layout::segment::{PAGE, RING_SLOTS};
+
+use super::{Entry, Thread};
+use crate::clock;
+use crate::engine::{fold, process, process::Process};
+use crate::mark;
+
+/// Slots of a ring in a page.
+pub(in crate::engine) const SLOTS_PER_PAGE: usize = PAGE / size_of::<Slot>();
+const _: () = assert!(RING_SLOTS / SLOTS_PER_PAGE <= 64);
+/// Whether a record is the first of its page.
+#[inline(always)]
+pub(in crate::engine) fn begins_page(number: u64) -> bool {
+    (number as usize).is_multiple_of(SLOTS_PER_PAGE)
+}
+
+/// Where the next record goes, in bytes from the first one that the ring ever had; or how many
+/// latched parts wait in the current context, which the next end must look for.
+#[derive(Clone, Copy)]
+pub(crate) struct Position(u64);
+
+impl Position {
+    /// One latched part that waits.
+    const WAITING: u64 = 4;
+    /// In what is no position.
+    const NONE: u64 = 2;
+
+    fn of(number: u64) -> Self {
+        Self(number * size_of::<Slot>() as u64)
+    }
+
+    /// As it stands in [`Thread::position`].
+    #[inline(always)]
+    pub(crate) fn word(self) -> u64 {
+        self.0
+    }
+
+    /// Whether nothing is under way, and nothing waits.
+    #[inline(always)]
+    pub(crate) fn is_free(self) -> bool {
+        self.0 & (mark::IS_MARK | Self::NONE) == 0
+    }
+
+    /// Whether it is the first one of its page.
+    #[inline(always)]
+    pub(crate) fn begins_page(self) -> bool {
+        (self.0 as u32).is_multiple_of(PAGE as u32)
+    }
+}
+
+impl Thread {
+    #[inline(always)]
+    pub(crate) fn position(&self) -> Position {
+        Position(self.position.load(Relaxed))
+    }
+
+    /// Where it is while nothing is under way.
+    fn position_at_rest(&self) -> Position {
+        match self.regions().waiting() {
+            0 => Position::of(self.written()),
+            waiting => Position(Position::NONE + waiting * Position::WAITING),
+        }
+    }
+
+    /// Says where it is, unless something is under way that will say so.
+    pub(in crate::engine) fn rest(&self) {
+        let position = self.position();
+        let waits = self.regions().waiting() != 0;
+        if mark::is_mark(position.0) || position.is_free() && !waits {
+            return;
+        }
+        // Marked, so that a handler does not move it meanwhile.
+        let mut mark = mark::new();
+        mark::set(&mut mark, &self.position);
+        self.done();
+    }
+
+    /// Writes a region into the ring, the next record, whose ticks are no more than
+    /// [`MOST_TICKS`](ring::MOST_TICKS), and takes the mark of the caller away.
+    #[inline(always)]
+    pub(crate) fn record(
+        &self,
+        position: Position,
+        start: u64,
+        elapsed: u64,
+        own: u64,
+        inclusive: u64,
+        what: What,
+    ) {
+        // Asked by whoever is about to write, so that nobody, a signal handler
+        // neither, comes to a page that is not backed.
+        if position.begins_page() {
+            return self.record_at_page(start, elapsed, own, inclusive, what);
+        }
+        self.slot_at(position).fill(start, elapsed, own, inclusive, what);
+        self.publish(position);
+    }
+
+    /// Announces that a record is complete, and takes the mark of the caller away.
+    #[inline(always)]
+    pub(in crate::engine) fn publish(&self, position: Position) {
+        let next = position.0.wrapping_add(size_of::<Slot>() as u64);
+        ring::publish(&self.tally().written, next / size_of::<Slot>() as u64);
+        compiler_fence(SeqCst);
+        self.position.store(next, Relaxed);
+    }
+
+    /// Takes the mark of the caller away.
+    pub(in crate::engine) fn done(&self) {
+        compiler_fence(SeqCst);
+        self.position.store(self.position_at_rest().0, Relaxed);
+    }
+
+    /// Has room for the next record, which is the first of its page, and folds the others; the
+    /// ticks that this took. None where the page has no memory.
+    pub(in crate::engine) fn turn_page(&self) -> Option<u64> {
+        self.busy(|| {
+            let before = self.covered();
+            fold::fold(self);
+            self.back_page(self.written()).then(|| self.covered().wrapping_sub(before))
+        })?
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn record_at_page(&self, start: u64, elapsed: u64, own: u64, inclusive: u64, what: What) {
+        self.record_after_fold(start, elapsed, own, inclusive, what);
+        self.done();
+    }
+
+    /// The first record of a page, before which all others are folded. Where the page has no
+    /// memory, the region goes into its cell alone, and that is counted.
+    fn record_after_fold(&self, start: u64, elapsed: u64, own: u64, inclusive: u64, what: What) {
+        // A child that a signal handler has forked has no ring.
+        if !self.is_alive() {
+            return;
+        }
+        fold::fold(self);
+        let written = self.written();
+        if self.back_page(written) {
+            self.slot(written).fill(start, elapsed, own, inclusive, what);
+            return ring::publish(&self.tally().written, written.wrapping_add(1));
+        }
+        self.count(|tally| &tally.unrecorded);
+        self.show_end(start.wrapping_add(elapsed));
+        if let Some(cell) = self.cell(what.point() as usize) {
+            let exclusive = (own as i64).max(0) as u64;
+            let measured = Measurement { exclusive, inclusive, away: None };
+            cell.record(measured, self.bucket_for(cell, exclusive), written);
+            self.count_call(what, measured, written);
+        }
+    }
+
+    /// Records a measurement that no record of the ring can hold: one that was off the CPU, or
+    /// has amounts, or is long. It goes into its cell, after those of the ring, and into the
+    /// ring for the flight recorder. `times` are its start, the ticks until its end, and what
+    /// else the record says.
+    #[inline(never)]
+    pub(in crate::engine) fn record_counted(
+        &self,
+        entry: &Entry,
+        measured: Measurement,
+        (start, elapsed, what): (u64, u64, What),
+        amounts: Option<&Amounts>,
+    ) {
+        fold::fold(self);
+        let Some(cell) = entry.cell() else { return };
+        let kept_cpu = measured.away.is_none_or(|away| away.off_cpu == 0);
+        let exclusive = measured.exclusive;
+        let credible = match kept_cpu {
+            true => exclusive,
+            false => cell.credible(exclusive, clock::switch_error()),
+        };
+        let bucket = self.bucket_for(cell, credible);
+        // As late as that: a child that a signal handler has forked writes nothing.
+        if !self.is_alive() {
+            return;
+        }
+        let sums = amounts.and_then(|amounts| Some((self.sums(cell)?, amounts)));
+        let written = self.written();
+        cell.record_as(measured, (credible, kept_cpu), bucket, sums, written);
+        self.count_call(what, measured, written);
+        if begins_page(written) && !self.back_page(written) {
+            return self.count(|tally| &tally.unrecorded);
+        }
+        self.slot(written).fill_counted(start, elapsed, exclusive, what);
+        ring::publish(&self.tally().written, written.wrapping_add(1));
+        // So that the next one has nothing to fold.
+        fold::announce(self, written.wrapping_add(1));
+    }
+
+    /// Adds a measurement to its edge that its cell has already.
+    fn count_call(&self, what: What, measured: Measurement, folded: u64) {
+        let Measurement { exclusive, inclusive, .. } = measured;
+        let one = CallSums { count: 1, exclusive, inclusive };
+        self.add_call(what.caller(), what.point(), one, folded);
+    }
+
+    /// Gives the page of a record memory, if it has none; false if there is none.
+    fn back_page(&self, number: u64) -> bool {
+        let page = number as usize % RING_SLOTS / SLOTS_PER_PAGE;
+        let backed = self.ring_backed.load(Relaxed);
+        if backed & 1 << page != 0 {
+            return true;
+        }
+        let ring = self.ring.load(Relaxed).addr() - self.segment.load(Relaxed).addr();
+        let back = |process: &Process| process.back(ring + page * PAGE, PAGE);
+        let is_backed = process::current().and_then(back).is_some();
+        if is_backed {
+            self.ring_backed.fetch_or(1 << page, Relaxed);
+        }
+        is_backed
+    }
+
+    /// The slot of a record, which may be written over from now on.
+    #[inline(always)]
+    pub(in crate::engine) fn slot(&self, number: u64) -> &Slot {
+        ring::reuse();
+        // SAFETY: a thread that has cells has a ring of so many slots, in the
+        // segment.
+        unsafe { &*self.ring.load(Relaxed).add(number as usize % RING_SLOTS) }
+    }
+
+    /// The slot at a position, which may be written over from now on.
+    #[inline(always)]
+    pub(in crate::engine) fn slot_at(&self, position: Position) -> &Slot {
+        const BYTES: usize = RING_SLOTS * size_of::<Slot>();
+        ring::reuse();
+        // SAFETY: as in `slot`.
+        unsafe { &*self.ring.load(Relaxed).byte_add(position.0 as usize % BYTES) }
+    }
+
+    /// The slots of some records of one page.
+    pub(in crate::engine) fn slots(&self, from: u64, end: u64) -> &[Slot] {
+        // SAFETY: as in `slot`; the slots of a page lie one after the other.
+        unsafe { std::slice::from_raw_parts(self.slot(from), (end - from) as usize) }
+    }
+
+    /// The whole ring, if the thread has one.
+    pub(crate) fn ring(&self) -> Option<&[Slot]> {
+        let ring = self.ring.load(Relaxed);
+        // SAFETY: as in `slot`; all of it has the same owner.
+        (!ring.is_null()).then(|| unsafe { std::slice::from_raw_parts(ring, RING_SLOTS) })
+    }
+
+    /// Records that were written so far.
+    #[inline(always)]
+    pub(in crate::engine) fn written(&self) -> u64 {
+        self.tally().written.load(Relaxed)
+    }
+
+    /// Exclusive ticks of the last record.
+    pub(in crate::engine) fn last_exclusive(&self) -> u64 {
+        self.slot(self.written().wrapping_sub(1)).copy().exclusive
+    }
+}

@@ -1,0 +1,185 @@
+//! Space for a thread's cells and their histograms: cold.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use pfp_shm_layout::cell::Cell;
+use pfp_shm_layout::control::Control;
+use pfp_shm_layout::histogram;
+use pfp_shm_layout::segment::{BLOCK, CELLS_PER_BLOCK, CHUNK, Chunk, PAGE, Segment};
+
+use super::{Entry, Thread};
+use crate::engine::fold;
+use crate::engine::process::{self, Process};
+use crate::point::Point;
+
+/// Chunks in a block.
+const PER_BLOCK: u64 = (BLOCK / CHUNK) as u64;
+
+/// Chunks that a shared cell takes: a power of two, so that they lie in one page.
+const SHARED_CELL: u64 = size_of::<Cell>().div_ceil(CHUNK).next_power_of_two() as u64;
+
+impl Thread {
+    /// Makes the calling thread's cell of a point ready to follow `control`.
+    pub(in crate::engine) fn ready_cell(
+        &self,
+        process: &'static Process,
+        point: &Point,
+        control: Control,
+    ) -> Option<&Entry> {
+        let index = point.index();
+        let owner = self.generation.load(Relaxed) as u32;
+        let entry = self.entry(index);
+        if let Some(cell) = entry.cell() {
+            // The records in the ring belong to the window that ends.
+            fold::fold(self);
+            let sums = process.segment.sums(cell.amounts());
+            let clear = |chunk| clear_chunk(&process.segment, chunk);
+            cell.follow_with(control, owner, sums, clear);
+            entry.follows.store(control.0, Relaxed);
+            return Some(entry);
+        }
+        let cell = self.new_cell(process)?;
+        if point.has_sums() {
+            cell.set_amounts(self.new_chunks(process, 1)?);
+        }
+        cell.prepare(index as u32, control, owner);
+        self.commit_cell(process);
+        self.set_cell(index, cell);
+        entry.follows.store(control.0, Relaxed);
+        self.publish_switches();
+        Some(entry)
+    }
+
+    /// Takes the lane's next cell, not yet visible to readers.
+    fn new_cell<'a>(&self, process: &'a Process) -> Option<&'a Cell> {
+        let segment = &process.segment;
+        if self.cell_block.load(Relaxed) == 0
+            || self.cells_used.load(Relaxed) as usize == CELLS_PER_BLOCK
+        {
+            let block = process.take_block()?;
+            // The page with the links, which readers touch.
+            if process.back(segment.block_offset(block)?, PAGE).is_none() {
+                process.give_back(block);
+                return None;
+            }
+            match segment.cell_block(self.cell_block.load(Relaxed)) {
+                Some(last) => last.set_next(block),
+                None => segment.lane(self.lane.load(Relaxed) as usize)?.set_cells_block(block),
+            }
+            self.cell_block.store(block, Relaxed);
+            self.cells_used.store(0, Relaxed);
+        }
+        let block = segment.cell_block(self.cell_block.load(Relaxed))?;
+        let cell = block.cell(self.cells_used.load(Relaxed) as usize);
+        let offset = (&raw const *cell).addr() - segment.base().addr();
+        // Of its pages only the last one may be new.
+        let last = offset + size_of::<Cell>() - 1;
+        if last / PAGE != (offset - 1) / PAGE {
+            process.back(last / PAGE * PAGE, PAGE)?;
+        }
+        Some(cell)
+    }
+
+    /// Shows readers the cell that was taken last.
+    fn commit_cell(&self, process: &Process) {
+        let used = self.cells_used.load(Relaxed) + 1;
+        self.cells_used.store(used, Relaxed);
+        if let Some(block) = process.segment.cell_block(self.cell_block.load(Relaxed)) {
+            block.set_used(used as usize);
+        }
+    }
+
+    /// The bucket of a measurement; none if there is no space for its part of the histogram.
+    pub(crate) fn bucket_for(&self, cell: &Cell, ticks: u64) -> Option<&AtomicU64> {
+        let ticks = ticks.min(histogram::LIMIT - 1);
+        let (part, bucket) = histogram::locate(ticks);
+        self.part_for(cell, part).map(|chunk| &chunk.0[bucket])
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn new_part(&self, cell: &Cell, part: usize) -> Option<&Chunk> {
+        if cell.part(part) == 0 {
+            cell.set_part(part, self.new_chunks(process::current()?, 1)?);
+        }
+        self.chunk(cell.part(part))
+    }
+
+    /// The next chunks of the lane's own, `count` (1 or [`SHARED_CELL`]) in a row and aligned
+    /// to as many. Also for a signal handler that interrupts this very thing.
+    fn new_chunks(&self, process: &Process, count: u64) -> Option<u32> {
+        let segment = &process.segment;
+        let mut next = self.chunks.load(Relaxed);
+        loop {
+            let mut first = next.next_multiple_of(count);
+            let mut block = None;
+            if next == 0 || next.is_multiple_of(PER_BLOCK) || first.is_multiple_of(PER_BLOCK) {
+                // A block that is full reads as the start of the next one, which
+                // is not ours.
+                let taken = process.take_block()?;
+                block = Some(taken);
+                first = taken * PER_BLOCK;
+            }
+            let in_block = (first % PER_BLOCK) as usize * CHUNK;
+            let offset = segment.block_offset(first / PER_BLOCK)? + in_block;
+            let backed = !offset.is_multiple_of(PAGE) || process.back(offset, PAGE).is_some();
+            if backed {
+                match self.chunks.compare_exchange(next, first + count, Relaxed, Relaxed) {
+                    Ok(_) => return Some((offset / CHUNK) as u32),
+                    Err(found) => next = found,
+                }
+            }
+            if let Some(block) = block {
+                process.give_back(block);
+            }
+            if !backed {
+                return None;
+            }
+        }
+    }
+
+    /// The shared cell of a point, on the overflow lane.
+    pub(crate) fn shared_cell(&self, point: &Point) -> Option<&'static Cell> {
+        let (index, control) = (point.index(), point.control());
+        let process = process::current()?;
+        let control = control.meant();
+        let segment = &process.segment;
+        let entry = segment.entry(index)?;
+        // One of the two may be missing, and then it is taken as it was put there.
+        for _ in 0..3 {
+            let cells = entry.shared_cells().map(|offset| segment.shared_cell(offset));
+            let clear = |chunk| clear_chunk(segment, chunk);
+            let place = match Cell::shared_for(cells, control, clear) {
+                Ok(cell) => return Some(cell),
+                Err(place) => place,
+            };
+            let taken = u64::from(self.new_chunks(process, SHARED_CELL)?) * CHUNK as u64;
+            let cell = segment.shared_cell(taken)?;
+            cell.prepare(index as u32, control, 0);
+            if point.has_sums() {
+                cell.set_amounts(self.new_chunks(process, 1)?);
+            }
+            entry.set_shared_cell(place == 1, taken);
+        }
+        None
+    }
+
+    /// The bucket's counter in a shared cell; none if there is no space.
+    pub(crate) fn shared_bucket(&self, cell: &Cell, ticks: u64) -> Option<&AtomicU64> {
+        let ticks = ticks.min(histogram::LIMIT - 1);
+        let (part, _) = histogram::locate(ticks);
+        if cell.part(part) == 0 {
+            let chunk = self.new_chunks(process::current()?, 1)?;
+            cell.set_part_shared(part, chunk);
+        }
+        self.bucket(cell, ticks)
+    }
+}
+
+pub(in crate::engine) fn clear_chunk(segment: &Segment, chunk: u32) {
+    if let Some(chunk) = segment.chunk(chunk) {
+        for bucket in &chunk.0 {
+            bucket.store(0, Relaxed);
+        }
+    }
+}
