@@ -107,6 +107,7 @@ impl Collected {
         self.averaged += picture.live.count;
         self.sums.merge(&picture.live);
         self.sums.merge(&picture.settled);
+        self.sums.bound_minimum();
         if picture.live.count > 0 {
             self.sums.last = picture.live.last;
         }

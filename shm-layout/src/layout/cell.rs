@@ -49,17 +49,16 @@
 //! some set of its stores, closed under the order that the writer's side of
 //! these pairs imposes.
 
-use std::mem::offset_of;
-use std::ops::Range;
+mod read;
+mod sums;
 
-use crate::layout::amounts::{self, Amounts, SumWords, SumsPicture};
-use crate::layout::control::{ALPHA_BITS, Control};
+use crate::layout::amounts::{self, Amounts, SumWords};
+use crate::layout::control::Control;
 use crate::layout::histogram::PARTS;
-use crate::layout::ring::Added;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 
-/// Fraction bits of the exponential average as kept in a cell.
-pub const AVERAGE_FRACTION_BITS: u32 = 16;
+pub use read::{CellPicture, CellRead, Parts};
+pub use sums::{AVERAGE_FRACTION_BITS, Sums};
 
 /// One lane's statistics of one point; see the module for the drawing.
 ///
@@ -134,190 +133,6 @@ struct Settled {
     past_exclusive: AtomicU64,
 }
 
-/// Sums over measurements; ticks where not said otherwise.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sums {
-    /// Finished measurements.
-    pub count: u64,
-    /// Ticks of the regions themselves.
-    pub exclusive: u64,
-    /// Ticks with nested regions, recursion counted once.
-    pub inclusive: u64,
-    /// Ticks between begin and end off the CPU.
-    pub off_cpu: u64,
-    /// Switches noticed between begin and end.
-    pub switches: u64,
-    /// Least exclusive ticks, `u64::MAX` while there is no measurement.
-    pub min: u64,
-    /// Most exclusive ticks.
-    pub max: u64,
-    /// Exclusive ticks of the last measurement.
-    pub last: u64,
-    /// Sum of the squares of exclusive ticks.
-    pub squares: u128,
-    /// Exponential average, in 2^-[`AVERAGE_FRACTION_BITS`] ticks.
-    pub average_fixed: u64,
-}
-
-impl Default for Sums {
-    fn default() -> Self {
-        Self {
-            count: 0,
-            exclusive: 0,
-            inclusive: 0,
-            off_cpu: 0,
-            switches: 0,
-            min: u64::MAX,
-            max: 0,
-            last: 0,
-            squares: 0,
-            average_fixed: 0,
-        }
-    }
-}
-
-impl Sums {
-    /// Adds what is added up, and keeps the extremes.
-    #[inline(always)]
-    pub fn merge(&mut self, other: &Self) {
-        self.count = self.count.wrapping_add(other.count);
-        self.exclusive = self.exclusive.wrapping_add(other.exclusive);
-        self.inclusive = self.inclusive.wrapping_add(other.inclusive);
-        self.off_cpu = self.off_cpu.wrapping_add(other.off_cpu);
-        self.switches = self.switches.wrapping_add(other.switches);
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
-        self.squares = self.squares.wrapping_add(other.squares);
-    }
-
-    /// Adds a measurement under a control word, without its time off the CPU.
-    #[inline(always)]
-    pub fn add(&mut self, control: Control, exclusive: u64, inclusive: u64) {
-        self.take_into_average(control, self.count == 0, exclusive);
-        self.count = self.count.wrapping_add(1);
-        self.exclusive = self.exclusive.wrapping_add(exclusive);
-        self.inclusive = self.inclusive.wrapping_add(inclusive);
-        self.min = self.min.min(exclusive);
-        self.max = self.max.max(exclusive);
-        self.last = exclusive;
-        // Exact integers instead of Welford's recurrence, whose division would
-        // be the longest chain of all.
-        let square = u128::from(exclusive) * u128::from(exclusive);
-        self.squares = self.squares.wrapping_add(square);
-    }
-
-    /// Adds what a record says, but for the average.
-    #[inline(always)]
-    pub fn add_short(&mut self, added: Added) {
-        let exclusive = added.exclusive();
-        self.count = self.count.wrapping_add(1);
-        self.exclusive = self.exclusive.wrapping_add(exclusive);
-        self.inclusive = self.inclusive.wrapping_add(added.inclusive());
-        self.min = self.min.min(exclusive);
-        self.max = self.max.max(exclusive);
-        self.last = exclusive;
-        // The square of 32 bits fits.
-        self.squares = self.squares.wrapping_add(u128::from(exclusive * exclusive));
-    }
-
-    /// Adds what comes after these; the average has it already.
-    #[inline(always)]
-    pub fn append(&mut self, later: &Self) {
-        self.merge(later);
-        if later.count > 0 {
-            self.last = later.last;
-        }
-    }
-
-    /// With a minimum that is not above the mean: see [`Cell::credible`].
-    #[must_use]
-    #[inline(always)]
-    fn consistent(mut self) -> Self {
-        if let Some(mean) = self.exclusive.checked_div(self.count) {
-            self.min = self.min.min(mean);
-        }
-        self
-    }
-
-    /// Moves the average by a measurement, the first one or not; the first part of
-    /// [`Self::add`].
-    #[inline(always)]
-    pub fn take_into_average(&mut self, control: Control, is_first: bool, exclusive: u64) {
-        let alpha = i64::from(control.alpha_fixed());
-        if alpha != 0 {
-            // The average starts at the first measurement instead of climbing up from zero.
-            let before = (!is_first).then_some(self.average_fixed);
-            self.average_fixed = averaged(before, exclusive, alpha);
-        }
-    }
-
-    /// Mean exclusive ticks; none without a measurement.
-    #[must_use]
-    pub fn mean(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.exclusive as f64 / self.count as f64)
-    }
-
-    /// The exponential average in ticks, 0 while averaging is off.
-    #[must_use]
-    pub fn average(&self) -> f64 {
-        self.average_fixed as f64 / f64::from(1u32 << AVERAGE_FRACTION_BITS)
-    }
-
-    /// Sample variance of exclusive ticks, `(S2 - S1^2 / n) / (n - 1)`; none
-    /// below two measurements. The sums are exact integers, so the difference
-    /// loses nothing.
-    #[must_use]
-    pub fn variance(&self) -> Option<f64> {
-        if self.count < 2 {
-            return None;
-        }
-        let (n, sum) = (u128::from(self.count), u128::from(self.exclusive));
-        let (whole, rest) = (sum * sum / n, sum * sum % n);
-        let spread = self.squares.saturating_sub(whole) as f64 - rest as f64 / n as f64;
-        Some(spread.max(0.0) / (n - 1) as f64)
-    }
-}
-
-/// What a cell held at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CellPicture {
-    /// The point the cell is of.
-    pub point: u32,
-    /// Reset epoch of the figures.
-    pub epoch: u32,
-    /// Generation of the lane's owner that `live` is of.
-    pub owner: u32,
-    /// Figures of that owner.
-    pub live: Sums,
-    /// Figures of owners before, in the same epoch.
-    pub settled: Sums,
-    /// Measurements in windows that a reset has ended.
-    pub past_count: u64,
-    /// Exclusive ticks in windows that a reset has ended.
-    pub past_exclusive: u64,
-    /// Chunk number of each histogram part, 0 for none.
-    pub parts: Parts,
-    /// Records of the lane's ring up to here are in `live`.
-    pub folded: u64,
-    /// Something is or was staged: the histogram may hold some of the records that follow.
-    pub staged: bool,
-    /// Sums of amounts, of a cell that has them.
-    pub amounts: SumsPicture,
-    /// Number of restarts; a histogram read beside this picture is of the same
-    /// window if the number is still the same afterwards.
-    pub restarts: u64,
-}
-
-/// Chunk numbers of a histogram's parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts(pub [u32; PARTS]);
-
-impl Default for Parts {
-    fn default() -> Self {
-        Self([0; PARTS])
-    }
-}
-
 /// The words of a cell that many threads write.
 pub(crate) struct SharedWords<'a> {
     pub(crate) control: &'a AtomicU64,
@@ -335,26 +150,6 @@ pub(crate) struct SharedWords<'a> {
     pub(crate) epoch: &'a AtomicU64,
     pub(crate) ever_count: &'a AtomicU64,
     pub(crate) ever_exclusive: &'a AtomicU64,
-}
-
-/// What was found in the live figures.
-struct Looked<R> {
-    found: R,
-    /// The sequence word that puts them in force.
-    before: u64,
-    /// Something was staged, or put in force meanwhile.
-    staged: bool,
-    /// They were not written to meanwhile.
-    is_whole: bool,
-}
-
-/// How a cell was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CellRead {
-    /// The figures are of one moment.
-    Whole,
-    /// The cell was written to meanwhile.
-    Torn,
 }
 
 /// One finished measurement, in ticks.
@@ -462,17 +257,6 @@ impl Live {
     }
 }
 
-/// The exponential average after a measurement of so many ticks; see
-/// [`AVERAGE_FRACTION_BITS`]. `alpha` is in 2^-[`ALPHA_BITS`].
-fn averaged(before: Option<u64>, ticks: u64, alpha: i64) -> u64 {
-    // Another process may have written more than 1.
-    let alpha = alpha.min(1 << ALPHA_BITS);
-    let fixed = (ticks << AVERAGE_FRACTION_BITS) as i64;
-    let average = before.map_or(fixed, |before| before as i64);
-    let step = (i128::from(fixed - average) * i128::from(alpha)) >> ALPHA_BITS;
-    (average + step as i64) as u64
-}
-
 impl Cell {
     /// A cell of zeros, as a cell in fresh shared memory is.
     #[must_use]
@@ -548,6 +332,18 @@ impl Cell {
     pub fn set_part(&self, part: usize, chunk: u32) {
         // Meets `cell-recheck`, and the load in `part_to_read`.
         self.parts[part].store(chunk, ord!("cell-part", Release));
+    }
+
+    /// Gives a cell the chunk of zeros for its sums of amounts, unless another
+    /// thread was faster; returns the chunk that is in force.
+    pub fn set_amounts(&self, chunk: u32) -> u32 {
+        let won = self.amounts.compare_exchange(
+            0,
+            u64::from(chunk),
+            ord!("cell-part", Release),
+            Ordering::Relaxed,
+        );
+        won.map_or_else(|found| found as u32, |_| chunk)
     }
 
     /// The copy of the live figures that a sequence word puts in force.
@@ -826,199 +622,6 @@ impl Cell {
         put(&settled.past_exclusive, past.1);
     }
 
-    // ---- reader: anybody ----
-
-    /// Copies the cell once.
-    pub fn read(&self, picture: &mut CellPicture) -> CellRead {
-        self.read_with(picture, |_| None)
-    }
-
-    /// The same with the sums of amounts, which `find` finds by the number of their
-    /// chunk.
-    pub fn read_with<'a>(
-        &self,
-        picture: &mut CellPicture,
-        find: impl FnOnce(u32) -> Option<&'a SumWords>,
-    ) -> CellRead {
-        let commit = self.restarts();
-        let (settled, past) = self.settled_sums(commit);
-        let settled = settled.consistent();
-        picture.epoch = self.settled[(commit & 1) as usize].epoch.load(Ordering::Relaxed) as u32;
-        picture.point = self.point.load(Ordering::Relaxed) as u32;
-        (picture.past_count, picture.past_exclusive) = past;
-        picture.restarts = commit;
-        for (to, from) in picture.parts.0.iter_mut().zip(&self.parts) {
-            *to = from.load(Ordering::Relaxed);
-        }
-        let looked = self.look(|live, copy| {
-            let void = live.version.load(Ordering::Relaxed) != commit;
-            picture.live = if void { Sums::default() } else { live.sums().consistent() };
-            picture.amounts = self.amounts_sums((copy, commit), void, find);
-            picture.folded = live.folded.load(Ordering::Relaxed);
-            picture.owner = live.owner.load(Ordering::Relaxed) as u32;
-            void
-        });
-        // Only a reset clears the histogram, and it leaves nothing settled.
-        if looked.found && settled.count == 0 {
-            picture.parts = Parts::default();
-        }
-        picture.settled = settled;
-        picture.staged = looked.staged;
-        // No restart came in between.
-        let same = looked.is_whole && self.commit.load(Ordering::Relaxed) == commit;
-        if same { CellRead::Whole } else { CellRead::Torn }
-    }
-
-    /// Copies the live figures alone, with the sums of amounts and the number of records that
-    /// they hold, behind the sequence word that goes with them: as long as nothing restarts,
-    /// the rest is as it was. None if the cell was written to meanwhile, has something staged,
-    /// or has restarted since a picture with this number of restarts.
-    #[inline]
-    pub fn read_live<'a>(
-        &self,
-        restarts: u64,
-        find: impl FnOnce(u32) -> Option<&'a SumWords>,
-    ) -> Option<(u64, Sums, u64, SumsPicture)> {
-        let looked = self.look(|live, copy| {
-            let same = self.commit.load(Ordering::Relaxed) == restarts
-                && live.version.load(Ordering::Relaxed) == restarts;
-            let amounts = self.amounts_sums((copy, restarts), false, find);
-            same.then(|| (live.sums().consistent(), live.folded.load(Ordering::Relaxed), amounts))
-        });
-        let (live, folded, amounts) = looked.found.filter(|_| !looked.staged)?;
-        Some((looked.before, live, folded, amounts))
-    }
-
-    /// The sums of amounts, of a cell that has them.
-    #[inline]
-    fn amounts_sums<'a>(
-        &self,
-        copies: (u64, u64),
-        void: bool,
-        find: impl FnOnce(u32) -> Option<&'a SumWords>,
-    ) -> SumsPicture {
-        let sums = Some(self.amounts_to_read()).filter(|&chunk| chunk != 0).and_then(find);
-        sums.map_or_else(SumsPicture::default, |sums| amounts::read(sums, copies, void))
-    }
-
-    /// The chunk number of the sums of amounts, 0 for none.
-    #[inline(always)]
-    #[must_use]
-    pub fn amounts(&self) -> u32 {
-        self.amounts.load(Ordering::Relaxed) as u32
-    }
-
-    /// The same for a reader, which goes on to read the chunk.
-    pub(crate) fn amounts_to_read(&self) -> u32 {
-        // Meets `cell-part`: the zeros that the chunk began with.
-        self.amounts.load(Ordering::Acquire) as u32
-    }
-
-    /// Gives a cell the chunk of zeros for its sums of amounts, unless another
-    /// thread was faster; returns the chunk that is in force.
-    pub fn set_amounts(&self, chunk: u32) -> u32 {
-        let won = self.amounts.compare_exchange(
-            0,
-            u64::from(chunk),
-            ord!("cell-part", Release),
-            Ordering::Relaxed,
-        );
-        won.map_or_else(|found| found as u32, |_| chunk)
-    }
-
-    /// Copies the words of the cell, as they lie in memory: `words` are the cell's
-    /// own, and `sums` those of its sums of amounts. What is staged is not whole in it. With a
-    /// whole copy comes the number of restarts.
-    pub(crate) fn copy(
-        &self,
-        (words, to): (&[AtomicU64], &mut [u64]),
-        (sums, sums_to): (&[AtomicU64], &mut [u64]),
-    ) -> Option<u64> {
-        const LIVE: Range<usize> = offset_of!(Cell, live) / 8..offset_of!(Cell, parts) / 8;
-        let copy = |to: &mut [u64], words: &[AtomicU64]| {
-            for (to, word) in to.iter_mut().zip(words) {
-                *to = word.load(Ordering::Relaxed);
-            }
-        };
-        let restarts = self.restarts();
-        copy(to, words);
-        let looked = self.look(|_, _| {
-            copy(&mut to[LIVE], &words[LIVE]);
-            copy(sums_to, sums);
-        });
-        // The copy in force is the one that was.
-        to[0] = looked.before;
-        let same = looked.is_whole && self.commit.load(Ordering::Relaxed) == restarts;
-        same.then_some(restarts)
-    }
-
-    /// The number of restarts.
-    fn restarts(&self) -> u64 {
-        // Meets `cell-commit`.
-        self.commit.load(ord!("cell-commit-seen", Acquire))
-    }
-
-    /// What `read` reads of the live figures in force, whose copy has that number, and whether
-    /// they were whole all the while. It must look into no chunk.
-    #[inline]
-    fn look<R>(&self, read: impl FnOnce(&Live, u64) -> R) -> Looked<R> {
-        // Meets `cell-close` and `cell-stage`.
-        let before = self.seq.load(ord!("cell-enter", Acquire));
-        let found = read(self.in_force(before), before / FLIP);
-        // Meets `cell-open`: if any figure above was newer than `before`, the
-        // load below sees at least the word that went before it. Meets
-        // `cell-part` too, since nobody looks into a chunk before this.
-        fence_at!("cell-recheck", Acquire);
-        let after = self.seq.load(Ordering::Relaxed);
-        let staged = before != after || before & STAGED != 0;
-        // The next copy may be in force by now: this one is written to once it is staged.
-        let is_whole = after.wrapping_sub(before & !STAGED) <= FLIP;
-        Looked { found, before, staged, is_whole }
-    }
-
-    /// The sequence word: equal and even at two readings means that nothing was
-    /// written in between. Relaxed: it only tells whether to call
-    /// [`Self::read`], which asks again; that a word never goes back is enough.
-    #[inline]
-    #[must_use]
-    pub fn sequence(&self) -> u64 {
-        self.seq.load(Ordering::Relaxed)
-    }
-
-    /// Exclusive ticks of a measurement that is staged and in no record. It is in the
-    /// histogram only after that.
-    pub(crate) fn staged_beside(&self) -> u64 {
-        let seq = self.seq.load(Ordering::Relaxed);
-        self.in_force(seq.wrapping_add(FLIP)).last.load(Ordering::Relaxed)
-    }
-
-    /// Whether the cell still has this sequence word, and had it while the histogram was
-    /// read.
-    #[inline]
-    #[must_use]
-    pub fn is_still(&self, sequence: u64) -> bool {
-        // Meets `cell-open`.
-        fence_at!("cell-recheck", Acquire);
-        self.seq.load(Ordering::Relaxed) == sequence
-    }
-
-    /// Where the words lie that [`Self::read_live`] reads of the copy that a sequence word puts
-    /// in force.
-    pub(crate) fn live_range(&self, sequence: u64) -> Range<*const u8> {
-        let live = self.in_force(sequence);
-        let first = std::ptr::from_ref(&live.count).cast::<u8>();
-        first..std::ptr::from_ref(&live.version).wrapping_add(1).cast::<u8>()
-    }
-
-    /// Whether the cell was restarted since a picture with this number of
-    /// restarts. A reader asks after it has read the histogram.
-    #[must_use]
-    pub fn restarted_since(&self, restarts: u64) -> bool {
-        // Meets `cell-void`, and `cell-open` of the next window's records.
-        fence_at!("cell-recheck", Acquire);
-        self.commit.load(Ordering::Relaxed) != restarts
-    }
-
     // ---- for the shared writer, `crate::layout::shared_cell` ----
 
     /// The words that many threads write: those of the first copy, which stays in force.
@@ -1062,25 +665,6 @@ impl Cell {
             Ordering::Relaxed,
         );
         won.map_or_else(|found| found, |_| chunk)
-    }
-
-    fn settled_sums(&self, commit: u64) -> (Sums, (u64, u64)) {
-        let settled = &self.settled[(commit & 1) as usize];
-        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        let sums = Sums {
-            count: get(&settled.count),
-            exclusive: get(&settled.exclusive),
-            inclusive: get(&settled.inclusive),
-            off_cpu: get(&settled.off_cpu),
-            switches: get(&settled.switches),
-            min: get(&settled.min),
-            max: get(&settled.max),
-            last: 0,
-            squares: u128::from(get(&settled.squares_high)) << 64
-                | u128::from(get(&settled.squares_low)),
-            average_fixed: 0,
-        };
-        (sums, (get(&settled.past_count), get(&settled.past_exclusive)))
     }
 }
 

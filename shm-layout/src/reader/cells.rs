@@ -704,6 +704,7 @@ impl CellReader {
         let (count, exclusive) = (reading.live.count, reading.live.exclusive);
         reading.live = live;
         mark.added = reading.add(from.pending.of(cell.point()), records, cell.control(), true);
+        reading.live.bound_minimum();
         let more = (reading.live.count, reading.live.exclusive);
         let sum = |before: u64, less: u64, more: u64| before.wrapping_sub(less).wrapping_add(more);
         reading.lifetime_count = sum(reading.lifetime_count, count, more.0);
@@ -890,6 +891,8 @@ impl CellReading {
             return;
         }
         self.retired.clone_from(settled);
+        self.retired.bound_minimum();
+        self.live.bound_minimum();
         self.retired_amounts = cell.amounts.settled;
         if owned {
             self.live_amounts = cell.amounts.live;

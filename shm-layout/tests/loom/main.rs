@@ -11,6 +11,7 @@
 #![allow(
     dead_code,
     unreachable_pub,
+    unused_imports,
     clippy::undocumented_unsafe_blocks,
     reason = "these are parts of a library, and this is not its crate"
 )]

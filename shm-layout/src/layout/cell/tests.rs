@@ -266,6 +266,7 @@ fn what_was_off_the_cpu_does_not_lower_the_minimum() {
         let mut picture = CellPicture::default();
         assert_eq!(cell.read(&mut picture), CellRead::Whole);
         assert_eq!(picture.point, 3);
+        picture.live.bound_minimum();
         let Sums { count, exclusive, min, max, last, .. } = picture.live;
         [count, exclusive, min, max, last]
     };
