@@ -17,6 +17,7 @@ mod recording;
 mod refusal;
 mod symbol;
 pub mod synthetic;
+mod usage;
 mod which;
 
 use std::collections::BTreeSet;

@@ -146,7 +146,7 @@ impl App {
             parts.push(format!("{}:{}", point.file, point.line));
         }
         let columns = self.shown_columns().into_iter();
-        let figures_of = columns.filter(|c| !matches!(c, Column::Name | Column::Trend));
+        let figures_of = columns.filter(|c| *c != Column::Name && !c.is_drawn());
         parts.extend(figures_of.map(|c| format!("{} {}", c.title(), c.text(figures, &scale))));
         let name = figures.name();
         self.clipboard = Some(parts.join("  "));

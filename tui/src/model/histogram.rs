@@ -14,6 +14,8 @@ use crate::snapshot::Bucket;
 pub struct Quantiles {
     /// The median.
     pub p50: u64,
+    /// 90 in a hundred are no longer.
+    pub p90: u64,
     /// 99 in a hundred are no longer.
     pub p99: u64,
 }

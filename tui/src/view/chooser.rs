@@ -7,7 +7,7 @@ use ratatui::widgets::Clear;
 
 use super::{Look, draw_scrolled};
 use crate::app::App;
-use crate::columns::{Column, Fit};
+use crate::columns::Column;
 use crate::text;
 
 /// Columns of the screen that it takes at most.
@@ -16,7 +16,7 @@ const WIDTH: u16 = 58;
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, cursor: Column, look: &Look) {
     let width = area.width.min(WIDTH);
     let panel = Rect { x: area.right() - width, width, ..area };
-    let fit = Fit::new(&app.columns, area.width.into(), app.model.has_processes());
+    let fit = super::table::fit(app, area.width.into());
     let choices = app.column_choices();
     let place = choices.iter().position(|column| *column == cursor).unwrap_or(0);
     let lines = choices.iter().map(|column| {

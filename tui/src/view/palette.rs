@@ -123,6 +123,7 @@ impl Palette {
             warn: bold(self.warn),
             error: bold(self.error),
             bar: text(self.bar),
+            heat: [self.bar, self.warn, self.error].map(text),
             heading: pair(self.heading),
             sorted: pair(self.sorted).add_modifier(Modifier::BOLD),
             selected: pair(self.selected),
