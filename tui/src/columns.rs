@@ -77,6 +77,17 @@ pub enum Column {
     Imbalance,
 }
 
+/// What the figures of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Shares, in per cent.
+    Percent,
+    /// Times.
+    Seconds,
+    /// Anything else.
+    Number,
+}
+
 /// Before a mean that is not to be believed; see [`Figures::is_short`].
 pub const SHORT: char = '~';
 
@@ -185,7 +196,7 @@ impl Column {
             Self::Incl => "Incl",
             Self::Dev => "Dev",
             Self::Last => "Last",
-            Self::Smooth => "Smooth",
+            Self::Smooth => "EWMA",
             Self::Switches => "Switch",
             Self::Threads => "Thr",
             Self::Bytes => "B/s",
@@ -220,7 +231,7 @@ impl Column {
             Self::Incl => "all time, with nested regions and their measuring",
             Self::Dev => "standard deviation",
             Self::Last => "last measurement",
-            Self::Smooth => "exponential average, see the key a",
+            Self::Smooth => "exponential average of a measurement (key a)",
             Self::Switches => "times its threads were off the CPU",
             Self::Threads => "threads that were in it",
             Self::Bytes => "bytes in a second of its time",
@@ -389,6 +400,57 @@ impl Column {
             Self::PerItem => figures.per_item().map_or(NONE.into(), |ticks| scale.ticks(ticks)),
             Self::Imbalance => figures.imbalance().map_or(NONE.into(), units::si),
         }
+    }
+
+    /// What its figures are, for a comparison with one that is typed; none where they are
+    /// no figures.
+    pub fn measure(self) -> Option<Measure> {
+        Some(match self {
+            Self::Load | Self::Off => Measure::Percent,
+            Self::Excl | Self::Avg | Self::Min | Self::Max | Self::P50 | Self::P90 => {
+                Measure::Seconds
+            }
+            Self::P99 | Self::Incl | Self::Dev | Self::Last | Self::Smooth => Measure::Seconds,
+            Self::Id | Self::Count | Self::Rate | Self::Switches | Self::Threads => Measure::Number,
+            Self::Bytes | Self::Flops | Self::Intensity | Self::Items => Measure::Number,
+            Self::PerItem | Self::Imbalance => Measure::Number,
+            Self::On | Self::Process | Self::Name | Self::Bar | Self::Trend => return None,
+        })
+    }
+
+    /// The figure of a point, per cent or seconds where it is of that kind.
+    pub fn figure(self, figures: &Figures) -> Option<f64> {
+        let total = figures.total();
+        let used = |value: u64| figures.is_used().then_some(value as f64);
+        let value = match self {
+            Self::Load => figures.load(),
+            Self::Off => figures.off_share(),
+            Self::Excl => used(total.exclusive),
+            Self::Avg => figures.mean(),
+            Self::Min => used(total.min),
+            Self::Max => used(total.max),
+            Self::P50 => figures.quantiles().map(|q| q.p50 as f64),
+            Self::P90 => figures.quantiles().map(|q| q.p90 as f64),
+            Self::P99 => figures.quantiles().map(|q| q.p99 as f64),
+            Self::Incl => used(total.inclusive),
+            Self::Dev => figures.deviation(),
+            Self::Last => used(total.last),
+            Self::Smooth => smoothed(figures),
+            Self::Id => Some(f64::from(figures.number())),
+            Self::Count => Some(total.count as f64),
+            Self::Rate => figures.rate(),
+            Self::Switches => Some(total.switches as f64),
+            Self::Threads => Some(figures.lanes().count() as f64),
+            Self::Bytes | Self::Flops | Self::Intensity | Self::Items => self.of_amounts(figures),
+            Self::PerItem => figures.per_item(),
+            Self::Imbalance => figures.imbalance(),
+            Self::On | Self::Process | Self::Name | Self::Bar | Self::Trend => None,
+        };
+        value.map(|value| match self.measure() {
+            Some(Measure::Percent) => value * 100.0,
+            Some(Measure::Seconds) => value / figures.ticks_per_second(),
+            Some(Measure::Number) | None => value,
+        })
     }
 
     /// What it tells of a point's amounts; none of other columns.

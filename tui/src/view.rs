@@ -60,8 +60,8 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
         (_, Screen::Roofline) => roofline::draw(frame, parts.body, app, look),
     }
     tabs::draw(frame, parts.tabs, app, look);
-    if let Some(Overlay::Columns(cursor)) = app.overlay {
-        chooser::draw(frame, parts.body, app, cursor, look);
+    if let Some(overlay) = &app.overlay {
+        chooser::draw(frame, parts.body, app, overlay, look);
     }
     footer::draw(frame, parts.footer, app, look);
 }

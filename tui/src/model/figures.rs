@@ -250,6 +250,11 @@ impl Figures {
         self.point().id
     }
 
+    /// Ticks per second of its times.
+    pub fn ticks_per_second(&self) -> f64 {
+        self.snapshot.clock.ticks_per_second
+    }
+
     /// Its name; `#5` for a point that was only given a number.
     pub fn name(&self) -> String {
         let name = &self.point().name;

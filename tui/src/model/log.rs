@@ -269,7 +269,7 @@ impl Log {
             ProcessState::Running => {}
             ProcessState::Exited => self.note(unix_ns, format!("{name}[{pid}] ended in order")),
             ProcessState::Crashed => {
-                self.problem(unix_ns, format!("{name}[{pid}] died without ending in order"));
+                self.problem(unix_ns, format!("{name}[{pid}] crashed or was killed"));
             }
         }
     }
@@ -448,7 +448,7 @@ mod tests {
         watch.source.snapshot_mut().clock.ticks_per_second *= 1.1;
         assert_eq!(watch.poll(), ["the clock was calibrated anew: 2.86GHz"]);
         watch.source.snapshot_mut().process.state = ProcessState::Crashed;
-        assert_eq!(watch.poll(), ["!my_app[4711] died without ending in order"]);
+        assert_eq!(watch.poll(), ["!my_app[4711] crashed or was killed"]);
         assert_eq!(watch.poll(), [""; 0]);
         let snapshot = watch.source.snapshot_mut();
         snapshot.process.state = ProcessState::Running;
@@ -494,14 +494,14 @@ mod tests {
             all[0].state = ProcessState::Exited;
             all[2].state = ProcessState::Crashed;
         });
-        assert_eq!(ended, ["worker[7] ended in order", "!worker[9] died without ending in order"]);
+        assert_eq!(ended, ["worker[7] ended in order", "!worker[9] crashed or was killed"]);
         assert_eq!(watch.poll(), [""; 0]);
         let gone = members(&mut watch, &|all| drop(all.remove(2)));
         assert_eq!(gone, ["worker[9] ended before and is shown no more"]);
         // One that came and died between two looks is told with both.
         let died = Process { state: ProcessState::Crashed, ..process(10) };
         let both = members(&mut watch, &|all| all.push(died.clone()));
-        assert_eq!(both, ["worker[10] joined", "!worker[10] died without ending in order"]);
+        assert_eq!(both, ["worker[10] joined", "!worker[10] crashed or was killed"]);
     }
 
     #[test]

@@ -210,8 +210,7 @@ impl Pane<'_> {
         if let Some(imbalance) = figures.imbalance() {
             lines.push(Line::from(vec![
                 Span::styled(format!(" {:<13}", "imbalance"), self.look.theme.faint),
-                Span::raw(units::si(imbalance)),
-                Span::raw(" of the processes"),
+                Span::raw(format!("{}x (busiest/mean)", units::si(imbalance))),
             ]));
         }
         lines.extend(self.on_and_off(total.inclusive, total.off_cpu));
@@ -241,7 +240,10 @@ impl Pane<'_> {
         match (self.since, &self.lately) {
             (Since::All, _) | (_, None) => "all".into(),
             (Since::Mark, Some(_)) if seconds == 0.0 => "from now on".into(),
-            (Since::Mark, Some(_)) => format!("last {}, since the mark", units::duration(seconds)),
+            (Since::Mark, Some(lately)) => {
+                let since = if lately.is_marked { "since the mark" } else { "since opened" };
+                format!("last {}, {since}", units::duration(seconds))
+            }
             (_, Some(_)) => format!("last {}", units::duration(seconds)),
         }
     }
@@ -275,7 +277,7 @@ impl Pane<'_> {
         };
         let bars = histogram::log_bars(&buckets, BARS);
         let sums = width >= SUMS;
-        let shares = if sums { "share, sum" } else { "share" };
+        let shares = if sums { "share, cumulative" } else { "share" };
         let mut lines = vec![self.title(&format!("Exclusive, {}: {shares}", self.window()))];
         let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1) as f64;
         let all = bars.iter().map(|bar| bar.count as f64).sum::<f64>();

@@ -120,8 +120,8 @@ pub(super) fn notice(app: &App) -> Option<String> {
     let lost = (!parts.is_empty()).then(|| format!("lost: {}", parts.join("; ")));
     let unread = match app.log.unread() {
         0 => None,
-        1 => Some("1 new problem: 6 tells".to_owned()),
-        n => Some(format!("{n} new problems: 6 tells")),
+        1 => Some("1 new problem (press 6)".to_owned()),
+        n => Some(format!("{n} new problems (press 6)")),
     };
     let said: Vec<String> = unread.into_iter().chain(lost).collect();
     (!said.is_empty()).then(|| format!(" {}", said.join("; ")))

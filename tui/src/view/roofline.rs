@@ -37,6 +37,11 @@ pub(super) fn rows(app: &App, body: Rect) -> u16 {
     parts(app, body).1.height
 }
 
+/// Where the rows are on a body.
+pub(super) fn list(app: &App, body: Rect) -> Rect {
+    parts(app, body).1
+}
+
 /// Where the picture and the rows go.
 fn parts(app: &App, body: Rect) -> (Rect, Rect) {
     let room = body.height.saturating_sub(HEADS);
@@ -74,7 +79,7 @@ pub(super) fn draw(frame: &mut Frame, body: Rect, app: &App, look: &Look) {
     frame.render_widget(head_of_rows(name_width, width, look), head);
     if app.roofline.dots.is_empty() {
         let text =
-            " no point shown tells of bytes and flops: scope!(\"name\", bytes = .., flops = ..)";
+            " no points that report bytes and flops: scope!(\"name\", bytes = .., flops = ..)";
         let text = text::cut(text, width, look.glyphs.ellipsis);
         return frame.render_widget(Line::styled(text, look.theme.faint), list);
     }

@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::{Look, chart};
-use crate::app::{App, Screen};
+use crate::app::{App, Filter, Screen};
 use crate::columns::{Column, Fit};
 use crate::model::{Figures, Trouble};
 use crate::snapshot::PointState;
@@ -32,8 +32,14 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let seen: Vec<&Figures> = seen.take(rows).collect();
     if seen.is_empty() {
         let text = match app.filter.is_on() {
-            true => " no point passes the filter; Esc shows all",
-            false => " no point yet: the program has not reached any",
+            true => match app.filter.unknown() {
+                None => " no point passes the filter; Esc shows all".to_owned(),
+                Some(word) => format!(
+                    " no point passes the filter, and {word} is none of {}; Esc shows all",
+                    Filter::PREFIXES
+                ),
+            },
+            false => " the program has not reached a point yet".into(),
         };
         let mut lines = vec![Line::styled(text, look.theme.faint)];
         lines.extend(super::detail::losses(app, area.width.into(), look));
@@ -180,7 +186,7 @@ impl Table<'_> {
             let used = text::width(&text);
             let text = match used > room {
                 true if *column == Column::Name => {
-                    text::cut_middle(&text, room, self.look.glyphs.ellipsis)
+                    text::scrolled(&text, room, self.app.name_offset, self.look.glyphs.ellipsis)
                 }
                 true if column.is_text() => text::cut(&text, room, self.look.glyphs.ellipsis),
                 _ => text,

@@ -36,6 +36,15 @@ pub(super) fn rows(body: Rect) -> u16 {
     Parts::of(body).rows.height
 }
 
+/// The moment that is drawn in a column of a body; none left of the bars.
+pub(super) fn moment_at(app: &App, body: Rect, column: usize) -> Option<u64> {
+    let label = usize::from(label_width(body.width));
+    let columns = usize::from(body.width).saturating_sub(label);
+    let window = app.timeline.window(columns);
+    let behind = column.checked_sub(label)? as u64;
+    Some(window.from + (window.ticks as f64 * behind as f64 / columns.max(1) as f64) as u64)
+}
+
 struct Parts {
     axis: Rect,
     rows: Rect,
@@ -310,7 +319,7 @@ impl Picture<'_> {
         let span = units::duration(view.span_ns() as f64 / 1e9);
         let state = match view.follows() {
             true => format!("{span} wide "),
-            false => format!("{span} wide, held: End goes on "),
+            false => format!("{span} wide, paused: End resumes "),
         };
         let state = Line::styled(state, theme.faint);
         let mut lines = vec![Line::default(), Line::default()];

@@ -69,7 +69,7 @@ fn who_comes_and_goes_is_told_at_once() {
     desk.press("p");
     members(&desk, |all| all[0].state = ProcessState::Crashed);
     desk.wait(1);
-    assert_eq!(toast(&desk), Some(("second[9] died without ending in order".into(), true)));
+    assert_eq!(toast(&desk), Some(("second[9] crashed or was killed".into(), true)));
     assert_eq!(desk.app.log.unread(), 1);
 }
 
