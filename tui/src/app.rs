@@ -763,7 +763,16 @@ impl App {
 
     /// In which mode keys are read now.
     pub fn mode(&self) -> keys::Mode {
-        match (&self.overlay, self.screen) {
+        self.mode_of(self.overlay.as_ref())
+    }
+
+    /// In which mode they are read on the screen itself.
+    pub fn mode_below(&self) -> keys::Mode {
+        self.mode_of(None)
+    }
+
+    fn mode_of(&self, overlay: Option<&Overlay>) -> keys::Mode {
+        match (overlay, self.screen) {
             (Some(Overlay::Help(_)), _) => keys::Mode::Help,
             (Some(Overlay::Filter(_)), _) => keys::Mode::Filter,
             (Some(Overlay::Columns(_)), _) => keys::Mode::Columns,

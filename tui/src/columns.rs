@@ -678,6 +678,11 @@ impl Sorting {
         sorted.sort_by(|a, b| {
             let order = self.column.compare_by(a, b, quantiles);
             let order = if self.descending { order.reverse() } else { order };
+            // What burns now stands above what has ended.
+            let order = match self.column {
+                Column::Load | Column::Rate => a.is_ended().cmp(&b.is_ended()).then(order),
+                _ => order,
+            };
             match self.column {
                 Column::Process => order.then_with(|| Column::Load.compare_by(b, a, quantiles)),
                 _ => order,

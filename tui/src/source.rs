@@ -162,6 +162,8 @@ pub struct Discovery {
     /// What to say where nothing is found, if the finder knows better than that
     /// there is nothing.
     pub instead: Option<String>,
+    /// Whether nothing will come any more.
+    pub is_over: bool,
 }
 
 /// A segment that was found but cannot be watched.

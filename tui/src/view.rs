@@ -48,7 +48,7 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
     summary::draw(frame, parts.summary, app, look);
     header::draw_notice(frame, parts.notice, app, look);
     match (&app.overlay, app.screen) {
-        (Some(Overlay::Help(offset)), _) => help::draw(frame, parts.body, *offset, look),
+        (Some(Overlay::Help(offset)), _) => help::draw(frame, parts.body, app, *offset, look),
         (_, Screen::Waiting) => waiting::draw(frame, parts.body, app),
         (_, Screen::Points) => table::draw(frame, parts.body, app, look),
         (_, Screen::Detail) => detail::draw(frame, parts.body, app, look),
@@ -81,7 +81,7 @@ pub fn room(app: &App, look: &Look, area: Rect) -> Room {
     };
     let mut load = None;
     let lines = match (&app.overlay, app.screen) {
-        (Some(Overlay::Help(_)), _) => help::lines(look, usize::from(body.width)).len(),
+        (Some(Overlay::Help(_)), _) => help::lines(app, look, usize::from(body.width)).len(),
         (_, Screen::Detail) => {
             let text = detail::Text::of(app, look, usize::from(body.width));
             load = Some(text.load);

@@ -134,12 +134,12 @@ fn who_joins_who_ends_and_who_dies_is_told_and_noted() {
     alpha.end_well();
     screen.wait_for("who ended", |text| last(text).contains(&ended));
     omega.kill();
-    let died = format!("omega[{}] died without ending in order", omega.pid());
+    let died = format!("omega[{}] crashed or was killed", omega.pid());
     let marked = format!("omega[{}] died ", omega.pid());
     screen.wait_for("who died", |text| {
         last(text).contains(&died)
             && text.contains(&marked)
-            && text.contains("1 new problem: 6 tells")
+            && text.contains("1 new problem (press 6)")
             && text.contains("3 processes, 2 ended")
     });
     screen.keys(&["6"]);

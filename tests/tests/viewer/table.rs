@@ -3,7 +3,7 @@
 
 use pfp_tests::needs_a_screen;
 use pfp_tests::place::{Place, pfp_top};
-use pfp_tests::screen::{Screen, row, rows};
+use pfp_tests::screen::{Screen, heading, row, rows};
 use pfp_tests::target::{Target, wait_for};
 use pfp_top::snapshot::{PointState, Snapshot};
 
@@ -158,7 +158,6 @@ fn columns_are_chosen() {
     needs_a_screen!();
     let place = Place::new();
     let (_target, screen) = watching(&place, "", "");
-    let heading = |text: &str| text.lines().nth(1).unwrap_or_default().trim_end().to_owned();
     screen.keys(&["c"]);
     screen.wait_for("the columns", |text| text.contains("[x] Name") && text.contains("[ ] Thr"));
     screen.keys(&["G", "k", "k", "k", "k", "k", "k", "Space", "k", "Space"]);
@@ -186,11 +185,11 @@ fn the_mouse_selects_opens_and_sorts_unless_it_is_left_alone() {
     screen.keys(&["Escape"]);
     // A click right behind it would be read as one key with it.
     screen.wait_for("the table", |text| row(text, "tick").is_some());
-    let load = text.lines().nth(1).unwrap().chars().collect::<String>();
-    let place = load.split("Load%").next().unwrap().chars().count();
-    click(place, 1);
+    let place = heading(&text).split("Load%").next().unwrap().chars().count();
+    let above = text.lines().position(|line| line.contains("Load%")).unwrap();
+    click(place, above);
     screen.wait_for("the heading", |text| text.contains("Load%▼"));
-    click(place, 1);
+    click(place, above);
     screen.wait_for("the other way round", |text| text.contains("Load%▲"));
     // One notch down from the first row.
     screen.keys(&["g", "g"]);

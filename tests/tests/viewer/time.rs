@@ -84,7 +84,7 @@ fn every_key_of_the_timeline_leads_where_it_says() {
 
     // From region to region.
     let newest = screen.wait_for("a region", |text| ago(text).is_some());
-    let one = to_region(&screen, "Left", &newest, |text| text.contains("held: End goes on"));
+    let one = to_region(&screen, "Left", &newest, |text| text.contains("paused: End resumes"));
     let two = to_region(&screen, "h", &one, |text| ago(text) > ago(&one));
     assert!(ago(&one) > ago(&newest), "{one}\n{newest}");
     let right = to_region(&screen, "Right", &two, |text| about(text) == about(&one));
@@ -118,7 +118,8 @@ fn every_key_of_the_timeline_leads_where_it_says() {
         |text: &str| text.lines().nth(1).is_some_and(|axis| axis.trim_end().ends_with("now|"));
     screen.wait_for("now at the right", now);
     screen.keys(&["PPage"]);
-    screen.wait_for("half a screen back", |text| !now(text) && text.contains("held: End goes on"));
+    screen
+        .wait_for("half a screen back", |text| !now(text) && text.contains("paused: End resumes"));
     screen.keys(&["C-b"]);
     let back = screen.wait_for("and another", |text| {
         text.lines().nth(1).is_some_and(|axis| !axis.contains("now") && axis.contains("-90ms"))
@@ -161,8 +162,8 @@ fn the_point_of_a_region_is_switched_and_reset_from_the_timeline() {
     screen.wait_for("the same point on again", |text| {
         text.contains(&format!(" {name} is on")) && !text.contains("(off now)")
     });
-    screen.keys(&["r"]);
-    screen.wait_for("afresh", |text| text.contains(&format!(" {name} starts afresh")));
+    screen.keys(&["r", "y"]);
+    screen.wait_for("afresh", |text| text.contains(&format!(" reset {name}")));
     screen.keys(&["Enter"]);
     screen.wait_for(&format!("the detail of {name}"), |text| {
         on_tab(text, "2 Detail") && text.contains(&format!(" {name}  id ")) && text.contains("  on")
@@ -217,7 +218,7 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     });
     screen.keys(&["Left", "h"]);
     let held = screen.wait_for("a part that is held", |text| {
-        title(text).contains(" ago, held: End goes on: peak ") && picture(text).is_some()
+        title(text).contains(" ago, paused: End resumes: peak ") && picture(text).is_some()
     });
     assert!(title(&held).starts_with(" Load, 2 s until "), "{held}");
     assert!(!axis(&held).contains("now") && axis(&held).matches(':').count() >= 2, "{held}");

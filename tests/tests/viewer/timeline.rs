@@ -128,7 +128,7 @@ fn the_timeline_shows_the_rhythm_and_stands_still_when_asked() {
     select(&screen, "ticker");
     screen.keys(&["Left"]);
     let held = screen.wait_for("a held picture", |text| {
-        text.contains("held: End goes on") && text.contains("exclusive, began")
+        text.contains("paused: End resumes") && text.contains("exclusive, began")
     });
     assert!(held.contains("LIVE"), "{held}");
     let picture = |text: &str| text.lines().skip(1).take(8).collect::<Vec<_>>().join("\n");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::columns::Column;
 use crate::headline::{Headline, ended_word, rhythm};
-use crate::model::{Figures, Model, losses};
+use crate::model::{Figures, Model, losses, lost};
 use crate::text;
 use crate::units::{Scale, Unit};
 
@@ -39,7 +39,7 @@ pub fn render(
     out.push('\n');
     for (count, what) in losses(snapshot) {
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "lost: {count} {what}");
+        let _ = writeln!(out, "lost: {count} {}", lost::words(count, what));
     }
 
     let name_width = rows

@@ -160,7 +160,8 @@ impl Log {
         let process = headline::process(&snapshot.process);
         let points = snapshot.points.len();
         let clock = clock_word(snapshot.clock.kind);
-        let text = format!("watching {process}: {points} points, clock {clock}");
+        let plural = if points == 1 { "" } else { "s" };
+        let text = format!("watching {process}: {points} point{plural}, clock {clock}");
         self.note(unix_ns, text);
         if snapshot.clock.kind == ClockKind::Wall {
             self.problem(unix_ns, "time off the CPU is not taken out: the clock is the wall's");

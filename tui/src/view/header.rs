@@ -30,6 +30,7 @@ const FILTER: usize = 24;
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let theme = &look.theme;
     let (word, style) = match app.status() {
+        Status::Waiting if app.discovery.is_over => ("ENDED", theme.warn),
         Status::Waiting => ("WAITING", theme.warn),
         Status::Live => ("LIVE", theme.live),
         Status::Paused => ("PAUSED", theme.warn),
@@ -116,7 +117,10 @@ fn parts(app: &App, look: &Look, height: u16) -> Vec<Part> {
 /// while there is nothing of either.
 pub(super) fn notice(app: &App) -> Option<String> {
     let losses = losses(app.model.snapshot()?);
-    let parts: Vec<_> = losses.iter().map(|(count, what)| format!("{count} {what}")).collect();
+    let parts: Vec<_> = losses
+        .iter()
+        .map(|(count, what)| format!("{count} {}", lost::words(*count, what)))
+        .collect();
     let lost = (!parts.is_empty()).then(|| format!("lost: {}", parts.join("; ")));
     let unread = match app.log.unread() {
         0 => None,

@@ -260,7 +260,8 @@ fn name_of(thread: &Thread) -> String {
 /// What went wrong on a thread; empty where nothing did.
 fn amiss(thread: &Thread) -> String {
     let found = lost::on_lane(&thread.lane.amiss).into_iter();
-    let said = found.map(|(count, what)| format!("{} {what}", units::count(count)));
+    let said =
+        found.map(|(count, what)| format!("{} {}", units::count(count), lost::words(count, what)));
     said.collect::<Vec<_>>().join(", ")
 }
 
