@@ -83,7 +83,7 @@ pub fn room(app: &App, look: &Look, area: Rect) -> Room {
     let lines = match (&app.overlay, app.screen) {
         (Some(Overlay::Help(_)), _) => help::lines(app, look, usize::from(body.width)).len(),
         (_, Screen::Detail) => {
-            let text = detail::Text::of(app, look, usize::from(body.width));
+            let text = detail::Text::of(app, look, body.as_size());
             load = Some(text.load);
             text.lines.len()
         }

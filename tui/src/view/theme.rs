@@ -30,12 +30,14 @@ pub struct Theme {
     /// Keys, where they are named.
     pub key: Style,
     /// What points are told apart by on the timeline; none without colours.
-    pub points: &'static [Color],
+    pub points: Option<[Color; 8]>,
+    /// Letters on these.
+    pub letters: Color,
 }
 
 /// Without red, which is for errors, and cyan, which is for the cursor; all of
 /// them bright enough for black letters.
-const POINTS: &[Color] = &[
+const POINTS: [Color; 8] = [
     Color::Green,
     Color::Yellow,
     Color::Magenta,
@@ -55,8 +57,8 @@ impl Theme {
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
-        let place = (hash >> 32) as usize % self.points.len().max(1);
-        self.points.get(place).copied()
+        let points = self.points?;
+        Some(points[(hash >> 32) as usize % points.len()])
     }
 
     /// How a load is shown, a share of one CPU.
@@ -83,7 +85,8 @@ impl Theme {
             bar: plain.fg(Color::Cyan),
             heat: [Color::Cyan, Color::Yellow, Color::Red].map(|color| plain.fg(color)),
             key: plain.add_modifier(Modifier::BOLD),
-            points: POINTS,
+            points: Some(POINTS),
+            letters: Color::Black,
         }
     }
 
@@ -109,7 +112,8 @@ impl Theme {
             bar: plain,
             heat: [plain, plain, bold],
             key: bold,
-            points: &[],
+            points: None,
+            letters: Color::Reset,
         }
     }
 
