@@ -164,8 +164,8 @@ pub enum Command {
         #[arg(long)]
         sum: bool,
         /// The moment of a recording: 12:03:41, +34s behind its first snapshot, or #34.
-        /// Without it, the screen begins at the first one, as -n and -b do, and --once
-        /// prints the last.
+        /// Without it, the screen shows the last one, as --once does; -n and -b begin at the
+        /// first.
         #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
         at: Option<Moment>,
         /// How to show it.

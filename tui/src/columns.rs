@@ -101,7 +101,7 @@ const NAME_SHARE: usize = 5;
 const NAME_MOST: usize = 64;
 /// Columns that the bar and the trend get at most in addition to their least.
 const BAR_MORE: usize = 12;
-const TREND_MORE: usize = 52;
+const TREND_MORE: usize = 100;
 
 impl Column {
     /// All there are.

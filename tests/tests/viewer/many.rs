@@ -49,7 +49,7 @@ fn five_thousand_points_are_walked_through_filtered_and_sorted() {
     screen.pfp_top("-d 0.1 --sort name");
     let order = sorted();
     let text = screen.wait_for("all points", |text| {
-        text.contains(&format!("{} points", POINTS + 1)) && selected(text).is_some()
+        text.contains(&format!(" of {}", POINTS + 1)) && selected(text).is_some()
     });
     let page = rows(&text).len();
     assert!(page > 20, "{text}");

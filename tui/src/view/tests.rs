@@ -703,10 +703,16 @@ fn the_roofline() {
 fn letters_of_the_roofline_stand_where_their_points_are() {
     let lines = screen(&mut roofline_desk(true), true, (200, 60));
     let lines: Vec<&str> = lines.lines().skip(2).collect();
+    // The roofs have names, whose letters have others beside them.
+    let alone = |line: &str, letter: char| {
+        let around = |place: usize| line.as_bytes().get(place).is_some_and(u8::is_ascii_alphabetic);
+        line.match_indices(letter)
+            .map(|(place, _)| place)
+            .find(|&place| !around(place + 1) && !place.checked_sub(1).is_some_and(around))
+    };
     let at = |letter: char| {
-        let row = lines.iter().position(|line| line.contains(letter) && !line.contains("flops"));
-        let row = row.unwrap();
-        (row, lines[row].find(letter).unwrap())
+        let mut found = lines.iter().enumerate();
+        found.find_map(|(row, line)| Some((row, alone(line, letter)?))).unwrap()
     };
     let roof = |column: usize| {
         let is_roof = |line: &&str| matches!(line.as_bytes().get(column), Some(b'/' | b'-'));
