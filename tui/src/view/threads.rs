@@ -159,7 +159,7 @@ const COLUMNS: &[Column] = &[
     Column {
         title: "Context",
         width: 8,
-        from: 110,
+        from: 130,
         sorts: None,
         text: |app, thread, _| match app.threads.ring(thread.lane.id).and_then(|ring| ring.context)
         {
