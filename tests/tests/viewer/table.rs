@@ -146,7 +146,7 @@ fn a_weight_is_set_and_a_row_copied() {
     wait_for("averaging to be off", || alpha().is_none());
 
     screen.keys(&["y"]);
-    screen.wait_for("the message", |text| last_line(text).contains("clipboard"));
+    screen.wait_for("the message", |text| last_line(text).contains("OSC 52"));
     wait_for("the clipboard to have it", || {
         let copied = screen.copied();
         copied.starts_with("tick  tests/src/bin/steady.rs:") && copied.contains("  Load% ")

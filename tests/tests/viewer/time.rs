@@ -95,7 +95,7 @@ fn every_key_of_the_timeline_leads_where_it_says() {
     let oldest = to_region(&screen, "Home", &one, |text| ago(text) > ago(&two));
     screen.keys(&["Left"]);
     screen.wait_for("no older one", |text| about(text) == about(&oldest));
-    let follows = |text: &str| !text.contains("held") && about(text) == about(&newest);
+    let follows = |text: &str| !text.contains("paused") && about(text) == about(&newest);
     to_region(&screen, "End", &oldest, follows);
     screen.text("g");
     to_region(&screen, "g", &newest, |text| about(text) == about(&oldest));
@@ -124,13 +124,13 @@ fn every_key_of_the_timeline_leads_where_it_says() {
     let back = screen.wait_for("and another", |text| {
         text.lines().nth(1).is_some_and(|axis| !axis.contains("now") && axis.contains("-90ms"))
     });
-    assert!(back.contains("held"), "{back}");
+    assert!(back.contains("paused"), "{back}");
     screen.keys(&["NPage"]);
     screen.wait_for("half a screen on", |text| {
         !now(text) && text.lines().nth(1).is_some_and(|axis| !axis.contains("-90ms"))
     });
     screen.keys(&["C-f"]);
-    screen.wait_for("now again", |text| now(text) && !text.contains("held"));
+    screen.wait_for("now again", |text| now(text) && !text.contains("paused"));
     screen.keys(&["-"]);
     screen.wait_for("a wider look", |text| wide(text, "100ms"));
     screen.keys(&["="]);
@@ -152,7 +152,7 @@ fn the_point_of_a_region_is_switched_and_reset_from_the_timeline() {
     assert!(shown.lines().last().unwrap_or_default().contains("e on/off"), "{shown}");
     screen.keys(&["e"]);
     let off = screen.wait_for("a point that is off", |text| {
-        text.contains(" is off") && text.contains(" (off now)") && text.contains("held")
+        text.contains(" is off") && text.contains(" (off now)") && text.contains("paused")
     });
     let name = off.lines().last().unwrap_or_default().split(" is off").next().unwrap_or_default();
     let name = name.trim().to_owned();
@@ -232,12 +232,12 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     let paused = screen.wait_for("the load", |text| picture(text) == picture(&held));
     screen.keys(&["Right"]);
     let on = screen.wait_for("a step on", |text| {
-        title(text).contains("held") && title(text) != title(&paused) && picture(text).is_some()
+        title(text).contains("paused") && title(text) != title(&paused) && picture(text).is_some()
     });
     // As far back as it was held, or further where more is known by now.
     screen.keys(&["Home"]);
     let oldest = screen.wait_for("the oldest", |text| {
-        title(text).contains("held") && title(text) != title(&on) && picture(text).is_some()
+        title(text).contains("paused") && title(text) != title(&on) && picture(text).is_some()
     });
     screen.keys(&["h"]);
     screen.wait_for("no older", |text| text.contains("nothing older is known of its load"));
