@@ -224,7 +224,9 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     assert!(!axis(&held).contains("now") && axis(&held).matches(':').count() >= 2, "{held}");
     // Time goes on, and the picture stands still; so it does in a pause.
     let later = screen.wait_for("time to pass", |text| {
-        title(text) != title(&held) && title(text).contains(" ago, paused") && picture(text).is_some()
+        title(text) != title(&held)
+            && title(text).contains(" ago, paused")
+            && picture(text).is_some()
     });
     assert_eq!(picture(&later), picture(&held));
     screen.keys(&["Space"]);
