@@ -254,19 +254,19 @@ pub struct Row {
     pub selected: bool,
     /// It measures.
     pub on: bool,
-    /// Its id, name, count, rate and load, as they are shown.
+    /// Its name, count, rate and load, as they are shown.
     pub cells: Vec<String>,
 }
 
 impl Row {
     /// The point's name.
     pub fn name(&self) -> &str {
-        &self.cells[1]
+        &self.cells[0]
     }
 
     /// Its count, as shown.
     pub fn count(&self) -> &str {
-        &self.cells[2]
+        &self.cells[1]
     }
 
     /// Its count, where it is small enough to be shown in full.
@@ -275,16 +275,41 @@ impl Row {
     }
 }
 
+/// The titles of the columns; empty where there is no table.
+pub fn heading(text: &str) -> &str {
+    let is_heading = |line: &&str| line.contains(" Name") && line.contains("Load%");
+    text.lines().find(is_heading).unwrap_or_default().trim_end()
+}
+
 /// The rows on a screen, from the top.
 pub fn rows(text: &str) -> Vec<Row> {
+    let heading: Vec<char> = heading(text).chars().collect();
+    let place = |title: &str| {
+        let title: Vec<char> = title.chars().collect();
+        heading.windows(title.len()).position(|found| found == title)
+    };
+    // The figures end where their title does, with its mark if it is sorted by.
+    let end = |title: &str| {
+        let behind = place(title)? + title.chars().count();
+        let is_sorted = heading.get(behind).is_some_and(|c| "▼▲v^".contains(*c));
+        Some(behind + usize::from(is_sorted))
+    };
+    let columns = (place("Name"), end("Count"), end(" /s"), end("Load%"));
+    let (Some(name), Some(count), Some(rate), Some(load)) = columns else { return Vec::new() };
     text.lines()
         .filter_map(|line| {
             let selected = line.starts_with('>');
             let rest = line.trim_start_matches(['>', ' ']);
+            rest.strip_prefix(['●', '○', '!'])?;
             let on = rest.starts_with('●');
-            let rest = rest.strip_prefix(['●', '○', '!'])?;
-            let cells: Vec<_> = rest.split_whitespace().take(5).map(str::to_owned).collect();
-            (cells.len() == 5).then_some(Row { selected, on, cells })
+            let word = |part: String, last: bool| {
+                let mut words = part.split_whitespace().map(str::to_owned);
+                if last { words.next_back() } else { words.next() }
+            };
+            let until = |end: usize| word(line.chars().take(end).collect(), true);
+            let name = word(line.chars().skip(name).collect(), false);
+            let cells = [name?, until(count)?, until(rate)?, until(load)?];
+            Some(Row { selected, on, cells: cells.into() })
         })
         .collect()
 }

@@ -13,6 +13,7 @@ mod filter;
 mod idle;
 pub mod keys;
 mod load_view;
+mod look_for;
 pub mod mouse;
 mod noticed;
 mod prompt;
@@ -120,6 +121,10 @@ pub enum Overlay {
     Weight(u32, Prompt),
     /// The columns to choose from, with the cursor on this one.
     Columns(Column),
+    /// The columns to sort by, with the cursor on this one.
+    Sort(Column),
+    /// What the points must have whose regions are looked for on the timeline.
+    Find(Prompt),
     /// Something that changes many points waits for a yes.
     Ask(Question),
     /// The moment of the recording to go to is being typed.
@@ -147,6 +152,17 @@ pub enum Status {
     File,
     /// They are those of a moment of a recording.
     Replay,
+}
+
+/// What only the event loop can do, with the terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Errand {
+    /// Back to the shell for a while.
+    Suspend,
+    /// Draw everything anew.
+    Redraw,
+    /// Put this into the terminal's clipboard.
+    Copy(String),
 }
 
 /// A message that goes away by itself.
@@ -287,8 +303,12 @@ pub struct App {
     past: Past,
     /// The screen that the detail was opened on.
     came_from: Screen,
-    /// The user wants to go back to the shell for a while.
-    pub suspend: bool,
+    /// What the event loop is to do.
+    pub errand: Option<Errand>,
+    /// Columns of long names that are scrolled out at the left.
+    pub name_offset: usize,
+    /// Filters that were typed before, the last one last.
+    filters: Vec<String>,
     /// All columns, in the order in which the chooser has them.
     choices: Vec<Column>,
     options: Options,
@@ -299,8 +319,6 @@ pub struct App {
     frozen_until: Option<Instant>,
     /// Rows of points that are off and never measured.
     idle: Idle,
-    /// What is to be put into the terminal's clipboard.
-    clipboard: Option<String>,
     /// What became of the process while the figures stood still.
     ended_unseen: Option<ProcessState>,
     next_poll: Instant,
@@ -346,7 +364,9 @@ impl App {
             replay: None,
             quit: false,
             past: Past::default(),
-            suspend: false,
+            errand: None,
+            name_offset: 0,
+            filters: Vec::new(),
             options,
             finder,
             session: None,
@@ -354,7 +374,6 @@ impl App {
             rows: 1,
             frozen_until: None,
             idle: Idle::default(),
-            clipboard: None,
             ended_unseen: None,
             next_poll: now,
             updates: 0,
@@ -642,6 +661,10 @@ impl App {
             changed = true;
         }
         self.rows = room.rows.max(1);
+        if self.name_offset > 0 {
+            let names = self.model.points().iter().map(|f| crate::text::width(&f.point().name));
+            self.name_offset = self.name_offset.min(names.max().unwrap_or(0));
+        }
         let last = room.lines.saturating_sub(self.rows);
         if let Some((first, behind)) = room.load.filter(|_| std::mem::take(&mut self.load.wanted)) {
             let least = behind.saturating_sub(self.rows).min(first);
@@ -740,14 +763,25 @@ impl App {
 
     /// In which mode keys are read now.
     pub fn mode(&self) -> keys::Mode {
-        match (&self.overlay, self.screen) {
+        self.mode_of(self.overlay.as_ref())
+    }
+
+    /// In which mode they are read on the screen itself.
+    pub fn mode_below(&self) -> keys::Mode {
+        self.mode_of(None)
+    }
+
+    fn mode_of(&self, overlay: Option<&Overlay>) -> keys::Mode {
+        match (overlay, self.screen) {
             (Some(Overlay::Help(_)), _) => keys::Mode::Help,
             (Some(Overlay::Filter(_)), _) => keys::Mode::Filter,
             (Some(Overlay::Columns(_)), _) => keys::Mode::Columns,
+            (Some(Overlay::Sort(_)), _) => keys::Mode::Sort,
             (Some(Overlay::Ask(_)), _) => keys::Mode::Ask,
-            (Some(Overlay::Write(_) | Overlay::Weight(..) | Overlay::Seek(_)), _) => {
-                keys::Mode::Prompt
-            }
+            (
+                Some(Overlay::Write(_) | Overlay::Weight(..) | Overlay::Seek(_) | Overlay::Find(_)),
+                _,
+            ) => keys::Mode::Prompt,
             (Some(Overlay::Replace(_)), _) => keys::Mode::Confirm,
             (None, Screen::Waiting) => keys::Mode::Waiting,
             (None, Screen::Points) => keys::Mode::Points,
@@ -775,6 +809,7 @@ impl App {
                     Overlay::Write(prompt)
                     | Overlay::Filter(prompt)
                     | Overlay::Weight(_, prompt)
+                    | Overlay::Find(prompt)
                     | Overlay::Seek(prompt),
                 ) = &mut self.overlay
                 {

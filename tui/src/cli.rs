@@ -62,8 +62,22 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(
     arguments: impl IntoIterator<Item = T>,
 ) -> Result<Cli, clap::Error> {
     let command = without_empty_variables(config.into_defaults_of(Cli::command()));
-    let matches = command.try_get_matches_from(arguments)?;
+    let matches = command.try_get_matches_from(with_pid(arguments))?;
     Cli::from_arg_matches(&matches)
+}
+
+/// `pfp-top 4711` is `pfp-top -p 4711`.
+fn with_pid<T: Into<std::ffi::OsString>>(
+    arguments: impl IntoIterator<Item = T>,
+) -> Vec<std::ffi::OsString> {
+    let mut arguments: Vec<_> = arguments.into_iter().map(Into::into).collect();
+    let is_process = |first: &std::ffi::OsString| {
+        first.to_str().is_some_and(|first| first.parse::<Which>().is_ok())
+    };
+    if arguments.get(1).is_some_and(is_process) {
+        arguments.insert(1, "--pid".into());
+    }
+    arguments
 }
 
 /// Says what is wrong with the command line, or what was asked for, and ends the process.
@@ -150,8 +164,8 @@ pub enum Command {
         #[arg(long)]
         sum: bool,
         /// The moment of a recording: 12:03:41, +34s behind its first snapshot, or #34.
-        /// Without it, the screen begins at the first one, as -n and -b do, and --once
-        /// prints the last.
+        /// Without it, the screen shows the last one, as --once does; -n and -b begin at the
+        /// first.
         #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
         at: Option<Moment>,
         /// How to show it.
@@ -289,7 +303,7 @@ pub enum Command {
 #[derive(Args, Clone, Debug)]
 pub struct Target {
     /// Watch the process with this id, or with this number of `pfp-top list`, such as
-    /// @3f2a; given several times, all of them as one.
+    /// @3f2a; given several times, all of them as one. `pfp-top 4711` does the same.
     #[arg(short, long, value_name = "PID")]
     pid: Vec<Which>,
     /// Watch a process whose name contains this.

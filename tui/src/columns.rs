@@ -27,6 +27,9 @@ pub enum Column {
     Rate,
     /// Share of one CPU.
     Load,
+    /// The load as a bar.
+    #[value(skip)]
+    Bar,
     /// Load of the last intervals.
     #[value(skip)]
     Trend,
@@ -40,6 +43,8 @@ pub enum Column {
     Max,
     /// Median of exclusive time.
     P50,
+    /// 90th percentile of exclusive time.
+    P90,
     /// 99th percentile of exclusive time.
     P99,
     /// Share of the span off the CPU.
@@ -72,6 +77,17 @@ pub enum Column {
     Imbalance,
 }
 
+/// What the figures of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Shares, in per cent.
+    Percent,
+    /// Times.
+    Seconds,
+    /// Anything else.
+    Number,
+}
+
 /// Before a mean that is not to be believed; see [`Figures::is_short`].
 pub const SHORT: char = '~';
 
@@ -79,16 +95,17 @@ pub const SHORT: char = '~';
 const PROCESS_MIN: usize = 60;
 /// Room that the name gets at least.
 pub const NAME_MIN: usize = 10;
-/// Room that is enough for most names.
-const NAME_ENOUGH: usize = 40;
+/// Names get this part of the width at least, if they need it.
+const NAME_SHARE: usize = 5;
 /// Room for a name at most: figures far away from their name are hard to read.
 const NAME_MOST: usize = 64;
-/// Columns that the trend gets at most in addition to its least.
-const TREND_MORE: usize = 52;
+/// Columns that the bar and the trend get at most in addition to their least.
+const BAR_MORE: usize = 12;
+const TREND_MORE: usize = 100;
 
 impl Column {
     /// All there are.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::On,
         Self::Id,
         Self::Process,
@@ -96,12 +113,14 @@ impl Column {
         Self::Count,
         Self::Rate,
         Self::Load,
+        Self::Bar,
         Self::Trend,
         Self::Excl,
         Self::Avg,
         Self::Min,
         Self::Max,
         Self::P50,
+        Self::P90,
         Self::P99,
         Self::Off,
         Self::Incl,
@@ -119,7 +138,25 @@ impl Column {
     ];
 
     /// Those of the table unless the user chooses others, from left to right.
-    pub const DEFAULT: [Self; 15] = [
+    pub const DEFAULT: [Self; 14] = [
+        Self::On,
+        Self::Process,
+        Self::Name,
+        Self::Load,
+        Self::Bar,
+        Self::Trend,
+        Self::Count,
+        Self::Rate,
+        Self::Excl,
+        Self::Avg,
+        Self::P50,
+        Self::P99,
+        Self::Max,
+        Self::Off,
+    ];
+
+    /// Those that programs get unless the user chooses others.
+    pub const PRINTED: [Self; 14] = [
         Self::On,
         Self::Id,
         Self::Process,
@@ -127,7 +164,6 @@ impl Column {
         Self::Count,
         Self::Rate,
         Self::Load,
-        Self::Trend,
         Self::Excl,
         Self::Avg,
         Self::Min,
@@ -147,18 +183,20 @@ impl Column {
             Self::Count => "Count",
             Self::Rate => "/s",
             Self::Load => "Load%",
+            Self::Bar => "Bar",
             Self::Trend => "Trend",
             Self::Excl => "Excl",
             Self::Avg => "Avg",
             Self::Min => "Min",
             Self::Max => "Max",
             Self::P50 => "p50",
+            Self::P90 => "p90",
             Self::P99 => "p99",
             Self::Off => "Off%",
             Self::Incl => "Incl",
             Self::Dev => "Dev",
             Self::Last => "Last",
-            Self::Smooth => "Smooth",
+            Self::Smooth => "EWMA",
             Self::Switches => "Switch",
             Self::Threads => "Thr",
             Self::Bytes => "B/s",
@@ -180,18 +218,20 @@ impl Column {
             Self::Count => "measurements",
             Self::Rate => "measurements per second",
             Self::Load => "share of one CPU, smoothed",
-            Self::Trend => "load of the last polls",
+            Self::Bar => "its load as a bar, on one scale for all rows",
+            Self::Trend => "load of the last polls, on the same scale",
             Self::Excl => "all time, less that of nested regions that are on",
             Self::Avg => "mean of a measurement",
             Self::Min => "shortest measurement",
             Self::Max => "longest measurement",
             Self::P50 => "half are shorter",
+            Self::P90 => "90 of 100 are shorter",
             Self::P99 => "99 of 100 are shorter",
             Self::Off => "share of its span off the CPU",
             Self::Incl => "all time, with nested regions and their measuring",
             Self::Dev => "standard deviation",
             Self::Last => "last measurement",
-            Self::Smooth => "exponential average, see the key a",
+            Self::Smooth => "exponential average of a measurement (key a)",
             Self::Switches => "times its threads were off the CPU",
             Self::Threads => "threads that were in it",
             Self::Bytes => "bytes in a second of its time",
@@ -205,7 +245,10 @@ impl Column {
 
     /// Its name on the command line and in the settings file.
     pub fn word(self) -> String {
-        self.to_possible_value().map_or("trend".into(), |value| value.get_name().to_owned())
+        match self.to_possible_value() {
+            Some(value) => value.get_name().to_owned(),
+            None => self.title().to_lowercase(),
+        }
     }
 
     /// The column of that name.
@@ -256,8 +299,9 @@ impl Column {
             Self::Count => 6,
             Self::Rate => 5,
             Self::Load => 6,
-            Self::Trend => 8,
-            Self::Excl | Self::Avg | Self::Min | Self::Max | Self::P50 | Self::P99 => 7,
+            Self::Bar | Self::Trend => 8,
+            Self::Excl | Self::Avg | Self::Min | Self::Max => 7,
+            Self::P50 | Self::P90 | Self::P99 => 7,
             Self::Incl | Self::Dev | Self::Last | Self::Smooth | Self::Switches => 7,
             Self::Off | Self::Threads => 5,
             Self::Bytes | Self::Flops | Self::Intensity | Self::Items => 7,
@@ -272,27 +316,27 @@ impl Column {
             Self::Load => 1,
             Self::Rate => 2,
             Self::Avg => 3,
-            Self::Id => 4,
-            Self::Count => 5,
+            Self::Count => 4,
+            Self::Bar => 5,
             Self::P99 => 6,
             Self::Off => 7,
             Self::Max => 8,
             Self::Trend => 9,
             Self::Excl => 10,
             Self::P50 => 11,
-            Self::Min => 12,
-            // None of them is among the columns that are dropped by rank.
-            Self::Incl | Self::Dev | Self::Last | Self::Smooth | Self::Switches | Self::Threads => {
-                13
-            }
-            Self::Bytes | Self::Flops | Self::Intensity | Self::Items => 13,
-            Self::PerItem | Self::Imbalance => 13,
+            // None of the others is among the columns that are dropped by rank.
+            _ => 12,
         }
+    }
+
+    /// Whether it is a picture, and of use on the screen alone.
+    pub fn is_drawn(self) -> bool {
+        matches!(self, Self::Bar | Self::Trend)
     }
 
     /// Whether the user can sort by it.
     pub fn sorts(self) -> bool {
-        self != Self::Trend
+        !self.is_drawn()
     }
 
     /// Whether its natural order is the greatest first.
@@ -302,7 +346,7 @@ impl Column {
 
     /// Whether it holds text, which starts at the left.
     pub fn is_text(self) -> bool {
-        matches!(self, Self::Process | Self::Name | Self::Trend)
+        matches!(self, Self::Process | Self::Name) || self.is_drawn()
     }
 
     /// What it shows of a point. The state and the trend are the drawer's own:
@@ -334,13 +378,14 @@ impl Column {
                 (_, Some(load)) => units::percent(load),
                 (_, None) => NONE.into(),
             },
-            Self::Trend => String::new(),
+            Self::Bar | Self::Trend => String::new(),
             Self::Excl => used(total.exclusive).map_or(NONE.into(), |sum| scale.ticks(sum)),
             Self::Avg if figures.is_short() => format!("{SHORT}{}", single(figures.mean())),
             Self::Avg => single(figures.mean()),
             Self::Min => single(used(total.min)),
             Self::Max => single(used(total.max)),
             Self::P50 => single(figures.quantiles().map(|q| q.p50 as f64)),
+            Self::P90 => single(figures.quantiles().map(|q| q.p90 as f64)),
             Self::P99 => single(figures.quantiles().map(|q| q.p99 as f64)),
             Self::Off => figures.off_share().map_or(NONE.into(), units::percent),
             Self::Incl => used(total.inclusive).map_or(NONE.into(), |sum| scale.ticks(sum)),
@@ -355,6 +400,57 @@ impl Column {
             Self::PerItem => figures.per_item().map_or(NONE.into(), |ticks| scale.ticks(ticks)),
             Self::Imbalance => figures.imbalance().map_or(NONE.into(), units::si),
         }
+    }
+
+    /// What its figures are, for a comparison with one that is typed; none where they are
+    /// no figures.
+    pub fn measure(self) -> Option<Measure> {
+        Some(match self {
+            Self::Load | Self::Off => Measure::Percent,
+            Self::Excl | Self::Avg | Self::Min | Self::Max | Self::P50 | Self::P90 => {
+                Measure::Seconds
+            }
+            Self::P99 | Self::Incl | Self::Dev | Self::Last | Self::Smooth => Measure::Seconds,
+            Self::Id | Self::Count | Self::Rate | Self::Switches | Self::Threads => Measure::Number,
+            Self::Bytes | Self::Flops | Self::Intensity | Self::Items => Measure::Number,
+            Self::PerItem | Self::Imbalance => Measure::Number,
+            Self::On | Self::Process | Self::Name | Self::Bar | Self::Trend => return None,
+        })
+    }
+
+    /// The figure of a point, per cent or seconds where it is of that kind.
+    pub fn figure(self, figures: &Figures) -> Option<f64> {
+        let total = figures.total();
+        let used = |value: u64| figures.is_used().then_some(value as f64);
+        let value = match self {
+            Self::Load => figures.load(),
+            Self::Off => figures.off_share(),
+            Self::Excl => used(total.exclusive),
+            Self::Avg => figures.mean(),
+            Self::Min => used(total.min),
+            Self::Max => used(total.max),
+            Self::P50 => figures.quantiles().map(|q| q.p50 as f64),
+            Self::P90 => figures.quantiles().map(|q| q.p90 as f64),
+            Self::P99 => figures.quantiles().map(|q| q.p99 as f64),
+            Self::Incl => used(total.inclusive),
+            Self::Dev => figures.deviation(),
+            Self::Last => used(total.last),
+            Self::Smooth => smoothed(figures),
+            Self::Id => Some(f64::from(figures.number())),
+            Self::Count => Some(total.count as f64),
+            Self::Rate => figures.rate(),
+            Self::Switches => Some(total.switches as f64),
+            Self::Threads => Some(figures.lanes().count() as f64),
+            Self::Bytes | Self::Flops | Self::Intensity | Self::Items => self.of_amounts(figures),
+            Self::PerItem => figures.per_item(),
+            Self::Imbalance => figures.imbalance(),
+            Self::On | Self::Process | Self::Name | Self::Bar | Self::Trend => None,
+        };
+        value.map(|value| match self.measure() {
+            Some(Measure::Percent) => value * 100.0,
+            Some(Measure::Seconds) => value / figures.ticks_per_second(),
+            Some(Measure::Number) | None => value,
+        })
     }
 
     /// What it tells of a point's amounts; none of other columns.
@@ -398,12 +494,13 @@ impl Column {
             }
             Self::Count => a.total().count.cmp(&b.total().count),
             Self::Rate => by(Figures::rate),
-            Self::Load | Self::Trend => by(Figures::load),
+            Self::Load | Self::Bar | Self::Trend => by(Figures::load),
             Self::Excl => a.total().exclusive.cmp(&b.total().exclusive),
             Self::Avg => by(Figures::mean),
             Self::Min => by(|f| f.is_used().then_some(f.total().min as f64)),
             Self::Max => a.total().max.cmp(&b.total().max),
             Self::P50 => quantiles(a).map(|q| q.p50).cmp(&quantiles(b).map(|q| q.p50)),
+            Self::P90 => quantiles(a).map(|q| q.p90).cmp(&quantiles(b).map(|q| q.p90)),
             Self::P99 => quantiles(a).map(|q| q.p99).cmp(&quantiles(b).map(|q| q.p99)),
             Self::Off => by(Figures::off_share),
             Self::Incl => a.total().inclusive.cmp(&b.total().inclusive),
@@ -428,16 +525,19 @@ pub struct Fit {
     /// The columns, from left to right.
     pub columns: Vec<Column>,
     name: usize,
+    bar: usize,
     trend: usize,
 }
 
 impl Fit {
-    /// What of these columns fits into `width`, one blank between them, for the
-    /// points of one process or of several. Of the default ones the least needed
-    /// give way first; of others, which somebody has put in their order, the last.
-    pub fn new(columns: &[Column], width: usize, several: bool) -> Self {
+    /// What of these columns fits into `width`, one blank between them, for points whose
+    /// names take up to `names` columns, of one process or of several. Of the default
+    /// columns the least needed give way first; of others, which somebody has put in
+    /// their order, the last.
+    pub fn new(columns: &[Column], width: usize, names: usize, several: bool) -> Self {
         let by_rank = columns == Column::DEFAULT;
         let mut columns = Column::shown(columns, several && width >= PROCESS_MIN);
+        let least = names.clamp(NAME_MIN, NAME_MIN.max(width / NAME_SHARE));
         loop {
             let fixed: usize = columns.iter().filter_map(|column| column.width()).sum();
             let used = fixed + columns.len().saturating_sub(1);
@@ -448,24 +548,30 @@ impl Fit {
                 false => dispensable.next_back(),
             };
             match last {
-                Some((place, _)) if room < NAME_MIN => drop(columns.remove(place)),
-                _ => return Self::with_room(columns, room),
+                Some((place, _)) if room < least => drop(columns.remove(place)),
+                _ => return Self::with_room(columns, room, names.max(NAME_MIN)),
             }
         }
     }
 
-    /// What few names need is better spent on a longer trend.
-    fn with_room(columns: Vec<Column>, room: usize) -> Self {
-        let has_trend = columns.contains(&Column::Trend);
-        let more = if has_trend { room.saturating_sub(NAME_ENOUGH).min(TREND_MORE) } else { 0 };
-        let trend = Column::Trend.width().unwrap_or(0) + more;
-        Self { columns, name: (room - more).min(NAME_MOST), trend }
+    /// What the names do not need goes to the bar and the trend.
+    fn with_room(columns: Vec<Column>, room: usize, names: usize) -> Self {
+        let name = room.min(names).min(NAME_MOST);
+        let mut left = room - name;
+        let mut width = |column: Column, most: usize| {
+            let more = if columns.contains(&column) { left.min(most) } else { 0 };
+            left -= more;
+            column.width().unwrap_or(0) + more
+        };
+        let (bar, trend) = (width(Column::Bar, BAR_MORE), width(Column::Trend, TREND_MORE));
+        Self { columns, name, bar, trend }
     }
 
     /// The room of one of them.
     pub fn width(&self, column: Column) -> usize {
         match column {
             Column::Name => self.name,
+            Column::Bar => self.bar,
             Column::Trend => self.trend,
             other => other.width().unwrap_or(self.name),
         }
@@ -549,7 +655,7 @@ impl Sorting {
     }
 
     fn order_within(self, mut buckets: usize, points: Vec<&Figures>) -> Vec<u32> {
-        if matches!(self.column, Column::P50 | Column::P99) {
+        if matches!(self.column, Column::P50 | Column::P90 | Column::P99) {
             let mut old: Vec<(u32, &Figures)> =
                 points.iter().filter_map(|f| Some((f.quantiles_ago()?, *f))).collect();
             old.sort_by_key(|(ago, _)| Reverse(*ago));
@@ -572,6 +678,11 @@ impl Sorting {
         sorted.sort_by(|a, b| {
             let order = self.column.compare_by(a, b, quantiles);
             let order = if self.descending { order.reverse() } else { order };
+            // What burns now stands above what has ended.
+            let order = match self.column {
+                Column::Load | Column::Rate => a.is_ended().cmp(&b.is_ended()).then(order),
+                _ => order,
+            };
             match self.column {
                 Column::Process => order.then_with(|| Column::Load.compare_by(b, a, quantiles)),
                 _ => order,
@@ -604,7 +715,7 @@ mod tests {
         for width in 24..200 {
             for all in [&Column::DEFAULT[..], &Column::ALL] {
                 for several in [false, true] {
-                    let fit = Fit::new(all, width, several);
+                    let fit = Fit::new(all, width, width % 70, several);
                     assert_eq!(fit.columns.contains(&Column::Process), several && width >= 60);
                     let used: usize = fit.columns.iter().map(|column| fit.width(*column)).sum();
                     assert!(used + fit.columns.len() - 1 <= width, "{width}");
@@ -612,14 +723,16 @@ mod tests {
                 }
             }
         }
-        let narrow = Fit::new(&Column::DEFAULT, 38, false);
+        let narrow = Fit::new(&Column::DEFAULT, 38, 20, false);
         assert!(narrow.columns.contains(&Column::Load));
-        assert_eq!(Fit::new(&Column::DEFAULT, 120, false).columns.len(), 14);
+        assert_eq!(Fit::new(&Column::DEFAULT, 120, 20, false).columns.len(), 13);
         // The user's own order is kept, and gives way from its end.
         let own = [Column::On, Column::P99, Column::Name, Column::Dev, Column::Load];
-        assert_eq!(Fit::new(&own, 60, false).columns, own);
-        assert_eq!(Fit::new(&own, 32, false).columns, own[..4]);
-        assert!(Fit::new(&Column::DEFAULT, 300, false).width(Column::Trend) > 40);
+        assert_eq!(Fit::new(&own, 60, 20, false).columns, own);
+        assert_eq!(Fit::new(&own, 32, 10, false).columns, own[..4]);
+        let wide = Fit::new(&Column::DEFAULT, 300, 20, false);
+        assert!(wide.width(Column::Trend) > 40 && wide.width(Column::Bar) > 16);
+        assert_eq!(wide.width(Column::Name), 20);
     }
 
     #[test]
@@ -709,7 +822,7 @@ mod tests {
         let start = Sorting::by(Column::Load);
         let (mut sorting, mut visited) = (start, Vec::new());
         let all = &Column::shown(&Column::DEFAULT, false);
-        for _ in 0..13 {
+        for _ in 0..11 {
             assert_eq!(sorting.moved(true, all).moved(false, all), sorting);
             assert!(!visited.contains(&sorting.column), "{:?} comes twice", sorting.column);
             visited.push(sorting.column);

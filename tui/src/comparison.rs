@@ -2,7 +2,7 @@
 //! the text export alike.
 
 use crate::local_time::time_of_day;
-use crate::model::compare::{Baseline, Comparison, Row, TEST, Verdict};
+use crate::model::compare::{Baseline, Comparison, Row, Verdict};
 use crate::units::{self, NONE, Scale};
 
 /// Heading of the verdicts.
@@ -57,8 +57,8 @@ pub const COLUMNS: &[Column] = &[
     column("now", 5, 12, |row, _| units::count(row.since.count)),
 ];
 
-/// What is compared with what, and how.
-pub fn caption(baseline: &Baseline, comparison: Option<&Comparison>) -> String {
+/// What is compared with what, and what makes a difference.
+pub fn caption(baseline: &Baseline, comparison: Option<&Comparison>, test: &str) -> String {
     let until = baseline.until();
     let mut text = match baseline.file() {
         Some(file) => format!("{file}: {}[{}]", until.process.name, until.process.pid),
@@ -75,7 +75,17 @@ pub fn caption(baseline: &Baseline, comparison: Option<&Comparison>) -> String {
             text += &format!("; {gone} points only in the baseline");
         }
     }
-    format!("{text}; {TEST}")
+    let common = comparison.and_then(|comparison| comparison.common);
+    match common {
+        // That the rest moved is what has to be read.
+        Some(common) => {
+            format!(
+                "most points {} at once: the machine; verdicts are against that; {text}",
+                change(Some(common))
+            )
+        }
+        None => format!("{text}; {test}"),
+    }
 }
 
 fn share(share: Option<f64>) -> String {

@@ -20,7 +20,7 @@ pub struct Headline {
     pub clock: String,
     /// `core 3.65GHz`, empty where it was not measured.
     pub core: String,
-    /// `ovh 23.0ns`
+    /// `overhead 23.0ns`
     pub overhead: String,
     /// A warning that no figure excludes time off the CPU.
     pub wall_clock: bool,
@@ -42,7 +42,7 @@ impl Headline {
                 format!("{} tsc {}", clock_word(clock.kind), units::hertz(rate))
             },
             core: clock.core_hz.map_or(String::new(), |hz| format!("core {}", units::hertz(hz))),
-            overhead: format!("ovh {}", units::duration(clock.overhead_pair as f64 / rate)),
+            overhead: format!("overhead {}", units::duration(clock.overhead_pair as f64 / rate)),
             wall_clock: clock.kind == ClockKind::Wall,
         }
     }
@@ -60,21 +60,17 @@ pub(crate) fn process(process: &Process) -> String {
     }
 }
 
-/// How often is polled, and how the load is smoothed: `T=1s` and
-/// `a=0.20 (tau 5s)`. Of a picture that stands alone: that its rates are those
-/// of a whole life.
-pub fn rhythm(model: &Model, interval: Duration) -> [String; 2] {
+/// How often is polled, and how the load is smoothed: `every 1 s, smoothed 5 s`. Of a
+/// picture that stands alone, and of what has ended: that figures are those of a whole life.
+pub fn rhythm(model: &Model, interval: Duration) -> String {
     let seconds = interval.as_secs_f64();
     match model.basis() {
-        Basis::Life => ["rates over its whole life".into(), String::new()],
-        Basis::Interval => {
-            let (alpha, tau) = (model.load_alpha(seconds), model.tau_seconds());
-            let smoothing = match tau {
-                0.0 => String::new(),
-                _ => format!("a={alpha:.2} (tau {tau}s)"),
-            };
-            [format!("T={seconds}s"), smoothing]
-        }
+        Basis::Life => "rates over its whole life".into(),
+        Basis::Interval if model.has_ended() => "load over its whole life".into(),
+        Basis::Interval => match model.tau_seconds() {
+            0.0 => format!("every {seconds} s"),
+            tau => format!("every {seconds} s, smoothed {tau} s"),
+        },
     }
 }
 

@@ -16,6 +16,7 @@
 //! ([`Length::collected`]); where nobody knows when that was, it has no figure.
 
 mod between;
+mod busy;
 mod calls;
 pub mod compare;
 pub mod cost;
@@ -85,6 +86,7 @@ pub struct Model {
     threads: Vec<threads::Thread>,
     basis: Basis,
     tau_seconds: f64,
+    busy: busy::Busy,
 }
 
 impl Default for Model {
@@ -102,6 +104,7 @@ impl Model {
             threads: Vec::new(),
             basis: Basis::Life,
             tau_seconds,
+            busy: busy::Busy::default(),
         }
     }
 
@@ -119,6 +122,8 @@ impl Model {
             for figures in &mut self.points {
                 figures.take_life();
             }
+            self.busy = busy::Busy::default();
+            self.remember_top();
             return news;
         };
 
@@ -130,8 +135,11 @@ impl Model {
         // Once the process has ended, or while its clock stands, nothing
         // happens between snapshots: the last figures stay.
         let interval = elapsed.filter(|&ticks| ticks > 0 && ran(&before));
-        if interval.is_some() {
+        if let Some(ticks) = interval {
             self.basis = Basis::Interval;
+            let seconds = seconds(&snapshot, ticks);
+            let alpha = load_alpha(seconds, self.tau_seconds);
+            self.busy.take(&before, &snapshot, seconds, alpha);
         }
         self.threads = match interval {
             Some(ticks) => {
@@ -146,7 +154,15 @@ impl Model {
             let old = old.next_if(|old| old.id() == figures.id());
             // What a process did before it joined did not happen in this interval.
             let joined = old.is_none() && figures.process().is_some_and(|p| !before.knows(p));
+            // What a process that has ended burned is known of its life alone.
+            let ended = figures.process().is_some() && figures.is_ended();
+            let had_ended = old.as_ref().is_some_and(Figures::is_ended);
             match interval {
+                _ if had_ended => figures.keep(old),
+                Some(_) if ended => {
+                    figures.keep(old);
+                    figures.take_end();
+                }
                 Some(_) if joined => {}
                 Some(ticks) => {
                     let seconds = seconds(&snapshot, ticks);
@@ -155,8 +171,37 @@ impl Model {
                 }
                 None => figures.keep(old),
             }
+            if ran(&before) && !ran(&snapshot) {
+                figures.take_end();
+            }
+        }
+        if interval.is_some() {
+            self.remember_top();
         }
         if ran(&before) && !ran(&snapshot) { News::Ended } else { News::Later }
+    }
+
+    fn remember_top(&mut self) {
+        let newest = |figures: &Figures| figures.history().last(1).next()?.load;
+        let loads = self.points.iter().flat_map(|figures| [figures.load(), newest(figures)]);
+        self.busy.remember(loads.flatten().fold(0.0, f64::max));
+    }
+
+    /// CPUs that the process keeps busy, smoothed, as the kernel counts them.
+    pub fn busy_cpus(&self) -> Option<f64> {
+        self.busy.cpus
+    }
+
+    /// The end of a scale that all loads of the last polls fit in.
+    pub fn load_scale(&self) -> f64 {
+        self.busy.scale()
+    }
+
+    /// The point that burns most now.
+    pub fn hottest(&self) -> Option<&Figures> {
+        let load = |figures: &&Figures| figures.load().unwrap_or(0.0);
+        let hottest = self.points.iter().max_by(|a, b| load(a).total_cmp(&load(b)))?;
+        (load(&hottest) > 0.0).then_some(hottest)
     }
 
     /// Marks that no snapshots are taken for a while, so that histories show
@@ -189,10 +234,9 @@ impl Model {
         self.tau_seconds
     }
 
-    /// Weight of the newest load in the smoothed one, with polls this far apart:
-    /// `T / tau`.
-    pub fn load_alpha(&self, interval_seconds: f64) -> f64 {
-        load_alpha(interval_seconds, self.tau_seconds)
+    /// Whether the process has ended.
+    pub fn has_ended(&self) -> bool {
+        self.snapshot().is_some_and(|last| last.process.state != ProcessState::Running)
     }
 
     /// What rates and loads are taken over.

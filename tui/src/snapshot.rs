@@ -47,6 +47,22 @@ pub struct Snapshot {
     pub records: Vec<Record>,
     /// What was lost, refused or repaired.
     pub losses: Losses,
+    /// What the kernel said of the process; none where it was not asked. Files do not have it.
+    #[serde(skip)]
+    pub usage: Option<Usage>,
+}
+
+/// What the kernel says of a running process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time of all its threads since it started, nanoseconds.
+    pub cpu_ns: u64,
+    /// Memory that it has in use, bytes.
+    pub memory_bytes: u64,
+    /// Its threads, with those that measure nothing.
+    pub threads: u32,
+    /// How many CPUs it may run on.
+    pub cpus: u32,
 }
 
 impl Snapshot {

@@ -17,6 +17,7 @@ mod recording;
 mod refusal;
 mod symbol;
 pub mod synthetic;
+mod usage;
 mod which;
 
 use std::collections::BTreeSet;
@@ -161,6 +162,8 @@ pub struct Discovery {
     /// What to say where nothing is found, if the finder knows better than that
     /// there is nothing.
     pub instead: Option<String>,
+    /// Whether nothing will come any more.
+    pub is_over: bool,
 }
 
 /// A segment that was found but cannot be watched.
@@ -171,6 +174,9 @@ pub struct Refused {
     /// Why not.
     pub why: Refusal,
 }
+
+/// Processes that are named where the one that was asked for is not found.
+const OTHERS: usize = 3;
 
 impl Discovery {
     /// Why there is nothing that fits what was asked for.
@@ -199,9 +205,14 @@ impl Discovery {
             return Refusal::NoTarget(format!("{why}; `pfp-top doctor` tells why one is missing"));
         }
         let wanted = wanted.describe();
+        let others = self.candidates.iter().map(|it| format!("{}[{}]", it.name, it.visible_pid()));
+        let others: Vec<String> = others.take(OTHERS).collect();
+        let more = self.candidates.len() - others.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         Refusal::NoTarget(format!(
-            "no instrumented process with {wanted}; `pfp-top list` shows those that there are, `pfp-top doctor` tells why \
-             one is missing"
+            "no instrumented process with {wanted}, but {}{more}; `pfp-top list` shows them, \
+             `pfp-top doctor` tells why one is missing",
+            others.join(", ")
         ))
     }
 

@@ -93,6 +93,40 @@ pub fn fit(text: &str, columns: usize, ellipsis: char) -> String {
     fitted
 }
 
+/// The text in at most `columns` columns, scrolled to the left by `offset` of them as far
+/// as that shows more of it; without that its middle is cut out.
+pub fn scrolled(text: &str, columns: usize, offset: usize, ellipsis: char) -> String {
+    let most = (width(text) + 1).saturating_sub(columns);
+    if offset == 0 || width(text) <= columns || columns == 0 {
+        return cut_middle(text, columns, ellipsis);
+    }
+    let mut rest = text;
+    while width(text) - width(rest) < offset.min(most) {
+        let mut chars = rest.chars();
+        chars.next();
+        rest = chars.as_str();
+    }
+    let left = cut(rest, columns - 1, ellipsis);
+    format!("{ellipsis}{left}")
+}
+
+/// The text in at most `columns` columns, its middle cut out if it is longer: names of
+/// functions differ at their end.
+pub fn cut_middle(text: &str, columns: usize, ellipsis: char) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let room = columns.saturating_sub(1);
+    let head = cut(text, room / 2 + 1, ellipsis);
+    let mut tail = text;
+    while width(tail) > room - room / 2 {
+        let mut rest = tail.chars();
+        rest.next();
+        tail = rest.as_str();
+    }
+    if columns == 0 { String::new() } else { head + tail }
+}
+
 /// The text in at most `columns` columns, cut with `ellipsis` if it is longer.
 pub fn cut(text: &str, columns: usize, ellipsis: char) -> String {
     if width(text) <= columns {
@@ -189,5 +223,22 @@ mod tests {
             }
         }
         assert_eq!(fit("parse_header", 8, '~'), "parse_h~");
+    }
+
+    #[test]
+    fn what_is_cut_in_the_middle_keeps_its_end() {
+        assert_eq!(cut_middle("a::very::long::name", 10, '~'), "a::v~:name");
+        assert_eq!(cut_middle("short", 5, '~'), "short");
+        assert_eq!(scrolled("a::very::long::name", 10, 0, '~'), "a::v~:name");
+        assert_eq!(scrolled("a::very::long::name", 10, 3, '~'), "~very::lo~");
+        assert_eq!(scrolled("a::very::long::name", 10, 99, '~'), "~ong::name");
+        assert_eq!(scrolled("short", 5, 99, '~'), "short");
+        for text in ["exactly ten", "解析解析解析解析", "a解b析c解d析"] {
+            for columns in 0..16 {
+                assert!(width(&cut_middle(text, columns, '~')) <= columns, "{text} {columns}");
+                let scrolled = scrolled(text, columns, 3, '~');
+                assert!(width(&scrolled) <= columns, "{text} {columns}");
+            }
+        }
     }
 }

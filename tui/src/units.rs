@@ -64,6 +64,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         let (unit, next) = behind.split_at(letters);
         let unit = match unit {
             "" if number.len() == text.trim().len() => 1.0,
+            "ns" => 1e-9,
             "us" => 1e-6,
             "ms" => 1e-3,
             "s" => 1.0,
@@ -76,6 +77,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         rest = next;
     }
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
+}
+
+/// Reads a number as [`si`] writes it: `7`, `1.5k`, `40M`; none if it is none.
+pub fn parse_si(text: &str) -> Option<f64> {
+    const PREFIXES: [(char, f64); 4] = [('k', 1e3), ('M', 1e6), ('G', 1e9), ('T', 1e12)];
+    let prefix = PREFIXES.into_iter().find(|(prefix, _)| text.ends_with(*prefix));
+    let (digits, times) = prefix.map_or((text, 1.0), |(_, times)| (&text[..text.len() - 1], times));
+    digits.parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| number * times)
 }
 
 /// Bytes for people: `512 B`, `1.24 MiB`.

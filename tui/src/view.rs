@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! header    pfp-top  my_app[4711]  up 00:12:31  8 thr  ...       LIVE
+//! summary   CPU 131 % of 2 ██████▌░░░  parse 56.8 % ...   (above the table)
 //! notice    lost: 7 ring records overwritten unread        (if any)
 //! body      table | detail | threads | timeline | diff | log | roofline | picker | waiting | help
 //! tabs      1 Points  2 Detail [3 Threads] 4 Timeline ...  (if there is room)
@@ -21,6 +22,7 @@ mod log;
 mod palette;
 mod picker;
 mod roofline;
+mod summary;
 mod table;
 mod tabs;
 mod theme;
@@ -43,9 +45,10 @@ use crate::app::{App, Overlay, Room, Screen};
 pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
     let parts = Parts::of(app, frame.area());
     header::draw(frame, parts.header, app, look);
+    summary::draw(frame, parts.summary, app, look);
     header::draw_notice(frame, parts.notice, app, look);
     match (&app.overlay, app.screen) {
-        (Some(Overlay::Help(offset)), _) => help::draw(frame, parts.body, *offset, look),
+        (Some(Overlay::Help(offset)), _) => help::draw(frame, parts.body, app, *offset, look),
         (_, Screen::Waiting) => waiting::draw(frame, parts.body, app),
         (_, Screen::Points) => table::draw(frame, parts.body, app, look),
         (_, Screen::Detail) => detail::draw(frame, parts.body, app, look),
@@ -57,8 +60,8 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
         (_, Screen::Roofline) => roofline::draw(frame, parts.body, app, look),
     }
     tabs::draw(frame, parts.tabs, app, look);
-    if let Some(Overlay::Columns(cursor)) = app.overlay {
-        chooser::draw(frame, parts.body, app, cursor, look);
+    if let Some(overlay) = &app.overlay {
+        chooser::draw(frame, parts.body, app, overlay, look);
     }
     footer::draw(frame, parts.footer, app, look);
 }
@@ -78,9 +81,9 @@ pub fn room(app: &App, look: &Look, area: Rect) -> Room {
     };
     let mut load = None;
     let lines = match (&app.overlay, app.screen) {
-        (Some(Overlay::Help(_)), _) => help::lines(look, usize::from(body.width)).len(),
+        (Some(Overlay::Help(_)), _) => help::lines(app, look, usize::from(body.width)).len(),
         (_, Screen::Detail) => {
-            let text = detail::Text::of(app, look, usize::from(body.width));
+            let text = detail::Text::of(app, look, body.as_size());
             load = Some(text.load);
             text.lines.len()
         }
@@ -94,6 +97,7 @@ pub fn room(app: &App, look: &Look, area: Rect) -> Room {
 /// Where each part of the screen goes.
 struct Parts {
     header: Rect,
+    summary: Rect,
     notice: Rect,
     body: Rect,
     tabs: Rect,
@@ -104,15 +108,17 @@ impl Parts {
     fn of(app: &App, area: Rect) -> Self {
         let notice = u16::from(header::notice(app).is_some());
         let tabs = u16::from(tabs::has_room(app, area.height));
-        let [header, notice, body, tabs, footer] = Layout::vertical([
+        let summary = u16::from(summary::has_room(app, area.height));
+        let [header, summary, notice, body, tabs, footer] = Layout::vertical([
             Constraint::Length(1),
+            Constraint::Length(summary),
             Constraint::Length(notice),
             Constraint::Fill(1),
             Constraint::Length(tabs),
             Constraint::Length(1),
         ])
         .areas(area);
-        Self { header, notice, body, tabs, footer }
+        Self { header, summary, notice, body, tabs, footer }
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use pfp_tests::needs_a_screen;
 use pfp_tests::os::runs;
 use pfp_tests::place::{Place, count, pfp_top};
-use pfp_tests::screen::{PROMPT, Screen, row, rows};
+use pfp_tests::screen::{PROMPT, Screen, heading, row, rows};
 use pfp_tests::target::{Target, wait_for};
 use pfp_top::export::json;
 use pfp_top::snapshot::{PointState, ProcessState, Snapshot};
@@ -65,8 +65,8 @@ fn the_demo_shows_live_figures_in_any_order_and_leaves_nothing_behind() {
     assert!(runs(workload));
 
     screen.keys(&[">"]);
-    screen.wait_for("the column to the right", |text| text.contains("Excl▼"));
-    screen.keys(&["<", "<", "<", "<"]);
+    screen.wait_for("the column to the right", |text| text.contains("Count▼"));
+    screen.keys(&["<", "<"]);
     let names = |text: &str| -> Vec<String> {
         rows(text).iter().map(|row| row.name().to_owned()).collect()
     };
@@ -110,7 +110,7 @@ fn a_point_is_switched_off_and_on_again_while_it_runs() {
     });
     let tick = row(&shown, "tick").unwrap();
     assert_eq!(tick.exact_count(), Some(found), "{shown}");
-    assert_eq!(tick.cells[3..], ["-", "off"], "{shown}");
+    assert_eq!(tick.cells[2..], ["-", "off"], "{shown}");
 
     screen.keys(&["e"]);
     screen.wait_for("the count to go on", |text| {
@@ -127,7 +127,7 @@ fn a_reset_starts_a_point_afresh_and_leaves_the_others() {
     let before = screen.wait_for("counts", |text| exact(text, "tick") > Some(20));
     let before = exact(&before, "tick").unwrap();
     screen.select("tick");
-    screen.keys(&["r"]);
+    screen.keys(&["r", "y"]);
     screen.wait_for("a count that dropped beside one that did not", |text| {
         exact(text, "tick").is_some_and(|count| (1..before).contains(&count))
             && exact(text, "round") >= Some(before)
@@ -185,10 +185,10 @@ fn a_point_in_full_and_the_help_open_and_close() {
     screen.wait_for("its children", |text| text.contains("Children") && text.contains(" inner "));
     // The histogram since it was opened, of the last seconds, and from a moment on.
     screen.keys(&["H"]);
-    screen.wait_for("the histogram since it was opened", |text| text.contains("since the mark"));
+    screen.wait_for("the histogram since it was opened", |text| text.contains("since opened"));
     screen.keys(&["H"]);
     screen.wait_for("that of the last seconds", |text| {
-        text.contains("Exclusive, last ") && !text.contains("since the mark")
+        text.contains("Exclusive, last ") && !text.contains("since opened")
     });
     screen.keys(&["m"]);
     screen.wait_for("that since the mark", |text| {
@@ -200,7 +200,7 @@ fn a_point_in_full_and_the_help_open_and_close() {
     screen.wait_for("the help", |text| text.contains("Keys") && text.contains("on or off"));
     screen.keys(&["Escape"]);
     // A point that was never given a name is known by its number.
-    screen.wait_for("the table", |text| row(text, "#5").is_some_and(|row| row.cells[0] == "5"));
+    screen.wait_for("the table", |text| row(text, "#5").is_some());
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn a_snapshot_is_written_and_shown_again() {
     let printed = place.pfp_top(&["open", "saved.json", "--once", "--sort", "name"]);
     let text = said(&printed);
     assert!(printed.status.success() && text.starts_with("steady["), "{text}");
-    let line = text.lines().find(|line| line.split_whitespace().nth(2) == Some("tick")).unwrap();
+    let line = text.lines().find(|line| line.split_whitespace().nth(1) == Some("tick")).unwrap();
     assert_eq!(line.split_whitespace().nth(3), Some(ticks.to_string().as_str()), "{text}");
 }
 
@@ -309,14 +309,14 @@ fn the_screen_follows_the_size_of_the_terminal() {
     let (_target, screen) = watching(&place, "");
     screen.resize(40, 8);
     let small = screen.wait_for("a small table", |text| {
-        let line = text.lines().nth(1).unwrap_or_default();
+        let line = heading(text);
         line.contains("Load%") && !line.contains("Count") && text.contains("q quit")
     });
     assert!(small.lines().all(|line| line.chars().count() <= 40), "{small}");
     assert!(small.lines().count() <= 8 && small.contains("LIVE"), "{small}");
     screen.resize(300, 100);
     screen.wait_for("a large table", |text| {
-        let heading = text.lines().nth(1).unwrap_or_default();
+        let heading = heading(text);
         heading.trim_end().ends_with("Off%") && heading.trim_end().chars().count() > 200
     });
     // Very small is no reason to die.
@@ -531,10 +531,10 @@ fn the_demo_in_a_pipe_prints_one_table_and_is_gone() {
     let text = said(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(output.stderr.is_empty(), "{text}");
-    assert!(text.starts_with("pfp-demo[") && text.contains("T=1s"), "{text}");
+    assert!(text.starts_with("pfp-demo[") && text.contains("every 1 s"), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
     for name in ["deflate", "index", "housekeeping", "sink.read"] {
-        let line = text.lines().find(|line| line.split_whitespace().nth(2) == Some(name));
+        let line = text.lines().find(|line| line.split_whitespace().nth(1) == Some(name));
         let line = line.unwrap_or_else(|| panic!("{name} in:\n{text}"));
         assert_ne!(line.split_whitespace().nth(3), Some("0"), "{text}");
     }

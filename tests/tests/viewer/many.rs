@@ -49,7 +49,7 @@ fn five_thousand_points_are_walked_through_filtered_and_sorted() {
     screen.pfp_top("-d 0.1 --sort name");
     let order = sorted();
     let text = screen.wait_for("all points", |text| {
-        text.contains(&format!("{} points", POINTS + 1)) && selected(text).is_some()
+        text.contains(&format!(" of {}", POINTS + 1)) && selected(text).is_some()
     });
     let page = rows(&text).len();
     assert!(page > 20, "{text}");
@@ -77,7 +77,7 @@ fn five_thousand_points_are_walked_through_filtered_and_sorted() {
     let passing: Vec<String> =
         order.iter().filter(|name| name.contains("region43")).cloned().collect();
     assert_eq!(passing.len(), 100);
-    screen.wait_for("what passes", |text| text.contains("100 points"));
+    screen.wait_for("what passes", |text| text.contains(" of 100 "));
     screen.keys(&["End"]);
     wait_for_place(&screen, &passing, 99, page);
     screen.keys(&["Escape"]);

@@ -6,7 +6,7 @@ use pfp_shm_layout::find;
 use pfp_shm_layout::segment::Segment;
 use pfp_tests::needs_a_screen;
 use pfp_tests::place::{Place, pfp_top};
-use pfp_tests::screen::{Screen, row};
+use pfp_tests::screen::{self, Screen, row};
 use pfp_tests::target::Target;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
@@ -41,8 +41,7 @@ fn rows_are_sorted_by_process_with_keys_and_mouse() {
     wait_for_rows(&screen, &[("alpha", &alpha), ("omega", &omega)]);
     // From the name to the column before it.
     screen.keys(&["<"]);
-    let heading =
-        |text: &str, sorted: &str| text.lines().nth(1).is_some_and(|l| l.contains(sorted));
+    let heading = |text: &str, sorted: &str| screen::heading(text).contains(sorted);
     screen.wait_for("alpha above omega", |text| {
         let found = processes(text);
         heading(text, "Process▲") && found.len() >= 12 && found.is_sorted()
@@ -53,8 +52,10 @@ fn rows_are_sorted_by_process_with_keys_and_mouse() {
         heading(text, "Process▼") && found.len() >= 12 && found.iter().rev().is_sorted()
     });
     // A click on the heading, by the codes of the terminal's mouse.
-    let place = screen.shown().lines().nth(1).unwrap().find("Process").unwrap() + 2;
-    screen.text(&format!("\x1b[<0;{place};2M\x1b[<0;{place};2m"));
+    let text = screen.shown();
+    let place = screen::heading(&text).find("Process").unwrap() + 2;
+    let line = text.lines().position(|line| line.contains(" Process")).unwrap() + 1;
+    screen.text(&format!("\x1b[<0;{place};{line}M\x1b[<0;{place};{line}m"));
     screen.wait_for("turned again", |text| heading(text, "Process▲"));
     screen.keys(&["q"]);
     screen.wait_for_shell();
@@ -72,7 +73,7 @@ fn what_is_lost_for_want_of_room_is_said_and_explained() {
         let run = format!("run -d 0.1 -- sh -c 'sleep 600 | {STEADY} small'");
         screen.line(&format!("{setting} {} {run}", pfp_top().display()));
         screen.wait_for("that something is lost", |text| {
-            let notice = text.lines().nth(1).unwrap_or_default();
+            let notice = text.lines().find(|line| line.contains("lost: ")).unwrap_or_default();
             notice.contains("lost: ")
                 && notice.contains(lost)
                 && notice.ends_with(": Enter explains")
@@ -134,12 +135,12 @@ fn who_joins_who_ends_and_who_dies_is_told_and_noted() {
     alpha.end_well();
     screen.wait_for("who ended", |text| last(text).contains(&ended));
     omega.kill();
-    let died = format!("omega[{}] died without ending in order", omega.pid());
+    let died = format!("omega[{}] crashed or was killed", omega.pid());
     let marked = format!("omega[{}] died ", omega.pid());
     screen.wait_for("who died", |text| {
         last(text).contains(&died)
             && text.contains(&marked)
-            && text.contains("1 new problem: 6 tells")
+            && text.contains("1 new problem (press 6)")
             && text.contains("3 processes, 2 ended")
     });
     screen.keys(&["6"]);

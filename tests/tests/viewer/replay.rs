@@ -50,6 +50,13 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     // While it grows, the number of its snapshots does.
     let screen = place.screen(130, 34);
     screen.pfp_top("open a.pfprec");
+    // It opens at its end.
+    screen.wait_for("the last snapshot", |text| {
+        let number = |part: Option<&str>| part?.trim().parse::<usize>().ok();
+        let shown = text.lines().next().and_then(|line| line.split_once(" of ")).map(|(a, _)| a);
+        number(shown.and_then(|shown| shown.rsplit('(').next())).is_some_and(|it| it >= 30)
+    });
+    screen.text("^");
     let first = at(&screen, 1);
     assert!(first.contains("REPLAY ") && first.contains("+)"), "{first}");
     let len = read(&file).len();
@@ -217,7 +224,8 @@ fn a_moment_of_a_recording_is_printed() {
     assert_eq!(status, Some(0));
     let count = |text: &str| -> u64 {
         let line = text.lines().find_map(|line| line.split_once(" work ")).unwrap().1;
-        line.split_whitespace().next().unwrap().parse().unwrap()
+        // Behind the load.
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
     };
     assert!(count(&early) < count(&last.1), "{early}{}", last.1);
     let (status, diff) = out(&["diff", "a.pfprec", "a.pfprec", "--from", "#5"]);

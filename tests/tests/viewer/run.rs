@@ -56,8 +56,9 @@ fn a_descendant_is_watched_to_its_end_and_the_status_passed_on() {
 
 /// The count of a point in a printed table.
 fn row_count(table: &str, name: &str) -> u64 {
-    let line = table.lines().find(|line| line.split_whitespace().nth(2) == Some(name));
+    let line = table.lines().find(|line| line.split_whitespace().nth(1) == Some(name));
     let line = line.unwrap_or_else(|| panic!("no {name} in\n{table}"));
+    // Behind the load.
     line.split_whitespace().nth(3).unwrap().parse().unwrap()
 }
 
@@ -95,7 +96,7 @@ fn what_ends_badly_or_measures_nothing_is_said_with_its_status() {
     let (status, _, err) = run(&place, &["sh", "-c", "kill -ABRT $$"]);
     assert!(status == Some(134) && err.contains("signal 6 (SIGABRT)"), "{err}");
     let (status, _, err) = run(&place, &["true"]);
-    assert!(status == Some(3) && err.contains("never seen to measure"), "{err}");
+    assert!(status == Some(3) && err.contains("exited without recording anything"), "{err}");
     let (status, _, err) = run(&place, &["/no/such/program"]);
     assert!(status == Some(127) && err.contains("/no/such/program"), "{err}");
     assert_eq!(logs(&place), [""; 0].map(Path::new), "no empty logs are left");
@@ -154,7 +155,7 @@ fn a_program_that_has_no_points_yet_is_waited_for() {
     let go = place.path("go");
     let until = until(&go);
     screen.pfp_top(&format!("run -- sh -c '{until}; sleep 1000 | {STEADY} later; true'"));
-    screen.wait_for("what it waits for", |text| text.contains("has come by no point yet"));
+    screen.wait_for("what it waits for", |text| text.contains("has not reached a point yet"));
     std::fs::write(&go, "").unwrap();
     screen.wait_for("figures", |text| text.contains("later[") && text.contains("LIVE"));
     screen.keys(&["q"]);

@@ -217,8 +217,7 @@ fn a_sum_tells_how_unevenly_its_ranks_share_the_work() {
     assert!(shown.lines().any(|line| line.contains("alone") && line.contains("3.00")), "{shown}");
     screen.keys(&["g", "g", "Enter"]);
     screen.wait_for("the point's page", |text| {
-        text.lines()
-            .any(|line| line.contains("imbalance") && line.contains("3.00 of the processes"))
+        text.lines().any(|line| line.contains("imbalance") && line.contains("3.00x (busiest/mean)"))
     });
     screen.keys(&["1", "q"]);
     screen.wait_for_shell();

@@ -94,7 +94,7 @@ fn several_that_watch_all_count_everything_and_one_that_is_killed_is_swept() {
     let counted = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let place = words.iter().position(|word| *word == "brief")?;
-        words.get(place + 1)?.parse::<u64>().ok()
+        words.get(place + 2)?.parse::<u64>().ok()
     };
     let (mut first, mut lines) = watch();
     let (mut second, mut others) = watch();

@@ -84,7 +84,7 @@ fn every_key_of_the_timeline_leads_where_it_says() {
 
     // From region to region.
     let newest = screen.wait_for("a region", |text| ago(text).is_some());
-    let one = to_region(&screen, "Left", &newest, |text| text.contains("held: End goes on"));
+    let one = to_region(&screen, "Left", &newest, |text| text.contains("paused: End resumes"));
     let two = to_region(&screen, "h", &one, |text| ago(text) > ago(&one));
     assert!(ago(&one) > ago(&newest), "{one}\n{newest}");
     let right = to_region(&screen, "Right", &two, |text| about(text) == about(&one));
@@ -95,7 +95,7 @@ fn every_key_of_the_timeline_leads_where_it_says() {
     let oldest = to_region(&screen, "Home", &one, |text| ago(text) > ago(&two));
     screen.keys(&["Left"]);
     screen.wait_for("no older one", |text| about(text) == about(&oldest));
-    let follows = |text: &str| !text.contains("held") && about(text) == about(&newest);
+    let follows = |text: &str| !text.contains("paused") && about(text) == about(&newest);
     to_region(&screen, "End", &oldest, follows);
     screen.text("g");
     to_region(&screen, "g", &newest, |text| about(text) == about(&oldest));
@@ -118,18 +118,19 @@ fn every_key_of_the_timeline_leads_where_it_says() {
         |text: &str| text.lines().nth(1).is_some_and(|axis| axis.trim_end().ends_with("now|"));
     screen.wait_for("now at the right", now);
     screen.keys(&["PPage"]);
-    screen.wait_for("half a screen back", |text| !now(text) && text.contains("held: End goes on"));
+    screen
+        .wait_for("half a screen back", |text| !now(text) && text.contains("paused: End resumes"));
     screen.keys(&["C-b"]);
     let back = screen.wait_for("and another", |text| {
         text.lines().nth(1).is_some_and(|axis| !axis.contains("now") && axis.contains("-90ms"))
     });
-    assert!(back.contains("held"), "{back}");
+    assert!(back.contains("paused"), "{back}");
     screen.keys(&["NPage"]);
     screen.wait_for("half a screen on", |text| {
         !now(text) && text.lines().nth(1).is_some_and(|axis| !axis.contains("-90ms"))
     });
     screen.keys(&["C-f"]);
-    screen.wait_for("now again", |text| now(text) && !text.contains("held"));
+    screen.wait_for("now again", |text| now(text) && !text.contains("paused"));
     screen.keys(&["-"]);
     screen.wait_for("a wider look", |text| wide(text, "100ms"));
     screen.keys(&["="]);
@@ -151,7 +152,7 @@ fn the_point_of_a_region_is_switched_and_reset_from_the_timeline() {
     assert!(shown.lines().last().unwrap_or_default().contains("e on/off"), "{shown}");
     screen.keys(&["e"]);
     let off = screen.wait_for("a point that is off", |text| {
-        text.contains(" is off") && text.contains(" (off now)") && text.contains("held")
+        text.contains(" is off") && text.contains(" (off now)") && text.contains("paused")
     });
     let name = off.lines().last().unwrap_or_default().split(" is off").next().unwrap_or_default();
     let name = name.trim().to_owned();
@@ -161,8 +162,8 @@ fn the_point_of_a_region_is_switched_and_reset_from_the_timeline() {
     screen.wait_for("the same point on again", |text| {
         text.contains(&format!(" {name} is on")) && !text.contains("(off now)")
     });
-    screen.keys(&["r"]);
-    screen.wait_for("afresh", |text| text.contains(&format!(" {name} starts afresh")));
+    screen.keys(&["r", "y"]);
+    screen.wait_for("afresh", |text| text.contains(&format!(" reset {name}")));
     screen.keys(&["Enter"]);
     screen.wait_for(&format!("the detail of {name}"), |text| {
         on_tab(text, "2 Detail") && text.contains(&format!(" {name}  id ")) && text.contains("  on")
@@ -217,13 +218,15 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     });
     screen.keys(&["Left", "h"]);
     let held = screen.wait_for("a part that is held", |text| {
-        title(text).contains(" ago, held: End goes on: peak ") && picture(text).is_some()
+        title(text).contains(" ago, paused: End resumes: peak ") && picture(text).is_some()
     });
     assert!(title(&held).starts_with(" Load, 2 s until "), "{held}");
     assert!(!axis(&held).contains("now") && axis(&held).matches(':').count() >= 2, "{held}");
     // Time goes on, and the picture stands still; so it does in a pause.
     let later = screen.wait_for("time to pass", |text| {
-        title(text) != title(&held) && title(text).contains(" ago, held") && picture(text).is_some()
+        title(text) != title(&held)
+            && title(text).contains(" ago, paused")
+            && picture(text).is_some()
     });
     assert_eq!(picture(&later), picture(&held));
     screen.keys(&["Space"]);
@@ -231,12 +234,12 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     let paused = screen.wait_for("the load", |text| picture(text) == picture(&held));
     screen.keys(&["Right"]);
     let on = screen.wait_for("a step on", |text| {
-        title(text).contains("held") && title(text) != title(&paused) && picture(text).is_some()
+        title(text).contains("paused") && title(text) != title(&paused) && picture(text).is_some()
     });
     // As far back as it was held, or further where more is known by now.
     screen.keys(&["Home"]);
     let oldest = screen.wait_for("the oldest", |text| {
-        title(text).contains("held") && title(text) != title(&on) && picture(text).is_some()
+        title(text).contains("paused") && title(text) != title(&on) && picture(text).is_some()
     });
     screen.keys(&["h"]);
     screen.wait_for("no older", |text| text.contains("nothing older is known of its load"));

@@ -128,7 +128,7 @@ fn the_timeline_shows_the_rhythm_and_stands_still_when_asked() {
     select(&screen, "ticker");
     screen.keys(&["Left"]);
     let held = screen.wait_for("a held picture", |text| {
-        text.contains("held: End goes on") && text.contains("exclusive, began")
+        text.contains("paused: End resumes") && text.contains("exclusive, began")
     });
     assert!(held.contains("LIVE"), "{held}");
     let picture = |text: &str| text.lines().skip(1).take(8).collect::<Vec<_>>().join("\n");
@@ -137,12 +137,12 @@ fn the_timeline_shows_the_rhythm_and_stands_still_when_asked() {
     assert_eq!(picture(&later), picture(&held));
 
     let width = |text: &str| {
-        let before = text.split(" wide, held").next().unwrap_or_default();
+        let before = text.split(" wide, paused").next().unwrap_or_default();
         before.rsplit(' ').next().unwrap_or_default().to_owned()
     };
     screen.keys(&["+"]);
     screen.wait_for("a closer look", |text| {
-        text.contains(" wide, held") && width(text) != width(&held)
+        text.contains(" wide, paused") && width(text) != width(&held)
     });
     screen.keys(&["-"]);
     screen.wait_for("the look as before", |text| width(text) == width(&held));
@@ -151,7 +151,7 @@ fn the_timeline_shows_the_rhythm_and_stands_still_when_asked() {
     }
     screen.keys(&["End"]);
     screen.wait_for("the newest again", |text| {
-        text.contains(" wide") && !text.contains("held") && text.contains("now")
+        text.contains(" wide") && !text.contains("paused") && text.contains("now")
     });
 
     // In a pause nothing moves; then the region's point is opened and left again.

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Action, App, FREEZE, Filter, Overlay, Prompt, Screen, Status, default_file_name};
+use super::{
+    Action, App, Errand, FREEZE, Filter, Overlay, Prompt, Screen, Status, default_file_name,
+};
 use crate::columns::Sorting;
 use crate::export::json::{self, Overwrite, WriteError};
 use crate::export::packed;
@@ -14,6 +16,9 @@ use crate::units::Unit;
 
 /// The poll intervals that `+` and `-` walk through, milliseconds.
 const INTERVALS_MS: [u64; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];
+
+/// Columns that one key scrolls the names by.
+const SCROLL: usize = 8;
 
 /// Whether a file of this name is to hold the segment itself, as it is now:
 /// `NAME.pfp`, or `NAME.pfp.zst`.
@@ -27,8 +32,12 @@ impl App {
     pub fn act(&mut self, action: Action, now: Instant) {
         match action {
             Action::Quit => self.quit = true,
-            Action::Suspend => self.suspend = true,
+            Action::Suspend => self.errand = Some(Errand::Suspend),
+            Action::Redraw => self.errand = Some(Errand::Redraw),
             Action::Help => self.overlay = Some(Overlay::Help(0)),
+            Action::Up | Action::Down if matches!(self.overlay, Some(Overlay::Filter(_))) => {
+                self.recall(action == Action::Up, now);
+            }
             Action::Up => self.walk(-1, now),
             Action::Down => self.walk(1, now),
             Action::PageUp => self.page(-1, now),
@@ -41,9 +50,16 @@ impl App {
                 self.detail_offset = 0;
             }
             Action::Back => self.back(now),
-            Action::Filter => {
-                let prompt = Prompt::new("filter", self.filter.text());
-                self.overlay = Some(Overlay::Filter(prompt));
+            Action::Filter => self.ask_filter(now),
+            Action::FindNext => self.find_next(now),
+            Action::Slowest => self.find_slowest(now),
+            Action::ScrollLeft => self.name_offset = self.name_offset.saturating_sub(SCROLL),
+            // Kept within the longest name when the screen's size is next known.
+            Action::ScrollRight => self.name_offset += SCROLL,
+            Action::Sort => self.overlay = Some(Overlay::Sort(self.sorting.column)),
+            Action::Invert if matches!(self.overlay, Some(Overlay::Sort(_))) => {
+                self.overlay = None;
+                self.sort_by(self.sorting.inverted(), now);
             }
             Action::Unfilter => {
                 self.overlay = None;
@@ -93,6 +109,9 @@ impl App {
             }
             Action::Baseline => self.take_baseline(now),
             Action::Processes => {
+                if self.screen != Screen::Detail {
+                    self.came_from = self.screen;
+                }
                 self.screen = Screen::Picker;
                 self.marked.clear();
                 self.offset = 0;
@@ -140,7 +159,9 @@ impl App {
                 Some(Overlay::Filter(prompt)) if prompt.trouble.is_some() => {
                     self.overlay = Some(Overlay::Filter(prompt));
                 }
-                Some(Overlay::Filter(_)) => {}
+                Some(Overlay::Filter(prompt)) => self.remember_filter(prompt.text()),
+                Some(Overlay::Find(prompt)) => self.find(prompt, now),
+                Some(Overlay::Sort(column)) => self.sort_by(Sorting::by(column), now),
                 Some(Overlay::Weight(id, prompt)) => self.set_weight(id, prompt, now),
                 Some(Overlay::Ask(question)) => self.carry_out(question, now),
                 Some(Overlay::Seek(prompt)) => self.seek(prompt, now),
@@ -199,7 +220,7 @@ impl App {
     pub(super) fn open(&mut self, now: Instant) {
         match self.screen {
             Screen::Diff if self.selected.is_some() && self.selected().is_none() => {
-                self.say(now, "only the baseline has that point: there is no more of it");
+                self.say(now, "only the baseline has that point");
             }
             Screen::Points | Screen::Diff | Screen::Roofline if self.selected.is_some() => {
                 self.detail_offset = 0;
@@ -269,8 +290,8 @@ impl App {
     }
 
     /// Shows one of the screens of the watched process.
-    fn show(&mut self, screen: Screen, now: Instant) {
-        if self.screen != Screen::Detail {
+    pub(super) fn show(&mut self, screen: Screen, now: Instant) {
+        if self.screen != Screen::Detail && self.screen.tab().is_some() {
             self.came_from = self.screen;
         }
         self.screen = screen;
@@ -323,37 +344,18 @@ impl App {
     }
 
     fn back(&mut self, now: Instant) {
-        if self.overlay.take().is_none() && self.session.is_some() {
+        if self.overlay.take().is_some() {
+            return;
+        }
+        if self.session.is_none() {
+            self.say(now, "Enter opens a process, q quits");
+        } else {
             match self.screen {
-                Screen::Detail => self.show(self.came_from, now),
+                Screen::Detail | Screen::Picker => self.show(self.came_from, now),
                 Screen::Threads if self.threads.opened => self.threads.opened = false,
                 _ => self.show(Screen::Points, now),
             }
         }
-    }
-
-    /// Minds what was just typed into a prompt.
-    pub(super) fn typed(&mut self, now: Instant) {
-        let filter = match &mut self.overlay {
-            Some(Overlay::Filter(prompt)) => match Filter::new(&prompt.text()) {
-                Ok(filter) => {
-                    prompt.trouble = None;
-                    filter
-                }
-                // The rows stay as they are until it can be read again.
-                Err(why) => return prompt.trouble = Some(why),
-            },
-            Some(Overlay::Weight(_, prompt) | Overlay::Seek(prompt)) => {
-                return prompt.trouble = None;
-            }
-            _ => return,
-        };
-        self.filter_by(filter, now);
-    }
-
-    fn filter_by(&mut self, filter: Filter, now: Instant) {
-        self.filter = filter;
-        self.sort_by(self.sorting, now);
     }
 
     /// Sorts by the next column that is there to be seen.
@@ -399,22 +401,8 @@ impl App {
         }
     }
 
-    fn reset(&mut self, now: Instant) {
-        let Some((id, _, name)) = self.point_meant(now) else {
-            return;
-        };
-        match self.session.as_mut().map(|session| session.reset(id)) {
-            Some(Ok(())) => {
-                self.log.reset(self.unix_ns(now), id, &name);
-                self.say(now, format!("{name} starts afresh"));
-            }
-            Some(Err(error)) => self.complain(now, format!("{error:#}")),
-            None => {}
-        }
-    }
-
     /// What the keys mean, or a word that it is nothing.
-    fn point_meant(&mut self, now: Instant) -> Option<(u32, PointState, String)> {
+    pub(super) fn point_meant(&mut self, now: Instant) -> Option<(u32, PointState, String)> {
         let found = self.meant().map(|meant| {
             let of =
                 meant.process().map_or(String::new(), |p| format!(" of {}[{}]", p.name, p.pid));
@@ -448,7 +436,7 @@ impl App {
 
     fn change_interval(&mut self, longer: bool, now: Instant) {
         if self.replay.is_some() {
-            return self.say(now, "a recording is polled no more; ] plays it faster, [ slower");
+            return self.say(now, "a recording is not polled; ] plays it faster, [ slower");
         }
         let mut steps = INTERVALS_MS.into_iter().map(Duration::from_millis);
         let step = if longer {
@@ -460,7 +448,7 @@ impl App {
             self.interval = step;
             self.next_poll = self.next_poll.min(now + step);
         }
-        self.say(now, format!("a poll every {} s", self.interval.as_secs_f64()));
+        self.say(now, format!("every {} s", self.interval.as_secs_f64()));
     }
 
     fn write(&mut self, prompt: Prompt, overwrite: Overwrite, now: Instant) {
@@ -469,8 +457,14 @@ impl App {
         };
         let snapshot = session.whole(snapshot);
         let path = PathBuf::from(prompt.text());
+        let refused = |why: String| {
+            let mut prompt = prompt.clone();
+            prompt.trouble = Some(why);
+            Some(Overlay::Write(prompt))
+        };
         if path.as_os_str().is_empty() {
-            return self.complain(now, "nothing written: no name given");
+            self.overlay = refused("a name is needed".into());
+            return;
         }
         let shown = crate::text::clean(&prompt.text()).into_owned();
         let written = if is_raw(&path) {
@@ -484,8 +478,10 @@ impl App {
                 self.say(now, format!("wrote {shown}"));
             }
             Err(WriteError::Exists) => self.overlay = Some(Overlay::Replace(prompt)),
+            // What was typed stays to be mended.
             Err(WriteError::Io(error)) => {
-                self.complain(now, format!("{shown} not written: {error}"));
+                self.overlay = refused(format!("not written: {error}"));
+                self.log.note(self.unix_ns(now), format!("{shown} not written: {error}"));
             }
         }
     }

@@ -50,6 +50,8 @@ actions! {
     SortLeft,
     /// Sort by the column to the right.
     SortRight,
+    /// Choose the column to sort by.
+    Sort,
     /// Sort the other way round.
     Invert,
     /// Switch the point on or off.
@@ -70,7 +72,7 @@ actions! {
     Copy,
     /// Choose the columns.
     Columns,
-    /// Take a column, or leave it.
+    /// Show a column, or hide it.
     Check,
     /// Move a column to the left.
     ColumnLeft,
@@ -122,6 +124,16 @@ actions! {
     MuchEarlier,
     /// Half a screen on in time.
     MuchLater,
+    /// To the next earlier region that was looked for.
+    FindNext,
+    /// To the longest region of the point under the cursor.
+    Slowest,
+    /// Show more of the beginnings of long names.
+    ScrollLeft,
+    /// Show more of the ends of long names.
+    ScrollRight,
+    /// Draw the whole screen anew.
+    Redraw,
     /// To the oldest region on the timeline.
     Oldest,
     /// To what happens now, and follow it.

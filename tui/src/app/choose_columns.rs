@@ -13,7 +13,11 @@ impl App {
     /// All columns to choose from, those of the table in its order. That of the
     /// process is none where there is but one.
     pub fn column_choices(&self) -> Vec<Column> {
-        Column::shown(&self.choices, self.model.has_processes())
+        let mut choices = Column::shown(&self.choices, self.model.has_processes());
+        if matches!(self.overlay, Some(Overlay::Sort(_))) {
+            choices.retain(|column| column.sorts());
+        }
+        choices
     }
 
     /// The columns of the table, those that are shown only of several processes
@@ -31,7 +35,7 @@ impl App {
 
     /// The column under the chooser's cursor, and its place among the choices.
     fn chosen(&self) -> Option<(Column, usize)> {
-        let Some(Overlay::Columns(cursor)) = self.overlay else {
+        let Some(Overlay::Columns(cursor) | Overlay::Sort(cursor)) = self.overlay else {
             return None;
         };
         Some((cursor, self.column_choices().iter().position(|column| *column == cursor)?))
@@ -44,7 +48,10 @@ impl App {
         };
         let choices = self.column_choices();
         let place = place.saturating_add_signed(rows).min(choices.len() - 1);
-        self.overlay = Some(Overlay::Columns(choices[place]));
+        self.overlay = match self.overlay {
+            Some(Overlay::Sort(_)) => Some(Overlay::Sort(choices[place])),
+            _ => Some(Overlay::Columns(choices[place])),
+        };
         true
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use super::{App, Screen};
-use crate::model::compare::{Baseline, Comparison};
+use crate::model::compare::{Baseline, Comparison, Row};
 
 /// What the figures are compared with, and how they do.
 #[derive(Debug, Default)]
@@ -70,7 +70,13 @@ impl App {
 
     /// Puts the rows in order, or keeps them where they are while the cursor moves.
     pub(super) fn arrange(&mut self) {
-        let rows = self.diff.comparison.as_ref().map_or(&[][..], |comparison| &comparison.rows);
+        let all = self.diff.comparison.as_ref().map_or(&[][..], |comparison| &comparison.rows);
+        // What only the baseline has cannot be looked at by a filter.
+        let passes = |row: &&Row| match self.model.point(row.id) {
+            Some(figures) => self.filter.admits(figures),
+            None => !self.filter.is_on(),
+        };
+        let rows: Vec<&Row> = all.iter().filter(passes).collect();
         if self.frozen_until.is_some() {
             let order = &mut self.diff.order;
             let there: HashSet<u32> = rows.iter().map(|row| row.id).collect();

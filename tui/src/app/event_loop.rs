@@ -8,14 +8,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use crossterm::clipboard::CopyToClipboard;
 use crossterm::event::{self, Event};
-use crossterm::execute;
-use crossterm::terminal::{EnterAlternateScreen, disable_raw_mode, enable_raw_mode};
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, disable_raw_mode,
+    enable_raw_mode,
+};
+use crossterm::{execute, queue};
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Position, Rect};
-use ratatui::{Terminal, TerminalOptions, Viewport};
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
-use super::App;
 use super::suspend::Suspension;
+use super::{App, Errand};
 use crate::interrupt::Interrupt;
 use crate::view::{self, Look};
 
@@ -60,8 +63,17 @@ impl Screen {
         let backend = CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, io::stdout()));
         // Of a viewport that is not fixed, every drawing would ask for the size.
         let options = TerminalOptions { viewport: Viewport::Fixed(area) };
-        let terminal = ManuallyDrop::new(Terminal::with_options(backend, options)?);
+        let mut terminal = ManuallyDrop::new(Terminal::with_options(backend, options)?);
+        // Where there is no alternate screen, what was there would stay between the rows.
+        terminal.clear()?;
         Ok(Self { terminal, area, mouse })
+    }
+
+    /// Draws a frame, which the terminal shows all at once if it knows how to.
+    fn draw(&mut self, frame: impl FnOnce(&mut Frame)) -> io::Result<()> {
+        queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
+        self.terminal.draw(frame)?;
+        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)
     }
 
     /// Gives the terminal back, for a while or for good.
@@ -137,18 +149,24 @@ pub fn run(app: &mut App, look: &Look, interrupt: &Interrupt) -> Result<()> {
         }
         changed |= app.settle(view::room(app, look, screen.area), now);
         if changed {
-            screen.terminal.draw(|frame| view::draw(frame, app, look))?;
+            screen.draw(|frame| view::draw(frame, app, look))?;
         }
         let input = take_input(app, look, screen.area)?;
-        if let Some(text) = app.take_clipboard() {
-            execute!(io::stdout(), CopyToClipboard::to_clipboard_from(text))?;
+        let mut suspend = suspension.asked();
+        match app.errand.take() {
+            Some(Errand::Copy(text)) => {
+                execute!(io::stdout(), CopyToClipboard::to_clipboard_from(text))?;
+            }
+            Some(Errand::Redraw) => screen.terminal.clear()?,
+            Some(Errand::Suspend) => suspend = true,
+            None => {}
         }
         // Of a key and a new size at the same moment crossterm may tell the key alone.
         if input.resized || input.any && area()? != screen.area {
             screen.resize()?;
         }
         changed = input.any;
-        if suspension.asked() || std::mem::take(&mut app.suspend) {
+        if suspend {
             screen.leave();
             suspension.stop()?;
             screen.enter()?;
@@ -192,7 +210,7 @@ fn take_input(app: &mut App, look: &Look, area: Rect) -> io::Result<Input> {
             }
             _ => {}
         }
-        if app.quit || app.suspend {
+        if app.quit || app.errand.is_some() {
             break;
         }
     }

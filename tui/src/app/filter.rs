@@ -10,13 +10,16 @@
 //! thread:pack    the same, of the names of the threads that were in the point
 //! tid:4711       a thread by its id
 //! file:io.rs     the same, of its source file
+//! load>5         a column's figure: >, <, >=, <= or =, of the unit the column has
 //! !json          without these
 //! io !thread:ui  all terms have to hold
 //! ```
 
 use regex::{Regex, RegexBuilder};
 
+use crate::columns::{Column, Measure};
 use crate::model::Figures;
+use crate::units;
 
 /// What makes a text a regular expression, if it can be read as one.
 const META: &[char] = &['\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$'];
@@ -56,11 +59,37 @@ const FIELDS: [(&str, Field); 3] =
 enum Pattern {
     Anything,
     Whole(String),
-    Part { text: String, case_counts: bool },
+    Part {
+        text: String,
+        case_counts: bool,
+    },
     Regex(Regex),
+    /// A figure that is above, below or just that, as the signs say.
+    Figure {
+        column: Column,
+        signs: String,
+        value: f64,
+    },
 }
 
 impl Filter {
+    /// What can stand before a name.
+    pub const PREFIXES: &str = "thread:, tid:, file: and columns such as load>5";
+
+    /// A word that looks like a prefix or a column, and is none.
+    pub fn unknown(&self) -> Option<&str> {
+        words(&self.text).into_iter().find_map(|word| {
+            let value = word.trim_start_matches('!');
+            let end = value.find(|c: char| !c.is_ascii_alphanumeric() && !"/%".contains(c))?;
+            let (name, rest) = value.split_at(end);
+            let is_prefix = rest.starts_with(':')
+                && !rest.starts_with("::")
+                && !FIELDS.iter().any(|(field, _)| field[..field.len() - 1] == *name);
+            let is_column = rest.starts_with(['<', '>']) && figure(value).is_none();
+            (end > 0 && !value.starts_with('/') && (is_prefix || is_column)).then(|| &value[..=end])
+        })
+    }
+
     /// Reads what the user typed. An error says what is wrong with it.
     pub fn new(text: &str) -> Result<Self, String> {
         let words = words(text);
@@ -131,6 +160,31 @@ fn to_blank(value: &str) -> usize {
     value.find(char::is_whitespace).unwrap_or(value.len())
 }
 
+/// A column, signs and a figure: `load>5`, `avg<=20us`; nothing yet without the figure.
+fn figure(word: &str) -> Option<Pattern> {
+    let start = word.find(['<', '>', '='])?;
+    let (name, rest) = word.split_at(start);
+    let signs: String = rest.chars().take_while(|c| matches!(c, '<' | '>' | '=')).collect();
+    let value = &rest[signs.len()..];
+    let is_named = |column: &Column| {
+        [column.word(), column.title().to_lowercase()].contains(&name.to_lowercase())
+    };
+    let column = Column::ALL.into_iter().find(is_named)?;
+    let measure = column.measure()?;
+    if !["<", ">", "=", "<=", ">="].contains(&signs.as_str()) {
+        return None;
+    }
+    if value.is_empty() {
+        return Some(Pattern::Anything);
+    }
+    let value = match measure {
+        Measure::Percent => units::parse_si(value.strip_suffix('%').unwrap_or(value)),
+        Measure::Seconds => units::parse_duration(value).ok().map(|time| time.as_secs_f64()),
+        Measure::Number => units::parse_si(value),
+    }?;
+    Some(Pattern::Figure { column, signs, value })
+}
+
 impl Term {
     fn new(word: &str) -> Result<Self, String> {
         let (excludes, value) = match word.strip_prefix('!') {
@@ -140,6 +194,7 @@ impl Term {
         let field = |(name, field): &(&str, Field)| Some((*field, value.strip_prefix(name)?));
         let (of, value) = FIELDS.iter().find_map(field).unwrap_or((Field::Name, value));
         let pattern = match of {
+            Field::Name if figure(value).is_some() => figure(value).unwrap_or(Pattern::Anything),
             Field::Tid if !value.is_empty() => Pattern::Whole(value.to_owned()),
             _ => Pattern::new(value)?,
         };
@@ -148,6 +203,13 @@ impl Term {
 
     fn finds(&self, figures: &Figures) -> bool {
         let pattern = &self.pattern;
+        if let Pattern::Figure { column, signs, value } = pattern {
+            return column.figure(figures).is_some_and(|it| {
+                it > *value && signs.contains('>')
+                    || it < *value && signs.contains('<')
+                    || it == *value && signs.contains('=')
+            });
+        }
         let mut lanes = figures.lanes().filter_map(|lane| lane.lane);
         match self.of {
             Field::Name if figures.point().name.is_empty() => pattern.finds(&figures.name()),
@@ -194,6 +256,7 @@ impl Pattern {
             Self::Part { text: part, case_counts: true } => text.contains(part),
             Self::Part { text: part, case_counts: false } => text.to_lowercase().contains(part),
             Self::Regex(regex) => regex.is_match(text),
+            Self::Figure { .. } => false,
         }
     }
 }
@@ -279,8 +342,32 @@ mod tests {
             ("/io read|io.read/ !crc", vec![2]),
             ("tid:4712", vec![1, 2, 3, 6]),
             ("tid:47", vec![]),
+            // Figures.
+            ("count>=1", vec![1, 2, 3, 4, 5, 6, 7]),
+            ("count=0", vec![0, 8]),
+            ("!count=0 io", vec![1, 2, 3]),
+            ("/s>5 io", vec![1]),
+            ("avg>1ms", vec![4]),
+            ("avg<20us io", vec![3]),
+            ("off>80", vec![2, 7]),
+            ("off%>80", vec![2, 7]),
+            ("load>", vec![0, 1, 2, 3, 4, 5, 6, 7, 8]),
+            ("name>5", vec![]),
         ] {
             assert_eq!(admitted(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_looks_like_a_prefix_is_told_from_one() {
+        for (text, unknown) in [
+            ("thraed:x", Some("thraed:")),
+            ("io !fil:x", Some("fil:")),
+            ("laod>5", Some("laod>")),
+            ("load>x", Some("load>")),
+            ("thread:x load>5 std::vec /a:b/ \"c:d\" io", None),
+        ] {
+            assert_eq!(Filter::new(text).unwrap().unknown(), unknown, "{text}");
         }
     }
 

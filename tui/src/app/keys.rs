@@ -33,6 +33,8 @@ pub enum Mode {
     Prompt,
     /// The columns to choose from.
     Columns,
+    /// The columns to sort by.
+    Sort,
     /// A question about many points, to be answered with yes or no.
     Ask,
     /// A question to be answered with yes or no.
@@ -41,7 +43,7 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Waiting,
         Self::Points,
         Self::Detail,
@@ -55,6 +57,7 @@ impl Mode {
         Self::Filter,
         Self::Prompt,
         Self::Columns,
+        Self::Sort,
         Self::Ask,
         Self::Confirm,
     ];
@@ -126,14 +129,14 @@ pub struct Binding {
 
 use Key::{Char, Ctrl, Named, Shift, Twice};
 use Mode::{
-    Ask, Columns, Confirm, Detail, Diff, Filter, Help, Log, Picker, Points, Prompt, Roofline,
+    Ask, Columns, Confirm, Detail, Diff, Filter, Help, Log, Picker, Points, Prompt, Roofline, Sort,
     Threads, Timeline, Waiting,
 };
 
-const LISTS: &[Mode] = &[Points, Threads, Diff, Log, Roofline, Picker, Help, Columns];
+const LISTS: &[Mode] = &[Points, Threads, Diff, Log, Roofline, Picker, Help, Columns, Sort];
 /// Where there are rows to go up and down.
 const ROWS: &[Mode] =
-    &[Points, Detail, Threads, Timeline, Diff, Log, Roofline, Picker, Help, Columns];
+    &[Points, Detail, Threads, Timeline, Diff, Log, Roofline, Picker, Help, Columns, Sort];
 /// Where there is a point that the keys mean.
 const FIGURES: &[Mode] = &[Points, Detail, Timeline, Diff, Roofline];
 /// Where a process is looked at.
@@ -215,14 +218,14 @@ pub const BINDINGS: &[Binding] = &[
         &[Named(KeyCode::Left), Char('h')],
         &[Timeline],
         "earlier",
-        "timeline: the region before; the picture is held until End",
+        "timeline: the previous region; the picture is paused until End",
     ),
     bind(
         Action::Later,
         &[Named(KeyCode::Right), Char('l')],
         &[Timeline],
         "later",
-        "timeline: the region behind",
+        "timeline: the next region",
     ),
     bind(
         Action::ZoomIn,
@@ -237,6 +240,20 @@ pub const BINDINGS: &[Binding] = &[
         &[Timeline],
         "wider",
         "timeline: look wider, at twice the time or more",
+    ),
+    bind(
+        Action::FindNext,
+        &[Char('n')],
+        &[Timeline],
+        "",
+        "timeline: the next earlier region that / looked for",
+    ),
+    bind(
+        Action::Slowest,
+        &[Char('x')],
+        &[Timeline],
+        "slowest",
+        "timeline: the slowest call of the point under the cursor that is still known",
     ),
     bind(
         Action::MuchEarlier,
@@ -283,7 +300,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Back,
         &[Named(KeyCode::Esc)],
-        &[Threads, Timeline],
+        &[Threads, Timeline, Picker],
         "back",
         "back to where you came from",
     ),
@@ -313,21 +330,21 @@ pub const BINDINGS: &[Binding] = &[
         &[Char('r')],
         FIGURES,
         "reset",
-        "start the point's figures afresh; timeline: that of the region",
+        "reset the point's figures; timeline: that of the region; asks first",
     ),
     bind(
         Action::ToggleAll,
         &[Char('E')],
         &[Points],
         "",
-        "switch all points shown off, or on if none measures; asks first",
+        "switch all points shown off; again: those that it switched off on; asks first",
     ),
     bind(
         Action::ResetAll,
         &[Char('R')],
         &[Points],
         "",
-        "start the figures of all points shown afresh; asks first",
+        "reset the figures of all points shown; asks first",
     ),
     bind(
         Action::ZoomIn,
@@ -348,7 +365,7 @@ pub const BINDINGS: &[Binding] = &[
         &[Named(KeyCode::Left), Char('h')],
         &[Detail],
         "earlier",
-        "a point's load: a quarter back in time; it is held there until End",
+        "a point's load: a quarter back in time; it is paused there until End",
     ),
     bind(
         Action::Later,
@@ -404,20 +421,44 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Filter,
         &[Char('/'), Char('\\'), Named(KeyCode::F(4))],
-        &[Points],
+        TABS,
         "filter",
         "show only points of a name: a part of it or a regular expression, also /in slashes/, \
-         or all of it \"in quotes\"; thread:NAME, tid:NUMBER and file:NAME look at those; a \
-         capital makes case count; of several terms all hold; !TERM excludes",
+         or all of it \"in quotes\"; thread:NAME, tid:NUMBER and file:NAME look at those; \
+         load>5, /s>1k or avg<20us at a column's figure; a capital makes case count; of \
+         several terms all hold; !TERM excludes; Up brings earlier ones; timeline: find a \
+         region whose point is such",
     ),
     bind(Action::Unfilter, &[Named(KeyCode::Esc)], &[Points], "", "show all points again"),
     bind(Action::SortLeft, &[Char('<')], &[Points, Threads], "", "sort by the column to the left"),
     bind(
+        Action::Sort,
+        &[Char('s'), Named(KeyCode::F(6))],
+        &[Points],
+        "sort",
+        "choose the column to sort by",
+    ),
+    bind(Action::SortRight, &[Char('>')], &[Points], "", "sort by the column to the right"),
+    bind(
         Action::SortRight,
         &[Char('>'), Named(KeyCode::F(6)), Char('s')],
-        &[Points, Threads],
+        &[Threads],
         "sort",
         "sort by the column to the right",
+    ),
+    bind(
+        Action::ScrollLeft,
+        &[Named(KeyCode::Left), Char('h')],
+        &[Points],
+        "",
+        "more of the beginnings of names that are cut",
+    ),
+    bind(
+        Action::ScrollRight,
+        &[Named(KeyCode::Right), Char('l')],
+        &[Points],
+        "",
+        "more of the ends of names that are cut",
     ),
     bind(Action::Invert, &[Char('I')], &[Points, Threads], "invert", "sort the other way round"),
     bind(Action::Columns, &[Char('c')], &[Points], "columns", "choose the columns"),
@@ -429,11 +470,11 @@ pub const BINDINGS: &[Binding] = &[
         &[Char('H')],
         &[Detail],
         "window",
-        "histogram since the reset, since the mark, of the last 10 or 60 seconds",
+        "histogram since the reset, since opened or marked, of the last 10 or 60 seconds",
     ),
     bind(Action::Moment, &[Char('m')], &[Detail], "mark", "the histogram counts from now on"),
-    bind(Action::Slower, &[Char('+')], POLLED, "", "poll less often"),
-    bind(Action::Faster, &[Char('-')], POLLED, "", "poll more often"),
+    bind(Action::Faster, &[Char('+'), Char('=')], POLLED, "", "poll more often"),
+    bind(Action::Slower, &[Char('-')], POLLED, "", "poll less often"),
     bind(
         Action::Baseline,
         &[Char('b')],
@@ -457,14 +498,14 @@ pub const BINDINGS: &[Binding] = &[
     ),
     bind(
         Action::PageUp,
-        &[Named(KeyCode::PageUp), Ctrl('b'), Named(KeyCode::Left), Char('h')],
+        &[Named(KeyCode::PageUp), Ctrl('b')],
         LISTS,
         "",
         "one screen up; of an opened thread: among its points",
     ),
     bind(
         Action::PageDown,
-        &[Named(KeyCode::PageDown), Ctrl('f'), Named(KeyCode::Right), Char('l')],
+        &[Named(KeyCode::PageDown), Ctrl('f')],
         LISTS,
         "",
         "one screen down; of an opened thread: among its points",
@@ -504,7 +545,7 @@ pub const BINDINGS: &[Binding] = &[
         &[Char('7')],
         TABS,
         "",
-        "how near the points with bytes and flops come to what the machine can do",
+        "how near points that report bytes and flops come to what the machine can do",
     ),
     bind(Action::NextScreen, &[Named(KeyCode::Tab)], TABS, "", "the next of these"),
     bind(Action::PreviousScreen, &[Named(KeyCode::BackTab)], TABS, "", "the one before"),
@@ -518,11 +559,15 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Quit,
         &[Char('q'), Named(KeyCode::F(10)), Ctrl('c')],
-        &[Points, Detail, Threads, Timeline, Diff, Log, Roofline, Picker, Waiting, Help, Columns],
+        &[
+            Points, Detail, Threads, Timeline, Diff, Log, Roofline, Picker, Waiting, Help, Columns,
+            Sort,
+        ],
         "quit",
         "leave; toggled points are put back unless started with --keep",
     ),
     bind(Action::Suspend, &[Ctrl('z')], &Mode::ALL, "", "to the shell for a while; fg brings back"),
+    bind(Action::Redraw, &[Ctrl('l')], &Mode::ALL, "", "draw the whole screen anew"),
     bind(Action::Accept, &[Named(KeyCode::Enter)], &[Prompt], "take", "take what was typed"),
     bind(Action::Accept, &[Named(KeyCode::Enter)], &[Filter], "keep", "keep the filter"),
     bind(
@@ -532,9 +577,44 @@ pub const BINDINGS: &[Binding] = &[
         "show all",
         "drop the filter, show all points",
     ),
-    bind(Action::Up, &[Named(KeyCode::Up)], &[Filter], "", "one row up while typing"),
-    bind(Action::Down, &[Named(KeyCode::Down)], &[Filter], "", "one row down while typing"),
-    bind(Action::Check, &[Char(' ')], &[Columns], "take or leave", "take the column, or leave it"),
+    bind(Action::Up, &[Named(KeyCode::Up)], &[Filter], "", "the filter before"),
+    bind(Action::Down, &[Named(KeyCode::Down)], &[Filter], "", "the filter after that"),
+    bind(
+        Action::PageUp,
+        &[Named(KeyCode::PageUp)],
+        &[Filter],
+        "",
+        "one screen up while typing a filter",
+    ),
+    bind(
+        Action::PageDown,
+        &[Named(KeyCode::PageDown)],
+        &[Filter],
+        "",
+        "one screen down while typing a filter",
+    ),
+    bind(Action::Check, &[Char(' ')], &[Columns], "show/hide", "show the column, or hide it"),
+    bind(
+        Action::Accept,
+        &[Named(KeyCode::Enter), Char(' ')],
+        &[Sort],
+        "sort by it",
+        "sort by the column",
+    ),
+    bind(
+        Action::Invert,
+        &[Char('I')],
+        &[Sort],
+        "invert",
+        "sort by the same column the other way round",
+    ),
+    bind(
+        Action::Back,
+        &[Named(KeyCode::Esc), Char('s'), Named(KeyCode::F(6))],
+        &[Sort],
+        "cancel",
+        "back to the table",
+    ),
     bind(
         Action::ColumnLeft,
         &[Char('<'), Char('K')],

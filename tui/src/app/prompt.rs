@@ -14,13 +14,39 @@ pub struct Prompt {
     pub trouble: Option<String>,
     text: Vec<char>,
     cursor: usize,
+    /// What was typed at other times, the last one last.
+    earlier: Vec<String>,
+    /// Which of that stands there now, counted from the last.
+    recalled: usize,
 }
 
 impl Prompt {
     /// A prompt with a default, the cursor behind it.
     pub fn new(label: &'static str, default: &str) -> Self {
         let text: Vec<char> = default.chars().collect();
-        Self { label, trouble: None, cursor: text.len(), text }
+        let cursor = text.len();
+        Self { label, trouble: None, text, cursor, earlier: Vec::new(), recalled: 0 }
+    }
+
+    /// With what was typed at other times, which [`Self::recall`] brings back.
+    pub fn with_earlier(mut self, earlier: Vec<String>) -> Self {
+        // What stands there already would come first and change nothing.
+        self.earlier = earlier.into_iter().filter(|it| *it != self.text()).collect();
+        self.earlier.push(self.text());
+        self
+    }
+
+    /// Puts the text typed before in place of this, or the one after it.
+    pub fn recall(&mut self, earlier: bool) {
+        let last = self.earlier.len().saturating_sub(1);
+        self.recalled = match earlier {
+            true => (self.recalled + 1).min(last),
+            false => self.recalled.saturating_sub(1),
+        };
+        if let Some(text) = self.earlier.get(last - self.recalled) {
+            self.text = text.chars().collect();
+            self.cursor = self.text.len();
+        }
     }
 
     /// What has been typed.

@@ -91,6 +91,12 @@ impl Session {
         Ok(left)
     }
 
+    /// Whether the point was on before it was switched off through this.
+    pub fn switched_off(&self, id: u32) -> bool {
+        let toggled = self.toggled.get(&id);
+        toggled.is_some_and(|it| it.found == PointState::On && it.left == PointState::Off)
+    }
+
     /// Starts a point's figures afresh.
     pub fn reset(&mut self, id: u32) -> Result<()> {
         self.check_writable()?;

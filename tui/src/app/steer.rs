@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::{App, Overlay, Prompt, weight};
+use super::{App, Errand, Overlay, Prompt, weight};
 use crate::columns::Column;
 use crate::model::Figures;
 use crate::snapshot::PointState;
@@ -27,26 +27,48 @@ pub enum Question {
 }
 
 impl Question {
-    /// What is asked.
-    pub fn text(&self, filtered: bool) -> String {
-        let which = if filtered { " that pass the filter" } else { "" };
-        match self {
-            Self::Switch { ids, on } => {
-                let word = if *on { "on" } else { "off" };
-                format!("switch {word} {} points{which}?", ids.len())
-            }
-            Self::Reset { ids } => format!("reset {} points{which}?", ids.len()),
-        }
+    fn ids(&self) -> &[u32] {
+        let (Self::Switch { ids, .. } | Self::Reset { ids }) = self;
+        ids
     }
 }
 
 impl App {
-    /// Off with all points shown, or on again if none of them measures.
+    /// What is asked, in words.
+    pub fn asked(&self, question: &Question) -> String {
+        let what = match question {
+            Question::Switch { on: true, .. } => "switch on",
+            Question::Switch { on: false, .. } => "switch off",
+            Question::Reset { .. } => "reset",
+        };
+        let name = |id: &u32| self.model.point(*id).map(Figures::name);
+        match question.ids() {
+            [id] => format!("{what} {}?", name(id).unwrap_or_default()),
+            ids => {
+                let which = if self.filter.is_on() { " that pass the filter" } else { "" };
+                format!("{what} {} points{which}?", ids.len())
+            }
+        }
+    }
+
+    /// Off with all points shown; if none of them measures, on again with those that
+    /// were switched off here, or else with all of them.
     pub(super) fn toggle_all(&mut self, now: Instant) {
         let on = !self.shown().any(|figures| figures.state() == PointState::On);
         let differs = |figures: &&Figures| (figures.state() == PointState::On) != on;
-        let ids = self.shown().filter(differs).map(Figures::id).collect();
+        let mut ids: Vec<u32> = self.shown().filter(differs).map(Figures::id).collect();
+        let switched = |id: &u32| self.session.as_ref().is_some_and(|s| s.switched_off(*id));
+        if on && ids.iter().any(switched) {
+            ids.retain(switched);
+        }
         self.ask(Question::Switch { ids, on }, now);
+    }
+
+    /// The point that is meant afresh.
+    pub(super) fn reset(&mut self, now: Instant) {
+        if let Some((id, _, _)) = self.point_meant(now) {
+            self.overlay = Some(Overlay::Ask(Question::Reset { ids: vec![id] }));
+        }
     }
 
     /// All points shown afresh.
@@ -60,10 +82,10 @@ impl App {
     }
 
     fn ask(&mut self, question: Question, now: Instant) {
-        let (Question::Switch { ids, .. } | Question::Reset { ids }) = &question;
-        match ids.len() {
-            0 => self.say(now, "there is nothing to change"),
-            1 => self.carry_out(question, now),
+        match question.ids() {
+            [] => self.say(now, "there is nothing to change"),
+            // That is undone by doing it again.
+            [_] if matches!(question, Question::Switch { .. }) => self.carry_out(question, now),
             _ => self.overlay = Some(Overlay::Ask(question)),
         }
     }
@@ -73,25 +95,39 @@ impl App {
         let Some(session) = &mut self.session else {
             return;
         };
-        let (done, text) = match question {
+        let name = |id: u32| self.model.point(id).map_or_else(String::new, Figures::name);
+        let which = match question.ids() {
+            [id] => name(*id),
+            ids => format!("{} points", ids.len()),
+        };
+        let (done, text) = match &question {
             Question::Switch { ids, on } => {
-                let mut switch = |id: u32| {
-                    let Some(found) = self.model.point(id).map(Figures::state) else {
+                let mut switch = |id: &u32| {
+                    let Some(found) = self.model.point(*id).map(Figures::state) else {
                         return Ok(());
                     };
-                    let left = session.switch(id, found, on)?;
-                    self.model.expect_state(id, left);
+                    let left = session.switch(*id, found, *on)?;
+                    self.model.expect_state(*id, left);
                     Ok(())
                 };
-                let word = if on { "on" } else { "off" };
-                let text = format!("{} points are {word}", ids.len());
-                (ids.into_iter().try_for_each(&mut switch), text)
+                let word = if *on { "on" } else { "off" };
+                (ids.iter().try_for_each(&mut switch), format!("switched {word} {which}"))
             }
             Question::Reset { ids } => {
-                let text = format!("{} points start afresh", ids.len());
-                (ids.into_iter().try_for_each(|id| session.reset(id)), text)
+                (ids.iter().try_for_each(|id| session.reset(*id)), format!("reset {which}"))
             }
         };
+        let unix_ns = self.unix_ns(now);
+        for id in question.ids().iter().filter(|_| done.is_ok()) {
+            let name = self.model.point(*id).map_or_else(String::new, Figures::name);
+            match &question {
+                Question::Switch { on: true, .. } => {
+                    self.log.toggled(unix_ns, *id, &name, PointState::On);
+                }
+                Question::Switch { .. } => self.log.toggled(unix_ns, *id, &name, PointState::Off),
+                Question::Reset { .. } => self.log.reset(unix_ns, *id, &name),
+            }
+        }
         match done {
             Ok(()) => self.say(now, text),
             Err(error) => self.complain(now, format!("{error:#}")),
@@ -146,15 +182,10 @@ impl App {
             parts.push(format!("{}:{}", point.file, point.line));
         }
         let columns = self.shown_columns().into_iter();
-        let figures_of = columns.filter(|c| !matches!(c, Column::Name | Column::Trend));
+        let figures_of = columns.filter(|c| *c != Column::Name && !c.is_drawn());
         parts.extend(figures_of.map(|c| format!("{} {}", c.title(), c.text(figures, &scale))));
         let name = figures.name();
-        self.clipboard = Some(parts.join("  "));
-        self.say(now, format!("the row of {name} went to the terminal's clipboard"));
-    }
-
-    /// What is to be put into the terminal's clipboard, once.
-    pub fn take_clipboard(&mut self) -> Option<String> {
-        self.clipboard.take()
+        self.errand = Some(Errand::Copy(parts.join("  ")));
+        self.say(now, format!("the row of {name} was sent to the terminal (OSC 52)"));
     }
 }

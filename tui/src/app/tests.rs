@@ -202,11 +202,11 @@ fn the_last_figures_of_a_process_that_died_stay() {
 #[test]
 fn the_interval_walks_through_its_steps_and_stops_at_the_ends() {
     let mut desk = desk();
-    desk.press("-");
+    desk.press("+");
     assert_eq!(desk.app.interval, Duration::from_millis(500));
-    desk.press("---------");
+    desk.press("+++++++++");
     assert_eq!(desk.app.interval, Duration::from_millis(100));
-    desk.press("++++++++++++");
+    desk.press("------------");
     assert_eq!(desk.app.interval, Duration::from_secs(10));
 }
 
@@ -270,12 +270,12 @@ fn a_row_is_copied_with_its_titles() {
     let mut desk = desk();
     desk.app.selected = Some(1);
     desk.press("y");
-    let text = desk.app.take_clipboard().unwrap();
+    let Some(Errand::Copy(text)) = desk.app.errand.take() else { panic!("nothing was copied") };
     assert!(
-        text.starts_with("io.parse  src/work.rs:88  On on  ID 1  Count 33.7k  /s 9.28k"),
+        text.starts_with("io.parse  src/work.rs:88  On on  Load% 42.5  Count 33.7k  /s 9.28k"),
         "{text}"
     );
-    assert_eq!(desk.app.take_clipboard(), None);
+    assert!(desk.app.toast.as_ref().is_some_and(|toast| toast.text.contains("OSC 52")));
 }
 
 #[test]
@@ -319,17 +319,60 @@ fn columns_are_taken_left_and_moved() {
     for _ in 0..30 {
         desk.press("K");
     }
-    assert_eq!(desk.app.columns[..2], [Column::On, Column::Load]);
+    let first = |desk: &Desk| Column::shown(&desk.app.columns, false)[..4].to_vec();
+    let [on, load, name, bar] = [Column::On, Column::Load, Column::Name, Column::Bar];
+    assert_eq!(first(&desk), [on, load, name, bar]);
     desk.press(">J<");
-    let shown = Column::shown(&desk.app.columns, false);
-    assert_eq!(shown[..4], [Column::On, Column::Id, Column::Load, Column::Name]);
-    desk.press("j ");
+    assert_eq!(first(&desk), [on, name, load, bar]);
+    desk.press("k ");
     assert!(desk.app.columns.contains(&Column::Name), "the name stays");
     desk.code(KeyCode::Enter);
     assert_eq!(desk.app.overlay, None);
     // Sorting walks through the columns as they stand.
     desk.press("<");
-    assert_eq!(desk.app.sorting.column, Column::Id);
-    desk.press(">>");
     assert_eq!(desk.app.sorting.column, Column::Name);
+    desk.press(">>");
+    assert_eq!(desk.app.sorting.column, Column::Count, "what is drawn is passed over");
+}
+
+#[test]
+fn a_column_to_sort_by_is_chosen_from_all() {
+    let mut desk = desk();
+    desk.press("s");
+    assert_eq!(desk.app.overlay, Some(Overlay::Sort(Column::Load)));
+    desk.press("j");
+    assert_eq!(desk.app.overlay, Some(Overlay::Sort(Column::Count)), "no bar, no trend");
+    desk.code(KeyCode::Enter);
+    assert_eq!((desk.app.overlay.as_ref(), desk.app.sorting.column), (None, Column::Count));
+    desk.press("sI");
+    assert_eq!((desk.app.overlay.as_ref(), desk.app.sorting.descending), (None, false));
+    desk.press("sG");
+    desk.code(KeyCode::Esc);
+    assert_eq!(desk.app.sorting.column, Column::Count);
+}
+
+#[test]
+fn the_mouse_works_on_tabs_and_hints() {
+    use super::mouse::Target;
+    use crossterm::event::{MouseButton, MouseEventKind};
+    let mut desk = desk();
+    let (click, now) = (MouseEventKind::Down(MouseButton::Left), desk.now);
+    assert!(desk.app.mouse(click, Target::Tab(Screen::Threads), now));
+    assert_eq!(desk.app.screen, Screen::Threads);
+    assert!(desk.app.mouse(click, Target::Key(Action::Help), now));
+    assert!(matches!(desk.app.overlay, Some(Overlay::Help(_))));
+    assert!(desk.app.mouse(click, Target::Key(Action::Back), now));
+    assert_eq!(desk.app.overlay, None);
+}
+
+#[test]
+fn the_picker_is_left_to_where_one_came_from() {
+    let mut desk = desk();
+    desk.press("4P");
+    assert_eq!(desk.app.screen, Screen::Picker);
+    desk.code(KeyCode::Esc);
+    assert_eq!(desk.app.screen, Screen::Timeline);
+    desk.press("12P");
+    desk.code(KeyCode::Esc);
+    assert_eq!(desk.app.screen, Screen::Points, "below the detail");
 }

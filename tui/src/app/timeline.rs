@@ -4,6 +4,8 @@
 //! The picture follows the newest until the user moves back in time. Then it is
 //! held as it is, so that what is looked at is not overwritten meanwhile.
 
+use std::collections::HashSet;
+
 use crate::model::timeline::{Line, Region, Timeline, Window};
 use crate::snapshot::Snapshot;
 
@@ -24,6 +26,8 @@ pub struct TimeView {
     /// The moment of the cursor; none while it is on the newest region.
     at: Option<u64>,
     line: Option<Line>,
+    /// What was looked for last.
+    sought: String,
 }
 
 impl TimeView {
@@ -110,6 +114,62 @@ impl TimeView {
         let level = self.picture.as_ref().zip(self.line()).and_then(|(p, line)| p.level(line));
         if let Some(start) = level.and_then(|level| level.regions.first()).map(|r| r.start) {
             self.look_at(start);
+        }
+    }
+
+    /// What was looked for last.
+    pub(super) fn sought(&self) -> &str {
+        &self.sought
+    }
+
+    /// From now on this is looked for, from the newest region on.
+    pub(super) fn seek(&mut self, text: &str) {
+        self.sought = text.to_owned();
+        self.follow();
+    }
+
+    /// To the newest region of one of these points that began before the one under the
+    /// cursor; after the oldest, to the newest of all. False if there is none.
+    pub(super) fn go_to_one_of(&mut self, points: &HashSet<u32>) -> bool {
+        let Some(picture) = &self.picture else { return false };
+        let before = match self.follows() {
+            true => u64::MAX,
+            false => self.region().map_or(u64::MAX, |(_, region)| region.start),
+        };
+        let regions = || picture.lines().flat_map(|line| picture.regions(line));
+        let wanted = || regions().filter(|(_, region)| points.contains(&region.point));
+        let newest = |(_, region): &(Line, &Region)| region.start;
+        let found = wanted().filter(|(_, region)| region.start < before).max_by_key(newest);
+        let Some((line, start)) =
+            found.or(wanted().max_by_key(newest)).map(|(line, region)| (line, region.start))
+        else {
+            return false;
+        };
+        self.line = Some(line);
+        self.look_at(start);
+        true
+    }
+
+    /// To the region of a point that took longest by itself.
+    pub(super) fn go_to_slowest(&mut self, point: u32) {
+        let Some(picture) = &self.picture else { return };
+        let regions = picture.lines().flat_map(|line| picture.regions(line));
+        let longest = regions
+            .filter(|(_, region)| region.point == point)
+            .max_by_key(|(_, region)| region.exclusive);
+        if let Some((line, start)) = longest.map(|(line, region)| (line, region.start)) {
+            self.line = Some(line);
+            self.look_at(start);
+        }
+    }
+
+    /// To the line of this place, and the region on it that is nearest to a moment.
+    pub(super) fn click(&mut self, place: usize, at: u64) {
+        self.select_line(place);
+        self.at = Some(at);
+        if let Some(start) = self.region().map(|(_, region)| region.start) {
+            self.right = Some(self.right());
+            self.at = Some(start);
         }
     }
 

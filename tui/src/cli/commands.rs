@@ -130,8 +130,8 @@ pub(super) fn show_source(show: &Show, source: Box<dyn Source>) -> Result<u8> {
     interact(&mut app, show)
 }
 
-/// Shows a file: on the screen a recording begins with its first snapshot, as text it
-/// is the last one, where no moment is asked for.
+/// Shows a file. Of a recording that is its end, where no moment is asked for; several
+/// tables begin with its first snapshot.
 fn open(files: &[PathBuf], sum: bool, at: Option<&Moment>, show: &Show) -> Result<u8> {
     let [file] = files else {
         return show_source(show, source::open_together(files, sum, at)?);
@@ -147,7 +147,7 @@ fn open(files: &[PathBuf], sum: bool, at: Option<&Moment>, show: &Show) -> Resul
                  out, or print tables with --table"
             );
         }
-        if at.is_none() && (!is_headless(show) || show.tables().is_some()) {
+        if at.is_none() && is_headless(show) && show.tables().is_some() {
             recording.seek(0);
         }
     }

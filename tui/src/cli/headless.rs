@@ -103,13 +103,13 @@ impl<'a> Printer<'a> {
         }
         let mut columns: Vec<Column> = Vec::new();
         for column in &show.columns {
-            // The trend is drawn, and of no use to programs.
-            if *column != Column::Trend && !columns.contains(column) {
+            // What is drawn is of no use to programs.
+            if !column.is_drawn() && !columns.contains(column) {
                 columns.push(*column);
             }
         }
         if columns.is_empty() && !show.columns.is_empty() {
-            bail!("expected columns that can be printed, found the trend alone: name others");
+            bail!("expected columns that can be printed, found bar and trend alone: name others");
         }
         let columns = Some(columns).filter(|columns| !columns.is_empty());
         Ok(Self { show, baseline, columns, interval: show.interval, printed: 0 })
@@ -163,13 +163,17 @@ impl<'a> Printer<'a> {
         rows.filter(|figures| self.show.filter.admits(figures)).collect()
     }
 
-    /// Those named, and nothing else; otherwise those of the screen.
+    /// Those named, and nothing else; otherwise those of the screen, or what programs need.
     fn columns(&self, model: &Model) -> Vec<Column> {
         if let Some(columns) = &self.columns {
             return columns.clone();
         }
-        let mut columns = Column::shown(&Column::DEFAULT, model.has_processes());
-        columns.retain(|column| *column != Column::Trend);
+        let all = match self.show.form() {
+            Form::Table => &Column::DEFAULT,
+            Form::Json | Form::Csv => &Column::PRINTED,
+        };
+        let mut columns = Column::shown(all, model.has_processes());
+        columns.retain(|column| !column.is_drawn());
         columns
     }
 }

@@ -168,7 +168,7 @@ fn points_table(roof: &Roof, points: Option<&Points>) -> String {
     let Some(Points { whose, dots }) = points else { return String::new() };
     if dots.is_empty() {
         return format!(
-            "\n{whose}: no point tells of bytes and flops: scope!(\"name\", bytes = .., flops = ..)\n"
+            "\n{whose}: no points that report bytes and flops: scope!(\"name\", bytes = .., flops = ..)\n"
         );
     }
     let width = dots.iter().map(|dot| crate::text::width(&dot.label)).max().unwrap_or(0);

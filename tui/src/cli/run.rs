@@ -294,8 +294,8 @@ fn report(
 /// Why a program that has run was never seen, and what to do.
 fn unseen(name: &str) -> String {
     format!(
-        "{name} ended and was never seen to measure. It measures if it depends on pfp-probe \
-         with the feature `enabled`, which is on by default, and comes by a point"
+        "{name} exited without recording anything: does it link pfp-probe, with the feature \
+         `enabled`, which is on by default, and does it reach a point?"
     )
 }
 
@@ -341,11 +341,15 @@ impl Family {
         let mut program = self.program.borrow_mut();
         let mut text = match program.status() {
             None => {
-                format!("{} [{}] runs and has come by no point yet", program.name(), program.id())
+                format!(
+                    "{} [{}] runs and has not reached a point yet",
+                    program.name(),
+                    program.id()
+                )
             }
             Some(status) if status.success() => unseen(program.name()),
             Some(status) => format!(
-                "{} ended with {} before it came by a point",
+                "{} ended with {} before it reached a point",
                 program.name(),
                 program::in_words(status)
             ),
@@ -381,6 +385,7 @@ impl Finder for Family {
             discovery.refused.retain(|refused| refused.pid == Some(program.id()));
         }
         discovery.instead = Some(self.why_none());
+        discovery.is_over = self.program.borrow_mut().status().is_some();
         Ok(discovery)
     }
 

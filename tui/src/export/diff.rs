@@ -28,7 +28,7 @@ pub fn render(baseline: &Baseline, comparison: &Comparison) -> String {
         let name = text::fit(name, name_width, '~');
         format!("{name} {verdict:<VERDICT_WIDTH$} {}", cells.join(" "))
     };
-    let mut out = caption(baseline, Some(comparison)) + "\n";
+    let mut out = caption(baseline, Some(comparison), TEST) + "\n";
     let titles = COLUMNS.iter().map(|c| format!("{:>width$}", c.title, width = c.width));
     // Writing to a string cannot fail.
     let _ = writeln!(out, "{}", line("Name", VERDICT, titles.collect()));

@@ -54,6 +54,7 @@ pub fn heading(column: Column, unit: Unit) -> String {
         | Column::Min
         | Column::Max
         | Column::P50
+        | Column::P90
         | Column::P99
         | Column::Incl
         | Column::Dev
@@ -71,6 +72,7 @@ pub fn heading(column: Column, unit: Unit) -> String {
         | Column::Process
         | Column::Name
         | Column::Count
+        | Column::Bar
         | Column::Trend
         | Column::Switches
         | Column::Imbalance => word,
@@ -95,13 +97,14 @@ fn value(column: Column, figures: &Figures, snapshot: &Snapshot, unit: Unit) -> 
         Column::Count => Value::Whole(total.count),
         Column::Rate => Value::number(figures.rate()),
         Column::Load => Value::number(figures.load()),
-        // A picture of the screen's, and of no use to programs.
-        Column::Trend => Value::None,
+        // Pictures of the screen's, and of no use to programs.
+        Column::Bar | Column::Trend => Value::None,
         Column::Excl => ticks(used(total.exclusive)),
         Column::Avg => ticks(figures.mean()),
         Column::Min => ticks(used(total.min)),
         Column::Max => ticks(used(total.max)),
         Column::P50 => ticks(figures.quantiles().map(|q| q.p50 as f64)),
+        Column::P90 => ticks(figures.quantiles().map(|q| q.p90 as f64)),
         Column::P99 => ticks(figures.quantiles().map(|q| q.p99 as f64)),
         Column::Off => Value::number(figures.off_share()),
         Column::Incl => ticks(used(total.inclusive)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::columns::Column;
 use crate::headline::{Headline, ended_word, rhythm};
-use crate::model::{Figures, Model, losses};
+use crate::model::{Figures, Model, losses, lost};
 use crate::text;
 use crate::units::{Scale, Unit};
 
@@ -29,7 +29,7 @@ pub fn render(
     let head = Headline::of(snapshot, model.threads());
     let mut parts = vec![head.process, head.uptime, head.threads, head.clock];
     parts.extend([head.core, head.overhead]);
-    parts.extend(rhythm(model, interval));
+    parts.push(rhythm(model, interval));
     if head.wall_clock {
         parts.push("WALL CLOCK: time off the CPU is not taken out".into());
     }
@@ -39,7 +39,7 @@ pub fn render(
     out.push('\n');
     for (count, what) in losses(snapshot) {
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "lost: {count} {what}");
+        let _ = writeln!(out, "lost: {count} {}", lost::words(count, what));
     }
 
     let name_width = rows
@@ -82,7 +82,7 @@ mod tests {
         let order = Sorting::by(Column::Load).order(model.points());
         let rows: Vec<_> = order.iter().filter_map(|id| model.point(*id)).collect();
         let mut columns = Column::shown(&Column::DEFAULT, false);
-        columns.retain(|column| *column != Column::Trend);
+        columns.retain(|column| !column.is_drawn());
         render(&model, &rows, &columns, Unit::Time, Duration::from_secs(1))
     }
 
@@ -94,7 +94,7 @@ mod tests {
             lines[0].starts_with("my_app[4711]  up 00:12:33  3 thr  rseq tsc 2.60GHz"),
             "{text}"
         );
-        assert!(lines[0].ends_with("T=1s  a=0.20 (tau 5s)"), "{text}");
+        assert!(lines[0].ends_with("every 1 s, smoothed 5 s"), "{text}");
         assert_eq!(lines.len(), 2 + 9, "{text}");
         assert!(lines[1..].iter().all(|line| text::width(line) == lines[1].len()), "{text}");
         assert!(lines[2].contains("io.parse"), "{text}");

@@ -33,6 +33,10 @@
 //! - Where there are so few measurements that a difference that matters could not
 //!   be told from none, the verdict says so, rather than "no difference".
 //!
+//! On the screen, most points of one process that move the same way at once are moved by
+//! the machine: another load, another clock rate. Then only those differ that have moved
+//! further than the others ([`Comparison::common`]). Files are compared without that.
+//!
 //! The test takes measurements for independent. Those of a program resemble their
 //! neighbours, which makes chance look too small; the sizes asked for are what
 //! keeps verdicts honest then.
@@ -44,8 +48,10 @@ use std::sync::Arc;
 use super::{BUCKETS_AT_ONCE, Window};
 use crate::snapshot::{Point, Snapshot};
 
-/// The test, for the screen.
+/// The test, by the names of those who found it.
 pub const TEST: &str = "Mann-Whitney, Benjamini-Hochberg 1%, A beyond .56 and 5%";
+/// What makes a difference, for the screen.
+pub const DIFFERS: &str = "5 % or more, statistically significant (? explains)";
 /// Of the differences shown, this share may be none.
 pub const LEVEL: f64 = 0.01;
 /// How far the probability of superiority has to be from 0.5.
@@ -62,6 +68,12 @@ const FEWEST_IN_TAIL: f64 = 10.0;
 const TAIL_RATIO: f64 = 2.0;
 /// How far the 99th percentile has to move, as a share.
 const TAIL_SHIFT: f64 = 0.25;
+/// A standard deviation over a median distance from the median, of what is normal.
+const DEVIATION: f64 = 1.4826;
+/// Points are moved by the machine if this share of them moves the same way, and there
+/// are so many.
+const MOST: f64 = 0.6;
+const FEWEST_POINTS: usize = 5;
 /// Clocks whose rates differ by less count as one: calibrations differ.
 const SAME_RATE: f64 = 0.001;
 /// Standard deviations within which 95 of 100 lie.
@@ -78,6 +90,8 @@ pub enum Verdict {
     SlowerTail,
     /// Most take as long as before, the longest became fewer.
     FasterTail,
+    /// It has moved as most points have: the machine has changed, not the program.
+    AsTheRest,
     /// No difference that matters.
     NoDifference,
     /// Not enough measurements to say anything.
@@ -96,6 +110,7 @@ impl Verdict {
             Self::Faster => "faster",
             Self::SlowerTail => "slower tail",
             Self::FasterTail => "faster tail",
+            Self::AsTheRest => "as the rest",
             Self::NoDifference => "no difference",
             Self::TooFew => "too few",
             Self::New => "new",
@@ -254,6 +269,9 @@ pub struct Comparison {
     pub gone: usize,
     /// The process, where it is not the baseline's own: `my_app[4711]`.
     pub other: Option<String>,
+    /// By how much most points have moved at once, as a share; none where they have not, or
+    /// where that is not looked at.
+    pub common: Option<f64>,
     /// Segment id of the process that is compared with the baseline.
     segment_id: String,
 }
@@ -263,7 +281,7 @@ impl Comparison {
     /// later snapshot has more, of another one all it has. None for a snapshot of
     /// the same process that is not later.
     pub fn new(baseline: &Baseline, now: &Snapshot) -> Option<Self> {
-        Self::new_after(baseline, now, None)
+        Self::new_within(BUCKETS_AT_ONCE, baseline, now, None)
     }
 
     /// The same within the time of a frame, however many threads have measured
@@ -271,7 +289,11 @@ impl Comparison {
     /// are oldest, and the windows of the others end some polls earlier, as
     /// `known` has them. That one is to be of the same baseline.
     pub fn new_after(baseline: &Baseline, now: &Snapshot, known: Option<Self>) -> Option<Self> {
-        Self::new_within(BUCKETS_AT_ONCE, baseline, now, known)
+        let mut comparison = Self::new_within(BUCKETS_AT_ONCE, baseline, now, known)?;
+        if comparison.other.is_none() {
+            comparison.common = judge_against_all(&mut comparison.rows);
+        }
+        Some(comparison)
     }
 
     fn new_within(
@@ -335,7 +357,7 @@ impl Comparison {
         let process = &now.process;
         let other = (!is_same).then(|| format!("{}[{}]", process.name, process.pid));
         let (gone, segment_id) = (left.len(), process.segment_id.clone());
-        Some(Self { rows, seconds, ticks_per_second: rate, gone, other, segment_id })
+        Some(Self { rows, seconds, ticks_per_second: rate, gone, other, common: None, segment_id })
     }
 
     /// The row of a point.
@@ -447,6 +469,42 @@ fn judge(rows: &mut [Row]) {
             Verdict::TooFew
         };
     }
+}
+
+/// Takes back the verdict of every point that has moved no further than most have.
+/// Returns by how much those have, as a share; none where they have not.
+fn judge_against_all(rows: &mut [Row]) -> Option<f64> {
+    let moved = |row: &Row| row.superiority.and(row.quantile_change(0.5)).map(f64::ln_1p);
+    let mut moves: Vec<f64> = rows.iter().filter_map(moved).filter(|by| by.is_finite()).collect();
+    let far = SHIFT.ln_1p();
+    let share = |way: f64| {
+        let same = moves.iter().filter(|by| way * **by >= far).count();
+        same as f64 / moves.len() as f64
+    };
+    if moves.len() < FEWEST_POINTS || share(1.0).max(share(-1.0)) < MOST {
+        return None;
+    }
+    moves.sort_by(f64::total_cmp);
+    let common = moves[moves.len() / 2];
+    // How far they are apart: what is within that of the others is one of them.
+    let mut apart: Vec<f64> = moves.iter().map(|by| (by - common).abs()).collect();
+    apart.sort_by(f64::total_cmp);
+    let apart = far.max(NINETY_FIVE * DEVIATION * apart[apart.len() / 2]);
+    for row in rows {
+        let (way, by) = match row.verdict {
+            Verdict::Slower => (1.0, row.quantile_change(0.5)),
+            Verdict::Faster => (-1.0, row.quantile_change(0.5)),
+            Verdict::SlowerTail => (1.0, row.quantile_change(1.0 - TAIL)),
+            Verdict::FasterTail => (-1.0, row.quantile_change(1.0 - TAIL)),
+            _ => continue,
+        };
+        let mean = row.mean_change().map(f64::ln_1p);
+        let further = [by.map(f64::ln_1p), mean].into_iter().flatten();
+        if way * common > 0.0 && !further.into_iter().all(|by| way * (by - common) >= apart) {
+            row.verdict = Verdict::AsTheRest;
+        }
+    }
+    Some(common.exp_m1())
 }
 
 /// The shift of most measurements, if it is large enough to matter.

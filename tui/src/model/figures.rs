@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{History, Length, Quantiles, Sample, histogram};
-use crate::snapshot::{AMOUNTS, Bucket, Cell, Lane, Point, PointState, Process, Snapshot, Stats};
+use crate::snapshot::{
+    AMOUNTS, Bucket, Cell, Lane, Point, PointState, Process, ProcessState, Snapshot, Stats,
+};
 
 /// One point, all lanes together.
 #[derive(Debug)]
@@ -29,6 +31,12 @@ pub struct Figures {
     /// that was.
     earlier: Option<(Option<Quantiles>, u32)>,
 }
+
+/// Seconds that make a load, when one is compared with an earlier one.
+const SLICE: f64 = 5.0;
+/// What is much of a change: this share of a CPU, and so many times as much.
+const MUCH: f64 = 0.05;
+const TIMES: f64 = 1.5;
 
 /// One point on one lane.
 #[derive(Clone, Debug)]
@@ -197,6 +205,23 @@ impl Figures {
         self.history.push(at_ticks.saturating_sub(ticks), Sample { at_ticks, load });
     }
 
+    /// The process has ended: its load is that over its life, and nothing has a rate.
+    pub(super) fn take_end(&mut self) {
+        self.rate = None;
+        self.amount_rates = [None; AMOUNTS];
+        self.settled = false;
+        let life = Length::collected(&self.snapshot, self.point());
+        self.load = life
+            .filter(|_| !self.point().device)
+            .map(|life| self.total.exclusive as f64 / life.ticks);
+    }
+
+    /// Whether its process has ended.
+    pub fn is_ended(&self) -> bool {
+        let process = self.process().unwrap_or(&self.snapshot.process);
+        process.state != ProcessState::Running
+    }
+
     /// Takes over what `old` showed: nothing happened in between.
     pub(super) fn keep(&mut self, old: Option<Self>) {
         if let Some(old) = old {
@@ -223,6 +248,11 @@ impl Figures {
     /// Its id.
     pub fn id(&self) -> u32 {
         self.point().id
+    }
+
+    /// Ticks per second of its times.
+    pub fn ticks_per_second(&self) -> f64 {
+        self.snapshot.clock.ticks_per_second
     }
 
     /// Its name; `#5` for a point that was only given a number.
@@ -361,6 +391,19 @@ impl Figures {
         &self.history
     }
 
+    /// Whether its load has changed much within the last minute, and if so, whether it
+    /// has risen.
+    pub fn rises(&self) -> Option<bool> {
+        let rate = self.snapshot.clock.ticks_per_second;
+        let (now, slice) = (i128::from(self.snapshot.elapsed_ticks), (SLICE * rate) as u64);
+        let slices = self.history.columns(now - i128::from(slice) * 12, slice, 12);
+        // What came last, beside the oldest that is known of the minute.
+        let last = slices.last()?.as_ref()?.mean;
+        let first = slices[..9].iter().flatten().next()?.mean;
+        let (less, more) = (last.min(first), last.max(first));
+        (!self.is_ended() && more - less >= MUCH && more >= TIMES * less).then_some(last > first)
+    }
+
     /// Mean exclusive ticks.
     pub fn mean(&self) -> Option<f64> {
         mean(&self.total)
@@ -380,8 +423,8 @@ impl Figures {
     /// than the table shows: only the rows on the screen are.
     pub fn quantiles(&self) -> Option<Quantiles> {
         *self.quantiles.get_or_init(|| {
-            let [p50, p99] = self.quantiles_at([0.5, 0.99])?;
-            Some(Quantiles { p50, p99 })
+            let [p50, p90, p99] = self.quantiles_at([0.5, 0.9, 0.99])?;
+            Some(Quantiles { p50, p90, p99 })
         })
     }
 

@@ -14,6 +14,8 @@ use crate::snapshot::Bucket;
 pub struct Quantiles {
     /// The median.
     pub p50: u64,
+    /// 90 in a hundred are no longer.
+    pub p90: u64,
     /// 99 in a hundred are no longer.
     pub p99: u64,
 }
@@ -158,6 +160,9 @@ impl Scratch {
     }
 }
 
+/// Between these shares of the measurements are the bars of their bulk.
+const BULK: (f64, f64) = (0.01, 0.999);
+
 /// One bar: the measurements between two values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bar {
@@ -216,6 +221,37 @@ pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
     }
     bars[0].low = bars[0].low.min(shortest.low.max(1) as f64);
     let all: f64 = bars.iter().map(|bar| bar.count as f64).sum();
+    let mut so_far = 0.0;
+    for bar in &mut bars {
+        so_far += bar.count as f64;
+        bar.cumulative = so_far / all;
+    }
+    bars
+}
+
+/// The histogram as at most `rows` bars: one below the 1st percentile, one beyond the
+/// 99.9th, and [`log_bars`] between them, so that a few odd measurements do not press
+/// all others into two rows.
+pub fn bulk_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
+    let all = buckets.iter().fold(0_u64, |sum, bucket| sum.saturating_add(bucket.count)) as f64;
+    let mut so_far = 0.0;
+    // Each bucket with the share of all that is below it, and with it.
+    let shares = buckets.iter().map(|bucket| {
+        let below = so_far;
+        so_far += bucket.count as f64;
+        (below / all, so_far / all)
+    });
+    let shares: Vec<(f64, f64)> = shares.collect();
+    let first = shares.partition_point(|(_, with)| *with <= BULK.0);
+    let behind = shares.partition_point(|(below, _)| *below < BULK.1).max(first);
+    let (below, beyond) = (&buckets[..first], &buckets[behind..]);
+    let ends = [below, beyond].iter().filter(|end| end.iter().any(|b| b.count > 0)).count();
+    if rows <= ends {
+        return log_bars(buckets, rows);
+    }
+    let one = |end: &[Bucket]| log_bars(end, 1).into_iter();
+    let middle = log_bars(&buckets[first..behind], rows - ends);
+    let mut bars: Vec<Bar> = one(below).chain(middle).chain(one(beyond)).collect();
     let mut so_far = 0.0;
     for bar in &mut bars {
         so_far += bar.count as f64;
@@ -315,13 +351,36 @@ mod tests {
     }
 
     #[test]
+    fn the_bulk_has_all_bars_but_those_of_what_is_below_and_beyond() {
+        // Nine in ten thousand take a thousand times as long as the others.
+        let mut values: Vec<u64> = (0..10_000).map(|i| 100_000 + 10 * i).collect();
+        values.extend([100; 50]);
+        values.extend([100_000_000; 9]);
+        let buckets = buckets(&values);
+        for rows in 3..20 {
+            let bars = bulk_bars(&buckets, rows);
+            assert!(bars.len() <= rows, "{bars:?}");
+            assert_eq!(bars.iter().map(|bar| bar.count).sum::<u64>(), values.len() as u64);
+            assert!((bars.last().unwrap().cumulative - 1.0).abs() < 1e-9);
+            assert_eq!(bars.last().unwrap().count, 9, "{bars:?}");
+            assert!(bars[0].count >= 50 && bars[0].count < 150, "{bars:?}");
+            let bulk = &bars[1..bars.len() - 1];
+            assert!(bulk.iter().all(|bar| bar.count > 0 && bar.high < 300_000.0), "{bars:?}");
+            assert!(rows < 12 || bulk.len() >= 8, "{bars:?}");
+        }
+        assert!(bulk_bars(&[], 5).is_empty());
+        let same = super::tests::buckets(&[7; 100]);
+        assert_eq!(bulk_bars(&same, 13).len(), 1);
+    }
+
+    #[test]
     fn hostile_buckets_are_survived() {
         let hostile = [
             Bucket { low: 0, width: 0, count: u64::MAX },
             Bucket { low: u64::MAX, width: u64::MAX, count: u64::MAX },
         ];
         assert!(quantiles(hostile.iter(), (u64::MAX, 0), [0.5]).is_some());
-        assert!(!log_bars(&hostile, 10).is_empty());
+        assert!(!log_bars(&hostile, 10).is_empty() && !bulk_bars(&hostile, 10).is_empty());
         let same = [Bucket { low: 9, width: 0, count: 1 }];
         assert_eq!(log_bars(&same, 10).len(), 1);
     }

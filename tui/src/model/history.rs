@@ -151,6 +151,15 @@ impl History {
         slices.into_iter().map(Sum::slice).collect()
     }
 
+    /// Since when the load has not been below `load`, ticks; none if it is just now.
+    pub fn since(&self, load: f64) -> Option<u64> {
+        let newest_first = || self.tiers.iter().flat_map(|tier| tier.iter().rev());
+        let reaches = |bucket: &&Bucket| f64::from(bucket.mean) >= load;
+        let burning = newest_first().take_while(reaches).count();
+        let before = newest_first().nth(burning).map_or(self.from, |bucket| bucket.until);
+        (burning > 0).then_some(before)
+    }
+
     /// How many buckets there are.
     pub fn len(&self) -> usize {
         self.tiers.iter().map(VecDeque::len).sum()

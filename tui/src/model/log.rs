@@ -160,7 +160,8 @@ impl Log {
         let process = headline::process(&snapshot.process);
         let points = snapshot.points.len();
         let clock = clock_word(snapshot.clock.kind);
-        let text = format!("watching {process}: {points} points, clock {clock}");
+        let plural = if points == 1 { "" } else { "s" };
+        let text = format!("watching {process}: {points} point{plural}, clock {clock}");
         self.note(unix_ns, text);
         if snapshot.clock.kind == ClockKind::Wall {
             self.problem(unix_ns, "time off the CPU is not taken out: the clock is the wall's");
@@ -269,7 +270,7 @@ impl Log {
             ProcessState::Running => {}
             ProcessState::Exited => self.note(unix_ns, format!("{name}[{pid}] ended in order")),
             ProcessState::Crashed => {
-                self.problem(unix_ns, format!("{name}[{pid}] died without ending in order"));
+                self.problem(unix_ns, format!("{name}[{pid}] crashed or was killed"));
             }
         }
     }
@@ -448,7 +449,7 @@ mod tests {
         watch.source.snapshot_mut().clock.ticks_per_second *= 1.1;
         assert_eq!(watch.poll(), ["the clock was calibrated anew: 2.86GHz"]);
         watch.source.snapshot_mut().process.state = ProcessState::Crashed;
-        assert_eq!(watch.poll(), ["!my_app[4711] died without ending in order"]);
+        assert_eq!(watch.poll(), ["!my_app[4711] crashed or was killed"]);
         assert_eq!(watch.poll(), [""; 0]);
         let snapshot = watch.source.snapshot_mut();
         snapshot.process.state = ProcessState::Running;
@@ -494,14 +495,14 @@ mod tests {
             all[0].state = ProcessState::Exited;
             all[2].state = ProcessState::Crashed;
         });
-        assert_eq!(ended, ["worker[7] ended in order", "!worker[9] died without ending in order"]);
+        assert_eq!(ended, ["worker[7] ended in order", "!worker[9] crashed or was killed"]);
         assert_eq!(watch.poll(), [""; 0]);
         let gone = members(&mut watch, &|all| drop(all.remove(2)));
         assert_eq!(gone, ["worker[9] ended before and is shown no more"]);
         // One that came and died between two looks is told with both.
         let died = Process { state: ProcessState::Crashed, ..process(10) };
         let both = members(&mut watch, &|all| all.push(died.clone()));
-        assert_eq!(both, ["worker[10] joined", "!worker[10] died without ending in order"]);
+        assert_eq!(both, ["worker[10] joined", "!worker[10] crashed or was killed"]);
     }
 
     #[test]

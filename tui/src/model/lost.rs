@@ -61,13 +61,24 @@ pub fn is_any(snapshot: &Snapshot) -> bool {
     snapshot.losses != Losses { records_lost, cells_busy, ..Losses::default() }
 }
 
+/// The words of a loss, in the singular where there is one of it.
+pub fn words(count: u64, what: &str) -> String {
+    match what.split_once("s ") {
+        Some((one, "share the overflow lane")) if count == 1 => {
+            format!("{one} shares the overflow lane")
+        }
+        Some((one, rest)) if count == 1 => format!("{one} {rest}"),
+        _ => what.to_owned(),
+    }
+}
+
 /// Each kind of loss in a sentence or two; what is read again at the next poll is none.
 pub fn explained(snapshot: &Snapshot) -> Vec<String> {
     let lasting = Losses { cells_busy: 0, ..snapshot.losses.clone() };
     let explain = |(count, what): (u64, &'static str)| {
-        let meaning = MEANINGS.iter().find(|(words, _)| *words == what).map_or("", |(_, m)| m);
+        let meaning = MEANINGS.iter().find(|(known, _)| *known == what).map_or("", |(_, m)| m);
         let on = threads(&snapshot.lanes, what);
-        format!("{} {what}{on}: {meaning}.", units::count(count))
+        format!("{} {}{on}: {meaning}.", units::count(count), words(count, what))
     };
     in_words(&lasting).into_iter().map(explain).collect()
 }
@@ -107,6 +118,14 @@ mod tests {
     use crate::source::synthetic::Synthetic;
 
     #[test]
+    fn one_of_a_kind_is_said_in_the_singular() {
+        assert_eq!(words(1, crate::model::NO_PLACE), "point without a place");
+        assert_eq!(words(1, crate::model::SHARED), "thread shares the overflow lane");
+        assert_eq!(words(1, crate::model::BACKWARDS), "time the clock went astray");
+        assert_eq!(words(2, crate::model::NO_PLACE), "points without a place");
+    }
+
+    #[test]
     fn every_loss_is_explained_with_the_threads_it_happened_on() {
         let mut snapshot = Synthetic::new().poll().unwrap();
         (snapshot.losses.cells_busy, snapshot.losses.records_lost) = (1, 1);
@@ -129,8 +148,8 @@ mod tests {
         assert!(is_any(&snapshot));
         let said = explained(&snapshot);
         assert_eq!(said.len(), MEANINGS.len(), "{said:?}");
-        for (said, (words, meaning)) in said.iter().zip(MEANINGS) {
-            assert!(said.contains(words) && said.contains(meaning), "{said}");
+        for ((said, (known, meaning)), count) in said.iter().zip(MEANINGS).zip(1..) {
+            assert!(said.contains(&words(count, known)) && said.contains(meaning), "{said}");
         }
         assert!(said[4].starts_with("1.00k begins nested too deep (packer 800, main 200): more"));
         assert!(said[3].starts_with("4 ends not of the innermost region: an end"));

@@ -66,6 +66,8 @@ pub struct Lately {
     /// Length of the window, which is shorter than asked for while not enough is
     /// known.
     pub seconds: f64,
+    /// Whether the user marked its beginning.
+    pub is_marked: bool,
     /// Measurements.
     pub count: u64,
     /// Mean exclusive ticks; none without a measurement.
@@ -134,6 +136,7 @@ impl Past {
         let total = difference(&now.total, &before.total)?;
         Some(Lately {
             seconds: at_ticks.saturating_sub(before.at_ticks) as f64 / ticks_per_second,
+            is_marked: since == Since::Mark && self.mark.is_some(),
             count: total.count,
             mean: mean(&total),
             deviation: variance(&total).map(f64::sqrt),

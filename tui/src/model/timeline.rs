@@ -135,6 +135,12 @@ impl Level {
 }
 
 impl Timeline {
+    /// The regions of a line, each with it.
+    pub fn regions(&self, line: Line) -> impl Iterator<Item = (Line, &Region)> {
+        let level = self.level(line).into_iter();
+        level.flat_map(move |level| level.regions.iter().map(move |region| (line, region)))
+    }
+
     /// Puts the records of a snapshot into their places. The levels that `before`
     /// had stay, so that lines do not come and go with the regions on them.
     pub fn of(snapshot: &Snapshot, before: Option<&Self>) -> Self {

@@ -127,6 +127,7 @@ impl Delta {
             cells: cells.apply(&key.cells, |cell| of(cell)),
             records: Vec::new(),
             losses: self.losses.unwrap_or_else(|| key.losses.clone()),
+            usage: None,
         }
     }
 }

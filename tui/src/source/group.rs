@@ -24,7 +24,7 @@ use anyhow::{Result, anyhow, bail};
 use super::{Candidate, Change, Collecting, Discovery, FileSource, Finder, Refusal, Source, Which};
 use crate::snapshot::{
     Cell, ClockKind, Drained, Lane, LaneKind, Losses, Point, PointState, Process, ProcessState,
-    Snapshot,
+    Snapshot, Usage,
 };
 
 /// How long the rows of a process that ended in order stay.
@@ -291,6 +291,7 @@ impl Group {
             cells: Vec::new(),
             records: Vec::new(),
             losses: Losses::default(),
+            usage: None,
             ..first.clone()
         };
         self.routes.clear();
@@ -359,6 +360,9 @@ impl Group {
                 whole.cells.push(Arc::clone(&kept[1]));
             }
             add_losses(&mut whole.losses, &last.losses);
+            if running {
+                add_usage(&mut whole.usage, last.usage);
+            }
             // The weakest clock decides how far the figures can be trusted.
             let rank = |kind: ClockKind| kind as u8;
             if rank(last.clock.kind) > rank(whole.clock.kind) {
@@ -519,6 +523,19 @@ fn add_point(sum: &mut Point, point: &Point, begin: Option<u64>, running: bool) 
     if sum.alpha != point.alpha {
         sum.alpha = None;
     }
+}
+
+/// Adds what one more process uses.
+fn add_usage(sum: &mut Option<Usage>, more: Option<Usage>) {
+    *sum = match (*sum, more) {
+        (Some(sum), Some(more)) => Some(Usage {
+            cpu_ns: sum.cpu_ns.saturating_add(more.cpu_ns),
+            memory_bytes: sum.memory_bytes.saturating_add(more.memory_bytes),
+            threads: sum.threads.saturating_add(more.threads),
+            cpus: sum.cpus.max(more.cpus),
+        }),
+        (sum, more) => sum.or(more),
+    };
 }
 
 fn add_losses(sum: &mut Losses, more: &Losses) {

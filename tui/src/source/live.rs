@@ -23,8 +23,9 @@ use pfp_shm_layout::ring;
 use pfp_shm_layout::segment::{OpenError, Segment};
 use pfp_shm_layout::truncation;
 
-use super::namespaces::ids_here;
+use super::namespaces::{ids_here, is_own};
 use super::symbol::readable;
+use super::usage;
 use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
 use crate::export::packed;
 use crate::export::whole::{self, Overwrite, WriteError};
@@ -161,6 +162,8 @@ pub(super) fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
     };
     let (directory, entry) = place.ok_or_else(ended)?;
     let watch = Watch::new(&directory, &entry.info)?.ok_or_else(ended)?;
+    let inside = &entry.info.process;
+    let pid = candidate.pid_here.or_else(|| is_own(inside.pidns).then_some(inside.pid));
     let (reader, facts) = open(&entry.info).map_err(|why| anyhow!(why))?;
     Ok(Box::new(LiveSource {
         reader,
@@ -171,6 +174,7 @@ pub(super) fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
         names: Vec::new(),
         last: None,
         elapsed_ticks: 0,
+        pid,
     }))
 }
 
@@ -206,6 +210,8 @@ struct LiveSource {
     /// The last picture of a process that is dead.
     last: Option<Snapshot>,
     elapsed_ticks: u64,
+    /// The id that our /proc knows it by; none where that shows it under none.
+    pid: Option<u32>,
 }
 
 impl Source for LiveSource {
@@ -228,6 +234,8 @@ impl Source for LiveSource {
         bound_resets(&mut snapshot);
         if self.dead {
             self.last = Some(snapshot.clone());
+        } else {
+            snapshot.usage = self.pid.and_then(usage::of);
         }
         Ok(snapshot)
     }
@@ -591,6 +599,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
             .collect(),
         cells,
         records: Vec::new(),
+        usage: None,
         losses: {
             let losses = &picture.losses;
             Losses {

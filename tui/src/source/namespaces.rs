@@ -31,6 +31,11 @@ pub(super) fn ids_here(wanted: impl Iterator<Item = Inside>) -> HashMap<Inside, 
     found
 }
 
+/// Whether ids in this pid namespace are those of our /proc; 0 is one that is not known.
+pub(super) fn is_own(space: u64) -> bool {
+    space == 0 || Some(space) == namespace_of("self")
+}
+
 /// The inode of a process's pid namespace.
 fn namespace_of(process: &str) -> Option<u64> {
     Some(fs::metadata(format!("/proc/{process}/ns/pid")).ok()?.ino())

@@ -108,6 +108,7 @@ impl Synthetic {
                 cells: Vec::new(),
                 records: Vec::new(),
                 losses: Losses::default(),
+                usage: None,
             },
         }
     }
@@ -220,6 +221,9 @@ impl Source for Synthetic {
                 self.work(id);
             }
             self.polls += 1;
+            if let Some(usage) = &mut self.snapshot.usage {
+                usage.cpu_ns += 1_310_000_000;
+            }
         }
         Ok(self.snapshot.clone())
     }

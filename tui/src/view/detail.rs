@@ -1,7 +1,7 @@
 //! One point in full: figures, histogram, load history, split by lane.
 
 use ratatui::Frame;
-use ratatui::layout::Rect;
+use ratatui::layout::{Rect, Size};
 use ratatui::text::{Line, Span};
 
 use super::{Look, chart, draw_scrolled, help, load};
@@ -20,8 +20,10 @@ const WIDE: usize = 80;
 const FIGURES: usize = 35;
 /// From this width on the histogram also sums its shares up.
 const SUMS: usize = 60;
-/// Lines of the histogram.
-const BARS: usize = 13;
+/// Lines of the histogram, and at most where there is more height.
+const BARS: (usize, usize) = (13, 24);
+/// Lines of all that stands beside and below it.
+const OTHERS: usize = 26;
 /// The quantiles told of a point.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
@@ -30,7 +32,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         Some(figures) => heading(figures, look),
         None => Line::styled(" no point", look.theme.faint),
     };
-    let text = Text::of(app, look, area.width.into());
+    let text = Text::of(app, look, area.as_size());
     draw_scrolled(frame, area, heading, text.lines, app.detail_offset);
 }
 
@@ -78,15 +80,17 @@ pub(super) struct Text {
 }
 
 impl Text {
-    pub(super) fn of(app: &App, look: &Look, width: usize) -> Self {
+    /// On a body of this size.
+    pub(super) fn of(app: &App, look: &Look, size: Size) -> Self {
         let mut text = Self::default();
         if let Some(figures) = app.selected() {
-            text.fill(app, figures, look, width);
+            text.fill(app, figures, look, size);
         }
         text
     }
 
-    fn fill(&mut self, app: &App, figures: &Figures, look: &Look, width: usize) {
+    fn fill(&mut self, app: &App, figures: &Figures, look: &Look, size: Size) {
+        let (width, height) = (usize::from(size.width), usize::from(size.height));
         let lines = &mut self.lines;
         let pane = Pane {
             figures,
@@ -95,6 +99,7 @@ impl Text {
             quantiles: figures.quantiles_at(QUANTILES.map(|(_, quantile)| quantile)),
             since: app.since,
             lately: app.lately(),
+            bars: height.saturating_sub(OTHERS).clamp(BARS.0, BARS.1),
         };
         for trouble in figures.remarks() {
             lines.extend(warning(trouble.explanation(), width, look));
@@ -145,6 +150,8 @@ struct Pane<'a> {
     since: Since,
     /// What was measured in the window; none for all.
     lately: Option<Lately>,
+    /// Lines of the histogram.
+    bars: usize,
 }
 
 impl Pane<'_> {
@@ -210,8 +217,7 @@ impl Pane<'_> {
         if let Some(imbalance) = figures.imbalance() {
             lines.push(Line::from(vec![
                 Span::styled(format!(" {:<13}", "imbalance"), self.look.theme.faint),
-                Span::raw(units::si(imbalance)),
-                Span::raw(" of the processes"),
+                Span::raw(format!("{}x (busiest/mean)", units::si(imbalance))),
             ]));
         }
         lines.extend(self.on_and_off(total.inclusive, total.off_cpu));
@@ -241,7 +247,10 @@ impl Pane<'_> {
         match (self.since, &self.lately) {
             (Since::All, _) | (_, None) => "all".into(),
             (Since::Mark, Some(_)) if seconds == 0.0 => "from now on".into(),
-            (Since::Mark, Some(_)) => format!("last {}, since the mark", units::duration(seconds)),
+            (Since::Mark, Some(lately)) => {
+                let since = if lately.is_marked { "since the mark" } else { "since opened" };
+                format!("last {}, {since}", units::duration(seconds))
+            }
             (_, Some(_)) => format!("last {}", units::duration(seconds)),
         }
     }
@@ -273,9 +282,9 @@ impl Pane<'_> {
                 (lately.buckets.clone(), found)
             }
         };
-        let bars = histogram::log_bars(&buckets, BARS);
+        let bars = histogram::bulk_bars(&buckets, self.bars);
         let sums = width >= SUMS;
-        let shares = if sums { "share, sum" } else { "share" };
+        let shares = if sums { "share, cumulative" } else { "share" };
         let mut lines = vec![self.title(&format!("Exclusive, {}: {shares}", self.window()))];
         let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1) as f64;
         let all = bars.iter().map(|bar| bar.count as f64).sum::<f64>();

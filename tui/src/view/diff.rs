@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use super::{Look, detail};
 use crate::app::App;
 use crate::comparison::{COLUMNS, Column, VERDICT, VERDICT_WIDTH, caption};
-use crate::model::compare::{Row, Verdict};
+use crate::model::compare::{DIFFERS, Row, Verdict};
 use crate::snapshot::PointState;
 use crate::text;
 use crate::units::Scale;
@@ -26,7 +26,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
             .areas(area);
     let caption = match &app.diff.baseline {
         None => " no baseline".into(),
-        Some(baseline) => format!(" {}", caption(baseline, app.diff.comparison.as_ref())),
+        Some(baseline) => format!(" {}", caption(baseline, app.diff.comparison.as_ref(), DIFFERS)),
     };
     let caption = text::cut(&caption, area.width.into(), look.glyphs.ellipsis);
     frame.render_widget(Line::styled(caption, look.theme.process), top);
@@ -109,7 +109,7 @@ fn line(
     let verdict_style = match row.verdict {
         Verdict::Slower | Verdict::SlowerTail => theme.error,
         Verdict::Faster | Verdict::FasterTail => theme.live,
-        Verdict::NoDifference => theme.header,
+        Verdict::NoDifference | Verdict::AsTheRest => theme.header,
         Verdict::New | Verdict::Gone => theme.warn,
         Verdict::TooFew => theme.faint,
     };

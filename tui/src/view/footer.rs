@@ -19,6 +19,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
                 Overlay::Write(prompt)
                 | Overlay::Filter(prompt)
                 | Overlay::Weight(_, prompt)
+                | Overlay::Find(prompt)
                 | Overlay::Seek(prompt),
             ),
             _,
@@ -28,7 +29,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
             draw_question(frame, area, &question, Mode::Confirm, look);
         }
         (Some(Overlay::Ask(question)), _) => {
-            let question = format!(" {} ", question.text(app.filter.is_on()));
+            let question = format!(" {} ", app.asked(question));
             draw_question(frame, area, &question, Mode::Ask, look);
         }
         (_, Some(toast)) => draw_toast(frame, area, toast, look),
@@ -101,18 +102,39 @@ fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, mode: Mode, look:
     frame.set_cursor_position(Position::new(x, area.y));
 }
 
+/// The key that is hinted at in a column of the line, where it shows hints.
+pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Action> {
+    if app.toast.is_some() {
+        return None;
+    }
+    let mut right = 1;
+    let found = hinted(app.mode(), width, app.replay.as_ref()).into_iter().find(|binding| {
+        right += room(binding, app.replay.as_ref());
+        (1..right).contains(&column)
+    });
+    found.map(|binding| binding.action)
+}
+
+/// What is said of a key: its name, and a word.
+fn hint(binding: &Binding, replay: Option<&Replay>) -> (String, &'static str) {
+    let key = binding.keys.first().map_or(String::new(), |key| key.name());
+    let word = match (binding.action, replay) {
+        (Action::Pause, Some(replay)) if !replay.is_playing() => "play",
+        (Action::Pause, Some(_)) => "stop",
+        _ => binding.hint,
+    };
+    (key, word)
+}
+
+/// Columns that it takes, with the blanks behind it.
+fn room(binding: &Binding, replay: Option<&Replay>) -> usize {
+    let (key, word) = hint(binding, replay);
+    key.len() + 1 + word.len() + 2
+}
+
 /// As many keys as fit; how to get help and how to leave are always among
 /// them.
-fn hints(mode: Mode, width: usize, look: &Look, replay: Option<&Replay>) -> Line<'static> {
-    let hint = |binding: &Binding| {
-        let key = binding.keys.first().map_or(String::new(), |key| key.name());
-        let word = match (binding.action, replay) {
-            (Action::Pause, Some(replay)) if !replay.is_playing() => "play",
-            (Action::Pause, Some(_)) => "stop",
-            _ => binding.hint,
-        };
-        (key, word)
-    };
+fn hinted(mode: Mode, width: usize, replay: Option<&Replay>) -> Vec<&'static Binding> {
     // What cannot be done in a process, or in a recording.
     let fits_in = |b: &&Binding| match replay {
         None => !b.is_of_recordings(),
@@ -121,19 +143,18 @@ fn hints(mode: Mode, width: usize, look: &Look, replay: Option<&Replay>) -> Line
     let last = |b: &&Binding| matches!(b.action, Action::Help | Action::Quit);
     let (must, may): (Vec<&Binding>, Vec<&Binding>) =
         bindings(mode).filter(|b| !b.hint.is_empty()).filter(fits_in).partition(last);
-    let room = |binding: &Binding| {
-        let (key, word) = hint(binding);
-        key.len() + 1 + word.len() + 2
-    };
-    let mut left = width.saturating_sub(1 + must.iter().map(|b| room(b)).sum::<usize>());
+    let mut left = width.saturating_sub(1 + must.iter().map(|b| room(b, replay)).sum::<usize>());
     let fits = may.into_iter().take_while(|binding| {
-        let fits = room(binding) <= left;
-        left = left.saturating_sub(room(binding));
+        let fits = room(binding, replay) <= left;
+        left = left.saturating_sub(room(binding, replay));
         fits
     });
-    let shown: Vec<&Binding> = fits.collect();
-    let spans = shown.into_iter().chain(must).flat_map(|binding| {
-        let (key, word) = hint(binding);
+    fits.chain(must.iter().copied()).collect()
+}
+
+fn hints(mode: Mode, width: usize, look: &Look, replay: Option<&Replay>) -> Line<'static> {
+    let spans = hinted(mode, width, replay).into_iter().flat_map(|binding| {
+        let (key, word) = hint(binding, replay);
         [Span::styled(key, look.theme.key), Span::raw(format!(" {word}  "))]
     });
     Line::from_iter(std::iter::once(Span::raw(" ")).chain(spans))

@@ -30,6 +30,7 @@ const FILTER: usize = 24;
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let theme = &look.theme;
     let (word, style) = match app.status() {
+        Status::Waiting if app.discovery.is_over => ("ENDED", theme.warn),
         Status::Waiting => ("WAITING", theme.warn),
         Status::Live => ("LIVE", theme.live),
         Status::Paused => ("PAUSED", theme.warn),
@@ -55,7 +56,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         words.insert(0, Span::styled(format!("{ended}  "), theme.error));
     }
     let words = Line::from(words).right_aligned();
-    let mut parts = parts(app, look);
+    let mut parts = parts(app, look, frame.area().height);
     let room = usize::from(area.width).saturating_sub(words.width() + 2);
     let used = |parts: &[Part]| parts.iter().map(|p| text::width(&p.text) + 2).sum::<usize>();
     while used(&parts) > room && parts.len() > 1 {
@@ -82,7 +83,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     frame.render_widget(words, area);
 }
 
-fn parts(app: &App, look: &Look) -> Vec<Part> {
+fn parts(app: &App, look: &Look, height: u16) -> Vec<Part> {
     let plain = look.theme.header;
     let part = |text: String, rank| Part { text, style: plain, rank };
     let mut parts = vec![part("pfp-top".into(), 8)];
@@ -93,13 +94,14 @@ fn parts(app: &App, look: &Look) -> Vec<Part> {
             parts.push(Part { text: "WALL CLOCK".into(), style: look.theme.warn, rank: 1 });
         }
         parts.push(part(head.uptime, 2));
-        parts.push(part(head.threads, 3));
-        parts.push(part(head.clock, 4));
-        parts.push(part(head.core, 7));
-        parts.push(part(head.overhead, 5));
-        let [interval, smoothing] = rhythm(&app.model, app.interval);
-        parts.push(part(interval, 6));
-        parts.push(part(smoothing, 9));
+        if !super::summary::has_room(app, height) {
+            let busy = app.model.busy_cpus();
+            let busy = busy.map_or(String::new(), |cpus| format!("CPU {:.0} %", cpus * 100.0));
+            parts.push(part(busy, 1));
+            parts.push(part(head.threads, 4));
+        }
+        parts.push(part(rhythm(&app.model, app.interval), 3));
+        parts.push(part(head.clock, 5));
     }
     if app.filter.is_on() {
         let (shown, all) = (app.order.len(), app.model.points().len());
@@ -115,12 +117,15 @@ fn parts(app: &App, look: &Look) -> Vec<Part> {
 /// while there is nothing of either.
 pub(super) fn notice(app: &App) -> Option<String> {
     let losses = losses(app.model.snapshot()?);
-    let parts: Vec<_> = losses.iter().map(|(count, what)| format!("{count} {what}")).collect();
+    let parts: Vec<_> = losses
+        .iter()
+        .map(|(count, what)| format!("{count} {}", lost::words(*count, what)))
+        .collect();
     let lost = (!parts.is_empty()).then(|| format!("lost: {}", parts.join("; ")));
     let unread = match app.log.unread() {
         0 => None,
-        1 => Some("1 new problem: 6 tells".to_owned()),
-        n => Some(format!("{n} new problems: 6 tells")),
+        1 => Some("1 new problem (press 6)".to_owned()),
+        n => Some(format!("{n} new problems (press 6)")),
     };
     let said: Vec<String> = unread.into_iter().chain(lost).collect();
     (!said.is_empty()).then(|| format!(" {}", said.join("; ")))

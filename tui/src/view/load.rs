@@ -93,7 +93,7 @@ impl<'a> Picture<'a> {
             false => {
                 let ago = now.saturating_sub(self.app.load.until(now));
                 let ago = units::duration(self.seconds(ago as f64));
-                (format!(" Load, {span} until {ago} ago"), ", held: End goes on".into())
+                (format!(" Load, {span} until {ago} ago"), ", paused: End resumes".into())
             }
         };
         let mut more = match self.whole {
@@ -108,7 +108,7 @@ impl<'a> Picture<'a> {
             more += &format!(", watched for {known}");
         }
         if has_peaks {
-            more += &format!("; {} greatest poll", look.glyphs.peak);
+            more += &format!("; {} peak", look.glyphs.peak);
         }
         Line::from(vec![
             Span::styled(title, theme.process),

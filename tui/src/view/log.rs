@@ -143,7 +143,12 @@ fn draw_costs(frame: &mut Frame, area: Rect, costs: &[Cost], look: &Look) {
     let heading = text::fit(&heading, width, look.glyphs.ellipsis);
     frame.render_widget(Line::styled(heading, look.theme.heading), head);
     for (area, cost) in rows.zip(costs) {
-        let of = cost.of_its_time.map_or(units::NONE.into(), |of| units::percent(of) + " %");
+        let of = match cost.of_its_time {
+            None => units::NONE.into(),
+            // What is left of such a point's time is hardly anything.
+            Some(of) if of > 1.0 => "> 100 %".into(),
+            Some(of) => units::percent(of) + " %",
+        };
         let name = text::cut(&cost.name, NAME, look.glyphs.ellipsis);
         let (share, rate) = (precise(cost.share), units::si(cost.rate));
         let line = format!(" {share:>7} {rate:>5} {of:>12}  {name}");

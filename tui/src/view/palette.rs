@@ -87,6 +87,9 @@ struct Palette {
     heading: (Rgb, Rgb),
     sorted: (Rgb, Rgb),
     selected: (Rgb, Rgb),
+    /// What points are told apart by, and the letters on these.
+    points: [Rgb; 8],
+    letters: Rgb,
 }
 
 const DARK: Palette = Palette {
@@ -97,6 +100,17 @@ const DARK: Palette = Palette {
     heading: ([0xee, 0xee, 0xee], [0x26, 0x4d, 0x3a]),
     sorted: ([0xff, 0xff, 0xff], [0x00, 0x5f, 0x87]),
     selected: ([0xff, 0xff, 0xff], [0x00, 0x5f, 0xaf]),
+    points: [
+        [0x57, 0xb8, 0x6b],
+        [0xd2, 0xa3, 0x2c],
+        [0xc6, 0x78, 0xc4],
+        [0xa8, 0xa8, 0xa8],
+        [0x8f, 0xc4, 0x4a],
+        [0xe0, 0x8f, 0x5c],
+        [0x7a, 0xa7, 0xf0],
+        [0x4f, 0xb5, 0xb0],
+    ],
+    letters: [0, 0, 0],
 };
 
 const LIGHT: Palette = Palette {
@@ -107,6 +121,17 @@ const LIGHT: Palette = Palette {
     heading: ([0x1c, 0x1c, 0x1c], [0xc9, 0xe6, 0xd2]),
     sorted: ([0x1c, 0x1c, 0x1c], [0xaf, 0xd7, 0xff]),
     selected: ([0xff, 0xff, 0xff], [0x00, 0x5f, 0xaf]),
+    points: [
+        [0x1b, 0x7f, 0x3b],
+        [0x8a, 0x5a, 0x00],
+        [0x9c, 0x2f, 0x8f],
+        [0x5a, 0x5a, 0x5a],
+        [0x4a, 0x70, 0x00],
+        [0xa8, 0x46, 0x14],
+        [0x2a, 0x5f, 0xb0],
+        [0x00, 0x6a, 0x70],
+    ],
+    letters: [0xff, 0xff, 0xff],
 };
 
 impl Palette {
@@ -123,9 +148,12 @@ impl Palette {
             warn: bold(self.warn),
             error: bold(self.error),
             bar: text(self.bar),
+            heat: [self.bar, self.warn, self.error].map(text),
             heading: pair(self.heading),
             sorted: pair(self.sorted).add_modifier(Modifier::BOLD),
             selected: pair(self.selected),
+            points: Some(self.points.map(color)),
+            letters: color(self.letters),
             ..Theme::color()
         }
     }
@@ -177,6 +205,12 @@ mod tests {
                     assert!(contrast(text, ground) >= 4.5, "{text:?}");
                     // The dark theme is also that of a terminal that tells nothing.
                     assert!(contrast(text, WHITE) >= 2.8, "{text:?}");
+                }
+            }
+            for point in palette.points {
+                for (shown, letters) in shown(point).into_iter().zip(shown(palette.letters)) {
+                    assert!(contrast(shown, ground) >= 4.5, "{point:?}");
+                    assert!(contrast(shown, letters) >= 4.5, "{point:?}");
                 }
             }
             for (text, ground) in [palette.heading, palette.sorted, palette.selected] {

@@ -10,6 +10,7 @@
 //! ```
 
 use ratatui::Frame;
+use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -35,6 +36,11 @@ const COLUMNS: [(&str, usize); 5] =
 /// Rows that a body of this height has room for.
 pub(super) fn rows(app: &App, body: Rect) -> u16 {
     parts(app, body).1.height
+}
+
+/// Where the rows are on a body.
+pub(super) fn list(app: &App, body: Rect) -> Rect {
+    parts(app, body).1
 }
 
 /// Where the picture and the rows go.
@@ -74,7 +80,7 @@ pub(super) fn draw(frame: &mut Frame, body: Rect, app: &App, look: &Look) {
     frame.render_widget(head_of_rows(name_width, width, look), head);
     if app.roofline.dots.is_empty() {
         let text =
-            " no point shown tells of bytes and flops: scope!(\"name\", bytes = .., flops = ..)";
+            " no points that report bytes and flops: scope!(\"name\", bytes = .., flops = ..)";
         let text = text::cut(text, width, look.glyphs.ellipsis);
         return frame.render_widget(Line::styled(text, look.theme.faint), list);
     }
@@ -235,6 +241,12 @@ fn draw_picture(frame: &mut Frame, area: Rect, app: &App, ceilings: &Ceilings, l
         let sign = if intensity < roof.ridge() { '/' } else { '-' };
         put(column, axes.row(roof.at(intensity)), sign, look.theme.bar);
     }
+    name_roofs(frame.buffer_mut(), plot, &axes, roof, look);
+    let buffer = frame.buffer_mut();
+    let mut put = |column: u16, row: u16, sign: char, style: Style| {
+        let cell = &mut buffer[(plot.x + column, plot.y + row)];
+        cell.set_char(sign).set_style(style);
+    };
     // Those that took most time lie on top.
     for (place, (id, dot)) in dots.iter().enumerate().rev() {
         let style = match app.selected == Some(*id) {
@@ -242,6 +254,35 @@ fn draw_picture(frame: &mut Frame, area: Rect, app: &App, ceilings: &Ceilings, l
             false => look.theme.key,
         };
         put(axes.column(dot.intensity), axes.row(dot.flops_per_second), letter(place), style);
+    }
+}
+
+/// The name of each roof on it: what can be computed at the right, what each memory can
+/// bring where its slant begins. One that another stands in the way of is left out.
+fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, look: &Look) {
+    let mut taken: Vec<(u16, u16, u16)> = Vec::new();
+    let mut write = |column: u16, row: u16, name: &str| {
+        let width = name.len() as u16;
+        let is_free = taken
+            .iter()
+            .all(|(at, from, until)| *at != row || column >= *until || column + width <= *from);
+        if is_free && column + width < plot.width {
+            taken.push((row, column, column + width + 1));
+            buffer.set_string(plot.x + column, plot.y + row, name, look.theme.faint);
+        }
+    };
+    // What the upright axis is of; the other one has its unit beside it.
+    write(0, 0, "FLOP/s");
+    for flops in roof.flops.iter().rev() {
+        let column = plot.width.saturating_sub(flops.kind.len() as u16 + 2);
+        write(column, axes.row(flops.per_second), &flops.kind);
+    }
+    for bandwidth in &roof.bandwidths {
+        let at = |column: u16| bandwidth.bytes_per_second * axes.intensity(column);
+        let inside = (1..plot.width / 2).find(|column| axes.row(at(*column)) + 1 < plot.height);
+        if let Some(column) = inside {
+            write(column + 1, axes.row(at(column)), &bandwidth.level);
+        }
     }
 }
 

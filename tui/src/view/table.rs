@@ -8,47 +8,49 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::{Look, chart};
-use crate::app::{App, Screen};
+use crate::app::{App, Filter, Screen};
 use crate::columns::{Column, Fit};
 use crate::model::{Figures, Trouble};
-use crate::snapshot::{PointState, ProcessState};
+use crate::snapshot::PointState;
 use crate::text;
 use crate::units::{self, Scale};
 
-/// Polls whose greatest load is the full height of a trend. More than the trend
-/// shows, so that a load that fell stays low instead of filling its row again.
-pub(super) const TREND_TOP: usize = 60;
-
 /// Lines from which on the table also has one for its sums.
 const LEAST_HEIGHT: u16 = 12;
+/// Columns behind a name for what is wrong with its point, and before it for its process.
+const TROUBLE: usize = 24;
+const PID: usize = 8;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
-    let [head, body, foot] = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Fill(1),
-        Constraint::Length(totals(app, area)),
-    ])
-    .areas(area);
+    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let below = totals(app, area);
+    let rows = usize::from(body.height.saturating_sub(below));
     let fit = fit(app, area.width.into());
-    let table = Table { app, look, fit };
-    frame.render_widget(table.heading(usize::from(area.width)), head);
+    let table = Table { app, look, fit, top: app.model.load_scale(), has_totals: below > 0 };
+    frame.render_widget(table.heading(usize::from(area.width), rows), head);
     let seen = app.order.iter().skip(app.offset).filter_map(|id| app.model.point(*id));
-    let mut rows = body.rows().zip(seen).peekable();
-    if rows.peek().is_none() {
+    let seen: Vec<&Figures> = seen.take(rows).collect();
+    if seen.is_empty() {
         let text = match app.filter.is_on() {
-            true => " no point passes the filter; Esc shows all",
-            false => " no point yet: the program has not reached any",
+            true => match app.filter.unknown() {
+                None => " no point passes the filter; Esc shows all".to_owned(),
+                Some(word) => format!(
+                    " no point passes the filter, and {word} is none of {}; Esc shows all",
+                    Filter::PREFIXES
+                ),
+            },
+            false => " the program has not reached a point yet".into(),
         };
         let mut lines = vec![Line::styled(text, look.theme.faint)];
         lines.extend(super::detail::losses(app, area.width.into(), look));
         frame.render_widget(Paragraph::new(lines), body);
     }
-    for (row, figures) in rows {
+    for (row, figures) in body.rows().zip(&seen) {
         table.draw_row(frame.buffer_mut(), row, figures);
     }
-    if !foot.is_empty() {
-        let hidden = table.hidden();
-        frame.render_widget(Paragraph::new(vec![table.totals(), hidden]), foot);
+    if below > 0 && !seen.is_empty() {
+        let foot = Rect { y: body.y + seen.len() as u16, height: below, ..body };
+        frame.render_widget(Paragraph::new(vec![table.totals(seen.len()), table.hidden()]), foot);
     }
 }
 
@@ -70,24 +72,35 @@ pub(super) fn column_at(app: &App, width: usize, place: usize) -> Option<Column>
     })
 }
 
-fn fit(app: &App, width: usize) -> Fit {
-    Fit::new(&app.columns, width, app.model.has_processes())
+/// The columns of the table, and the room of each.
+pub(super) fn fit(app: &App, width: usize) -> Fit {
+    let several = app.model.has_processes();
+    let names = app.model.points().iter().map(|figures| {
+        let said = if figures.trouble().is_empty() { 0 } else { TROUBLE };
+        let pid = if several { PID } else { 0 };
+        text::width(&figures.point().name) + said + pid
+    });
+    Fit::new(&app.columns, width, names.max().unwrap_or(0), several)
 }
 
 struct Table<'a> {
     app: &'a App,
     look: &'a Look,
     fit: Fit,
+    /// The load that fills a bar and a trend, the same in all rows.
+    top: f64,
+    has_totals: bool,
 }
 
 impl Table<'_> {
-    fn heading(&self, width: usize) -> Line<'static> {
+    /// The titles of the columns, above this many rows.
+    fn heading(&self, width: usize, rows: usize) -> Line<'static> {
         let theme = &self.look.theme;
         let sorting = self.app.sorting;
         let mut spans = Vec::new();
         for column in &self.fit.columns {
             let sorted = *column == sorting.column;
-            let mut title = column.title().to_owned();
+            let mut title = self.title(*column, rows);
             if sorted {
                 let glyphs = &self.look.glyphs;
                 title.push(if sorting.descending { glyphs.down } else { glyphs.up });
@@ -101,6 +114,28 @@ impl Table<'_> {
         Line::from(spans)
     }
 
+    /// What stands over a column: of the bar, what fills it.
+    fn title(&self, column: Column, rows: usize) -> String {
+        let all = self.app.order.len();
+        match column {
+            Column::Bar => {
+                let end = format!("{:.0}%", self.top * 100.0);
+                format!("0{end:>width$}", width = self.fit.width(column).saturating_sub(1))
+            }
+            // Where there is no line for the sums, which says it.
+            Column::Name if rows < all && !self.has_totals => {
+                format!("Name {}", self.seen(rows).replace(" of ", "/"))
+            }
+            other => other.title().to_owned(),
+        }
+    }
+
+    /// `1-19 of 24`: which rows are seen, of how many.
+    fn seen(&self, rows: usize) -> String {
+        let (first, all) = (self.app.offset, self.app.order.len());
+        format!("{}-{} of {all}", first + 1, (first + rows).min(all))
+    }
+
     /// Cell by cell onto the screen: most of what the viewer costs is here, and
     /// spans and lines in between would double it.
     fn draw_row(&self, buffer: &mut Buffer, area: Rect, figures: &Figures) {
@@ -110,7 +145,7 @@ impl Table<'_> {
         // One look for the whole row: the parts' own colours would break it.
         let whole = match (selected, state) {
             (true, _) => Some(theme.selected),
-            (false, PointState::On) if has_ended(figures) => Some(theme.faint),
+            (false, PointState::On) if figures.is_ended() => Some(theme.faint),
             (false, PointState::On) => None,
             (false, PointState::Off) => Some(theme.faint),
             (false, PointState::InvalidBeginBegin) => Some(theme.warn),
@@ -122,7 +157,16 @@ impl Table<'_> {
         let mut left = usize::from(area.x);
         for column in &self.fit.columns {
             let (mut text, style) = match column {
-                Column::On => (self.mark(state, selected), theme.header),
+                Column::On => (self.mark(figures, selected), theme.header),
+                Column::Load => {
+                    let load = figures.load().unwrap_or(0.0);
+                    (column.text(figures, &scale), theme.heat(load))
+                }
+                Column::Bar => {
+                    let load = figures.load().unwrap_or(0.0);
+                    let room = self.fit.width(Column::Bar);
+                    (chart::bar(load / self.top, room, &self.look.glyphs), theme.heat(load))
+                }
                 Column::Trend => (self.trend(figures), theme.bar),
                 Column::Name if !figures.trouble().is_empty() => {
                     (self.name_in_trouble(figures), theme.warn)
@@ -141,6 +185,9 @@ impl Table<'_> {
             let room = self.fit.width(*column);
             let used = text::width(&text);
             let text = match used > room {
+                true if *column == Column::Name => {
+                    text::scrolled(&text, room, self.app.name_offset, self.look.glyphs.ellipsis)
+                }
                 true if column.is_text() => text::cut(&text, room, self.look.glyphs.ellipsis),
                 _ => text,
             };
@@ -155,15 +202,21 @@ impl Table<'_> {
         super::detail::scale(self.app)
     }
 
-    fn mark(&self, state: PointState, selected: bool) -> String {
+    /// The cursor, the state, and whether the load has changed much.
+    fn mark(&self, figures: &Figures, selected: bool) -> String {
         let glyphs = &self.look.glyphs;
         let cursor = if selected { glyphs.cursor } else { ' ' };
-        let state = match state {
+        let state = match figures.state() {
             PointState::On => glyphs.on,
             PointState::Off => glyphs.off,
             PointState::InvalidBeginBegin => glyphs.invalid,
         };
-        format!("{cursor}{state} ")
+        let changed = match figures.rises() {
+            None => ' ',
+            Some(true) => glyphs.changed[0],
+            Some(false) => glyphs.changed[1],
+        };
+        String::from_iter([cursor, state, changed])
     }
 
     /// The name and what is wrong with the point; rather less of the name than of
@@ -177,34 +230,45 @@ impl Table<'_> {
         let fits = text::width(&name) + 1 + long.len() <= room;
         let said = if fits { long } else { words(Trouble::word) };
         let left = room.saturating_sub(said.len() + 1).max(room / 3);
-        format!("{} {said}", text::cut(&name, left, self.look.glyphs.ellipsis))
+        format!("{} {said}", text::cut_middle(&name, left, self.look.glyphs.ellipsis))
     }
 
-    /// The sums of all rows, those out of sight included.
     /// What has no row, and how to have it.
     fn hidden(&self) -> Line<'static> {
         let hidden = self.app.hidden();
+        if hidden == 0 {
+            return Line::default();
+        }
         let plural = if hidden == 1 { "" } else { "s" };
         let text = format!(" {hidden} point{plural} off and never measured: o shows them");
         Line::styled(text, self.look.theme.faint)
     }
 
-    fn totals(&self) -> Line<'static> {
+    /// The sums of all rows, those out of sight included.
+    fn totals(&self, seen: usize) -> Line<'static> {
         let rows = || self.app.order.iter().filter_map(|id| self.app.model.point(*id));
         let off = rows().filter(|row| row.state() != PointState::On).count();
-        let mut name = format!("{} points", rows().count());
-        let more = format!(", {off} not on");
+        let count = rows().count();
+        let plural = if count == 1 { "" } else { "s" };
+        let mut name = match seen < count {
+            true => self.seen(seen),
+            false => format!("{count} point{plural}"),
+        };
+        let more = format!(", {off} off");
         if off > 0 && name.len() + more.len() <= self.fit.width(Column::Name) {
             name += &more;
         }
         let sum = |of: fn(&Figures) -> f64| rows().map(of).sum::<f64>();
+        // No sum where there is nothing to add up.
+        let rates =
+            |of: fn(&Figures) -> Option<f64>| rows().filter_map(of).reduce(|sum, more| sum + more);
         let scale = self.scale();
         let cells = self.fit.columns.iter().map(|column| {
             let text = match column {
                 Column::Name => name.clone(),
                 Column::Count => units::si(sum(|row| row.total().count as f64)),
-                Column::Rate => units::si(sum(|row| row.rate().unwrap_or(0.0))),
-                Column::Load => units::percent(sum(|row| row.load().unwrap_or(0.0))),
+                Column::Rate => rates(Figures::rate).map_or(units::NONE.into(), units::si),
+                Column::Load => rates(Figures::load).map_or(units::NONE.into(), units::percent),
                 // What devices took is no CPU's.
                 Column::Excl => scale.ticks(sum(|row| match row.point().device {
                     true => 0.0,
@@ -220,10 +284,8 @@ impl Table<'_> {
 
     fn trend(&self, figures: &Figures) -> String {
         let width = self.fit.width(Column::Trend);
-        let loads = |n: usize| figures.history().last(n).map(|sample| sample.load);
-        let top = chart::top(loads(TREND_TOP));
-        let loads: Vec<_> = loads(width).collect();
-        format!("{:>width$}", chart::trend(&loads, top, &self.look.glyphs))
+        let loads: Vec<_> = figures.history().last(width).map(|sample| sample.load).collect();
+        format!("{:>width$}", chart::trend(&loads, self.top, &self.look.glyphs))
     }
 
     fn aligned(&self, column: Column, content: &str) -> String {
@@ -234,11 +296,6 @@ impl Table<'_> {
         let missing = width.saturating_sub(text::width(content));
         " ".repeat(missing) + content
     }
-}
-
-/// Whether it is of a process that has ended while others run.
-fn has_ended(figures: &Figures) -> bool {
-    figures.process().is_some_and(|process| process.state != ProcessState::Running)
 }
 
 /// Writes a text into an area, from a place in it on.

@@ -21,20 +21,39 @@ pub(super) fn has_room(app: &App, height: u16) -> bool {
     height >= HIGH && app.screen.tab().is_some()
 }
 
+/// The screen whose name is in a column of the line.
+pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Screen> {
+    let all = names(app, true);
+    let fits = all.iter().map(|name| name.chars().count()).sum::<usize>() <= width;
+    let mut right = 0;
+    let place = names(app, fits).iter().position(|name| {
+        right += name.chars().count();
+        column < right
+    });
+    place.map(|place| Screen::TABS[place].0)
+}
+
+/// What stands in the line for each screen.
+fn names(app: &App, named: bool) -> Vec<String> {
+    let name = |(place, (screen, name)): (usize, &(Screen, &str))| {
+        let number = place + 1;
+        match (*screen == app.screen, named) {
+            (true, _) => format!("[{number} {name}]"),
+            (false, true) => format!(" {number} {name} "),
+            (false, false) => format!(" {number} "),
+        }
+    };
+    Screen::TABS.iter().enumerate().map(name).collect()
+}
+
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     if area.is_empty() {
         return;
     }
     let tabs = |named: bool| {
-        let spans = Screen::TABS.iter().enumerate().map(|(place, (screen, name))| {
-            let number = place + 1;
-            if *screen == app.screen {
-                Span::styled(format!("[{number} {name}]"), look.theme.key)
-            } else if named {
-                Span::styled(format!(" {number} {name} "), look.theme.faint)
-            } else {
-                Span::styled(format!(" {number} "), look.theme.faint)
-            }
+        let spans = names(app, named).into_iter().zip(Screen::TABS).map(|(name, (screen, _))| {
+            let is_on = *screen == app.screen;
+            Span::styled(name, if is_on { look.theme.key } else { look.theme.faint })
         });
         Line::from_iter(spans)
     };

@@ -25,15 +25,19 @@ pub struct Theme {
     pub faint: Style,
     /// Bars, trends and charts.
     pub bar: Style,
+    /// Loads, from what hardly burns to what fills a CPU.
+    pub heat: [Style; 3],
     /// Keys, where they are named.
     pub key: Style,
     /// What points are told apart by on the timeline; none without colours.
-    pub points: &'static [Color],
+    pub points: Option<[Color; 8]>,
+    /// Letters on these.
+    pub letters: Color,
 }
 
 /// Without red, which is for errors, and cyan, which is for the cursor; all of
 /// them bright enough for black letters.
-const POINTS: &[Color] = &[
+const POINTS: [Color; 8] = [
     Color::Green,
     Color::Yellow,
     Color::Magenta,
@@ -53,8 +57,15 @@ impl Theme {
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
-        let place = (hash >> 32) as usize % self.points.len().max(1);
-        self.points.get(place).copied()
+        let points = self.points?;
+        Some(points[(hash >> 32) as usize % points.len()])
+    }
+
+    /// How a load is shown, a share of one CPU.
+    pub fn heat(&self, load: f64) -> Style {
+        const WARM: f64 = 0.25;
+        const HOT: f64 = 0.75;
+        self.heat[usize::from(load >= WARM) + usize::from(load >= HOT)]
     }
 
     /// The sixteen colours that every terminal has and every user has made
@@ -72,8 +83,10 @@ impl Theme {
             selected: plain.fg(Color::Black).bg(Color::Cyan),
             faint: plain.add_modifier(Modifier::DIM),
             bar: plain.fg(Color::Cyan),
+            heat: [Color::Cyan, Color::Yellow, Color::Red].map(|color| plain.fg(color)),
             key: plain.add_modifier(Modifier::BOLD),
-            points: POINTS,
+            points: Some(POINTS),
+            letters: Color::Black,
         }
     }
 
@@ -97,14 +110,16 @@ impl Theme {
             selected: reversed,
             faint: plain,
             bar: plain,
+            heat: [plain, plain, bold],
             key: bold,
-            points: &[],
+            points: None,
+            letters: Color::Reset,
         }
     }
 
     #[cfg(test)]
-    fn styles(&self) -> [Style; 11] {
-        [
+    fn styles(&self) -> Vec<Style> {
+        let mut all = vec![
             self.header,
             self.process,
             self.live,
@@ -116,7 +131,9 @@ impl Theme {
             self.faint,
             self.bar,
             self.key,
-        ]
+        ];
+        all.extend(self.heat);
+        all
     }
 }
 
@@ -155,6 +172,8 @@ pub struct Glyphs {
     pub edge: char,
     /// Where a bar begins that stands for many.
     pub many: char,
+    /// A load that has risen, and one that has fallen.
+    pub changed: [char; 2],
     /// What is lost.
     pub lost: char,
     /// Times.
@@ -180,6 +199,7 @@ impl Glyphs {
         ran: ['█', '▒', '░'],
         edge: '▏',
         many: '≡',
+        changed: ['↑', '↓'],
         lost: '╱',
         times: '×',
     };
@@ -202,6 +222,7 @@ impl Glyphs {
         ran: ['#', '=', '.'],
         edge: '[',
         many: '*',
+        changed: ['^', 'v'],
         lost: '/',
         times: 'x',
     };
@@ -262,6 +283,7 @@ mod tests {
                 glyphs.times,
             ];
             all.extend(glyphs.ran);
+            all.extend(glyphs.changed);
             all.extend(glyphs.levels.iter().chain(&glyphs.parts));
             for glyph in all {
                 assert_eq!(crate::text::width(&glyph.to_string()), 1, "{glyph}");

@@ -5,13 +5,13 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
 use super::detail::scale;
-use super::{Look, draw_scrolled};
+use super::{Look, chart, draw_scrolled};
 use crate::app::{App, ThreadColumn};
 use crate::headline::clock_word;
 use crate::model::lost;
 use crate::model::mean;
 use crate::model::threads::{Part, Thread, find, parts};
-use crate::snapshot::LaneKind;
+use crate::snapshot::{LaneKind, ProcessState};
 use crate::text;
 use crate::units::{self, NONE};
 
@@ -65,8 +65,11 @@ struct Column {
     width: usize,
     from: usize,
     sorts: Option<ThreadColumn>,
-    text: fn(&App, &Thread) -> String,
+    text: fn(&App, &Thread, &Look) -> String,
 }
+
+/// Columns of a load bar.
+const BAR: usize = 10;
 
 const COLUMNS: &[Column] = &[
     Column {
@@ -74,18 +77,22 @@ const COLUMNS: &[Column] = &[
         width: 7,
         from: 50,
         sorts: Some(ThreadColumn::Tid),
-        text: |_, thread| match thread.lane.tid {
+        text: |_, thread, _| match thread.lane.tid {
             0 => NONE.into(),
             tid => tid.to_string(),
         },
     },
     Column {
         title: "State",
-        width: 6,
+        width: 7,
         from: 70,
         sorts: None,
-        text: |_, thread| {
+        text: |app, thread, _| {
+            let state = app.model.snapshot().map(|snapshot| snapshot.process.state);
             match thread.lane.kind {
+                // No thread outlives its process, whatever its lane says last.
+                LaneKind::Live if state == Some(ProcessState::Crashed) => "crashed",
+                LaneKind::Live if state == Some(ProcessState::Exited) => "ended",
                 LaneKind::Live => "live",
                 LaneKind::Ended => "ended",
                 LaneKind::Overflow => "shared",
@@ -98,51 +105,64 @@ const COLUMNS: &[Column] = &[
         width: 6,
         from: 0,
         sorts: Some(ThreadColumn::Load),
-        text: |_, thread| thread.load.map_or(NONE.into(), units::percent),
+        text: |_, thread, _| thread.load.map_or(NONE.into(), units::percent),
+    },
+    Column {
+        // Of one CPU.
+        title: "",
+        width: BAR,
+        from: 90,
+        sorts: None,
+        text: |_, thread, look| {
+            let bar = chart::bar(thread.load.unwrap_or(0.0), BAR, &look.glyphs);
+            text::fit(&bar, BAR, ' ')
+        },
     },
     Column {
         title: "Switch/s",
         width: 9,
         from: 60,
         sorts: Some(ThreadColumn::Switches),
-        text: |_, thread| thread.switch_rate.map_or(NONE.into(), units::si),
+        text: |_, thread, _| thread.switch_rate.map_or(NONE.into(), units::si),
     },
     Column {
         title: "Switches",
         width: 8,
         from: 120,
         sorts: None,
-        text: |_, thread| units::count(thread.lane.switches),
+        text: |_, thread, _| units::count(thread.lane.switches),
     },
     Column {
         title: "Points",
         width: 7,
         from: 80,
         sorts: Some(ThreadColumn::Points),
-        text: |_, thread| thread.points.to_string(),
+        text: |_, thread, _| thread.points.to_string(),
     },
     Column {
         title: "Records",
         width: 8,
         from: 100,
         sorts: Some(ThreadColumn::Records),
-        text: |_, thread| units::count(thread.lane.records_written),
+        text: |_, thread, _| units::count(thread.lane.records_written),
     },
     Column {
-        title: "Lost",
+        title: "Kept",
         width: 6,
         from: 100,
         sorts: None,
-        text: |app, thread| {
-            app.threads.ring(thread.lane.id).map_or(NONE.into(), |ring| units::count(ring.lost))
+        text: |app, thread, _| {
+            let kept = |lost| units::count(thread.lane.records_written.saturating_sub(lost));
+            app.threads.ring(thread.lane.id).map_or(NONE.into(), |ring| kept(ring.lost))
         },
     },
     Column {
         title: "Context",
         width: 8,
-        from: 110,
+        from: 130,
         sorts: None,
-        text: |app, thread| match app.threads.ring(thread.lane.id).and_then(|ring| ring.context) {
+        text: |app, thread, _| match app.threads.ring(thread.lane.id).and_then(|ring| ring.context)
+        {
             None => NONE.into(),
             Some(0) => "own".into(),
             Some(context) => context.to_string(),
@@ -154,7 +174,7 @@ const COLUMNS: &[Column] = &[
         width: 7,
         from: 130,
         sorts: None,
-        text: |app, thread| {
+        text: |app, thread, _| {
             let of_all = app.model.snapshot().map(|snapshot| snapshot.clock.kind);
             thread.lane.clock.or(of_all).map_or(NONE, clock_word).into()
         },
@@ -206,7 +226,7 @@ fn draw_list(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         let name = name_of(thread);
         let mut line = format!("{mark} {}", text::fit(&name, name_width, look.glyphs.ellipsis));
         for column in &columns {
-            let text = (column.text)(app, thread);
+            let text = (column.text)(app, thread, look);
             line += &format!(" {text:>width$}", width = column.width);
         }
         // What is seldom and matters comes first.
@@ -240,7 +260,8 @@ fn name_of(thread: &Thread) -> String {
 /// What went wrong on a thread; empty where nothing did.
 fn amiss(thread: &Thread) -> String {
     let found = lost::on_lane(&thread.lane.amiss).into_iter();
-    let said = found.map(|(count, what)| format!("{} {what}", units::count(count)));
+    let said =
+        found.map(|(count, what)| format!("{} {}", units::count(count), lost::words(count, what)));
     said.collect::<Vec<_>>().join(", ")
 }
 

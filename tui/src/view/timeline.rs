@@ -36,6 +36,15 @@ pub(super) fn rows(body: Rect) -> u16 {
     Parts::of(body).rows.height
 }
 
+/// The moment that is drawn in a column of a body; none left of the bars.
+pub(super) fn moment_at(app: &App, body: Rect, column: usize) -> Option<u64> {
+    let label = usize::from(label_width(body.width));
+    let columns = usize::from(body.width).saturating_sub(label);
+    let window = app.timeline.window(columns);
+    let behind = column.checked_sub(label)? as u64;
+    Some(window.from + (window.ticks as f64 * behind as f64 / columns.max(1) as f64) as u64)
+}
+
 struct Parts {
     axis: Rect,
     rows: Rect,
@@ -71,7 +80,8 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     };
     let label = label_width(area.width);
     let window = app.timeline.window(usize::from(area.width.saturating_sub(label)));
-    let picture = Picture { app, look, timeline, window, label };
+    let seen = parts.rows.height;
+    let picture = Picture { app, look, timeline, window, label, seen };
     picture.axis(frame.buffer_mut(), parts.axis);
     picture.rows(frame.buffer_mut(), parts.rows);
     picture.about(frame, parts.about);
@@ -83,6 +93,8 @@ struct Picture<'a> {
     timeline: &'a Timeline,
     window: Window,
     label: u16,
+    /// Lines that there is room for.
+    seen: u16,
 }
 
 impl Picture<'_> {
@@ -90,7 +102,14 @@ impl Picture<'_> {
     fn axis(&self, buffer: &mut Buffer, area: Rect) {
         let style = self.look.theme.heading;
         buffer.set_style(area, style);
-        let title = text::cut(" Thread", self.label.into(), self.look.glyphs.ellipsis);
+        // Lines out of sight are announced.
+        let (_, lines) = self.app.timeline.cursor();
+        let (first, seen) = (self.app.offset, usize::from(self.seen));
+        let title = match seen < lines {
+            true => format!(" {}-{}/{lines}", first + 1, (first + seen).min(lines)),
+            false => " Thread".to_owned(),
+        };
+        let title = text::cut(&title, self.label.into(), self.look.glyphs.ellipsis);
         buffer.set_stringn(area.x, area.y, title, self.label.into(), style);
         let graph =
             Rect { x: area.x + self.label, width: area.width.saturating_sub(self.label), ..area };
@@ -108,6 +127,8 @@ impl Picture<'_> {
             self.window.column(region.start.max(self.window.from).min(region.end))
         });
         let first = now.saturating_sub(right).div_ceil(step_ticks);
+        // Where the label to the right begins.
+        let mut limit = usize::from(graph.width);
         for mark in first..=first + columns {
             let at = now.saturating_sub(mark.saturating_mul(step_ticks));
             if at < self.window.from {
@@ -122,14 +143,17 @@ impl Picture<'_> {
                 // The very end, which has no column of its own.
                 if at == right && width <= graph.width {
                     buffer.set_string(graph.right() - width, area.y, format!("{shown}|"), style);
+                    limit = usize::from(graph.width - width);
                 }
                 continue;
             };
             let covers = |cursor: usize| (column..column + usize::from(width)).contains(&cursor);
-            let room = usize::from(graph.width) - column;
+            let room = limit.saturating_sub(column);
+            limit = limit.min(column);
             let shown = match cursor {
                 Some(cursor) if covers(cursor) => "|".to_owned(),
-                _ if usize::from(width) > room => "|".to_owned(),
+                _ if usize::from(width) > room && room > 0 => "|".to_owned(),
+                _ if room == 0 => continue,
                 _ => format!("|{shown}"),
             };
             buffer.set_string(graph.x + column as u16, area.y, shown, style);
@@ -275,10 +299,15 @@ impl Picture<'_> {
                 None => self.look.theme.faint,
             }
         };
-        // A full bar's letters stand out of it, as dark as the screen.
+        // A bar's letters keep its ground, so that it is seen where it begins; of one that
+        // hardly ran the ground is a line.
         let letters = |share: f64| match color {
-            _ if selected || share < 0.75 => style(share),
-            Some(color) => Style::new().fg(ratatui::style::Color::Black).bg(color),
+            _ if selected => style(share),
+            _ if share < 0.25 => style(share).add_modifier(Modifier::UNDERLINED),
+            Some(color) if share < 0.75 => {
+                Style::new().fg(color).add_modifier(Modifier::REVERSED | Modifier::DIM)
+            }
+            Some(color) => Style::new().fg(self.look.theme.letters).bg(color),
             None => style(share).add_modifier(Modifier::REVERSED),
         };
         for column in run.columns.clone() {
@@ -310,7 +339,7 @@ impl Picture<'_> {
         let span = units::duration(view.span_ns() as f64 / 1e9);
         let state = match view.follows() {
             true => format!("{span} wide "),
-            false => format!("{span} wide, held: End goes on "),
+            false => format!("{span} wide, paused: End resumes "),
         };
         let state = Line::styled(state, theme.faint);
         let mut lines = vec![Line::default(), Line::default()];
@@ -386,6 +415,14 @@ fn name_in(timeline: &Timeline, track: &Track, columns: usize, ellipsis: char) -
     let lane = &track.lane;
     if lane.name.is_empty() {
         return format!("[{}]", lane.tid);
+    }
+    // Of one among several processes: its id and its thread's name, not the name that all
+    // of them have.
+    if lane.process.is_some()
+        && let Some((process, thread)) = lane.name.split_once("] ")
+        && let Some((_, pid)) = process.rsplit_once('[')
+    {
+        return text::cut_middle(&format!("{pid} {thread}"), columns, ellipsis);
     }
     if !timeline.has_twin(track) {
         return lane.name.clone();

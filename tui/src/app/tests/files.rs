@@ -43,7 +43,16 @@ fn the_name_says_in_which_form_a_snapshot_is_written() {
         desk.app.key(clear, desk.now);
         desk.press(path.to_str().unwrap());
         desk.code(KeyCode::Enter);
-        (path, desk.app.toast.as_ref().map(|toast| toast.text.clone()).unwrap_or_default())
+        let trouble = match desk.app.overlay.clone() {
+            Some(Overlay::Write(prompt)) => {
+                // The name is still there to be mended.
+                assert_eq!(prompt.text(), path.to_str().unwrap());
+                desk.code(KeyCode::Esc);
+                prompt.trouble.unwrap_or_default()
+            }
+            _ => String::new(),
+        };
+        (path, trouble)
     };
     let (plain, _) = save("a.json");
     let (packed, _) = save("a.json.zst");

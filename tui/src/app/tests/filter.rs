@@ -70,3 +70,48 @@ fn a_point_that_appears_while_rows_stand_still_comes_last_if_it_passes() {
     desk.app.poll(desk.now + Duration::from_millis(1000));
     assert_eq!(desk.app.order, [before, vec![8]].concat());
 }
+
+#[test]
+fn filters_typed_before_come_back() {
+    let mut desk = desk();
+    for text in ["io", "lz", "io"] {
+        desk.press("/");
+        let clear = KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL);
+        desk.app.key(clear, desk.now);
+        desk.press(text);
+        desk.code(KeyCode::Enter);
+    }
+    desk.code(KeyCode::Esc);
+    assert!(!desk.app.filter.is_on());
+    desk.press("/");
+    let mut seen = Vec::new();
+    for key in [KeyCode::Up, KeyCode::Up, KeyCode::Up, KeyCode::Down, KeyCode::Down, KeyCode::Down]
+    {
+        desk.code(key);
+        seen.push(desk.app.filter.text().to_owned());
+    }
+    assert_eq!(seen, ["io", "lz", "lz", "io", "", ""]);
+}
+
+#[test]
+fn a_filter_can_be_typed_on_every_screen() {
+    for (keys, screen) in [
+        ("3", Screen::Points),
+        ("5", Screen::Diff),
+        ("6", Screen::Points),
+        ("7", Screen::Roofline),
+        ("2", Screen::Points),
+    ] {
+        let mut desk = desk();
+        desk.press("b");
+        desk.wait(1);
+        desk.press(keys);
+        desk.press("/read");
+        assert_eq!((desk.app.screen, desk.app.filter.text()), (screen, "read"), "{keys}");
+        let resets = desk.process.0.borrow_mut().snapshot_mut().points.clone();
+        assert!(resets.iter().all(|point| point.resets == 0), "what is typed is no command");
+        if screen == Screen::Diff {
+            assert_eq!(desk.app.diff.order, [2]);
+        }
+    }
+}

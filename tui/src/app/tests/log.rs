@@ -11,7 +11,7 @@ fn the_log_tells_what_this_viewer_and_others_did() {
     let mut desk = desk();
     assert_eq!(noticed(&desk), ["watching my_app[4711]: 9 points, clock rseq"]);
     desk.app.selected = Some(3);
-    desk.press("erb");
+    desk.press("eryb");
     desk.wait(1);
     desk.process.0.borrow_mut().act(Change::Enable(3)).unwrap();
     desk.wait(1);

@@ -29,13 +29,13 @@ fn members(desk: &Desk, change: impl Fn(&mut Vec<Process>)) {
 #[test]
 fn rows_are_sorted_by_process_where_there_are_several() {
     let mut desk = desk();
-    desk.app.sorting = Sorting::by(Column::Id);
+    desk.app.sorting = Sorting::by(Column::On);
     desk.press(">");
     assert_eq!(desk.app.sorting.column, Column::Name, "of one process it is passed over");
     let mut desk = desk_of_two();
     desk.wait(2);
     desk.press("o");
-    desk.app.sorting = Sorting::by(Column::Id);
+    desk.app.sorting = Sorting::by(Column::On);
     desk.press(">");
     assert_eq!(desk.app.sorting.column, Column::Process);
     let places = |desk: &Desk| -> Vec<u32> {
@@ -52,7 +52,7 @@ fn rows_are_sorted_by_process_where_there_are_several() {
     assert_eq!(places(&desk), [0, 0, 0, 0, 0, 1, 1, 1, 1]);
     assert!(loads(&desk)[..5].is_sorted_by(|a, b| a >= b), "what burns stays on top");
     desk.press("<");
-    assert_eq!(desk.app.sorting.column, Column::Id);
+    assert_eq!(desk.app.sorting.column, Column::On);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn who_comes_and_goes_is_told_at_once() {
     desk.press("p");
     members(&desk, |all| all[0].state = ProcessState::Crashed);
     desk.wait(1);
-    assert_eq!(toast(&desk), Some(("second[9] died without ending in order".into(), true)));
+    assert_eq!(toast(&desk), Some(("second[9] crashed or was killed".into(), true)));
     assert_eq!(desk.app.log.unread(), 1);
 }
 

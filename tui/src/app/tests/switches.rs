@@ -56,8 +56,41 @@ fn a_reset_starts_the_point_afresh() {
     let mut desk = desk();
     desk.app.selected = Some(8);
     desk.press("r");
+    assert_eq!(desk.app.overlay, Some(Overlay::Ask(Question::Reset { ids: vec![8] })));
+    desk.press("n");
+    desk.wait(1);
+    assert_eq!(desk.app.model.point(8).unwrap().point().resets, 0, "it asks first");
+    desk.app.selected = Some(8);
+    desk.press("ry");
     desk.wait(1);
     assert_eq!(desk.app.model.point(8).unwrap().point().resets, 1);
+}
+
+#[test]
+fn all_off_and_on_again_leaves_off_what_was_off_before() {
+    let mut desk = desk();
+    desk.press("o");
+    desk.process.0.borrow_mut().snapshot_mut().points[2].state = PointState::Off;
+    desk.wait(1);
+    let states = |desk: &Desk| [1, 2, 3].map(|id| desk.process.state(id));
+    use PointState::{Off, On};
+    assert_eq!(states(&desk), [On, Off, On]);
+    desk.press("Ey");
+    assert_eq!(states(&desk), [Off; 3]);
+    desk.press("Ey");
+    assert_eq!(states(&desk), [On, Off, On]);
+    // All are off, and none of them by this viewer: then all are meant.
+    desk.press("Ey");
+    let process = desk.process.clone();
+    let mut other = super::desk();
+    other.press("o");
+    for point in &mut other.process.0.borrow_mut().snapshot_mut().points {
+        point.state = Off;
+    }
+    other.wait(1);
+    other.press("Ey");
+    assert_eq!(other.process.state(2), On);
+    drop(process);
 }
 
 #[test]

@@ -198,12 +198,12 @@ fn the_point_of_the_region_is_switched_reset_and_averaged() {
     desk.press("e");
     assert_eq!((desk.process.state(2), desk.process.state(4)), (PointState::Off, PointState::On));
     desk.press("l");
-    desk.press("r");
+    desk.press("ry");
     let resets =
         |desk: &Desk, id: usize| desk.process.0.borrow_mut().snapshot_mut().points[id].resets;
     assert_eq!([2, 3, 4].map(|id| resets(&desk, id)), [0, 1, 0]);
     desk.press("y");
-    assert!(desk.app.take_clipboard().is_some_and(|row| row.starts_with("io.crc")));
+    assert!(matches!(&desk.app.errand, Some(Errand::Copy(row)) if row.starts_with("io.crc")));
     desk.press("a0.5");
     desk.code(KeyCode::Enter);
     let alpha = |id: usize| desk.process.0.borrow_mut().snapshot_mut().points[id].alpha;

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use crate::comparison::caption;
-use crate::model::compare::{Baseline, Comparison, Row, Verdict};
+use crate::model::compare::{Baseline, Comparison, Row, TEST, Verdict};
 use crate::model::effect::Interval;
 use crate::units::{self, Scale, Unit};
 
@@ -48,7 +48,7 @@ pub fn markdown(baseline: &Baseline, comparison: &Comparison) -> String {
         out,
         "{}. In brackets: 95 % intervals, of the error within these two runs. A: probability \
          that a measurement now takes longer than one before.",
-        escape(&caption(baseline, Some(comparison)))
+        escape(&caption(baseline, Some(comparison), TEST))
     );
     out
 }

@@ -332,3 +332,35 @@ fn what_there_is_no_time_for_is_looked_up_in_turn() {
     let other = Comparison::new_within(1, &baseline, &other, Some(known)).unwrap();
     assert!(other.rows.iter().all(|row| row.ago == 0));
 }
+
+/// Rows of points whose median has moved by these factors.
+fn moved(factors: &[f64]) -> Vec<Row> {
+    let mut chance = Chance(11);
+    let rows = factors
+        .iter()
+        .map(|factor| row(chance.durations(2_000, 1.0), chance.durations(2_000, *factor)));
+    let mut rows: Vec<Row> = rows.collect();
+    judge(&mut rows);
+    rows
+}
+
+#[test]
+fn what_moves_all_points_is_the_machine() {
+    let verdicts = |rows: &[Row]| rows.iter().map(|row| row.verdict).collect::<Vec<_>>();
+    // All by about a fifth, one by twice as much again, one not at all.
+    let mut rows = moved(&[1.2, 1.22, 1.18, 1.2, 1.21, 1.19, 2.4, 1.0]);
+    assert!(rows[..7].iter().all(|row| row.verdict == Verdict::Slower), "{:?}", verdicts(&rows));
+    let common = judge_against_all(&mut rows).unwrap();
+    assert!((0.1..0.3).contains(&common), "{common}");
+    assert_eq!(verdicts(&rows)[..6], [Verdict::AsTheRest; 6]);
+    assert_eq!(verdicts(&rows)[6], Verdict::Slower);
+    assert!(!differs(verdicts(&rows)[7]));
+    // A few of many are the program.
+    let mut rows = moved(&[1.5, 1.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
+    assert_eq!(judge_against_all(&mut rows), None);
+    assert_eq!(verdicts(&rows)[..2], [Verdict::Slower; 2]);
+    // Of a few points nobody knows.
+    let mut rows = moved(&[1.5, 1.5, 1.5]);
+    assert_eq!(judge_against_all(&mut rows), None);
+    assert_eq!(verdicts(&rows), [Verdict::Slower; 3]);
+}

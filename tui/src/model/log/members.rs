@@ -68,7 +68,7 @@ pub(super) fn turns(known: &[Member], snapshot: &Snapshot) -> Vec<Turn> {
     [
         turn(named(&|process| before(process).is_none()), false, ["joined"; 2]),
         turn(became(ProcessState::Exited), false, ["ended in order"; 2]),
-        turn(became(ProcessState::Crashed), true, ["died without ending in order"; 2]),
+        turn(became(ProcessState::Crashed), true, ["crashed or was killed"; 2]),
         turn(
             gone.map(|old| old.name.clone()).collect(),
             false,

@@ -58,17 +58,17 @@ fn the_wheel_of_time_moves_the_picture_and_changes_none_of_it() {
 fn what_is_held_says_so_and_stands_still() {
     let mut desk = detail(300, "hhhh");
     let before = load(&mut desk, (120, 30));
-    assert!(before[0].starts_with(" Load, 1 min until 60.0s ago, held: End goes on: peak "));
+    assert!(before[0].starts_with(" Load, 1 min until 60.0s ago, paused: End resumes: peak "));
     // The time of day, since "ago" would run away under one's eyes.
     assert!(before[5].matches(':').count() >= 10 && !before[5].contains("now"), "{before:#?}");
     let process = screen(&mut desk, false, (120, 30)).lines().next().unwrap().to_owned();
     desk.wait(30);
     let after = load(&mut desk, (120, 30));
     assert_ne!(process, screen(&mut desk, false, (120, 30)).lines().next().unwrap());
-    assert!(after[0].starts_with(" Load, 1 min until 90.0s ago, held: End goes on: peak "));
+    assert!(after[0].starts_with(" Load, 1 min until 90.0s ago, paused: End resumes: peak "));
     assert_eq!(before[1..], after[1..]);
     let narrow = load(&mut desk, (40, 40));
-    assert!(narrow[0].starts_with(" Load, 1 min until 90.0s ago, held"), "{narrow:#?}");
+    assert!(narrow[0].starts_with(" Load, 1 min until 90.0s ago, paused"), "{narrow:#?}");
 }
 
 #[test]
@@ -76,11 +76,11 @@ fn hours_show_their_mean_and_their_peaks() {
     let mut desk = detail(9_000, "------");
     let lines = load(&mut desk, (120, 30));
     assert!(lines[0].starts_with(" Load, last 2 h: peak "), "{lines:#?}");
-    assert!(lines[0].ends_with("; ░ greatest poll"), "{lines:#?}");
+    assert!(lines[0].ends_with("; ░ peak"), "{lines:#?}");
     assert!(lines[1].contains('░') && lines[4].contains('█'), "{lines:#?}");
     assert!(lines[5].contains("|-60m") || lines[5].contains("|-1h"), "{lines:#?}");
     let ascii = screen(&mut desk, true, (120, 30));
-    assert!(ascii.is_ascii() && ascii.contains("; | greatest poll"), "{ascii}");
+    assert!(ascii.is_ascii() && ascii.contains("; | peak"), "{ascii}");
 }
 
 #[test]

@@ -1,0 +1,96 @@
+//! The process as a whole: its share of the CPUs, and how high the loads of its
+//! points have been lately.
+
+use std::collections::VecDeque;
+
+use crate::snapshot::{ProcessState, Snapshot};
+
+/// Polls of which the greatest load is remembered.
+const POLLS: usize = 60;
+/// What the scale of loads may end at, below one CPU.
+const STEPS: [f64; 4] = [0.05, 0.1, 0.25, 0.5];
+
+/// See the module's own description.
+#[derive(Debug, Default)]
+pub(super) struct Busy {
+    /// CPUs that it keeps busy, smoothed.
+    pub(super) cpus: Option<f64>,
+    /// The greatest load of a point in each of the last polls, newest last.
+    tops: VecDeque<f64>,
+}
+
+impl Busy {
+    /// Takes an interval in.
+    pub(super) fn take(&mut self, before: &Snapshot, now: &Snapshot, seconds: f64, alpha: f64) {
+        let spent = before.usage.zip(now.usage).filter(|_| running(before) == running(now));
+        let spent = spent.and_then(|(before, now)| now.cpu_ns.checked_sub(before.cpu_ns));
+        let load = spent.map(|spent| spent as f64 / 1e9 / seconds);
+        self.cpus = match (load, self.cpus) {
+            (Some(now), Some(before)) => Some(before + alpha * (now - before)),
+            // One of several has come or gone: what the others use is not known.
+            (None, before) => before.filter(|_| now.usage.is_some()),
+            (load, None) => load,
+        };
+    }
+
+    /// Remembers the greatest load of a poll.
+    pub(super) fn remember(&mut self, top: f64) {
+        self.tops.push_back(top);
+        if self.tops.len() > POLLS {
+            self.tops.pop_front();
+        }
+    }
+
+    /// The end of a scale that all loads of the last polls fit in: some round share of a
+    /// CPU, or a number of whole CPUs.
+    pub(super) fn scale(&self) -> f64 {
+        let top = self.tops.iter().copied().fold(0.0, f64::max);
+        STEPS.into_iter().find(|step| top <= *step).unwrap_or_else(|| top.ceil().max(1.0))
+    }
+}
+
+/// How many processes ran.
+fn running(snapshot: &Snapshot) -> usize {
+    let members = snapshot.process.members.iter();
+    members.filter(|member| member.state == ProcessState::Running).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Process, Usage};
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    #[test]
+    fn the_scale_is_round_and_holds_what_was_lately() {
+        let mut busy = Busy::default();
+        for (load, end) in [(0.0, 0.05), (0.09, 0.1), (0.57, 1.0), (1.01, 2.0), (0.01, 2.0)] {
+            busy.remember(load);
+            assert_eq!(busy.scale(), end, "{load}");
+        }
+        (0..POLLS).for_each(|_| busy.remember(0.2));
+        assert_eq!(busy.scale(), 0.25);
+    }
+
+    #[test]
+    fn the_share_of_the_cpus_is_of_the_same_processes() {
+        let used = |cpu_ns: u64, members: usize| {
+            let mut snapshot = Synthetic::new().poll().unwrap();
+            let usage = Usage { cpu_ns, memory_bytes: 0, threads: 1, cpus: 2 };
+            snapshot.usage = (cpu_ns > 0).then_some(usage);
+            snapshot.process.members = vec![Process::default(); members];
+            snapshot
+        };
+        let mut busy = Busy::default();
+        busy.take(&used(1_000_000_000, 1), &used(4_000_000_000, 1), 2.0, 0.5);
+        assert_eq!(busy.cpus, Some(1.5));
+        busy.take(&used(4_000_000_000, 1), &used(5_000_000_000, 1), 2.0, 0.5);
+        assert_eq!(busy.cpus, Some(1.0));
+        // One has joined, with all that it used before.
+        busy.take(&used(5_000_000_000, 1), &used(99_000_000_000, 2), 2.0, 0.5);
+        assert_eq!(busy.cpus, Some(1.0));
+        busy.take(&used(5_000_000_000, 1), &used(0, 1), 2.0, 0.5);
+        assert_eq!(busy.cpus, None);
+    }
+}

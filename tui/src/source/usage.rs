@@ -1,0 +1,66 @@
+//! What the kernel says of a running process: CPU time, memory, threads.
+
+use std::fs;
+
+use crate::snapshot::Usage;
+
+/// What the process of that id uses; none where the kernel does not say.
+pub(super) fn of(pid: u32) -> Option<Usage> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let field = |name: &str| {
+        let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
+        rest.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some(Usage {
+        cpu_ns: cpu_ns(pid)?,
+        memory_bytes: field("VmRSS:")?.saturating_mul(1024),
+        threads: u32::try_from(field("Threads:")?).ok()?,
+        cpus: cpus(pid)?,
+    })
+}
+
+/// CPU time of all its threads, past and present.
+fn cpu_ns(pid: u32) -> Option<u64> {
+    let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: the id of the clock is written to a variable that we own.
+    if unsafe { libc::clock_getcpuclockid(pid.try_into().ok()?, &raw mut clock) } != 0 {
+        return None;
+    }
+    // SAFETY: the kernel fills the structure that we own.
+    let read = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (read == 0).then_some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// How many CPUs it may run on.
+fn cpus(pid: u32) -> Option<u32> {
+    // SAFETY: a set of CPUs is plain bits, and none of them set is one.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    let pid = pid.try_into().ok()?;
+    // SAFETY: the kernel fills the set that we own, of the size that it is told.
+    let asked = unsafe { libc::sched_getaffinity(pid, size_of::<libc::cpu_set_t>(), &raw mut set) };
+    // SAFETY: only reads the set.
+    let count = unsafe { libc::CPU_COUNT(&set) };
+    (asked == 0 && count > 0).then_some(count as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_uses_something_and_none_has_no_id() {
+        let before = of(std::process::id()).unwrap();
+        let mut spent = 0_u64;
+        let now = loop {
+            spent = (0..1_000_000_u64).fold(spent, |sum, n| std::hint::black_box(sum ^ n));
+            let now = of(std::process::id()).unwrap();
+            if now.cpu_ns > before.cpu_ns {
+                break now;
+            }
+        };
+        assert!(now.memory_bytes > 1 << 16 && now.threads >= 1, "{now:?}");
+        let all = std::thread::available_parallelism().unwrap().get() as u32;
+        assert!(now.cpus >= 1 && now.cpus >= all, "{now:?}");
+        assert_eq!(of(u32::MAX), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! The process in one line above the table: what it uses of the machine, and what
+//! burns most of that now.
+//!
+//! ```text
+//!  CPU 131 % of 2 ██████▌░░░  parse 56.8 % for 12 s  memory 14.2 MiB  8 threads
+//! ```
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use super::{Look, chart};
+use crate::app::{App, Screen};
+use crate::model::{Basis, Figures};
+use crate::text;
+use crate::units;
+
+/// From this height on there is a line for it.
+const HIGH: u16 = 16;
+/// Columns of the bar.
+const BAR: usize = 10;
+/// Columns of the name of what burns most, at most.
+const NAME: usize = 32;
+
+/// Whether there is a line for it on a screen of this height.
+pub(super) fn has_room(app: &App, height: u16) -> bool {
+    height >= HIGH && app.screen == Screen::Points && app.model.snapshot().is_some()
+}
+
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+    if area.is_empty() {
+        return;
+    }
+    let mut parts = parts(app, look);
+    let width = |parts: &[Vec<Span>]| {
+        let widths = parts.iter().map(|part| part.iter().map(Span::width).sum::<usize>() + 2);
+        widths.sum::<usize>()
+    };
+    while width(&parts) > usize::from(area.width) && parts.len() > 1 {
+        parts.pop();
+    }
+    let spans =
+        parts.into_iter().flat_map(|part| part.into_iter().chain(std::iter::once(Span::raw("  "))));
+    frame.render_widget(Line::from_iter(std::iter::once(Span::raw(" ")).chain(spans)), area);
+}
+
+/// What there is to say, what matters most first.
+fn parts(app: &App, look: &Look) -> Vec<Vec<Span<'static>>> {
+    let theme = &look.theme;
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let usage = app.model.snapshot().and_then(|snapshot| snapshot.usage);
+    let mut parts = Vec::new();
+    if let Some((busy, usage)) = app.model.busy_cpus().zip(usage) {
+        let share = busy / f64::from(usage.cpus.max(1));
+        let bar = chart::bar(share, BAR, &look.glyphs);
+        let rest = look.glyphs.rest.to_string().repeat(BAR - bar.chars().count());
+        parts.push(vec![
+            Span::styled("CPU ", theme.faint),
+            Span::styled(percent(busy), theme.process),
+            Span::raw(format!(" of {} ", usage.cpus)),
+            Span::styled(bar, theme.heat(share)),
+            Span::styled(rest, theme.faint),
+        ]);
+    }
+    let loads = app.model.points().iter().filter_map(Figures::load);
+    let in_points = loads.reduce(|sum, more| sum + more);
+    if parts.is_empty()
+        && let Some(load) = in_points
+    {
+        parts.push(in_regions(&percent(load), look));
+    }
+    if let Some(hottest) = app.model.hottest() {
+        parts.push(hot(app, hottest, look));
+    }
+    if let Some(usage) = usage {
+        let memory = units::bytes(usage.memory_bytes);
+        parts.push(vec![Span::styled("memory ", theme.faint), Span::raw(memory)]);
+        let plural = if usage.threads == 1 { "" } else { "s" };
+        parts.push(vec![Span::raw(format!("{} thread{plural}", usage.threads))]);
+        if let Some(load) = in_points {
+            parts.push(in_regions(&percent(load), look));
+        }
+    }
+    parts
+}
+
+fn in_regions(load: &str, look: &Look) -> Vec<Span<'static>> {
+    vec![Span::raw(load.to_owned()), Span::styled(" in points", look.theme.faint)]
+}
+
+/// What burns most, and since when it has burned at least half as much.
+fn hot(app: &App, hottest: &Figures, look: &Look) -> Vec<Span<'static>> {
+    let load = hottest.load().unwrap_or(0.0);
+    let name = text::cut_middle(&hottest.name(), NAME, look.glyphs.ellipsis);
+    let mut spans = vec![
+        Span::styled(name, look.theme.process),
+        Span::styled(format!(" {} %", units::percent(load)), look.theme.heat(load)),
+    ];
+    if let (Basis::Interval, false, Some(snapshot)) =
+        (app.model.basis(), hottest.is_ended(), app.model.snapshot())
+        && let Some(since) = hottest.history().since(load / 2.0)
+    {
+        let ticks = snapshot.elapsed_ticks.saturating_sub(since) as f64;
+        let time = for_how_long(ticks / snapshot.clock.ticks_per_second);
+        // What was before the viewer looked is not known.
+        let more = if hottest.history().from() == Some(since) { "over " } else { "" };
+        spans.push(Span::styled(format!(" for {more}{time}"), look.theme.faint));
+    }
+    spans
+}
+
+fn for_how_long(seconds: f64) -> String {
+    if seconds < 60.0 { format!("{seconds:.0} s") } else { units::duration(seconds.round()) }
+}
