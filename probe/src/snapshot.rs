@@ -16,10 +16,13 @@ use std::path::{Path, PathBuf};
 use pfp_shm_layout::amounts::Amounts;
 pub(crate) use pfp_shm_layout::atomic_file::Existing;
 use pfp_shm_layout::atomic_file::WholeFile;
+use pfp_shm_layout::calls;
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::header::{ClockKind, Facts};
 use pfp_shm_layout::lane::LaneState;
-use pfp_shm_layout::reader::{CellReading, LaneReading, Picture, PointPicture, Reader};
+use pfp_shm_layout::reader::{
+    Call, CellReading, LaneCalls, LaneReading, Picture, PointPicture, Reader,
+};
 use pfp_shm_layout::ring::Record;
 use pfp_shm_layout::segment::Segment;
 
@@ -136,7 +139,8 @@ fn write_uncancelled(process: &Process, path: &Path, existing: Existing) -> io::
     let picture = reader.picture();
     let taken_unix_ns = calibrate::unix_ns();
     let elapsed_ticks = ticks_until(calibrate::monotonic_ns(), facts, picture);
-    let taken = Taken { picture, facts, taken_unix_ns, elapsed_ticks, records: reader.records() };
+    let (calls, records) = (reader.calls(), reader.records());
+    let taken = Taken { picture, facts, taken_unix_ns, elapsed_ticks, calls, records };
     let own = Own { process, file: &mut file };
     let mut json = Json::new(BufWriter::with_capacity(1 << 18, own));
     json.object(|json| taken.snapshot(json))?;
@@ -159,6 +163,7 @@ struct Taken<'a> {
     facts: &'a Facts,
     taken_unix_ns: u64,
     elapsed_ticks: u64,
+    calls: Vec<LaneCalls>,
     records: Vec<(u32, Record)>,
 }
 
@@ -173,13 +178,31 @@ impl Taken<'_> {
         let whole = self.picture.points.iter().filter(|point| point.variant.is_none());
         json.name("points")?.list(whole, |json, of| json.object(|json| self.point(json, of)))?;
         json.name("lanes")?
-            .list(&self.picture.lanes, |json, of| json.object(|json| lane(json, of)))?;
+            .list(&self.picture.lanes, |json, of| json.object(|json| self.lane(json, of)))?;
         let has_any =
             |cell: &&CellReading| !cell.is_part && (cell.live.count > 0 || cell.retired.count > 0);
         let mut cells: Vec<_> = self.picture.cells.iter().filter(has_any).collect();
         cells.sort_unstable_by_key(|cell| (cell.point, cell.lane));
         json.name("cells")?
             .list(cells, |json, of| json.object(|json| cell(json, of, self.picture)))?;
+        let edges = self.calls.iter().flat_map(|of| of.edges.iter().map(|edge| (of.lane, edge)));
+        let known = |caller| ![calls::UNKNOWN, calls::ELSEWHERE].contains(&caller);
+        let mut edges: Vec<_> = edges.filter(|(_, edge)| known(edge.caller)).collect();
+        // What has no region around comes first.
+        let caller = |edge: &Call| Some(edge.caller).filter(|caller| *caller != calls::ROOT);
+        edges.sort_unstable_by_key(|(lane, edge)| (edge.callee, caller(edge), *lane));
+        json.name("edges")?.list(edges, |json, (lane, edge)| {
+            json.object(|json| {
+                json.plain("point", edge.callee)?;
+                if let Some(caller) = caller(edge) {
+                    json.plain("caller", caller)?;
+                }
+                json.plain("lane", lane)?;
+                json.plain("count", edge.sums.count)?;
+                json.plain("exclusive", edge.sums.exclusive)?;
+                json.plain("inclusive", edge.sums.inclusive)
+            })
+        })?;
         let created = self.facts.created_ticks;
         let records = self.records.iter().filter_map(|(lane, record)| {
             let start = record.start.saturating_sub(created);
@@ -242,6 +265,41 @@ impl Taken<'_> {
         json.plain("overhead_pair", clock.overhead_pair)
     }
 
+    fn lane<W: Write>(&self, json: &mut Json<W>, reading: &LaneReading) -> io::Result<()> {
+        let lane = &reading.lane;
+        json.plain("id", reading.id)?;
+        json.word(
+            "kind",
+            match lane.state {
+                _ if reading.overflow => "overflow",
+                LaneState::Live => "live",
+                LaneState::Free | LaneState::Ended => "ended",
+            },
+        )?;
+        json.plain("tid", lane.tid)?;
+        match reading.overflow {
+            true => json.word("name", "(overflow)")?,
+            false => json.text("name", &String::from_utf8_lossy(&lane.name))?,
+        }
+        json.plain("records_written", reading.written)?;
+        json.plain("switches", reading.switches)?;
+        let calls = self.calls.binary_search_by_key(&reading.id, |of| of.lane);
+        let Some(calls) = calls.ok().map(|place| &self.calls[place]) else { return Ok(()) };
+        if !calls.open.is_empty() {
+            let created = self.facts.created_ticks;
+            json.name("open")?.list(&calls.open, |json, open| {
+                json.object(|json| {
+                    json.plain("point", open.point)?;
+                    json.plain("start", open.start.saturating_sub(created))
+                })
+            })?;
+        }
+        match calls.unplaced {
+            0 => Ok(()),
+            unplaced => json.plain("unplaced", unplaced),
+        }
+    }
+
     fn losses<W: Write>(&self, json: &mut Json<W>) -> io::Result<()> {
         let losses = &self.picture.losses;
         json.plain("points_refused", losses.points_refused)?;
@@ -283,26 +341,6 @@ fn point<W: Write>(json: &mut Json<W>, point: &PointPicture) -> io::Result<()> {
         return Ok(());
     }
     json.name("amounts")?.list(&point.amounts, |json, name| json.bare_text(name))
-}
-
-fn lane<W: Write>(json: &mut Json<W>, reading: &LaneReading) -> io::Result<()> {
-    let lane = &reading.lane;
-    json.plain("id", reading.id)?;
-    json.word(
-        "kind",
-        match lane.state {
-            _ if reading.overflow => "overflow",
-            LaneState::Live => "live",
-            LaneState::Free | LaneState::Ended => "ended",
-        },
-    )?;
-    json.plain("tid", lane.tid)?;
-    match reading.overflow {
-        true => json.word("name", "(overflow)")?,
-        false => json.text("name", &String::from_utf8_lossy(&lane.name))?,
-    }
-    json.plain("records_written", reading.written)?;
-    json.plain("switches", reading.switches)
 }
 
 fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading, picture: &Picture) -> io::Result<()> {

@@ -71,6 +71,8 @@ impl Busy {
             switches: 0,
             process: None,
             clock: None,
+            open: Vec::new(),
+            unplaced: 0,
             amiss: Amiss::default(),
         };
         snapshot.lanes = (0..LANES).map(lane).collect();

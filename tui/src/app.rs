@@ -51,7 +51,7 @@ use crate::columns::{Column, Sorting};
 use crate::model::log::Log;
 use crate::model::threads::rings;
 use crate::model::{Basis, Figures, Lately, Model, News, Past, Since, TAU_SECONDS};
-use crate::snapshot::{ProcessState, Record, Snapshot};
+use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{Candidate, Choice, Discovery, Finder, Source, Together, Wanted, choose};
 use crate::units::Unit;
 
@@ -100,7 +100,7 @@ impl Screen {
 
     /// Whether it shows what the rings hold, which is not looked at otherwise.
     fn wants_records(self) -> bool {
-        matches!(self, Self::Detail | Self::Threads | Self::Timeline)
+        matches!(self, Self::Threads | Self::Timeline)
     }
 
     /// Its place among [`Self::TABS`]; none for those that are shown while
@@ -261,8 +261,6 @@ pub struct App {
     pub load: LoadView,
     /// Which measurements the histogram of the detail is of.
     pub since: Since,
-    /// What the rings held when a screen that shows it last looked.
-    pub records: Vec<Record>,
     /// The threads as a list.
     pub threads: ThreadList,
     /// Where the user looks on the timeline.
@@ -342,7 +340,6 @@ impl App {
             detail_offset: 0,
             load: LoadView::default(),
             since: Since::default(),
-            records: Vec::new(),
             threads: ThreadList::default(),
             timeline: TimeView::default(),
             came_from: Screen::Points,
@@ -486,7 +483,7 @@ impl App {
         match self.screen {
             Screen::Timeline => self.timeline.take(snapshot),
             Screen::Threads => self.threads.rings = rings(snapshot),
-            _ => self.records.clone_from(&snapshot.records),
+            _ => {}
         }
     }
 
@@ -494,7 +491,6 @@ impl App {
     fn take_records(&mut self, snapshot: &Snapshot) {
         self.timeline.take(snapshot);
         self.threads.rings = rings(snapshot);
-        self.records.clone_from(&snapshot.records);
     }
 
     /// Remembers how the point whose detail is open is now.

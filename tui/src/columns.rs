@@ -6,7 +6,7 @@ use std::cmp::{Ordering, Reverse};
 
 use clap::ValueEnum;
 
-use crate::model::{BUCKETS_AT_ONCE, BYTES, FLOPS, Figures, Quantiles};
+use crate::model::{BUCKETS_AT_ONCE, BYTES, FLOPS, Figures, OpenNow, Quantiles};
 use crate::snapshot::{PointState, Process, ProcessState};
 use crate::units::{self, NONE, Scale};
 
@@ -355,13 +355,25 @@ impl Column {
         let single = |value: Option<f64>| value.map_or(NONE.into(), |value| scale.single(value));
         let total = figures.total();
         let used = |value: u64| figures.is_used().then_some(value as f64);
+        // Of one that has never ended, what it has come to.
+        let so_far = |value: u64, open: fn(&OpenNow) -> Option<u64>| match figures.is_used() {
+            true => Some(value as f64),
+            false => figures.open().and_then(open).map(|ticks| ticks as f64),
+        };
         match self {
             Self::On => state_word(figures.state()).into(),
             Self::Id => figures.number().to_string(),
             Self::Process => figures.process().map_or(String::new(), process_text),
             Self::Name => match figures.trouble().as_slice() {
                 [] if figures.point().device => format!("{} (device)", figures.name()),
-                [] => figures.name(),
+                [] => match figures.open().filter(|_| !figures.is_used()) {
+                    Some(open) => {
+                        let wall = if open.on_cpu.is_none() { " wall" } else { "" };
+                        let span = scale.ticks(open.span as f64);
+                        format!("{} open {span}{wall}", figures.name())
+                    }
+                    None => figures.name(),
+                },
                 trouble => {
                     let words: Vec<_> = trouble.iter().map(|trouble| trouble.words()).collect();
                     format!("{} {}", figures.name(), words.join(", "))
@@ -379,7 +391,8 @@ impl Column {
                 (_, None) => NONE.into(),
             },
             Self::Bar | Self::Trend => String::new(),
-            Self::Excl => used(total.exclusive).map_or(NONE.into(), |sum| scale.ticks(sum)),
+            Self::Excl => so_far(total.exclusive, |open| open.exclusive)
+                .map_or(NONE.into(), |sum| scale.ticks(sum)),
             Self::Avg if figures.is_short() => format!("{SHORT}{}", single(figures.mean())),
             Self::Avg => single(figures.mean()),
             Self::Min => single(used(total.min)),
@@ -388,7 +401,8 @@ impl Column {
             Self::P90 => single(figures.quantiles().map(|q| q.p90 as f64)),
             Self::P99 => single(figures.quantiles().map(|q| q.p99 as f64)),
             Self::Off => figures.off_share().map_or(NONE.into(), units::percent),
-            Self::Incl => used(total.inclusive).map_or(NONE.into(), |sum| scale.ticks(sum)),
+            Self::Incl => so_far(total.inclusive, |open| open.on_cpu)
+                .map_or(NONE.into(), |sum| scale.ticks(sum)),
             Self::Dev => single(figures.deviation()),
             Self::Last => single(used(total.last)),
             Self::Smooth => single(smoothed(figures)),

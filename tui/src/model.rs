@@ -28,6 +28,7 @@ mod history;
 mod lifetime;
 pub mod log;
 pub mod lost;
+mod open;
 mod past;
 pub mod threads;
 pub mod timeline;
@@ -37,7 +38,7 @@ mod window;
 use std::sync::Arc;
 
 pub use between::between;
-pub use calls::{Calls, Related};
+pub use calls::{Calls, Related, Who};
 pub use figures::{
     Amount, BYTES, FLOPS, Figures, LaneFigures, VariantFigures, amounts, intensity, mean,
     off_share, total, variance,
@@ -45,6 +46,8 @@ pub use figures::{
 pub use histogram::Quantiles;
 pub use history::{History, Sample, Slice};
 pub use lifetime::Lifetime;
+use open::open_regions;
+pub use open::{OpenNow, OpenRegion};
 pub use past::{Lately, Past, Since};
 pub use trouble::Trouble;
 pub use window::{Length, Window};
@@ -84,6 +87,7 @@ pub struct Model {
     snapshot: Option<Arc<Snapshot>>,
     points: Vec<Figures>,
     threads: Vec<threads::Thread>,
+    open: Vec<OpenRegion>,
     basis: Basis,
     tau_seconds: f64,
     busy: busy::Busy,
@@ -102,6 +106,7 @@ impl Model {
             snapshot: None,
             points: Vec::new(),
             threads: Vec::new(),
+            open: Vec::new(),
             basis: Basis::Life,
             tau_seconds,
             busy: busy::Busy::default(),
@@ -118,7 +123,9 @@ impl Model {
             self.basis = Basis::Life;
             self.points = Figures::all(&snapshot);
             let seconds = seconds(&snapshot, snapshot.elapsed_ticks);
-            self.threads = threads::life(&snapshot, seconds);
+            self.open = open_regions(&snapshot);
+            self.threads = threads::life(&snapshot, &self.open, seconds);
+            self.show_open();
             for figures in &mut self.points {
                 figures.take_life();
             }
@@ -141,11 +148,21 @@ impl Model {
             let alpha = load_alpha(seconds, self.tau_seconds);
             self.busy.take(&before, &snapshot, seconds, alpha);
         }
+        let were_open = std::mem::replace(&mut self.open, open_regions(&snapshot));
+        self.show_open();
+        let grown = match interval {
+            // Those that were open when it ended are in nobody's figures.
+            Some(ticks) if ran(&snapshot) => open::grown(&were_open, &self.open, ticks),
+            _ => Vec::new(),
+        };
+        // Without what was reset, nobody can tell what is an open region's own.
+        let is_reset = !self.open.is_empty() && was_reset(&before, &snapshot);
         self.threads = match interval {
             Some(ticks) => {
                 let seconds = seconds(&snapshot, ticks);
                 let alpha = load_alpha(seconds, self.tau_seconds);
-                threads::interval(&snapshot, &before, &self.threads, ticks, seconds, alpha)
+                let grown = if is_reset { &[][..] } else { &grown };
+                threads::interval(&snapshot, &before, &self.threads, grown, ticks, seconds, alpha)
             }
             None => threads::keep(&snapshot, &self.threads),
         };
@@ -167,7 +184,12 @@ impl Model {
                 Some(ticks) => {
                     let seconds = seconds(&snapshot, ticks);
                     let alpha = load_alpha(seconds, self.tau_seconds);
-                    figures.take_interval(old, ticks, seconds, alpha);
+                    let of_point = grown.iter().filter(|((_, point), _)| *point == figures.id());
+                    let open = match is_reset && figures.open().is_some() {
+                        true => None,
+                        false => Some(of_point.map(|(_, ticks)| ticks).sum()),
+                    };
+                    figures.take_interval(old, open, ticks, seconds, alpha);
                 }
                 None => figures.keep(old),
             }
@@ -202,6 +224,16 @@ impl Model {
         let load = |figures: &&Figures| figures.load().unwrap_or(0.0);
         let hottest = self.points.iter().max_by(|a, b| load(a).total_cmp(&load(b)))?;
         (load(&hottest) > 0.0).then_some(hottest)
+    }
+
+    /// Shows the points what is open of them.
+    fn show_open(&mut self) {
+        if self.open.is_empty() {
+            return;
+        }
+        for figures in &mut self.points {
+            figures.open = OpenNow::of(figures.id(), &self.open);
+        }
     }
 
     /// Marks that no snapshots are taken for a while, so that histories show
@@ -259,6 +291,11 @@ impl Model {
         &self.threads
     }
 
+    /// The regions that are open on threads that run, lane by lane, the outermost first.
+    pub fn open_regions(&self) -> &[OpenRegion] {
+        &self.open
+    }
+
     /// Whether the points are those of several processes, side by side.
     pub fn has_processes(&self) -> bool {
         self.points.first().is_some_and(|figures| figures.point().process.is_some())
@@ -274,6 +311,16 @@ impl Model {
     fn place(&self, id: u32) -> Result<usize, usize> {
         self.points.binary_search_by_key(&id, Figures::id)
     }
+}
+
+/// Whether a point was reset between two snapshots.
+fn was_reset(before: &Snapshot, now: &Snapshot) -> bool {
+    let mut old = before.points.iter().peekable();
+    now.points.iter().any(|point| {
+        while old.next_if(|old| old.id < point.id).is_some() {}
+        let same = old.next_if(|old| old.id == point.id);
+        same.is_some_and(|same| same.resets != point.resets)
+    })
 }
 
 fn load_alpha(interval_seconds: f64, tau_seconds: f64) -> f64 {

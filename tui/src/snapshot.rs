@@ -42,6 +42,10 @@ pub struct Snapshot {
     /// The statistics of each (point, lane) pair that has any; ordered by
     /// point, then lane. Two snapshots share those that are the same in both.
     pub cells: Vec<Arc<Cell>>,
+    /// What points measured inside which, lane by lane; ordered by point, then
+    /// caller, then lane.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edges: Vec<Edge>,
     /// The last finished measurements of every lane, oldest first per lane.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<Record>,
@@ -272,9 +276,61 @@ pub struct Lane {
     /// [`Snapshot::clock`]. No thread has one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockKind>,
+    /// The regions that are open on it, outermost first; of a thread or process that
+    /// has ended, those that were open then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open: Vec<Open>,
+    /// Measurements of which no edge is kept: the lane has room for so many.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unplaced: u64,
     /// What its threads counted that should not be.
     #[serde(default, skip_serializing_if = "Amiss::is_nothing")]
     pub amiss: Amiss,
+}
+
+/// A region that is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Open {
+    /// Id of the point.
+    pub point: u32,
+    /// Begin, in ticks since the segment was created.
+    pub start: u64,
+    /// Ticks since then on a CPU, those of the regions inside with them; none where
+    /// they are not known, as once the thread has run a context beside its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_cpu: Option<u64>,
+}
+
+/// What a point has measured inside another one on a lane, since its last reset. What
+/// the point's cells have more than all its edges was called from elsewhere: in a
+/// context that another thread has begun, on the overflow lane, or on a lane that has no
+/// room for another edge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edge {
+    /// Id of the point inside.
+    pub point: u32,
+    /// Id of the point around; none where no region is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<u32>,
+    /// Id of the lane.
+    pub lane: u32,
+    /// Finished measurements.
+    pub count: u64,
+    /// Exclusive ticks.
+    pub exclusive: u64,
+    /// Inclusive ticks; recursion counted once.
+    pub inclusive: u64,
+}
+
+impl Edge {
+    /// What the edges of a snapshot are ordered by.
+    pub fn key(&self) -> (u32, Option<u32>, u32) {
+        (self.point, self.caller, self.lane)
+    }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What went wrong on one lane: its part of the [`Losses`] of the same names.

@@ -9,7 +9,9 @@ use std::process::Command;
 
 use pfp_top::export::json;
 use pfp_top::model::Model;
-use pfp_top::snapshot::{ClockKind, LaneKind, Point, PointState, ProcessState, Snapshot};
+use pfp_top::snapshot::{
+    ClockKind, Edge, LaneKind, Open, Point, PointState, ProcessState, Snapshot,
+};
 use pfp_top::source::synthetic::Synthetic;
 use pfp_top::source::{self, Refusal, Source};
 use serde_json::Value;
@@ -151,8 +153,11 @@ fn a_copy_of_a_segment_without_a_note_is_read() {
     assert_eq!(snapshot.points.len(), 7);
     let overflow = snapshot.lanes.last().unwrap();
     assert_eq!((overflow.kind, overflow.name.as_str()), (LaneKind::Overflow, "(overflow)"));
-    let last = snapshot.records.iter().map(|record| record.start + record.span).max();
-    assert_eq!(Some(snapshot.elapsed_ticks), last);
+    // The last thing that is known of it is the begin of a region that never ended.
+    let ends = snapshot.records.iter().map(|record| record.start + record.span);
+    let begins = snapshot.lanes.iter().flat_map(|lane| &lane.open).map(|open| open.start);
+    assert_eq!(Some(snapshot.elapsed_ticks), begins.clone().max());
+    assert_eq!(Some(snapshot.elapsed_ticks), ends.chain(begins).max());
     // Of the first lane, of two owners of the second, and of threads without one.
     let parse = [10 + 3 + 2 + 4, 1_450 + 1_200 + 2_000 + 4 * 90, 1_000];
     assert_eq!(figures(&snapshot, "parse"), parse);
@@ -260,6 +265,9 @@ fn the_documentation_has_every_field() {
         context: 0,
     });
     snapshot.lanes[0].amiss.mismatched_ends = 1;
+    snapshot.lanes[0].open = vec![Open { point: 0, start: 0, on_cpu: Some(1) }];
+    snapshot.lanes[0].unplaced = 1;
+    snapshot.edges.push(Edge { caller: Some(0), ..Edge::default() });
     let Point { process, number, .. } = &mut snapshot.points[0];
     (*process, *number) = (Some(0), Some(0));
     (snapshot.points[0].device, snapshot.points[0].amounts) = (true, vec!["bytes".into()]);

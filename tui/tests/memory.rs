@@ -102,6 +102,8 @@ impl Source for Restless {
                 switches: poll,
                 process: None,
                 clock: None,
+                open: Vec::new(),
+                unplaced: 0,
                 amiss: Amiss::default(),
             }
         };

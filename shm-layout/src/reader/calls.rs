@@ -1,9 +1,11 @@
 //! What a reader makes of a lane's calls: its open regions, and the edges between callers and
 //! callees.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
-use super::{Reader, TRIES, point_of};
+use super::cells::Mark;
+use super::{CellReading, Reader, TRIES, point_of};
 use crate::layout::calls::{self, CallSums, EdgePicture, OpenPicture};
 use crate::layout::control::Control;
 use crate::layout::ring::{self, Addition, Record, Slot};
@@ -21,6 +23,9 @@ pub struct LaneCalls {
     pub open: Vec<OpenPicture>,
     /// The thread's CPU time when it claimed the lane, in ns.
     pub cpu: u64,
+    /// Whether no record in the ring is of another context than the thread's own. Once it has
+    /// run others, what a region had been off the CPU at its begin tells nothing of the thread.
+    pub is_own: bool,
     /// What the thread, and those before it on the lane, measured since the last reset of each
     /// callee.
     pub edges: Vec<Call>,
@@ -55,12 +60,13 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
             let slots = sparse.ring(reading.lane.ring_block, written);
             let slots = slots.unwrap_or_default();
             let marks = self.lanes.get(reading.id as usize).map_or(&[][..], |lane| &lane.marks);
-            let cells = marks.iter().filter_map(|mark| {
-                let (place, epoch) = mark.epoch()?;
-                Some((self.picture.cells.get(place)?.point, epoch))
-            });
-            let epochs =
-                Epochs { segment: sparse, variants: &self.variants, cells: cells.collect() };
+            let epochs = Epochs {
+                segment: sparse,
+                variants: &self.variants,
+                marks,
+                cells: &self.picture.cells,
+                followed: RefCell::default(),
+            };
             let open = (0..TRIES).find_map(|_| {
                 let (written, last) = last(&lane.tally.written, slots);
                 let open = calls.open_since(last.as_ref());
@@ -83,6 +89,8 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
                 .map(|_| sums)
             });
             let mut open = open.unwrap_or_default();
+            // Nobody asks it of a thread that has none.
+            let is_own = !open.is_empty() && is_own(&lane.tally.written, slots);
             for region in &mut open {
                 region.point = epochs.whole(region.point);
             }
@@ -90,6 +98,7 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
                 lane: reading.id,
                 open,
                 cpu: calls.cpu(),
+                is_own,
                 edges: edges.map_or_else(Vec::new, |edges| edges.sum_up(|it| epochs.whole(it))),
                 unplaced: lane.tally.unplaced.load(Ordering::Relaxed),
             })
@@ -121,11 +130,23 @@ fn last(written: &AtomicU64, slots: &[Slot]) -> (u64, Option<Record>) {
     (written.load(Ordering::Relaxed), None)
 }
 
+/// Whether all records that nest on their thread are of its own context.
+fn is_own(written: &AtomicU64, slots: &[Slot]) -> bool {
+    let mut records = Vec::new();
+    if !slots.is_empty() {
+        ring::drain(written, slots, 0, &mut records);
+    }
+    records.iter().all(|record| record.caller == calls::ELSEWHERE || record.context == 0)
+}
+
 /// The reset epochs of points, and those that a lane's cells have come to.
 struct Epochs<'a> {
     segment: Sparse<'a>,
     variants: &'a [(u32, u32)],
-    cells: HashMap<u32, u32>,
+    marks: &'a [Mark],
+    cells: &'a [CellReading],
+    /// Whether points are still in their windows, as far as that was asked for.
+    followed: RefCell<HashMap<u32, bool>>,
 }
 
 impl Epochs<'_> {
@@ -142,7 +163,16 @@ impl Epochs<'_> {
 
     /// Whether what the lane has not folded yet is of the point's window.
     fn has_followed(&self, point: u32) -> bool {
-        self.cells.get(&point).is_none_or(|&cell| self.now(point) == Some(cell))
+        *self.followed.borrow_mut().entry(point).or_insert_with(|| {
+            let whole = self.whole(point);
+            // Few points have records that are not folded, and a lane may have many cells.
+            let of_point = |mark: &Mark| {
+                let (place, epoch) = mark.epoch_of(whole)?;
+                (self.cells.get(place)?.point == point).then_some(epoch)
+            };
+            let cell = self.marks.iter().find_map(of_point);
+            cell.is_none_or(|cell| self.now(point) == Some(cell))
+        })
     }
 }
 

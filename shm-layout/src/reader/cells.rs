@@ -429,9 +429,11 @@ impl Mark {
         (self.sequence, self.current) = (Self::NEVER, false);
     }
 
-    /// The place of the reading, and the epoch that the cell follows.
-    pub(super) fn epoch(&self) -> Option<(usize, u32)> {
-        self.place.map(|place| (place as usize, self.epoch))
+    /// The place of the reading, and the epoch that the cell follows, if that is of a point or
+    /// one of its variants.
+    pub(super) fn epoch_of(&self, point: u32) -> Option<(usize, u32)> {
+        let place = self.place.filter(|_| self.steered_by == point);
+        place.map(|place| (place as usize, self.epoch))
     }
 
     /// Whether the cell would be read as it was, beside the records of its lane.

@@ -11,16 +11,21 @@ use serde_json::{Value, json};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 /// Fields of snapshots that may be missing, as docs/snapshot-format.md has it.
-const OPTIONAL: [&str; 15] = [
+const OPTIONAL: [&str; 20] = [
     ".clock.core_hz",
     ".clock.reported_ticks_per_second",
     ".clock.system_clock",
+    ".edges",
+    ".edges[].caller",
     ".lanes[].amiss",
     ".lanes[].amiss.begins_refused",
     ".lanes[].amiss.clock_anomalies",
     ".lanes[].amiss.mismatched_ends",
     ".lanes[].amiss.records_missed",
     ".lanes[].clock",
+    ".lanes[].open",
+    ".lanes[].open[].on_cpu",
+    ".lanes[].unplaced",
     ".losses.begins_missed",
     ".losses.records_missed",
     ".points[].device",

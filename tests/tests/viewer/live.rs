@@ -181,8 +181,7 @@ fn a_point_in_full_and_the_help_open_and_close() {
     ] {
         screen.wait_for(said, |text| text.contains(said));
     }
-    // Out of the rings: what is inside.
-    screen.wait_for("its children", |text| text.contains("Children") && text.contains(" inner "));
+    screen.wait_for("its callees", |text| text.contains(" Callees ") && text.contains(" inner "));
     // The histogram since it was opened, of the last seconds, and from a moment on.
     screen.keys(&["H"]);
     screen.wait_for("the histogram since it was opened", |text| text.contains("since opened"));

@@ -1,6 +1,7 @@
 //! The viewer as people have it: in a terminal, by its commands, and over many processes.
 
 mod batch;
+mod calls;
 mod choosing;
 mod diff;
 mod killed_viewer;

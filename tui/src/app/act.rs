@@ -298,8 +298,7 @@ impl App {
         if screen != Screen::Diff && self.selected().is_none() {
             self.selected = self.order.first().copied();
         }
-        // For a detail the next poll is soon enough, if there is one.
-        if screen.wants_records() && (screen != Screen::Detail || self.status() != Status::Live) {
+        if screen.wants_records() {
             self.look_at_records(now);
         }
         match screen {

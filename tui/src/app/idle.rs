@@ -22,7 +22,9 @@ pub(super) struct Idle {
 impl Idle {
     /// Looks at all points. With a filter, whatever passes it was asked for.
     pub(super) fn look(&mut self, points: &[Figures], is_filtered: bool) {
-        let is_idle = |point: &&Figures| point.state() == PointState::Off && !point.is_used();
+        let is_idle = |point: &&Figures| {
+            point.state() == PointState::Off && !point.is_used() && point.open().is_none()
+        };
         self.seen.extend(points.iter().filter(|point| !is_idle(point)).map(Figures::id));
         self.hidden.clear();
         let is_own = |point: &Figures| point.point().name != CALIBRATION;

@@ -1,10 +1,11 @@
 //! Folded stacks, as flame graphs are made from: `process;thread;outer;inner 123`.
 //!
 //! The numbers are nanoseconds of exclusive time on a CPU. Those of a point and
-//! thread add up to what the point took there since its last reset; how they are
-//! shared out among its callers is as in the last moments, which the rings hold (see
-//! `stacks`). A caller that is not known is `[unknown caller]`; threads of one name
-//! have lines alike, which readers add up.
+//! thread add up to what the point took there since its last reset, with what its open
+//! regions have come to where that is known; so do those of a point and its direct
+//! caller. The frames further out are an estimate (see `stacks`). Callers that are not
+//! known are `[other callers]`; threads of one name have lines alike, which readers add
+//! up.
 //!
 //! A semicolon divides frames, so one in a name becomes a colon; control characters
 //! become blanks.
@@ -14,8 +15,8 @@ use std::io::{self, Write};
 use super::Subject;
 use super::stacks::{Frame, Stacks};
 
-/// What stands for callers that the rings do not hold.
-pub(super) const UNKNOWN: &str = "[unknown caller]";
+/// What stands for callers that no edge tells.
+pub(super) const OTHERS: &str = "[other callers]";
 
 /// Writes the stacks.
 pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -29,7 +30,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
             match frame {
                 Frame::Thread(lane) => push(&mut line, &subject.thread(lane)),
                 Frame::Point(id) => push(&mut line, &name(subject, id)),
-                Frame::Unknown => push(&mut line, UNKNOWN),
+                Frame::Others => push(&mut line, OTHERS),
             }
         }
         writeln!(out, "{line} {exclusive_ns}")?;
@@ -57,10 +58,12 @@ fn push(line: &mut String, name: &str) {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     use super::*;
-    use crate::export::tracks::tests::{model, record, snapshot};
+    use crate::export::tracks::tests::{US, model, snapshot};
     use crate::model::Model;
+    use crate::snapshot::{Cell, Edge, Open, Snapshot};
 
     fn exported(model: &Model, passes: impl Fn(u32) -> bool) -> Vec<(String, u64)> {
         let subject = Subject::new(model, |figures| passes(figures.id()), false).unwrap();
@@ -74,24 +77,114 @@ mod tests {
         text.lines().map(parse).collect()
     }
 
-    #[test]
-    fn paths_are_those_of_the_rings_and_sums_those_of_the_cells() {
+    /// A model with edges, in microseconds, on lane 0, and the cells that they add up to.
+    fn made(edges: &[(u32, Option<u32>, [u64; 2])], change: impl Fn(&mut Snapshot)) -> Model {
         let mut snapshot = snapshot();
-        // io.read is called from io.parse for 40 us, and three times as long alone.
-        snapshot.records.insert(0, record(0, 2, (1000, 1120), 120, 0, 0));
-        // Only of another thread are cells of it known.
-        for record in &mut snapshot.records {
-            record.lane = if record.lane == 0 { 1 } else { 2 };
+        snapshot.edges.clear();
+        snapshot.cells.clear();
+        for (point, caller, [exclusive, inclusive]) in edges {
+            let [exclusive, inclusive] = [exclusive * US, inclusive * US];
+            let (point, caller) = (*point, *caller);
+            let edge = Edge { point, caller, lane: 0, count: 1, exclusive, inclusive };
+            snapshot.edges.push(edge);
+            let known = snapshot.cells.iter().position(|cell| cell.point == point);
+            let known = known.unwrap_or_else(|| {
+                snapshot.cells.push(Arc::new(Cell { point, ..Cell::default() }));
+                snapshot.cells.len() - 1
+            });
+            let stats = &mut Arc::make_mut(&mut snapshot.cells[known]).stats;
+            stats.count += 1;
+            stats.exclusive += exclusive;
+            stats.inclusive += inclusive;
         }
-        let model = model(snapshot);
-        let stacks = exported(&model, |_| true);
-        let weight = |path: &str| stacks.iter().find(|(p, _)| p == path).map(|(_, w)| *w);
-        let nested = weight("my_app;reader;io.parse;io.read").unwrap();
-        let alone = weight("my_app;reader;io.read").unwrap();
-        assert!(nested.abs_diff(alone / 3) <= 1, "{stacks:?}");
-        assert!(weight("my_app;packer;lz.compress;lz.match_longest_in_the_whole_window").is_some());
-        assert!(weight("my_app;packer;[unknown caller];net.wait").is_some(), "{stacks:?}");
+        snapshot.cells.sort_by_key(|cell| cell.point);
+        snapshot.edges.sort_by_key(Edge::key);
+        change(&mut snapshot);
+        model(snapshot)
+    }
 
+    fn told(model: &Model) -> Vec<String> {
+        let stacks = exported(model, |_| true).into_iter();
+        let path = |path: String| path.strip_prefix("my_app;main;").unwrap().to_owned();
+        let mut told: Vec<_> =
+            stacks.map(|(stack, ns)| format!("{} {}", path(stack), ns as f64 / 1e3)).collect();
+        told.sort();
+        told
+    }
+
+    #[test]
+    fn pairs_are_exact_and_what_is_around_them_is_shared_out() {
+        // io.read is called by io.parse and by lz.compress, and calls io.crc.
+        let edges = [
+            (1, None, [100, 190]),
+            (4, None, [50, 80]),
+            (2, Some(1), [60, 90]),
+            (2, Some(4), [20, 30]),
+            (3, Some(2), [40, 40]),
+        ];
+        let expected = [
+            "io.parse 100",
+            "io.parse;io.read 60",
+            "io.parse;io.read;io.crc 30",
+            "lz.compress 50",
+            "lz.compress;io.read 20",
+            "lz.compress;io.read;io.crc 10",
+        ];
+        assert_eq!(told(&made(&edges, |_| ())), expected);
+    }
+
+    #[test]
+    fn recursion_ends_and_keeps_its_pairs() {
+        let edges = [
+            (1, None, [10, 30]),
+            (1, Some(1), [7, 0]),
+            (2, Some(1), [5, 13]),
+            (1, Some(2), [8, 8]),
+        ];
+        let told = told(&made(&edges, |_| ()));
+        let ends_with = |end: &str| {
+            let found = told.iter().filter(|line| line.rsplit_once(' ').unwrap().0.ends_with(end));
+            found.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum::<f64>()
+        };
+        assert_eq!(ends_with("io.parse;io.parse"), 7.0, "{told:?}");
+        assert_eq!(ends_with("io.parse;io.read"), 5.0, "{told:?}");
+        assert_eq!(ends_with("io.read;io.parse"), 8.0, "{told:?}");
+        assert!(told.contains(&"io.parse 10".to_owned()), "{told:?}");
+        assert!(told.iter().all(|line| line.matches(';').count() <= 3), "{told:?}");
+    }
+
+    #[test]
+    fn what_no_edge_tells_has_other_callers() {
+        let edges = [(1, Some(2), [30, 30])];
+        let more = |snapshot: &mut Snapshot| {
+            let stats = &mut Arc::make_mut(&mut snapshot.cells[0]).stats;
+            stats.exclusive += 12 * US;
+        };
+        let expected = ["[other callers];io.parse 12", "[other callers];io.read;io.parse 30"];
+        assert_eq!(told(&made(&edges, more)), expected);
+        // A file without edges.
+        let without = |snapshot: &mut Snapshot| snapshot.edges.clear();
+        assert_eq!(told(&made(&edges, without)), ["[other callers];io.parse 30"]);
+    }
+
+    #[test]
+    fn a_loop_that_never_ended_is_around_what_it_calls() {
+        // io.parse is open in net.wait, which is open; each is on the CPU so far.
+        let edges = [(2, Some(1), [30, 30])];
+        let open = |snapshot: &mut Snapshot| {
+            let now = snapshot.elapsed_ticks;
+            snapshot.clock.overhead_pair = 0;
+            let open = |point, us| Open { point, start: now - us * US, on_cpu: Some(us * US) };
+            snapshot.lanes[0].open = vec![open(7, 100), open(1, 90)];
+        };
+        let expected = ["net.wait 10", "net.wait;io.parse 60", "net.wait;io.parse;io.read 30"];
+        assert_eq!(told(&made(&edges, open)), expected);
+    }
+
+    #[test]
+    fn sums_are_those_of_the_cells() {
+        let model = model(snapshot());
+        let stacks = exported(&model, |_| true);
         let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
         for (path, weight) in &stacks {
             *sums.entry(path.rsplit(';').next().unwrap()).or_default() += weight;
@@ -102,17 +195,9 @@ mod tests {
             let sum = sums[figures.name().as_str()] as f64;
             assert!((sum - exact).abs() <= 0.5 * figures.lanes().count() as f64, "{sum} {exact}");
         }
-    }
-
-    #[test]
-    fn a_caller_that_is_not_held_is_unknown_and_never_another() {
-        let mut snapshot = snapshot();
-        snapshot.records =
-            vec![record(0, 3, (100, 140), 40, 2, 0), record(0, 1, (0, 50), 40, 0, 0)];
-        let model = model(snapshot);
-        let stacks = exported(&model, |id| id == 3);
-        assert!(stacks.iter().all(|(path, _)| path.contains(";[unknown caller];io.crc")));
-        assert!(!stacks.is_empty());
+        let weight = |path: &str| stacks.iter().any(|(p, _)| p == path);
+        assert!(weight("my_app;packer;lz.compress;lz.match_longest_in_the_whole_window"));
+        assert!(weight("my_app;reader;io.parse;io.crc"), "{stacks:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::Subject;
-use super::folded::{UNKNOWN, name};
+use super::folded::{OTHERS, name};
 use super::stacks::{Frame, Stacks};
 use super::tracks::{Edge, tracks};
 
@@ -33,22 +33,22 @@ struct Event {
     at: u64,
 }
 
-/// Numbers of the frames: points, then lanes, then what is not known.
+/// Numbers of the frames: points, then lanes, then other callers.
 struct Frames<'a>(&'a Subject<'a>);
 
 impl Frames<'_> {
     fn number(&self, frame: Frame) -> usize {
         let (points, lanes) = (self.0.model().points(), &self.0.snapshot().lanes);
-        let unknown = points.len() + lanes.len();
+        let others = points.len() + lanes.len();
         match frame {
             Frame::Point(id) => {
-                points.binary_search_by_key(&id, |figures| figures.id()).unwrap_or(unknown)
+                points.binary_search_by_key(&id, |figures| figures.id()).unwrap_or(others)
             }
             Frame::Thread(id) => {
                 let place = lanes.binary_search_by_key(&id, |lane| lane.id);
-                place.map_or(unknown, |place| points.len() + place)
+                place.map_or(others, |place| points.len() + place)
             }
-            Frame::Unknown => unknown,
+            Frame::Others => others,
         }
     }
 }
@@ -79,7 +79,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
         serde_json::to_writer(&mut *out, &Described { name: &name, file: None, line: None })?;
         writeln!(out, ",")?;
     }
-    serde_json::to_writer(&mut *out, &Described { name: UNKNOWN, file: None, line: None })?;
+    serde_json::to_writer(&mut *out, &Described { name: OTHERS, file: None, line: None })?;
     write!(out, "]}},\"profiles\":[")?;
     let frames = Frames(subject);
     stacks(subject, &frames, out)?;

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::total;
-use crate::snapshot::{Bucket, Cell, Losses, Snapshot, Stats};
+use crate::snapshot::{Bucket, Cell, Edge, Losses, Snapshot, Stats};
 
 /// The window, or none where `to` is of another process, or not later.
 pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
@@ -38,11 +38,24 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
         }
     });
     to.cells = cells.collect();
+    let edges: HashMap<_, &Edge> = from.edges.iter().map(|edge| (edge.key(), edge)).collect();
+    to.edges.retain_mut(|edge| {
+        let kept = was_reset.get(&edge.point).copied().unwrap_or(false);
+        if let Some(before) = edges.get(&edge.key()).filter(|_| !kept) {
+            edge.count = edge.count.saturating_sub(before.count);
+            edge.exclusive = edge.exclusive.saturating_sub(before.exclusive);
+            edge.inclusive = edge.inclusive.saturating_sub(before.inclusive);
+        }
+        edge.count > 0
+    });
     let lanes: HashMap<u32, _> = from.lanes.iter().map(|lane| (lane.id, lane)).collect();
     for lane in &mut to.lanes {
         if let Some(before) = lanes.get(&lane.id) {
             lane.records_written = lane.records_written.saturating_sub(before.records_written);
             lane.switches = lane.switches.saturating_sub(before.switches);
+        }
+        for open in &mut lane.open {
+            open.start = open.start.saturating_sub(from.elapsed_ticks);
         }
     }
     // Of a sum nobody knows what one that has joined did before.

@@ -1,181 +1,163 @@
-//! Who calls a point and whom it calls, out of the records of the rings.
+//! Who calls a point and whom it calls.
 //!
-//! A ring has the last finished measurements of a thread in the order in which
-//! they ended, so a region comes after all regions inside it. Read from the newest
-//! back, each region's caller has been seen just before: the last one seen that is
-//! open one level less and encloses it.
+//! A snapshot has an edge for each caller and callee on each lane, which counts every call
+//! since the callee's last reset. What a point has measured beyond its edges was called from
+//! elsewhere; see [`Edge`].
 
 use std::collections::BTreeMap;
 
-use crate::snapshot::Record;
+use super::Figures;
+use crate::snapshot::Edge;
 
-/// The regions that were open around, or inside, those of one point.
+/// Those that call a point, and those that it calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// Records of the point that this is told from.
-    pub records: u64,
-    /// What its regions took in all, ticks from begin to end.
-    pub span: u64,
-    /// Those around, most calls first.
+    /// Those around, the longest first.
     pub callers: Vec<Related>,
-    /// Those directly inside, longest first.
-    pub children: Vec<Related>,
+    /// Those directly inside, the longest first.
+    pub callees: Vec<Related>,
 }
 
-/// A point on the other side of calls.
+/// What a point has measured inside another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Related {
-    /// Id of the point; none for no region, or one whose record is not there any
-    /// more or not yet.
-    pub point: Option<u32>,
+    /// The one on the other side.
+    pub who: Who,
     /// Calls.
     pub count: u64,
-    /// Ticks from begin to end, of the regions inside.
-    pub span: u64,
+    /// Exclusive ticks of the one inside.
+    pub exclusive: u64,
+    /// Its inclusive ticks; recursion counted once.
+    pub inclusive: u64,
+}
+
+/// One side of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Who {
+    /// A point, by its id.
+    Point(u32),
+    /// No region was around.
+    Top,
+    /// Callers that no edge tells.
+    Others,
 }
 
 impl Calls {
-    /// Of one point, from the records of any lanes, each lane's oldest first.
+    /// Of one point, over all lanes.
     #[must_use]
-    pub fn of(point: u32, records: &[Record]) -> Self {
-        let mut calls = Self::default();
-        let mut callers: BTreeMap<Option<u32>, Related> = BTreeMap::new();
-        let mut children: BTreeMap<Option<u32>, Related> = BTreeMap::new();
-        let mut around: Vec<&Record> = Vec::new();
-        for lane in records.chunk_by(|one, next| one.lane == next.lane) {
-            around.clear();
-            for record in lane.iter().rev() {
-                // A record may be of any bytes: regions that do not enclose this
-                // one are over, whatever their depth says.
-                while around.last().is_some_and(|outer| !encloses(outer, record)) {
-                    around.pop();
-                }
-                let caller =
-                    around.last().filter(|outer| outer.depth.checked_add(1) == Some(record.depth));
-                let caller = caller.map(|caller| caller.point);
-                if record.point == point {
-                    calls.records += 1;
-                    calls.span = calls.span.saturating_add(record.span);
-                    add(&mut callers, caller, record);
-                }
-                if caller == Some(point) {
-                    add(&mut children, Some(record.point), record);
-                }
-                around.push(record);
-            }
+    pub fn of(figures: &Figures) -> Self {
+        let (point, edges) = (figures.id(), &figures.snapshot.edges);
+        let first = edges.partition_point(|edge| edge.point < point);
+        let own = edges[first..].iter().take_while(|edge| edge.point == point);
+        let mut callers = sum_up(own.map(|edge| (edge.caller.map_or(Who::Top, Who::Point), edge)));
+        let total = figures.total();
+        let rest = |all: u64, of: fn(&Related) -> u64| {
+            callers.iter().fold(all, |rest, caller| rest.saturating_sub(of(caller)))
+        };
+        let others = Related {
+            who: Who::Others,
+            count: rest(total.count, |caller| caller.count),
+            exclusive: rest(total.exclusive, |caller| caller.exclusive),
+            inclusive: rest(total.inclusive, |caller| caller.inclusive),
+        };
+        // A device calls nobody and is called by nobody.
+        if others.count > 0 && !figures.point().device {
+            callers.push(others);
         }
-        calls.callers = callers.into_values().collect();
-        calls.callers.sort_by_key(|related| std::cmp::Reverse(related.count));
-        calls.children = children.into_values().collect();
-        calls.children.sort_by_key(|related| std::cmp::Reverse(related.span));
-        calls
+        let inside = edges.iter().filter(|edge| edge.caller == Some(point));
+        let callees = sum_up(inside.map(|edge| (Who::Point(edge.point), edge)));
+        Self { callers, callees }
     }
 }
 
-/// Whether `inner` lies in `outer`, in one context and at a lower level.
-fn encloses(outer: &Record, inner: &Record) -> bool {
-    let end = |record: &Record| record.start.saturating_add(record.span);
-    outer.context == inner.context
-        && outer.depth < inner.depth
-        && outer.start <= inner.start
-        && end(inner) <= end(outer)
-}
-
-fn add(to: &mut BTreeMap<Option<u32>, Related>, point: Option<u32>, record: &Record) {
-    let related = to.entry(point).or_insert(Related { point, count: 0, span: 0 });
-    related.count += 1;
-    related.span = related.span.saturating_add(record.span);
+fn sum_up<'a>(edges: impl Iterator<Item = (Who, &'a Edge)>) -> Vec<Related> {
+    let mut sums = BTreeMap::new();
+    for (who, edge) in edges {
+        let sum = sums.entry(who).or_insert(Related { who, count: 0, exclusive: 0, inclusive: 0 });
+        sum.count = sum.count.saturating_add(edge.count);
+        sum.exclusive = sum.exclusive.saturating_add(edge.exclusive);
+        sum.inclusive = sum.inclusive.saturating_add(edge.inclusive);
+    }
+    let mut sums: Vec<_> = sums.into_values().collect();
+    sums.sort_by_key(|sum| std::cmp::Reverse((sum.inclusive, sum.count)));
+    sums
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::model::Model;
+    use crate::snapshot::{Cell, Stats};
+    use crate::source::synthetic::Synthetic;
 
-    /// Regions of a made-up program in the order in which they end, as a ring has
-    /// them.
-    struct Program {
-        lane: u32,
-        now: u64,
-        depth: u32,
-        records: Vec<Record>,
+    fn edge(point: u32, caller: Option<u32>, lane: u32, sums: [u64; 3]) -> Edge {
+        let [count, exclusive, inclusive] = sums;
+        Edge { point, caller, lane, count, exclusive, inclusive }
     }
 
-    impl Program {
-        fn region(&mut self, point: u32, inside: impl Fn(&mut Self)) {
-            let start = self.now;
-            self.depth += 1;
-            self.now += 10;
-            inside(self);
-            self.now += 10;
-            self.depth -= 1;
-            let (lane, depth, span) = (self.lane, self.depth, self.now - start);
-            let record = Record { lane, point, start, span, exclusive: 0, depth, context: 0 };
-            self.records.push(record);
-        }
+    /// A model with edges, whose points have measured so much, each on lane 0.
+    fn model(edges: &[Edge], totals: &[(u32, [u64; 3])]) -> Model {
+        let mut snapshot = Synthetic::new().snapshot_mut().clone();
+        snapshot.edges = edges.to_vec();
+        snapshot.edges.sort_by_key(Edge::key);
+        let cell = |(point, [count, exclusive, inclusive]): &(u32, [u64; 3])| {
+            let (count, exclusive, inclusive) = (*count, *exclusive, *inclusive);
+            let stats = Stats { count, exclusive, inclusive, ..Stats::default() };
+            Arc::new(Cell { point: *point, stats, ..Cell::default() })
+        };
+        snapshot.cells = totals.iter().map(cell).collect();
+        let mut model = Model::default();
+        model.fold(snapshot);
+        model
     }
 
-    fn related(point: Option<u32>, count: u64, span: u64) -> Related {
-        Related { point, count, span }
+    fn related(who: Who, [count, exclusive, inclusive]: [u64; 3]) -> Related {
+        Related { who, count, exclusive, inclusive }
     }
 
     #[test]
-    fn callers_and_children_are_those_of_the_program() {
-        let mut program = Program { lane: 0, now: 0, depth: 0, records: Vec::new() };
-        for lane in 0..2 {
-            program.lane = lane;
-            for _ in 0..3 {
-                program.region(1, |program| {
-                    program.region(2, |program| program.region(3, |_| {}));
-                    program.region(2, |_| {});
-                    program.region(4, |_| {});
-                });
-                program.region(2, |_| {});
-            }
-        }
-        let two = Calls::of(2, &program.records);
-        assert_eq!(two.records, 18);
-        assert_eq!(two.callers, [related(Some(1), 12, 6 * (40 + 20)), related(None, 6, 6 * 20)]);
-        assert_eq!(two.children, [related(Some(3), 6, 6 * 20)]);
-        let one = Calls::of(1, &program.records);
-        assert_eq!(one.callers, [related(None, 6, one.span)]);
-        assert_eq!(
-            one.children,
-            [related(Some(2), 12, 6 * (40 + 20)), related(Some(4), 6, 6 * 20)]
-        );
-        assert_eq!(Calls::of(9, &program.records), Calls::default());
+    fn lanes_are_added_up_and_the_rest_is_others() {
+        let edges = [
+            edge(2, Some(1), 0, [3, 30, 40]),
+            edge(2, Some(1), 1, [1, 5, 5]),
+            edge(2, None, 1, [2, 20, 100]),
+            edge(3, Some(2), 0, [7, 9, 9]),
+            edge(3, Some(1), 0, [1, 1, 1]),
+        ];
+        let model = model(&edges, &[(2, [10, 75, 200]), (3, [8, 10, 10])]);
+        let two = Calls::of(model.point(2).unwrap());
+        let expected = [
+            related(Who::Top, [2, 20, 100]),
+            related(Who::Point(1), [4, 35, 45]),
+            related(Who::Others, [4, 20, 55]),
+        ];
+        assert_eq!(two.callers, expected);
+        assert_eq!(two.callees, [related(Who::Point(3), [7, 9, 9])]);
+        let one = Calls::of(model.point(1).unwrap());
+        assert_eq!(one.callers, []);
+        let callees = [related(Who::Point(2), [4, 35, 45]), related(Who::Point(3), [1, 1, 1])];
+        assert_eq!(one.callees, callees);
+        assert_eq!(Calls::of(model.point(3).unwrap()).callers.len(), 2, "nothing is left");
     }
 
     #[test]
     fn recursion_is_its_own_caller() {
-        let mut program = Program { lane: 0, now: 0, depth: 0, records: Vec::new() };
-        program.region(1, |program| program.region(1, |program| program.region(1, |_| {})));
-        let calls = Calls::of(1, &program.records);
-        assert_eq!(calls.callers, [related(Some(1), 2, 40 + 20), related(None, 1, 60)]);
-        assert_eq!(calls.children, [related(Some(1), 2, 40 + 20)]);
+        let edges = [edge(1, Some(1), 0, [2, 20, 30]), edge(1, None, 0, [1, 10, 0])];
+        let model = model(&edges, &[(1, [3, 30, 30])]);
+        let calls = Calls::of(model.point(1).unwrap());
+        assert_eq!(calls.callees, [related(Who::Point(1), [2, 20, 30])]);
+        let callers = [related(Who::Point(1), [2, 20, 30]), related(Who::Top, [1, 10, 0])];
+        assert_eq!(calls.callers, callers);
     }
 
-    /// The ring has overwritten the beginning, and the caller has not ended yet.
     #[test]
-    fn a_caller_that_is_not_there_is_no_other() {
-        let record = |point, start, span, depth| Record {
-            lane: 0,
-            point,
-            start,
-            span,
-            exclusive: 0,
-            depth,
-            context: 0,
-        };
-        // 7 is inside a region at depth 0 that is still open; 8 came before and does
-        // not enclose it.
-        let records = [record(8, 0, 100, 0), record(7, 200, 50, 1)];
-        assert_eq!(Calls::of(7, &records).callers, [related(None, 1, 50)]);
-        assert_eq!(Calls::of(8, &records).children, []);
-        // Two levels up is not its caller.
-        let records = [record(7, 10, 50, 2), record(8, 0, 100, 0)];
-        assert_eq!(Calls::of(7, &records).callers, [related(None, 1, 50)]);
-        // Nonsense out of a damaged file.
-        let records = [record(7, u64::MAX, u64::MAX, u32::MAX), record(7, 0, 0, u32::MAX)];
-        assert_eq!(Calls::of(7, &records).records, 2);
+    fn what_a_device_measures_has_no_caller() {
+        let mut snapshot = model(&[], &[(1, [3, 30, 30])]).snapshot().unwrap().clone();
+        snapshot.points[1].device = true;
+        let mut model = Model::default();
+        model.fold(snapshot);
+        assert_eq!(Calls::of(model.point(1).unwrap()), Calls::default());
     }
 }

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{History, Length, Quantiles, Sample, histogram};
+use super::{History, Length, OpenNow, Quantiles, Sample, histogram};
 use crate::snapshot::{
     AMOUNTS, Bucket, Cell, Lane, Point, PointState, Process, ProcessState, Snapshot, Stats,
 };
@@ -17,6 +17,7 @@ pub struct Figures {
     cells: Range<usize>,
     total: Stats,
     pub(super) state: PointState,
+    pub(super) open: Option<OpenNow>,
     rate: Option<f64>,
     load: Option<f64>,
     /// What its measurements have of each amount, together.
@@ -117,6 +118,7 @@ impl Figures {
                 total: total(cells[range.clone()].iter().map(Arc::as_ref)),
                 cells: range.clone(),
                 state: point.state,
+                open: None,
                 rate: None,
                 load: None,
                 amounts: amounts(&cells[range.clone()]),
@@ -140,16 +142,19 @@ impl Figures {
         self.amount_rates = self.amounts.map(|sum| Some(sum as f64 / seconds));
         // A device's time is no load of a CPU.
         if !self.point().device {
-            self.load = Some(self.total.exclusive as f64 / ticks);
+            let open = self.open.and_then(|open| open.exclusive).unwrap_or(0);
+            self.load = Some(self.total.exclusive.saturating_add(open) as f64 / ticks);
         }
     }
 
     /// Rates over the interval since `old`, which is none for a point that
-    /// appeared within it; `alpha` is the weight of its load in the smoothed one. Of a point
-    /// that was reset in the interval, they are those since the reset.
+    /// appeared within it; `alpha` is the weight of its load in the smoothed one,
+    /// and `open` what its open regions have grown by, ticks, none where a reset hides
+    /// that. Of a point that was reset in the interval, they are those since the reset.
     pub(super) fn take_interval(
         &mut self,
         old: Option<Self>,
+        open: Option<f64>,
         ticks: u64,
         seconds: f64,
         alpha: f64,
@@ -180,7 +185,8 @@ impl Figures {
         self.rate = grown(self.total.count, count_before).map(|n| n as f64 / seconds);
         let load = grown(self.total.exclusive, exclusive_before)
             .filter(|_| !self.point().device)
-            .map(|n| n as f64 / (ticks as f64 * share));
+            // A region that ends takes with it what it had come to: it is in the sums then.
+            .and_then(|n| Some((n as f64 + open?).max(0.0) / (ticks as f64 * share)));
         let smoothed = old.as_ref().filter(|old| old.settled).and_then(|old| old.load);
         let is_at_rest = self.point().state != PointState::On && load == Some(0.0);
         self.load = match (load, smoothed) {
@@ -291,7 +297,13 @@ impl Figures {
         self.rate
     }
 
-    /// Share of one CPU, smoothed; above 1 when several threads are in it.
+    /// Its regions that are open; none where none is.
+    pub fn open(&self) -> Option<&OpenNow> {
+        self.open.as_ref()
+    }
+
+    /// Share of one CPU, smoothed; above 1 when several threads are in it. Regions that
+    /// are open have their part in it where what they take is known.
     pub fn load(&self) -> Option<f64> {
         self.load
     }

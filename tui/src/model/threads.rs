@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::snapshot::{Cell, Lane, LaneKind, Point, Snapshot, Stats};
 
-use super::{Length, off_share, total};
+use super::{Length, OpenRegion, off_share, total};
 
 /// A point takes the place of the top one when it has this many times as much:
 /// two that are nearly the same do not change places at every poll.
@@ -79,10 +79,16 @@ struct Grown {
     top: u64,
 }
 
-/// The threads of a first snapshot: shares are those of the process's life.
-pub(super) fn life(snapshot: &Snapshot, seconds: f64) -> Vec<Thread> {
+/// The threads of a first snapshot: shares are those of the process's life, with what
+/// open regions have come to.
+pub(super) fn life(snapshot: &Snapshot, open: &[OpenRegion], seconds: f64) -> Vec<Thread> {
     let ticks = snapshot.elapsed_ticks;
-    let (mut threads, grown) = sums(snapshot, None, &[]);
+    let (mut threads, mut grown) = sums(snapshot, None, &[]);
+    for region in open {
+        if let (Some(place), Some(own)) = (place(snapshot, region.lane), region.exclusive) {
+            grown[place].add_open(region.point, own as f64, None);
+        }
+    }
     for (thread, grown) in threads.iter_mut().zip(grown) {
         thread.load = (ticks > 0).then(|| grown.exclusive as f64 / ticks as f64);
         thread.switch_rate = (ticks > 0).then(|| thread.lane.switches as f64 / seconds);
@@ -92,16 +98,23 @@ pub(super) fn life(snapshot: &Snapshot, seconds: f64) -> Vec<Thread> {
 }
 
 /// The threads of a snapshot that follows on another; `alpha` is the weight of
-/// the interval in the smoothed share.
+/// the interval in the smoothed share, and `open` what open regions have grown by, by
+/// lane and point.
 pub(super) fn interval(
     snapshot: &Snapshot,
     before: &Snapshot,
     old: &[Thread],
+    open: &[((u32, u32), f64)],
     ticks: u64,
     seconds: f64,
     alpha: f64,
 ) -> Vec<Thread> {
-    let (mut threads, grown) = sums(snapshot, Some(before), old);
+    let (mut threads, mut grown) = sums(snapshot, Some(before), old);
+    for ((lane, point), ticks) in open {
+        if let Some(place) = place(snapshot, *lane) {
+            grown[place].add_open(*point, *ticks, top_of(old, *lane));
+        }
+    }
     for (thread, grown) in threads.iter_mut().zip(grown) {
         let old = find(old, thread.lane.id).filter(|old| old.lane.tid == thread.lane.tid);
         let now = grown.exclusive as f64 / ticks as f64;
@@ -187,11 +200,7 @@ fn sums(
     };
     let mut threads: Vec<Thread> = snapshot.lanes.iter().map(thread).collect();
     let mut grown = vec![Grown::default(); snapshot.lanes.len()];
-    let tops: Vec<Option<u32>> = snapshot
-        .lanes
-        .iter()
-        .map(|lane| find(old, lane.id).and_then(|old| old.top).map(|top| top.point))
-        .collect();
+    let tops: Vec<Option<u32>> = snapshot.lanes.iter().map(|lane| top_of(old, lane.id)).collect();
     let key = |cell: &Cell| (cell.point, cell.lane);
     let mut cells = before.map_or(&[][..], |before| &before.cells).iter().peekable();
     // Both are in the order of the points.
@@ -243,6 +252,28 @@ fn in_life(snapshot: &Snapshot, point: &Point, exclusive: u64) -> u64 {
             (exclusive as f64 * (snapshot.elapsed_ticks as f64 / ticks)) as u64
         }
         _ => exclusive,
+    }
+}
+
+/// The point that was the top one of a lane.
+fn top_of(old: &[Thread], lane: u32) -> Option<u32> {
+    find(old, lane).and_then(|old| old.top).map(|top| top.point)
+}
+
+impl Grown {
+    /// Adds what the open regions of a point have grown by.
+    fn add_open(&mut self, point: u32, ticks: f64, top: Option<u32>) {
+        let add = |to: u64| (to as f64 + ticks).max(0.0) as u64;
+        self.exclusive = add(self.exclusive);
+        if top == Some(point) {
+            self.top = add(self.top);
+        }
+        match self.most {
+            Some((most, before)) if most == point => self.most = Some((most, add(before))),
+            Some((_, most)) if most >= add(0) => {}
+            _ if ticks >= 1.0 => self.most = Some((point, add(0))),
+            _ => {}
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is different in a snapshot from an earlier one of the same recording.
 //!
-//! Points, lanes and cells are lists in the order of their ids; a delta has those
+//! Points, lanes, cells and edges are lists in the order of their ids; a delta has those
 //! that are new or changed, and the ids of those that are gone. Of a cell whose
 //! histogram has only grown it has the buckets that did.
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::{Bucket, Cell, Clock, Lane, Losses, Point, Process, Snapshot};
+use crate::snapshot::{Bucket, Cell, Clock, Edge, Lane, Losses, Point, Process, Snapshot};
 
 /// See the module's own description.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,6 +32,8 @@ pub(super) struct Delta {
     /// Cells as they are now, their histograms without the buckets that are as before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     grown: Vec<Cell>,
+    #[serde(default, skip_serializing_if = "Changes::is_nothing")]
+    edges: Changes<Edge, (u32, Option<u32>, u32)>,
 }
 
 /// Of the cells, by point and lane.
@@ -102,6 +104,7 @@ impl Delta {
             lanes: Changes::between(&key.lanes, &now.lanes, |lane| lane.id),
             cells,
             grown,
+            edges: Changes::between(&key.edges, &now.edges, Edge::key),
         }
     }
 
@@ -125,6 +128,7 @@ impl Delta {
             points: self.points.apply(&key.points, |point| point.id),
             lanes: self.lanes.apply(&key.lanes, |lane| lane.id),
             cells: cells.apply(&key.cells, |cell| of(cell)),
+            edges: self.edges.apply(&key.edges, Edge::key),
             records: Vec::new(),
             losses: self.losses.unwrap_or_else(|| key.losses.clone()),
             usage: None,

@@ -23,8 +23,8 @@ use anyhow::{Result, anyhow, bail};
 
 use super::{Candidate, Change, Collecting, Discovery, FileSource, Finder, Refusal, Source, Which};
 use crate::snapshot::{
-    Cell, ClockKind, Drained, Lane, LaneKind, Losses, Point, PointState, Process, ProcessState,
-    Snapshot, Usage,
+    Cell, ClockKind, Drained, Edge, Lane, LaneKind, Losses, Open, Point, PointState, Process,
+    ProcessState, Snapshot, Usage,
 };
 
 /// How long the rows of a process that ended in order stay.
@@ -289,6 +289,7 @@ impl Group {
             points: Vec::new(),
             lanes: Vec::new(),
             cells: Vec::new(),
+            edges: Vec::new(),
             records: Vec::new(),
             losses: Losses::default(),
             usage: None,
@@ -347,8 +348,24 @@ impl Group {
                 };
                 let clock = Some(last.clock.kind);
                 let process = Some(place as u32);
-                whole.lanes.push(Lane { id, name, kind, process, clock, ..lane.clone() });
+                let open = lane.open.iter().filter_map(|open| {
+                    let start = began.saturating_add(open.start);
+                    Some(Open { point: *member.points.get(&open.point)?, start, ..*open })
+                });
+                let open = open.collect();
+                whole.lanes.push(Lane { id, name, kind, process, clock, open, ..lane.clone() });
             }
+            whole.edges.extend(last.edges.iter().filter_map(|edge| {
+                Some(Edge {
+                    point: *member.points.get(&edge.point)?,
+                    caller: match edge.caller {
+                        Some(caller) => Some(*member.points.get(&caller)?),
+                        None => None,
+                    },
+                    lane: *member.lanes.get(&edge.lane)?,
+                    ..*edge
+                })
+            }));
             for cell in &last.cells {
                 let ours = (member.points.get(&cell.point), member.lanes.get(&cell.lane));
                 let (Some(&point), Some(&lane)) = ours else { continue };
@@ -376,6 +393,7 @@ impl Group {
         whole.points.sort_by_key(|point| point.id);
         whole.lanes.sort_by_key(|lane| lane.id);
         whole.cells.sort_by_key(|cell| (cell.point, cell.lane));
+        whole.edges.sort_by_key(Edge::key);
         self.name(&mut whole.process, state);
         whole
     }
@@ -719,6 +737,43 @@ mod tests {
                 cells.map(|cell| cell.stats.count + cell.retired.count).sum()
             })
             .collect()
+    }
+
+    #[test]
+    fn edges_and_open_regions_are_those_of_the_processes() {
+        for sum in [false, true] {
+            let machines = Machines::default();
+            for pid in [7, 9] {
+                let made = machines.start(pid);
+                let open = |point| Open { point, start: 5, on_cpu: Some(3) };
+                made.borrow_mut().snapshot_mut().lanes[1].open = vec![open(4), open(5)];
+            }
+            let snapshot = machines.group(sum).poll().unwrap();
+            assert!(snapshot.edges.is_sorted_by(|a, b| a.key() < b.key()));
+            assert!(snapshot.edges.iter().any(|edge| edge.caller.is_some()));
+            // Each cell's figures are those of its edges, and the callers have kept their names.
+            let name = |id| snapshot.points.iter().find(|p| p.id == id).unwrap().name.as_str();
+            for cell in &snapshot.cells {
+                let own = (cell.point, cell.lane);
+                let own = snapshot.edges.iter().filter(|edge| (edge.point, edge.lane) == own);
+                let own: Vec<_> = own.collect();
+                assert_eq!(own.iter().map(|e| e.exclusive).sum::<u64>(), cell.stats.exclusive);
+                let callers = own.iter().filter_map(|edge| edge.caller);
+                for caller in callers {
+                    let expected =
+                        if name(cell.point) == "io.crc" { "io.parse" } else { "lz.compress" };
+                    assert_eq!(name(caller), expected);
+                }
+            }
+            let open: Vec<Vec<&str>> = snapshot
+                .lanes
+                .iter()
+                .filter(|lane| !lane.open.is_empty())
+                .map(|lane| lane.open.iter().map(|open| name(open.point)).collect())
+                .collect();
+            let stack = ["lz.compress", "lz.match_longest_in_the_whole_window"];
+            assert_eq!(open, [stack, stack], "{sum}");
+        }
     }
 
     #[test]

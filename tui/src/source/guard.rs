@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::{Change, Discovery, Recording, Source};
 use crate::export::json::{Overwrite, WriteError};
-use crate::snapshot::{AMOUNTS, Cell, Drained, Process, Snapshot};
+use crate::snapshot::{AMOUNTS, Cell, Drained, Edge, Process, Snapshot};
 use crate::text::clean_in_place;
 
 /// A source whose snapshots keep the promises of [`crate::snapshot`], whatever
@@ -130,6 +130,8 @@ fn clean_snapshot(snapshot: &mut Snapshot) {
     snapshot.lanes.dedup_by_key(|lane| lane.id);
     snapshot.cells.sort_by_key(|cell| (cell.point, cell.lane));
     snapshot.cells.dedup_by_key(|cell| (cell.point, cell.lane));
+    snapshot.edges.sort_by_key(Edge::key);
+    snapshot.edges.dedup_by_key(|edge| edge.key());
 }
 
 #[cfg(test)]
@@ -150,6 +152,8 @@ mod tests {
             let twin = snapshot.points[0].clone();
             snapshot.points.push(twin);
             snapshot.cells.reverse();
+            let edge = |point| Edge { point, ..Edge::default() };
+            snapshot.edges = vec![edge(2), edge(1), edge(2)];
             Ok(snapshot)
         }
 
@@ -171,5 +175,6 @@ mod tests {
         }
         assert!(snapshot.points.is_sorted_by(|a, b| a.id < b.id));
         assert!(snapshot.cells.is_sorted_by(|a, b| (a.point, a.lane) < (b.point, b.lane)));
+        assert!(snapshot.edges.is_sorted_by(|a, b| a.key() < b.key()));
     }
 }

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use pfp_shm_layout::beacon::Info;
+use pfp_shm_layout::calls::{self, CallSums};
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::control::{Alpha, Change as Steer, Control};
 use pfp_shm_layout::copy::{Copy, Dense, Note};
@@ -30,8 +31,8 @@ use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
 use crate::export::packed;
 use crate::export::whole::{self, Overwrite, WriteError};
 use crate::snapshot::{
-    Amiss, Bucket, Cell, Clock, ClockKind, Drained, FORMAT, Lane, LaneKind, Losses, Point,
-    PointState, Process, ProcessState, Record, Snapshot, Stats, VERSION, Variant,
+    Amiss, Bucket, Cell, Clock, ClockKind, Drained, Edge, FORMAT, Lane, LaneKind, Losses, Open,
+    Point, PointState, Process, ProcessState, Record, Snapshot, Stats, VERSION, Variant,
 };
 
 /// Looks for segments.
@@ -175,6 +176,7 @@ pub(super) fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
         last: None,
         elapsed_ticks: 0,
         pid,
+        threads_of: (inside.pidns != 0 && is_own(inside.pidns)).then_some(inside.pid),
     }))
 }
 
@@ -212,6 +214,8 @@ struct LiveSource {
     elapsed_ticks: u64,
     /// The id that our /proc knows it by; none where that shows it under none.
     pid: Option<u32>,
+    /// Its process id, if threads have the ids here that its lanes tell.
+    threads_of: Option<u32>,
 }
 
 impl Source for LiveSource {
@@ -231,6 +235,12 @@ impl Source for LiveSource {
         show_names(&mut self.names, &mut snapshot.points);
         self.elapsed_ticks = self.ticks_until_now(&snapshot);
         snapshot.elapsed_ticks = self.elapsed_ticks;
+        let of = self.threads_of.filter(|_| snapshot.process.state == ProcessState::Running);
+        add_calls(&mut snapshot, &self.reader, &self.facts, |tid| cpu_ns(of?, tid));
+        if self.dead {
+            until_last_begin(&mut snapshot);
+            self.elapsed_ticks = snapshot.elapsed_ticks;
+        }
         bound_resets(&mut snapshot);
         if self.dead {
             self.last = Some(snapshot.clone());
@@ -354,8 +364,80 @@ pub(super) fn of_copy(
     let until =
         note.filter(|_| runs).map_or(0, |note| ticks_until(note.taken_monotonic_ns, &facts, rate));
     snapshot.elapsed_ticks = snapshot.records.iter().map(end).fold(until, u64::max);
+    add_calls(&mut snapshot, &reader, &facts, |_| None);
+    if !runs {
+        until_last_begin(&mut snapshot);
+    }
     bound_resets(&mut snapshot);
     snapshot
+}
+
+/// Puts the edges and the open regions into a snapshot; `cpu_ns` is the CPU time of a thread
+/// now, where it is known.
+fn add_calls(
+    snapshot: &mut Snapshot,
+    reader: &Reader,
+    facts: &Facts,
+    cpu_ns: impl Fn(u32) -> Option<u64>,
+) {
+    let lanes = &reader.picture().lanes;
+    for of_lane in reader.calls() {
+        let Ok(place) = snapshot.lanes.binary_search_by_key(&of_lane.lane, |lane| lane.id) else {
+            continue;
+        };
+        let runs = snapshot.lanes[place].kind == LaneKind::Live
+            && snapshot.process.state == ProcessState::Running;
+        let own_cpu = match of_lane.open.is_empty() {
+            false if runs && of_lane.is_own => cpu_ns(snapshot.lanes[place].tid),
+            _ => None,
+        };
+        let claimed = lanes.iter().find(|lane| lane.id == of_lane.lane);
+        let claimed = claimed.map_or(0, |lane| lane.lane.claimed);
+        let open = of_lane.open.iter().map(|open| {
+            let start = open.start.saturating_sub(facts.created_ticks);
+            let so_far = snapshot.elapsed_ticks.saturating_sub(start);
+            let on_cpu = match snapshot.clock.kind {
+                // It takes nothing out.
+                ClockKind::Wall if runs => Some(so_far),
+                ClockKind::Wall => None,
+                _ => own_cpu.and_then(|now| {
+                    let ns = now.checked_sub(of_lane.cpu)?;
+                    let now = (ns as f64 / 1e9 * snapshot.clock.ticks_per_second) as u64;
+                    // What the thread had been on the CPU at the begin, since the same moment.
+                    let then = open.start.checked_sub(claimed)?.checked_sub(open.off)?;
+                    // The kernel brings a thread's time up to date a few times in 10 ms.
+                    Some(now.saturating_sub(then).min(so_far))
+                }),
+            };
+            Open { point: open.point, start, on_cpu }
+        });
+        let open = open.collect();
+        let lane = &mut snapshot.lanes[place];
+        (lane.open, lane.unplaced) = (open, of_lane.unplaced);
+        snapshot.edges.extend(of_lane.edges.iter().filter_map(|call| {
+            let caller = match call.caller {
+                calls::ROOT => None,
+                calls::UNKNOWN | calls::ELSEWHERE => return None,
+                caller => Some(caller),
+            };
+            let CallSums { count, exclusive, inclusive } = call.sums;
+            let (point, lane) = (call.callee, of_lane.lane);
+            Some(Edge { point, caller, lane, count, exclusive, inclusive })
+        }));
+    }
+    snapshot.edges.sort_unstable_by_key(Edge::key);
+}
+
+/// To begin a region is something that a dead process is known to have done, too.
+fn until_last_begin(snapshot: &mut Snapshot) {
+    let begins = snapshot.lanes.iter().flat_map(|lane| &lane.open).map(|open| open.start);
+    snapshot.elapsed_ticks = begins.fold(snapshot.elapsed_ticks, u64::max);
+}
+
+/// The CPU time of a thread, in ns.
+fn cpu_ns(process: u32, thread: u32) -> Option<u64> {
+    let path = format!("/proc/{process}/task/{thread}/schedstat");
+    std::fs::read_to_string(path).ok()?.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// What the rings hold, lane by lane.
@@ -589,6 +671,8 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
                 switches: lane.switches,
                 process: None,
                 clock: None,
+                open: Vec::new(),
+                unplaced: 0,
                 amiss: Amiss {
                     mismatched_ends: lane.amiss.mismatched_ends,
                     begins_refused: lane.amiss.begins_refused,
@@ -598,6 +682,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
             })
             .collect(),
         cells,
+        edges: Vec::new(),
         records: Vec::new(),
         usage: None,
         losses: {

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 
 use super::{Change, Source};
 use crate::snapshot::{
-    Amiss, Bucket, Cell, Clock, ClockKind, FORMAT, Lane, LaneKind, Losses, Point, PointState,
+    Amiss, Bucket, Cell, Clock, ClockKind, Edge, FORMAT, Lane, LaneKind, Losses, Point, PointState,
     Process, ProcessState, Snapshot, Stats, VERSION,
 };
 
@@ -33,6 +33,9 @@ const WORK: &[(&str, u32, u32, u64, u64, u64, u64)] = &[
     ("net.wait", 301, 2, 5, 45_000, 0, 99),
     ("config.reload", 9, 0, 0, 0, 0, 0),
 ];
+
+/// Which point is called by which one; the others by none.
+const CALLERS: [(u32, u32); 2] = [(3, 1), (5, 4)];
 
 /// See the module's own description.
 #[derive(Clone, Debug)]
@@ -75,6 +78,8 @@ impl Synthetic {
             switches: 0,
             process: None,
             clock: None,
+            open: Vec::new(),
+            unplaced: 0,
             amiss: Amiss::default(),
         });
         Self {
@@ -106,6 +111,7 @@ impl Synthetic {
                 points: points.collect(),
                 lanes: lanes.collect(),
                 cells: Vec::new(),
+                edges: Vec::new(),
                 records: Vec::new(),
                 losses: Losses::default(),
                 usage: None,
@@ -192,6 +198,16 @@ impl Synthetic {
             Some(same) if same.low == bucket.low => same.count += times,
             _ => cell.histogram.insert(place, Bucket { count: times, ..bucket }),
         }
+        let caller = CALLERS.iter().find(|(inside, _)| *inside == point).map(|(_, by)| *by);
+        let key = (point, caller, lane);
+        let edges = &mut self.snapshot.edges;
+        let place = edges.partition_point(|edge| edge.key() < key);
+        if edges.get(place).is_none_or(|edge| edge.key() != key) {
+            edges.insert(place, Edge { point, caller, lane, ..Edge::default() });
+        }
+        edges[place].count += times;
+        edges[place].exclusive += times * exclusive;
+        edges[place].inclusive += times * inclusive;
     }
 
     fn point_mut(&mut self, id: u32) -> Result<&mut Point> {
@@ -239,6 +255,7 @@ impl Source for Synthetic {
                 let point = self.point_mut(id)?;
                 (point.resets, point.since_ticks) = (point.resets + 1, Some(now));
                 self.snapshot.cells.retain(|cell| cell.point != id);
+                self.snapshot.edges.retain(|edge| edge.point != id);
             }
         }
         Ok(())

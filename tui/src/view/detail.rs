@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::columns::state_word;
 use crate::model::histogram::{self, Bar};
 use crate::model::lost;
-use crate::model::{Calls, Figures, Lately, Related, Since, mean, off_share};
+use crate::model::{Calls, Figures, Lately, Since, Who, mean, off_share};
 use crate::snapshot::{LaneKind, PointState, ProcessState};
 use crate::text;
 use crate::units::{self, NONE, Scale};
@@ -221,6 +221,7 @@ impl Pane<'_> {
             ]));
         }
         lines.extend(self.on_and_off(total.inclusive, total.off_cpu));
+        lines.extend(self.open());
         lines
     }
 
@@ -367,47 +368,61 @@ impl Pane<'_> {
         lines
     }
 
-    /// Who calls the point and whom it calls, as far as the rings know.
+    /// Who calls the point and whom it calls.
     fn calls(&self, app: &App, width: usize) -> Vec<Line<'static>> {
-        let calls = Calls::of(self.figures.id(), &app.records);
-        if calls.records == 0 {
-            return Vec::new();
-        }
-        let name = |related: &Related| match related.point {
-            Some(id) => app.model.point(id).map_or_else(|| format!("#{id}"), Figures::name),
-            None => "(no region, or not known)".into(),
+        let calls = Calls::of(self.figures);
+        let name = |who: Who| match who {
+            Who::Point(id) => app.model.point(id).map_or_else(|| format!("#{id}"), Figures::name),
+            Who::Top => "(top level)".into(),
+            Who::Others => "(other callers)".into(),
         };
-        let name_width = width.saturating_sub(2 + 3 * 9).clamp(8, 40);
-        let row = |name: &str, count: String, share: String, span: String| {
+        let name_width = width.saturating_sub(2 + 4 * 9).clamp(8, 40);
+        let row = |name: &str, [count, excl, incl, share]: [&str; 4]| {
             let name = text::fit(name, name_width, self.look.glyphs.ellipsis);
-            Line::raw(format!(" {name} {count:>8} {share:>8} {span:>8}"))
+            format!(" {name} {count:>8} {excl:>8} {incl:>8} {share:>8}")
         };
-        let title = |what: &str, columns: [&str; 3]| {
-            let [count, share, span] = columns;
-            let name = text::fit(what, name_width, self.look.glyphs.ellipsis);
-            let line = format!(" {name} {count:>8} {share:>8} {span:>8}");
-            Line::from(Span::styled(line, self.look.theme.process))
-        };
-        let share = |part: u64, all: u64| match all {
-            0 => NONE.into(),
-            all => format!("{}%", units::percent(part as f64 / all as f64)),
-        };
-        let heading = format!("Callers, last {} calls", units::count(calls.records));
-        let mut lines = vec![title(&heading, ["Calls", "Share", "Span"])];
-        for caller in &calls.callers {
-            let span = self.scale.ticks(caller.span as f64);
-            let of_calls = share(caller.count, calls.records);
-            lines.push(row(&name(caller), units::count(caller.count), of_calls, span));
-        }
-        if !calls.children.is_empty() {
-            lines.push(title("Children, of its span", ["Calls", "Share", "Span"]));
-        }
-        for child in &calls.children {
-            let span = self.scale.ticks(child.span as f64);
-            let of_span = share(child.span, calls.span);
-            lines.push(row(&name(child), units::count(child.count), of_span, span));
+        // Regions that are open have called already.
+        let open = self.figures.open().and_then(|open| open.on_cpu).unwrap_or(0);
+        let all = self.figures.total().inclusive.saturating_add(open);
+        let mut lines = Vec::new();
+        for (title, related) in [("Callers", &calls.callers), ("Callees", &calls.callees)] {
+            if related.is_empty() {
+                continue;
+            }
+            let heading = row(title, ["Calls", "Excl", "Incl", "Share"]);
+            lines.push(Line::from(Span::styled(heading, self.look.theme.process)));
+            lines.extend(related.iter().map(|one| {
+                let share = match all {
+                    0 => NONE.into(),
+                    all => format!("{}%", units::percent(one.inclusive as f64 / all as f64)),
+                };
+                let ticks = |ticks: u64| self.scale.ticks(ticks as f64);
+                let [excl, incl] = [ticks(one.exclusive), ticks(one.inclusive)];
+                Line::raw(row(&name(one.who), [&units::count(one.count), &excl, &incl, &share]))
+            }));
         }
         lines
+    }
+
+    /// What its open regions have come to.
+    fn open(&self) -> Vec<Line<'static>> {
+        let Some(open) = self.figures.open() else { return Vec::new() };
+        let ticks = |ticks: Option<u64>| self.ticks(ticks.map(|ticks| ticks as f64));
+        let mut rows = vec![("open", format!("{} for {}", open.count, ticks(Some(open.span))))];
+        match open.on_cpu {
+            Some(_) => {
+                rows.push(("  on CPU", format!("{} so far", ticks(open.on_cpu))));
+                rows.push(("  of its own", format!("{} so far", ticks(open.exclusive))));
+            }
+            None => rows.push(("  on CPU", "not known".into())),
+        }
+        let line = |(name, value)| {
+            Line::from(vec![
+                Span::styled(format!(" {name:<13}"), self.look.theme.faint),
+                Span::raw(value),
+            ])
+        };
+        rows.into_iter().map(line).collect()
     }
 
     fn lanes(&self, width: usize) -> Vec<Line<'static>> {

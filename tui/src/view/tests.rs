@@ -4,6 +4,7 @@
 //! writes the files anew; the difference is then there to be read.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossterm::event::KeyCode;
@@ -17,7 +18,9 @@ use crate::app::mouse::Target;
 use crate::app::tests::{Desk, Stage, candidate, desk};
 use crate::app::{Action, App, Options};
 use crate::columns::Column;
-use crate::snapshot::{ClockKind, PointState, ProcessState, Record, Usage};
+use crate::snapshot::{Cell, ClockKind, Edge, Open, PointState, ProcessState, Stats, Usage};
+use crate::source::synthetic::TICKS_PER_SECOND;
+use crate::units::Unit;
 
 const SIZES: [(u16, u16); 3] = [(120, 30), (80, 24), (40, 8)];
 
@@ -134,31 +137,115 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     assert_eq!(desk.app.lately().map(|lately| lately.count), Some(0));
 }
 
+/// What a line of the screen says that begins with this.
+fn words<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
+    let line = text.lines().find(|line| line.trim_start().starts_with(first));
+    line.unwrap_or_else(|| panic!("{first} in {text}")).split_whitespace().collect()
+}
+
 #[test]
-fn callers_and_children() {
+fn callers_and_callees() {
     let mut desk = desk();
     {
         let mut process = desk.process.0.borrow_mut();
-        let record = |point, start, span, depth| Record {
-            lane: 0,
+        let mut snapshot = process.snapshot_mut().clone();
+        // So much of a million, by io.parse, by nobody, and in no edge.
+        let stats =
+            Stats { count: 100, exclusive: 1_000_000, inclusive: 2_000_000, ..Stats::default() };
+        let cell = |point| Arc::new(Cell { point, stats: stats.clone(), ..Cell::default() });
+        snapshot.cells = vec![cell(1), cell(2), cell(3)];
+        let edge = |point, caller, lane, count, exclusive, inclusive| Edge {
             point,
-            start,
-            span,
-            exclusive: span,
-            depth,
-            context: 0,
+            caller,
+            lane,
+            count,
+            exclusive,
+            inclusive,
         };
-        process.snapshot_mut().records = vec![
-            record(3, 1_000, 26_000, 2),
-            record(1, 500, 260_000, 1),
-            record(2, 0, 520_000, 0),
-            record(1, 600_000, 130_000, 0),
+        snapshot.edges = vec![
+            edge(2, None, 0, 10, 200_000, 500_000),
+            edge(2, Some(1), 0, 30, 300_000, 400_000),
+            edge(2, Some(1), 1, 20, 200_000, 600_000),
+            edge(3, Some(2), 1, 100, 1_000_000, 1_000_000),
         ];
+        // It has ended, so that nothing is added.
+        snapshot.process.state = ProcessState::Exited;
+        *process.snapshot_mut() = snapshot;
     }
-    desk.app.selected = Some(1);
-    desk.code(KeyCode::Enter);
     desk.wait(1);
-    check("detail-calls", &screen(&mut desk, false, (120, 44)), (120, 44));
+    desk.app.unit = Unit::Cycles;
+    desk.app.selected = Some(2);
+    desk.code(KeyCode::Enter);
+    let text = screen(&mut desk, false, (120, 60));
+    assert_eq!(words(&text, "io.parse"), ["io.parse", "50", "500kcy", "1.00Mcy", "50.0%"]);
+    assert_eq!(words(&text, "(top level)")[2..], ["10", "200kcy", "500kcy", "25.0%"]);
+    assert_eq!(words(&text, "(other callers)")[2..], ["40", "300kcy", "500kcy", "25.0%"]);
+    assert_eq!(words(&text, "io.crc"), ["io.crc", "100", "1.00Mcy", "1.00Mcy", "50.0%"]);
+}
+
+/// Two regions open on the first thread, the outer one of a point that has never ended.
+fn with_open() -> Desk {
+    let desk = desk();
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let snapshot = process.snapshot_mut();
+        let second = TICKS_PER_SECOND;
+        let now = snapshot.elapsed_ticks;
+        let open = |point, ago, on_cpu| Open {
+            point,
+            start: now - ago * second,
+            on_cpu: Some(on_cpu * second),
+        };
+        snapshot.clock.overhead_pair = 0;
+        snapshot.points[8].name = "loop".into();
+        snapshot.lanes[0].open = vec![open(8, 12, 6), open(2, 2, 1)];
+    }
+    desk
+}
+
+#[test]
+fn open_regions_are_in_the_table_and_with_their_threads() {
+    let mut desk = with_open();
+    desk.wait(1);
+    let text = screen(&mut desk, false, (120, 30));
+    assert!(text.contains("loop open 13.0s"), "{text}");
+    desk.press("3");
+    let text = screen(&mut desk, false, (120, 30));
+    assert!(
+        text.lines().any(|line| line.contains(" main") && line.contains("3.00s io.read")),
+        "{text}"
+    );
+    desk.app.threads.selected = Some(0);
+    desk.press("d");
+    let text = screen(&mut desk, false, (120, 30));
+    assert_eq!(words(&text, "loop"), ["loop", "13.0s", "6.00s"]);
+    assert_eq!(words(&text, "io.read")[..3], ["io.read", "3.00s", "1.00s"]);
+    // After a crash they were the last thing that it was in.
+    desk.process.0.borrow_mut().snapshot_mut().process.state = ProcessState::Crashed;
+    desk.wait(1);
+    let text = screen(&mut desk, false, (120, 30));
+    assert!(text.contains("was in io.read"), "{text}");
+    assert!(text.contains("Was in when the process died"), "{text}");
+}
+
+#[test]
+fn the_detail_of_a_region_that_is_open() {
+    let mut desk = with_open();
+    desk.wait(1);
+    desk.app.selected = Some(8);
+    desk.code(KeyCode::Enter);
+    let text = screen(&mut desk, false, (120, 40));
+    assert!(text.contains("1 for 13.0s"), "{text}");
+    assert!(text.contains("6.00s so far") && text.contains("5.00s so far"), "{text}");
+    // Without its time on a CPU there is only how long it is open.
+    desk.process.0.borrow_mut().snapshot_mut().lanes[0].open[0].on_cpu = None;
+    desk.wait(1);
+    let text = screen(&mut desk, false, (120, 40));
+    assert!(text.contains("1 for 14.0s") && text.contains("not known"), "{text}");
+    assert!(!text.contains("so far"), "{text}");
+    desk.press("1");
+    let text = screen(&mut desk, false, (120, 40));
+    assert!(text.contains("loop open 14.0s wall"), "{text}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::headline::clock_word;
 use crate::model::lost;
 use crate::model::mean;
 use crate::model::threads::{Part, Thread, find, parts};
-use crate::snapshot::{LaneKind, ProcessState};
+use crate::snapshot::{LaneKind, Open, ProcessState};
 use crate::text;
 use crate::units::{self, NONE};
 
@@ -32,10 +32,12 @@ pub(super) fn lines(app: &App, body: Rect) -> usize {
         return 0;
     };
     let [list, below] = halves(app, body);
-    // Each has a heading, and the lower half a title above that.
+    // Each has a heading.
     let rows = usize::from(list.height.saturating_sub(1)).max(1);
-    let seen = usize::from(below.height.saturating_sub(2));
-    parts(snapshot, lane).len().saturating_sub(seen) + rows
+    let seen = usize::from(below.height.saturating_sub(1));
+    let open = find(app.model.thread_figures(), lane).map_or(0, |thread| thread.lane.open.len());
+    let headings = 1 + usize::from(open > 0);
+    (parts(snapshot, lane).len() + open + headings).saturating_sub(seen) + rows
 }
 
 /// The list, and the points of a thread.
@@ -128,14 +130,14 @@ const COLUMNS: &[Column] = &[
     Column {
         title: "Switches",
         width: 8,
-        from: 120,
+        from: 140,
         sorts: None,
         text: |_, thread, _| units::count(thread.lane.switches),
     },
     Column {
         title: "Points",
         width: 7,
-        from: 80,
+        from: 100,
         sorts: Some(ThreadColumn::Points),
         text: |_, thread, _| thread.points.to_string(),
     },
@@ -184,6 +186,8 @@ const COLUMNS: &[Column] = &[
 /// Columns of the mark, and of the names at least.
 const MARK: usize = 2;
 const LEAST_NAME: usize = 12;
+/// Columns of where a thread is, at least.
+const LEAST_INNER: usize = 10;
 /// Columns of the names at most, where there is something else to show.
 const MOST_NAME: usize = 24;
 
@@ -192,10 +196,12 @@ fn draw_list(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let theme = &look.theme;
     let columns: Vec<&Column> = COLUMNS.iter().filter(|column| width >= column.from).collect();
     let fixed: usize = columns.iter().map(|column| column.width + 1).sum();
-    // What is left is shared by the name and the point that burns most.
+    // What is left is shared by the name, where the thread is and the point that burns most.
     let left = width.saturating_sub(MARK + fixed);
-    let name_width = (left / 2).clamp(LEAST_NAME, MOST_NAME).min(left);
-    let top_width = left.saturating_sub(name_width + 2);
+    let name_width = (left / 3).clamp(LEAST_NAME, MOST_NAME).min(left);
+    let inner_width = left.saturating_sub(name_width) / 2;
+    let inner_width = inner_width.saturating_sub(2).min(MOST_NAME + 8);
+    let inner_width = if inner_width < LEAST_INNER { 0 } else { inner_width };
 
     let title = |name: &str, sorts: Option<ThreadColumn>| {
         let sorted = sorts == Some(app.threads.column);
@@ -214,7 +220,13 @@ fn draw_list(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         heading.push(Span::styled(" ", theme.heading));
         heading.push(Span::styled(text, style));
     }
-    let rest = text::fit("  Burns most", top_width + 2, look.glyphs.ellipsis);
+    let mut rest = String::new();
+    if inner_width > 0 {
+        rest = format!("  {}", text::fit("In", inner_width, look.glyphs.ellipsis));
+    }
+    rest += "  Burns most";
+    let used: usize = heading.iter().map(Span::width).sum();
+    let rest = text::fit(&rest, width.saturating_sub(used), look.glyphs.ellipsis);
     heading.push(Span::styled(rest, theme.heading));
 
     let (cursor, _) = app.threads.cursor();
@@ -233,6 +245,10 @@ fn draw_list(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         let amiss = amiss(thread);
         if !amiss.is_empty() {
             line += &format!("  ! {amiss}");
+        }
+        if inner_width > 0 {
+            let inner = innermost(app, thread);
+            line += &format!("  {}", text::fit(&inner, inner_width, look.glyphs.ellipsis));
         }
         line += &format!("  {}", top(app, thread));
         let line = text::fit(&line, width, look.glyphs.ellipsis);
@@ -277,6 +293,67 @@ fn point_name(app: &App, point: u32) -> String {
     app.model.point(point).map_or_else(|| format!("#{point}"), |figures| figures.name())
 }
 
+/// Why a thread is in its open regions no more; none while it runs.
+fn ended(app: &App, thread: &Thread) -> Option<&'static str> {
+    let process = &app.model.snapshot()?.process;
+    let place = thread.lane.process.map(|place| place as usize);
+    let process = place.and_then(|place| process.members.get(place)).unwrap_or(process);
+    match (process.state, thread.lane.kind) {
+        (ProcessState::Crashed, _) => Some("when the process died"),
+        (ProcessState::Exited, _) => Some("when the process ended"),
+        (ProcessState::Running, LaneKind::Ended) => Some("when it ended"),
+        (ProcessState::Running, LaneKind::Live | LaneKind::Overflow) => None,
+    }
+}
+
+/// How long a region of a thread that runs has been open.
+fn open_for(app: &App, open: &Open) -> String {
+    let now = app.model.snapshot().map_or(0, |snapshot| snapshot.elapsed_ticks);
+    scale(app).ticks(now.saturating_sub(open.start) as f64)
+}
+
+/// The innermost open region of a thread, and how long it has been open.
+fn innermost(app: &App, thread: &Thread) -> String {
+    let Some(open) = thread.lane.open.last() else { return String::new() };
+    let name = point_name(app, open.point);
+    match ended(app, thread) {
+        Some(_) => format!("was in {name}"),
+        None => format!("{} {name}", open_for(app, open)),
+    }
+}
+
+/// The open regions of a thread, a line each, below a heading.
+fn stack(app: &App, thread: &Thread, width: usize, look: &Look) -> Vec<Line<'static>> {
+    if thread.lane.open.is_empty() {
+        return Vec::new();
+    }
+    let name_width = width.saturating_sub(MARK + 2 * 10).clamp(LEAST_NAME, MOST_NAME * 2);
+    let row = |name: &str, first: &str, second: &str| {
+        let name = text::fit(name, name_width, look.glyphs.ellipsis);
+        text::fit(&format!("  {name} {first:>9} {second:>9}"), width, look.glyphs.ellipsis)
+    };
+    let ended = ended(app, thread);
+    let heading = match ended {
+        Some(when) => row(&format!("Was in {when}"), "Began at", ""),
+        None => row("In", "For", "On CPU"),
+    };
+    let mut lines = vec![Line::styled(heading, look.theme.heading)];
+    lines.extend(thread.lane.open.iter().enumerate().map(|(level, open)| {
+        // Further in it would leave no room for the name.
+        let indent = " ".repeat(level.min(8));
+        let name = format!("{indent}{}", point_name(app, open.point));
+        let [first, second] = match ended {
+            Some(_) => [scale(app).ticks(open.start as f64), String::new()],
+            None => {
+                let ticks = |ticks: u64| scale(app).ticks(ticks as f64);
+                [open_for(app, open), open.on_cpu.map_or(NONE.into(), ticks)]
+            }
+        };
+        Line::raw(row(&name, &first, &second))
+    }));
+    lines
+}
+
 /// A column of an opened thread: heading, width, text.
 type PartColumn<'a> = (&'a str, usize, &'a dyn Fn(&Part) -> String);
 
@@ -285,7 +362,6 @@ fn draw_parts(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let (Some(thread), Some(snapshot)) = (thread, app.model.snapshot()) else {
         return;
     };
-    let [title, table] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     let mut said =
         format!(" {} [{}], its points since their reset", name_of(thread), thread.lane.tid);
     let amiss = amiss(thread);
@@ -293,7 +369,6 @@ fn draw_parts(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         said += &format!("; {amiss}");
     }
     let said = text::cut(&said, area.width.into(), look.glyphs.ellipsis);
-    frame.render_widget(Line::styled(said, look.theme.process), title);
 
     let width = usize::from(area.width);
     let scale = scale(app);
@@ -328,15 +403,11 @@ fn draw_parts(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         text::fit(&line, width, look.glyphs.ellipsis)
     };
     let heading = line("Point", &mut columns.iter().map(|(title, ..)| (*title).to_owned()));
-    let lines = parts(snapshot, thread.lane.id).into_iter().map(|part| {
+    let mut lines = stack(app, thread, width, look);
+    lines.push(Line::styled(heading, look.theme.heading));
+    lines.extend(parts(snapshot, thread.lane.id).into_iter().map(|part| {
         let texts = &mut columns.iter().map(|(_, _, text)| text(&part));
         Line::from(line(&point_name(app, part.point), texts))
-    });
-    draw_scrolled(
-        frame,
-        table,
-        Line::styled(heading, look.theme.heading),
-        lines.collect(),
-        app.detail_offset,
-    );
+    }));
+    draw_scrolled(frame, area, Line::styled(said, look.theme.process), lines, app.detail_offset);
 }

@@ -2,6 +2,7 @@
 //! argument. Each tells what it did by other means than the probe's.
 
 mod amounts;
+mod calls;
 mod copies;
 mod counts;
 mod device;
@@ -40,6 +41,8 @@ fn main() -> ExitCode {
     match arguments.first().map_or("", String::as_str) {
         "amounts" => amounts::run(arguments.get(1).expect("argument 1 is a file").as_ref()),
         "endless-amounts" => amounts::endless(),
+        "calls" => calls::pattern(),
+        "open" => calls::endless(),
         "device" => device::run(arguments.get(1).expect("argument 1 is a library").into()),
         "on-cpu" => on_cpu::run(number(1) as usize),
         "counts" => counts::run(number(1)),

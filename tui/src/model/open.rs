@@ -1,0 +1,381 @@
+//! What the regions that are open have come to so far.
+//!
+//! ```text
+//! lane      loop  [..........................................  open: on a CPU for 900 so far
+//!             step [...] [...] [...]    step [...............  open: 200
+//!               io  [.]   [.]   [.]           [.] [.]
+//!           loop = 900 - 200 - what its ended steps took in all
+//! ```
+//!
+//! A region is in no figure before it ends. How long it has been open is always known; how long
+//! it has been on a CPU, where the snapshot says so. What of that is its own follows from the
+//! edges: the time of all callees of its point on the lane, less what they took in calls of the
+//! point that have ended. Measuring costs time too, which a region that ends leaves out: so many
+//! ticks for each call inside.
+
+use std::collections::HashMap;
+
+use super::total;
+use crate::snapshot::{Edge, LaneKind, Open, ProcessState, Snapshot};
+
+/// A region that is open.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OpenRegion {
+    /// Id of its lane.
+    pub lane: u32,
+    /// Id of its point.
+    pub point: u32,
+    /// Begin, ticks since the segment was created.
+    pub start: u64,
+    /// Ticks since then.
+    pub span: u64,
+    /// Ticks of them on a CPU, where that is known.
+    pub on_cpu: Option<u64>,
+    /// Ticks of those that are its own, where they are known.
+    pub exclusive: Option<u64>,
+    /// The same, and off by what was reset since its begin: what it grows by is right again.
+    own: Option<f64>,
+}
+
+/// The regions of a point that are open.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OpenNow {
+    /// How many.
+    pub count: usize,
+    /// Ticks since the first of them began.
+    pub span: u64,
+    /// Ticks on a CPU of all of them; none where that of one is not known.
+    pub on_cpu: Option<u64>,
+    /// Exclusive ticks of all of them; none where they are not known.
+    pub exclusive: Option<u64>,
+}
+
+/// What is known of a point that is open on a lane.
+#[derive(Default)]
+struct Around {
+    /// The region around it there.
+    caller: Option<u32>,
+    /// Inclusive ticks of all that its regions have called.
+    callees: u64,
+    /// It is inside itself, or was: nobody can tell the calls of one from those of the other.
+    is_tangled: bool,
+}
+
+/// The regions that are open on threads that run, lane by lane, the outermost first.
+pub(super) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
+    if snapshot.process.state != ProcessState::Running {
+        return Vec::new();
+    }
+    let lanes = || {
+        let runs = |place: Option<u32>| match place {
+            Some(place) => snapshot
+                .process
+                .members
+                .get(place as usize)
+                .is_some_and(|member| member.state == ProcessState::Running),
+            None => true,
+        };
+        let lanes = snapshot.lanes.iter();
+        lanes.filter(move |lane| lane.kind == LaneKind::Live && runs(lane.process))
+    };
+    let mut around: HashMap<(u32, u32), Around> = HashMap::new();
+    for lane in lanes() {
+        let mut caller = None;
+        for open in &lane.open {
+            let known = around.contains_key(&(lane.id, open.point));
+            let around = around.entry((lane.id, open.point)).or_default();
+            around.is_tangled = known || lane.unplaced > 0;
+            around.caller = caller;
+            caller = Some(open.point);
+        }
+    }
+    if around.is_empty() {
+        return Vec::new();
+    }
+    let mut inside = Inside::default();
+    for edge in &snapshot.edges {
+        if let Some(around) = around.get_mut(&(edge.lane, edge.point)) {
+            around.is_tangled |= around.caller != edge.caller;
+        }
+        let calls = inside.calls.entry((edge.lane, edge.point)).or_default();
+        *calls = calls.saturating_add(edge.count);
+        let Some(caller) = edge.caller else { continue };
+        inside.callees.entry((edge.lane, caller)).or_default().push(edge);
+        if let Some(around) = around.get_mut(&(edge.lane, caller)) {
+            around.callees = around.callees.saturating_add(edge.inclusive);
+        }
+    }
+    let cost = snapshot.clock.overhead_pair as f64;
+    let was_reset = snapshot.points.iter().any(|point| point.resets > 0);
+    let mut regions = Vec::new();
+    for lane in lanes() {
+        for (level, open) in lane.open.iter().enumerate() {
+            let place = (lane.id, open.point);
+            let next = lane.open.get(level + 1);
+            let own = around.get(&place).filter(|around| !around.is_tangled).and_then(|around| {
+                let (on_cpu, next) = (open.on_cpu?, next.map_or(Some(0), |next| next.on_cpu)?);
+                let ended = ended_callees(snapshot, place);
+                let callees = around.callees as f64 - ended;
+                let calls = inside.of(place);
+                // Of the calls inside, those of regions of the point that have ended are as
+                // many as their time tells.
+                let calls = match around.callees {
+                    0 => calls,
+                    all => calls * (callees / all as f64).clamp(0.0, 1.0),
+                };
+                Some(on_cpu as f64 - next as f64 - callees - calls * cost)
+            });
+            let Open { point, start, on_cpu } = *open;
+            let span = snapshot.elapsed_ticks.saturating_sub(start);
+            let exclusive = own.filter(|_| !was_reset).map(|own| own.max(0.0) as u64);
+            let lane = lane.id;
+            regions.push(OpenRegion { lane, point, start, span, on_cpu, exclusive, own });
+        }
+    }
+    regions
+}
+
+/// What those took that were called by ended regions of a point, on a lane.
+fn ended_callees(snapshot: &Snapshot, (lane, point): (u32, u32)) -> f64 {
+    let cells = &snapshot.cells;
+    let place = cells.binary_search_by_key(&(point, lane), |cell| (cell.point, cell.lane));
+    let Ok(place) = place else { return 0.0 };
+    let ended = total(std::iter::once(cells[place].as_ref()));
+    ended.inclusive.saturating_sub(ended.exclusive) as f64
+}
+
+/// How many regions have ended on a lane inside those of its points.
+#[derive(Default)]
+struct Inside<'a> {
+    /// The edges from a point, by its lane and itself.
+    callees: HashMap<(u32, u32), Vec<&'a Edge>>,
+    /// Calls of a point, whoever called.
+    calls: HashMap<(u32, u32), u64>,
+    found: HashMap<(u32, u32), f64>,
+}
+
+impl Inside<'_> {
+    /// Inside those of a point, at any depth. Of what ended inside a point that several call,
+    /// each has the share that its calls are.
+    fn of(&mut self, place: (u32, u32)) -> f64 {
+        if let Some(found) = self.found.get(&place) {
+            return *found;
+        }
+        // What calls itself ends here.
+        self.found.insert(place, 0.0);
+        let edges = self.callees.get(&place).cloned().unwrap_or_default();
+        let inside = edges.iter().map(|edge| {
+            let callee = (edge.lane, edge.point);
+            let all = self.calls.get(&callee).copied().unwrap_or(0).max(1);
+            edge.count as f64 * (1.0 + self.of(callee) / all as f64)
+        });
+        let inside = inside.sum();
+        self.found.insert(place, inside);
+        inside
+    }
+}
+
+impl OpenNow {
+    /// Of one point, from all regions; none where none is of it.
+    pub(super) fn of(point: u32, regions: &[OpenRegion]) -> Option<Self> {
+        let of_point = || regions.iter().filter(|region| region.point == point);
+        let sum = |on_cpu: fn(&OpenRegion) -> Option<u64>| {
+            of_point().map(on_cpu).try_fold(0_u64, |sum, ticks| Some(sum.saturating_add(ticks?)))
+        };
+        let span = of_point().map(|region| region.span).max()?;
+        Some(Self {
+            count: of_point().count(),
+            span,
+            on_cpu: sum(|region| region.on_cpu),
+            exclusive: sum(|region| region.exclusive),
+        })
+    }
+}
+
+/// By how many ticks the own time of open regions has grown between two snapshots, lane by lane
+/// and point by point: less than nothing where one has ended. Those whose time is not known in
+/// both are left out. None has grown by more than the time between, of which there were so many
+/// `ticks`: one may have been there before its process was looked at.
+pub(super) fn grown(
+    before: &[OpenRegion],
+    now: &[OpenRegion],
+    ticks: u64,
+) -> Vec<((u32, u32), f64)> {
+    let mut sums: HashMap<(u32, u32), [Option<f64>; 2]> = HashMap::new();
+    for (which, regions) in [before, now].into_iter().enumerate() {
+        for region in regions {
+            let sums = sums.entry((region.lane, region.point)).or_insert([Some(0.0); 2]);
+            sums[which] = sums[which].and_then(|sum| Some(sum + region.own?));
+        }
+    }
+    let difference = |(place, [before, now]): (_, [Option<f64>; 2])| {
+        Some((place, (now? - before?).min(ticks as f64)))
+    };
+    let mut grown: Vec<_> = sums.into_iter().filter_map(difference).collect();
+    grown.sort_unstable_by_key(|(place, _)| *place);
+    grown
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::Model;
+    use crate::snapshot::{Cell, Stats};
+    use crate::source::synthetic::Synthetic;
+
+    /// A thread that is in point 1, which calls point 2, which calls point 3; all that is known
+    /// is here, in ticks.
+    #[derive(Clone, Copy)]
+    struct Program {
+        now: u64,
+        /// Begin of the region of point 1 that is open, and its ticks on a CPU.
+        open: Option<(u64, u64)>,
+        /// Begin of that of point 2 inside, and the same.
+        inner: Option<(u64, u64)>,
+        /// Calls, exclusive and inclusive ticks of those that have ended.
+        one: [u64; 3],
+        two: [u64; 3],
+        three: [u64; 3],
+        resets: u32,
+    }
+
+    const NOTHING: Program = Program {
+        now: 1000,
+        open: None,
+        inner: None,
+        one: [0; 3],
+        two: [0; 3],
+        three: [0; 3],
+        resets: 0,
+    };
+
+    fn snapshot(program: Program) -> Snapshot {
+        let mut snapshot = Synthetic::new().snapshot_mut().clone();
+        snapshot.elapsed_ticks = program.now;
+        snapshot.clock.overhead_pair = 0;
+        snapshot.lanes.truncate(1);
+        let points =
+            [(1, program.one, None), (2, program.two, Some(1)), (3, program.three, Some(2))];
+        for (point, [count, exclusive, inclusive], caller) in points {
+            if count > 0 {
+                let stats = Stats { count, exclusive, inclusive, ..Stats::default() };
+                snapshot.cells.push(Arc::new(Cell { point, stats, ..Cell::default() }));
+                snapshot.edges.push(Edge { point, caller, lane: 0, count, exclusive, inclusive });
+            }
+        }
+        snapshot.points[2].resets = program.resets;
+        let open = [(1, program.open), (2, program.inner)].into_iter();
+        let open = open.filter_map(|(point, open)| {
+            open.map(|(start, on_cpu)| Open { point, start, on_cpu: Some(on_cpu) })
+        });
+        snapshot.lanes[0].open = open.collect();
+        snapshot
+    }
+
+    fn exclusive(snapshot: Snapshot) -> Vec<Option<u64>> {
+        open_regions(&snapshot).iter().map(|region| region.exclusive).collect()
+    }
+
+    /// Loads of points 1, 2 and 3 and of the thread over the last of several snapshots; the
+    /// time constant is so short that nothing is smoothed.
+    fn loads(programs: &[Program]) -> ([Option<f64>; 3], Option<f64>) {
+        let mut model = Model::new(1e-12);
+        for program in programs {
+            model.fold(snapshot(*program));
+        }
+        let load = |point| model.point(point).unwrap().load();
+        ([load(1), load(2), load(3)], model.thread_figures()[0].load)
+    }
+
+    #[test]
+    fn its_own_is_what_its_callees_did_not_take() {
+        // Two calls of 2 have ended, 60 ticks in all, a third has run for 50, 20 of them in 3.
+        let program = Program {
+            open: Some((100, 500)),
+            inner: Some((900, 50)),
+            two: [2, 40, 60],
+            three: [3, 40, 40],
+            ..NOTHING
+        };
+        assert_eq!(exclusive(snapshot(program)), [Some(500 - 50 - 60), Some(50 - 20)]);
+        // One of 1 that has ended had one of those inside.
+        let ended = Program { one: [1, 100, 130], ..program };
+        assert_eq!(exclusive(snapshot(ended))[0], Some(500 - 50 - 60 + 30));
+        // Each call that has ended cost something as well: 2 of 2 and 3 of 3; half the time of
+        // those of 3 was in the one of 2 that is open, and so was half of them.
+        let mut costly = snapshot(program);
+        costly.clock.overhead_pair = 1;
+        let own = exclusive(costly);
+        assert_eq!((own[0], own[1]), (Some(390 - 5), Some(28)));
+    }
+
+    #[test]
+    fn what_cannot_be_known_is_not_told() {
+        let program = Program { open: Some((100, 500)), two: [2, 40, 60], ..NOTHING };
+        assert_eq!(exclusive(snapshot(program)), [Some(440)]);
+        let with = |change: &dyn Fn(&mut Snapshot)| {
+            let mut snapshot = snapshot(program);
+            change(&mut snapshot);
+            exclusive(snapshot)
+        };
+        assert_eq!(with(&|s| s.lanes[0].unplaced = 1), [None], "an edge may be missing");
+        assert_eq!(with(&|s| s.points[2].resets = 1), [None], "nobody knows what it had taken");
+        assert_eq!(with(&|s| s.lanes[0].open[0].on_cpu = None), [None]);
+        let again = |s: &mut Snapshot| {
+            let open = s.lanes[0].open[0];
+            s.lanes[0].open.push(open);
+        };
+        assert_eq!(with(&again), [None, None], "recursion");
+        let called = Edge { point: 1, caller: Some(2), count: 1, ..Edge::default() };
+        assert_eq!(with(&|s| s.edges.insert(0, called)), [None], "it was inside its callee");
+        let ended = |s: &mut Snapshot| s.process.state = ProcessState::Crashed;
+        assert_eq!(with(&ended), [], "nothing is open there any more");
+    }
+
+    #[test]
+    fn loads_add_up_while_a_loop_is_open_and_nothing_jumps_when_it_ends() {
+        let at =
+            |now, on_cpu, two: [u64; 3]| Program { now, open: Some((100, on_cpu)), two, ..NOTHING };
+        // In each 1,000 ticks it is on the CPU for 800, 600 of them in calls of 2.
+        let first = at(1_000, 700, [1, 500, 500]);
+        let second = at(2_000, 1_500, [2, 1_100, 1_100]);
+        let (points, thread) = loads(&[first, second]);
+        assert_eq!((points[0], points[1]), (Some(0.2), Some(0.6)));
+        assert_eq!(thread, Some(0.8));
+        // Then it ends with what it had come to.
+        let third = Program { now: 3_000, one: [1, 600, 2_300], two: [3, 1_700, 1_700], ..NOTHING };
+        let (points, thread) = loads(&[first, second, third]);
+        assert_eq!((points[0], points[1]), (Some(0.2), Some(0.6)));
+        assert_eq!(thread, Some(0.8));
+        // One snapshot alone tells the whole life.
+        let (points, _) = loads(&[second]);
+        assert_eq!((points[0], points[1]), (Some(0.2), Some(0.55)));
+    }
+
+    #[test]
+    fn a_reset_makes_one_interval_unknown_and_no_load_negative() {
+        let at = |now, on_cpu, two: [u64; 3], resets| Program {
+            now,
+            open: Some((100, on_cpu)),
+            two,
+            resets,
+            ..NOTHING
+        };
+        let programs = [
+            at(1_000, 700, [1, 500, 500], 0),
+            at(2_000, 1_500, [1, 300, 300], 1),
+            at(3_000, 2_300, [2, 900, 900], 1),
+        ];
+        let (points, _) = loads(&programs[..2]);
+        assert_eq!((points[0], points[1]), (None, None));
+        let (points, thread) = loads(&programs);
+        assert_eq!((points[0], points[1]), (Some(0.2), Some(0.6)));
+        assert_eq!(thread, Some(0.8));
+        // The kernel's figure stands still for some milliseconds, its callees' do not.
+        let behind = at(2_000, 700, [2, 1_100, 1_100], 0);
+        let (points, _) = loads(&[programs[0], behind]);
+        assert_eq!(points[0], Some(0.0));
+    }
+}
