@@ -255,6 +255,7 @@ fn the_calls_read_as_they_were_written() {
         cpu: 5_000,
         edges: vec![call(64, 65, [2, 3_000, 3_000])],
         unplaced: 1,
+        is_own: false,
     };
     assert_eq!(calls, [expected]);
 }

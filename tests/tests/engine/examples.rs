@@ -183,7 +183,7 @@ fn six_workers_are_watched_as_they_work() {
     screen
         .pfp_top(&format!("-p {pid} -d 0.2 --columns {columns},thr --unit cycles --sort per-item"));
     let row = |text: &str, name: &str| -> Option<Vec<String>> {
-        let line = text.lines().find(|line| line.contains(&format!("add:{name} ")))?;
+        let line = text.lines().skip(2).find(|line| line.contains(&format!("add:{name} ")))?;
         Some(line.split_whitespace().map(str::to_owned).collect())
     };
     let shows_all = |text: &str| {

@@ -275,7 +275,7 @@ fn the_viewer_shows_what_the_host_and_what_the_device_did() {
     let screen = place.screen(130, 30);
     screen.pfp_top("-d 0.1 --columns name,count,load,excl,avg");
     let row = |text: &str, name: &str| -> Option<Vec<String>> {
-        let line = text.lines().find(|line| line.contains(name))?;
+        let line = text.lines().skip(2).find(|line| line.contains(name))?;
         Some(line.split_whitespace().map(str::to_owned).collect())
     };
     let text = screen.wait_for("the host's rows and the device's", |text| {

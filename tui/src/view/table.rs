@@ -76,7 +76,12 @@ pub(super) fn column_at(app: &App, width: usize, place: usize) -> Option<Column>
 pub(super) fn fit(app: &App, width: usize) -> Fit {
     let several = app.model.has_processes();
     let names = app.model.points().iter().map(|figures| {
-        let said = if figures.trouble().is_empty() { 0 } else { TROUBLE };
+        let said = match figures.trouble().is_empty() {
+            false => TROUBLE,
+            true if figures.point().device => " (device)".len(),
+            true if !figures.is_used() && figures.open().is_some() => " open 99m59s wall".len(),
+            true => 0,
+        };
         let pid = if several { PID } else { 0 };
         text::width(&figures.point().name) + said + pid
     });
