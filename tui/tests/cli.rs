@@ -44,7 +44,7 @@ fn a_pipe_gets_the_table_as_text() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(!text.contains('\x1b'), "{text}");
     let names: Vec<_> =
-        text.lines().skip(2).filter_map(|line| line.split_whitespace().nth(2)).collect();
+        text.lines().skip(2).filter_map(|line| line.split_whitespace().nth(1)).collect();
     assert_eq!(names[..3], ["pfp.overhead", "io.parse", "io.read"], "{text}");
 }
 

@@ -460,9 +460,13 @@ impl Cell {
         if kept_cpu {
             self.keep_minimum(&mut live);
         }
+        // Sums have what was told; extremes, last and average what can be believed.
         let (min, max) = (live.min.min(credible), live.max.max(credible));
+        let mut believed = live.clone();
+        believed.take_into_average(self.control(), live.count == 0, credible);
         live.add(self.control(), measured.exclusive, measured.inclusive);
         (live.min, live.max, live.last) = (min, max, credible);
+        live.average_fixed = believed.average_fixed;
         if let Some(away) = measured.away {
             live.off_cpu = live.off_cpu.wrapping_add(away.off_cpu);
             live.switches = live.switches.wrapping_add(away.switches);

@@ -252,7 +252,7 @@ pub const BINDINGS: &[Binding] = &[
         Action::Slowest,
         &[Char('x')],
         &[Timeline],
-        "slowest",
+        "",
         "timeline: the slowest call of the point under the cursor that is still known",
     ),
     bind(

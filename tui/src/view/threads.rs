@@ -130,7 +130,7 @@ const COLUMNS: &[Column] = &[
     Column {
         title: "Switches",
         width: 8,
-        from: 140,
+        from: 190,
         sorts: None,
         text: |_, thread, _| units::count(thread.lane.switches),
     },
@@ -144,14 +144,14 @@ const COLUMNS: &[Column] = &[
     Column {
         title: "Records",
         width: 8,
-        from: 100,
+        from: 150,
         sorts: Some(ThreadColumn::Records),
         text: |_, thread, _| units::count(thread.lane.records_written),
     },
     Column {
         title: "Kept",
         width: 6,
-        from: 100,
+        from: 150,
         sorts: None,
         text: |app, thread, _| {
             let kept = |lost| units::count(thread.lane.records_written.saturating_sub(lost));
@@ -161,7 +161,7 @@ const COLUMNS: &[Column] = &[
     Column {
         title: "Context",
         width: 8,
-        from: 130,
+        from: 170,
         sorts: None,
         text: |app, thread, _| match app.threads.ring(thread.lane.id).and_then(|ring| ring.context)
         {
@@ -174,7 +174,7 @@ const COLUMNS: &[Column] = &[
     Column {
         title: "Clock",
         width: 7,
-        from: 130,
+        from: 180,
         sorts: None,
         text: |app, thread, _| {
             let of_all = app.model.snapshot().map(|snapshot| snapshot.clock.kind);
