@@ -8,6 +8,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
+use std::sync::{PoisonError, RwLock};
 
 use pfp_shm_layout::calls::ROOT;
 use pfp_shm_layout::cell::{self, Away, Cell, Measurement, Sums};
@@ -20,6 +21,9 @@ use pfp_shm_layout::ring::{self, MOST_TICKS, What};
 use pfp_shm_layout::segment::{BLOCK, CELLS_PER_BLOCK, Config, RING_BLOCKS, RING_SLOTS, Segment};
 
 use crate::counting::ALLOCATIONS;
+
+/// Held alone by the test that measures the memory of this process.
+static ALONE: RwLock<()> = RwLock::new(());
 
 const POINTS: usize = 40;
 const LANES: usize = 3;
@@ -358,6 +362,7 @@ fn cells(picture: &Picture) -> Vec<String> {
 /// its look at the cells: the next poll puts it where it belongs.
 #[test]
 fn a_variant_that_was_met_before_it_was_announced_is_summed_later() {
+    let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
     let mut reader = reader();
     let mut program = Program::new(reader.segment());
     program.measure(reader.segment(), 0, 3, 5);
@@ -389,6 +394,7 @@ fn a_variant_that_was_met_before_it_was_announced_is_summed_later() {
 /// then; some threads are stopped in a fold.
 #[test]
 fn a_picture_says_what_was_measured_whoever_takes_it() {
+    let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let mut reader = reader();
     let mut program = Program::new(reader.segment());
@@ -441,6 +447,7 @@ fn a_picture_says_what_was_measured_whoever_takes_it() {
 
 #[test]
 fn a_poll_allocates_nothing_for_what_is_known() {
+    let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
     let mut reader = reader();
     let mut program = Program::new(reader.segment());
     let mut work = |segment: &Segment| {
@@ -472,6 +479,7 @@ fn a_poll_allocates_nothing_for_what_is_known() {
 /// were begun.
 #[test]
 fn no_bucket_is_ahead_of_its_measurements() {
+    let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
     const TICKS: [u64; 2] = [20, 5_000];
     let room = Config { points: 64, lanes: LANES as u32, blocks: 600, string_bytes: 1 << 14 };
     let facts = Facts::default();
@@ -519,6 +527,7 @@ fn no_bucket_is_ahead_of_its_measurements() {
 /// figure, and in no bucket.
 #[test]
 fn a_measurement_that_was_cut_off_is_nowhere() {
+    let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
     let reader = reader();
     let mut program = Program::new(reader.segment());
     let segment = reader.segment();
@@ -541,6 +550,7 @@ fn a_measurement_that_was_cut_off_is_nowhere() {
 /// A damaged table may name one text many times, and a damaged cell one chunk.
 #[test]
 fn what_is_kept_is_no_more_than_what_there_is() {
+    let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
     let room = Config { points: 64, lanes: LANES as u32, blocks: 60, string_bytes: 1 << 14 };
     let facts = Facts::default();
     let mut reader = Reader::new(Segment::in_private_memory(room, &facts), facts);
@@ -582,6 +592,7 @@ fn memory(name: &pfp_shm_layout::object::Name) -> (u64, u64) {
 /// page, and takes memory for what there is.
 #[test]
 fn holes_stay_holes() {
+    let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
     use pfp_shm_layout::copy::Copy;
     use pfp_shm_layout::object::Name;
     const MANY: u32 = 10_000_000;
