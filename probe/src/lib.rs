@@ -25,9 +25,9 @@
 //!
 //! | | AMD Zen 5 | AMD Zen 4 | Intel Xeon |
 //! |---|---:|---:|---:|
-//! | [`scope!`] | 1.16 | 1.19 | 1.76 |
-//! | [`scope!`] with two amounts | 1.16 | | 1.78 |
-//! | [`lap!`], per region | 0.77 | 0.79 | 1.18 |
+//! | [`scope!`] | 1.17 | 1.19 | 1.76 |
+//! | [`scope!`] with two amounts | 1.19 | | 1.78 |
+//! | [`lap!`], per region | 0.81 | 0.79 | 1.18 |
 //! | 64 points in turn; 1,000 | 1.43; 1.82 | 1.22; 1.26 | 1.95; 3.93 |
 //! | async function, per poll | | 1.06 | 1.71 |
 //! | a region that is off, beyond an empty loop: four instructions, eight around a call | | 0.27 ns | 0.00 ns |

@@ -277,7 +277,7 @@ pub(crate) fn rows() -> Vec<Row> {
 pub(crate) fn all() -> Vec<Case> {
     let rows = rows().into_iter().map(|row| row.case);
     rows.chain([
-        case!(BY_NUMBER_OFF, 1, by_number()),
+        case!(BY_NUMBER_OFF, 1, || pfp::Point::numbered(NUMBER).disable(), by_number()),
         case!(ASYNC_OFF, 1, || pfp::set_enabled(false), poll_once(at_once(black_box(1)))),
         case!(ASYNC_EMPTY, 1, poll_once(at_once_without(black_box(1)))),
         Case { name: WORK, regions: 1, prepare: || (), batch: works },
