@@ -28,13 +28,13 @@
 //! | [`scope!`] | 1.17 | 1.19 | 1.76 |
 //! | [`scope!`] with two amounts | 1.19 | | 1.78 |
 //! | [`lap!`], per region | 0.81 | 0.79 | 1.18 |
-//! | 64 points in turn; 1,000 | 1.43; 1.82 | 1.22; 1.26 | 1.95; 3.93 |
+//! | 64 points in turn; 1,000 | 1.57; 2.07 | 1.22; 1.26 | 1.95; 3.93 |
 //! | async function, per poll | | 1.06 | 1.71 |
 //! | a region that is off, beyond an empty loop: four instructions, eight around a call | | 0.27 ns | 0.00 ns |
 //!
 //! A measured future that is off costs less than 2 ns a poll. Quiet machines; the columns of Zen 4 and Intel are of earlier versions with 223 instructions a
-//! region instead of 202. On the Zen 5 the first region of a process takes 1.4 ms, and the first
-//! region of a thread up to 58 us. `docs/costs.md` in the repository has all figures and how to
+//! region instead of 222. On the Zen 5 the first region of a process takes 1.8 ms, and the first
+//! region of a thread up to 70 us. `docs/costs.md` in the repository has all figures and how to
 //! repeat them. A build without optimisation makes a region cost some 700 ns: give the packages
 //! `pfp-probe` and `pfp-shm-layout` `opt-level = 3` there.
 //!
