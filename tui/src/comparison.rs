@@ -57,7 +57,7 @@ pub const COLUMNS: &[Column] = &[
     column("now", 5, 12, |row, _| units::count(row.since.count)),
 ];
 
-/// What is compared with what, and what makes a difference.
+/// The two sides of the comparison, and how a difference is judged.
 pub fn caption(baseline: &Baseline, comparison: Option<&Comparison>, test: &str) -> String {
     let until = baseline.until();
     let mut text = match baseline.file() {

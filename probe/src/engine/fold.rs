@@ -217,7 +217,7 @@ fn fold_sorted(thread: &Thread, slots: &[Slot], end: u64) -> bool {
 /// Which points were around some records of one point.
 #[derive(Clone, Copy)]
 enum Callers<'a> {
-    /// The same one.
+    /// One point, around all of them.
     One(u32),
     /// Several: these records say which, and others' besides.
     Of(&'a [Slot]),

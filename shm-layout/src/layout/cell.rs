@@ -444,8 +444,8 @@ impl Cell {
         self.record_as(measured, (measured.exclusive, false), bucket, sums, folded);
     }
 
-    /// The same of a region that counts by as many ticks in the extremes and the histogram; and
-    /// whether it kept the CPU, see [`Self::keep_minimum`].
+    /// Records a measurement that may count by other ticks in the extremes and the histogram than
+    /// it was told; and whether it kept the CPU, see [`Self::keep_minimum`].
     pub fn record_as(
         &self,
         measured: Measurement,

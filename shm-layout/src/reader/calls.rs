@@ -150,7 +150,7 @@ struct Epochs<'a> {
 }
 
 impl Epochs<'_> {
-    /// That of a point, which a variant shares.
+    /// The reset epoch of a point, which its variants share.
     fn now(&self, point: u32) -> Option<u32> {
         let point = self.whole(point);
         Some(Control(self.segment.control_word(point as usize)?).epoch())

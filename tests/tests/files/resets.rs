@@ -210,7 +210,7 @@ fn a_window_with_a_reset_has_a_rate_and_is_judged() {
         reset.check(name, &row["now"]["per_second"], taken);
         assert!(row["now"]["load"].as_f64().is_some_and(|load| load > 0.0), "{row}");
     }
-    // The same of several runs, which `gate` judges: all that it is asked for, of all points.
+    // `gate` judges several runs in everything that it is asked for, of all points.
     let gate = ["gate", "--json", "--max-regress", "load=900%,rate=99%", "--baseline"];
     let other = Reset::new().snapshots_kept();
     let output = reset.place.pfp_top(&[&gate[..], &[&second, "--", &other.1]].concat());

@@ -34,7 +34,7 @@ impl Question {
 }
 
 impl App {
-    /// What is asked, in words.
+    /// The question in words.
     pub fn asked(&self, question: &Question) -> String {
         let what = match question {
             Question::Switch { on: true, .. } => "switch on",

@@ -103,7 +103,7 @@ impl<'a> Printer<'a> {
         }
         let mut columns: Vec<Column> = Vec::new();
         for column in &show.columns {
-            // What is drawn is of no use to programs.
+            // Programs have no use for bars.
             if !column.is_drawn() && !columns.contains(column) {
                 columns.push(*column);
             }

@@ -53,7 +53,7 @@ pub(super) enum Frame {
     Others,
 }
 
-/// What is known of the calls of one thread.
+/// The calls of one thread.
 #[derive(Default)]
 struct Thread<'a> {
     /// By the point inside.
@@ -247,7 +247,7 @@ fn share_out(number: u64, weights: &[u64]) -> Vec<u64> {
     // Where none has any, one is as good as another.
     let share = |weight: u64| if sum > 0 { u128::from(weight) } else { 1 };
     let all = if sum > 0 { sum } else { weights.len() as u128 };
-    // Those of a damaged file may add up to more than can be multiplied.
+    // A damaged file's may add up to more than can be multiplied.
     let too_long = u64::BITS.saturating_sub(all.leading_zeros());
     let (mut so_far, mut given) = (0, 0);
     let part = |weight: &u64| {

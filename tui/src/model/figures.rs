@@ -35,7 +35,7 @@ pub struct Figures {
 
 /// Seconds that make a load, when one is compared with an earlier one.
 const SLICE: f64 = 5.0;
-/// What is much of a change: this share of a CPU, and so many times as much.
+/// A change is marked from this share of a CPU on, if it is also a change by this factor.
 const MUCH: f64 = 0.05;
 const TIMES: f64 = 1.5;
 

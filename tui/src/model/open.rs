@@ -33,7 +33,7 @@ pub struct OpenRegion {
     pub on_cpu: Option<u64>,
     /// Ticks of those that are its own, where they are known.
     pub exclusive: Option<u64>,
-    /// The same, and off by what was reset since its begin: what it grows by is right again.
+    /// Exclusive ticks so far, off by what was reset since its begin; their growth is right.
     own: Option<f64>,
 }
 
@@ -50,7 +50,7 @@ pub struct OpenNow {
     pub exclusive: Option<u64>,
 }
 
-/// What is known of a point that is open on a lane.
+/// A point that is open on a lane.
 #[derive(Default)]
 struct Around {
     /// The region around it there.

@@ -115,7 +115,7 @@ pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Action> {
     found.map(|binding| binding.action)
 }
 
-/// What is said of a key: its name, and a word.
+/// A key's name, and a word for what it does.
 fn hint(binding: &Binding, replay: Option<&Replay>) -> (String, &'static str) {
     let key = binding.keys.first().map_or(String::new(), |key| key.name());
     let word = match (binding.action, replay) {

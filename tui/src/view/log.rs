@@ -145,7 +145,7 @@ fn draw_costs(frame: &mut Frame, area: Rect, costs: &[Cost], look: &Look) {
     for (area, cost) in rows.zip(costs) {
         let of = match cost.of_its_time {
             None => units::NONE.into(),
-            // What is left of such a point's time is hardly anything.
+            // Hardly anything is left of such a point's time.
             Some(of) if of > 1.0 => "> 100 %".into(),
             Some(of) => units::percent(of) + " %",
         };

@@ -196,7 +196,7 @@ fn draw_list(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let theme = &look.theme;
     let columns: Vec<&Column> = COLUMNS.iter().filter(|column| width >= column.from).collect();
     let fixed: usize = columns.iter().map(|column| column.width + 1).sum();
-    // What is left is shared by the name, where the thread is and the point that burns most.
+    // The name, the open region and the point that burns most share the rest.
     let left = width.saturating_sub(MARK + fixed);
     let name_width = (left / 3).clamp(LEAST_NAME, MOST_NAME).min(left);
     let inner_width = left.saturating_sub(name_width) / 2;

@@ -74,7 +74,7 @@ impl Cell {
         self.read_with(picture, |_| None)
     }
 
-    /// The same with the sums of amounts, which `find` finds by the number of their
+    /// Copies the cell with the sums of its amounts, which `find` finds by the number of their
     /// chunk.
     pub fn read_with<'a>(
         &self,
@@ -148,7 +148,7 @@ impl Cell {
         self.amounts.load(Ordering::Relaxed) as u32
     }
 
-    /// The same for a reader, which goes on to read the chunk.
+    /// The chunk number of the sums of amounts, for a reader that goes on to read the chunk.
     pub(crate) fn amounts_to_read(&self) -> u32 {
         // Meets `cell-part`: the zeros that the chunk began with.
         self.amounts.load(Ordering::Acquire) as u32
