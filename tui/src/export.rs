@@ -21,7 +21,6 @@ pub mod recording;
 pub mod rows;
 mod series;
 pub mod speedscope;
-mod stacks;
 mod subject;
 mod svg;
 pub mod svg_histogram;

@@ -30,6 +30,7 @@ pub mod log;
 pub mod lost;
 mod open;
 mod past;
+mod stacks;
 pub mod threads;
 pub mod timeline;
 mod trouble;
@@ -49,6 +50,8 @@ pub use lifetime::Lifetime;
 use open::open_regions;
 pub use open::{OpenNow, OpenRegion};
 pub use past::{Lately, Past, Since};
+pub(crate) use stacks::share_out;
+pub use stacks::{Frame, Stacks, Weight};
 pub use trouble::Trouble;
 pub use window::{Length, Window};
 

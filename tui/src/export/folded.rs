@@ -3,7 +3,7 @@
 //! The numbers are nanoseconds of exclusive time on a CPU. Those of a point and
 //! thread add up to what the point took there since its last reset, with what its open
 //! regions have come to where that is known; so do those of a point and its direct
-//! caller. The frames further out are an estimate (see `stacks`). Callers that are not
+//! caller. The frames further out are an estimate (see [`Stacks`]). Callers that are not
 //! known are `[other callers]`; threads of one name have lines alike, which readers add
 //! up.
 //!
@@ -13,19 +13,18 @@
 use std::io::{self, Write};
 
 use super::Subject;
-use super::stacks::{Frame, Stacks};
+use crate::model::{Frame, Stacks, Weight, share_out};
 
 /// What stands for callers that no edge tells.
 pub(super) const OTHERS: &str = "[other callers]";
 
 /// Writes the stacks.
 pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let stacks = Stacks::of(subject);
     let mut line = String::new();
-    for (node, exclusive_ns) in &stacks.weights {
+    for (path, exclusive_ns) in stacks(subject) {
         line.clear();
         push(&mut line, &subject.snapshot().process.name);
-        for frame in stacks.path(*node) {
+        for frame in path {
             line.push(';');
             match frame {
                 Frame::Thread(lane) => push(&mut line, &subject.thread(lane)),
@@ -36,6 +35,25 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{line} {exclusive_ns}")?;
     }
     Ok(())
+}
+
+/// The call paths with their exclusive nanoseconds; those of a point and thread add up to what
+/// the point took there.
+pub(super) fn stacks(subject: &Subject<'_>) -> Vec<(Vec<Frame>, u64)> {
+    let (snapshot, open) = (subject.snapshot(), subject.model().open_regions());
+    let stacks = Stacks::of(snapshot, open, |id| subject.point(id).is_some());
+    let path = |weight: &Weight| stacks.path(weight);
+    let mut paths = Vec::new();
+    let ends = |path: &[Frame]| (path[0], path[path.len() - 1]);
+    let weights: Vec<_> = stacks.weights().iter().map(|weight| (path(weight), weight)).collect();
+    for of_point in weights.chunk_by(|(one, _), (next, _)| ends(one) == ends(next)) {
+        let ticks: Vec<u64> = of_point.iter().map(|(_, weight)| weight.exclusive).collect();
+        let all = ticks.iter().fold(0_u64, |sum, ticks| sum.saturating_add(*ticks));
+        let ns = share_out(subject.whole_ns(all), &ticks);
+        let paths_ns = of_point.iter().zip(ns).filter(|(_, ns)| *ns > 0);
+        paths.extend(paths_ns.map(|((path, _), ns)| (path.clone(), ns)));
+    }
+    paths
 }
 
 /// The name of a point, exported or only a caller of one that is.

@@ -11,9 +11,9 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::Subject;
-use super::folded::{OTHERS, name};
-use super::stacks::{Frame, Stacks};
+use super::folded::{OTHERS, name, stacks};
 use super::tracks::{Edge, tracks};
+use crate::model::Frame;
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
@@ -82,29 +82,29 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer(&mut *out, &Described { name: OTHERS, file: None, line: None })?;
     write!(out, "]}},\"profiles\":[")?;
     let frames = Frames(subject);
-    stacks(subject, &frames, out)?;
+    call_paths(subject, &frames, out)?;
     moments(subject, &frames, out)?;
     writeln!(out, "]}}")
 }
 
 /// The profile of all threads.
-fn stacks(subject: &Subject<'_>, frames: &Frames<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let stacks = Stacks::of(subject);
-    let all = stacks.weights.iter().fold(0_u64, |sum, (_, ns)| sum.saturating_add(*ns));
+fn call_paths(subject: &Subject<'_>, frames: &Frames<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let stacks = stacks(subject);
+    let all = stacks.iter().fold(0_u64, |sum, (_, ns)| sum.saturating_add(*ns));
     write!(
         out,
         "{{\"type\":\"sampled\",\"name\":\"exclusive time by call path\",\"unit\":\"nanoseconds\",\
          \"startValue\":0,\"endValue\":{all},\"samples\":["
     )?;
     let mut comma = "";
-    for (node, _) in &stacks.weights {
-        let path = stacks.path(*node).into_iter().map(|frame| frames.number(frame));
+    for (path, _) in &stacks {
+        let path = path.iter().map(|frame| frames.number(*frame));
         write!(out, "{comma}")?;
         serde_json::to_writer(&mut *out, &path.collect::<Vec<_>>())?;
         comma = ",\n";
     }
     write!(out, "],\"weights\":")?;
-    let weights: Vec<u64> = stacks.weights.iter().map(|(_, ns)| *ns).collect();
+    let weights: Vec<u64> = stacks.iter().map(|(_, ns)| *ns).collect();
     serde_json::to_writer(&mut *out, &weights)?;
     write!(out, "}}")
 }

@@ -1,4 +1,4 @@
-//! Exclusive time by call path.
+//! Exclusive time and calls by call path.
 //!
 //! The cells know how long each point took on each thread, and the edges how much of that it
 //! took inside each of its callers: both exactly. Who called the callers is known in the same
@@ -18,9 +18,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::Subject;
-use crate::model::{OpenRegion, total};
-use crate::snapshot::{Cell, Edge, Lane};
+use super::{OpenRegion, total};
+use crate::snapshot::{Cell, Edge, Lane, Snapshot};
 
 /// Frames of a path at most, below its thread.
 const DEEPEST: usize = 128;
@@ -29,11 +28,21 @@ const LEAST: u64 = 100;
 
 /// The paths of all threads.
 #[derive(Debug, Default)]
-pub(super) struct Stacks {
+pub struct Stacks {
     nodes: Vec<Node>,
-    /// Nodes with the exclusive nanoseconds of what they end with.
-    pub(super) weights: Vec<(u32, u64)>,
+    weights: Vec<Weight>,
     known: HashMap<(Option<u32>, Frame), u32>,
+}
+
+/// A path with what its last frame took there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weight {
+    /// The path; see [`Stacks::path`].
+    pub node: u32,
+    /// Exclusive ticks.
+    pub exclusive: u64,
+    /// Calls that have ended.
+    pub count: u64,
 }
 
 #[derive(Debug)]
@@ -44,7 +53,7 @@ struct Node {
 
 /// One step of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Frame {
+pub enum Frame {
     /// A thread, by its lane.
     Thread(u32),
     /// A point, by its id.
@@ -65,8 +74,11 @@ struct Thread<'a> {
 }
 
 impl Stacks {
-    pub(super) fn of(subject: &Subject<'_>) -> Self {
-        let snapshot = subject.snapshot();
+    /// The paths of a snapshot that end with a point that passes, with what its open regions
+    /// have come to.
+    ///
+    /// The weights of a thread stand together, and so do those that end with a point.
+    pub fn of(snapshot: &Snapshot, open: &[OpenRegion], passes: impl Fn(u32) -> bool) -> Self {
         let mut threads: HashMap<u32, Thread<'_>> = HashMap::new();
         for edge in &snapshot.edges {
             let thread = threads.entry(edge.lane).or_default();
@@ -82,29 +94,33 @@ impl Stacks {
             }
         }
         let mut cells: Vec<&Arc<Cell>> =
-            subject.points().iter().flat_map(|shown| subject.cells(shown)).collect();
+            snapshot.cells.iter().filter(|cell| passes(cell.point)).collect();
         cells.sort_by_key(|cell| (cell.lane, cell.point));
-        let mut open = subject.model().open_regions().chunk_by(|a, b| a.lane == b.lane).peekable();
+        let mut open = open.chunk_by(|a, b| a.lane == b.lane).peekable();
         let mut stacks = Self::default();
         for cells in cells.chunk_by(|one, next| one.lane == next.lane) {
             let lane = cells[0].lane;
             while let Some(open) = open.next_if(|open| open[0].lane < lane) {
-                stacks.add_open(subject, open);
+                stacks.add_open(open, &passes);
             }
-            let thread = threads.remove(&lane).unwrap_or_default();
-            stacks.add_thread(subject, cells, &thread);
+            stacks.add_thread(cells, &threads.remove(&lane).unwrap_or_default());
             if let Some(open) = open.next_if(|open| open[0].lane == lane) {
-                stacks.add_open(subject, open);
+                stacks.add_open(open, &passes);
             }
         }
-        open.for_each(|open| stacks.add_open(subject, open));
+        open.for_each(|open| stacks.add_open(open, &passes));
         stacks
     }
 
-    /// The path to a node, from the thread on.
-    pub(super) fn path(&self, node: u32) -> Vec<Frame> {
+    /// The paths, with what was measured on each.
+    pub fn weights(&self) -> &[Weight] {
+        &self.weights
+    }
+
+    /// The frames of a path, from the thread on.
+    pub fn path(&self, weight: &Weight) -> Vec<Frame> {
         let mut path = Vec::new();
-        let mut next = Some(node);
+        let mut next = Some(weight.node);
         while let Some(node) = next {
             let node = &self.nodes[node as usize];
             path.push(node.frame);
@@ -114,43 +130,46 @@ impl Stacks {
         path
     }
 
-    fn add_thread(&mut self, subject: &Subject<'_>, cells: &[&Arc<Cell>], thread: &Thread<'_>) {
+    /// Adds the paths that end with the points of a thread.
+    fn add_thread(&mut self, cells: &[&Arc<Cell>], thread: &Thread<'_>) {
         for cell in cells {
-            let exclusive = total(std::iter::once(cell.as_ref())).exclusive;
+            let total = total(std::iter::once(cell.as_ref()));
+            let all = Share { exclusive: total.exclusive, count: total.count };
             let edges = thread.edges.get(&cell.point).map_or(&[][..], Vec::as_slice);
             let mut paths = Paths { thread, found: Vec::new() };
+            let mut rest = all;
             for edge in edges {
-                paths.extend(&mut vec![cell.point], edge.caller, edge.exclusive, edge.exclusive);
+                let share = Share { exclusive: edge.exclusive, count: edge.count };
+                rest = rest.less(share);
+                paths.extend(&mut vec![cell.point], edge.caller, share, share);
             }
-            let told = edges.iter().fold(0_u64, |sum, edge| sum.saturating_add(edge.exclusive));
-            let rest = exclusive.saturating_sub(told);
-            if rest > 0 || paths.found.is_empty() {
+            if rest != Share::default() || paths.found.is_empty() {
                 paths.found.push((vec![cell.point], true, rest));
             }
-            let mut ticks: BTreeMap<u32, u64> = BTreeMap::new();
-            for (points, has_others, of_path) in &paths.found {
+            let mut shares: BTreeMap<u32, Share> = BTreeMap::new();
+            for (points, has_others, share) in &paths.found {
                 let others = has_others.then_some(Frame::Others);
                 let points = points.iter().rev().map(|point| Frame::Point(*point));
                 let node = self.node_of(cell.lane, others.into_iter().chain(points));
-                let ticks = ticks.entry(node).or_default();
-                *ticks = ticks.saturating_add(*of_path);
+                let sum = shares.entry(node).or_default();
+                *sum = sum.more(*share);
             }
-            let weights: Vec<u64> = ticks.values().copied().collect();
-            let parts = share_out(subject.whole_ns(exclusive), &weights);
-            for (node, part) in ticks.keys().zip(parts) {
-                self.add(*node, part);
+            // A torn file's edges may have more than the cell.
+            let exclusive: Vec<u64> = shares.values().map(|share| share.exclusive).collect();
+            let exclusive = share_out(all.exclusive, &exclusive);
+            for ((node, share), exclusive) in shares.into_iter().zip(exclusive) {
+                self.add(Weight { node, exclusive, count: share.count });
             }
         }
     }
 
     /// Adds what the open regions of a thread have come to, where that is known.
-    fn add_open(&mut self, subject: &Subject<'_>, open: &[OpenRegion]) {
+    fn add_open(&mut self, open: &[OpenRegion], passes: &impl Fn(u32) -> bool) {
         for (level, region) in open.iter().enumerate() {
-            let is_shown = subject.point(region.point).is_some();
-            if let Some(exclusive) = region.exclusive.filter(|_| is_shown) {
+            if let Some(exclusive) = region.exclusive.filter(|_| passes(region.point)) {
                 let points = open[..=level].iter().map(|region| Frame::Point(region.point));
                 let node = self.node_of(region.lane, points);
-                self.add(node, subject.whole_ns(exclusive));
+                self.add(Weight { node, exclusive, count: 0 });
             }
         }
     }
@@ -168,10 +187,47 @@ impl Stacks {
         })
     }
 
-    fn add(&mut self, node: u32, exclusive_ns: u64) {
-        if exclusive_ns > 0 {
-            self.weights.push((node, exclusive_ns));
+    fn add(&mut self, weight: Weight) {
+        if weight.exclusive > 0 || weight.count > 0 {
+            self.weights.push(weight);
         }
+    }
+}
+
+/// A part of what was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Share {
+    exclusive: u64,
+    count: u64,
+}
+
+impl Share {
+    fn more(self, other: Self) -> Self {
+        Self {
+            exclusive: self.exclusive.saturating_add(other.exclusive),
+            count: self.count.saturating_add(other.count),
+        }
+    }
+
+    fn less(self, other: Self) -> Self {
+        Self {
+            exclusive: self.exclusive.saturating_sub(other.exclusive),
+            count: self.count.saturating_sub(other.count),
+        }
+    }
+
+    /// Whether it is not worth a path beside all that an edge has.
+    fn is_small(self, all: Self) -> bool {
+        match all.exclusive {
+            0 => self.count <= all.count / LEAST,
+            exclusive => self.exclusive <= exclusive / LEAST,
+        }
+    }
+
+    fn shared_out(self, weights: &[u64]) -> Vec<Self> {
+        let counts = share_out(self.count, weights);
+        let parts = share_out(self.exclusive, weights).into_iter().zip(counts);
+        parts.map(|(exclusive, count)| Self { exclusive, count }).collect()
     }
 }
 
@@ -181,7 +237,7 @@ impl Thread<'_> {
         for open in &lane.open {
             let span = now.saturating_sub(open.start);
             // One that has just begun may have called something all the same.
-            self.open.push((caller, open.point, open.on_cpu.unwrap_or(span).max(1)));
+            self.open.push((caller, open.point, open.on_cpu.unwrap_or(span).min(span).max(1)));
             caller = Some(open.point);
         }
     }
@@ -206,35 +262,35 @@ impl Thread<'_> {
 /// The paths of an edge or of several, from the inside out.
 struct Paths<'a> {
     thread: &'a Thread<'a>,
-    /// Each with whether others are around it, and its ticks.
-    found: Vec<(Vec<u32>, bool, u64)>,
+    /// Each with whether others are around it, and its part.
+    found: Vec<(Vec<u32>, bool, Share)>,
 }
 
 impl Paths<'_> {
-    /// Goes on outwards from a path of points, of which so many ticks were called by `caller`;
-    /// the edge that it ends with has `all`.
-    fn extend(&mut self, path: &mut Vec<u32>, caller: Option<u32>, ticks: u64, all: u64) {
+    /// Goes on outwards from a path of points, whose outermost was called by `caller` for this
+    /// part of the edge that the path ends with.
+    fn extend(&mut self, path: &mut Vec<u32>, caller: Option<u32>, share: Share, all: Share) {
         let Some(caller) = caller else {
-            return self.found.push((path.clone(), false, ticks));
+            return self.found.push((path.clone(), false, share));
         };
         path.push(caller);
         let (mut callers, others) = self.thread.callers(caller);
         callers.retain(|(caller, _)| caller.is_none_or(|caller| !path[1..].contains(&caller)));
         let mut weights: Vec<u64> = callers.iter().map(|(_, weight)| *weight).collect();
         weights.push(others);
-        let mut parts = share_out(ticks, &weights);
-        let mut others = parts.pop().unwrap_or(0);
+        let mut parts = share.shared_out(&weights);
+        let mut others = parts.pop().unwrap_or_default();
         if callers.is_empty() || path.len() >= DEEPEST {
-            (others, callers) = (ticks, Vec::new());
+            (others, callers) = (share, Vec::new());
         }
         for ((caller, _), part) in callers.into_iter().zip(parts) {
             match caller {
-                Some(_) if part <= all / LEAST => others += part,
-                _ if part > 0 => self.extend(path, caller, part, all),
+                Some(_) if part.is_small(all) => others = others.more(part),
+                _ if part != Share::default() => self.extend(path, caller, part, all),
                 _ => {}
             }
         }
-        if others > 0 {
+        if others != Share::default() {
             self.found.push((path.clone(), true, others));
         }
         path.pop();
@@ -242,7 +298,7 @@ impl Paths<'_> {
 }
 
 /// Shares out a number as others are to each other, in whole parts that add up to it.
-fn share_out(number: u64, weights: &[u64]) -> Vec<u64> {
+pub(crate) fn share_out(number: u64, weights: &[u64]) -> Vec<u64> {
     let sum: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
     // Where none has any, one is as good as another.
     let share = |weight: u64| if sum > 0 { u128::from(weight) } else { 1 };
