@@ -1,0 +1,194 @@
+//! What a process measured lately, all of its points.
+//!
+//! Two moments at most are kept beside the marked one, so that a large program costs few
+//! copies: the window is 10 to 20 seconds long, and shorter until it has been open so long.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::open::grown;
+use super::{Model, OpenRegion, between};
+use crate::snapshot::{Cell, Snapshot};
+
+/// Seconds between two moments that are kept.
+const STEP_SECONDS: f64 = 10.0;
+
+/// The moments of one process that windows begin at.
+#[derive(Debug, Default)]
+pub struct Recent {
+    kept: VecDeque<Moment>,
+    mark: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct Moment {
+    snapshot: Snapshot,
+    open: Vec<OpenRegion>,
+}
+
+/// What was measured in a window.
+#[derive(Debug)]
+pub struct RecentWindow {
+    /// The sums and edges, without histograms and records.
+    pub snapshot: Snapshot,
+    /// Its open regions with what their own time grew by.
+    pub open: Vec<OpenRegion>,
+    /// Length of the window.
+    pub seconds: f64,
+}
+
+impl Recent {
+    /// Takes note of what the model shows now.
+    pub fn see(&mut self, model: &Model) {
+        let Some(now) = model.snapshot() else { return };
+        let is_other = |moment: &Moment| {
+            moment.snapshot.process.segment_id != now.process.segment_id
+                || moment.snapshot.elapsed_ticks > now.elapsed_ticks
+        };
+        if self.kept.front().is_some_and(is_other) {
+            *self = Self::default();
+        }
+        let step = STEP_SECONDS * now.clock.ticks_per_second;
+        let is_due = |last: &Moment| {
+            now.elapsed_ticks.saturating_sub(last.snapshot.elapsed_ticks) as f64 >= step
+        };
+        if self.kept.back().is_none_or(is_due) {
+            self.kept.extend(Moment::of(model));
+            while self.kept.len() > 2 {
+                self.kept.pop_front();
+            }
+        }
+    }
+
+    /// Lets the marked window begin now.
+    pub fn mark(&mut self, model: &Model) {
+        self.mark = Moment::of(model);
+    }
+
+    /// Whether a moment was marked.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.mark.is_some()
+    }
+
+    /// What was measured since the mark, or lately; none where nothing is known of a moment
+    /// before the model's.
+    #[must_use]
+    pub fn window(&self, model: &Model, since_mark: bool) -> Option<RecentWindow> {
+        let from = if since_mark { self.mark.as_ref() } else { self.kept.front() }?;
+        let now = Moment::of(model)?;
+        let snapshot = between(&from.snapshot, now.snapshot)?;
+        let grown = grown(&from.open, &now.open, snapshot.elapsed_ticks);
+        let mut open = now.open;
+        for region in &mut open {
+            let place = (region.lane, region.point);
+            let known = grown.binary_search_by_key(&place, |(place, _)| *place).ok();
+            region.exclusive = known.map(|place| grown[place].1.max(0.0) as u64);
+        }
+        // A point that is open twice on a thread has grown once.
+        let mut seen = std::collections::HashSet::new();
+        for region in open.iter_mut().rev() {
+            if !seen.insert((region.lane, region.point)) {
+                region.exclusive = None;
+            }
+        }
+        let seconds = snapshot.elapsed_ticks as f64 / snapshot.clock.ticks_per_second;
+        Some(RecentWindow { snapshot, open, seconds })
+    }
+}
+
+impl Moment {
+    /// The model's moment, without histograms and records.
+    fn of(model: &Model) -> Option<Self> {
+        let whole = model.snapshot()?;
+        let lean = |cell: &Arc<Cell>| {
+            let Cell { point, lane, stats, retired, .. } = &**cell;
+            let (stats, retired) = (stats.clone(), retired.clone());
+            let (point, lane) = (*point, *lane);
+            Arc::new(Cell { point, lane, stats, retired, ..Cell::default() })
+        };
+        let snapshot = Snapshot {
+            cells: whole.cells.iter().map(lean).collect(),
+            records: Vec::new(),
+            format: whole.format.clone(),
+            version: whole.version,
+            taken_unix_ns: whole.taken_unix_ns,
+            elapsed_ticks: whole.elapsed_ticks,
+            process: whole.process.clone(),
+            clock: whole.clock.clone(),
+            points: whole.points.clone(),
+            lanes: whole.lanes.clone(),
+            edges: whole.edges.clone(),
+            losses: whole.losses.clone(),
+            usage: None,
+        };
+        Some(Self { snapshot, open: model.open_regions().to_vec() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Edge, Stats};
+    use crate::source::synthetic::Synthetic;
+
+    /// A model of a process that is so many seconds old, whose point 1 was called so often.
+    fn model_at(seconds: f64, calls: u64) -> Model {
+        let mut snapshot = Synthetic::new().snapshot_mut().clone();
+        snapshot.elapsed_ticks = (seconds * snapshot.clock.ticks_per_second) as u64;
+        let stats =
+            Stats { count: calls, exclusive: 7 * calls, inclusive: 7 * calls, ..Stats::default() };
+        snapshot.cells = vec![Arc::new(Cell { point: 1, stats, ..Cell::default() })];
+        let exclusive = 7 * calls;
+        let edge =
+            Edge { point: 1, count: calls, exclusive, inclusive: exclusive, ..Edge::default() };
+        snapshot.edges = vec![edge];
+        let mut model = Model::default();
+        model.fold(snapshot);
+        model
+    }
+
+    fn window(recent: &Recent, model: &Model, since_mark: bool) -> Option<(u64, u64, f64)> {
+        let window = recent.window(model, since_mark)?;
+        let cells = window.snapshot.cells.iter().map(|cell| cell.stats.count).sum();
+        Some((cells, window.snapshot.edges.iter().map(|edge| edge.count).sum(), window.seconds))
+    }
+
+    #[test]
+    fn the_window_is_ten_to_twenty_seconds_long() {
+        let mut recent = Recent::default();
+        let mut lengths = Vec::new();
+        for second in 0..60 {
+            let model = model_at(f64::from(second) + 100.0, 10 * second as u64);
+            recent.see(&model);
+            if let Some((cells, edges, seconds)) = window(&recent, &model, false) {
+                assert_eq!((cells, edges), ((10.0 * seconds) as u64, (10.0 * seconds) as u64));
+                lengths.push(seconds);
+            }
+        }
+        assert_eq!(lengths[..3], [1.0, 2.0, 3.0], "none at first");
+        assert!(lengths[20..].iter().all(|seconds| (10.0..20.0).contains(seconds)), "{lengths:?}");
+    }
+
+    #[test]
+    fn a_mark_stays_where_it_was_set() {
+        let mut recent = Recent::default();
+        assert!(!recent.is_marked());
+        recent.mark(&model_at(100.0, 5));
+        assert_eq!(window(&recent, &model_at(200.0, 8), true), Some((3, 3, 100.0)));
+        assert_eq!(window(&recent, &model_at(100.0, 5), true), None, "no time has passed");
+    }
+
+    #[test]
+    fn another_process_starts_afresh() {
+        let mut recent = Recent::default();
+        recent.see(&model_at(100.0, 5));
+        let mut other = model_at(200.0, 6).snapshot().unwrap().clone();
+        other.process.segment_id = "another".into();
+        let mut model = Model::default();
+        model.fold(other);
+        recent.see(&model);
+        assert_eq!(window(&recent, &model, false), None);
+        assert_eq!(window(&recent, &model_at(201.0, 6), false), None);
+    }
+}

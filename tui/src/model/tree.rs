@@ -1,0 +1,314 @@
+//! A call tree: call paths merged from one of their ends.
+//!
+//! ```text
+//! paths          main > parse > lex 6, main > lex 2
+//! from callers   main 8 [parse 6 [lex 6], lex 2]
+//! from callees   lex 8 [parse 6 [main 6], main 2]
+//! ```
+
+use std::collections::HashMap;
+
+use super::Frame;
+use crate::snapshot::{LaneKind, ProcessState, Snapshot};
+
+/// Which end of the paths the roots are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// Roots are the outermost frames; children are what they call.
+    #[default]
+    Callees,
+    /// Roots are the frames that spent the time; children are their callers.
+    Callers,
+}
+
+/// Call paths merged from one end.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    direction: Direction,
+    nodes: Vec<Node>,
+    roots: Vec<u32>,
+    known: HashMap<(Option<u32>, Frame), u32>,
+    total: u64,
+}
+
+/// One frame at the end of one path.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The frame.
+    pub frame: Frame,
+    /// The node around it; none of a root.
+    pub parent: Option<u32>,
+    /// Those inside, the heaviest first.
+    pub children: Vec<u32>,
+    /// Weight of all paths that lead through it.
+    pub inclusive: u64,
+    /// Weight that was spent in the frame itself. In a tree of callers all of it was spent in
+    /// the root's frame.
+    pub exclusive: u64,
+    /// Calls of the frame; in a tree of callers those of the root's.
+    pub count: u64,
+    /// Whether the frame is its own ancestor.
+    pub is_recursive: bool,
+}
+
+/// A line of the tree: a node whose ancestors are all unfolded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its node.
+    pub node: u32,
+    /// Ancestors.
+    pub depth: usize,
+    /// Whether its children are shown.
+    pub is_open: bool,
+}
+
+impl Tree {
+    /// An empty tree.
+    #[must_use]
+    pub fn new(direction: Direction) -> Self {
+        Self { direction, ..Self::default() }
+    }
+
+    /// Adds what was spent at the end of a path, which is told from the outermost frame on.
+    pub fn add(&mut self, path: &[Frame], weight: u64, count: u64) {
+        self.total = self.total.saturating_add(weight);
+        let mut parent = None;
+        let last = path.len().saturating_sub(1);
+        for place in 0..path.len() {
+            let frame = match self.direction {
+                Direction::Callees => path[place],
+                Direction::Callers => path[last - place],
+            };
+            let id = self.node_of(parent, frame);
+            let node = &mut self.nodes[id as usize];
+            node.inclusive = node.inclusive.saturating_add(weight);
+            if place == last || self.direction == Direction::Callers {
+                node.exclusive = node.exclusive.saturating_add(weight);
+                node.count = node.count.saturating_add(count);
+            }
+            parent = Some(id);
+        }
+    }
+
+    fn node_of(&mut self, parent: Option<u32>, frame: Frame) -> u32 {
+        if let Some(id) = self.known.get(&(parent, frame)) {
+            return *id;
+        }
+        let id = self.nodes.len() as u32;
+        let is_recursive = self.ancestors(parent).any(|node| self.node(node).frame == frame);
+        self.nodes.push(Node {
+            frame,
+            parent,
+            children: Vec::new(),
+            inclusive: 0,
+            exclusive: 0,
+            count: 0,
+            is_recursive,
+        });
+        match parent {
+            Some(parent) => self.nodes[parent as usize].children.push(id),
+            None => self.roots.push(id),
+        }
+        self.known.insert((parent, frame), id);
+        id
+    }
+
+    /// Puts the heaviest of each level first.
+    pub fn sort(&mut self) {
+        let weights: Vec<_> =
+            self.nodes.iter().map(|node| (node.inclusive, node.count, node.frame)).collect();
+        let by_weight = |id: &u32| {
+            let (inclusive, count, frame) = weights[*id as usize];
+            (std::cmp::Reverse((inclusive, count)), frame)
+        };
+        for node in &mut self.nodes {
+            node.children.sort_by_key(by_weight);
+        }
+        self.roots.sort_by_key(by_weight);
+    }
+
+    /// Weight of all paths.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// A node by its number.
+    ///
+    /// Only numbers that this tree has given out are good.
+    #[must_use]
+    pub fn node(&self, id: u32) -> &Node {
+        &self.nodes[id as usize]
+    }
+
+    /// The outermost nodes.
+    #[must_use]
+    pub fn roots(&self) -> &[u32] {
+        &self.roots
+    }
+
+    /// A node and what is around it, from the inside out.
+    fn ancestors(&self, node: Option<u32>) -> impl Iterator<Item = u32> {
+        std::iter::successors(node, |node| self.node(*node).parent)
+    }
+
+    /// The frames from the root to a node.
+    #[must_use]
+    pub fn path(&self, node: u32) -> Vec<Frame> {
+        let mut path: Vec<_> =
+            self.ancestors(Some(node)).map(|node| self.node(node).frame).collect();
+        path.reverse();
+        path
+    }
+
+    /// The node at the end of a path from a root.
+    #[must_use]
+    pub fn find(&self, path: &[Frame]) -> Option<u32> {
+        let mut found = None;
+        for frame in path {
+            found = Some(*self.known.get(&(found, *frame))?);
+        }
+        found
+    }
+
+    /// The lines, with the children of those nodes that are open.
+    pub fn rows(&self, is_open: impl Fn(u32) -> bool) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let mut next: Vec<(u32, usize)> = self.roots.iter().rev().map(|root| (*root, 0)).collect();
+        while let Some((node, depth)) = next.pop() {
+            let children = &self.node(node).children;
+            let is_open = !children.is_empty() && is_open(node);
+            rows.push(Row { node, depth, is_open });
+            if is_open {
+                next.extend(children.iter().rev().map(|child| (*child, depth + 1)));
+            }
+        }
+        rows
+    }
+}
+
+/// Stacks of open regions, as they were found at many moments.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    stacks: HashMap<Vec<Frame>, u64>,
+    taken: u64,
+    outside: u64,
+}
+
+impl Samples {
+    /// Counts the stack of each running thread.
+    pub fn take(&mut self, snapshot: &Snapshot) {
+        if snapshot.process.state != ProcessState::Running {
+            return;
+        }
+        for lane in snapshot.lanes.iter().filter(|lane| lane.kind == LaneKind::Live) {
+            self.taken += 1;
+            if lane.open.is_empty() {
+                self.outside += 1;
+                continue;
+            }
+            let points = lane.open.iter().map(|open| Frame::Point(open.point));
+            let path = std::iter::once(Frame::Thread(lane.id)).chain(points).collect();
+            *self.stacks.entry(path).or_default() += 1;
+        }
+    }
+
+    /// Stacks looked at, each of one thread at one moment.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// How many of them had no open region.
+    #[must_use]
+    pub fn outside(&self) -> u64 {
+        self.outside
+    }
+
+    /// The stacks that were found, with how often each was.
+    pub fn stacks(&self) -> impl Iterator<Item = (&[Frame], u64)> {
+        self.stacks.iter().map(|(path, count)| (path.as_slice(), *count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    const MAIN: Frame = Frame::Point(1);
+    const PARSE: Frame = Frame::Point(2);
+    const LEX: Frame = Frame::Point(3);
+
+    fn tree(direction: Direction) -> Tree {
+        let mut tree = Tree::new(direction);
+        tree.add(&[MAIN, LEX], 2, 1);
+        tree.add(&[MAIN, PARSE, LEX], 6, 3);
+        tree.add(&[MAIN], 1, 1);
+        tree.sort();
+        tree
+    }
+
+    fn told(tree: &Tree, is_open: impl Fn(u32) -> bool) -> Vec<(usize, Frame, [u64; 3])> {
+        let of_row = |row: Row| {
+            let node = tree.node(row.node);
+            (row.depth, node.frame, [node.inclusive, node.exclusive, node.count])
+        };
+        tree.rows(is_open).into_iter().map(of_row).collect()
+    }
+
+    #[test]
+    fn paths_are_merged_from_their_outer_end() {
+        let tree = tree(Direction::Callees);
+        let expected =
+            [(0, MAIN, [9, 1, 1]), (1, PARSE, [6, 0, 0]), (2, LEX, [6, 6, 3]), (1, LEX, [2, 2, 1])];
+        assert_eq!(told(&tree, |_| true), expected);
+        assert_eq!(told(&tree, |_| false), expected[..1]);
+        assert_eq!(tree.total(), 9);
+        let inner = tree.find(&[MAIN, PARSE, LEX]).unwrap();
+        assert_eq!(tree.path(inner), [MAIN, PARSE, LEX]);
+        assert_eq!(tree.find(&[PARSE]), None);
+    }
+
+    #[test]
+    fn paths_are_merged_from_their_inner_end() {
+        let tree = tree(Direction::Callers);
+        let expected = [
+            (0, LEX, [8, 8, 4]),
+            (1, PARSE, [6, 6, 3]),
+            (2, MAIN, [6, 6, 3]),
+            (1, MAIN, [2, 2, 1]),
+            (0, MAIN, [1, 1, 1]),
+        ];
+        assert_eq!(told(&tree, |_| true), expected);
+    }
+
+    #[test]
+    fn a_frame_inside_itself_is_recursive() {
+        let mut tree = Tree::new(Direction::Callees);
+        tree.add(&[MAIN, PARSE, MAIN], 1, 1);
+        let recursive = |path: &[Frame]| tree.node(tree.find(path).unwrap()).is_recursive;
+        assert!(recursive(&[MAIN, PARSE, MAIN]));
+        assert!(!recursive(&[MAIN]) && !recursive(&[MAIN, PARSE]));
+    }
+
+    #[test]
+    fn samples_count_what_is_open_on_threads_that_run() {
+        let mut snapshot = Synthetic::new().poll().unwrap();
+        let live = snapshot.lanes.iter().filter(|lane| lane.kind == LaneKind::Live).count() as u64;
+        for lane in &mut snapshot.lanes {
+            lane.open.clear();
+        }
+        let open = crate::snapshot::Open { point: 1, ..Default::default() };
+        snapshot.lanes[0].open = vec![open, crate::snapshot::Open { point: 2, ..open }];
+        let mut samples = Samples::default();
+        samples.take(&snapshot);
+        samples.take(&snapshot);
+        snapshot.process.state = ProcessState::Crashed;
+        samples.take(&snapshot);
+        assert_eq!((samples.taken(), samples.outside()), (2 * live, 2 * (live - 1)));
+        let path = [Frame::Thread(0), MAIN, PARSE];
+        assert_eq!(samples.stacks().collect::<Vec<_>>(), [(&path[..], 2)]);
+    }
+}
