@@ -85,19 +85,19 @@ fn watch(app: &mut App, polls: u32) {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         app.poll(Instant::now());
     }
-    app.toast = None;
+    app.common.toast = None;
 }
 
 /// Puts the cursor on a point, if there is one of this name.
 fn select(app: &mut App, name: &str) {
-    let found = app.model.points().iter().find(|point| point.name() == name);
-    app.selected = found.map(|point| point.id()).or(app.selected);
+    let found = app.common.model.points().iter().find(|point| point.name() == name);
+    app.common.selected = found.map(|point| point.id()).or(app.common.selected);
 }
 
 fn write(path: &Path, app: &mut App, height: u16) -> Result<()> {
     let look = Look::new(true, false);
     let area = Rect::new(0, 0, SIZE.0, height);
-    app.toast = None;
+    app.common.toast = None;
     app.settle(view::room(app, &look, area), Instant::now());
     let mut terminal = Terminal::new(TestBackend::new(SIZE.0, height))?;
     terminal.draw(|frame| view::draw(frame, app, &look))?;

@@ -7,6 +7,7 @@
 mod act;
 mod action;
 mod choose_columns;
+mod common;
 mod diff;
 mod event_loop;
 mod filter;
@@ -28,11 +29,12 @@ pub(crate) mod weight;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyEvent, KeyEventKind};
 
 pub use action::Action;
+pub use common::Common;
 pub use diff::Diff;
 pub use event_loop::run;
 pub use filter::Filter;
@@ -48,11 +50,10 @@ pub use threads::{ThreadColumn, ThreadList};
 pub use timeline::{TimeView, step_above};
 
 use crate::columns::{Column, Sorting};
-use crate::model::log::Log;
 use crate::model::threads::rings;
 use crate::model::{Basis, Figures, Lately, Model, News, Past, Since, TAU_SECONDS};
 use crate::snapshot::{ProcessState, Snapshot};
-use crate::source::{Candidate, Choice, Discovery, Finder, Source, Together, Wanted, choose};
+use crate::source::{Candidate, Choice, Finder, Source, Together, Wanted, choose};
 use crate::units::Unit;
 
 /// How long the rows stand still after the cursor moved.
@@ -241,18 +242,12 @@ impl Default for Options {
 
 /// The whole state behind the screen.
 pub struct App {
-    /// The figures.
-    pub model: Model,
+    /// What all screens have in common.
+    pub common: Common,
     /// What fills the body.
     pub screen: Screen,
     /// What lies over it.
     pub overlay: Option<Overlay>,
-    /// Which points have a row.
-    pub filter: Filter,
-    /// Ids of the points in the order of the rows.
-    pub order: Vec<u32>,
-    /// Id of the point under the cursor.
-    pub selected: Option<u32>,
     /// Rows scrolled out at the top of the table or the picker.
     pub offset: usize,
     /// Lines scrolled out at the top of the detail, or of an opened thread.
@@ -269,73 +264,44 @@ pub struct App {
     pub columns: Vec<Column>,
     /// What the table is sorted by.
     pub sorting: Sorting,
-    /// What ticks are shown as.
-    pub unit: Unit,
-    /// Time between two polls.
-    pub interval: Duration,
-    /// The figures stand still.
-    pub paused: bool,
-    /// The message in the last line.
-    pub toast: Option<Toast>,
     /// What the figures are compared with.
     pub diff: Diff,
     /// What the machine can do at most, and the points below that.
     pub roofline: Roofline,
-    /// What was noticed.
-    pub log: Log,
     /// Entries of the log below the last one seen; 0 follows the newest.
     pub log_back: usize,
-    /// What looking for processes brought last.
-    pub discovery: Discovery,
     /// The processes to choose from, in the order of the rows.
     pub candidates: Vec<Candidate>,
     /// Segment id of the process under the picker's cursor.
     pub picked: Option<String>,
     /// Segment ids of the processes that are marked in the picker.
     pub marked: HashSet<String>,
-    /// Where the user is in a recording; none where that is no recording.
-    pub replay: Option<Replay>,
     /// The user wants to leave.
     pub quit: bool,
     /// The moments of the point whose detail is open.
     past: Past,
     /// The screen that the detail was opened on.
     came_from: Screen,
-    /// What the event loop is to do.
-    pub errand: Option<Errand>,
     /// Columns of long names that are scrolled out at the left.
     pub name_offset: usize,
     /// Filters that were typed before, the last one last.
     filters: Vec<String>,
     /// All columns, in the order in which the chooser has them.
     choices: Vec<Column>,
-    options: Options,
     finder: Box<dyn Finder>,
-    session: Option<Session>,
     keys: keys::Keys,
-    rows: usize,
-    frozen_until: Option<Instant>,
     /// Rows of points that are off and never measured.
     idle: Idle,
-    /// What became of the process while the figures stood still.
-    ended_unseen: Option<ProcessState>,
     next_poll: Instant,
     updates: u64,
-    /// One moment by both clocks: the wall's in nanoseconds since the Unix epoch.
-    began: (Instant, u64),
 }
 
 impl App {
     /// An app that looks for a process to watch.
     pub fn new(options: Options, finder: Box<dyn Finder>, now: Instant) -> Self {
-        let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
-            model: Model::new(options.tau.as_secs_f64()),
             screen: Screen::Waiting,
             overlay: None,
-            filter: options.filter.clone(),
-            order: Vec::new(),
-            selected: None,
             offset: 0,
             detail_offset: 0,
             load: LoadView::default(),
@@ -346,53 +312,40 @@ impl App {
             choices: choose_columns::choices(&options.columns),
             columns: options.columns.clone(),
             sorting: options.sorting,
-            unit: options.unit,
-            interval: options.interval,
-            paused: false,
-            toast: None,
             diff: Diff::default(),
             roofline: Roofline::default(),
-            log: Log::default(),
             log_back: 0,
-            discovery: Discovery::default(),
             candidates: Vec::new(),
             picked: None,
             marked: HashSet::new(),
-            replay: None,
             quit: false,
             past: Past::default(),
-            errand: None,
             name_offset: 0,
             filters: Vec::new(),
-            options,
             finder,
-            session: None,
             keys: keys::Keys::default(),
-            rows: 1,
-            frozen_until: None,
             idle: Idle::default(),
-            ended_unseen: None,
             next_poll: now,
             updates: 0,
-            began: (now, unix_ns.map_or(0, |time| time.as_nanos() as u64)),
+            common: Common::new(options, now),
         }
     }
 
     /// Watches this source from now on, and shows its first snapshot.
     pub fn watch(&mut self, source: Box<dyn Source>, now: Instant) {
         // What was watched before gets its toggles back first.
-        self.session = None;
-        self.session = Some(Session::new(source, self.options.keep));
-        self.model = Model::new(self.options.tau.as_secs_f64());
-        self.order.clear();
-        self.selected = None;
+        self.common.session = None;
+        self.common.session = Some(Session::new(source, self.common.options.keep));
+        self.common.model = Model::new(self.common.options.tau.as_secs_f64());
+        self.common.order.clear();
+        self.common.selected = None;
         self.idle.forget();
         self.offset = 0;
         self.threads = ThreadList::default();
         self.timeline = TimeView::default();
         self.load = LoadView::default();
-        self.paused = false;
-        self.ended_unseen = None;
+        self.common.paused = false;
+        self.common.ended_unseen = None;
         self.screen = Screen::Points;
         self.marked.clear();
         self.next_poll = now;
@@ -402,13 +355,13 @@ impl App {
 
     /// When the next poll is due; none while nothing new can come.
     pub fn next_poll(&self) -> Option<Instant> {
-        match self.status() {
+        match self.common.status() {
             Status::Waiting | Status::Live => Some(self.next_poll),
-            Status::Replay if self.replay.as_ref().is_some_and(Replay::is_due) => {
+            Status::Replay if self.common.replay.as_ref().is_some_and(Replay::is_due) => {
                 Some(self.next_poll)
             }
             // Nothing new is shown, but that it ended is.
-            Status::Paused if self.ended_unseen.is_none() => Some(self.next_poll),
+            Status::Paused if self.common.ended_unseen.is_none() => Some(self.next_poll),
             // The list of processes goes on changing.
             _ if self.screen == Screen::Picker => Some(self.next_poll),
             _ if self.roofline.is_measuring() => Some(self.next_poll),
@@ -419,58 +372,62 @@ impl App {
     /// Takes the next snapshot, or looks for a process where there is none.
     pub fn poll(&mut self, now: Instant) {
         self.take_ceilings(now);
-        if self.status() == Status::Paused {
+        if self.common.status() == Status::Paused {
             self.look_after_it(now);
-        } else if self.replay.is_some() {
+        } else if self.common.replay.is_some() {
             self.play(now);
         } else {
             self.take_snapshot(now);
         }
-        if self.session.is_none() || self.screen == Screen::Picker {
+        if self.common.session.is_none() || self.screen == Screen::Picker {
             self.look(now);
         }
-        let wait = match &self.session {
-            None => self.options.look_every.unwrap_or(self.interval),
-            Some(_) if self.replay.is_some() => self.until_next_frame(),
-            Some(_) if self.model.basis() == Basis::Life => self.interval.min(FIRST_INTERVAL),
-            Some(_) => self.interval,
+        let wait = match &self.common.session {
+            None => self.common.options.look_every.unwrap_or(self.common.interval),
+            Some(_) if self.common.replay.is_some() => self.until_next_frame(),
+            Some(_) if self.common.model.basis() == Basis::Life => {
+                self.common.interval.min(FIRST_INTERVAL)
+            }
+            Some(_) => self.common.interval,
         };
         self.next_poll = now + wait;
     }
 
     fn take_snapshot(&mut self, now: Instant) {
-        let Some(session) = &mut self.session else {
+        let Some(session) = &mut self.common.session else {
             return;
         };
-        match session.poll_after(self.model.snapshot()) {
+        match session.poll_after(self.common.model.snapshot()) {
             Ok(mut snapshot) => {
                 if self.screen.wants_records() {
                     session.add_records(&mut snapshot);
                     self.take_shown_records(&snapshot);
                 }
                 self.observe(&snapshot, now);
-                let was_life = self.model.basis() == Basis::Life;
-                let news = self.model.fold(snapshot);
+                let was_life = self.common.model.basis() == Basis::Life;
+                let news = self.common.model.fold(snapshot);
                 // The first order was one of whole lives. A cursor that has not
                 // been moved stays at the top of the real one; what is open stays.
                 if was_life
-                    && self.model.basis() == Basis::Interval
-                    && self.frozen_until.is_none()
+                    && self.common.model.basis() == Basis::Interval
+                    && self.common.frozen_until.is_none()
                     && self.screen != Screen::Detail
                 {
-                    self.selected = None;
+                    self.common.selected = None;
                 }
                 self.updates += 1;
-                if self.options.updates.is_some_and(|most| self.updates > most) {
+                if self.common.options.updates.is_some_and(|most| self.updates > most) {
                     self.quit = true;
                 }
                 match news {
                     News::Later => {}
-                    News::Replaced => self.say(now, "another process took its place"),
-                    News::Ended => self.say(now, "the process has ended; its last figures stay"),
+                    News::Replaced => self.common.say(now, "another process took its place"),
+                    News::Ended => {
+                        self.common.say(now, "the process has ended; its last figures stay")
+                    }
                 }
             }
-            Err(error) => self.trouble(now, format!("{error:#}")),
+            Err(error) => self.common.trouble(now, format!("{error:#}")),
         }
         self.compare();
         self.sort(now);
@@ -495,9 +452,9 @@ impl App {
 
     /// Remembers how the point whose detail is open is now.
     fn follow(&mut self) {
-        let figures = self.selected.and_then(|id| self.model.point(id));
+        let figures = self.common.selected.and_then(|id| self.common.model.point(id));
         if self.screen == Screen::Detail
-            && let (Some(figures), Some(snapshot)) = (figures, self.model.snapshot())
+            && let (Some(figures), Some(snapshot)) = (figures, self.common.model.snapshot())
         {
             let rate = snapshot.clock.ticks_per_second;
             self.past.follow(figures, snapshot.elapsed_ticks, rate);
@@ -507,8 +464,8 @@ impl App {
     /// Counts the selected point's measurements from now on.
     fn mark_moment(&mut self) {
         self.follow();
-        let figures = self.selected.and_then(|id| self.model.point(id));
-        if let (Some(figures), Some(snapshot)) = (figures, self.model.snapshot()) {
+        let figures = self.common.selected.and_then(|id| self.common.model.point(id));
+        if let (Some(figures), Some(snapshot)) = (figures, self.common.model.snapshot()) {
             self.past.mark(figures, snapshot.elapsed_ticks);
             self.since = Since::Mark;
         }
@@ -517,58 +474,63 @@ impl App {
     /// What the selected point measured in the window; none for all of it, and
     /// where that is not known.
     pub fn lately(&self) -> Option<Lately> {
-        let snapshot = self.model.snapshot()?;
+        let snapshot = self.common.model.snapshot()?;
         let rate = snapshot.clock.ticks_per_second;
-        self.past.lately(self.since, self.selected()?, snapshot.elapsed_ticks, rate)
+        self.past.lately(self.since, self.common.selected()?, snapshot.elapsed_ticks, rate)
     }
 
     /// While the figures stand still: notices if the process ends.
     fn look_after_it(&mut self, now: Instant) {
-        let snapshot = match self.session.as_mut().map(Session::poll) {
+        let snapshot = match self.common.session.as_mut().map(Session::poll) {
             Some(Ok(snapshot)) => snapshot,
-            Some(Err(error)) => return self.trouble(now, format!("{error:#}")),
+            Some(Err(error)) => return self.common.trouble(now, format!("{error:#}")),
             None => return,
         };
         self.observe(&snapshot, now);
         let state = snapshot.process.state;
-        if state != ProcessState::Running && self.ended_unseen.replace(state).is_none() {
-            self.say(now, "the process has ended; Space shows its last figures");
+        if state != ProcessState::Running && self.common.ended_unseen.replace(state).is_none() {
+            self.common.say(now, "the process has ended; Space shows its last figures");
         }
     }
 
     /// Looks for processes; takes the only one, offers several.
     fn look(&mut self, now: Instant) {
         match self.finder.discover() {
-            Ok(discovery) => self.discovery = discovery,
-            Err(error) => return self.complain(now, format!("{error:#}")),
+            Ok(discovery) => self.common.discovery = discovery,
+            Err(error) => return self.common.complain(now, format!("{error:#}")),
         }
         if self.screen == Screen::Waiting
-            && let Some(together) = self.options.together.clone()
+            && let Some(together) = self.common.options.together.clone()
         {
-            let all = &self.discovery.candidates;
+            let all = &self.common.discovery.candidates;
             if all.iter().any(|candidate| together.admits(candidate, all)) {
                 self.attach_together(&together, now);
             }
             return;
         }
-        let choice = choose(&self.discovery, &self.options.wanted);
+        let choice = choose(&self.common.discovery, &self.common.options.wanted);
         self.candidates = match (choice, self.screen) {
             (Choice::None, _) => Vec::new(),
             (Choice::One(only), Screen::Waiting) => return self.attach(&only, now),
             // Offered for want of one that runs; now there is one.
             (Choice::One(only), Screen::Picker)
-                if self.session.is_none() && !self.candidates.iter().any(Candidate::runs) =>
+                if self.common.session.is_none()
+                    && !self.candidates.iter().any(Candidate::runs) =>
             {
                 return self.attach(&only, now);
             }
             // The user asked to see what there is, so nothing is left out.
-            (_, Screen::Picker) => act::all_candidates(&self.discovery, &self.options.wanted),
+            (_, Screen::Picker) => {
+                act::all_candidates(&self.common.discovery, &self.common.options.wanted)
+            }
             (Choice::One(only), _) => vec![only],
             (Choice::Several(several), _) => several,
         };
         match (self.screen, self.candidates.is_empty()) {
             (Screen::Waiting, false) => self.screen = Screen::Picker,
-            (Screen::Picker, true) if self.session.is_none() => self.screen = Screen::Waiting,
+            (Screen::Picker, true) if self.common.session.is_none() => {
+                self.screen = Screen::Waiting
+            }
             _ => {}
         }
     }
@@ -576,53 +538,53 @@ impl App {
     fn attach(&mut self, candidate: &Candidate, now: Instant) {
         match self.finder.attach(candidate) {
             Ok(source) => self.watch(source, now),
-            Err(error) => self.complain(now, format!("{error:#}")),
+            Err(error) => self.common.complain(now, format!("{error:#}")),
         }
     }
 
     fn attach_together(&mut self, together: &Together, now: Instant) {
         match self.finder.attach_together(together) {
             Ok(source) => self.watch(source, now),
-            Err(error) => self.complain(now, format!("{error:#}")),
+            Err(error) => self.common.complain(now, format!("{error:#}")),
         }
     }
 
     /// Puts the rows in order, or keeps them where they are while the cursor
     /// moves: the row the user is reaching for must not run away.
     fn sort(&mut self, now: Instant) {
-        self.idle.look(self.model.points(), self.filter.is_on());
-        let (known, filter, idle) = (&self.model, &self.filter, &self.idle);
+        self.idle.look(self.common.model.points(), self.common.filter.is_on());
+        let (known, filter, idle) = (&self.common.model, &self.common.filter, &self.idle);
         let has_row = |figures: &Figures| filter.admits(figures) && !idle.hides(figures);
-        if self.frozen_until.is_some_and(|until| now < until) {
-            self.order.retain(|id| known.point(*id).is_some_and(has_row));
-            let placed: HashSet<u32> = self.order.iter().copied().collect();
+        if self.common.frozen_until.is_some_and(|until| now < until) {
+            self.common.order.retain(|id| known.point(*id).is_some_and(has_row));
+            let placed: HashSet<u32> = self.common.order.iter().copied().collect();
             let new = |figures: &&Figures| !placed.contains(&figures.id()) && has_row(figures);
             let new = known.points().iter().filter(new).map(Figures::id);
-            self.order.extend(new);
+            self.common.order.extend(new);
             self.threads.sort(known.thread_figures(), true);
         } else {
-            self.frozen_until = None;
+            self.common.frozen_until = None;
             let shown = known.points().iter().filter(|figures| has_row(figures));
-            self.order = self.sorting.order_at_once(shown);
-            self.threads.sort(self.model.thread_figures(), false);
+            self.common.order = self.sorting.order_at_once(shown);
+            self.threads.sort(self.common.model.thread_figures(), false);
         }
         // The last figures of a process among several do not stay for ever.
         if self.screen == Screen::Detail
-            && self.selected.is_some_and(|id| self.model.point(id).is_none())
+            && self.common.selected.is_some_and(|id| self.common.model.point(id).is_none())
         {
             self.screen = Screen::Points;
-            self.say(now, "the process of that point ended before and is shown no more");
+            self.common.say(now, "the process of that point ended before and is shown no more");
         }
         // A point that is shown in full stays, also when it has no row any more.
         let has_row = |id| match self.screen {
-            Screen::Detail => self.model.point(id).is_some(),
+            Screen::Detail => self.common.model.point(id).is_some(),
             // It lists points as well that only the baseline has.
-            Screen::Diff => self.order.contains(&id) || self.diff.order.contains(&id),
+            Screen::Diff => self.common.order.contains(&id) || self.diff.order.contains(&id),
             Screen::Roofline => true,
-            _ => self.order.contains(&id),
+            _ => self.common.order.contains(&id),
         };
-        if !self.selected.is_some_and(has_row) {
-            self.selected = self.order.first().copied();
+        if !self.common.selected.is_some_and(has_row) {
+            self.common.selected = self.common.order.first().copied();
         }
         self.arrange();
         self.arrange_roofline();
@@ -639,7 +601,7 @@ impl App {
             true => "points that are off and never measured are shown",
             false => "points that are off and never measured are hidden",
         };
-        self.say(now, text);
+        self.common.say(now, text);
         self.sort(now);
     }
 
@@ -648,22 +610,23 @@ impl App {
     /// anything on the screen changed.
     pub fn settle(&mut self, room: Room, now: Instant) -> bool {
         let mut changed = false;
-        if self.toast.as_ref().is_some_and(|toast| toast.until <= now) {
-            self.toast = None;
+        if self.common.toast.as_ref().is_some_and(|toast| toast.until <= now) {
+            self.common.toast = None;
             changed = true;
         }
-        if self.frozen_until.is_some_and(|until| until <= now) {
+        if self.common.frozen_until.is_some_and(|until| until <= now) {
             self.sort(now);
             changed = true;
         }
-        self.rows = room.rows.max(1);
+        self.common.rows = room.rows.max(1);
         if self.name_offset > 0 {
-            let names = self.model.points().iter().map(|f| crate::text::width(&f.point().name));
+            let names =
+                self.common.model.points().iter().map(|f| crate::text::width(&f.point().name));
             self.name_offset = self.name_offset.min(names.max().unwrap_or(0));
         }
-        let last = room.lines.saturating_sub(self.rows);
+        let last = room.lines.saturating_sub(self.common.rows);
         if let Some((first, behind)) = room.load.filter(|_| std::mem::take(&mut self.load.wanted)) {
-            let least = behind.saturating_sub(self.rows).min(first);
+            let least = behind.saturating_sub(self.common.rows).min(first);
             self.detail_offset = self.detail_offset.clamp(least, first);
         }
         match &mut self.overlay {
@@ -676,9 +639,9 @@ impl App {
         let (place, len) = self.cursor();
         let offset = self
             .offset
-            .min(len.saturating_sub(self.rows))
+            .min(len.saturating_sub(self.common.rows))
             .min(place)
-            .max((place + 1).saturating_sub(self.rows));
+            .max((place + 1).saturating_sub(self.common.rows));
         changed |= offset != self.offset;
         self.offset = offset;
         changed
@@ -696,7 +659,7 @@ impl App {
             (place.unwrap_or(0), self.candidates.len())
         } else {
             let listed = self.listed();
-            let place = listed.iter().position(|id| Some(*id) == self.selected);
+            let place = listed.iter().position(|id| Some(*id) == self.common.selected);
             (place.unwrap_or(0), listed.len())
         }
     }
@@ -704,57 +667,22 @@ impl App {
     /// The next moment at which [`Self::settle`] will change something by
     /// itself.
     pub fn next_change(&self) -> Option<Instant> {
-        let toast = self.toast.as_ref().map(|toast| toast.until);
-        [toast, self.frozen_until, self.next_poll()].into_iter().flatten().min()
-    }
-
-    /// What the figures on the screen are.
-    pub fn status(&self) -> Status {
-        let Some(session) = &self.session else {
-            return Status::Waiting;
-        };
-        if self.replay.is_some() {
-            return Status::Replay;
-        }
-        if !session.is_process() {
-            return Status::File;
-        }
-        match self.model.snapshot().map(|snapshot| snapshot.process.state) {
-            Some(ProcessState::Exited) => Status::Exited,
-            Some(ProcessState::Crashed) => Status::Crashed,
-            Some(ProcessState::Running) | None if self.paused => Status::Paused,
-            Some(ProcessState::Running) | None => Status::Live,
-        }
-    }
-
-    /// What became of the process while the figures stood still; none as long as
-    /// they are its newest.
-    pub fn ended_unseen(&self) -> Option<ProcessState> {
-        self.ended_unseen
-    }
-
-    /// The point under the cursor.
-    pub fn selected(&self) -> Option<&Figures> {
-        self.model.point(self.selected?)
+        let toast = self.common.toast.as_ref().map(|toast| toast.until);
+        [toast, self.common.frozen_until, self.next_poll()].into_iter().flatten().min()
     }
 
     /// The point that the keys mean: on the timeline that of the region under the
     /// cursor.
     pub fn meant(&self) -> Option<&Figures> {
         match self.screen {
-            Screen::Timeline => self.model.point(self.timeline.region()?.1.point),
-            _ => self.selected(),
+            Screen::Timeline => self.common.model.point(self.timeline.region()?.1.point),
+            _ => self.common.selected(),
         }
     }
 
     /// Whether the mouse is taken from the terminal.
     pub fn takes_mouse(&self) -> bool {
-        self.options.mouse
-    }
-
-    /// Which processes the user asked for.
-    pub fn wanted(&self) -> &Wanted {
-        &self.options.wanted
+        self.common.options.mouse
     }
 
     /// In which mode keys are read now.
@@ -797,7 +725,7 @@ impl App {
             return;
         }
         // A message has been seen once the user goes on.
-        self.toast = None;
+        self.common.toast = None;
         match self.keys.action(self.mode(), key) {
             Some(action) => self.act(action, now),
             None => {
@@ -823,37 +751,15 @@ impl App {
 
     /// Shows a message for a while.
     pub fn tell(&mut self, text: &str, now: Instant) {
-        self.say(now, text);
+        self.common.say(now, text);
     }
 
     /// What is watched as it is now, and as a file is to have it; none where
     /// nothing is.
     pub fn last_snapshot(&mut self) -> Option<Snapshot> {
-        let session = self.session.as_mut()?;
+        let session = self.common.session.as_mut()?;
         let snapshot = session.poll().ok()?;
         Some(session.whole(&snapshot))
-    }
-
-    fn say(&mut self, now: Instant, text: impl AsRef<str>) {
-        self.toast = Some(Toast {
-            text: crate::text::clean(text.as_ref()).into_owned(),
-            is_error: false,
-            until: now + TOAST,
-        });
-    }
-
-    /// Something that is not an answer to a key did not work.
-    fn trouble(&mut self, now: Instant, text: impl AsRef<str>) {
-        self.complain(now, text.as_ref());
-        self.log.problem(self.unix_ns(now), crate::text::clean(text.as_ref()));
-    }
-
-    fn complain(&mut self, now: Instant, text: impl AsRef<str>) {
-        self.log.note(self.unix_ns(now), crate::text::clean(text.as_ref()));
-        self.say(now, text);
-        if let Some(toast) = &mut self.toast {
-            toast.is_error = true;
-        }
     }
 }
 

@@ -183,7 +183,7 @@ fn hours_of_polls_leave_nothing_behind() {
             }
         }
         held.push(HELD.load(Relaxed));
-        assert!(round == 0 || !app.log.entries().is_empty(), "there is much to tell");
+        assert!(round == 0 || !app.common.log.entries().is_empty(), "there is much to tell");
     }
     let hours = INTERVAL.as_secs() as f64 + INTERVAL.subsec_millis() as f64 / 1e3;
     let hours = hours * (ROUNDS * 6 * POLLS) as f64 / 3600.0;

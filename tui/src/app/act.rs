@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{
-    Action, App, Errand, FREEZE, Filter, Overlay, Prompt, Screen, Status, default_file_name,
-};
+use super::{Action, App, Errand, Filter, Overlay, Prompt, Screen, Status, default_file_name};
 use crate::columns::Sorting;
 use crate::export::json::{self, Overwrite, WriteError};
 use crate::export::packed;
@@ -32,8 +30,8 @@ impl App {
     pub fn act(&mut self, action: Action, now: Instant) {
         match action {
             Action::Quit => self.quit = true,
-            Action::Suspend => self.errand = Some(Errand::Suspend),
-            Action::Redraw => self.errand = Some(Errand::Redraw),
+            Action::Suspend => self.common.errand = Some(Errand::Suspend),
+            Action::Redraw => self.common.errand = Some(Errand::Redraw),
             Action::Help => self.overlay = Some(Overlay::Help(0)),
             Action::Up | Action::Down if matches!(self.overlay, Some(Overlay::Filter(_))) => {
                 self.recall(action == Action::Up, now);
@@ -72,7 +70,7 @@ impl App {
                     Action::Invert => self.threads.descending = !self.threads.descending,
                     _ => self.threads.move_sorting(action == Action::SortRight),
                 }
-                self.frozen_until = None;
+                self.common.frozen_until = None;
                 self.sort(now);
             }
             Action::SortLeft => self.move_sorting(false, now),
@@ -96,13 +94,13 @@ impl App {
             Action::Slower => self.change_interval(true, now),
             Action::Faster => self.change_interval(false, now),
             Action::Units => {
-                self.unit = match self.unit {
+                self.common.unit = match self.common.unit {
                     Unit::Time => Unit::Cycles,
                     Unit::Cycles => Unit::Time,
                 }
             }
             Action::Write => {
-                if let Some(snapshot) = self.model.snapshot() {
+                if let Some(snapshot) = self.common.model.snapshot() {
                     let name = default_file_name(snapshot);
                     self.overlay = Some(Overlay::Write(Prompt::new("write snapshot to", &name)));
                 }
@@ -195,20 +193,20 @@ impl App {
         } else if self.screen == Screen::Threads {
             self.threads.select_row(place);
             self.detail_offset = 0;
-            self.frozen_until = Some(now + FREEZE);
+            self.common.freeze(now);
         } else if self.screen == Screen::Picker {
             self.picked = self.candidates.get(place).map(|c| c.segment_id.clone());
         } else {
-            self.selected = self.listed().get(place).copied();
+            self.common.selected = self.listed().get(place).copied();
             self.detail_offset = 0;
-            self.frozen_until = Some(now + FREEZE);
+            self.common.freeze(now);
             self.look_back();
             self.follow();
         }
     }
 
     fn page(&mut self, pages: isize, now: Instant) {
-        let rows = pages * self.rows as isize;
+        let rows = pages * self.common.rows as isize;
         let opened = self.screen == Screen::Threads && self.threads.opened;
         if (self.screen == Screen::Detail || opened) && self.overlay.is_none() {
             self.detail_offset = self.detail_offset.saturating_add_signed(rows);
@@ -219,16 +217,16 @@ impl App {
 
     pub(super) fn open(&mut self, now: Instant) {
         match self.screen {
-            Screen::Diff if self.selected.is_some() && self.selected().is_none() => {
-                self.say(now, "only the baseline has that point");
+            Screen::Diff if self.common.selected.is_some() && self.common.selected().is_none() => {
+                self.common.say(now, "only the baseline has that point");
             }
-            Screen::Points | Screen::Diff | Screen::Roofline if self.selected.is_some() => {
+            Screen::Points | Screen::Diff | Screen::Roofline if self.common.selected.is_some() => {
                 self.detail_offset = 0;
                 self.show(Screen::Detail, now);
             }
             Screen::Timeline => {
                 if let Some((_, region)) = self.timeline.region() {
-                    self.selected = Some(region.point);
+                    self.common.selected = Some(region.point);
                     self.detail_offset = 0;
                     self.show(Screen::Detail, now);
                 }
@@ -252,7 +250,7 @@ impl App {
 
     /// The points that the thread under the cursor was in.
     fn show_points_of_thread(&mut self, now: Instant) {
-        let threads = self.model.thread_figures();
+        let threads = self.common.model.thread_figures();
         let Some(thread) = self.threads.selected.and_then(|lane| find(threads, lane)) else {
             return;
         };
@@ -261,11 +259,11 @@ impl App {
         let filter = Filter::of_thread(&lane.name, lane.tid, named == 1);
         let name = if lane.name.is_empty() { filter.text() } else { &lane.name };
         let text = format!("points that {name} was in, with what others did; Esc shows all");
-        self.selected = None;
+        self.common.selected = None;
         self.offset = 0;
         self.show(Screen::Points, now);
         self.filter_by(filter, now);
-        self.say(now, text);
+        self.common.say(now, text);
     }
 
     fn mark(&mut self) {
@@ -284,7 +282,7 @@ impl App {
         let ids = self.candidates.iter().map(|candidate| &candidate.segment_id);
         let ids: Vec<String> = ids.filter(|id| self.marked.contains(*id)).cloned().collect();
         if ids.is_empty() {
-            return self.say(now, "Space marks the processes to open");
+            return self.common.say(now, "Space marks the processes to open");
         }
         self.attach_together(&Together { members: Members::Segments(ids), sum }, now);
     }
@@ -295,8 +293,8 @@ impl App {
             self.came_from = self.screen;
         }
         self.screen = screen;
-        if screen != Screen::Diff && self.selected().is_none() {
-            self.selected = self.order.first().copied();
+        if screen != Screen::Diff && self.common.selected().is_none() {
+            self.common.selected = self.common.order.first().copied();
         }
         if screen.wants_records() {
             self.look_at_records(now);
@@ -314,8 +312,10 @@ impl App {
     /// Gives the timeline what the rings hold now. In a pause it has what they
     /// held when that began.
     fn look_at_records(&mut self, now: Instant) {
-        let status = self.status();
-        let (Some(snapshot), Some(session)) = (self.model.snapshot(), &mut self.session) else {
+        let status = self.common.status();
+        let (Some(snapshot), Some(session)) =
+            (self.common.model.snapshot(), &mut self.common.session)
+        else {
             return;
         };
         match status {
@@ -326,7 +326,7 @@ impl App {
                     session.add_records(&mut snapshot);
                     self.take_records(&snapshot);
                 }
-                Err(error) => self.complain(now, format!("{error:#}")),
+                Err(error) => self.common.complain(now, format!("{error:#}")),
             },
             _ => {
                 let whole = session.whole(snapshot);
@@ -346,8 +346,8 @@ impl App {
         if self.overlay.take().is_some() {
             return;
         }
-        if self.session.is_none() {
-            self.say(now, "Enter opens a process, q quits");
+        if self.common.session.is_none() {
+            self.common.say(now, "Enter opens a process, q quits");
         } else {
             match self.screen {
                 Screen::Detail | Screen::Picker => self.show(self.came_from, now),
@@ -364,7 +364,7 @@ impl App {
 
     pub(super) fn sort_by(&mut self, sorting: Sorting, now: Instant) {
         self.sorting = sorting;
-        self.frozen_until = None;
+        self.common.frozen_until = None;
         self.sort(now);
     }
 
@@ -377,25 +377,25 @@ impl App {
         if self.screen == Screen::Timeline {
             self.timeline.hold();
         }
-        match self.session.as_mut().map(|session| session.toggle(id, found)) {
+        match self.common.session.as_mut().map(|session| session.toggle(id, found)) {
             Some(Ok(state)) => {
-                self.model.expect_state(id, state);
-                self.log.toggled(self.unix_ns(now), id, &name, state);
+                self.common.model.expect_state(id, state);
+                self.common.log.toggled(self.common.unix_ns(now), id, &name, state);
                 let word = if state == PointState::On { "on" } else { "off" };
-                self.say(now, format!("{name} is {word}"));
+                self.common.say(now, format!("{name} is {word}"));
             }
-            Some(Err(error)) => self.complain(now, format!("{error:#}")),
+            Some(Err(error)) => self.common.complain(now, format!("{error:#}")),
             None => {}
         }
     }
 
     fn fence(&mut self, now: Instant) {
         let Some((id, _, name)) = self.point_meant(now) else { return };
-        let is_fenced = self.model.point(id).is_some_and(|figures| figures.point().fenced);
-        match self.session.as_mut().map(|session| session.fence(id, !is_fenced)) {
-            Some(Ok(())) if is_fenced => self.say(now, format!("{name} has no fences")),
-            Some(Ok(())) => self.say(now, format!("{name} is fenced: its stamps wait")),
-            Some(Err(error)) => self.complain(now, format!("{error:#}")),
+        let is_fenced = self.common.model.point(id).is_some_and(|figures| figures.point().fenced);
+        match self.common.session.as_mut().map(|session| session.fence(id, !is_fenced)) {
+            Some(Ok(())) if is_fenced => self.common.say(now, format!("{name} has no fences")),
+            Some(Ok(())) => self.common.say(now, format!("{name} is fenced: its stamps wait")),
+            Some(Err(error)) => self.common.complain(now, format!("{error:#}")),
             None => {}
         }
     }
@@ -408,50 +408,52 @@ impl App {
             (meant.id(), meant.state(), meant.name() + &of)
         });
         if found.is_none() && self.screen == Screen::Timeline {
-            self.say(now, "there is no region under the cursor");
+            self.common.say(now, "there is no region under the cursor");
         }
         found
     }
 
     fn pause(&mut self, now: Instant) {
-        match self.status() {
+        match self.common.status() {
             Status::Live => {
                 // Soon the rings will have forgotten this moment.
                 self.look_at_records(now);
-                self.paused = true;
-                self.model.pause();
+                self.common.paused = true;
+                self.common.model.pause();
             }
             Status::Paused => {
-                self.paused = false;
-                self.ended_unseen = None;
+                self.common.paused = false;
+                self.common.ended_unseen = None;
                 self.next_poll = now;
             }
             Status::Replay => self.play_or_stop(now),
             Status::Waiting | Status::Exited | Status::Crashed | Status::File => {
-                self.say(now, "these figures stand still already");
+                self.common.say(now, "these figures stand still already");
             }
         }
     }
 
     fn change_interval(&mut self, longer: bool, now: Instant) {
-        if self.replay.is_some() {
-            return self.say(now, "a recording is not polled; ] plays it faster, [ slower");
+        if self.common.replay.is_some() {
+            return self.common.say(now, "a recording is not polled; ] plays it faster, [ slower");
         }
         let mut steps = INTERVALS_MS.into_iter().map(Duration::from_millis);
         let step = if longer {
-            steps.find(|step| *step > self.interval)
+            steps.find(|step| *step > self.common.interval)
         } else {
-            steps.rfind(|step| *step < self.interval)
+            steps.rfind(|step| *step < self.common.interval)
         };
         if let Some(step) = step {
-            self.interval = step;
+            self.common.interval = step;
             self.next_poll = self.next_poll.min(now + step);
         }
-        self.say(now, format!("every {} s", self.interval.as_secs_f64()));
+        self.common.say(now, format!("every {} s", self.common.interval.as_secs_f64()));
     }
 
     fn write(&mut self, prompt: Prompt, overwrite: Overwrite, now: Instant) {
-        let (Some(snapshot), Some(session)) = (self.model.snapshot(), &mut self.session) else {
+        let (Some(snapshot), Some(session)) =
+            (self.common.model.snapshot(), &mut self.common.session)
+        else {
             return;
         };
         let snapshot = session.whole(snapshot);
@@ -473,14 +475,16 @@ impl App {
         };
         match written {
             Ok(()) => {
-                self.log.note(self.unix_ns(now), format!("wrote {shown}"));
-                self.say(now, format!("wrote {shown}"));
+                self.common.log.note(self.common.unix_ns(now), format!("wrote {shown}"));
+                self.common.say(now, format!("wrote {shown}"));
             }
             Err(WriteError::Exists) => self.overlay = Some(Overlay::Replace(prompt)),
             // What was typed stays to be mended.
             Err(WriteError::Io(error)) => {
                 self.overlay = refused(format!("not written: {error}"));
-                self.log.note(self.unix_ns(now), format!("{shown} not written: {error}"));
+                self.common
+                    .log
+                    .note(self.common.unix_ns(now), format!("{shown} not written: {error}"));
             }
         }
     }

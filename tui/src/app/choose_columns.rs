@@ -13,7 +13,7 @@ impl App {
     /// All columns to choose from, those of the table in its order. That of the
     /// process is none where there is but one.
     pub fn column_choices(&self) -> Vec<Column> {
-        let mut choices = Column::shown(&self.choices, self.model.has_processes());
+        let mut choices = Column::shown(&self.choices, self.common.model.has_processes());
         if matches!(self.overlay, Some(Overlay::Sort(_))) {
             choices.retain(|column| column.sorts());
         }
@@ -23,7 +23,7 @@ impl App {
     /// The columns of the table, those that are shown only of several processes
     /// where there are several.
     pub(super) fn shown_columns(&self) -> Vec<Column> {
-        Column::shown(&self.columns, self.model.has_processes())
+        Column::shown(&self.columns, self.common.model.has_processes())
     }
 
     /// Opens the chooser on the column that the table is sorted by.

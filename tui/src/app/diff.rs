@@ -29,14 +29,16 @@ impl App {
     /// Makes what was measured since the baseline the next one; the first one is
     /// everything so far.
     pub(super) fn take_baseline(&mut self, now: Instant) {
-        let Some(snapshot) = self.model.snapshot() else {
+        let Some(snapshot) = self.common.model.snapshot() else {
             return;
         };
-        if self.replay.is_some() {
+        if self.common.replay.is_some() {
             // Of a recording any moment may be the baseline, whichever was before.
             let time = crate::local_time::time_of_day(snapshot.taken_unix_ns);
             self.compare_with(Baseline::of(snapshot.clone(), Some(time.clone())));
-            return self.say(now, format!("later moments are compared with {time}; 5 shows it"));
+            return self
+                .common
+                .say(now, format!("later moments are compared with {time}; 5 shows it"));
         }
         let next = match &self.diff.baseline {
             Some(baseline) => baseline.next(snapshot),
@@ -45,11 +47,12 @@ impl App {
         match next {
             Some(baseline) => {
                 self.compare_with(baseline);
-                self.log.note(self.unix_ns(now), "baseline taken");
+                self.common.log.note(self.common.unix_ns(now), "baseline taken");
                 let tell = if self.screen == Screen::Diff { "" } else { "; 5 compares" };
-                self.say(now, format!("baseline taken: what comes is compared with it{tell}"));
+                self.common
+                    .say(now, format!("baseline taken: what comes is compared with it{tell}"));
             }
-            None => self.complain(now, "nothing was measured since the last baseline"),
+            None => self.common.complain(now, "nothing was measured since the last baseline"),
         }
     }
 
@@ -62,7 +65,8 @@ impl App {
     /// Brings the comparison up to date, where somebody sees it.
     pub(super) fn compare(&mut self) {
         let seen = self.screen == Screen::Diff;
-        let snapshots = self.diff.baseline.as_ref().zip(self.model.snapshot()).filter(|_| seen);
+        let snapshots =
+            self.diff.baseline.as_ref().zip(self.common.model.snapshot()).filter(|_| seen);
         let known = self.diff.comparison.take();
         self.diff.comparison = snapshots
             .and_then(|(baseline, snapshot)| Comparison::new_after(baseline, snapshot, known));
@@ -72,12 +76,12 @@ impl App {
     pub(super) fn arrange(&mut self) {
         let all = self.diff.comparison.as_ref().map_or(&[][..], |comparison| &comparison.rows);
         // What only the baseline has cannot be looked at by a filter.
-        let passes = |row: &&Row| match self.model.point(row.id) {
-            Some(figures) => self.filter.admits(figures),
-            None => !self.filter.is_on(),
+        let passes = |row: &&Row| match self.common.model.point(row.id) {
+            Some(figures) => self.common.filter.admits(figures),
+            None => !self.common.filter.is_on(),
         };
         let rows: Vec<&Row> = all.iter().filter(passes).collect();
-        if self.frozen_until.is_some() {
+        if self.common.frozen_until.is_some() {
             let order = &mut self.diff.order;
             let there: HashSet<u32> = rows.iter().map(|row| row.id).collect();
             order.retain(|id| there.contains(id));
@@ -89,8 +93,8 @@ impl App {
             self.diff.order = rows.iter().map(|row| row.id).collect();
         }
         let is_shown = |id| self.diff.order.contains(&id);
-        if self.screen == Screen::Diff && !self.selected.is_some_and(is_shown) {
-            self.selected = self.diff.order.first().copied().or(self.selected);
+        if self.screen == Screen::Diff && !self.common.selected.is_some_and(is_shown) {
+            self.common.selected = self.diff.order.first().copied().or(self.common.selected);
         }
     }
 
@@ -99,7 +103,7 @@ impl App {
         match self.screen {
             Screen::Diff => &self.diff.order,
             Screen::Roofline => self.roofline.order(),
-            _ => &self.order,
+            _ => &self.common.order,
         }
     }
 }

@@ -153,7 +153,7 @@ pub fn run(app: &mut App, look: &Look, interrupt: &Interrupt) -> Result<()> {
         }
         let input = take_input(app, look, screen.area)?;
         let mut suspend = suspension.asked();
-        match app.errand.take() {
+        match app.common.errand.take() {
             Some(Errand::Copy(text)) => {
                 execute!(io::stdout(), CopyToClipboard::to_clipboard_from(text))?;
             }
@@ -210,7 +210,7 @@ fn take_input(app: &mut App, look: &Look, area: Rect) -> io::Result<Input> {
             }
             _ => {}
         }
-        if app.quit || app.errand.is_some() {
+        if app.quit || app.common.errand.is_some() {
             break;
         }
     }

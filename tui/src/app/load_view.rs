@@ -105,9 +105,13 @@ impl Time {
 
 impl App {
     fn load_time(&self) -> Option<Time> {
-        let snapshot = self.model.snapshot()?;
+        let snapshot = self.common.model.snapshot()?;
         Some(Time {
-            from: self.selected().map(|figures| figures.history()).and_then(History::from)?,
+            from: self
+                .common
+                .selected()
+                .map(|figures| figures.history())
+                .and_then(History::from)?,
             now: snapshot.elapsed_ticks,
             ticks_per_second: snapshot.clock.ticks_per_second,
         })
@@ -117,7 +121,7 @@ impl App {
     pub(super) fn pan_load(&mut self, later: bool, now: Instant) {
         self.load.wanted = true;
         if !self.load_time().is_some_and(|time| self.load.pan(later, time)) {
-            self.say(now, "nothing older is known of its load");
+            self.common.say(now, "nothing older is known of its load");
         }
     }
 
@@ -125,12 +129,12 @@ impl App {
     pub(super) fn zoom_load(&mut self, closer: bool, now: Instant) {
         self.load.wanted = true;
         let Some(time) = self.load_time() else {
-            return self.say(now, "nothing is known of its load yet");
+            return self.common.say(now, "nothing is known of its load yet");
         };
         let is_all = time.from.saturating_add(time.ticks(self.load.span_seconds())) >= time.now;
         match (closer, is_all) {
-            (false, true) => self.say(now, "all that is known of its load is in sight"),
-            (true, _) if self.load.span == 0 => self.say(now, "this is as close as it gets"),
+            (false, true) => self.common.say(now, "all that is known of its load is in sight"),
+            (true, _) if self.load.span == 0 => self.common.say(now, "this is as close as it gets"),
             _ => self.load.zoom(closer, time),
         }
     }
@@ -142,10 +146,10 @@ impl App {
             Some(time) => {
                 self.load.end_at(time.first_end(self.load.span_seconds()), time.now);
                 if self.load.follows() {
-                    self.say(now, "nothing older is known of its load");
+                    self.common.say(now, "nothing older is known of its load");
                 }
             }
-            None => self.say(now, "nothing is known of its load yet"),
+            None => self.common.say(now, "nothing is known of its load yet"),
         }
     }
 

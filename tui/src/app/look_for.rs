@@ -18,7 +18,7 @@ impl App {
             Screen::Points | Screen::Diff | Screen::Roofline => {}
             _ => self.show(Screen::Points, now),
         }
-        let prompt = Prompt::new("filter", self.filter.text());
+        let prompt = Prompt::new("filter", self.common.filter.text());
         self.overlay = Some(Overlay::Filter(prompt.with_earlier(self.filters.clone())));
     }
 
@@ -60,7 +60,7 @@ impl App {
     }
 
     pub(super) fn filter_by(&mut self, filter: Filter, now: Instant) {
-        self.filter = filter;
+        self.common.filter = filter;
         self.sort_by(self.sorting, now);
     }
 
@@ -84,12 +84,12 @@ impl App {
         let text = self.timeline.sought().to_owned();
         let Ok(filter) = Filter::new(&text) else { return };
         if !filter.is_on() {
-            return self.say(now, "/ finds a region by the name of its point");
+            return self.common.say(now, "/ finds a region by the name of its point");
         }
-        let points = self.model.points().iter();
+        let points = self.common.model.points().iter();
         let wanted: HashSet<u32> = points.filter(|f| filter.admits(f)).map(Figures::id).collect();
         if !self.timeline.go_to_one_of(&wanted) {
-            self.say(now, format!("no region is known of {text}"));
+            self.common.say(now, format!("no region is known of {text}"));
         }
     }
 
@@ -97,6 +97,6 @@ impl App {
     pub(super) fn find_slowest(&mut self, now: Instant) {
         let Some((id, _, name)) = self.point_meant(now) else { return };
         self.timeline.go_to_slowest(id);
-        self.say(now, format!("the slowest call of {name} that is still known"));
+        self.common.say(now, format!("the slowest call of {name} that is still known"));
     }
 }

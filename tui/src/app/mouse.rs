@@ -35,7 +35,7 @@ impl App {
         match event {
             MouseEventKind::Down(MouseButton::Left) if matches!(target, Target::Key(_)) => {
                 let Target::Key(action) = target else { return false };
-                self.toast = None;
+                self.common.toast = None;
                 self.act(action, now);
                 return true;
             }
@@ -56,7 +56,7 @@ impl App {
             },
             _ => return false,
         }
-        self.toast = None;
+        self.common.toast = None;
         true
     }
 

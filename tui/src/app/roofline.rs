@@ -38,7 +38,7 @@ impl App {
     pub(super) fn begin_roofline(&mut self) {
         self.offset = 0;
         if self.roofline.ceilings.is_none()
-            && let Some(path) = &self.options.ceilings
+            && let Some(path) = &self.common.options.ceilings
         {
             self.roofline.ceilings = Ceilings::load(path);
         }
@@ -51,13 +51,14 @@ impl App {
         if self.screen != Screen::Roofline {
             return;
         }
-        let Some(snapshot) = self.model.snapshot() else { return };
+        let Some(snapshot) = self.common.model.snapshot() else { return };
         let rate = snapshot.clock.ticks_per_second;
-        let shown = self.model.points().iter().filter(|figures| self.filter.admits(figures));
+        let shown =
+            self.common.model.points().iter().filter(|figures| self.common.filter.admits(figures));
         let mut dots: Vec<(u32, Dot)> =
             shown.filter_map(|figures| Some((figures.id(), dot(figures, rate)?))).collect();
         let known = &self.roofline.order;
-        let place = |id: u32| match self.frozen_until {
+        let place = |id: u32| match self.common.frozen_until {
             Some(_) => known.iter().position(|known| *known == id).unwrap_or(usize::MAX),
             None => 0,
         };
@@ -66,8 +67,8 @@ impl App {
         });
         self.roofline.order = dots.iter().map(|(id, _)| *id).collect();
         self.roofline.dots = dots;
-        if !self.selected.is_some_and(|id| self.roofline.order.contains(&id)) {
-            self.selected = self.roofline.order.first().copied().or(self.selected);
+        if !self.common.selected.is_some_and(|id| self.roofline.order.contains(&id)) {
+            self.common.selected = self.roofline.order.first().copied().or(self.common.selected);
         }
     }
 
@@ -77,7 +78,7 @@ impl App {
             return;
         }
         let (sender, receiver) = channel();
-        let path = self.options.ceilings.clone();
+        let path = self.common.options.ceilings.clone();
         let measure = move || {
             let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
             let ceilings = roofline::measure(threads, |_| ());
@@ -90,9 +91,10 @@ impl App {
         match std::thread::Builder::new().name("ceilings".into()).spawn(measure) {
             Ok(_) => {
                 self.roofline.measuring = Some(receiver);
-                self.say(now, "measuring for some seconds; all processors are busy meanwhile");
+                self.common
+                    .say(now, "measuring for some seconds; all processors are busy meanwhile");
             }
-            Err(error) => self.complain(now, format!("no thread can be started: {error}")),
+            Err(error) => self.common.complain(now, format!("no thread can be started: {error}")),
         }
     }
 
@@ -102,10 +104,10 @@ impl App {
         match receiver.try_recv() {
             Ok(ceilings) => {
                 self.roofline.ceilings = Some(ceilings);
-                self.say(now, "the ceilings are measured");
+                self.common.say(now, "the ceilings are measured");
             }
             Err(TryRecvError::Empty) => return,
-            Err(TryRecvError::Disconnected) => self.complain(now, "measuring has failed"),
+            Err(TryRecvError::Disconnected) => self.common.complain(now, "measuring has failed"),
         }
         self.roofline.measuring = None;
     }

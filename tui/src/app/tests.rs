@@ -20,7 +20,7 @@ use super::*;
 use crate::export::json::read;
 use crate::snapshot::{PointState, Process, Snapshot};
 use crate::source::synthetic::Synthetic;
-use crate::source::{Change, Members};
+use crate::source::{Change, Discovery, Members};
 
 const ROOM: Room = Room { rows: 5, lines: 0, load: None };
 
@@ -114,7 +114,7 @@ impl Desk {
 
     fn room(&self) -> Room {
         let is_log = self.app.screen == Screen::Log;
-        Room { lines: if is_log { self.app.log.entries().len() } else { 0 }, ..ROOM }
+        Room { lines: if is_log { self.app.common.log.entries().len() } else { 0 }, ..ROOM }
     }
 
     pub(crate) fn press(&mut self, keys: &str) {
@@ -133,10 +133,10 @@ impl Desk {
 fn the_cursor_stays_on_its_point_while_the_order_moves() {
     let mut desk = desk();
     desk.press("jj");
-    let selected = desk.app.selected;
+    let selected = desk.app.common.selected;
     for _ in 0..12 {
         desk.press(">");
-        assert_eq!(desk.app.selected, selected);
+        assert_eq!(desk.app.common.selected, selected);
         let (place, _) = desk.app.cursor();
         assert!((desk.app.offset..desk.app.offset + 5).contains(&place));
     }
@@ -147,46 +147,46 @@ fn rows_stand_still_while_the_cursor_moves_and_settle_after() {
     let mut desk = desk();
     desk.press("<<<<");
     desk.press("k");
-    let order = desk.app.order.clone();
+    let order = desk.app.common.order.clone();
     // What the rows are sorted by is turned upside down under the cursor.
     desk.app.sorting = desk.app.sorting.inverted();
     desk.app.poll(desk.now + Duration::from_millis(1000));
-    assert_eq!(desk.app.order, order);
+    assert_eq!(desk.app.common.order, order);
     assert!(desk.app.settle(ROOM, desk.now + FREEZE));
-    assert_ne!(desk.app.order, order);
+    assert_ne!(desk.app.common.order, order);
 }
 
 #[test]
 fn a_pause_freezes_the_figures_but_not_the_keys() {
     let mut desk = desk();
     desk.press(" ");
-    assert_eq!(desk.app.status(), Status::Paused);
-    let before = desk.app.model.snapshot().unwrap().clone();
+    assert_eq!(desk.app.common.status(), Status::Paused);
+    let before = desk.app.common.model.snapshot().unwrap().clone();
     desk.wait(3);
     desk.press("jj>I");
-    assert_eq!(desk.app.model.snapshot(), Some(&before));
+    assert_eq!(desk.app.common.model.snapshot(), Some(&before));
     desk.press("p");
     desk.wait(1);
-    assert_eq!(desk.app.status(), Status::Live);
-    assert_ne!(desk.app.model.snapshot(), Some(&before));
+    assert_eq!(desk.app.common.status(), Status::Live);
+    assert_ne!(desk.app.common.model.snapshot(), Some(&before));
 }
 
 #[test]
 fn the_end_of_a_process_is_seen_in_a_pause_and_its_figures_after_it() {
     let mut desk = desk();
     desk.press(" ");
-    let frozen = desk.app.model.snapshot().unwrap().clone();
+    let frozen = desk.app.common.model.snapshot().unwrap().clone();
     desk.wait(2);
-    assert_eq!(desk.app.ended_unseen(), None);
+    assert_eq!(desk.app.common.ended_unseen(), None);
     desk.process.0.borrow_mut().snapshot_mut().process.state = ProcessState::Crashed;
     desk.wait(2);
-    assert_eq!(desk.app.ended_unseen(), Some(ProcessState::Crashed));
-    assert_eq!((desk.app.status(), desk.app.next_poll()), (Status::Paused, None));
-    assert_eq!(desk.app.model.snapshot(), Some(&frozen));
+    assert_eq!(desk.app.common.ended_unseen(), Some(ProcessState::Crashed));
+    assert_eq!((desk.app.common.status(), desk.app.next_poll()), (Status::Paused, None));
+    assert_eq!(desk.app.common.model.snapshot(), Some(&frozen));
     desk.press(" ");
     desk.wait(1);
-    assert_eq!((desk.app.status(), desk.app.ended_unseen()), (Status::Crashed, None));
-    assert_ne!(desk.app.model.snapshot(), Some(&frozen));
+    assert_eq!((desk.app.common.status(), desk.app.common.ended_unseen()), (Status::Crashed, None));
+    assert_ne!(desk.app.common.model.snapshot(), Some(&frozen));
 }
 
 #[test]
@@ -194,8 +194,8 @@ fn the_last_figures_of_a_process_that_died_stay() {
     let mut desk = desk();
     desk.process.0.borrow_mut().snapshot_mut().process.state = ProcessState::Crashed;
     desk.wait(2);
-    assert_eq!(desk.app.status(), Status::Crashed);
-    assert!(desk.app.model.point(1).unwrap().is_used());
+    assert_eq!(desk.app.common.status(), Status::Crashed);
+    assert!(desk.app.common.model.point(1).unwrap().is_used());
     assert_eq!(desk.app.next_poll(), None);
 }
 
@@ -203,11 +203,11 @@ fn the_last_figures_of_a_process_that_died_stay() {
 fn the_interval_walks_through_its_steps_and_stops_at_the_ends() {
     let mut desk = desk();
     desk.press("+");
-    assert_eq!(desk.app.interval, Duration::from_millis(500));
+    assert_eq!(desk.app.common.interval, Duration::from_millis(500));
     desk.press("+++++++++");
-    assert_eq!(desk.app.interval, Duration::from_millis(100));
+    assert_eq!(desk.app.common.interval, Duration::from_millis(100));
     desk.press("------------");
-    assert_eq!(desk.app.interval, Duration::from_secs(10));
+    assert_eq!(desk.app.common.interval, Duration::from_secs(10));
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn the_screens_are_reached_by_number_and_in_turn() {
 fn a_weight_is_set_and_a_wrong_one_stays_to_be_mended() {
     let mut desk = desk();
     let alpha = |desk: &Desk| desk.process.0.borrow_mut().snapshot_mut().points[1].alpha;
-    desk.app.selected = Some(1);
+    desk.app.common.selected = Some(1);
     desk.press("a");
     desk.press("1");
     desk.code(KeyCode::Enter);
@@ -268,14 +268,16 @@ fn a_weight_is_set_and_a_wrong_one_stays_to_be_mended() {
 #[test]
 fn a_row_is_copied_with_its_titles() {
     let mut desk = desk();
-    desk.app.selected = Some(1);
+    desk.app.common.selected = Some(1);
     desk.press("y");
-    let Some(Errand::Copy(text)) = desk.app.errand.take() else { panic!("nothing was copied") };
+    let Some(Errand::Copy(text)) = desk.app.common.errand.take() else {
+        panic!("nothing was copied")
+    };
     assert!(
         text.starts_with("io.parse  src/work.rs:88  On on  Load% 42.5  Count 33.7k  /s 9.28k"),
         "{text}"
     );
-    assert!(desk.app.toast.as_ref().is_some_and(|toast| toast.text.contains("OSC 52")));
+    assert!(desk.app.common.toast.as_ref().is_some_and(|toast| toast.text.contains("OSC 52")));
 }
 
 #[test]
@@ -285,13 +287,13 @@ fn the_mouse_selects_opens_sorts_and_scrolls() {
     let mut desk = desk();
     let click = MouseEventKind::Down(MouseButton::Left);
     let now = desk.now;
-    let wanted = desk.app.order[3];
+    let wanted = desk.app.common.order[3];
     assert!(desk.app.mouse(click, Target::Row(3), now));
-    assert_eq!((desk.app.selected, desk.app.screen), (Some(wanted), Screen::Points));
+    assert_eq!((desk.app.common.selected, desk.app.screen), (Some(wanted), Screen::Points));
     assert!(desk.app.mouse(click, Target::Row(3), now));
     assert_eq!(desk.app.screen, Screen::Detail);
     desk.app.mouse(MouseEventKind::ScrollDown, Target::Nothing, now);
-    assert_eq!((desk.app.detail_offset, desk.app.selected), (3, Some(wanted)));
+    assert_eq!((desk.app.detail_offset, desk.app.common.selected), (3, Some(wanted)));
     desk.code(KeyCode::Esc);
     desk.app.mouse(MouseEventKind::ScrollUp, Target::Nothing, now);
     assert_eq!(desk.app.cursor().0, 0);

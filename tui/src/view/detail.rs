@@ -28,7 +28,7 @@ const OTHERS: usize = 26;
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
-    let heading = match app.selected() {
+    let heading = match app.common.selected() {
         Some(figures) => heading(figures, look),
         None => Line::styled(" no point", look.theme.faint),
     };
@@ -39,8 +39,8 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
 /// How ticks of the watched process are shown.
 pub(super) fn scale(app: &App) -> Scale {
     Scale {
-        ticks_per_second: app.model.snapshot().map_or(0.0, |s| s.clock.ticks_per_second),
-        unit: app.unit,
+        ticks_per_second: app.common.model.snapshot().map_or(0.0, |s| s.clock.ticks_per_second),
+        unit: app.common.unit,
     }
 }
 
@@ -83,7 +83,7 @@ impl Text {
     /// On a body of this size.
     pub(super) fn of(app: &App, look: &Look, size: Size) -> Self {
         let mut text = Self::default();
-        if let Some(figures) = app.selected() {
+        if let Some(figures) = app.common.selected() {
             text.fill(app, figures, look, size);
         }
         text
@@ -136,7 +136,7 @@ fn warning(text: &str, width: usize, look: &Look) -> Vec<Line<'static>> {
 
 /// What was lost in the process, explained.
 pub(super) fn losses(app: &App, width: usize, look: &Look) -> Vec<Line<'static>> {
-    let explained = app.model.snapshot().map(lost::explained).unwrap_or_default();
+    let explained = app.common.model.snapshot().map(lost::explained).unwrap_or_default();
     let lost = |text: &String| warning(&format!("Lost: {text}"), width, look);
     explained.iter().flat_map(lost).collect()
 }
@@ -372,7 +372,9 @@ impl Pane<'_> {
     fn calls(&self, app: &App, width: usize) -> Vec<Line<'static>> {
         let calls = Calls::of(self.figures);
         let name = |who: Who| match who {
-            Who::Point(id) => app.model.point(id).map_or_else(|| format!("#{id}"), Figures::name),
+            Who::Point(id) => {
+                app.common.model.point(id).map_or_else(|| format!("#{id}"), Figures::name)
+            }
             Who::Top => "(top level)".into(),
             Who::Others => "(other callers)".into(),
         };

@@ -35,7 +35,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let Some(comparison) = &app.diff.comparison else {
         let text = match &app.diff.baseline {
             None => " no baseline yet: b takes one, and what comes is compared with it",
-            Some(_) if app.replay.is_some() => {
+            Some(_) if app.common.replay.is_some() => {
                 " nothing was measured between the baseline and this moment; a later one is compared"
             }
             Some(_) => " nothing was measured since the baseline",
@@ -47,7 +47,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let seen = app.diff.order.iter().skip(app.offset).filter_map(|id| comparison.row(*id));
     for (area, row) in body.rows().zip(seen) {
         let line = line(app, row, &columns, name_width, &scale, look);
-        if app.selected == Some(row.id) {
+        if app.common.selected == Some(row.id) {
             frame.buffer_mut().set_style(area, look.theme.selected);
         }
         frame.render_widget(line, area);
@@ -92,10 +92,10 @@ fn line(
     look: &Look,
 ) -> Line<'static> {
     let (theme, glyphs) = (&look.theme, &look.glyphs);
-    let is_selected = app.selected == Some(row.id);
+    let is_selected = app.common.selected == Some(row.id);
     // The row under the cursor has one look; the words tell the rest.
     let style = |style: Style| if is_selected { theme.selected } else { style };
-    let state = app.model.point(row.id).map(|point| point.state());
+    let state = app.common.model.point(row.id).map(|point| point.state());
     let mark = [
         if is_selected { glyphs.cursor } else { ' ' },
         match state {

@@ -13,7 +13,7 @@ use crate::text;
 const TROUBLE: usize = 20;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
-    match (&app.overlay, &app.toast) {
+    match (&app.overlay, &app.common.toast) {
         (
             Some(
                 Overlay::Write(prompt)
@@ -35,7 +35,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         (_, Some(toast)) => draw_toast(frame, area, toast, look),
         (_, None) => {
             frame.render_widget(
-                hints(app.mode(), area.width.into(), look, app.replay.as_ref()),
+                hints(app.mode(), area.width.into(), look, app.common.replay.as_ref()),
                 area,
             );
             if let Some(half) = app.half_typed() {
@@ -104,12 +104,12 @@ fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, mode: Mode, look:
 
 /// The key that is hinted at in a column of the line, where it shows hints.
 pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Action> {
-    if app.toast.is_some() {
+    if app.common.toast.is_some() {
         return None;
     }
     let mut right = 1;
-    let found = hinted(app.mode(), width, app.replay.as_ref()).into_iter().find(|binding| {
-        right += room(binding, app.replay.as_ref());
+    let found = hinted(app.mode(), width, app.common.replay.as_ref()).into_iter().find(|binding| {
+        right += room(binding, app.common.replay.as_ref());
         (1..right).contains(&column)
     });
     found.map(|binding| binding.action)

@@ -51,7 +51,7 @@ pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> 
     // First what works here alone or nearly so, then what works on most screens.
     let works = |binding: &&Binding| binding.modes.contains(&here);
     let is_own = |binding: &&Binding| binding.modes.len() <= OWN;
-    let in_recording = app.replay.is_some();
+    let in_recording = app.common.replay.is_some();
     let fits = |binding: &&Binding| in_recording || !binding.is_of_recordings();
     let all = || BINDINGS.iter().filter(fits);
     let own = all().filter(works).filter(is_own);

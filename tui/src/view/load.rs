@@ -32,9 +32,10 @@ const NS: f64 = 1e9;
 
 /// Title, picture and axis.
 pub(super) fn lines(app: &App, figures: &Figures, look: &Look, width: usize) -> Vec<Line<'static>> {
-    let Some(snapshot) = app.model.snapshot() else { return Vec::new() };
-    if figures.history().is_empty() && matches!(app.status(), Status::File | Status::Replay) {
-        let text = match app.status() {
+    let Some(snapshot) = app.common.model.snapshot() else { return Vec::new() };
+    if figures.history().is_empty() && matches!(app.common.status(), Status::File | Status::Replay)
+    {
+        let text = match app.common.status() {
             Status::Replay => " Load: nothing was recorded before this moment",
             _ => " Load: a file has its figures at one moment, and no history",
         };
@@ -150,7 +151,7 @@ impl<'a> Picture<'a> {
             }
         };
         if self.app.load.follows() {
-            let now = match self.app.status() {
+            let now = match self.app.common.status() {
                 Status::Exited | Status::Crashed => "end|",
                 Status::Replay => "here|",
                 _ => "now|",

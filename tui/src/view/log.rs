@@ -57,7 +57,7 @@ pub(super) fn rows(app: &App, area: Rect, look: &Look) -> (usize, usize) {
         // One that is longer than the screen is seen as far as there is room.
         fit.count().max(1)
     };
-    let entries = app.log.entries();
+    let entries = app.common.log.entries();
     let end = entries.len().saturating_sub(app.log_back);
     let seen = fits(&mut entries.range(..end).rev()).min(end);
     (seen, entries.len().saturating_sub(fits(&mut entries.iter())))
@@ -101,7 +101,7 @@ fn wrapped(entry: &Entry, width: usize, look: &Look) -> Vec<String> {
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let parts = Parts::of(area);
-    let costs = Costs::of(&app.model);
+    let costs = Costs::of(&app.common.model);
     let theme = &look.theme;
     let width = usize::from(area.width);
     let total = format!(
@@ -114,7 +114,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     frame.render_widget(Line::styled(total, theme.process), parts.cost);
     draw_costs(frame, parts.points, &costs.points, look);
 
-    let len = app.log.entries().len();
+    let len = app.common.log.entries().len();
     let end = len.saturating_sub(app.log_back);
     let first = end.saturating_sub(rows(app, area, look).0);
     let heading = format!(" Time     {:<1} {}", "", "What was noticed, newest last");
@@ -126,7 +126,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         let place = Line::from(Span::styled(place, theme.heading)).right_aligned();
         frame.render_widget(place, parts.heading);
     }
-    let lines = app.log.entries().range(first..end).flat_map(|entry| {
+    let lines = app.common.log.entries().range(first..end).flat_map(|entry| {
         let style = if entry.is_problem { theme.warn } else { theme.header };
         wrapped(entry, width, look).into_iter().map(move |line| Line::styled(line, style))
     });

@@ -16,7 +16,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let heading =
         text::fit("   Number  PID     State    Points  Name", width, look.glyphs.ellipsis);
     if app.candidates.is_empty() {
-        let text = format!(" {}", app.discovery.nothing_found());
+        let text = format!(" {}", app.common.discovery.nothing_found());
         return frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }), area);
     }
     let (cursor, _) = app.cursor();
@@ -40,6 +40,6 @@ fn row(app: &App, candidate: &Candidate, mark: char, marked: bool) -> String {
     let star = if marked { '*' } else { ' ' };
     let state = candidate.state.word();
     let Candidate { points, name, exe, .. } = candidate;
-    let (number, pid) = (app.discovery.number_of(candidate), candidate.visible_pid());
+    let (number, pid) = (app.common.discovery.number_of(candidate), candidate.visible_pid());
     format!("{mark}{star} {number:<7} {pid:<7} {state:<8} {points:>6}  {name}  {exe}")
 }

@@ -87,7 +87,7 @@ pub(super) fn draw(frame: &mut Frame, body: Rect, app: &App, look: &Look) {
     let roof = app.roofline.ceilings.as_ref().map(|ceilings| &ceilings.alone);
     let seen = app.roofline.dots.iter().enumerate().skip(app.offset);
     for (area, (place, (id, dot))) in list.rows().zip(seen) {
-        let is_selected = app.selected == Some(*id);
+        let is_selected = app.common.selected == Some(*id);
         if is_selected {
             frame.buffer_mut().set_style(area, look.theme.selected);
         }
@@ -249,7 +249,7 @@ fn draw_picture(frame: &mut Frame, area: Rect, app: &App, ceilings: &Ceilings, l
     };
     // Those that took most time lie on top.
     for (place, (id, dot)) in dots.iter().enumerate().rev() {
-        let style = match app.selected == Some(*id) {
+        let style = match app.common.selected == Some(*id) {
             true => look.theme.selected,
             false => look.theme.key,
         };

@@ -26,13 +26,14 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let below = totals(app, area);
     let rows = usize::from(body.height.saturating_sub(below));
     let fit = fit(app, area.width.into());
-    let table = Table { app, look, fit, top: app.model.load_scale(), has_totals: below > 0 };
+    let table = Table { app, look, fit, top: app.common.model.load_scale(), has_totals: below > 0 };
     frame.render_widget(table.heading(usize::from(area.width), rows), head);
-    let seen = app.order.iter().skip(app.offset).filter_map(|id| app.model.point(*id));
+    let seen =
+        app.common.order.iter().skip(app.offset).filter_map(|id| app.common.model.point(*id));
     let seen: Vec<&Figures> = seen.take(rows).collect();
     if seen.is_empty() {
-        let text = match app.filter.is_on() {
-            true => match app.filter.unknown() {
+        let text = match app.common.filter.is_on() {
+            true => match app.common.filter.unknown() {
                 None => " no point passes the filter; Esc shows all".to_owned(),
                 Some(word) => format!(
                     " no point passes the filter, and {word} is none of {}; Esc shows all",
@@ -74,8 +75,8 @@ pub(super) fn column_at(app: &App, width: usize, place: usize) -> Option<Column>
 
 /// The columns of the table, and the room of each.
 pub(super) fn fit(app: &App, width: usize) -> Fit {
-    let several = app.model.has_processes();
-    let names = app.model.points().iter().map(|figures| {
+    let several = app.common.model.has_processes();
+    let names = app.common.model.points().iter().map(|figures| {
         let said = match figures.trouble().is_empty() {
             false => TROUBLE,
             true if figures.point().device => " (device)".len(),
@@ -121,7 +122,7 @@ impl Table<'_> {
 
     /// What stands over a column: of the bar, what fills it.
     fn title(&self, column: Column, rows: usize) -> String {
-        let all = self.app.order.len();
+        let all = self.app.common.order.len();
         match column {
             Column::Bar => {
                 let end = format!("{:.0}%", self.top * 100.0);
@@ -137,7 +138,7 @@ impl Table<'_> {
 
     /// `1-19 of 24`: which rows are seen, of how many.
     fn seen(&self, rows: usize) -> String {
-        let (first, all) = (self.app.offset, self.app.order.len());
+        let (first, all) = (self.app.offset, self.app.common.order.len());
         format!("{}-{} of {all}", first + 1, (first + rows).min(all))
     }
 
@@ -145,7 +146,7 @@ impl Table<'_> {
     /// spans and lines in between would double it.
     fn draw_row(&self, buffer: &mut Buffer, area: Rect, figures: &Figures) {
         let theme = &self.look.theme;
-        let selected = self.app.selected == Some(figures.id());
+        let selected = self.app.common.selected == Some(figures.id());
         let state = figures.state();
         // One look for the whole row: the parts' own colours would break it.
         let whole = match (selected, state) {
@@ -251,7 +252,8 @@ impl Table<'_> {
 
     /// The sums of all rows, those out of sight included.
     fn totals(&self, seen: usize) -> Line<'static> {
-        let rows = || self.app.order.iter().filter_map(|id| self.app.model.point(*id));
+        let rows =
+            || self.app.common.order.iter().filter_map(|id| self.app.common.model.point(*id));
         let off = rows().filter(|row| row.state() != PointState::On).count();
         let count = rows().count();
         let plural = if count == 1 { "" } else { "s" };

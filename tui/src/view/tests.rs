@@ -97,7 +97,7 @@ fn the_table_in_ascii() {
 fn a_point_in_full() {
     let mut desk = desk();
     desk.wait(20);
-    desk.app.selected = Some(1);
+    desk.app.common.selected = Some(1);
     desk.code(KeyCode::Enter);
     check_all("detail", &mut desk);
 }
@@ -105,7 +105,7 @@ fn a_point_in_full() {
 #[test]
 fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     let mut desk = desk();
-    desk.app.selected = Some(1);
+    desk.app.common.selected = Some(1);
     desk.code(KeyCode::Enter);
     desk.wait(20);
     let all = screen(&mut desk, false, (120, 30));
@@ -117,7 +117,7 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     desk.press("H");
     check("detail-window", &screen(&mut desk, false, (120, 30)), (120, 30));
     let lately = desk.app.lately().expect("the last ten seconds");
-    let in_all = desk.app.selected().expect("it is").total().count;
+    let in_all = desk.app.common.selected().expect("it is").total().count;
     assert_eq!(lately.seconds, 10.0);
     assert!(lately.count * 2 < in_all && lately.count > 0, "{} of {in_all}", lately.count);
     let counted: u64 = lately.buckets.iter().map(|bucket| bucket.count).sum();
@@ -173,8 +173,8 @@ fn callers_and_callees() {
         *process.snapshot_mut() = snapshot;
     }
     desk.wait(1);
-    desk.app.unit = Unit::Cycles;
-    desk.app.selected = Some(2);
+    desk.app.common.unit = Unit::Cycles;
+    desk.app.common.selected = Some(2);
     desk.code(KeyCode::Enter);
     let text = screen(&mut desk, false, (120, 60));
     assert_eq!(words(&text, "io.parse"), ["io.parse", "50", "500kcy", "1.00Mcy", "50.0%"]);
@@ -232,7 +232,7 @@ fn open_regions_are_in_the_table_and_with_their_threads() {
 fn the_detail_of_a_region_that_is_open() {
     let mut desk = with_open();
     desk.wait(1);
-    desk.app.selected = Some(8);
+    desk.app.common.selected = Some(8);
     desk.code(KeyCode::Enter);
     let text = screen(&mut desk, false, (120, 40));
     assert!(text.contains("1 for 13.0s"), "{text}");
@@ -328,8 +328,8 @@ fn the_mouse_hits_what_is_drawn_there() {
         let load = text.lines().nth(heading).unwrap().chars().position(|c| c == '▼').unwrap();
         assert_eq!(at(load as u16, heading as u16), Target::Heading(Column::Load));
         assert_eq!(at(1, heading as u16), Target::Heading(Column::On));
-        for (place, id) in desk.app.order.iter().enumerate().take(4) {
-            let name = desk.app.model.point(*id).unwrap().name();
+        for (place, id) in desk.app.common.order.iter().enumerate().take(4) {
+            let name = desk.app.common.model.point(*id).unwrap().name();
             let mut lines = text.lines().enumerate().skip(heading);
             let line = lines.find(|(_, line)| line.contains(&name[..7])).unwrap().0 as u16;
             assert_eq!(at(5, line), Target::Row(place));
@@ -367,7 +367,7 @@ fn what_is_wrong_with_a_point_is_explained_in_its_detail() {
         (5, "The key e makes it valid again."),
         (1, "More threads ran than the segment has lanes."),
     ] {
-        desk.app.selected = Some(id);
+        desk.app.common.selected = Some(id);
         desk.code(KeyCode::Enter);
         for size in SIZES {
             let mut text = screen(&mut desk, false, size);
@@ -580,7 +580,8 @@ fn what_has_ended_has_a_load_over_its_life_and_no_rates() {
     let row = text.lines().find(|line| line.contains("io.read")).unwrap();
     let cells: Vec<&str> = row.split_whitespace().collect();
     let place = cells.iter().position(|cell| *cell == "io.read").unwrap();
-    let (figures, snapshot) = (desk.app.model.point(2).unwrap(), desk.app.model.snapshot());
+    let (figures, snapshot) =
+        (desk.app.common.model.point(2).unwrap(), desk.app.common.model.snapshot());
     let life = figures.total().exclusive as f64 / snapshot.unwrap().elapsed_ticks as f64;
     assert_eq!(cells[place + 1], format!("{:.1}", life * 100.0), "{row}");
     assert!(cells.contains(&"-"), "no rate in {row}");
@@ -705,7 +706,7 @@ fn log_text(desk: &mut Desk, ascii: bool, size: (u16, u16)) -> String {
 #[test]
 fn the_log_and_what_measuring_costs() {
     let mut desk = desk();
-    desk.app.selected = Some(3);
+    desk.app.common.selected = Some(3);
     desk.press("e");
     desk.process.0.borrow_mut().snapshot_mut().points[8].state = PointState::On;
     desk.wait(1);
@@ -727,7 +728,7 @@ fn long_entries_of_the_log_are_seen_to_their_end() {
     let path = "/a/very/long/path".repeat(6);
     for n in 0..30 {
         let text = format!("entry {n} was not written to {path}: there is no room, end {n}");
-        desk.app.log.problem(1_000_000_000 * n, text);
+        desk.app.common.log.problem(1_000_000_000 * n, text);
     }
     desk.press("6");
     for size in [(40, 12), (62, 24), (80, 24), (130, 34), (300, 100)] {
@@ -774,7 +775,7 @@ fn roofline_desk(ceilings: bool) -> Desk {
         (2, dot("matrix.multiply", 8.0, 42e9)),
         (3, dot("stencil", 0.5, 6e9)),
     ];
-    desk.app.selected = Some(2);
+    desk.app.common.selected = Some(2);
     desk
 }
 

@@ -27,7 +27,7 @@ pub(super) fn rows(app: &App, body: Rect) -> u16 {
 /// list: that is what its offset is kept within.
 pub(super) fn lines(app: &App, body: Rect) -> usize {
     let (Some(lane), Some(snapshot), true) =
-        (app.threads.selected, app.model.snapshot(), app.threads.opened)
+        (app.threads.selected, app.common.model.snapshot(), app.threads.opened)
     else {
         return 0;
     };
@@ -35,7 +35,8 @@ pub(super) fn lines(app: &App, body: Rect) -> usize {
     // Each has a heading.
     let rows = usize::from(list.height.saturating_sub(1)).max(1);
     let seen = usize::from(below.height.saturating_sub(1));
-    let open = find(app.model.thread_figures(), lane).map_or(0, |thread| thread.lane.open.len());
+    let open =
+        find(app.common.model.thread_figures(), lane).map_or(0, |thread| thread.lane.open.len());
     let headings = 1 + usize::from(open > 0);
     (parts(snapshot, lane).len() + open + headings).saturating_sub(seen) + rows
 }
@@ -90,7 +91,7 @@ const COLUMNS: &[Column] = &[
         from: 70,
         sorts: None,
         text: |app, thread, _| {
-            let state = app.model.snapshot().map(|snapshot| snapshot.process.state);
+            let state = app.common.model.snapshot().map(|snapshot| snapshot.process.state);
             match thread.lane.kind {
                 // No thread outlives its process, whatever its lane says last.
                 LaneKind::Live if state == Some(ProcessState::Crashed) => "crashed",
@@ -177,7 +178,7 @@ const COLUMNS: &[Column] = &[
         from: 180,
         sorts: None,
         text: |app, thread, _| {
-            let of_all = app.model.snapshot().map(|snapshot| snapshot.clock.kind);
+            let of_all = app.common.model.snapshot().map(|snapshot| snapshot.clock.kind);
             thread.lane.clock.or(of_all).map_or(NONE, clock_word).into()
         },
     },
@@ -231,8 +232,8 @@ fn draw_list(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
 
     let (cursor, _) = app.threads.cursor();
     let threads = app.threads.order.iter().enumerate();
-    let threads =
-        threads.filter_map(|(row, lane)| Some((row, find(app.model.thread_figures(), *lane)?)));
+    let threads = threads
+        .filter_map(|(row, lane)| Some((row, find(app.common.model.thread_figures(), *lane)?)));
     let lines = threads.map(|(row, thread)| {
         let mark = if row == cursor { look.glyphs.cursor } else { ' ' };
         let name = name_of(thread);
@@ -290,12 +291,12 @@ fn top(app: &App, thread: &Thread) -> String {
 }
 
 fn point_name(app: &App, point: u32) -> String {
-    app.model.point(point).map_or_else(|| format!("#{point}"), |figures| figures.name())
+    app.common.model.point(point).map_or_else(|| format!("#{point}"), |figures| figures.name())
 }
 
 /// Why a thread is in its open regions no more; none while it runs.
 fn ended(app: &App, thread: &Thread) -> Option<&'static str> {
-    let process = &app.model.snapshot()?.process;
+    let process = &app.common.model.snapshot()?.process;
     let place = thread.lane.process.map(|place| place as usize);
     let process = place.and_then(|place| process.members.get(place)).unwrap_or(process);
     match (process.state, thread.lane.kind) {
@@ -308,7 +309,7 @@ fn ended(app: &App, thread: &Thread) -> Option<&'static str> {
 
 /// How long a region of a thread that runs has been open.
 fn open_for(app: &App, open: &Open) -> String {
-    let now = app.model.snapshot().map_or(0, |snapshot| snapshot.elapsed_ticks);
+    let now = app.common.model.snapshot().map_or(0, |snapshot| snapshot.elapsed_ticks);
     scale(app).ticks(now.saturating_sub(open.start) as f64)
 }
 
@@ -358,8 +359,9 @@ fn stack(app: &App, thread: &Thread, width: usize, look: &Look) -> Vec<Line<'sta
 type PartColumn<'a> = (&'a str, usize, &'a dyn Fn(&Part) -> String);
 
 fn draw_parts(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
-    let thread = app.threads.selected.and_then(|lane| find(app.model.thread_figures(), lane));
-    let (Some(thread), Some(snapshot)) = (thread, app.model.snapshot()) else {
+    let thread =
+        app.threads.selected.and_then(|lane| find(app.common.model.thread_figures(), lane));
+    let (Some(thread), Some(snapshot)) = (thread, app.common.model.snapshot()) else {
         return;
     };
     let mut said =

@@ -166,7 +166,7 @@ impl Picture<'_> {
 
     /// What the last moment is called.
     fn edge(&self) -> &'static str {
-        match self.app.status() {
+        match self.app.common.status() {
             Status::Exited | Status::Crashed => "end",
             Status::Replay => "here",
             _ => "now",
@@ -405,7 +405,11 @@ impl Picture<'_> {
     }
 
     fn name(&self, point: u32) -> String {
-        self.app.model.point(point).map_or_else(|| format!("#{point}"), |figures| figures.name())
+        self.app
+            .common
+            .model
+            .point(point)
+            .map_or_else(|| format!("#{point}"), |figures| figures.name())
     }
 }
 

@@ -8,17 +8,18 @@ use ratatui::widgets::{Paragraph, Wrap};
 use crate::app::App;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
-    let waiting = if app.discovery.instead.is_some() { "" } else { "waiting, " };
+    let waiting = if app.common.discovery.instead.is_some() { "" } else { "waiting, " };
     // Where others are there, it is not true that there is none.
-    let others = !app.discovery.candidates.is_empty() && !app.wanted().is_any();
+    let others = !app.common.discovery.candidates.is_empty() && !app.common.wanted().is_any();
     let mut lines = if others {
-        let why = app.discovery.why_none(app.wanted());
+        let why = app.common.discovery.why_none(app.common.wanted());
         vec![Line::from(format!("{why}; {waiting}q quits"))]
     } else {
-        vec![Line::from(format!("{}; {waiting}q quits", app.discovery.nothing_found()))]
+        vec![Line::from(format!("{}; {waiting}q quits", app.common.discovery.nothing_found()))]
     };
-    if !app.wanted().is_any() && !others {
-        let (wanted, why) = (app.wanted().describe(), app.discovery.why_none(app.wanted()));
+    if !app.common.wanted().is_any() && !others {
+        let (wanted, why) =
+            (app.common.wanted().describe(), app.common.discovery.why_none(app.common.wanted()));
         lines.push(Line::default());
         lines.push(Line::from(format!("Asked for {wanted}: {why}")));
     }

@@ -8,7 +8,7 @@ use crate::source::synthetic::TICKS_PER_SECOND;
 fn detail(polls: usize) -> Desk {
     let mut desk = desk();
     desk.wait(polls);
-    desk.app.selected = Some(1);
+    desk.app.common.selected = Some(1);
     desk.code(KeyCode::Enter);
     assert_eq!(desk.app.screen, Screen::Detail);
     desk
@@ -16,7 +16,7 @@ fn detail(polls: usize) -> Desk {
 
 /// How many seconds before now the part that is looked at ends.
 fn ago(desk: &Desk) -> u64 {
-    let now = desk.app.model.snapshot().unwrap().elapsed_ticks;
+    let now = desk.app.common.model.snapshot().unwrap().elapsed_ticks;
     (now - desk.app.load.until(now)) / TICKS_PER_SECOND
 }
 
@@ -32,14 +32,14 @@ fn arrows_go_back_in_time_and_hold_it_there() {
     assert_eq!(ago(&desk), 40);
     // Another point, the same part of the time.
     desk.press("j");
-    assert_ne!(desk.app.selected, Some(1));
+    assert_ne!(desk.app.common.selected, Some(1));
     assert_eq!(ago(&desk), 40);
     desk.code(KeyCode::Right);
     assert_eq!(ago(&desk), 25);
     desk.press("ll");
     assert!(desk.app.load.follows());
     desk.press("l");
-    assert_eq!(desk.app.toast, None);
+    assert_eq!(desk.app.common.toast, None);
 
     desk.code(KeyCode::Home);
     // 300 polls and some before: all that is known less the part looked at.
@@ -47,7 +47,7 @@ fn arrows_go_back_in_time_and_hold_it_there() {
     assert!((245..=260).contains(&most), "{most}");
     desk.press("h");
     assert_eq!(ago(&desk), most);
-    let said = desk.app.toast.as_ref().map(|toast| toast.text.as_str());
+    let said = desk.app.common.toast.as_ref().map(|toast| toast.text.as_str());
     assert_eq!(said, Some("nothing older is known of its load"));
     desk.code(KeyCode::End);
     assert!(desk.app.load.follows());
@@ -60,7 +60,7 @@ fn zoom_keeps_now_or_the_middle() {
     let mut desk = detail(1000);
     desk.press("-");
     assert_eq!((desk.app.load.span_seconds(), ago(&desk)), (120, 0));
-    let interval = desk.app.interval;
+    let interval = desk.app.common.interval;
     desk.press("hhhh");
     assert_eq!(ago(&desk), 120);
     // The middle is 180 s ago.
@@ -76,7 +76,7 @@ fn zoom_keeps_now_or_the_middle() {
     assert!(desk.app.load.follows());
     desk.press("++++++++++++");
     assert_eq!(desk.app.load.span_seconds(), 2);
-    assert_eq!(desk.app.interval, interval);
+    assert_eq!(desk.app.common.interval, interval);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_pause_can_be_looked_around_in() {
     let mut desk = detail(300);
     desk.press(" ");
     desk.press("hh");
-    assert_eq!((desk.app.status(), ago(&desk)), (Status::Paused, 30));
+    assert_eq!((desk.app.common.status(), ago(&desk)), (Status::Paused, 30));
     desk.wait(5);
     assert_eq!(ago(&desk), 30);
     desk.code(KeyCode::End);
@@ -94,9 +94,9 @@ fn a_pause_can_be_looked_around_in() {
 #[test]
 fn without_a_history_the_keys_say_so() {
     let mut desk = detail(0);
-    desk.app.model = Model::default();
+    desk.app.common.model = Model::default();
     desk.press("-");
-    let said = |desk: &Desk| desk.app.toast.as_ref().map(|toast| toast.text.clone());
+    let said = |desk: &Desk| desk.app.common.toast.as_ref().map(|toast| toast.text.clone());
     assert_eq!(said(&desk).as_deref(), Some("nothing is known of its load yet"));
     desk.code(KeyCode::Home);
     assert_eq!(said(&desk).as_deref(), Some("nothing is known of its load yet"));

@@ -7,11 +7,11 @@ fn one_process_is_attached_to_as_soon_as_it_appears() {
     let (stage, mut now) = (Stage::default(), Instant::now());
     let mut app = App::new(Options::default(), Box::new(stage.clone()), now);
     app.poll(now);
-    assert_eq!((app.screen, app.status()), (Screen::Waiting, Status::Waiting));
+    assert_eq!((app.screen, app.common.status()), (Screen::Waiting, Status::Waiting));
     stage.0.borrow_mut().candidates.push(candidate(7));
     now += Duration::from_secs(1);
     app.poll(now);
-    assert_eq!((app.screen, app.status()), (Screen::Points, Status::Live));
+    assert_eq!((app.screen, app.common.status()), (Screen::Points, Status::Live));
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn among_the_dead_the_first_that_lives_is_attached_to() {
     stage.0.borrow_mut().candidates.push(candidate(3));
     now += Duration::from_secs(1);
     app.poll(now);
-    assert_eq!((app.screen, app.status()), (Screen::Points, Status::Live));
+    assert_eq!((app.screen, app.common.status()), (Screen::Points, Status::Live));
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn several_processes_are_offered() {
     app.poll(now);
     assert_eq!(app.cursor(), (2, 4));
     app.key(KeyEvent::from(KeyCode::Enter), now);
-    assert_eq!((app.screen, app.status()), (Screen::Points, Status::Live));
+    assert_eq!((app.screen, app.common.status()), (Screen::Points, Status::Live));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn marked_processes_are_opened_as_one() {
     app.poll(now);
     app.key(KeyEvent::from(KeyCode::Enter), now);
     assert_eq!((app.screen, app.marked.len()), (Screen::Points, 0));
-    let members = &app.model.snapshot().unwrap().process.members;
+    let members = &app.common.model.snapshot().unwrap().process.members;
     let ids: Vec<_> = members.iter().map(|member| member.segment_id.clone()).collect();
     assert_eq!(ids, [candidate(4).segment_id]);
 }

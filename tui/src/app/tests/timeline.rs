@@ -9,7 +9,7 @@ const MS: u64 = TICKS_PER_SECOND / 1000;
 /// A second of the reader's life, as its ring holds it at the next poll: a
 /// region of 40 ms every 100 ms, and two inside of it.
 pub(crate) fn records(desk: &mut Desk) {
-    let now = desk.app.model.snapshot().unwrap().elapsed_ticks + TICKS_PER_SECOND;
+    let now = desk.app.common.model.snapshot().unwrap().elapsed_ticks + TICKS_PER_SECOND;
     let mut process = desk.process.0.borrow_mut();
     let snapshot = process.snapshot_mut();
     snapshot.lanes[1].records_written = 100;
@@ -83,7 +83,7 @@ fn a_pause_holds_the_moment_it_began_at() {
     let mut desk = desk();
     records(&mut desk);
     desk.press(" ");
-    let snapshot = desk.app.model.snapshot().unwrap().elapsed_ticks;
+    let snapshot = desk.app.common.model.snapshot().unwrap().elapsed_ticks;
     desk.process.0.borrow_mut().snapshot_mut().records.clear();
     desk.wait(2);
     desk.press("4");
@@ -111,7 +111,7 @@ fn lines_are_walked_through_and_regions_opened() {
     desk.press("gg");
     assert_eq!(under_cursor(&desk), (900, 4));
     desk.code(KeyCode::Enter);
-    assert_eq!((desk.app.screen, desk.app.selected), (Screen::Detail, Some(4)));
+    assert_eq!((desk.app.screen, desk.app.common.selected), (Screen::Detail, Some(4)));
     desk.code(KeyCode::Esc);
     assert_eq!(desk.app.screen, Screen::Timeline);
     assert_eq!(under_cursor(&desk), (900, 4));
@@ -126,15 +126,15 @@ fn enter_on_a_thread_shows_the_points_it_was_in() {
     desk.app.threads.selected = Some(1);
     desk.code(KeyCode::Enter);
     assert_eq!(desk.app.screen, Screen::Points);
-    assert_eq!(desk.app.filter.text(), "thread:\"reader\"");
-    let mut shown = desk.app.order.clone();
+    assert_eq!(desk.app.common.filter.text(), "thread:\"reader\"");
+    let mut shown = desk.app.common.order.clone();
     shown.sort();
     assert_eq!(shown, [1, 2, 3, 6]);
     assert_eq!(desk.app.cursor().0, 0);
-    assert!(desk.app.toast.is_some());
+    assert!(desk.app.common.toast.is_some());
     desk.code(KeyCode::Esc);
-    assert!(!desk.app.filter.is_on());
-    assert_eq!(desk.app.order.len(), 9);
+    assert!(!desk.app.common.filter.is_on());
+    assert_eq!(desk.app.common.order.len(), 9);
     // Of several of one name, its id tells it from the others.
     for lane in &mut desk.process.0.borrow_mut().snapshot_mut().lanes {
         lane.name = "worker".into();
@@ -142,8 +142,8 @@ fn enter_on_a_thread_shows_the_points_it_was_in() {
     desk.wait(1);
     desk.press("3");
     desk.code(KeyCode::Enter);
-    assert_eq!(desk.app.filter.text(), "tid:4712");
-    let mut shown = desk.app.order.clone();
+    assert_eq!(desk.app.common.filter.text(), "tid:4712");
+    let mut shown = desk.app.common.order.clone();
     shown.sort();
     assert_eq!(shown, [1, 2, 3, 6]);
 }
@@ -192,7 +192,7 @@ fn half_screens_lead_back_in_time_and_to_now_again() {
 #[test]
 fn the_point_of_the_region_is_switched_reset_and_averaged() {
     let mut desk = timeline();
-    desk.app.selected = Some(4);
+    desk.app.common.selected = Some(4);
     desk.press("jh");
     assert_eq!(under_cursor(&desk), (100, 2));
     desk.press("e");
@@ -203,13 +203,15 @@ fn the_point_of_the_region_is_switched_reset_and_averaged() {
         |desk: &Desk, id: usize| desk.process.0.borrow_mut().snapshot_mut().points[id].resets;
     assert_eq!([2, 3, 4].map(|id| resets(&desk, id)), [0, 1, 0]);
     desk.press("y");
-    assert!(matches!(&desk.app.errand, Some(Errand::Copy(row)) if row.starts_with("io.crc")));
+    assert!(
+        matches!(&desk.app.common.errand, Some(Errand::Copy(row)) if row.starts_with("io.crc"))
+    );
     desk.press("a0.5");
     desk.code(KeyCode::Enter);
     let alpha = |id: usize| desk.process.0.borrow_mut().snapshot_mut().points[id].alpha;
     assert_eq!([2, 3, 4].map(alpha), [None, Some(0.5), None]);
     // What the table has under its cursor is none of this screen's business.
-    assert_eq!(desk.app.selected, Some(4));
+    assert_eq!(desk.app.common.selected, Some(4));
 }
 
 #[test]
@@ -230,7 +232,7 @@ fn the_same_key_switches_the_same_point_on_again() {
 fn without_a_region_there_is_nothing_to_switch() {
     let mut desk = desk();
     desk.press("4e");
-    let said = desk.app.toast.as_ref().map(|toast| toast.text.as_str());
+    let said = desk.app.common.toast.as_ref().map(|toast| toast.text.as_str());
     assert_eq!(said, Some("there is no region under the cursor"));
     assert!((1..8).all(|id| desk.process.state(id) == PointState::On));
 }
@@ -241,14 +243,14 @@ fn what_is_opened_before_the_first_rates_stays_open() {
     let mut app = App::new(Options::default(), Box::new(Stage::default()), now);
     app.watch(Box::new(process.clone()), now);
     let mut desk = Desk { app, process, now };
-    assert_eq!(desk.app.model.basis(), Basis::Life);
+    assert_eq!(desk.app.common.model.basis(), Basis::Life);
     records(&mut desk);
     desk.press("4j");
     let (_, point) = under_cursor(&desk);
     desk.code(KeyCode::Enter);
     desk.wait(2);
-    assert_eq!((desk.app.screen, desk.app.selected), (Screen::Detail, Some(point)));
-    assert_ne!(desk.app.order.first(), Some(&point));
+    assert_eq!((desk.app.screen, desk.app.common.selected), (Screen::Detail, Some(point)));
+    assert_ne!(desk.app.common.order.first(), Some(&point));
 }
 
 #[test]
@@ -268,7 +270,7 @@ fn threads_are_sorted_selected_and_opened() {
     desk.press("3");
     let loads = |desk: &Desk| -> Vec<f64> {
         let thread = |lane: &u32| {
-            crate::model::threads::find(desk.app.model.thread_figures(), *lane).unwrap().load
+            crate::model::threads::find(desk.app.common.model.thread_figures(), *lane).unwrap().load
         };
         desk.app.threads.order.iter().filter_map(thread).collect()
     };
