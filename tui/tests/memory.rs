@@ -176,7 +176,7 @@ fn hours_of_polls_leave_nothing_behind() {
             for poll in 0..polls {
                 now += INTERVAL;
                 app.poll(now);
-                app.settle(view::room(&app, &look, area), now);
+                app.settle(&look, area, now);
                 if poll % 40 == 0 {
                     terminal.draw(|frame| view::draw(frame, &app, &look)).expect("only memory");
                 }

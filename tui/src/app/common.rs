@@ -6,8 +6,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::{Errand, FREEZE, Filter, Options, Replay, Session, Status, TOAST, Toast};
 use crate::model::log::Log;
 use crate::model::{Figures, Model};
-use crate::snapshot::ProcessState;
-use crate::source::{Discovery, Wanted};
+use crate::snapshot::{ProcessState, Snapshot};
+use crate::source::{Discovery, Recording, Wanted};
 use crate::units::{Scale, Unit};
 
 /// See the module's own description.
@@ -121,6 +121,34 @@ impl Common {
         self.model.point(id).map_or_else(|| format!("#{id}"), Figures::name)
     }
 
+    /// Leaves the cursor on its point if that is among these, or else puts it on the first
+    /// of them, or of the table.
+    pub(crate) fn select_among(&mut self, rows: &[u32]) {
+        let is_in = |rows: &[u32]| self.selected.is_some_and(|id| rows.contains(&id));
+        if !is_in(rows) {
+            let kept = self.selected.filter(|_| is_in(&self.order));
+            self.selected = rows.first().copied().or(kept).or(self.order.first().copied());
+        }
+    }
+
+    /// Place of the point under the cursor among these, and how many there are.
+    pub(crate) fn place_in(&self, rows: &[u32]) -> (usize, usize) {
+        let place = rows.iter().position(|id| Some(*id) == self.selected);
+        (place.unwrap_or(0), rows.len())
+    }
+
+    /// Moves the cursor to a point, and keeps the rows where they are meanwhile.
+    pub(crate) fn select(&mut self, point: Option<u32>, now: Instant) {
+        self.selected = point;
+        self.freeze(now);
+    }
+
+    /// What a point is called, with its process where there are several.
+    pub(crate) fn full_name(&self, figures: &Figures) -> String {
+        let of = figures.process().map_or(String::new(), |p| format!(" of {}[{}]", p.name, p.pid));
+        figures.name() + &of
+    }
+
     /// Keeps the rows where they are for a while: the row that the user reaches for must
     /// not run away.
     pub(crate) fn freeze(&mut self, now: Instant) {
@@ -135,6 +163,32 @@ impl Common {
         }
         let (moment, unix_ns) = self.began;
         unix_ns + now.saturating_duration_since(moment).as_nanos() as u64
+    }
+
+    /// Tells the log of a snapshot.
+    pub(super) fn observe(&mut self, snapshot: &Snapshot, now: Instant) {
+        let turns = self.log.observe(self.unix_ns(now), snapshot);
+        if !turns.is_empty() {
+            let texts: Vec<&str> = turns.iter().map(|turn| turn.text.as_str()).collect();
+            self.say(now, texts.join("; "));
+            if let Some(toast) = &mut self.toast {
+                toast.is_error = turns.iter().any(|turn| turn.is_problem);
+            }
+        }
+    }
+
+    /// The recording that is watched; none of all that has but one moment.
+    pub(crate) fn recording(&mut self) -> Option<&mut Recording> {
+        self.session.as_mut()?.recording()
+    }
+
+    /// Reads a snapshot of the recording.
+    pub(crate) fn read(&mut self, place: usize) -> anyhow::Result<Snapshot> {
+        let session = self.session.as_mut().ok_or_else(|| anyhow::anyhow!("nothing is open"))?;
+        if let Some(recording) = session.recording() {
+            recording.seek(place);
+        }
+        session.poll()
     }
 
     /// Shows a message for a while.

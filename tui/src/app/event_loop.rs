@@ -147,7 +147,7 @@ pub fn run(app: &mut App, look: &Look, interrupt: &Interrupt) -> Result<()> {
             app.poll(now);
             changed = true;
         }
-        changed |= app.settle(view::room(app, look, screen.area), now);
+        changed |= app.settle(look, screen.area, now);
         if changed {
             screen.draw(|frame| view::draw(frame, app, look))?;
         }
@@ -202,7 +202,7 @@ fn take_input(app: &mut App, look: &Look, area: Rect) -> io::Result<Input> {
                 let target = view::hit(app, look, area, place);
                 input.any |= app.mouse(mouse.kind, target, now);
                 // What comes next is meant for what this one brings.
-                app.settle(view::room(app, look, area), now);
+                app.settle(look, area, now);
             }
             Event::Resize(..) => {
                 input.resized = true;

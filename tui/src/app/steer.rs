@@ -65,8 +65,8 @@ impl App {
     }
 
     /// The point that is meant afresh.
-    pub(super) fn reset(&mut self, now: Instant) {
-        if let Some((id, _, _)) = self.point_meant(now) {
+    pub(super) fn reset(&mut self) {
+        if let Some((id, _, _)) = self.point_meant() {
             self.overlay = Some(Overlay::Ask(Question::Reset { ids: vec![id] }));
         }
     }
@@ -184,7 +184,8 @@ impl App {
         if !point.file.is_empty() {
             parts.push(format!("{}:{}", point.file, point.line));
         }
-        let columns = self.shown_columns().into_iter();
+        let several = self.common.model.has_processes();
+        let columns = Column::shown(&self.screens.points.columns, several).into_iter();
         let figures_of = columns.filter(|c| *c != Column::Name && !c.is_drawn());
         parts.extend(figures_of.map(|c| format!("{} {}", c.title(), c.text(figures, &scale))));
         let name = figures.name();

@@ -49,7 +49,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     if let Some(tab @ 1..) = app.screen.tab()
         && !super::tabs::has_room(app, frame.area().height)
     {
-        let (_, name) = Screen::TABS[tab];
+        let name = Screen::TABS[tab].name;
         words.insert(0, Span::styled(format!("{} {name}  ", tab + 1), theme.key));
     }
     if let Some(ended) = app.common.ended_unseen().and_then(ended_word) {
@@ -134,7 +134,7 @@ pub(super) fn notice(app: &App) -> Option<String> {
 /// Whether Enter opens what explains a part of the notice.
 fn explains(app: &App) -> bool {
     let lost = || app.common.model.snapshot().is_some_and(lost::is_any);
-    app.screen == Screen::Points && app.common.selected().is_some() && lost()
+    app.view().is_table() && app.common.selected().is_some() && lost()
 }
 
 pub(super) fn draw_notice(frame: &mut Frame, area: Rect, app: &App, look: &Look) {

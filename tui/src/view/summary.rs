@@ -10,7 +10,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::{Look, chart};
-use crate::app::{App, Screen};
+use crate::app::App;
 use crate::model::{Basis, Figures};
 use crate::text;
 use crate::units;
@@ -24,7 +24,7 @@ const NAME: usize = 32;
 
 /// Whether there is a line for it on a screen of this height.
 pub(super) fn has_room(app: &App, height: u16) -> bool {
-    height >= HIGH && app.screen == Screen::Points && app.common.model.snapshot().is_some()
+    height >= HIGH && app.view().is_table() && app.common.model.snapshot().is_some()
 }
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {

@@ -16,7 +16,7 @@ use ratatui::style::{Color, Modifier};
 use super::*;
 use crate::app::mouse::Target;
 use crate::app::tests::{Desk, Stage, candidate, desk};
-use crate::app::{Action, App, Options};
+use crate::app::{Action, App, Options, Screen};
 use crate::columns::Column;
 use crate::snapshot::{Cell, ClockKind, Edge, Open, PointState, ProcessState, Stats, Usage};
 use crate::source::synthetic::TICKS_PER_SECOND;
@@ -27,7 +27,7 @@ const SIZES: [(u16, u16); 3] = [(120, 30), (80, 24), (40, 8)];
 /// The whole screen, mended and drawn as the event loop does it.
 fn drawn(app: &mut App, now: Instant, look: &Look, size: (u16, u16)) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
-    app.settle(room(app, look, Rect::new(0, 0, size.0, size.1)), now);
+    app.settle(look, Rect::new(0, 0, size.0, size.1), now);
     terminal.draw(|frame| draw(frame, app, look)).unwrap();
     terminal.backend().buffer().clone()
 }
@@ -116,7 +116,7 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     assert!(opened.contains("last 20.0s, since opened"), "{opened}");
     desk.press("H");
     check("detail-window", &screen(&mut desk, false, (120, 30)), (120, 30));
-    let lately = desk.app.lately().expect("the last ten seconds");
+    let lately = desk.app.screens.detail.lately(&desk.app.common).expect("the last ten seconds");
     let in_all = desk.app.common.selected().expect("it is").total().count;
     assert_eq!(lately.seconds, 10.0);
     assert!(lately.count * 2 < in_all && lately.count > 0, "{} of {in_all}", lately.count);
@@ -130,11 +130,14 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     assert!(marked.contains("Exclusive, from now on"), "{marked}");
     assert!(marked.contains("nothing measured yet"), "{marked}");
     desk.wait(5);
-    let lately = desk.app.lately().expect("since the mark");
+    let lately = desk.app.screens.detail.lately(&desk.app.common).expect("since the mark");
     assert_eq!(lately.seconds, 5.0);
     // Another point has another past.
     desk.press("j");
-    assert_eq!(desk.app.lately().map(|lately| lately.count), Some(0));
+    assert_eq!(
+        desk.app.screens.detail.lately(&desk.app.common).map(|lately| lately.count),
+        Some(0)
+    );
 }
 
 /// What a line of the screen says that begins with this.
@@ -215,7 +218,7 @@ fn open_regions_are_in_the_table_and_with_their_threads() {
         text.lines().any(|line| line.contains(" main") && line.contains("3.00s io.read")),
         "{text}"
     );
-    desk.app.threads.selected = Some(0);
+    desk.app.screens.threads.selected = Some(0);
     desk.press("d");
     let text = screen(&mut desk, false, (120, 30));
     assert_eq!(words(&text, "loop"), ["loop", "13.0s", "6.00s"]);
@@ -371,9 +374,9 @@ fn what_is_wrong_with_a_point_is_explained_in_its_detail() {
         desk.code(KeyCode::Enter);
         for size in SIZES {
             let mut text = screen(&mut desk, false, size);
-            desk.app.detail_offset = 3;
+            desk.app.screens.detail.offset = 3;
             text += &screen(&mut desk, false, size);
-            desk.app.detail_offset = 0;
+            desk.app.screens.detail.offset = 0;
             let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(flat.contains(said), "{said} in {text}");
         }
@@ -762,7 +765,7 @@ fn roofline_desk(ceilings: bool) -> Desk {
     let mut desk = desk();
     desk.press("7");
     if ceilings {
-        desk.app.roofline.ceilings = Some(crate::roofline::tests::ceilings());
+        desk.app.screens.roofline.ceilings = Some(crate::roofline::tests::ceilings());
     }
     let dot = |label: &str, intensity, flops_per_second| crate::roofline::Dot {
         label: label.into(),
@@ -770,7 +773,7 @@ fn roofline_desk(ceilings: bool) -> Desk {
         flops_per_second,
         seconds: 1.0,
     };
-    desk.app.roofline.dots = vec![
+    desk.app.screens.roofline.dots = vec![
         (1, dot("triad", 1.0 / 12.0, 1.5e9)),
         (2, dot("matrix.multiply", 8.0, 42e9)),
         (3, dot("stencil", 0.5, 6e9)),

@@ -12,7 +12,7 @@ fn points_that_only_the_baseline_has_can_be_walked_over() {
     desk.app.compare_with(Baseline::of(base.poll().unwrap(), None));
     desk.press("5");
     let verdicts = |verdict: Verdict| -> Vec<u32> {
-        let rows = &desk.app.diff.comparison.as_ref().unwrap().rows;
+        let rows = &desk.app.screens.diff.comparison.as_ref().unwrap().rows;
         rows.iter().filter(|row| row.verdict == verdict).map(|row| row.id).collect()
     };
     assert_eq!(verdicts(Verdict::New), [3]);
@@ -31,7 +31,7 @@ fn points_that_only_the_baseline_has_can_be_walked_over() {
 }
 
 fn row(desk: &Desk, id: u32) -> crate::model::compare::Row {
-    desk.app.diff.comparison.as_ref().unwrap().row(id).unwrap().clone()
+    desk.app.screens.diff.comparison.as_ref().unwrap().row(id).unwrap().clone()
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_baseline_is_compared_with_what_comes_after_it_and_nothing_else() {
     desk.press("5");
     assert_eq!((desk.app.screen, desk.app.cursor()), (Screen::Diff, (0, 0)));
     desk.press("b");
-    assert!(desk.app.diff.comparison.is_none(), "nothing was measured since");
+    assert!(desk.app.screens.diff.comparison.is_none(), "nothing was measured since");
     let counted = desk.app.common.model.point(1).unwrap().total().count;
     desk.wait(4);
     let now = desk.app.common.model.point(1).unwrap().total().count;
@@ -72,14 +72,14 @@ fn rows_of_the_comparison_stand_still_while_the_cursor_moves() {
     desk.press("b5");
     desk.wait(2);
     desk.press("ggj");
-    let (order, selected) = (desk.app.diff.order.clone(), desk.app.common.selected);
+    let (order, selected) = (desk.app.screens.diff.order.clone(), desk.app.common.selected);
     assert_eq!(Some(order[1]), selected);
-    desk.app.diff.order.swap(1, 3);
-    let swapped = desk.app.diff.order.clone();
+    desk.app.screens.diff.order.swap(1, 3);
+    let swapped = desk.app.screens.diff.order.clone();
     desk.app.poll(desk.now + Duration::from_millis(1000));
-    assert_eq!(desk.app.diff.order, swapped);
-    assert!(desk.app.settle(ROOM, desk.now + FREEZE));
-    assert_ne!(desk.app.diff.order, swapped);
+    assert_eq!(desk.app.screens.diff.order, swapped);
+    assert!(desk.app.settle(&look(), AREA, desk.now + FREEZE));
+    assert_ne!(desk.app.screens.diff.order, swapped);
     assert_eq!(desk.app.common.selected, selected);
     desk.code(KeyCode::Enter);
     assert_eq!(desk.app.screen, Screen::Detail);

@@ -111,7 +111,7 @@ fn a_filter_can_be_typed_on_every_screen() {
         let resets = desk.process.0.borrow_mut().snapshot_mut().points.clone();
         assert!(resets.iter().all(|point| point.resets == 0), "what is typed is no command");
         if screen == Screen::Diff {
-            assert_eq!(desk.app.diff.order, [2]);
+            assert_eq!(desk.app.screens.diff.order, [2]);
         }
     }
 }

@@ -17,13 +17,13 @@ fn detail(polls: usize) -> Desk {
 /// How many seconds before now the part that is looked at ends.
 fn ago(desk: &Desk) -> u64 {
     let now = desk.app.common.model.snapshot().unwrap().elapsed_ticks;
-    (now - desk.app.load.until(now)) / TICKS_PER_SECOND
+    (now - desk.app.screens.detail.load.until(now)) / TICKS_PER_SECOND
 }
 
 #[test]
 fn arrows_go_back_in_time_and_hold_it_there() {
     let mut desk = detail(300);
-    assert_eq!((desk.app.load.span_seconds(), ago(&desk)), (60, 0));
+    assert_eq!((desk.app.screens.detail.load.span_seconds(), ago(&desk)), (60, 0));
     desk.code(KeyCode::Left);
     desk.press("h");
     assert_eq!(ago(&desk), 30);
@@ -37,7 +37,7 @@ fn arrows_go_back_in_time_and_hold_it_there() {
     desk.code(KeyCode::Right);
     assert_eq!(ago(&desk), 25);
     desk.press("ll");
-    assert!(desk.app.load.follows());
+    assert!(desk.app.screens.detail.load.follows());
     desk.press("l");
     assert_eq!(desk.app.common.toast, None);
 
@@ -50,7 +50,7 @@ fn arrows_go_back_in_time_and_hold_it_there() {
     let said = desk.app.common.toast.as_ref().map(|toast| toast.text.as_str());
     assert_eq!(said, Some("nothing older is known of its load"));
     desk.code(KeyCode::End);
-    assert!(desk.app.load.follows());
+    assert!(desk.app.screens.detail.load.follows());
     desk.wait(2);
     assert_eq!(ago(&desk), 0);
 }
@@ -59,23 +59,23 @@ fn arrows_go_back_in_time_and_hold_it_there() {
 fn zoom_keeps_now_or_the_middle() {
     let mut desk = detail(1000);
     desk.press("-");
-    assert_eq!((desk.app.load.span_seconds(), ago(&desk)), (120, 0));
+    assert_eq!((desk.app.screens.detail.load.span_seconds(), ago(&desk)), (120, 0));
     let interval = desk.app.common.interval;
     desk.press("hhhh");
     assert_eq!(ago(&desk), 120);
     // The middle is 180 s ago.
     desk.press("+");
-    assert_eq!((desk.app.load.span_seconds(), ago(&desk)), (60, 150));
+    assert_eq!((desk.app.screens.detail.load.span_seconds(), ago(&desk)), (60, 150));
     desk.press("=");
-    assert_eq!((desk.app.load.span_seconds(), ago(&desk)), (30, 165));
+    assert_eq!((desk.app.screens.detail.load.span_seconds(), ago(&desk)), (30, 165));
     desk.press("---");
-    assert_eq!((desk.app.load.span_seconds(), ago(&desk)), (300, 30));
+    assert_eq!((desk.app.screens.detail.load.span_seconds(), ago(&desk)), (300, 30));
     // No wider than what is known, no closer than is of use.
     desk.press("--------");
-    assert_eq!(desk.app.load.span_seconds(), 1800);
-    assert!(desk.app.load.follows());
+    assert_eq!(desk.app.screens.detail.load.span_seconds(), 1800);
+    assert!(desk.app.screens.detail.load.follows());
     desk.press("++++++++++++");
-    assert_eq!(desk.app.load.span_seconds(), 2);
+    assert_eq!(desk.app.screens.detail.load.span_seconds(), 2);
     assert_eq!(desk.app.common.interval, interval);
 }
 
@@ -105,18 +105,18 @@ fn without_a_history_the_keys_say_so() {
 #[test]
 fn what_the_keys_change_comes_into_view() {
     let mut desk = detail(300);
-    let room = Room { rows: 5, lines: 40, load: Some((15, 21)) };
-    desk.app.settle(room, desk.now);
-    assert_eq!(desk.app.detail_offset, 0);
+    let settle = |desk: &mut Desk, height| {
+        desk.app.settle(&look(), Rect::new(0, 0, 120, height), desk.now);
+        desk.app.screens.detail.offset
+    };
+    assert_eq!(settle(&mut desk, 8), 0);
     desk.app.key(KeyEvent::from(KeyCode::Char('-')), desk.now);
-    desk.app.settle(room, desk.now);
-    assert_eq!(desk.app.detail_offset, 15);
+    let first = settle(&mut desk, 8);
+    // Title, four lines and an axis do not fit, so that the title is at the top.
+    assert!(first > 0);
     // Once, and no further than it must.
-    desk.app.detail_offset = 0;
-    desk.app.settle(room, desk.now);
-    assert_eq!(desk.app.detail_offset, 0);
-    let room = Room { rows: 10, ..room };
+    desk.app.screens.detail.offset = 0;
+    assert_eq!(settle(&mut desk, 8), 0);
     desk.app.key(KeyEvent::from(KeyCode::Left), desk.now);
-    desk.app.settle(room, desk.now);
-    assert_eq!(desk.app.detail_offset, 11);
+    assert_eq!(settle(&mut desk, 13), first + 6 - 10);
 }

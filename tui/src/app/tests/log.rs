@@ -57,18 +57,19 @@ fn the_log_follows_its_end_unless_scrolled_back() {
         desk.wait(1);
     }
     desk.press("6");
-    assert_eq!(desk.app.log_back, 0);
+    assert_eq!(desk.app.screens.log.back, 0);
     toggle(&mut desk);
     desk.wait(1);
-    assert_eq!(desk.app.log_back, 0);
+    assert_eq!(desk.app.screens.log.back, 0);
     desk.press("kk");
     toggle(&mut desk);
     desk.wait(1);
-    assert_eq!(desk.app.log_back, 3, "what is read stays where it is");
+    assert_eq!(desk.app.screens.log.back, 3, "what is read stays where it is");
+    let shown = desk.app.common.rows;
     desk.press("gg");
-    assert_eq!(desk.app.log_back, desk.app.common.log.entries().len() - ROOM.rows);
+    assert_eq!(desk.app.screens.log.back, desk.app.common.log.entries().len() - shown);
     desk.press("j");
-    assert_eq!(desk.app.log_back, desk.app.common.log.entries().len() - ROOM.rows - 1);
+    assert_eq!(desk.app.screens.log.back, desk.app.common.log.entries().len() - shown - 1);
     desk.press("G");
-    assert_eq!(desk.app.log_back, 0);
+    assert_eq!(desk.app.screens.log.back, 0);
 }

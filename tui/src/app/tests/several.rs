@@ -29,15 +29,19 @@ fn members(desk: &Desk, change: impl Fn(&mut Vec<Process>)) {
 #[test]
 fn rows_are_sorted_by_process_where_there_are_several() {
     let mut desk = desk();
-    desk.app.sorting = Sorting::by(Column::On);
+    desk.app.screens.points.sorting = Sorting::by(Column::On);
     desk.press(">");
-    assert_eq!(desk.app.sorting.column, Column::Name, "of one process it is passed over");
+    assert_eq!(
+        desk.app.screens.points.sorting.column,
+        Column::Name,
+        "of one process it is passed over"
+    );
     let mut desk = desk_of_two();
     desk.wait(2);
     desk.press("o");
-    desk.app.sorting = Sorting::by(Column::On);
+    desk.app.screens.points.sorting = Sorting::by(Column::On);
     desk.press(">");
-    assert_eq!(desk.app.sorting.column, Column::Process);
+    assert_eq!(desk.app.screens.points.sorting.column, Column::Process);
     let places = |desk: &Desk| -> Vec<u32> {
         let of = |id: &u32| desk.app.common.model.point(*id).unwrap().point().process.unwrap();
         desk.app.common.order.iter().map(of).collect()
@@ -57,7 +61,7 @@ fn rows_are_sorted_by_process_where_there_are_several() {
     assert_eq!(places(&desk), [0, 0, 0, 0, 0, 1, 1, 1, 1]);
     assert!(loads(&desk)[..5].is_sorted_by(|a, b| a >= b), "what burns stays on top");
     desk.press("<");
-    assert_eq!(desk.app.sorting.column, Column::On);
+    assert_eq!(desk.app.screens.points.sorting.column, Column::On);
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn rows_of_points_that_never_measured_are_behind_a_count() {
         let points = desk.app.common.model.points().iter();
         points.filter(|it| it.state() == PointState::Off && !it.is_used()).count()
     };
-    let rows = |desk: &Desk| (desk.app.common.order.len(), desk.app.hidden());
+    let rows = |desk: &Desk| (desk.app.common.order.len(), desk.app.screens.points.hidden());
     let hidden = idle(&desk);
     assert!(hidden > 0 && hidden < all, "{hidden} of {all}");
     assert_eq!(rows(&desk), (all - hidden, hidden));
@@ -172,7 +172,7 @@ fn rows_of_points_that_never_measured_are_behind_a_count() {
     // A filter finds it.
     desk.press(&format!("/{name}"));
     desk.code(KeyCode::Enter);
-    assert!(desk.app.common.order.contains(&id) && desk.app.hidden() == 0);
+    assert!(desk.app.common.order.contains(&id) && desk.app.screens.points.hidden() == 0);
     desk.app.common.selected = Some(id);
     // Switched on and off again, it stays.
     desk.press("e");
@@ -197,5 +197,5 @@ fn nothing_is_hidden_where_nothing_else_is_there() {
     let mut app = App::new(Options::default(), Box::new(Stage::default()), Instant::now());
     app.watch(Box::new(process.clone()), Instant::now());
     let all = process.0.borrow_mut().snapshot_mut().points.len();
-    assert_eq!((app.common.order.len(), app.hidden()), (all, 0));
+    assert_eq!((app.common.order.len(), app.screens.points.hidden()), (all, 0));
 }

@@ -1,6 +1,7 @@
 //! The threads and the timeline, driven by keys.
 
 use super::*;
+use crate::screens::ThreadColumn;
 use crate::snapshot::Record;
 use crate::source::synthetic::TICKS_PER_SECOND;
 
@@ -46,18 +47,18 @@ fn timeline() -> Desk {
 
 /// How long before now the region under the cursor began, and its point.
 fn under_cursor(desk: &Desk) -> (u64, u32) {
-    let now = desk.app.timeline.picture().unwrap().taken;
-    let (_, region) = desk.app.timeline.region().unwrap();
+    let now = desk.app.screens.timeline.at.picture().unwrap().taken;
+    let (_, region) = desk.app.screens.timeline.at.region().unwrap();
     ((now - region.start) / MS, region.point)
 }
 
 #[test]
 fn the_timeline_follows_until_one_goes_back_in_time() {
     let mut desk = timeline();
-    assert!(desk.app.timeline.follows());
-    assert_eq!(desk.app.timeline.cursor(), (1, 4));
+    assert!(desk.app.screens.timeline.at.follows());
+    assert_eq!(desk.app.screens.timeline.at.cursor(), (1, 4));
     assert_eq!(under_cursor(&desk), (100, 1));
-    let before = desk.app.timeline.picture().unwrap().taken;
+    let before = desk.app.screens.timeline.at.picture().unwrap().taken;
     desk.wait(1);
     assert_eq!(under_cursor(&desk), (1100, 1));
 
@@ -69,13 +70,13 @@ fn the_timeline_follows_until_one_goes_back_in_time() {
     assert_eq!(under_cursor(&desk), (1200, 1));
     desk.code(KeyCode::Right);
     assert_eq!(under_cursor(&desk), (1100, 1));
-    assert!(!desk.app.timeline.follows());
+    assert!(!desk.app.screens.timeline.at.follows());
 
     records(&mut desk);
     desk.code(KeyCode::End);
     desk.wait(1);
     assert_eq!(under_cursor(&desk), (100, 1));
-    assert!(desk.app.timeline.picture().unwrap().taken > before);
+    assert!(desk.app.screens.timeline.at.picture().unwrap().taken > before);
 }
 
 #[test]
@@ -88,12 +89,12 @@ fn a_pause_holds_the_moment_it_began_at() {
     desk.wait(2);
     desk.press("4");
     desk.wait(1);
-    let picture = desk.app.timeline.picture().unwrap();
+    let picture = desk.app.screens.timeline.at.picture().unwrap();
     assert_eq!(picture.taken, snapshot + TICKS_PER_SECOND);
     assert_eq!(picture.tracks[1].levels[0].regions.len(), 7);
     desk.press(" ");
     desk.wait(1);
-    let picture = desk.app.timeline.picture().unwrap();
+    let picture = desk.app.screens.timeline.at.picture().unwrap();
     assert!(picture.tracks[1].levels[0].regions.is_empty());
     assert!(picture.taken > snapshot + 2 * TICKS_PER_SECOND);
 }
@@ -123,7 +124,7 @@ fn lines_are_walked_through_and_regions_opened() {
 fn enter_on_a_thread_shows_the_points_it_was_in() {
     let mut desk = desk();
     desk.press("o3");
-    desk.app.threads.selected = Some(1);
+    desk.app.screens.threads.selected = Some(1);
     desk.code(KeyCode::Enter);
     assert_eq!(desk.app.screen, Screen::Points);
     assert_eq!(desk.app.common.filter.text(), "thread:\"reader\"");
@@ -152,41 +153,43 @@ fn enter_on_a_thread_shows_the_points_it_was_in() {
 fn the_cursor_stays_in_view_however_one_looks() {
     let mut desk = timeline();
     // In steps of 1, 2 and 5, and no further than is of use.
-    let span = desk.app.timeline.span_ns();
+    let span = desk.app.screens.timeline.at.span_ns();
     desk.press("-");
-    assert!((2..=3).contains(&(desk.app.timeline.span_ns() / span)));
+    assert!((2..=3).contains(&(desk.app.screens.timeline.at.span_ns() / span)));
     desk.press("+");
-    assert_eq!(desk.app.timeline.span_ns(), span);
+    assert_eq!(desk.app.screens.timeline.at.span_ns(), span);
     let keys = "hh+++hl---+++++++++++++++++++++hhll---------------------------------hhll";
     desk.code(KeyCode::Home);
     for key in keys.chars().chain(keys.chars().rev()) {
         desk.press(&key.to_string());
-        let window = desk.app.timeline.window(100);
-        let (_, region) = desk.app.timeline.region().unwrap();
+        let window = desk.app.screens.timeline.at.window(100);
+        let (_, region) = desk.app.screens.timeline.at.region().unwrap();
         assert!(window.column(region.start).is_some(), "{key} {window:?} {region:?}");
     }
-    let span = desk.app.timeline.span_ns();
+    let span = desk.app.screens.timeline.at.span_ns();
     desk.press(&"-".repeat(40));
-    assert_eq!(desk.app.timeline.span_ns(), 1_000_000_000_000);
+    assert_eq!(desk.app.screens.timeline.at.span_ns(), 1_000_000_000_000);
     desk.press(&"+".repeat(40));
-    assert_eq!(desk.app.timeline.span_ns(), 1_000);
+    assert_eq!(desk.app.screens.timeline.at.span_ns(), 1_000);
     assert!(span > 1_000);
 }
 
 #[test]
 fn half_screens_lead_back_in_time_and_to_now_again() {
     let mut desk = timeline();
-    let right = |desk: &Desk| desk.app.timeline.window(1).from + desk.app.timeline.window(1).ticks;
+    let right = |desk: &Desk| {
+        desk.app.screens.timeline.at.window(1).from + desk.app.screens.timeline.at.window(1).ticks
+    };
     let now = right(&desk);
-    let half = desk.app.timeline.window(1).ticks / 2;
+    let half = desk.app.screens.timeline.at.window(1).ticks / 2;
     desk.code(KeyCode::PageUp);
     assert_eq!(right(&desk), now - half);
     desk.code(KeyCode::PageUp);
     assert_eq!(right(&desk), now - 2 * half);
     desk.code(KeyCode::PageDown);
-    assert!(!desk.app.timeline.follows());
+    assert!(!desk.app.screens.timeline.at.follows());
     desk.code(KeyCode::PageDown);
-    assert!(desk.app.timeline.follows());
+    assert!(desk.app.screens.timeline.at.follows());
 }
 
 #[test]
@@ -223,7 +226,7 @@ fn the_same_key_switches_the_same_point_on_again() {
     // Only others measure from then on.
     desk.process.0.borrow_mut().snapshot_mut().records.retain(|record| record.point != 1);
     desk.wait(2);
-    assert!(!desk.app.timeline.follows());
+    assert!(!desk.app.screens.timeline.at.follows());
     desk.press("e");
     assert_eq!(desk.process.state(1), PointState::On);
 }
@@ -258,10 +261,10 @@ fn records_are_only_looked_into_where_they_are_shown() {
     let mut desk = desk();
     records(&mut desk);
     desk.wait(2);
-    assert!(desk.app.timeline.picture().is_none());
-    assert!(desk.app.threads.rings.is_empty());
+    assert!(desk.app.screens.timeline.at.picture().is_none());
+    assert!(desk.app.screens.threads.rings.is_empty());
     desk.press("3");
-    assert_eq!(desk.app.threads.ring(1).unwrap().lost, 100 - 21);
+    assert_eq!(desk.app.screens.threads.ring(1).unwrap().lost, 100 - 21);
 }
 
 #[test]
@@ -272,23 +275,23 @@ fn threads_are_sorted_selected_and_opened() {
         let thread = |lane: &u32| {
             crate::model::threads::find(desk.app.common.model.thread_figures(), *lane).unwrap().load
         };
-        desk.app.threads.order.iter().filter_map(thread).collect()
+        desk.app.screens.threads.order.iter().filter_map(thread).collect()
     };
     assert_eq!(loads(&desk).len(), 3);
     assert!(loads(&desk).is_sorted_by(|a, b| a >= b));
     desk.press("I");
     assert!(loads(&desk).is_sorted_by(|a, b| a <= b));
     desk.press("<");
-    assert_eq!(desk.app.threads.column, ThreadColumn::Tid);
-    assert_eq!(desk.app.threads.order, [0, 1, 2]);
+    assert_eq!(desk.app.screens.threads.column, ThreadColumn::Tid);
+    assert_eq!(desk.app.screens.threads.order, [0, 1, 2]);
     // The table of points has its own order.
-    assert_eq!(desk.app.sorting, Sorting::by(Column::Load));
+    assert_eq!(desk.app.screens.points.sorting, Sorting::by(Column::Load));
     desk.press("jj");
-    assert_eq!(desk.app.threads.selected, Some(2));
+    assert_eq!(desk.app.screens.threads.selected, Some(2));
     desk.press("d");
-    assert!(desk.app.threads.opened);
+    assert!(desk.app.screens.threads.opened);
     desk.code(KeyCode::Esc);
-    assert_eq!((desk.app.threads.opened, desk.app.screen), (false, Screen::Threads));
+    assert_eq!((desk.app.screens.threads.opened, desk.app.screen), (false, Screen::Threads));
     desk.code(KeyCode::Esc);
     assert_eq!(desk.app.screen, Screen::Points);
 }
