@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use pfp_top::app::{Action, App, Options};
+use pfp_top::app::{Action, App, Options, Screen};
 use pfp_top::source::{self, Machine, Source};
 use pfp_top::text;
 use pfp_top::view::{self, Look};
@@ -61,20 +61,20 @@ fn take(folder: &Path, source: Box<dyn Source>, polls: u32) -> Result<()> {
     select(&mut app, DETAIL);
     app.act(Action::Open, Instant::now());
     write(&folder.join("screen-detail.svg"), &mut app, SIZE.1)?;
-    app.act(Action::ShowThreads, Instant::now());
+    app.act(Action::Show(Screen::Threads), Instant::now());
     write(&folder.join("screen-threads.svg"), &mut app, LOW)?;
-    app.act(Action::ShowTimeline, Instant::now());
+    app.act(Action::Show(Screen::Timeline), Instant::now());
     write(&folder.join("screen-timeline.svg"), &mut app, SIZE.1)?;
-    app.act(Action::ShowPoints, Instant::now());
+    app.act(Action::Show(Screen::Points), Instant::now());
     app.act(Action::Baseline, Instant::now());
     select(&mut app, OFF);
     app.act(Action::Toggle, Instant::now());
     watch(&mut app, polls.min(SINCE));
-    app.act(Action::ShowDiff, Instant::now());
+    app.act(Action::Show(Screen::Diff), Instant::now());
     // The cursor where it is in no way.
     app.act(Action::Bottom, Instant::now());
     write(&folder.join("screen-diff.svg"), &mut app, SIZE.1)?;
-    app.act(Action::ShowLog, Instant::now());
+    app.act(Action::Show(Screen::Log), Instant::now());
     write(&folder.join("screen-log.svg"), &mut app, LOW)
 }
 
@@ -85,20 +85,20 @@ fn watch(app: &mut App, polls: u32) {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         app.poll(Instant::now());
     }
-    app.toast = None;
+    app.common.toast = None;
 }
 
 /// Puts the cursor on a point, if there is one of this name.
 fn select(app: &mut App, name: &str) {
-    let found = app.model.points().iter().find(|point| point.name() == name);
-    app.selected = found.map(|point| point.id()).or(app.selected);
+    let found = app.common.model.points().iter().find(|point| point.name() == name);
+    app.common.selected = found.map(|point| point.id()).or(app.common.selected);
 }
 
 fn write(path: &Path, app: &mut App, height: u16) -> Result<()> {
     let look = Look::new(true, false);
     let area = Rect::new(0, 0, SIZE.0, height);
-    app.toast = None;
-    app.settle(view::room(app, &look, area), Instant::now());
+    app.common.toast = None;
+    app.settle(&look, area, Instant::now());
     let mut terminal = Terminal::new(TestBackend::new(SIZE.0, height))?;
     terminal.draw(|frame| view::draw(frame, app, &look))?;
     let svg = svg(terminal.backend().buffer());

@@ -9,26 +9,16 @@
 //! footer    Space pause  Enter open  ...  ? help  q quit
 //! ```
 
-mod chart;
+pub(crate) mod chart;
 mod chooser;
-mod detail;
-mod diff;
 mod footer;
 mod header;
-mod help;
+pub(crate) mod help;
 mod hit;
-mod load;
-mod log;
 mod palette;
-mod picker;
-mod roofline;
 mod summary;
-mod table;
 mod tabs;
 mod theme;
-mod threads;
-mod timeline;
-mod waiting;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -39,7 +29,7 @@ pub use hit::hit;
 pub use palette::{Terminal, ThemeName};
 pub use theme::{Glyphs, Look, Theme};
 
-use crate::app::{App, Overlay, Room, Screen};
+use crate::app::{App, Overlay};
 
 /// Draws the whole screen.
 pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
@@ -47,17 +37,9 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
     header::draw(frame, parts.header, app, look);
     summary::draw(frame, parts.summary, app, look);
     header::draw_notice(frame, parts.notice, app, look);
-    match (&app.overlay, app.screen) {
-        (Some(Overlay::Help(offset)), _) => help::draw(frame, parts.body, app, *offset, look),
-        (_, Screen::Waiting) => waiting::draw(frame, parts.body, app),
-        (_, Screen::Points) => table::draw(frame, parts.body, app, look),
-        (_, Screen::Detail) => detail::draw(frame, parts.body, app, look),
-        (_, Screen::Threads) => threads::draw(frame, parts.body, app, look),
-        (_, Screen::Timeline) => timeline::draw(frame, parts.body, app, look),
-        (_, Screen::Picker) => picker::draw(frame, parts.body, app, look),
-        (_, Screen::Diff) => diff::draw(frame, parts.body, app, look),
-        (_, Screen::Log) => log::draw(frame, parts.body, app, look),
-        (_, Screen::Roofline) => roofline::draw(frame, parts.body, app, look),
+    match &app.overlay {
+        Some(Overlay::Help(offset)) => help::draw(frame, parts.body, app, *offset, look),
+        _ => app.view().draw(frame, parts.body, &app.common, look),
     }
     tabs::draw(frame, parts.tabs, app, look);
     if let Some(overlay) = &app.overlay {
@@ -66,32 +48,14 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
     footer::draw(frame, parts.footer, app, look);
 }
 
-/// What a screen of this size has room for.
-pub fn room(app: &App, look: &Look, area: Rect) -> Room {
-    let body = Parts::of(app, area).body;
-    let rows = match (&app.overlay, app.screen) {
-        (None, Screen::Timeline) => timeline::rows(body),
-        (None, Screen::Threads) => threads::rows(app, body),
-        (None, Screen::Roofline) => roofline::rows(app, body),
-        (None, Screen::Diff) => body.height.saturating_sub(diff::HEAD),
-        (None, Screen::Log) => log::rows(app, body, look).0 as u16,
-        (_, Screen::Points) => body.height.saturating_sub(1 + table::totals(app, body)),
-        // The first line of the body is a heading.
-        _ => body.height.saturating_sub(1),
-    };
-    let mut load = None;
-    let lines = match (&app.overlay, app.screen) {
-        (Some(Overlay::Help(_)), _) => help::lines(app, look, usize::from(body.width)).len(),
-        (_, Screen::Detail) => {
-            let text = detail::Text::of(app, look, body.as_size());
-            load = Some(text.load);
-            text.lines.len()
-        }
-        (_, Screen::Threads) => threads::lines(app, body),
-        (None, Screen::Log) => usize::from(rows) + log::rows(app, body, look).1,
-        _ => 0,
-    };
-    Room { rows: rows.into(), lines, load }
+/// Where the body is on a terminal of this size.
+pub(crate) fn body(app: &App, area: Rect) -> Rect {
+    Parts::of(app, area).body
+}
+
+/// How many lines the help has.
+pub(crate) fn help_lines(app: &App, look: &Look, body: Rect) -> usize {
+    help::lines(app, look, body.width.into()).len()
 }
 
 /// Where each part of the screen goes.
@@ -124,7 +88,7 @@ impl Parts {
 
 /// A heading that stays, and lines below it that scroll. The heading tells at
 /// its right which lines are seen when not all are.
-fn draw_scrolled(
+pub(crate) fn draw_scrolled(
     frame: &mut Frame,
     area: Rect,
     heading: Line<'_>,

@@ -1,5 +1,7 @@
 //! What the user can ask for, whichever key asks for it.
 
+use crate::screens::Screen;
+
 /// Declares the actions and the list of all of them, so that no test can
 /// forget one.
 macro_rules! actions {
@@ -8,10 +10,12 @@ macro_rules! actions {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Action {
             $($(#[$doc])* $name,)*
+            /// Show this screen of the watched process.
+            Show(Screen),
         }
 
         impl Action {
-            /// Every action.
+            /// Every action but those that show a screen.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
         }
     };
@@ -96,20 +100,6 @@ actions! {
     Baseline,
     /// Choose another process.
     Processes,
-    /// Show the table of points.
-    ShowPoints,
-    /// Show one point in full.
-    ShowDetail,
-    /// Show the threads.
-    ShowThreads,
-    /// Show what the threads did in the last moments.
-    ShowTimeline,
-    /// Show the points beside their baseline.
-    ShowDiff,
-    /// Show what was noticed.
-    ShowLog,
-    /// Show the roofline.
-    ShowRoofline,
     /// Measure what the machine can do at most.
     MeasureCeilings,
     /// Show the next screen.

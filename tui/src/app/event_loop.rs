@@ -147,13 +147,13 @@ pub fn run(app: &mut App, look: &Look, interrupt: &Interrupt) -> Result<()> {
             app.poll(now);
             changed = true;
         }
-        changed |= app.settle(view::room(app, look, screen.area), now);
+        changed |= app.settle(look, screen.area, now);
         if changed {
             screen.draw(|frame| view::draw(frame, app, look))?;
         }
         let input = take_input(app, look, screen.area)?;
         let mut suspend = suspension.asked();
-        match app.errand.take() {
+        match app.common.errand.take() {
             Some(Errand::Copy(text)) => {
                 execute!(io::stdout(), CopyToClipboard::to_clipboard_from(text))?;
             }
@@ -202,7 +202,7 @@ fn take_input(app: &mut App, look: &Look, area: Rect) -> io::Result<Input> {
                 let target = view::hit(app, look, area, place);
                 input.any |= app.mouse(mouse.kind, target, now);
                 // What comes next is meant for what this one brings.
-                app.settle(view::room(app, look, area), now);
+                app.settle(look, area, now);
             }
             Event::Resize(..) => {
                 input.resized = true;
@@ -210,7 +210,7 @@ fn take_input(app: &mut App, look: &Look, area: Rect) -> io::Result<Input> {
             }
             _ => {}
         }
-        if app.quit || app.errand.is_some() {
+        if app.quit || app.common.errand.is_some() {
             break;
         }
     }

@@ -5,12 +5,12 @@ use crate::model::Slice;
 
 /// A load below this share of a CPU never fills a trend: the noise of an idle
 /// point should look idle.
-pub(super) const LEAST_TOP: f64 = 0.05;
+pub(crate) const LEAST_TOP: f64 = 0.05;
 
 /// One character per load, of full height at `top`. Gaps stay blank, and so does
 /// a load of nothing. Full height leaves an eighth free, so that the trends of
 /// rows above each other do not run into one.
-pub(super) fn trend(loads: &[Option<f64>], top: f64, glyphs: &Glyphs) -> String {
+pub(crate) fn trend(loads: &[Option<f64>], top: f64, glyphs: &Glyphs) -> String {
     const FULL: usize = 7;
     let level = |load: f64| {
         let level = (load / top * FULL as f64).ceil() as usize;
@@ -20,14 +20,14 @@ pub(super) fn trend(loads: &[Option<f64>], top: f64, glyphs: &Glyphs) -> String 
 }
 
 /// The greatest load, and never nothing.
-pub(super) fn top(loads: impl Iterator<Item = Option<f64>>) -> f64 {
+pub(crate) fn top(loads: impl Iterator<Item = Option<f64>>) -> f64 {
     loads.flatten().fold(LEAST_TOP, f64::max)
 }
 
 /// Columns of `rows` lines, from the top line down: each up to its mean, and a sign
 /// of its own from there to its peak. Lines are in pieces that are all of one kind,
 /// true for peaks.
-pub(super) fn columns(
+pub(crate) fn columns(
     slices: &[Option<Slice>],
     rows: usize,
     top: f64,
@@ -53,7 +53,7 @@ pub(super) fn columns(
 }
 
 /// A bar that fills `share` of `width` columns. What is there at all is seen.
-pub(super) fn bar(share: f64, width: usize, glyphs: &Glyphs) -> String {
+pub(crate) fn bar(share: f64, width: usize, glyphs: &Glyphs) -> String {
     let eighths = (share.clamp(0.0, 1.0) * (width * 8) as f64).round() as usize;
     let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
     let mut bar = glyphs.parts[7].to_string().repeat(eighths / 8);

@@ -31,8 +31,9 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay, 
         Overlay::Sort(cursor) => (cursor, " Sort by", true),
         _ => return,
     };
-    let fit = super::table::fit(app, area.width.into());
-    let choices = app.column_choices();
+    let points = &app.screens.points;
+    let fit = points.fit(&app.common, area.width.into());
+    let choices = points.choices(&app.common, sorts);
     let place = choices.iter().position(|column| *column == cursor).unwrap_or(0);
     let height = area.height.min(choices.len() as u16 + 3).max(area.height.min(4));
     let width = area.width.min(WIDTH);
@@ -40,12 +41,12 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay, 
     let inner = usize::from(width.saturating_sub(2));
     let lines = choices.iter().map(|column| {
         let selected = *column == cursor;
-        let chosen = app.columns.contains(column);
+        let chosen = points.columns.contains(column);
         let mark = if selected { look.glyphs.cursor } else { ' ' };
         let row = if sorts {
             let glyphs = &look.glyphs;
-            let way = match app.sorting.column == *column {
-                true if app.sorting.descending => glyphs.down,
+            let way = match points.sorting.column == *column {
+                true if points.sorting.descending => glyphs.down,
                 true => glyphs.up,
                 false => ' ',
             };

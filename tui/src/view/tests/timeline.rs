@@ -60,7 +60,7 @@ fn a_region_whose_point_is_off_says_so() {
     let mut desk = with_records("4");
     assert!(screen(&mut desk, false, (80, 24)).contains(" io.parse  50.0ms long"));
     desk.press("e");
-    desk.app.toast = None;
+    desk.app.common.toast = None;
     assert!(screen(&mut desk, false, (80, 24)).contains(" io.parse (off now)  50.0ms long"));
 }
 

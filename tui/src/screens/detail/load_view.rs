@@ -6,7 +6,8 @@
 
 use std::time::Instant;
 
-use super::App;
+use super::Detail;
+use crate::app::Common;
 use crate::model::History;
 
 /// The lengths to choose from, seconds.
@@ -103,49 +104,49 @@ impl Time {
     }
 }
 
-impl App {
-    fn load_time(&self) -> Option<Time> {
-        let snapshot = self.model.snapshot()?;
+impl Detail {
+    fn load_time(common: &Common) -> Option<Time> {
+        let snapshot = common.model.snapshot()?;
         Some(Time {
-            from: self.selected().map(|figures| figures.history()).and_then(History::from)?,
+            from: common.selected().map(|figures| figures.history()).and_then(History::from)?,
             now: snapshot.elapsed_ticks,
             ticks_per_second: snapshot.clock.ticks_per_second,
         })
     }
 
     /// A quarter of the load's picture back in time, or on.
-    pub(super) fn pan_load(&mut self, later: bool, now: Instant) {
+    pub(super) fn pan_load(&mut self, later: bool, common: &mut Common, now: Instant) {
         self.load.wanted = true;
-        if !self.load_time().is_some_and(|time| self.load.pan(later, time)) {
-            self.say(now, "nothing older is known of its load");
+        if !Self::load_time(common).is_some_and(|time| self.load.pan(later, time)) {
+            common.say(now, "nothing older is known of its load");
         }
     }
 
     /// Less of the load's time, or more.
-    pub(super) fn zoom_load(&mut self, closer: bool, now: Instant) {
+    pub(super) fn zoom_load(&mut self, closer: bool, common: &mut Common, now: Instant) {
         self.load.wanted = true;
-        let Some(time) = self.load_time() else {
-            return self.say(now, "nothing is known of its load yet");
+        let Some(time) = Self::load_time(common) else {
+            return common.say(now, "nothing is known of its load yet");
         };
         let is_all = time.from.saturating_add(time.ticks(self.load.span_seconds())) >= time.now;
         match (closer, is_all) {
-            (false, true) => self.say(now, "all that is known of its load is in sight"),
-            (true, _) if self.load.span == 0 => self.say(now, "this is as close as it gets"),
+            (false, true) => common.say(now, "all that is known of its load is in sight"),
+            (true, _) if self.load.span == 0 => common.say(now, "this is as close as it gets"),
             _ => self.load.zoom(closer, time),
         }
     }
 
     /// To the oldest load that is known.
-    pub(super) fn oldest_load(&mut self, now: Instant) {
+    pub(super) fn oldest_load(&mut self, common: &mut Common, now: Instant) {
         self.load.wanted = true;
-        match self.load_time() {
+        match Self::load_time(common) {
             Some(time) => {
                 self.load.end_at(time.first_end(self.load.span_seconds()), time.now);
                 if self.load.follows() {
-                    self.say(now, "nothing older is known of its load");
+                    common.say(now, "nothing older is known of its load");
                 }
             }
-            None => self.say(now, "nothing is known of its load yet"),
+            None => common.say(now, "nothing is known of its load yet"),
         }
     }
 

@@ -9,17 +9,26 @@
 //!       0.1        1        10   flops per byte
 //! ```
 
+use std::num::NonZeroUsize;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::Instant;
+
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::{Constraint, Layout, Position, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::Look;
-use crate::app::App;
-use crate::roofline::{Ceilings, Dot, Roof};
+use super::{Outcome, Screen, View, offset_for, row_at};
+use crate::app::keys::Key::Char;
+use crate::app::keys::{self, Group, KeyMap, bind, own};
+use crate::app::mouse::Target;
+use crate::app::{Action, Common};
+use crate::model::{FLOPS, Figures};
+use crate::roofline::{self, Ceilings, Dot, Roof};
 use crate::text;
 use crate::units::{self, NONE};
+use crate::view::Look;
 
 /// The heading, and that of the rows.
 const HEADS: u16 = 2;
@@ -33,67 +42,225 @@ const NAME: (usize, usize) = (8, 40);
 const COLUMNS: [(&str, usize); 5] =
     [("FLOP/B", 7), ("FLOP/s", 7), ("B/s", 7), ("Roof%", 6), ("Below", 12)];
 
-/// Rows that a body of this height has room for.
-pub(super) fn rows(app: &App, body: Rect) -> u16 {
-    parts(app, body).1.height
+const MEASURE: Group = own(&[bind(
+    Action::MeasureCeilings,
+    &[Char('m')],
+    "measure",
+    "roofline: measure what the machine can do at most; some seconds on all processors",
+)]);
+
+/// What the roofline shows.
+#[derive(Debug, Default)]
+pub struct Roofline {
+    /// None until they are measured, or read.
+    pub ceilings: Option<Ceilings>,
+    /// The points that tell of bytes and of floating-point operations, in the order of
+    /// the rows.
+    pub dots: Vec<(u32, Dot)>,
+    /// Where the ceilings will come from.
+    measuring: Option<Receiver<Ceilings>>,
+    offset: usize,
 }
 
-/// Where the rows are on a body.
-pub(super) fn list(app: &App, body: Rect) -> Rect {
-    parts(app, body).1
-}
-
-/// Where the picture and the rows go.
-fn parts(app: &App, body: Rect) -> (Rect, Rect) {
-    let room = body.height.saturating_sub(HEADS);
-    let wanted = u16::try_from(app.roofline.dots.len()).unwrap_or(u16::MAX).max(1);
-    let drawn = app.roofline.ceilings.is_some() && room >= PICTURE_MIN + 2;
-    let rows = if drawn { wanted.min(room - PICTURE_MIN).min((room / 3).max(2)) } else { room };
-    let [_, picture, _, list] = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Length(room - rows),
-        Constraint::Length(1),
-        Constraint::Length(rows),
-    ])
-    .areas(body);
-    (picture, list)
-}
-
-pub(super) fn draw(frame: &mut Frame, body: Rect, app: &App, look: &Look) {
-    let (picture, list) = parts(app, body);
-    let heading = match &app.roofline.ceilings {
-        Some(ceilings) => format!(" {}", told(ceilings)),
-        None if app.roofline.is_measuring() => " measuring what this machine can do".into(),
-        None => " m measures what this machine can do at most; it takes some seconds".into(),
-    };
-    let width = usize::from(body.width);
-    let heading = text::cut(&heading, width, look.glyphs.ellipsis);
-    let top = Rect { height: body.height.min(1), ..body };
-    frame.render_widget(Line::styled(heading, look.theme.process), top);
-    if let Some(ceilings) = &app.roofline.ceilings
-        && picture.height >= PICTURE_MIN
-    {
-        draw_picture(frame, picture, app, ceilings, look);
+impl Roofline {
+    /// The points in the order of the rows.
+    fn order(&self) -> Vec<u32> {
+        self.dots.iter().map(|(id, _)| *id).collect()
     }
-    let name_width = name_width(width);
-    let head = Rect { y: list.y.saturating_sub(1), height: body.height.min(1), ..list };
-    frame.render_widget(head_of_rows(name_width, width, look), head);
-    if app.roofline.dots.is_empty() {
-        let text =
-            " no points that report bytes and flops: scope!(\"name\", bytes = .., flops = ..)";
-        let text = text::cut(text, width, look.glyphs.ellipsis);
-        return frame.render_widget(Line::styled(text, look.theme.faint), list);
-    }
-    let roof = app.roofline.ceilings.as_ref().map(|ceilings| &ceilings.alone);
-    let seen = app.roofline.dots.iter().enumerate().skip(app.offset);
-    for (area, (place, (id, dot))) in list.rows().zip(seen) {
-        let is_selected = app.selected == Some(*id);
-        if is_selected {
-            frame.buffer_mut().set_style(area, look.theme.selected);
+
+    /// Measures what the machine can do at most, beside the screen.
+    fn measure(&mut self, common: &mut Common, now: Instant) {
+        if self.is_busy() {
+            return;
         }
-        let line = row(place, dot, roof, name_width, is_selected, look);
-        frame.render_widget(text::cut(&line, width, look.glyphs.ellipsis), area);
+        let (sender, receiver) = channel();
+        let path = common.options.ceilings.clone();
+        let measure = move || {
+            let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            let ceilings = roofline::measure(threads, |_| ());
+            if let Some(path) = path {
+                // Who cannot keep them measures them again.
+                let _ = ceilings.save(&path);
+            }
+            let _ = sender.send(ceilings);
+        };
+        match std::thread::Builder::new().name("ceilings".into()).spawn(measure) {
+            Ok(_) => {
+                self.measuring = Some(receiver);
+                common.say(now, "measuring for some seconds; all processors are busy meanwhile");
+            }
+            Err(error) => common.complain(now, format!("no thread can be started: {error}")),
+        }
     }
+
+    /// Where the picture and the rows go.
+    fn parts(&self, body: Rect) -> (Rect, Rect) {
+        let room = body.height.saturating_sub(HEADS);
+        let wanted = u16::try_from(self.dots.len()).unwrap_or(u16::MAX).max(1);
+        let drawn = self.ceilings.is_some() && room >= PICTURE_MIN + 2;
+        let rows = if drawn { wanted.min(room - PICTURE_MIN).min((room / 3).max(2)) } else { room };
+        let [_, picture, _, list] = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Length(room - rows),
+            Constraint::Length(1),
+            Constraint::Length(rows),
+        ])
+        .areas(body);
+        (picture, list)
+    }
+}
+
+impl View for Roofline {
+    fn keys(&self) -> KeyMap {
+        &[
+            keys::RUN,
+            keys::OPEN,
+            MEASURE,
+            keys::TO_TABLE,
+            keys::POINT,
+            keys::TUNE,
+            keys::COPY,
+            keys::FILTER,
+            keys::SAVE,
+            keys::POLL,
+            keys::BASELINE,
+            keys::WALK,
+            keys::PAGE,
+            super::SHOW,
+            keys::TURN,
+            keys::LEAVE,
+            keys::TERMINAL,
+        ]
+    }
+
+    fn begin(&mut self, common: &mut Common, _: Instant) {
+        self.offset = 0;
+        if self.ceilings.is_none()
+            && let Some(path) = &common.options.ceilings
+        {
+            self.ceilings = Ceilings::load(path);
+        }
+        self.arrange(common);
+    }
+
+    /// Puts the rows in order, those that took most time first, or keeps them where
+    /// they are while the cursor moves.
+    fn arrange(&mut self, common: &mut Common) {
+        let Some(snapshot) = common.model.snapshot() else { return };
+        let rate = snapshot.clock.ticks_per_second;
+        let shown = common.model.points().iter().filter(|figures| common.filter.admits(figures));
+        let mut dots: Vec<(u32, Dot)> =
+            shown.filter_map(|figures| Some((figures.id(), dot(figures, rate)?))).collect();
+        let known = self.order();
+        let place = |id: u32| match common.frozen_until {
+            Some(_) => known.iter().position(|known| *known == id).unwrap_or(usize::MAX),
+            None => 0,
+        };
+        dots.sort_by(|(a, x), (b, y)| {
+            place(*a).cmp(&place(*b)).then(y.seconds.total_cmp(&x.seconds)).then(a.cmp(b))
+        });
+        self.dots = dots;
+        common.select_among(&self.order());
+    }
+
+    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+        match action {
+            Action::Open if common.selected.is_some() => return Outcome::Show(Screen::Detail),
+            Action::MeasureCeilings => self.measure(common, now),
+            _ => return Outcome::Pass,
+        }
+        Outcome::Done
+    }
+
+    fn cursor(&self, common: &Common) -> (usize, usize) {
+        common.place_in(&self.order())
+    }
+
+    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
+        common.select(self.dots.get(place).map(|(id, _)| *id), now);
+    }
+
+    fn is_filtered(&self) -> bool {
+        true
+    }
+
+    fn is_busy(&self) -> bool {
+        self.measuring.is_some()
+    }
+
+    /// Takes the ceilings that were measured.
+    fn tick(&mut self, common: &mut Common, now: Instant) {
+        let Some(receiver) = &self.measuring else { return };
+        match receiver.try_recv() {
+            Ok(ceilings) => {
+                self.ceilings = Some(ceilings);
+                common.say(now, "the ceilings are measured");
+            }
+            Err(TryRecvError::Empty) => return,
+            Err(TryRecvError::Disconnected) => common.complain(now, "measuring has failed"),
+        }
+        self.measuring = None;
+    }
+
+    fn hit(&self, at: Position, body: Rect, _: &Common, _: &Look) -> Target {
+        let list = self.parts(body).1;
+        let line = usize::from(at.y).checked_sub(usize::from(list.y - body.y));
+        let rows = usize::from(list.height);
+        line.map_or(Target::Nothing, |it| row_at(it, rows, self.offset, self.dots.len()))
+    }
+
+    fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
+        common.rows = usize::from(self.parts(body).1.height).max(1);
+        let offset = offset_for(self.offset, common.rows, self.cursor(common));
+        std::mem::replace(&mut self.offset, offset) != offset
+    }
+
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
+        let (picture, list) = self.parts(body);
+        let heading = match &self.ceilings {
+            Some(ceilings) => format!(" {}", told(ceilings)),
+            None if self.is_busy() => " measuring what this machine can do".into(),
+            None => " m measures what this machine can do at most; it takes some seconds".into(),
+        };
+        let width = usize::from(body.width);
+        let heading = text::cut(&heading, width, look.glyphs.ellipsis);
+        let top = Rect { height: body.height.min(1), ..body };
+        frame.render_widget(Line::styled(heading, look.theme.process), top);
+        if let Some(ceilings) = &self.ceilings
+            && picture.height >= PICTURE_MIN
+        {
+            draw_picture(frame, picture, &self.dots, common.selected, ceilings, look);
+        }
+        let name_width = name_width(width);
+        let head = Rect { y: list.y.saturating_sub(1), height: body.height.min(1), ..list };
+        frame.render_widget(head_of_rows(name_width, width, look), head);
+        if self.dots.is_empty() {
+            let text =
+                " no points that report bytes and flops: scope!(\"name\", bytes = .., flops = ..)";
+            let text = text::cut(text, width, look.glyphs.ellipsis);
+            return frame.render_widget(Line::styled(text, look.theme.faint), list);
+        }
+        let roof = self.ceilings.as_ref().map(|ceilings| &ceilings.alone);
+        let seen = self.dots.iter().enumerate().skip(self.offset);
+        for (area, (place, (id, dot))) in list.rows().zip(seen) {
+            let is_selected = common.selected == Some(*id);
+            if is_selected {
+                frame.buffer_mut().set_style(area, look.theme.selected);
+            }
+            let line = row(place, dot, roof, name_width, is_selected, look);
+            frame.render_widget(text::cut(&line, width, look.glyphs.ellipsis), area);
+        }
+    }
+}
+
+/// A point below the roof, if it tells of bytes and of floating-point operations.
+pub(crate) fn dot(figures: &Figures, ticks_per_second: f64) -> Option<Dot> {
+    Some(Dot {
+        label: figures.name(),
+        intensity: figures.intensity()?,
+        flops_per_second: figures.amount(FLOPS)?.per_cpu_second?,
+        seconds: figures.total().exclusive as f64 / ticks_per_second,
+    })
 }
 
 /// What one thread has at best.
@@ -204,7 +371,14 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     if low <= high { (low - 0.1, high + 0.1) } else { (0.0, 1.0) }
 }
 
-fn draw_picture(frame: &mut Frame, area: Rect, app: &App, ceilings: &Ceilings, look: &Look) {
+fn draw_picture(
+    frame: &mut Frame,
+    area: Rect,
+    dots: &[(u32, Dot)],
+    selected: Option<u32>,
+    ceilings: &Ceilings,
+    look: &Look,
+) {
     let plot = Rect {
         x: area.x + LABELS.min(area.width),
         width: area.width.saturating_sub(LABELS + 1),
@@ -214,7 +388,6 @@ fn draw_picture(frame: &mut Frame, area: Rect, app: &App, ceilings: &Ceilings, l
     if plot.width < 8 {
         return;
     }
-    let dots = &app.roofline.dots;
     let axes = Axes::of(ceilings, dots, plot.width, plot.height);
     label_axes(frame, area, plot, &axes, look);
     let roof = &ceilings.alone;
@@ -249,7 +422,7 @@ fn draw_picture(frame: &mut Frame, area: Rect, app: &App, ceilings: &Ceilings, l
     };
     // Those that took most time lie on top.
     for (place, (id, dot)) in dots.iter().enumerate().rev() {
-        let style = match app.selected == Some(*id) {
+        let style = match selected == Some(*id) {
             true => look.theme.selected,
             false => look.theme.key,
         };

@@ -1,12 +1,11 @@
-//! The threads, and below them the points of the one under the cursor.
+//! The threads, and below them the points of the one under the cursor, drawn.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
-use super::detail::scale;
-use super::{Look, chart, draw_scrolled};
-use crate::app::{App, ThreadColumn};
+use super::{ThreadColumn, Threads};
+use crate::app::Common;
 use crate::headline::clock_word;
 use crate::model::lost;
 use crate::model::mean;
@@ -14,35 +13,35 @@ use crate::model::threads::{Part, Thread, find, parts};
 use crate::snapshot::{LaneKind, Open, ProcessState};
 use crate::text;
 use crate::units::{self, NONE};
+use crate::view::{Look, chart, draw_scrolled};
 
 /// From this height on the list stays beside the points of a thread.
 const HIGH: u16 = 10;
 
 /// Rows of the list on a body of this height.
-pub(super) fn rows(app: &App, body: Rect) -> u16 {
-    halves(app, body)[0].height.saturating_sub(1)
+pub(super) fn rows(view: &Threads, body: Rect) -> u16 {
+    halves(view, body)[0].height.saturating_sub(1)
 }
 
 /// Lines of the opened thread, as if there were as much room for them as for the
 /// list: that is what its offset is kept within.
-pub(super) fn lines(app: &App, body: Rect) -> usize {
-    let (Some(lane), Some(snapshot), true) =
-        (app.threads.selected, app.model.snapshot(), app.threads.opened)
+pub(super) fn lines(view: &Threads, common: &Common, body: Rect) -> usize {
+    let (Some(lane), Some(snapshot), true) = (view.selected, common.model.snapshot(), view.opened)
     else {
         return 0;
     };
-    let [list, below] = halves(app, body);
+    let [list, below] = halves(view, body);
     // Each has a heading.
     let rows = usize::from(list.height.saturating_sub(1)).max(1);
     let seen = usize::from(below.height.saturating_sub(1));
-    let open = find(app.model.thread_figures(), lane).map_or(0, |thread| thread.lane.open.len());
+    let open = find(common.model.thread_figures(), lane).map_or(0, |thread| thread.lane.open.len());
     let headings = 1 + usize::from(open > 0);
     (parts(snapshot, lane).len() + open + headings).saturating_sub(seen) + rows
 }
 
 /// The list, and the points of a thread.
-fn halves(app: &App, body: Rect) -> [Rect; 2] {
-    let below = match (app.threads.opened, body.height >= HIGH) {
+fn halves(view: &Threads, body: Rect) -> [Rect; 2] {
+    let below = match (view.opened, body.height >= HIGH) {
         (false, _) => 0,
         (true, true) => body.height / 2,
         (true, false) => body.height,
@@ -50,14 +49,21 @@ fn halves(app: &App, body: Rect) -> [Rect; 2] {
     Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(body)
 }
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
-    let [list, below] = halves(app, area);
+pub(super) fn draw(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+    let [list, below] = halves(view, area);
     if !list.is_empty() {
-        draw_list(frame, list, app, look);
+        draw_list(view, frame, list, common, look);
     }
     if !below.is_empty() {
-        draw_parts(frame, below, app, look);
+        draw_parts(view, frame, below, common, look);
     }
+}
+
+/// What the columns of the list are filled from.
+struct Seen<'a> {
+    view: &'a Threads,
+    common: &'a Common,
+    look: &'a Look,
 }
 
 /// A column of the list: heading, width, the narrowest screen that has it, what
@@ -67,7 +73,7 @@ struct Column {
     width: usize,
     from: usize,
     sorts: Option<ThreadColumn>,
-    text: fn(&App, &Thread, &Look) -> String,
+    text: fn(&Seen, &Thread) -> String,
 }
 
 /// Columns of a load bar.
@@ -79,7 +85,7 @@ const COLUMNS: &[Column] = &[
         width: 7,
         from: 50,
         sorts: Some(ThreadColumn::Tid),
-        text: |_, thread, _| match thread.lane.tid {
+        text: |_, thread| match thread.lane.tid {
             0 => NONE.into(),
             tid => tid.to_string(),
         },
@@ -89,8 +95,8 @@ const COLUMNS: &[Column] = &[
         width: 7,
         from: 70,
         sorts: None,
-        text: |app, thread, _| {
-            let state = app.model.snapshot().map(|snapshot| snapshot.process.state);
+        text: |seen, thread| {
+            let state = seen.common.model.snapshot().map(|snapshot| snapshot.process.state);
             match thread.lane.kind {
                 // No thread outlives its process, whatever its lane says last.
                 LaneKind::Live if state == Some(ProcessState::Crashed) => "crashed",
@@ -107,7 +113,7 @@ const COLUMNS: &[Column] = &[
         width: 6,
         from: 0,
         sorts: Some(ThreadColumn::Load),
-        text: |_, thread, _| thread.load.map_or(NONE.into(), units::percent),
+        text: |_, thread| thread.load.map_or(NONE.into(), units::percent),
     },
     Column {
         // Of one CPU.
@@ -115,8 +121,8 @@ const COLUMNS: &[Column] = &[
         width: BAR,
         from: 90,
         sorts: None,
-        text: |_, thread, look| {
-            let bar = chart::bar(thread.load.unwrap_or(0.0), BAR, &look.glyphs);
+        text: |seen, thread| {
+            let bar = chart::bar(thread.load.unwrap_or(0.0), BAR, &seen.look.glyphs);
             text::fit(&bar, BAR, ' ')
         },
     },
@@ -125,37 +131,37 @@ const COLUMNS: &[Column] = &[
         width: 9,
         from: 60,
         sorts: Some(ThreadColumn::Switches),
-        text: |_, thread, _| thread.switch_rate.map_or(NONE.into(), units::si),
+        text: |_, thread| thread.switch_rate.map_or(NONE.into(), units::si),
     },
     Column {
         title: "Switches",
         width: 8,
         from: 190,
         sorts: None,
-        text: |_, thread, _| units::count(thread.lane.switches),
+        text: |_, thread| units::count(thread.lane.switches),
     },
     Column {
         title: "Points",
         width: 7,
         from: 100,
         sorts: Some(ThreadColumn::Points),
-        text: |_, thread, _| thread.points.to_string(),
+        text: |_, thread| thread.points.to_string(),
     },
     Column {
         title: "Records",
         width: 8,
         from: 150,
         sorts: Some(ThreadColumn::Records),
-        text: |_, thread, _| units::count(thread.lane.records_written),
+        text: |_, thread| units::count(thread.lane.records_written),
     },
     Column {
         title: "Kept",
         width: 6,
         from: 150,
         sorts: None,
-        text: |app, thread, _| {
+        text: |seen, thread| {
             let kept = |lost| units::count(thread.lane.records_written.saturating_sub(lost));
-            app.threads.ring(thread.lane.id).map_or(NONE.into(), |ring| kept(ring.lost))
+            seen.view.ring(thread.lane.id).map_or(NONE.into(), |ring| kept(ring.lost))
         },
     },
     Column {
@@ -163,8 +169,7 @@ const COLUMNS: &[Column] = &[
         width: 8,
         from: 170,
         sorts: None,
-        text: |app, thread, _| match app.threads.ring(thread.lane.id).and_then(|ring| ring.context)
-        {
+        text: |seen, thread| match seen.view.ring(thread.lane.id).and_then(|ring| ring.context) {
             None => NONE.into(),
             Some(0) => "own".into(),
             Some(context) => context.to_string(),
@@ -176,8 +181,8 @@ const COLUMNS: &[Column] = &[
         width: 7,
         from: 180,
         sorts: None,
-        text: |app, thread, _| {
-            let of_all = app.model.snapshot().map(|snapshot| snapshot.clock.kind);
+        text: |seen, thread| {
+            let of_all = seen.common.model.snapshot().map(|snapshot| snapshot.clock.kind);
             thread.lane.clock.or(of_all).map_or(NONE, clock_word).into()
         },
     },
@@ -191,7 +196,7 @@ const LEAST_INNER: usize = 10;
 /// Columns of the names at most, where there is something else to show.
 const MOST_NAME: usize = 24;
 
-fn draw_list(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
     let width = usize::from(area.width);
     let theme = &look.theme;
     let columns: Vec<&Column> = COLUMNS.iter().filter(|column| width >= column.from).collect();
@@ -204,8 +209,8 @@ fn draw_list(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let inner_width = if inner_width < LEAST_INNER { 0 } else { inner_width };
 
     let title = |name: &str, sorts: Option<ThreadColumn>| {
-        let sorted = sorts == Some(app.threads.column);
-        let sign = if app.threads.descending { look.glyphs.down } else { look.glyphs.up };
+        let sorted = sorts == Some(view.column);
+        let sign = if view.descending { look.glyphs.down } else { look.glyphs.up };
         let text = if sorted { format!("{name}{sign}") } else { name.to_owned() };
         (text, if sorted { theme.sorted } else { theme.heading })
     };
@@ -229,16 +234,17 @@ fn draw_list(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let rest = text::fit(&rest, width.saturating_sub(used), look.glyphs.ellipsis);
     heading.push(Span::styled(rest, theme.heading));
 
-    let (cursor, _) = app.threads.cursor();
-    let threads = app.threads.order.iter().enumerate();
+    let (cursor, _) = view.place();
+    let seen = Seen { view, common, look };
+    let threads = view.order.iter().enumerate();
     let threads =
-        threads.filter_map(|(row, lane)| Some((row, find(app.model.thread_figures(), *lane)?)));
+        threads.filter_map(|(row, lane)| Some((row, find(common.model.thread_figures(), *lane)?)));
     let lines = threads.map(|(row, thread)| {
         let mark = if row == cursor { look.glyphs.cursor } else { ' ' };
         let name = name_of(thread);
         let mut line = format!("{mark} {}", text::fit(&name, name_width, look.glyphs.ellipsis));
         for column in &columns {
-            let text = (column.text)(app, thread, look);
+            let text = (column.text)(&seen, thread);
             line += &format!(" {text:>width$}", width = column.width);
         }
         // What is seldom and matters comes first.
@@ -247,10 +253,10 @@ fn draw_list(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
             line += &format!("  ! {amiss}");
         }
         if inner_width > 0 {
-            let inner = innermost(app, thread);
+            let inner = innermost(common, thread);
             line += &format!("  {}", text::fit(&inner, inner_width, look.glyphs.ellipsis));
         }
-        line += &format!("  {}", top(app, thread));
+        line += &format!("  {}", top(common, thread));
         let line = text::fit(&line, width, look.glyphs.ellipsis);
         let style = match thread.lane.kind {
             _ if row == cursor => theme.selected,
@@ -265,7 +271,7 @@ fn draw_list(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         let text = " no thread yet: none has reached a point";
         return frame.render_widget(Line::styled(text, theme.faint), area);
     }
-    draw_scrolled(frame, area, Line::from(heading), lines, app.offset);
+    draw_scrolled(frame, area, Line::from(heading), lines, view.offset);
 }
 
 fn name_of(thread: &Thread) -> String {
@@ -282,20 +288,16 @@ fn amiss(thread: &Thread) -> String {
 }
 
 /// The point that takes most of a thread's time, and how much of it.
-fn top(app: &App, thread: &Thread) -> String {
+fn top(common: &Common, thread: &Thread) -> String {
     let Some(top) = thread.top else {
         return String::new();
     };
-    format!("{:>5}% {}", units::percent(top.share), point_name(app, top.point))
-}
-
-fn point_name(app: &App, point: u32) -> String {
-    app.model.point(point).map_or_else(|| format!("#{point}"), |figures| figures.name())
+    format!("{:>5}% {}", units::percent(top.share), common.point_name(top.point))
 }
 
 /// Why a thread is in its open regions no more; none while it runs.
-fn ended(app: &App, thread: &Thread) -> Option<&'static str> {
-    let process = &app.model.snapshot()?.process;
+fn ended(common: &Common, thread: &Thread) -> Option<&'static str> {
+    let process = &common.model.snapshot()?.process;
     let place = thread.lane.process.map(|place| place as usize);
     let process = place.and_then(|place| process.members.get(place)).unwrap_or(process);
     match (process.state, thread.lane.kind) {
@@ -307,23 +309,23 @@ fn ended(app: &App, thread: &Thread) -> Option<&'static str> {
 }
 
 /// How long a region of a thread that runs has been open.
-fn open_for(app: &App, open: &Open) -> String {
-    let now = app.model.snapshot().map_or(0, |snapshot| snapshot.elapsed_ticks);
-    scale(app).ticks(now.saturating_sub(open.start) as f64)
+fn open_for(common: &Common, open: &Open) -> String {
+    let now = common.model.snapshot().map_or(0, |snapshot| snapshot.elapsed_ticks);
+    common.scale().ticks(now.saturating_sub(open.start) as f64)
 }
 
 /// The innermost open region of a thread, and how long it has been open.
-fn innermost(app: &App, thread: &Thread) -> String {
+fn innermost(common: &Common, thread: &Thread) -> String {
     let Some(open) = thread.lane.open.last() else { return String::new() };
-    let name = point_name(app, open.point);
-    match ended(app, thread) {
+    let name = common.point_name(open.point);
+    match ended(common, thread) {
         Some(_) => format!("was in {name}"),
-        None => format!("{} {name}", open_for(app, open)),
+        None => format!("{} {name}", open_for(common, open)),
     }
 }
 
 /// The open regions of a thread, a line each, below a heading.
-fn stack(app: &App, thread: &Thread, width: usize, look: &Look) -> Vec<Line<'static>> {
+fn stack(common: &Common, thread: &Thread, width: usize, look: &Look) -> Vec<Line<'static>> {
     if thread.lane.open.is_empty() {
         return Vec::new();
     }
@@ -332,7 +334,7 @@ fn stack(app: &App, thread: &Thread, width: usize, look: &Look) -> Vec<Line<'sta
         let name = text::fit(name, name_width, look.glyphs.ellipsis);
         text::fit(&format!("  {name} {first:>9} {second:>9}"), width, look.glyphs.ellipsis)
     };
-    let ended = ended(app, thread);
+    let ended = ended(common, thread);
     let heading = match ended {
         Some(when) => row(&format!("Was in {when}"), "Began at", ""),
         None => row("In", "For", "On CPU"),
@@ -341,12 +343,12 @@ fn stack(app: &App, thread: &Thread, width: usize, look: &Look) -> Vec<Line<'sta
     lines.extend(thread.lane.open.iter().enumerate().map(|(level, open)| {
         // Further in it would leave no room for the name.
         let indent = " ".repeat(level.min(8));
-        let name = format!("{indent}{}", point_name(app, open.point));
+        let name = format!("{indent}{}", common.point_name(open.point));
         let [first, second] = match ended {
-            Some(_) => [scale(app).ticks(open.start as f64), String::new()],
+            Some(_) => [common.scale().ticks(open.start as f64), String::new()],
             None => {
-                let ticks = |ticks: u64| scale(app).ticks(ticks as f64);
-                [open_for(app, open), open.on_cpu.map_or(NONE.into(), ticks)]
+                let ticks = |ticks: u64| common.scale().ticks(ticks as f64);
+                [open_for(common, open), open.on_cpu.map_or(NONE.into(), ticks)]
             }
         };
         Line::raw(row(&name, &first, &second))
@@ -357,9 +359,9 @@ fn stack(app: &App, thread: &Thread, width: usize, look: &Look) -> Vec<Line<'sta
 /// A column of an opened thread: heading, width, text.
 type PartColumn<'a> = (&'a str, usize, &'a dyn Fn(&Part) -> String);
 
-fn draw_parts(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
-    let thread = app.threads.selected.and_then(|lane| find(app.model.thread_figures(), lane));
-    let (Some(thread), Some(snapshot)) = (thread, app.model.snapshot()) else {
+fn draw_parts(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+    let thread = view.selected.and_then(|lane| find(common.model.thread_figures(), lane));
+    let (Some(thread), Some(snapshot)) = (thread, common.model.snapshot()) else {
         return;
     };
     let mut said =
@@ -371,7 +373,7 @@ fn draw_parts(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let said = text::cut(&said, area.width.into(), look.glyphs.ellipsis);
 
     let width = usize::from(area.width);
-    let scale = scale(app);
+    let scale = common.scale();
     // The share of the thread's time and the name always, then what fits.
     let columns: [PartColumn; 6] = [
         ("Excl%", 6, &|part| {
@@ -403,11 +405,11 @@ fn draw_parts(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         text::fit(&line, width, look.glyphs.ellipsis)
     };
     let heading = line("Point", &mut columns.iter().map(|(title, ..)| (*title).to_owned()));
-    let mut lines = stack(app, thread, width, look);
+    let mut lines = stack(common, thread, width, look);
     lines.push(Line::styled(heading, look.theme.heading));
     lines.extend(parts(snapshot, thread.lane.id).into_iter().map(|part| {
         let texts = &mut columns.iter().map(|(_, _, text)| text(&part));
-        Line::from(line(&point_name(app, part.point), texts))
+        Line::from(line(&common.point_name(part.point), texts))
     }));
-    draw_scrolled(frame, area, Line::styled(said, look.theme.process), lines, app.detail_offset);
+    draw_scrolled(frame, area, Line::styled(said, look.theme.process), lines, view.below);
 }

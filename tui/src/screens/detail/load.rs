@@ -11,12 +11,13 @@
 
 use ratatui::text::{Line, Span};
 
-use super::{Look, chart};
-use crate::app::{App, Status};
+use super::LoadView;
+use crate::app::{Common, Status};
 use crate::local_time::time_of_day;
 use crate::model::{Figures, Slice};
 use crate::snapshot::Snapshot;
 use crate::units;
+use crate::view::{Look, chart};
 
 /// Lines of the picture.
 const ROWS: usize = 4;
@@ -31,17 +32,23 @@ const STEPS: [u64; 15] =
 const NS: f64 = 1e9;
 
 /// Title, picture and axis.
-pub(super) fn lines(app: &App, figures: &Figures, look: &Look, width: usize) -> Vec<Line<'static>> {
-    let Some(snapshot) = app.model.snapshot() else { return Vec::new() };
-    if figures.history().is_empty() && matches!(app.status(), Status::File | Status::Replay) {
-        let text = match app.status() {
+pub(super) fn lines(
+    view: &LoadView,
+    common: &Common,
+    figures: &Figures,
+    look: &Look,
+    width: usize,
+) -> Vec<Line<'static>> {
+    let Some(snapshot) = common.model.snapshot() else { return Vec::new() };
+    if figures.history().is_empty() && matches!(common.status(), Status::File | Status::Replay) {
+        let text = match common.status() {
             Status::Replay => " Load: nothing was recorded before this moment",
             _ => " Load: a file has its figures at one moment, and no history",
         };
         return vec![Line::styled(text, look.theme.faint)];
     }
     let columns = width.saturating_sub(LABEL + 1).max(1);
-    let picture = Picture::new(app, figures, snapshot, columns);
+    let picture = Picture::new(view, common.status(), figures, snapshot, columns);
     let rows = picture.rows(look);
     let has_peaks = rows.iter().any(|row| row.to_string().contains(look.glyphs.peak));
     let mut lines = vec![picture.title(has_peaks, look)];
@@ -51,7 +58,8 @@ pub(super) fn lines(app: &App, figures: &Figures, look: &Look, width: usize) -> 
 }
 
 struct Picture<'a> {
-    app: &'a App,
+    view: &'a LoadView,
+    status: Status,
     figures: &'a Figures,
     snapshot: &'a Snapshot,
     columns: usize,
@@ -67,17 +75,23 @@ struct Picture<'a> {
 }
 
 impl<'a> Picture<'a> {
-    fn new(app: &'a App, figures: &'a Figures, snapshot: &'a Snapshot, columns: usize) -> Self {
-        let span = app.load.span_seconds() as f64 * snapshot.clock.ticks_per_second;
+    fn new(
+        view: &'a LoadView,
+        status: Status,
+        figures: &'a Figures,
+        snapshot: &'a Snapshot,
+        columns: usize,
+    ) -> Self {
+        let span = view.span_seconds() as f64 * snapshot.clock.ticks_per_second;
         let ticks = ((span / columns as f64).ceil() as u64).max(1);
-        let end = app.load.until(snapshot.elapsed_ticks).div_ceil(ticks);
+        let end = view.until(snapshot.elapsed_ticks).div_ceil(ticks);
         let until = i128::from(end) * i128::from(ticks);
         let all = i128::from(ticks) * columns as i128;
         let from = until - all;
         let slices = figures.history().columns(from, ticks, columns);
         let whole = u64::try_from(all).unwrap_or(u64::MAX);
         let whole = figures.history().columns(from, whole, 1)[0];
-        Self { app, figures, snapshot, columns, ticks, from, until, slices, whole }
+        Self { view, status, figures, snapshot, columns, ticks, from, until, slices, whole }
     }
 
     fn seconds(&self, ticks: f64) -> f64 {
@@ -86,12 +100,12 @@ impl<'a> Picture<'a> {
 
     fn title(&self, has_peaks: bool, look: &Look) -> Line<'static> {
         let theme = &look.theme;
-        let span = words(self.app.load.span_seconds());
+        let span = words(self.view.span_seconds());
         let now = self.snapshot.elapsed_ticks;
-        let (title, held) = match self.app.load.follows() {
+        let (title, held) = match self.view.follows() {
             true => (format!(" Load, last {span}"), String::new()),
             false => {
-                let ago = now.saturating_sub(self.app.load.until(now));
+                let ago = now.saturating_sub(self.view.until(now));
                 let ago = units::duration(self.seconds(ago as f64));
                 (format!(" Load, {span} until {ago} ago"), ", paused: End resumes".into())
             }
@@ -139,7 +153,7 @@ impl<'a> Picture<'a> {
     /// Of what follows the time before now; of what is held the time of day, since
     /// that does not change while one looks at it.
     fn axis(&self, look: &Look) -> Line<'static> {
-        let span = self.app.load.span_seconds();
+        let span = self.view.span_seconds();
         let marks = (self.columns as u64 / BETWEEN_MARKS).clamp(1, MARKS);
         let step = STEPS.into_iter().find(|step| step * marks >= span);
         let step = step.unwrap_or(STEPS[STEPS.len() - 1]);
@@ -149,8 +163,8 @@ impl<'a> Picture<'a> {
                 *cell = letter;
             }
         };
-        if self.app.load.follows() {
-            let now = match self.app.status() {
+        if self.view.follows() {
+            let now = match self.status {
                 Status::Exited | Status::Crashed => "end|",
                 Status::Replay => "here|",
                 _ => "now|",

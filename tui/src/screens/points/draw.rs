@@ -1,4 +1,4 @@
-//! The table of points.
+//! The table of points, drawn.
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -7,32 +7,28 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::{Look, chart};
-use crate::app::{App, Filter, Screen};
+use super::Points;
+use crate::app::{Common, Filter};
 use crate::columns::{Column, Fit};
 use crate::model::{Figures, Trouble};
 use crate::snapshot::PointState;
 use crate::text;
-use crate::units::{self, Scale};
+use crate::units;
+use crate::view::{Look, chart};
 
-/// Lines from which on the table also has one for its sums.
-const LEAST_HEIGHT: u16 = 12;
-/// Columns behind a name for what is wrong with its point, and before it for its process.
-const TROUBLE: usize = 24;
-const PID: usize = 8;
-
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    let below = totals(app, area);
+    let below = points.totals(area);
     let rows = usize::from(body.height.saturating_sub(below));
-    let fit = fit(app, area.width.into());
-    let table = Table { app, look, fit, top: app.model.load_scale(), has_totals: below > 0 };
+    let fit = points.fit(common, area.width.into());
+    let table =
+        Table { points, common, look, fit, top: common.model.load_scale(), has_totals: below > 0 };
     frame.render_widget(table.heading(usize::from(area.width), rows), head);
-    let seen = app.order.iter().skip(app.offset).filter_map(|id| app.model.point(*id));
+    let seen = common.order.iter().skip(points.offset).filter_map(|id| common.model.point(*id));
     let seen: Vec<&Figures> = seen.take(rows).collect();
     if seen.is_empty() {
-        let text = match app.filter.is_on() {
-            true => match app.filter.unknown() {
+        let text = match common.filter.is_on() {
+            true => match common.filter.unknown() {
                 None => " no point passes the filter; Esc shows all".to_owned(),
                 Some(word) => format!(
                     " no point passes the filter, and {word} is none of {}; Esc shows all",
@@ -42,7 +38,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
             false => " the program has not reached a point yet".into(),
         };
         let mut lines = vec![Line::styled(text, look.theme.faint)];
-        lines.extend(super::detail::losses(app, area.width.into(), look));
+        lines.extend(crate::screens::detail::losses(common, area.width.into(), look));
         frame.render_widget(Paragraph::new(lines), body);
     }
     for (row, figures) in body.rows().zip(&seen) {
@@ -54,42 +50,9 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     }
 }
 
-/// Lines that the sums of all rows take, and the count of those that are hidden: one each,
-/// where rows have enough.
-pub(super) fn totals(app: &App, area: Rect) -> u16 {
-    let have_room = app.screen == Screen::Points && area.height >= LEAST_HEIGHT;
-    if have_room { 1 + u16::from(app.hidden() > 0) } else { 0 }
-}
-
-/// The column that is drawn at this place, counted from the left.
-pub(super) fn column_at(app: &App, width: usize, place: usize) -> Option<Column> {
-    let fit = fit(app, width);
-    let mut right = 0;
-    fit.columns.iter().copied().find(|column| {
-        // With the blank behind it.
-        right += fit.width(*column) + 1;
-        place < right
-    })
-}
-
-/// The columns of the table, and the room of each.
-pub(super) fn fit(app: &App, width: usize) -> Fit {
-    let several = app.model.has_processes();
-    let names = app.model.points().iter().map(|figures| {
-        let said = match figures.trouble().is_empty() {
-            false => TROUBLE,
-            true if figures.point().device => " (device)".len(),
-            true if !figures.is_used() && figures.open().is_some() => " open 99m59s wall".len(),
-            true => 0,
-        };
-        let pid = if several { PID } else { 0 };
-        text::width(&figures.point().name) + said + pid
-    });
-    Fit::new(&app.columns, width, names.max().unwrap_or(0), several)
-}
-
 struct Table<'a> {
-    app: &'a App,
+    points: &'a Points,
+    common: &'a Common,
     look: &'a Look,
     fit: Fit,
     /// The load that fills a bar and a trend, the same in all rows.
@@ -101,7 +64,7 @@ impl Table<'_> {
     /// The titles of the columns, above this many rows.
     fn heading(&self, width: usize, rows: usize) -> Line<'static> {
         let theme = &self.look.theme;
-        let sorting = self.app.sorting;
+        let sorting = self.points.sorting;
         let mut spans = Vec::new();
         for column in &self.fit.columns {
             let sorted = *column == sorting.column;
@@ -121,7 +84,7 @@ impl Table<'_> {
 
     /// What stands over a column: of the bar, what fills it.
     fn title(&self, column: Column, rows: usize) -> String {
-        let all = self.app.order.len();
+        let all = self.common.order.len();
         match column {
             Column::Bar => {
                 let end = format!("{:.0}%", self.top * 100.0);
@@ -137,7 +100,7 @@ impl Table<'_> {
 
     /// `1-19 of 24`: which rows are seen, of how many.
     fn seen(&self, rows: usize) -> String {
-        let (first, all) = (self.app.offset, self.app.order.len());
+        let (first, all) = (self.points.offset, self.common.order.len());
         format!("{}-{} of {all}", first + 1, (first + rows).min(all))
     }
 
@@ -145,7 +108,7 @@ impl Table<'_> {
     /// spans and lines in between would double it.
     fn draw_row(&self, buffer: &mut Buffer, area: Rect, figures: &Figures) {
         let theme = &self.look.theme;
-        let selected = self.app.selected == Some(figures.id());
+        let selected = self.common.selected == Some(figures.id());
         let state = figures.state();
         // One look for the whole row: the parts' own colours would break it.
         let whole = match (selected, state) {
@@ -158,7 +121,7 @@ impl Table<'_> {
         if let Some(style) = whole {
             buffer.set_style(area, style);
         }
-        let scale = self.scale();
+        let scale = self.common.scale();
         let mut left = usize::from(area.x);
         for column in &self.fit.columns {
             let (mut text, style) = match column {
@@ -191,7 +154,7 @@ impl Table<'_> {
             let used = text::width(&text);
             let text = match used > room {
                 true if *column == Column::Name => {
-                    text::scrolled(&text, room, self.app.name_offset, self.look.glyphs.ellipsis)
+                    text::scrolled(&text, room, self.points.name_offset, self.look.glyphs.ellipsis)
                 }
                 true if column.is_text() => text::cut(&text, room, self.look.glyphs.ellipsis),
                 _ => text,
@@ -201,10 +164,6 @@ impl Table<'_> {
             put(buffer, area, at, &text, whole.unwrap_or(style));
             left += room + 1;
         }
-    }
-
-    fn scale(&self) -> Scale {
-        super::detail::scale(self.app)
     }
 
     /// The cursor, the state, and whether the load has changed much.
@@ -240,7 +199,7 @@ impl Table<'_> {
 
     /// What has no row, and how to have it.
     fn hidden(&self) -> Line<'static> {
-        let hidden = self.app.hidden();
+        let hidden = self.points.idle.hidden();
         if hidden == 0 {
             return Line::default();
         }
@@ -251,7 +210,7 @@ impl Table<'_> {
 
     /// The sums of all rows, those out of sight included.
     fn totals(&self, seen: usize) -> Line<'static> {
-        let rows = || self.app.order.iter().filter_map(|id| self.app.model.point(*id));
+        let rows = || self.common.order.iter().filter_map(|id| self.common.model.point(*id));
         let off = rows().filter(|row| row.state() != PointState::On).count();
         let count = rows().count();
         let plural = if count == 1 { "" } else { "s" };
@@ -267,7 +226,7 @@ impl Table<'_> {
         // No sum where there is nothing to add up.
         let rates =
             |of: fn(&Figures) -> Option<f64>| rows().filter_map(of).reduce(|sum, more| sum + more);
-        let scale = self.scale();
+        let scale = self.common.scale();
         let cells = self.fit.columns.iter().map(|column| {
             let text = match column {
                 Column::Name => name.clone(),

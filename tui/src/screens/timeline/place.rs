@@ -181,7 +181,7 @@ impl TimeView {
     }
 
     /// Follows the newest again.
-    pub(super) fn follow(&mut self) {
+    pub(crate) fn follow(&mut self) {
         self.right = None;
         self.at = None;
     }
@@ -260,7 +260,7 @@ fn step_below(value: u64) -> u64 {
 }
 
 /// The least of 1, 2, 5, 10, ... that is no less.
-pub fn step_above(value: u64) -> u64 {
+pub(super) fn step_above(value: u64) -> u64 {
     steps().find(|step| *step >= value).unwrap_or(u64::MAX)
 }
 

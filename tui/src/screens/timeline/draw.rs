@@ -17,14 +17,15 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::Look;
-use super::detail::scale;
-use crate::app::{App, Status, step_above};
+use super::place::step_above;
+use super::{Timeline, View};
+use crate::app::{Common, Status};
 use crate::model::Figures;
-use crate::model::timeline::{Column, Level, Run, Timeline, Track, Window, columns, runs};
+use crate::model::timeline::{self as model, Column, Level, Run, Track, Window, columns, runs};
 use crate::snapshot::PointState;
 use crate::text;
 use crate::units;
+use crate::view::Look;
 
 /// Columns between two marks of the axis, at least.
 const BETWEEN_MARKS: u64 = 14;
@@ -37,10 +38,10 @@ pub(super) fn rows(body: Rect) -> u16 {
 }
 
 /// The moment that is drawn in a column of a body; none left of the bars.
-pub(super) fn moment_at(app: &App, body: Rect, column: usize) -> Option<u64> {
+pub(super) fn moment_at(view: &Timeline, body: Rect, column: usize) -> Option<u64> {
     let label = usize::from(label_width(body.width));
     let columns = usize::from(body.width).saturating_sub(label);
-    let window = app.timeline.window(columns);
+    let window = view.at.window(columns);
     let behind = column.checked_sub(label)? as u64;
     Some(window.from + (window.ticks as f64 * behind as f64 / columns.max(1) as f64) as u64)
 }
@@ -73,24 +74,25 @@ fn label_width(width: u16) -> u16 {
     }
 }
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+pub(super) fn draw(view: &Timeline, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
     let parts = Parts::of(area);
-    let Some(timeline) = app.timeline.picture() else {
+    let Some(timeline) = view.at.picture() else {
         return;
     };
     let label = label_width(area.width);
-    let window = app.timeline.window(usize::from(area.width.saturating_sub(label)));
+    let window = view.at.window(usize::from(area.width.saturating_sub(label)));
     let seen = parts.rows.height;
-    let picture = Picture { app, look, timeline, window, label, seen };
+    let picture = Picture { view, common, look, timeline, window, label, seen };
     picture.axis(frame.buffer_mut(), parts.axis);
     picture.rows(frame.buffer_mut(), parts.rows);
     picture.about(frame, parts.about);
 }
 
 struct Picture<'a> {
-    app: &'a App,
+    view: &'a Timeline,
+    common: &'a Common,
     look: &'a Look,
-    timeline: &'a Timeline,
+    timeline: &'a model::Timeline,
     window: Window,
     label: u16,
     /// Lines that there is room for.
@@ -103,8 +105,8 @@ impl Picture<'_> {
         let style = self.look.theme.heading;
         buffer.set_style(area, style);
         // Lines out of sight are announced.
-        let (_, lines) = self.app.timeline.cursor();
-        let (first, seen) = (self.app.offset, usize::from(self.seen));
+        let (_, lines) = self.view.at.cursor();
+        let (first, seen) = (self.view.offset, usize::from(self.seen));
         let title = match seen < lines {
             true => format!(" {}-{}/{lines}", first + 1, (first + seen).min(lines)),
             false => " Thread".to_owned(),
@@ -117,13 +119,13 @@ impl Picture<'_> {
             return;
         }
         let columns = u64::from(graph.width);
-        let span = self.app.timeline.span_ns();
+        let span = self.view.at.span_ns();
         let step = step_above((span.saturating_mul(BETWEEN_MARKS) / columns).max(1));
         let step_ticks = self.timeline.ticks(step);
         let now = self.timeline.taken;
         let right = self.window.from.saturating_add(self.window.ticks);
         let farthest = now.saturating_sub(self.window.from) as f64 / self.timeline.ticks_per_second;
-        let cursor = self.app.timeline.region().and_then(|(_, region)| {
+        let cursor = self.view.at.region().and_then(|(_, region)| {
             self.window.column(region.start.max(self.window.from).min(region.end))
         });
         let first = now.saturating_sub(right).div_ceil(step_ticks);
@@ -166,7 +168,7 @@ impl Picture<'_> {
 
     /// What the last moment is called.
     fn edge(&self) -> &'static str {
-        match self.app.status() {
+        match self.common.status() {
             Status::Exited | Status::Crashed => "end",
             Status::Replay => "here",
             _ => "now",
@@ -174,8 +176,8 @@ impl Picture<'_> {
     }
 
     fn rows(&self, buffer: &mut Buffer, area: Rect) {
-        let (cursor, _) = self.app.timeline.cursor();
-        let seen = self.app.offset..self.app.offset + usize::from(area.height);
+        let (cursor, _) = self.view.at.cursor();
+        let seen = self.view.offset..self.view.offset + usize::from(area.height);
         let mut place = 0;
         for track in &self.timeline.tracks {
             let lines = place..place + track.levels.len();
@@ -198,7 +200,7 @@ impl Picture<'_> {
                     ..area
                 };
                 self.draw_lost(buffer, graph, track, line == lines.start);
-                let selected = (line == cursor).then(|| self.app.timeline.region()).flatten();
+                let selected = (line == cursor).then(|| self.view.at.region()).flatten();
                 for run in runs(level, columns, self.window) {
                     let selected = selected.is_some_and(|(place, region)| {
                         run.region == place
@@ -269,7 +271,7 @@ impl Picture<'_> {
     ) {
         let glyphs = &self.look.glyphs;
         let region = &level.regions[run.region];
-        let name = self.name(region.point);
+        let name = self.common.point_name(region.point);
         let width = run.columns.len();
         let mut shown = String::new();
         if width > 1 {
@@ -335,7 +337,7 @@ impl Picture<'_> {
     /// The region under the cursor, in words.
     fn about(&self, frame: &mut Frame, area: Rect) {
         let (theme, glyphs) = (&self.look.theme, &self.look.glyphs);
-        let view = &self.app.timeline;
+        let view = &self.view.at;
         let span = units::duration(view.span_ns() as f64 / 1e9);
         let state = match view.follows() {
             true => format!("{span} wide "),
@@ -343,7 +345,7 @@ impl Picture<'_> {
         };
         let state = Line::styled(state, theme.faint);
         let mut lines = vec![Line::default(), Line::default()];
-        let scale = scale(self.app);
+        let scale = self.common.scale();
         if let (Some((_, region)), Some(line)) = (view.region(), view.line()) {
             let ago = self.timeline.taken.saturating_sub(region.start);
             let ago = units::duration(ago as f64 / self.timeline.ticks_per_second);
@@ -356,7 +358,12 @@ impl Picture<'_> {
                 true => " (latched, with earlier parts)",
                 false => "",
             };
-            let state = match self.app.meant().map(Figures::state) {
+            let state = match self
+                .view
+                .meant(self.common)
+                .and_then(|id| self.common.model.point(id))
+                .map(Figures::state)
+            {
                 Some(PointState::On) | None => "",
                 Some(PointState::Off) => " (off now)",
                 Some(PointState::InvalidBeginBegin) => " (invalid now)",
@@ -367,7 +374,7 @@ impl Picture<'_> {
                 false => format!(", {own} exclusive{latched}, began {ago} ago on {track}"),
             };
             lines[0] = Line::from(vec![
-                Span::styled(format!(" {}", self.name(region.point)), theme.process),
+                Span::styled(format!(" {}", self.common.point_name(region.point)), theme.process),
                 Span::styled(state, theme.warn),
                 Span::raw(format!("  {} long", scale.single(region.span() as f64))),
                 Span::raw(told),
@@ -403,15 +410,11 @@ impl Picture<'_> {
             frame.render_widget(state.right_aligned(), last);
         }
     }
-
-    fn name(&self, point: u32) -> String {
-        self.app.model.point(point).map_or_else(|| format!("#{point}"), |figures| figures.name())
-    }
 }
 
 /// The name of a thread in so many columns, with its number where it has none or another
 /// thread has the same.
-fn name_in(timeline: &Timeline, track: &Track, columns: usize, ellipsis: char) -> String {
+fn name_in(timeline: &model::Timeline, track: &Track, columns: usize, ellipsis: char) -> String {
     let lane = &track.lane;
     if lane.name.is_empty() {
         return format!("[{}]", lane.tid);

@@ -1,11 +1,10 @@
-//! One point in full: figures, histogram, load history, split by lane.
+//! The text about a point: figures, histogram, load history, split by lane.
 
-use ratatui::Frame;
-use ratatui::layout::{Rect, Size};
+use ratatui::layout::Size;
 use ratatui::text::{Line, Span};
 
-use super::{Look, chart, draw_scrolled, help, load};
-use crate::app::App;
+use super::{Detail, load};
+use crate::app::Common;
 use crate::columns::state_word;
 use crate::model::histogram::{self, Bar};
 use crate::model::lost;
@@ -13,6 +12,7 @@ use crate::model::{Calls, Figures, Lately, Since, Who, mean, off_share};
 use crate::snapshot::{LaneKind, PointState, ProcessState};
 use crate::text;
 use crate::units::{self, NONE, Scale};
+use crate::view::{Look, chart, help};
 
 /// From this width on the histogram stands beside the figures.
 const WIDE: usize = 80;
@@ -27,24 +27,7 @@ const OTHERS: usize = 26;
 /// The quantiles told of a point.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
-    let heading = match app.selected() {
-        Some(figures) => heading(figures, look),
-        None => Line::styled(" no point", look.theme.faint),
-    };
-    let text = Text::of(app, look, area.as_size());
-    draw_scrolled(frame, area, heading, text.lines, app.detail_offset);
-}
-
-/// How ticks of the watched process are shown.
-pub(super) fn scale(app: &App) -> Scale {
-    Scale {
-        ticks_per_second: app.model.snapshot().map_or(0.0, |s| s.clock.ticks_per_second),
-        unit: app.unit,
-    }
-}
-
-fn heading(figures: &Figures, look: &Look) -> Line<'static> {
+pub(super) fn heading(figures: &Figures, look: &Look) -> Line<'static> {
     let point = figures.point();
     let mut rest = format!("  id {}", figures.number());
     if let Some(process) = figures.process() {
@@ -81,30 +64,37 @@ pub(super) struct Text {
 
 impl Text {
     /// On a body of this size.
-    pub(super) fn of(app: &App, look: &Look, size: Size) -> Self {
+    pub(super) fn of(detail: &Detail, common: &Common, look: &Look, size: Size) -> Self {
         let mut text = Self::default();
-        if let Some(figures) = app.selected() {
-            text.fill(app, figures, look, size);
+        if let Some(figures) = common.selected() {
+            text.fill(detail, common, figures, look, size);
         }
         text
     }
 
-    fn fill(&mut self, app: &App, figures: &Figures, look: &Look, size: Size) {
+    fn fill(
+        &mut self,
+        detail: &Detail,
+        common: &Common,
+        figures: &Figures,
+        look: &Look,
+        size: Size,
+    ) {
         let (width, height) = (usize::from(size.width), usize::from(size.height));
         let lines = &mut self.lines;
         let pane = Pane {
             figures,
             look,
-            scale: scale(app),
+            scale: common.scale(),
             quantiles: figures.quantiles_at(QUANTILES.map(|(_, quantile)| quantile)),
-            since: app.since,
-            lately: app.lately(),
+            since: detail.since,
+            lately: detail.lately(common),
             bars: height.saturating_sub(OTHERS).clamp(BARS.0, BARS.1),
         };
         for trouble in figures.remarks() {
             lines.extend(warning(trouble.explanation(), width, look));
         }
-        lines.extend(losses(app, width, look));
+        lines.extend(losses(common, width, look));
         if width >= WIDE {
             let left = pane.figures();
             let right = pane.histogram(width - FIGURES - 1);
@@ -122,10 +112,10 @@ impl Text {
         }
         lines.extend(pane.amounts(width));
         self.load.0 = lines.len();
-        lines.extend(load::lines(app, figures, look, width));
+        lines.extend(load::lines(&detail.load, common, figures, look, width));
         self.load.1 = lines.len();
         lines.extend(pane.lanes(width));
-        lines.extend(pane.calls(app, width));
+        lines.extend(pane.calls(common, width));
     }
 }
 
@@ -135,8 +125,8 @@ fn warning(text: &str, width: usize, look: &Look) -> Vec<Line<'static>> {
 }
 
 /// What was lost in the process, explained.
-pub(super) fn losses(app: &App, width: usize, look: &Look) -> Vec<Line<'static>> {
-    let explained = app.model.snapshot().map(lost::explained).unwrap_or_default();
+pub(crate) fn losses(common: &Common, width: usize, look: &Look) -> Vec<Line<'static>> {
+    let explained = common.model.snapshot().map(lost::explained).unwrap_or_default();
     let lost = |text: &String| warning(&format!("Lost: {text}"), width, look);
     explained.iter().flat_map(lost).collect()
 }
@@ -369,10 +359,12 @@ impl Pane<'_> {
     }
 
     /// Who calls the point and whom it calls.
-    fn calls(&self, app: &App, width: usize) -> Vec<Line<'static>> {
+    fn calls(&self, common: &Common, width: usize) -> Vec<Line<'static>> {
         let calls = Calls::of(self.figures);
         let name = |who: Who| match who {
-            Who::Point(id) => app.model.point(id).map_or_else(|| format!("#{id}"), Figures::name),
+            Who::Point(id) => {
+                common.model.point(id).map_or_else(|| format!("#{id}"), Figures::name)
+            }
             Who::Top => "(top level)".into(),
             Who::Others => "(other callers)".into(),
         };

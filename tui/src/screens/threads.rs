@@ -1,0 +1,231 @@
+//! The threads, and below them the points of the one under the cursor.
+
+mod draw;
+mod list;
+
+use std::time::Instant;
+
+use crossterm::event::KeyCode;
+use ratatui::Frame;
+use ratatui::layout::{Position, Rect};
+
+pub use self::list::ThreadColumn;
+use super::{Outcome, View, offset_for, row_at};
+use crate::app::keys::Key::{Char, Named};
+use crate::app::keys::{self, Group, KeyMap, bind, own};
+use crate::app::mouse::Target;
+use crate::app::{Action, Common, Filter};
+use crate::model::threads::{Ring, Thread, find, rings};
+use crate::snapshot::Snapshot;
+use crate::view::Look;
+
+const CLOCK: &str = "of a thread: how its process learns of switches, for all its threads alike: rseq, perf, \
+                     cputime, or wall, which leaves time off the CPU in";
+
+const BELOW: Group = own(&[bind(
+    Action::Below,
+    &[Char('d')],
+    "its points below",
+    "below the threads, what this one alone measured of each point; or no more",
+)]);
+
+const SORT: Group = own(&[
+    bind(Action::SortLeft, &[Char('<')], "", "sort by the column to the left"),
+    bind(
+        Action::SortRight,
+        &[Char('>'), Named(KeyCode::F(6)), Char('s')],
+        "sort",
+        "sort by the column to the right",
+    ),
+    bind(Action::Invert, &[Char('I')], "invert", "sort the other way round"),
+]);
+
+/// See the module's own description.
+#[derive(Debug)]
+pub struct Threads {
+    /// Lanes in the order of the rows.
+    pub order: Vec<u32>,
+    /// Lane of the thread under the cursor.
+    pub selected: Option<u32>,
+    /// The points of that thread are shown, too.
+    pub opened: bool,
+    /// What the list is sorted by.
+    pub column: ThreadColumn,
+    /// Greatest first.
+    pub descending: bool,
+    /// What the rings hold, in the order of the lanes.
+    pub rings: Vec<Ring>,
+    offset: usize,
+    /// Lines scrolled out at the top of the opened thread.
+    below: usize,
+}
+
+impl Default for Threads {
+    fn default() -> Self {
+        Self {
+            order: Vec::new(),
+            selected: None,
+            opened: false,
+            column: ThreadColumn::Load,
+            descending: true,
+            rings: Vec::new(),
+            offset: 0,
+            below: 0,
+        }
+    }
+}
+
+impl Threads {
+    /// Place of the cursor's row, and how many there are.
+    fn place(&self) -> (usize, usize) {
+        let place = self.order.iter().position(|lane| Some(*lane) == self.selected);
+        (place.unwrap_or(0), self.order.len())
+    }
+
+    /// The ring of a lane; none before the rings were looked into.
+    pub fn ring(&self, lane: u32) -> Option<&Ring> {
+        let place = self.rings.binary_search_by_key(&lane, |ring| ring.lane).ok()?;
+        Some(&self.rings[place])
+    }
+
+    /// Sorts by the next column to the right, or to the left.
+    fn move_sorting(&mut self, right: bool) {
+        let all = ThreadColumn::ALL;
+        let place = all.iter().position(|column| *column == self.column).unwrap_or(0);
+        let next = if right { place + 1 } else { place + all.len() - 1 };
+        self.column = all[next % all.len()];
+        self.descending = !matches!(self.column, ThreadColumn::Name | ThreadColumn::Tid);
+    }
+
+    /// The points that the thread under the cursor was in.
+    fn show_points(&self, common: &Common) -> Outcome {
+        let threads = common.model.thread_figures();
+        let Some(thread) = self.selected.and_then(|lane| find(threads, lane)) else {
+            return Outcome::Done;
+        };
+        let lane = &thread.lane;
+        let named = threads.iter().filter(|other| other.lane.name == lane.name).count();
+        let filter = Filter::of_thread(&lane.name, lane.tid, named == 1);
+        let name = if lane.name.is_empty() { filter.text() } else { &lane.name };
+        let text = format!("points that {name} was in, with what others did; Esc shows all");
+        Outcome::ShowPoints(filter, text)
+    }
+}
+
+impl View for Threads {
+    fn keys(&self) -> KeyMap {
+        &[
+            keys::RUN,
+            keys::OPEN,
+            BELOW,
+            keys::BACK,
+            keys::FILTER,
+            SORT,
+            keys::SAVE,
+            keys::POLL,
+            keys::BASELINE,
+            keys::WALK,
+            keys::PAGE,
+            super::SHOW,
+            keys::TURN,
+            keys::LEAVE,
+            keys::TERMINAL,
+        ]
+    }
+
+    fn legend(&self, _: &Look) -> Vec<(String, &'static str)> {
+        vec![
+            ("Load%".into(), "exclusive time of its points, as a share of one CPU, smoothed"),
+            ("Kept".into(), "its last records, which its ring still holds"),
+            ("Clock".into(), CLOCK),
+        ]
+    }
+
+    fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    fn begin(&mut self, common: &mut Common, _: Instant) {
+        self.arrange(common);
+    }
+
+    fn wants_records(&self) -> bool {
+        true
+    }
+
+    fn take_records(&mut self, snapshot: &Snapshot) {
+        self.rings = rings(snapshot);
+    }
+
+    /// Puts the rows in order, or, while they stand still, only drops those that
+    /// are gone and adds new ones at the end.
+    fn arrange(&mut self, common: &mut Common) {
+        common.select_among(&[]);
+        let threads = common.model.thread_figures();
+        if common.frozen_until.is_some() {
+            self.order.retain(|lane| find(threads, *lane).is_some());
+            let known: Vec<u32> = self.order.clone();
+            let new = threads.iter().map(|thread| thread.lane.id);
+            self.order.extend(new.filter(|lane| !known.contains(lane)));
+        } else {
+            let mut sorted: Vec<&Thread> = threads.iter().collect();
+            sorted.sort_by(|a, b| {
+                let order = self.column.compare(a, b);
+                if self.descending { order.reverse() } else { order }
+            });
+            self.order = sorted.into_iter().map(|thread| thread.lane.id).collect();
+        }
+        if self.selected.is_none_or(|lane| find(threads, lane).is_none()) {
+            self.selected = self.order.first().copied();
+        }
+    }
+
+    fn act(&mut self, action: Action, common: &mut Common, _: Instant) -> Outcome {
+        match action {
+            Action::Open => return self.show_points(common),
+            Action::Below => (self.opened, self.below) = (!self.opened, 0),
+            Action::Back if self.opened => self.opened = false,
+            Action::PageUp if self.opened => self.below = self.below.saturating_sub(common.rows),
+            // Kept within the text when the size of the screen is next known.
+            Action::PageDown if self.opened => self.below += common.rows,
+            Action::Invert => {
+                self.descending = !self.descending;
+                return Outcome::Arrange;
+            }
+            Action::SortLeft | Action::SortRight => {
+                self.move_sorting(action == Action::SortRight);
+                return Outcome::Arrange;
+            }
+            _ => return Outcome::Pass,
+        }
+        Outcome::Done
+    }
+
+    fn cursor(&self, _: &Common) -> (usize, usize) {
+        self.place()
+    }
+
+    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
+        self.selected = self.order.get(place).copied();
+        self.below = 0;
+        common.freeze(now);
+    }
+
+    fn hit(&self, at: Position, body: Rect, _: &Common, _: &Look) -> Target {
+        let rows = usize::from(draw::rows(self, body));
+        let line = usize::from(at.y).checked_sub(1);
+        line.map_or(Target::Nothing, |it| row_at(it, rows, self.offset, self.order.len()))
+    }
+
+    fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
+        common.rows = usize::from(draw::rows(self, body)).max(1);
+        let last = draw::lines(self, common, body).saturating_sub(common.rows);
+        self.below = self.below.min(last);
+        let offset = offset_for(self.offset, common.rows, self.place());
+        std::mem::replace(&mut self.offset, offset) != offset
+    }
+
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
+        draw::draw(self, frame, body, common, look);
+    }
+}
