@@ -213,6 +213,7 @@ pub struct App {
     finder: Box<dyn Finder>,
     keys: keys::Keys,
     next_poll: Instant,
+    next_sample: Instant,
     updates: u64,
 }
 
@@ -230,6 +231,7 @@ impl App {
             finder,
             keys: keys::Keys::default(),
             next_poll: now,
+            next_sample: now,
             updates: 0,
         }
     }
@@ -276,6 +278,23 @@ impl App {
             _ if self.view().looks_for_processes() => Some(self.next_poll),
             _ if self.is_busy() => Some(self.next_poll),
             _ => None,
+        }
+    }
+
+    /// When the stacks of open regions are to be looked at next, between two polls.
+    pub fn next_sample(&self) -> Option<Instant> {
+        let is_wanted = self.view().samples_every().is_some();
+        (is_wanted && self.common.status() == Status::Live).then_some(self.next_sample)
+    }
+
+    /// Looks at the stacks of open regions.
+    pub fn sample(&mut self, now: Instant) {
+        let Some(every) = self.view().samples_every() else { return };
+        self.next_sample = now + every;
+        let stacks = self.common.session.as_mut().and_then(Session::open_stacks);
+        if let Some(stacks) = stacks {
+            let (view, common) = self.view_mut();
+            view.sample(&stacks, common);
         }
     }
 
@@ -451,7 +470,10 @@ impl App {
     /// itself.
     pub fn next_change(&self) -> Option<Instant> {
         let toast = self.common.toast.as_ref().map(|toast| toast.until);
-        [toast, self.common.frozen_until, self.next_poll()].into_iter().flatten().min()
+        [toast, self.common.frozen_until, self.next_poll(), self.next_sample()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The point that the keys mean.
@@ -499,7 +521,9 @@ impl App {
 
     /// Compares with this baseline from now on.
     pub fn compare_with(&mut self, baseline: Baseline) {
-        self.screens.diff.compare_with(baseline);
+        for screen in self.screens.all_mut() {
+            screen.compare_with(&baseline, &self.common);
+        }
         let (view, common) = self.view_mut();
         view.update(common, Instant::now());
         view.arrange(common);

@@ -16,10 +16,12 @@ mod points;
 mod roofline;
 mod threads;
 mod timeline;
+mod tree;
 mod waiting;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crossterm::event::KeyCode;
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 
@@ -32,12 +34,14 @@ pub use roofline::Roofline;
 pub(crate) use roofline::dot as roofline_dot;
 pub use threads::{ThreadColumn, Threads};
 pub use timeline::{TimeView, Timeline};
+pub use tree::CallTree;
 pub use waiting::Waiting;
 
-use crate::app::keys::Key::Char;
+use crate::app::keys::Key::{Char, Named};
 use crate::app::keys::{Group, KeyMap, bind, common};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::model::compare::Baseline;
 use crate::snapshot::Snapshot;
 use crate::source::{Candidate, Together};
 use crate::view::Look;
@@ -119,6 +123,9 @@ screens! {
         /// What the machine can do at most, and the points below that.
         Roofline roofline Roofline, "Roofline", &[Char('7')],
             "how near points that report bytes and flops come to what the machine can do";
+        /// What called what, and how much of all it took there.
+        Tree tree CallTree, "Tree", &[Char('8'), Char('t'), Named(KeyCode::F(5))],
+            "the call tree; f there: as a flame graph";
     }
     others {
         /// The processes to choose from.
@@ -283,6 +290,17 @@ pub trait View {
     fn arrange(&mut self, common: &mut Common) {
         common.select_among(&[]);
     }
+
+    /// Compares with this baseline from now on.
+    fn compare_with(&mut self, _baseline: &Baseline, _common: &Common) {}
+
+    /// Time between two looks at the stacks of open regions; none where it asks for none.
+    fn samples_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Takes the stacks that are open now, thread by thread.
+    fn sample(&mut self, _stacks: &[(u32, Vec<u32>)], _common: &Common) {}
 
     /// Whether something goes on beside it that [`Self::tick`] will bring to an end.
     fn is_busy(&self) -> bool {

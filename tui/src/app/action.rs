@@ -124,6 +124,22 @@ actions! {
     ScrollRight,
     /// Draw the whole screen anew.
     Redraw,
+    /// Show the call tree as a flame graph, or as lines.
+    Flame,
+    /// Turn the call tree round.
+    Callers,
+    /// Show CPU time or sampled stacks.
+    TreeSource,
+    /// A call tree for each thread, or one of all.
+    ByThread,
+    /// Unfold what is under the cursor, or step inside.
+    Unfold,
+    /// Fold what is under the cursor, or step outside.
+    Fold,
+    /// Unfold all below the cursor, or fold it.
+    UnfoldAll,
+    /// Show only what is below the cursor, or all again.
+    Zoom,
     /// To the oldest region on the timeline.
     Oldest,
     /// To what happens now, and follow it.

@@ -147,6 +147,10 @@ pub fn run(app: &mut App, look: &Look, interrupt: &Interrupt) -> Result<()> {
             app.poll(now);
             changed = true;
         }
+        // It shows at the next poll.
+        if app.next_sample().is_some_and(|due| due <= now) {
+            app.sample(now);
+        }
         changed |= app.settle(look, screen.area, now);
         if changed {
             screen.draw(|frame| view::draw(frame, app, look))?;

@@ -63,6 +63,10 @@ impl Source for Shared {
         self.0.borrow_mut().poll()
     }
 
+    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
+        self.0.borrow_mut().open_stacks()
+    }
+
     fn act(&mut self, change: Change) -> Result<()> {
         self.0.borrow_mut().act(change)
     }

@@ -43,12 +43,6 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Compares with this baseline from now on.
-    pub(crate) fn compare_with(&mut self, baseline: Baseline) {
-        self.baseline = Some(baseline);
-        self.comparison = None;
-    }
-
     /// Brings the comparison up to date.
     fn compare(&mut self, common: &Common) {
         let snapshots = self.baseline.as_ref().zip(common.model.snapshot());
@@ -78,6 +72,11 @@ impl View for Diff {
             keys::LEAVE,
             keys::TERMINAL,
         ]
+    }
+
+    fn compare_with(&mut self, baseline: &Baseline, _: &Common) {
+        self.baseline = Some(baseline.clone());
+        self.comparison = None;
     }
 
     fn legend(&self, _: &Look) -> Vec<(String, &'static str)> {

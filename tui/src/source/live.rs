@@ -250,6 +250,10 @@ impl Source for LiveSource {
         Ok(snapshot)
     }
 
+    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
+        (!self.dead).then(|| self.reader.open_stacks())
+    }
+
     fn has_died(&self) -> bool {
         self.dead
     }

@@ -758,6 +758,7 @@ fn long_entries_of_the_log_are_seen_to_their_end() {
 
 mod load;
 mod timeline;
+mod tree;
 
 /// A desk that shows the roofline of a made-up machine, and points that were never
 /// measured.

@@ -178,6 +178,12 @@ pub struct Glyphs {
     pub lost: char,
     /// Times.
     pub times: char,
+    /// A line with others below that are shown, and that are not.
+    pub unfolded: char,
+    /// See `unfolded`.
+    pub folded: char,
+    /// Inside itself.
+    pub recursive: char,
 }
 
 impl Glyphs {
@@ -202,6 +208,9 @@ impl Glyphs {
         changed: ['↑', '↓'],
         lost: '╱',
         times: '×',
+        unfolded: '▾',
+        folded: '▸',
+        recursive: '↻',
     };
 
     /// For terminals and fonts without them.
@@ -225,6 +234,9 @@ impl Glyphs {
         changed: ['^', 'v'],
         lost: '/',
         times: 'x',
+        unfolded: '-',
+        folded: '+',
+        recursive: '@',
     };
 }
 
@@ -279,6 +291,9 @@ mod tests {
                 glyphs.up,
                 glyphs.edge,
                 glyphs.many,
+                glyphs.unfolded,
+                glyphs.folded,
+                glyphs.recursive,
                 glyphs.lost,
                 glyphs.times,
             ];
