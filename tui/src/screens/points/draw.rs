@@ -9,7 +9,7 @@ use ratatui::widgets::Paragraph;
 
 use super::Points;
 use crate::app::{Common, Filter};
-use crate::columns::{Column, Fit};
+use crate::columns::{Column, Fit, Kind};
 use crate::model::{Figures, Trouble};
 use crate::snapshot::PointState;
 use crate::text;
@@ -222,24 +222,21 @@ impl Table<'_> {
         if off > 0 && name.len() + more.len() <= self.fit.width(Column::Name) {
             name += &more;
         }
-        let sum = |of: fn(&Figures) -> f64| rows().map(of).sum::<f64>();
-        // No sum where there is nothing to add up.
-        let rates =
-            |of: fn(&Figures) -> Option<f64>| rows().filter_map(of).reduce(|sum, more| sum + more);
         let scale = self.common.scale();
         let cells = self.fit.columns.iter().map(|column| {
-            let text = match column {
-                Column::Name => name.clone(),
-                Column::Count => units::si(sum(|row| row.total().count as f64)),
-                Column::Rate => rates(Figures::rate).map_or(units::NONE.into(), units::si),
-                Column::Load => rates(Figures::load).map_or(units::NONE.into(), units::percent),
-                // What devices took is no CPU's.
-                Column::Excl => scale.ticks(sum(|row| match row.point().device {
-                    true => 0.0,
-                    false => row.total().exclusive as f64,
-                })),
-                Column::Switches => units::si(sum(|row| row.total().switches as f64)),
-                _ => String::new(),
+            // What devices took is no CPU's.
+            let counts = |row: &&Figures| *column != Column::Excl || !row.point().device;
+            let values = rows().filter(counts).filter_map(|row| column.value(row));
+            let text = match (column, column.kind()) {
+                (Column::Name, _) => name.clone(),
+                (other, _) if !other.is_summed() => String::new(),
+                (_, kind) => match values.reduce(|sum, more| sum + more) {
+                    // No sum where there is nothing to add up.
+                    None => units::NONE.into(),
+                    Some(sum) if kind == Kind::Share => units::percent(sum),
+                    Some(sum) if kind == Kind::Sum => scale.ticks(sum),
+                    Some(sum) => units::si(sum),
+                },
             };
             self.aligned(*column, &text)
         });
