@@ -20,19 +20,6 @@ impl Sorting {
         Self { column, descending: column.greatest_first() }
     }
 
-    /// By the next of these columns to the right (or left) that sorts.
-    pub fn moved(self, right: bool, columns: &[Column]) -> Self {
-        let sortable: Vec<_> = columns.iter().copied().filter(|c| c.sorts()).collect();
-        let place = sortable.iter().position(|c| *c == self.column).unwrap_or(0);
-        let n = sortable.len();
-        Self::by(sortable[(place + if right { 1 } else { n - 1 }) % n])
-    }
-
-    /// The same column the other way round.
-    pub fn inverted(self) -> Self {
-        Self { descending: !self.descending, ..self }
-    }
-
     /// The ids of these points in order. Equals keep the order of their ids, but
     /// those of one process are told apart by what they burn.
     pub fn order<'a>(self, points: impl IntoIterator<Item = &'a Figures>) -> Vec<u32> {

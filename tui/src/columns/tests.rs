@@ -123,18 +123,3 @@ fn a_mean_that_is_not_to_be_believed_is_marked() {
     assert_eq!(text(5).find('~'), Some(0), "{}", text(5));
     assert_eq!(text(3).find('~'), None, "{}", text(3));
 }
-
-#[test]
-fn walking_through_the_columns_visits_each_and_returns() {
-    let start = Sorting::by(Column::Load);
-    let (mut sorting, mut visited) = (start, Vec::new());
-    let all = &Column::shown(&Column::DEFAULT, false);
-    for _ in 0..11 {
-        assert_eq!(sorting.moved(true, all).moved(false, all), sorting);
-        assert!(!visited.contains(&sorting.column), "{:?} comes twice", sorting.column);
-        visited.push(sorting.column);
-        sorting = sorting.moved(true, all);
-    }
-    assert_eq!(sorting, start);
-    assert_eq!(start.inverted().inverted(), start);
-}
