@@ -63,8 +63,8 @@ pub enum Overlay {
     Weight(u32, Prompt),
     /// The columns to choose from, with the cursor on this one.
     Columns(Column),
-    /// The columns to sort by, with the cursor on this one.
-    Sort(Column),
+    /// The columns to sort by, with the cursor on the one of this key.
+    Sort(&'static str),
     /// What the screen is to look for is being typed.
     Find(Prompt),
     /// Something that changes many points waits for a yes.

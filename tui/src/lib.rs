@@ -19,6 +19,7 @@
 //! | [`app`] | what the user does: keys, actions, prompts, the session | how it is drawn |
 //! | [`screens`] | one type a screen: its state, keys, clicks, rows and drawing | one another |
 //! | [`view`] | what stands around a screen, and what all draw with | how anything changes |
+//! | [`grid`] | tables of aligned cells, and where they are scrolled to | what is in them |
 //! | [`export`] | the same figures as text and files | the screen |
 //! | [`roofline`] | what the machine can do at most | processes, the screen |
 //! | [`serve`] | the same figures over HTTP | the screen |
@@ -29,6 +30,7 @@ pub mod cli;
 pub mod columns;
 pub mod comparison;
 pub mod export;
+pub mod grid;
 pub mod headline;
 pub mod input;
 pub mod interrupt;

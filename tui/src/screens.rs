@@ -32,7 +32,7 @@ pub use picker::Picker;
 pub use points::Points;
 pub use roofline::Roofline;
 pub(crate) use roofline::dot as roofline_dot;
-pub use threads::{ThreadColumn, Threads};
+pub use threads::Threads;
 pub use timeline::{TimeView, Timeline};
 pub use tree::CallTree;
 pub use waiting::Waiting;
@@ -41,6 +41,7 @@ use crate::app::keys::Key::{Char, Named};
 use crate::app::keys::{Group, KeyMap, bind, common};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::grid::{SortColumn, Sorted};
 use crate::model::compare::Baseline;
 use crate::snapshot::Snapshot;
 use crate::source::{Candidate, Together};
@@ -217,18 +218,45 @@ pub trait View {
         self.walk(lines, common, now);
     }
 
+    /// What its rows can be sorted by.
+    fn sort_columns(&self, _common: &Common) -> Vec<SortColumn> {
+        Vec::new()
+    }
+
+    /// What they are sorted by.
+    fn sorted(&self) -> Option<Sorted> {
+        None
+    }
+
+    /// Sorts by a column, in its natural direction or the one that is asked for.
+    fn sort_by(&mut self, _key: &str, _descending: Option<bool>) {}
+
+    /// The row under the cursor as text, and what it is called; where there is none, the
+    /// point that the keys mean is copied.
+    fn copied(&self, _common: &Common) -> Option<(String, String)> {
+        None
+    }
+
     /// What lies at a place, counted from the corner of the body.
     fn hit(&self, _at: Position, _body: Rect, _common: &Common, _look: &Look) -> Target {
         Target::Nothing
     }
 
-    /// Takes a click: one on a row selects it, one on the selected row opens it.
+    /// Takes a click: one on a row selects it, one on the selected row opens it, one on a
+    /// heading sorts by it.
     fn click(&mut self, target: Target, common: &mut Common, now: Instant) -> Outcome {
-        let Target::Row(place) = target else { return Outcome::Pass };
-        if place == self.cursor(common).0 {
-            return self.act(Action::Open, common, now);
+        match target {
+            Target::Row(place) if place == self.cursor(common).0 => {
+                return self.act(Action::Open, common, now);
+            }
+            Target::Row(place) => self.select(place, common, now),
+            Target::Heading(key) => {
+                let same = self.sorted().filter(|sorted| sorted.key == key);
+                self.sort_by(key, same.map(|sorted| !sorted.descending));
+                return Outcome::Arrange;
+            }
+            _ => return Outcome::Pass,
         }
-        self.select(place, common, now);
         Outcome::Done
     }
 
@@ -313,17 +341,4 @@ pub trait View {
     /// Mends what the size of the body has made untrue, such as a cursor out of sight.
     /// Returns whether anything changed by that.
     fn settle(&mut self, body: Rect, common: &mut Common, look: &Look) -> bool;
-}
-
-/// Rows scrolled out at the top, so that the cursor's is in sight among `rows`.
-pub(crate) fn offset_for(offset: usize, rows: usize, (place, len): (usize, usize)) -> usize {
-    offset.min(len.saturating_sub(rows)).min(place).max((place + 1).saturating_sub(rows))
-}
-
-/// The row at this line of a list.
-pub(crate) fn row_at(line: usize, rows: usize, offset: usize, len: usize) -> Target {
-    match offset + line {
-        place if line < rows && place < len => Target::Row(place),
-        _ => Target::Nothing,
-    }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Action, App, Errand, Filter, Overlay, Prompt, Screen, Status, default_file_name};
 use crate::export::json::{self, Overwrite, WriteError};
 use crate::export::packed;
+use crate::grid::Scroll;
 use crate::model::compare::Baseline;
 use crate::screens::Outcome;
 use crate::snapshot::{PointState, Snapshot};
@@ -47,7 +48,7 @@ impl App {
             Outcome::AttachTogether(together) => self.attach_together(&together, now),
             Outcome::ShowPoints(filter, why) => {
                 self.common.selected = None;
-                self.screens.points.offset = 0;
+                self.screens.points.scroll = Scroll::default();
                 self.show(Screen::Points, now);
                 self.filter_by(filter, now);
                 self.common.say(now, why);
@@ -71,6 +72,10 @@ impl App {
             Action::Back => self.show(Screen::Points, now),
             Action::Filter => self.ask_filter(now),
             Action::Unfilter => self.filter_by(Filter::default(), now),
+            Action::Sort => self.choose_sorting(),
+            Action::SortLeft => self.move_sorting(false, now),
+            Action::SortRight => self.move_sorting(true, now),
+            Action::Invert => self.invert(now),
             Action::Toggle => self.toggle(now),
             Action::Reset => self.reset(),
             Action::ToggleAll => self.toggle_all(now),

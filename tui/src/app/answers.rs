@@ -4,7 +4,6 @@
 use std::time::Instant;
 
 use super::{Action, App, Filter, Overlay, Prompt};
-use crate::columns::{Column, Sorting};
 use crate::export::json::Overwrite;
 use crate::screens::Outcome;
 
@@ -24,7 +23,7 @@ impl App {
                 self.overlay = Some(Overlay::Filter(prompt));
                 self.typed(now);
             }
-            (Action::Invert, Overlay::Sort(_)) => self.sort_by(self.sorting().inverted(), now),
+            (Action::Invert, Overlay::Sort(_)) => self.invert(now),
             (Action::Check, Overlay::Columns(column)) => {
                 self.screens.points.check(column);
                 self.overlay = Some(Overlay::Columns(column));
@@ -55,16 +54,18 @@ impl App {
 
     /// An overlay with its cursor so many rows further down, if it has one.
     fn moved(&self, overlay: Overlay, by: isize) -> (Overlay, bool) {
-        let moved = |column: Column, to_sort: bool| {
-            let choices = self.screens.points.choices(&self.common, to_sort);
-            let place = choices.iter().position(|choice| *choice == column).unwrap_or(0);
-            choices[place.saturating_add_signed(by).min(choices.len() - 1)]
-        };
         match overlay {
             // Kept within the text when the size of the screen is next known.
             Overlay::Help(offset) => (Overlay::Help(offset.saturating_add_signed(by)), true),
-            Overlay::Columns(column) => (Overlay::Columns(moved(column, false)), true),
-            Overlay::Sort(column) => (Overlay::Sort(moved(column, true)), true),
+            Overlay::Columns(column) => {
+                let all = self.screens.points.choices(&self.common);
+                (Overlay::Columns(further(&all, column, by)), true)
+            }
+            Overlay::Sort(key) => {
+                let all = self.view().sort_columns(&self.common);
+                let keys: Vec<_> = all.iter().map(|column| column.key).collect();
+                (Overlay::Sort(further(&keys, key, by)), true)
+            }
             other => (other, false),
         }
     }
@@ -83,7 +84,7 @@ impl App {
                 let outcome = view.find(prompt, common, now);
                 self.carry_on(outcome, now);
             }
-            Overlay::Sort(column) => self.sort_by(Sorting::by(column), now),
+            Overlay::Sort(key) => self.sort_by(key, None, now),
             Overlay::Weight(id, prompt) => self.set_weight(id, prompt, now),
             Overlay::Ask(question) => self.carry_out(question, now),
             Overlay::Seek(prompt) => self.seek(prompt, now),
@@ -91,13 +92,31 @@ impl App {
         }
     }
 
-    fn sorting(&self) -> Sorting {
-        self.screens.points.sorting
+    fn sort_by(&mut self, key: &str, descending: Option<bool>, now: Instant) {
+        self.view_mut().0.sort_by(key, descending);
+        self.carry_on(Outcome::Arrange, now);
     }
 
-    fn sort_by(&mut self, sorting: Sorting, now: Instant) {
-        self.screens.points.sorting = sorting;
-        self.carry_on(Outcome::Arrange, now);
+    /// Opens the menu of what to sort by.
+    pub(super) fn choose_sorting(&mut self) {
+        self.overlay = self.view().sorted().map(|sorted| Overlay::Sort(sorted.key));
+    }
+
+    /// Sorts by the next column to the right, or to the left, that is there to be seen.
+    pub(super) fn move_sorting(&mut self, right: bool, now: Instant) {
+        let Some(sorted) = self.view().sorted() else { return };
+        let mut columns = self.view().sort_columns(&self.common);
+        columns.retain(|column| column.is_shown);
+        let place = columns.iter().position(|column| column.key == sorted.key).unwrap_or(0);
+        let by = if right { 1 } else { columns.len() - 1 };
+        self.sort_by(columns[(place + by) % columns.len()].key, None, now);
+    }
+
+    /// Sorts by the same column the other way round.
+    pub(super) fn invert(&mut self, now: Instant) {
+        if let Some(sorted) = self.view().sorted() {
+            self.sort_by(sorted.key, Some(!sorted.descending), now);
+        }
     }
 
     /// Opens the line for the filter, on a screen that shows what passes it.
@@ -141,4 +160,12 @@ impl App {
         self.common.filter = filter;
         self.carry_on(Outcome::Arrange, now);
     }
+}
+
+/// The one that stands so many places behind another.
+fn further<T: Copy + PartialEq>(all: &[T], one: T, by: isize) -> T {
+    let place = all.iter().position(|it| *it == one).unwrap_or(0);
+    all.get(place.saturating_add_signed(by).min(all.len().saturating_sub(1)))
+        .copied()
+        .unwrap_or(one)
 }

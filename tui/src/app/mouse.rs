@@ -6,7 +6,6 @@ use std::time::Instant;
 use crossterm::event::{MouseButton, MouseEventKind};
 
 use super::{Action, App, Overlay, Screen};
-use crate::columns::Column;
 use crate::screens::Outcome;
 
 /// Rows that a notch of the wheel walks over.
@@ -23,8 +22,8 @@ pub enum Target {
     Tab(Screen),
     /// A key that is hinted at in the last line.
     Key(Action),
-    /// The heading of a column.
-    Heading(Column),
+    /// The heading of a column that the rows can be sorted by.
+    Heading(&'static str),
     /// Nothing that minds it.
     Nothing,
 }

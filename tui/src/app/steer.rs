@@ -7,7 +7,6 @@ use super::{App, Errand, Overlay, Prompt, weight};
 use crate::columns::Column;
 use crate::model::Figures;
 use crate::snapshot::PointState;
-use crate::units::Scale;
 
 /// Something that changes more than one point, and waits for a yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,14 +170,20 @@ impl App {
         }
     }
 
-    /// Hands the point's row to the terminal's clipboard, with the titles of its
-    /// figures.
+    /// Hands the row to the terminal's clipboard, with the titles of its figures.
     pub(super) fn copy_row(&mut self, now: Instant) {
-        let (Some(figures), Some(snapshot)) = (self.meant(), self.common.model.snapshot()) else {
+        let Some((name, row)) = self.view().copied(&self.common).or_else(|| self.row_of_point())
+        else {
             return;
         };
-        let scale =
-            Scale { ticks_per_second: snapshot.clock.ticks_per_second, unit: self.common.unit };
+        self.common.errand = Some(Errand::Copy(row));
+        self.common.say(now, format!("the row of {name} was sent to the terminal (OSC 52)"));
+    }
+
+    /// The name and the row of the point that the keys mean.
+    fn row_of_point(&self) -> Option<(String, String)> {
+        let figures = self.meant()?;
+        let scale = self.common.scale();
         let mut parts = vec![figures.name()];
         let point = figures.point();
         if !point.file.is_empty() {
@@ -188,8 +193,6 @@ impl App {
         let columns = Column::shown(&self.screens.points.columns, several).into_iter();
         let figures_of = columns.filter(|c| *c != Column::Name && !c.is_drawn());
         parts.extend(figures_of.map(|c| format!("{} {}", c.title(), c.text(figures, &scale))));
-        let name = figures.name();
-        self.common.errand = Some(Errand::Copy(parts.join("  ")));
-        self.common.say(now, format!("the row of {name} was sent to the terminal (OSC 52)"));
+        Some((figures.name(), parts.join("  ")))
     }
 }

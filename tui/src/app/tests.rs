@@ -35,7 +35,7 @@ pub(crate) fn every_key_map() -> Vec<(String, keys::KeyMap)> {
         Overlay::Help(0),
         Overlay::Filter(prompt.clone()),
         Overlay::Columns(Column::Name),
-        Overlay::Sort(Column::Name),
+        Overlay::Sort("name"),
         Overlay::Find(prompt.clone()),
         Overlay::Ask(Question::Reset { ids: Vec::new() }),
         Overlay::Replace(prompt),
@@ -162,7 +162,8 @@ fn the_cursor_stays_on_its_point_while_the_order_moves() {
         assert_eq!(desk.app.common.selected, selected);
         let (place, _) = desk.app.cursor();
         assert!(
-            (desk.app.screens.points.offset..desk.app.screens.points.offset + 5).contains(&place)
+            (desk.app.screens.points.scroll.offset..desk.app.screens.points.scroll.offset + 5)
+                .contains(&place)
         );
     }
 }
@@ -174,7 +175,7 @@ fn rows_stand_still_while_the_cursor_moves_and_settle_after() {
     desk.press("k");
     let order = desk.app.common.order.clone();
     // What the rows are sorted by is turned upside down under the cursor.
-    desk.app.screens.points.sorting = desk.app.screens.points.sorting.inverted();
+    desk.app.screens.points.sorting.descending ^= true;
     desk.app.poll(desk.now + Duration::from_millis(1000));
     assert_eq!(desk.app.common.order, order);
     assert!(desk.app.settle(&look(), AREA, desk.now + FREEZE));
@@ -322,11 +323,11 @@ fn the_mouse_selects_opens_sorts_and_scrolls() {
     desk.code(KeyCode::Esc);
     desk.app.mouse(MouseEventKind::ScrollUp, Target::Nothing, now);
     assert_eq!(desk.app.cursor().0, 0);
-    desk.app.mouse(click, Target::Heading(Column::Avg), now);
+    desk.app.mouse(click, Target::Heading("avg"), now);
     assert_eq!(desk.app.screens.points.sorting, Sorting::by(Column::Avg));
-    desk.app.mouse(click, Target::Heading(Column::Avg), now);
-    assert_eq!(desk.app.screens.points.sorting, Sorting::by(Column::Avg).inverted());
-    assert!(!desk.app.mouse(click, Target::Heading(Column::Trend), now));
+    desk.app.mouse(click, Target::Heading("avg"), now);
+    let inverted = Sorting { descending: false, ..Sorting::by(Column::Avg) };
+    assert_eq!(desk.app.screens.points.sorting, inverted);
     assert!(!desk.app.mouse(MouseEventKind::Moved, Target::Row(1), now));
     // A question is answered by a key.
     desk.press("E");
@@ -367,12 +368,58 @@ fn columns_are_taken_left_and_moved() {
 }
 
 #[test]
+fn sorting_walks_through_the_columns_of_every_table_and_returns() {
+    for (screen, columns) in [(Screen::Points, 11), (Screen::Threads, 6)] {
+        let mut desk = desk();
+        desk.app.act(Action::Show(screen), desk.now);
+        let sorted = |desk: &Desk| desk.app.view().sorted().unwrap();
+        let (start, mut seen) = (sorted(&desk), Vec::new());
+        for _ in 0..columns {
+            let now = sorted(&desk);
+            desk.press("><");
+            assert_eq!(sorted(&desk), now);
+            assert!(!seen.contains(&now.key), "{} comes twice", now.key);
+            seen.push(now.key);
+            desk.press(">");
+        }
+        assert_eq!(sorted(&desk), start, "{screen:?}");
+        desk.press("I");
+        assert_ne!(sorted(&desk), start);
+        desk.press("I");
+        assert_eq!(sorted(&desk), start);
+    }
+}
+
+#[test]
+fn threads_are_sorted_by_a_menu_and_by_their_headings_and_copied() {
+    use super::mouse::Target;
+    use crossterm::event::{MouseButton, MouseEventKind};
+    let mut desk = desk();
+    desk.press("3s");
+    assert_eq!(desk.app.overlay, Some(Overlay::Sort("load")));
+    desk.press("gg");
+    desk.code(KeyCode::Enter);
+    let sorted = |desk: &Desk| desk.app.view().sorted().map(|it| (it.key, it.descending));
+    assert_eq!((desk.app.overlay.as_ref(), sorted(&desk)), (None, Some(("name", false))));
+    let (click, now) = (MouseEventKind::Down(MouseButton::Left), desk.now);
+    assert!(desk.app.mouse(click, Target::Heading("tid"), now));
+    assert_eq!(sorted(&desk), Some(("tid", false)));
+    assert!(desk.app.mouse(click, Target::Heading("tid"), now));
+    assert_eq!(desk.app.screens.threads.order, [2, 1, 0]);
+    // The table of points has its own order.
+    assert_eq!(desk.app.screens.points.sorting, Sorting::by(Column::Load));
+    desk.press("ggy");
+    let Some(Errand::Copy(text)) = desk.app.common.errand.take() else { panic!("no row") };
+    assert!(text.starts_with("Thread ") && text.contains("  Tid 471"), "{text}");
+}
+
+#[test]
 fn a_column_to_sort_by_is_chosen_from_all() {
     let mut desk = desk();
     desk.press("s");
-    assert_eq!(desk.app.overlay, Some(Overlay::Sort(Column::Load)));
+    assert_eq!(desk.app.overlay, Some(Overlay::Sort("load")));
     desk.press("j");
-    assert_eq!(desk.app.overlay, Some(Overlay::Sort(Column::Count)), "no bar, no trend");
+    assert_eq!(desk.app.overlay, Some(Overlay::Sort("count")), "no bar, no trend");
     desk.code(KeyCode::Enter);
     assert_eq!(
         (desk.app.overlay.as_ref(), desk.app.screens.points.sorting.column),

@@ -8,11 +8,12 @@ use ratatui::layout::{Constraint, Layout, Position, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::{Outcome, Screen, View, offset_for, row_at};
+use super::{Outcome, Screen, View};
 use crate::app::keys::{self, KeyMap};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common};
 use crate::comparison::{COLUMNS, Column, VERDICT, VERDICT_WIDTH, caption};
+use crate::grid::Scroll;
 use crate::model::compare::{Baseline, Comparison, DIFFERS, Row, Verdict};
 use crate::snapshot::PointState;
 use crate::text;
@@ -39,7 +40,7 @@ pub struct Diff {
     pub comparison: Option<Comparison>,
     /// Ids of the points in the order of the rows.
     pub order: Vec<u32>,
-    offset: usize,
+    scroll: Scroll,
 }
 
 impl Diff {
@@ -97,7 +98,7 @@ impl View for Diff {
     }
 
     fn begin(&mut self, common: &mut Common, _: Instant) {
-        self.offset = 0;
+        self.scroll.offset = 0;
         self.compare(common);
         self.arrange(common);
     }
@@ -157,13 +158,13 @@ impl View for Diff {
     fn hit(&self, at: Position, body: Rect, _: &Common, _: &Look) -> Target {
         let rows = usize::from(body.height.saturating_sub(HEAD));
         let line = at.y.checked_sub(HEAD).map(usize::from);
-        line.map_or(Target::Nothing, |it| row_at(it, rows, self.offset, self.order.len()))
+        let row = line.and_then(|line| self.scroll.row_at(line, rows, self.order.len()));
+        row.map_or(Target::Nothing, Target::Row)
     }
 
     fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
         common.rows = usize::from(body.height.saturating_sub(HEAD)).max(1);
-        let offset = offset_for(self.offset, common.rows, self.cursor(common));
-        std::mem::replace(&mut self.offset, offset) != offset
+        self.scroll.settle(common.rows, self.cursor(common))
     }
 
     fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
@@ -190,7 +191,7 @@ impl View for Diff {
         };
         let scale =
             Scale { ticks_per_second: comparison.ticks_per_second, unit: common.scale().unit };
-        let seen = self.order.iter().skip(self.offset).filter_map(|id| comparison.row(*id));
+        let seen = self.order.iter().skip(self.scroll.offset).filter_map(|id| comparison.row(*id));
         for (area, row) in body.rows().zip(seen) {
             let line = line(common, row, &columns, name_width, &scale, look);
             if common.selected == Some(row.id) {

@@ -9,11 +9,12 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Wrap};
 
-use super::{Outcome, Screen, View, offset_for, row_at};
+use super::{Outcome, Screen, View};
 use crate::app::keys::Key::Char;
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common};
+use crate::grid::Scroll;
 use crate::snapshot::ProcessState;
 use crate::source::{Candidate, Choice, Discovery, Members, Together, Wanted, choose};
 use crate::text;
@@ -43,7 +44,7 @@ pub struct Picker {
     pub picked: Option<String>,
     /// Segment ids of the processes that are marked.
     pub marked: HashSet<String>,
-    offset: usize,
+    scroll: Scroll,
 }
 
 impl Picker {
@@ -78,7 +79,7 @@ impl View for Picker {
 
     fn begin(&mut self, common: &mut Common, _: Instant) {
         self.marked.clear();
-        self.offset = 0;
+        self.scroll.offset = 0;
         self.candidates = all_candidates(&common.discovery, common.wanted());
     }
 
@@ -142,13 +143,13 @@ impl View for Picker {
     fn hit(&self, at: Position, body: Rect, _: &Common, _: &Look) -> Target {
         let rows = usize::from(body.height.saturating_sub(1));
         let line = usize::from(at.y).checked_sub(1);
-        line.map_or(Target::Nothing, |it| row_at(it, rows, self.offset, self.candidates.len()))
+        let row = line.and_then(|line| self.scroll.row_at(line, rows, self.candidates.len()));
+        row.map_or(Target::Nothing, Target::Row)
     }
 
     fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
         common.rows = usize::from(body.height.saturating_sub(1)).max(1);
-        let offset = offset_for(self.offset, common.rows, self.cursor(common));
-        std::mem::replace(&mut self.offset, offset) != offset
+        self.scroll.settle(common.rows, self.cursor(common))
     }
 
     fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
@@ -174,7 +175,7 @@ impl View for Picker {
             Line::styled(row, style)
         });
         let heading = Line::styled(heading, look.theme.heading);
-        draw_scrolled(frame, area, heading, lines.collect(), self.offset);
+        draw_scrolled(frame, area, heading, lines.collect(), self.scroll.offset);
     }
 }
 

@@ -12,12 +12,13 @@ use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 
 use self::idle::Idle;
-use super::{Outcome, Screen, View, offset_for, row_at};
+use super::{Outcome, Screen, View};
 use crate::app::keys::Key::{Char, Named};
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common, Options, Overlay};
 use crate::columns::{Column, Fit, Sorting};
+use crate::grid::{Scroll, SortColumn, Sorted};
 use crate::model::Figures;
 use crate::text;
 use crate::view::Look;
@@ -85,8 +86,8 @@ pub struct Points {
     pub columns: Vec<Column>,
     /// What the rows are sorted by.
     pub sorting: Sorting,
-    /// Rows scrolled out at the top.
-    pub offset: usize,
+    /// Where it is scrolled to.
+    pub scroll: Scroll,
     /// Columns of long names that are scrolled out at the left.
     name_offset: usize,
     /// All columns, in the order in which the chooser has them.
@@ -107,7 +108,7 @@ impl Points {
         Self {
             columns: options.columns.clone(),
             sorting: options.sorting,
-            offset: 0,
+            scroll: Scroll::default(),
             name_offset: 0,
             choices: choose::choices(&options.columns),
             idle: Idle::default(),
@@ -136,11 +137,6 @@ impl Points {
         self.idle.hidden()
     }
 
-    fn sort_by(&mut self, sorting: Sorting) -> Outcome {
-        self.sorting = sorting;
-        Outcome::Arrange
-    }
-
     /// Shows the rows of points that are off and never measured, or hides them.
     fn show_idle(&mut self, common: &mut Common, now: Instant) {
         let text = match self.idle.turn() {
@@ -154,17 +150,6 @@ impl Points {
     /// where rows have enough.
     fn totals(&self, area: Rect) -> u16 {
         if area.height >= LEAST_HEIGHT { 1 + u16::from(self.idle.hidden() > 0) } else { 0 }
-    }
-
-    /// The column that is drawn at this place, counted from the left.
-    fn column_at(&self, common: &Common, width: usize, place: usize) -> Option<Column> {
-        let fit = self.fit(common, width);
-        let mut right = 0;
-        fit.columns.iter().copied().find(|column| {
-            // With the blank behind it.
-            right += fit.width(*column) + 1;
-            place < right
-        })
     }
 
     /// The columns of the table, and the room of each.
@@ -230,11 +215,10 @@ impl View for Points {
 
     fn forget(&mut self) {
         self.idle.forget();
-        self.offset = 0;
+        self.scroll.offset = 0;
     }
 
     fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
-        let columns = Column::shown(&self.columns, common.model.has_processes());
         match action {
             Action::Open if common.selected.is_some() => Outcome::Show(Screen::Detail),
             Action::ShowIdle => {
@@ -250,13 +234,9 @@ impl View for Points {
                 self.name_offset += SCROLL;
                 Outcome::Done
             }
-            Action::Sort => Outcome::Ask(Overlay::Sort(self.sorting.column)),
-            Action::SortLeft => self.sort_by(self.sorting.moved(false, &columns)),
-            Action::SortRight => self.sort_by(self.sorting.moved(true, &columns)),
-            Action::Invert => self.sort_by(self.sorting.inverted()),
             Action::Columns => {
                 let by = self.sorting.column;
-                let found = self.choices(common, false).contains(&by);
+                let found = self.choices(common).contains(&by);
                 Outcome::Ask(Overlay::Columns(if found { by } else { Column::Name }))
             }
             _ => Outcome::Pass,
@@ -279,29 +259,37 @@ impl View for Points {
         true
     }
 
-    fn hit(&self, at: Position, body: Rect, common: &Common, _: &Look) -> Target {
+    fn hit(&self, at: Position, body: Rect, common: &Common, look: &Look) -> Target {
         let Some(line) = usize::from(at.y).checked_sub(1) else {
-            let column = self.column_at(common, body.width.into(), at.x.into());
+            let fit = self.fit(common, body.width.into());
+            let column = draw::grid(&fit, look.glyphs.ellipsis).key_at(at.x.into());
             return column.map_or(Target::Nothing, Target::Heading);
         };
         let rows = usize::from(body.height.saturating_sub(1 + self.totals(body)));
-        row_at(line, rows, self.offset, common.order.len())
+        let row = self.scroll.row_at(line, rows, common.order.len());
+        row.map_or(Target::Nothing, Target::Row)
     }
 
-    fn click(&mut self, target: Target, common: &mut Common, now: Instant) -> Outcome {
-        match target {
-            Target::Row(place) if place == self.cursor(common).0 => {
-                self.act(Action::Open, common, now)
-            }
-            Target::Row(place) => {
-                self.select(place, common, now);
-                Outcome::Done
-            }
-            Target::Heading(column) if column == self.sorting.column => {
-                self.sort_by(self.sorting.inverted())
-            }
-            Target::Heading(column) if column.sorts() => self.sort_by(Sorting::by(column)),
-            _ => Outcome::Pass,
+    fn sort_columns(&self, common: &Common) -> Vec<SortColumn> {
+        let columns = self.choices(common).into_iter().filter(|column| column.sorts());
+        let sort_column = |column: Column| SortColumn {
+            key: column.word(),
+            title: column.title(),
+            meaning: column.meaning(),
+            is_shown: self.columns.contains(&column),
+        };
+        columns.map(sort_column).collect()
+    }
+
+    fn sorted(&self) -> Option<Sorted> {
+        Some(Sorted { key: self.sorting.column.word(), descending: self.sorting.descending })
+    }
+
+    fn sort_by(&mut self, key: &str, descending: Option<bool>) {
+        if let Ok(column) = Column::of_word(key) {
+            let sorting = Sorting::by(column);
+            let descending = descending.unwrap_or(sorting.descending);
+            self.sorting = Sorting { descending, ..sorting };
         }
     }
 
@@ -311,8 +299,7 @@ impl View for Points {
             let names = common.model.points().iter().map(|f| text::width(&f.point().name));
             self.name_offset = self.name_offset.min(names.max().unwrap_or(0));
         }
-        let offset = offset_for(self.offset, common.rows, self.cursor(common));
-        std::mem::replace(&mut self.offset, offset) != offset
+        self.scroll.settle(common.rows, self.cursor(common))
     }
 
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {

@@ -19,11 +19,12 @@ use ratatui::layout::{Constraint, Layout, Position, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::{Outcome, Screen, View, offset_for, row_at};
+use super::{Outcome, Screen, View};
 use crate::app::keys::Key::Char;
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common};
+use crate::grid::Scroll;
 use crate::model::{FLOPS, Figures};
 use crate::roofline::{self, Ceilings, Dot, Roof};
 use crate::text;
@@ -59,7 +60,7 @@ pub struct Roofline {
     pub dots: Vec<(u32, Dot)>,
     /// Where the ceilings will come from.
     measuring: Option<Receiver<Ceilings>>,
-    offset: usize,
+    scroll: Scroll,
 }
 
 impl Roofline {
@@ -134,7 +135,7 @@ impl View for Roofline {
     }
 
     fn begin(&mut self, common: &mut Common, _: Instant) {
-        self.offset = 0;
+        self.scroll.offset = 0;
         if self.ceilings.is_none()
             && let Some(path) = &common.options.ceilings
         {
@@ -206,13 +207,13 @@ impl View for Roofline {
         let list = self.parts(body).1;
         let line = usize::from(at.y).checked_sub(usize::from(list.y - body.y));
         let rows = usize::from(list.height);
-        line.map_or(Target::Nothing, |it| row_at(it, rows, self.offset, self.dots.len()))
+        let row = line.and_then(|line| self.scroll.row_at(line, rows, self.dots.len()));
+        row.map_or(Target::Nothing, Target::Row)
     }
 
     fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
         common.rows = usize::from(self.parts(body).1.height).max(1);
-        let offset = offset_for(self.offset, common.rows, self.cursor(common));
-        std::mem::replace(&mut self.offset, offset) != offset
+        self.scroll.settle(common.rows, self.cursor(common))
     }
 
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
@@ -241,7 +242,7 @@ impl View for Roofline {
             return frame.render_widget(Line::styled(text, look.theme.faint), list);
         }
         let roof = self.ceilings.as_ref().map(|ceilings| &ceilings.alone);
-        let seen = self.dots.iter().enumerate().skip(self.offset);
+        let seen = self.dots.iter().enumerate().skip(self.scroll.offset);
         for (area, (place, (id, dot))) in list.rows().zip(seen) {
             let is_selected = common.selected == Some(*id);
             if is_selected {

@@ -9,12 +9,13 @@ use crossterm::event::KeyCode;
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 
-pub use self::list::ThreadColumn;
-use super::{Outcome, View, offset_for, row_at};
+use self::list::{COLUMNS, Seen, name_of, order_of};
+use super::{Outcome, View};
 use crate::app::keys::Key::{Char, Named};
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter};
+use crate::grid::{Scroll, SortColumn, Sorted};
 use crate::model::threads::{Ring, Thread, find, rings};
 use crate::snapshot::Snapshot;
 use crate::view::Look;
@@ -31,12 +32,8 @@ const BELOW: Group = own(&[bind(
 
 const SORT: Group = own(&[
     bind(Action::SortLeft, &[Char('<')], "", "sort by the column to the left"),
-    bind(
-        Action::SortRight,
-        &[Char('>'), Named(KeyCode::F(6)), Char('s')],
-        "sort",
-        "sort by the column to the right",
-    ),
+    bind(Action::Sort, &[Char('s'), Named(KeyCode::F(6))], "sort", "choose the column to sort by"),
+    bind(Action::SortRight, &[Char('>')], "", "sort by the column to the right"),
     bind(Action::Invert, &[Char('I')], "invert", "sort the other way round"),
 ]);
 
@@ -49,13 +46,10 @@ pub struct Threads {
     pub selected: Option<u32>,
     /// The points of that thread are shown, too.
     pub opened: bool,
-    /// What the list is sorted by.
-    pub column: ThreadColumn,
-    /// Greatest first.
-    pub descending: bool,
+    sorted: Sorted,
     /// What the rings hold, in the order of the lanes.
     pub rings: Vec<Ring>,
-    offset: usize,
+    scroll: Scroll,
     /// Lines scrolled out at the top of the opened thread.
     below: usize,
 }
@@ -66,10 +60,9 @@ impl Default for Threads {
             order: Vec::new(),
             selected: None,
             opened: false,
-            column: ThreadColumn::Load,
-            descending: true,
+            sorted: Sorted { key: "load", descending: true },
             rings: Vec::new(),
-            offset: 0,
+            scroll: Scroll::default(),
             below: 0,
         }
     }
@@ -86,15 +79,6 @@ impl Threads {
     pub fn ring(&self, lane: u32) -> Option<&Ring> {
         let place = self.rings.binary_search_by_key(&lane, |ring| ring.lane).ok()?;
         Some(&self.rings[place])
-    }
-
-    /// Sorts by the next column to the right, or to the left.
-    fn move_sorting(&mut self, right: bool) {
-        let all = ThreadColumn::ALL;
-        let place = all.iter().position(|column| *column == self.column).unwrap_or(0);
-        let next = if right { place + 1 } else { place + all.len() - 1 };
-        self.column = all[next % all.len()];
-        self.descending = !matches!(self.column, ThreadColumn::Name | ThreadColumn::Tid);
     }
 
     /// The points that the thread under the cursor was in.
@@ -119,6 +103,7 @@ impl View for Threads {
             keys::OPEN,
             BELOW,
             keys::BACK,
+            keys::COPY,
             keys::FILTER,
             SORT,
             keys::SAVE,
@@ -169,10 +154,12 @@ impl View for Threads {
             self.order.extend(new.filter(|lane| !known.contains(lane)));
         } else {
             let mut sorted: Vec<&Thread> = threads.iter().collect();
-            sorted.sort_by(|a, b| {
-                let order = self.column.compare(a, b);
-                if self.descending { order.reverse() } else { order }
-            });
+            if let Some(order) = order_of(self.sorted.key) {
+                sorted.sort_by(|a, b| match self.sorted.descending {
+                    true => (order.compare)(b, a),
+                    false => (order.compare)(a, b),
+                });
+            }
             self.order = sorted.into_iter().map(|thread| thread.lane.id).collect();
         }
         if self.selected.is_none_or(|lane| find(threads, lane).is_none()) {
@@ -188,14 +175,6 @@ impl View for Threads {
             Action::PageUp if self.opened => self.below = self.below.saturating_sub(common.rows),
             // Kept within the text when the size of the screen is next known.
             Action::PageDown if self.opened => self.below += common.rows,
-            Action::Invert => {
-                self.descending = !self.descending;
-                return Outcome::Arrange;
-            }
-            Action::SortLeft | Action::SortRight => {
-                self.move_sorting(action == Action::SortRight);
-                return Outcome::Arrange;
-            }
             _ => return Outcome::Pass,
         }
         Outcome::Done
@@ -211,18 +190,53 @@ impl View for Threads {
         common.freeze(now);
     }
 
-    fn hit(&self, at: Position, body: Rect, _: &Common, _: &Look) -> Target {
+    fn sort_columns(&self, _: &Common) -> Vec<SortColumn> {
+        let column = |column: &list::Column| {
+            let order = column.order.as_ref()?;
+            let (key, meaning) = (order.key, order.meaning);
+            Some(SortColumn { key, title: column.title, meaning, is_shown: true })
+        };
+        COLUMNS.iter().filter_map(column).collect()
+    }
+
+    fn sorted(&self) -> Option<Sorted> {
+        Some(self.sorted)
+    }
+
+    fn sort_by(&mut self, key: &str, descending: Option<bool>) {
+        if let Some(order) = order_of(key) {
+            let descending = descending.unwrap_or(!order.least_first);
+            self.sorted = Sorted { key: order.key, descending };
+        }
+    }
+
+    fn copied(&self, common: &Common) -> Option<(String, String)> {
+        let thread = find(common.model.thread_figures(), self.selected?)?;
+        // Pictures have no title, and are left out.
+        let look = &Look::new(false, true);
+        let seen = Seen { view: self, common, look };
+        let titled = COLUMNS.iter().filter(|column| !column.title.is_empty());
+        let cells =
+            titled.map(|column| format!("{} {}", column.title, (column.text)(&seen, thread)));
+        Some((name_of(thread), cells.collect::<Vec<_>>().join("  ")))
+    }
+
+    fn hit(&self, at: Position, body: Rect, _: &Common, look: &Look) -> Target {
         let rows = usize::from(draw::rows(self, body));
+        if at.y == 0 && rows > 0 {
+            let (grid, ..) = draw::grid(body.width.into(), look);
+            return grid.key_at(at.x.into()).map_or(Target::Nothing, Target::Heading);
+        }
         let line = usize::from(at.y).checked_sub(1);
-        line.map_or(Target::Nothing, |it| row_at(it, rows, self.offset, self.order.len()))
+        let row = line.and_then(|line| self.scroll.row_at(line, rows, self.order.len()));
+        row.map_or(Target::Nothing, Target::Row)
     }
 
     fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
         common.rows = usize::from(draw::rows(self, body)).max(1);
         let last = draw::lines(self, common, body).saturating_sub(common.rows);
         self.below = self.below.min(last);
-        let offset = offset_for(self.offset, common.rows, self.place());
-        std::mem::replace(&mut self.offset, offset) != offset
+        self.scroll.settle(common.rows, self.place())
     }
 
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {

@@ -11,11 +11,12 @@ use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 
 pub use self::place::TimeView;
-use super::{Outcome, Screen, View, offset_for, row_at};
+use super::{Outcome, Screen, View};
 use crate::app::keys::Key::{Char, Ctrl, Named, Twice};
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::grid::Scroll;
 use crate::model::Figures;
 use crate::snapshot::Snapshot;
 use crate::view::Look;
@@ -77,7 +78,7 @@ const TIME: Group = own(&[
 pub struct Timeline {
     /// Where the user looks.
     pub at: TimeView,
-    offset: usize,
+    scroll: Scroll,
 }
 
 impl Timeline {
@@ -206,12 +207,12 @@ impl View for Timeline {
     fn hit(&self, at: Position, body: Rect, _: &Common, _: &Look) -> Target {
         let rows = usize::from(draw::rows(body));
         let Some(line) = usize::from(at.y).checked_sub(1) else { return Target::Nothing };
-        match row_at(line, rows, self.offset, self.at.cursor().1) {
-            Target::Row(place) => match draw::moment_at(self, body, at.x.into()) {
-                Some(moment) => Target::Moment(place, moment),
-                None => Target::Row(place),
-            },
-            nothing => nothing,
+        let Some(place) = self.scroll.row_at(line, rows, self.at.cursor().1) else {
+            return Target::Nothing;
+        };
+        match draw::moment_at(self, body, at.x.into()) {
+            Some(moment) => Target::Moment(place, moment),
+            None => Target::Row(place),
         }
     }
 
@@ -229,8 +230,7 @@ impl View for Timeline {
 
     fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
         common.rows = usize::from(draw::rows(body)).max(1);
-        let offset = offset_for(self.offset, common.rows, self.at.cursor());
-        std::mem::replace(&mut self.offset, offset) != offset
+        self.scroll.settle(common.rows, self.at.cursor())
     }
 
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {

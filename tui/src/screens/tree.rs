@@ -21,11 +21,12 @@ use crossterm::event::KeyCode;
 use ratatui::Frame as Canvas;
 use ratatui::layout::{Position, Rect};
 
-use super::{Outcome, Screen, View, offset_for, row_at};
+use super::{Outcome, Screen, View};
 use crate::app::keys::Key::{Char, Named};
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter};
+use crate::grid::Scroll;
 use crate::model::compare::Baseline;
 use crate::model::tree::{Direction, Row, Samples, Tree};
 use crate::model::{Figures, Frame, Model, OpenRegion, Recent, Stacks};
@@ -136,7 +137,7 @@ pub struct CallTree {
     /// The frame that alone is shown, with what is below it; empty for all.
     zoom: Vec<Frame>,
     rows: Vec<Row>,
-    offset: usize,
+    scroll: Scroll,
     recent: Recent,
     samples: Samples,
     /// Stacks were looked at since the last poll.
@@ -213,7 +214,7 @@ impl CallTree {
         self.zoom.clear();
         self.cursor.clear();
         self.folds.clear();
-        self.offset = 0;
+        self.scroll.offset = 0;
         self.look_at_baseline(common);
         self.rebuild(common);
     }
@@ -316,7 +317,7 @@ impl CallTree {
             true => Vec::new(),
             false => self.cursor.clone(),
         };
-        self.offset = 0;
+        self.scroll.offset = 0;
         self.lay_out();
     }
 
@@ -472,7 +473,7 @@ impl View for CallTree {
             Action::Back => return Outcome::Back,
             Action::Flame => {
                 self.is_flame = !self.is_flame;
-                self.offset = 0;
+                self.scroll.offset = 0;
             }
             Action::Callers => {
                 self.direction = match self.direction {
@@ -543,16 +544,16 @@ impl View for CallTree {
         }
         let line = usize::from(at.y).checked_sub(usize::from(HEADS));
         let rows = self.room(body);
-        line.map_or(Target::Nothing, |line| row_at(line, rows, self.offset, self.rows.len()))
+        let place = line.and_then(|line| self.scroll.row_at(line, rows, self.rows.len()));
+        place.map_or(Target::Nothing, Target::Row)
     }
 
     fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
         common.rows = self.room(body).max(1);
-        let offset = match self.is_flame {
-            true => self.flame_offset(common.rows),
-            false => offset_for(self.offset, common.rows, self.cursor(common)),
-        };
-        std::mem::replace(&mut self.offset, offset) != offset
+        match self.is_flame {
+            true => self.settle_flame(common.rows),
+            false => self.scroll.settle(common.rows, self.cursor(common)),
+        }
     }
 
     fn draw(&self, canvas: &mut Canvas, body: Rect, common: &Common, look: &Look) {

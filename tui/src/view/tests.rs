@@ -17,7 +17,6 @@ use super::*;
 use crate::app::mouse::Target;
 use crate::app::tests::{Desk, Stage, candidate, desk};
 use crate::app::{Action, App, Options, Screen};
-use crate::columns::Column;
 use crate::snapshot::{Cell, ClockKind, Edge, Open, PointState, ProcessState, Stats, Usage};
 use crate::source::synthetic::TICKS_PER_SECOND;
 use crate::units::Unit;
@@ -329,8 +328,8 @@ fn the_mouse_hits_what_is_drawn_there() {
         let at = |x, y| hit(&desk.app, &Look::new(true, false), area, (x, y).into());
         let heading = text.lines().position(|line| line.contains('▼')).unwrap();
         let load = text.lines().nth(heading).unwrap().chars().position(|c| c == '▼').unwrap();
-        assert_eq!(at(load as u16, heading as u16), Target::Heading(Column::Load));
-        assert_eq!(at(1, heading as u16), Target::Heading(Column::On));
+        assert_eq!(at(load as u16, heading as u16), Target::Heading("load"));
+        assert_eq!(at(1, heading as u16), Target::Heading("on"));
         for (place, id) in desk.app.common.order.iter().enumerate().take(4) {
             let name = desk.app.common.model.point(*id).unwrap().name();
             let mut lines = text.lines().enumerate().skip(heading);

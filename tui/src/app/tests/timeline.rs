@@ -1,7 +1,6 @@
 //! The threads and the timeline, driven by keys.
 
 use super::*;
-use crate::screens::ThreadColumn;
 use crate::snapshot::Record;
 use crate::source::synthetic::TICKS_PER_SECOND;
 
@@ -282,7 +281,7 @@ fn threads_are_sorted_selected_and_opened() {
     desk.press("I");
     assert!(loads(&desk).is_sorted_by(|a, b| a <= b));
     desk.press("<");
-    assert_eq!(desk.app.screens.threads.column, ThreadColumn::Tid);
+    assert_eq!(desk.app.view().sorted().map(|sorted| sorted.key), Some("tid"));
     assert_eq!(desk.app.screens.threads.order, [0, 1, 2]);
     // The table of points has its own order.
     assert_eq!(desk.app.screens.points.sorting, Sorting::by(Column::Load));

@@ -11,12 +11,10 @@ pub(super) fn choices(columns: &[Column]) -> Vec<Column> {
 }
 
 impl Points {
-    /// All columns to choose from, or those to sort by, those of the table in its order.
-    /// That of the process is none where there is but one.
-    pub(crate) fn choices(&self, common: &Common, to_sort: bool) -> Vec<Column> {
-        let mut choices = Column::shown(&self.choices, common.model.has_processes());
-        choices.retain(|column| !to_sort || column.sorts());
-        choices
+    /// All columns to choose from, those of the table in its order. That of the process
+    /// is none where there is but one.
+    pub(crate) fn choices(&self, common: &Common) -> Vec<Column> {
+        Column::shown(&self.choices, common.model.has_processes())
     }
 
     /// Puts a column into the table, or takes it out.
@@ -36,7 +34,7 @@ impl Points {
     /// Moves a column to the left or the right. The first stays where it is: the cursor
     /// of the table is drawn in it.
     pub(crate) fn move_column(&mut self, column: Column, right: bool, common: &Common) {
-        let choices = self.choices(common, false);
+        let choices = self.choices(common);
         let Some(place) = choices.iter().position(|other| *other == column) else { return };
         let with = if right { place + 1 } else { place.saturating_sub(1) };
         if let Some(other) = choices.get(with).copied().filter(|_| place >= 1 && with >= 1) {

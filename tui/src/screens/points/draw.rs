@@ -4,12 +4,13 @@ use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Position, Rect};
 use ratatui::style::Style;
-use ratatui::text::{Line, Span};
+use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
-use super::Points;
+use super::{Points, View};
 use crate::app::{Common, Filter};
-use crate::columns::{Column, Fit};
+use crate::columns::{Column, Fit, Kind};
+use crate::grid::Grid;
 use crate::model::{Figures, Trouble};
 use crate::snapshot::PointState;
 use crate::text;
@@ -24,7 +25,8 @@ pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Comm
     let table =
         Table { points, common, look, fit, top: common.model.load_scale(), has_totals: below > 0 };
     frame.render_widget(table.heading(usize::from(area.width), rows), head);
-    let seen = common.order.iter().skip(points.offset).filter_map(|id| common.model.point(*id));
+    let seen =
+        common.order.iter().skip(points.scroll.offset).filter_map(|id| common.model.point(*id));
     let seen: Vec<&Figures> = seen.take(rows).collect();
     if seen.is_empty() {
         let text = match common.filter.is_on() {
@@ -50,6 +52,20 @@ pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Comm
     }
 }
 
+/// The columns that there is room for.
+pub(super) fn grid(fit: &Fit, ellipsis: char) -> Grid {
+    grid_of(fit, ellipsis, |column| column.title().to_owned())
+}
+
+fn grid_of(fit: &Fit, ellipsis: char, title: impl Fn(Column) -> String) -> Grid {
+    fit.columns.iter().fold(Grid::new(ellipsis), |grid, column| {
+        let (title, width) = (title(*column), fit.width(*column));
+        let grid =
+            if column.is_text() { grid.left(title, width) } else { grid.right(title, width) };
+        if column.sorts() { grid.sorts(column.word()) } else { grid }
+    })
+}
+
 struct Table<'a> {
     points: &'a Points,
     common: &'a Common,
@@ -63,23 +79,12 @@ struct Table<'a> {
 impl Table<'_> {
     /// The titles of the columns, above this many rows.
     fn heading(&self, width: usize, rows: usize) -> Line<'static> {
-        let theme = &self.look.theme;
-        let sorting = self.points.sorting;
-        let mut spans = Vec::new();
-        for column in &self.fit.columns {
-            let sorted = *column == sorting.column;
-            let mut title = self.title(*column, rows);
-            if sorted {
-                let glyphs = &self.look.glyphs;
-                title.push(if sorting.descending { glyphs.down } else { glyphs.up });
-            }
-            let style = if sorted { theme.sorted } else { theme.heading };
-            spans.push(Span::styled(self.aligned(*column, &title), style));
-            spans.push(Span::styled(" ", theme.heading));
-        }
-        let rest = width.saturating_sub(spans.iter().map(Span::width).sum());
-        spans.push(Span::styled(" ".repeat(rest), theme.heading));
-        Line::from(spans)
+        let titled = |column| self.title(column, rows);
+        grid_of(&self.fit, self.look.glyphs.ellipsis, titled).heading(
+            self.points.sorted(),
+            width,
+            self.look,
+        )
     }
 
     /// What stands over a column: of the bar, what fills it.
@@ -100,7 +105,7 @@ impl Table<'_> {
 
     /// `1-19 of 24`: which rows are seen, of how many.
     fn seen(&self, rows: usize) -> String {
-        let (first, all) = (self.points.offset, self.common.order.len());
+        let (first, all) = (self.points.scroll.offset, self.common.order.len());
         format!("{}-{} of {all}", first + 1, (first + rows).min(all))
     }
 
@@ -222,43 +227,34 @@ impl Table<'_> {
         if off > 0 && name.len() + more.len() <= self.fit.width(Column::Name) {
             name += &more;
         }
-        let sum = |of: fn(&Figures) -> f64| rows().map(of).sum::<f64>();
-        // No sum where there is nothing to add up.
-        let rates =
-            |of: fn(&Figures) -> Option<f64>| rows().filter_map(of).reduce(|sum, more| sum + more);
         let scale = self.common.scale();
         let cells = self.fit.columns.iter().map(|column| {
-            let text = match column {
-                Column::Name => name.clone(),
-                Column::Count => units::si(sum(|row| row.total().count as f64)),
-                Column::Rate => rates(Figures::rate).map_or(units::NONE.into(), units::si),
-                Column::Load => rates(Figures::load).map_or(units::NONE.into(), units::percent),
-                // What devices took is no CPU's.
-                Column::Excl => scale.ticks(sum(|row| match row.point().device {
-                    true => 0.0,
-                    false => row.total().exclusive as f64,
-                })),
-                Column::Switches => units::si(sum(|row| row.total().switches as f64)),
-                _ => String::new(),
+            // What devices took is no CPU's.
+            let counts = |row: &&Figures| *column != Column::Excl || !row.point().device;
+            let values = rows().filter(counts).filter_map(|row| column.value(row));
+            let text = match (column, column.kind()) {
+                (Column::Name, _) => name.clone(),
+                (other, _) if !other.is_summed() => String::new(),
+                (_, kind) => match values.reduce(|sum, more| sum + more) {
+                    // No sum where there is nothing to add up.
+                    None => units::NONE.into(),
+                    Some(sum) if kind == Kind::Share => units::percent(sum),
+                    Some(sum) if kind == Kind::Sum => scale.ticks(sum),
+                    Some(sum) => units::si(sum),
+                },
             };
-            self.aligned(*column, &text)
+            text
         });
-        Line::styled(cells.collect::<Vec<_>>().join(" "), self.look.theme.process)
+        Line::styled(
+            grid(&self.fit, self.look.glyphs.ellipsis).line(cells),
+            self.look.theme.process,
+        )
     }
 
     fn trend(&self, figures: &Figures) -> String {
         let width = self.fit.width(Column::Trend);
         let loads: Vec<_> = figures.history().last(width).map(|sample| sample.load).collect();
         format!("{:>width$}", chart::trend(&loads, self.top, &self.look.glyphs))
-    }
-
-    fn aligned(&self, column: Column, content: &str) -> String {
-        let width = self.fit.width(column);
-        if column.is_text() {
-            return text::fit(content, width, self.look.glyphs.ellipsis);
-        }
-        let missing = width.saturating_sub(text::width(content));
-        " ".repeat(missing) + content
     }
 }
 

@@ -2,18 +2,19 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::text::{Line, Span};
+use ratatui::text::Line;
 
-use super::{ThreadColumn, Threads};
+use super::list::{COLUMNS, Column, Seen, name_of};
+use super::{Threads, View};
 use crate::app::Common;
-use crate::headline::clock_word;
+use crate::grid::Grid;
 use crate::model::lost;
 use crate::model::mean;
 use crate::model::threads::{Part, Thread, find, parts};
 use crate::snapshot::{LaneKind, Open, ProcessState};
 use crate::text;
 use crate::units::{self, NONE};
-use crate::view::{Look, chart, draw_scrolled};
+use crate::view::{Look, draw_scrolled};
 
 /// From this height on the list stays beside the points of a thread.
 const HIGH: u16 = 10;
@@ -59,135 +60,6 @@ pub(super) fn draw(view: &Threads, frame: &mut Frame, area: Rect, common: &Commo
     }
 }
 
-/// What the columns of the list are filled from.
-struct Seen<'a> {
-    view: &'a Threads,
-    common: &'a Common,
-    look: &'a Look,
-}
-
-/// A column of the list: heading, width, the narrowest screen that has it, what
-/// it sorts by.
-struct Column {
-    title: &'static str,
-    width: usize,
-    from: usize,
-    sorts: Option<ThreadColumn>,
-    text: fn(&Seen, &Thread) -> String,
-}
-
-/// Columns of a load bar.
-const BAR: usize = 10;
-
-const COLUMNS: &[Column] = &[
-    Column {
-        title: "Tid",
-        width: 7,
-        from: 50,
-        sorts: Some(ThreadColumn::Tid),
-        text: |_, thread| match thread.lane.tid {
-            0 => NONE.into(),
-            tid => tid.to_string(),
-        },
-    },
-    Column {
-        title: "State",
-        width: 7,
-        from: 70,
-        sorts: None,
-        text: |seen, thread| {
-            let state = seen.common.model.snapshot().map(|snapshot| snapshot.process.state);
-            match thread.lane.kind {
-                // No thread outlives its process, whatever its lane says last.
-                LaneKind::Live if state == Some(ProcessState::Crashed) => "crashed",
-                LaneKind::Live if state == Some(ProcessState::Exited) => "ended",
-                LaneKind::Live => "live",
-                LaneKind::Ended => "ended",
-                LaneKind::Overflow => "shared",
-            }
-            .into()
-        },
-    },
-    Column {
-        title: "Load%",
-        width: 6,
-        from: 0,
-        sorts: Some(ThreadColumn::Load),
-        text: |_, thread| thread.load.map_or(NONE.into(), units::percent),
-    },
-    Column {
-        // Of one CPU.
-        title: "",
-        width: BAR,
-        from: 90,
-        sorts: None,
-        text: |seen, thread| {
-            let bar = chart::bar(thread.load.unwrap_or(0.0), BAR, &seen.look.glyphs);
-            text::fit(&bar, BAR, ' ')
-        },
-    },
-    Column {
-        title: "Switch/s",
-        width: 9,
-        from: 60,
-        sorts: Some(ThreadColumn::Switches),
-        text: |_, thread| thread.switch_rate.map_or(NONE.into(), units::si),
-    },
-    Column {
-        title: "Switches",
-        width: 8,
-        from: 190,
-        sorts: None,
-        text: |_, thread| units::count(thread.lane.switches),
-    },
-    Column {
-        title: "Points",
-        width: 7,
-        from: 100,
-        sorts: Some(ThreadColumn::Points),
-        text: |_, thread| thread.points.to_string(),
-    },
-    Column {
-        title: "Records",
-        width: 8,
-        from: 150,
-        sorts: Some(ThreadColumn::Records),
-        text: |_, thread| units::count(thread.lane.records_written),
-    },
-    Column {
-        title: "Kept",
-        width: 6,
-        from: 150,
-        sorts: None,
-        text: |seen, thread| {
-            let kept = |lost| units::count(thread.lane.records_written.saturating_sub(lost));
-            seen.view.ring(thread.lane.id).map_or(NONE.into(), |ring| kept(ring.lost))
-        },
-    },
-    Column {
-        title: "Context",
-        width: 8,
-        from: 170,
-        sorts: None,
-        text: |seen, thread| match seen.view.ring(thread.lane.id).and_then(|ring| ring.context) {
-            None => NONE.into(),
-            Some(0) => "own".into(),
-            Some(context) => context.to_string(),
-        },
-    },
-    // The process's: it has one rung for all its threads, and tells no other.
-    Column {
-        title: "Clock",
-        width: 7,
-        from: 180,
-        sorts: None,
-        text: |seen, thread| {
-            let of_all = seen.common.model.snapshot().map(|snapshot| snapshot.clock.kind);
-            thread.lane.clock.or(of_all).map_or(NONE, clock_word).into()
-        },
-    },
-];
-
 /// Columns of the mark, and of the names at least.
 const MARK: usize = 2;
 const LEAST_NAME: usize = 12;
@@ -199,54 +71,14 @@ const MOST_NAME: usize = 24;
 fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
     let width = usize::from(area.width);
     let theme = &look.theme;
-    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| width >= column.from).collect();
-    let fixed: usize = columns.iter().map(|column| column.width + 1).sum();
-    // The name, the open region and the point that burns most share the rest.
-    let left = width.saturating_sub(MARK + fixed);
-    let name_width = (left / 3).clamp(LEAST_NAME, MOST_NAME).min(left);
-    let inner_width = left.saturating_sub(name_width) / 2;
-    let inner_width = inner_width.saturating_sub(2).min(MOST_NAME + 8);
-    let inner_width = if inner_width < LEAST_INNER { 0 } else { inner_width };
-
-    let title = |name: &str, sorts: Option<ThreadColumn>| {
-        let sorted = sorts == Some(view.column);
-        let sign = if view.descending { look.glyphs.down } else { look.glyphs.up };
-        let text = if sorted { format!("{name}{sign}") } else { name.to_owned() };
-        (text, if sorted { theme.sorted } else { theme.heading })
-    };
-    let (name, style) = title("Thread", Some(ThreadColumn::Name));
-    let mut heading = vec![
-        Span::styled(" ".repeat(MARK), theme.heading),
-        Span::styled(text::fit(&name, name_width, look.glyphs.ellipsis), style),
-    ];
-    for column in &columns {
-        let (text, style) = title(column.title, column.sorts);
-        let text = format!("{text:>width$}", width = column.width);
-        heading.push(Span::styled(" ", theme.heading));
-        heading.push(Span::styled(text, style));
-    }
-    let mut rest = String::new();
-    if inner_width > 0 {
-        rest = format!("  {}", text::fit("In", inner_width, look.glyphs.ellipsis));
-    }
-    rest += "  Burns most";
-    let used: usize = heading.iter().map(Span::width).sum();
-    let rest = text::fit(&rest, width.saturating_sub(used), look.glyphs.ellipsis);
-    heading.push(Span::styled(rest, theme.heading));
-
-    let (cursor, _) = view.place();
+    let (grid, columns, inner_width) = grid(width, look);
+    let threads = common.model.thread_figures();
     let seen = Seen { view, common, look };
-    let threads = view.order.iter().enumerate();
-    let threads =
-        threads.filter_map(|(row, lane)| Some((row, find(common.model.thread_figures(), *lane)?)));
-    let lines = threads.map(|(row, thread)| {
-        let mark = if row == cursor { look.glyphs.cursor } else { ' ' };
-        let name = name_of(thread);
-        let mut line = format!("{mark} {}", text::fit(&name, name_width, look.glyphs.ellipsis));
-        for column in &columns {
-            let text = (column.text)(&seen, thread);
-            line += &format!(" {text:>width$}", width = column.width);
-        }
+    let lines = view.order.iter().filter_map(|lane| find(threads, *lane)).map(|thread| {
+        let is_selected = view.selected == Some(thread.lane.id);
+        let mark = if is_selected { look.glyphs.cursor } else { ' ' };
+        let cells = columns.iter().map(|column| (column.text)(&seen, thread));
+        let mut line = grid.line(std::iter::once(mark.to_string()).chain(cells));
         // What is seldom and matters comes first.
         let amiss = amiss(thread);
         if !amiss.is_empty() {
@@ -259,7 +91,7 @@ fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, loo
         line += &format!("  {}", top(common, thread));
         let line = text::fit(&line, width, look.glyphs.ellipsis);
         let style = match thread.lane.kind {
-            _ if row == cursor => theme.selected,
+            _ if is_selected => theme.selected,
             _ if !amiss.is_empty() => theme.warn,
             LaneKind::Ended => theme.faint,
             LaneKind::Live | LaneKind::Overflow => theme.header,
@@ -271,12 +103,34 @@ fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, loo
         let text = " no thread yet: none has reached a point";
         return frame.render_widget(Line::styled(text, theme.faint), area);
     }
-    draw_scrolled(frame, area, Line::from(heading), lines, view.offset);
+    let rest = match inner_width {
+        0 => " Burns most".to_owned(),
+        width => format!(" {:width$}  Burns most", "In"),
+    };
+    let used = grid.width();
+    let heading = grid.left(rest, width.saturating_sub(used));
+    let heading = heading.heading(view.sorted(), width, look);
+    draw_scrolled(frame, area, heading, lines, view.scroll.offset);
 }
 
-fn name_of(thread: &Thread) -> String {
-    let lane = &thread.lane;
-    if lane.name.is_empty() { format!("[{}]", lane.tid) } else { lane.name.clone() }
+/// The columns that a list of this width has, and the room for where a thread is.
+pub(super) fn grid(width: usize, look: &Look) -> (Grid, Vec<&'static Column>, usize) {
+    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| width >= column.from).collect();
+    let fixed: usize = columns.iter().skip(1).map(|column| column.width + 1).sum();
+    // The name, the open region and the point that burns most share the rest.
+    let left = width.saturating_sub(MARK + fixed);
+    let name_width = (left / 3).clamp(LEAST_NAME, MOST_NAME).min(left);
+    let inner_width = left.saturating_sub(name_width) / 2;
+    let inner_width = inner_width.saturating_sub(2).min(MOST_NAME + 8);
+    let inner_width = if inner_width < LEAST_INNER { 0 } else { inner_width };
+    let grid = columns.iter().fold(Grid::new(look.glyphs.ellipsis).left("", 1), |grid, column| {
+        let grid = match column.width {
+            0 => grid.left(column.title, name_width),
+            width => grid.right(column.title, width),
+        };
+        column.order.as_ref().map_or(grid.clone(), |order| grid.sorts(order.key))
+    });
+    (grid, columns, inner_width)
 }
 
 /// What went wrong on a thread; empty where nothing did.

@@ -106,7 +106,7 @@ impl Picture<'_> {
         buffer.set_style(area, style);
         // Lines out of sight are announced.
         let (_, lines) = self.view.at.cursor();
-        let (first, seen) = (self.view.offset, usize::from(self.seen));
+        let (first, seen) = (self.view.scroll.offset, usize::from(self.seen));
         let title = match seen < lines {
             true => format!(" {}-{}/{lines}", first + 1, (first + seen).min(lines)),
             false => " Thread".to_owned(),
@@ -177,7 +177,7 @@ impl Picture<'_> {
 
     fn rows(&self, buffer: &mut Buffer, area: Rect) {
         let (cursor, _) = self.view.at.cursor();
-        let seen = self.view.offset..self.view.offset + usize::from(area.height);
+        let seen = self.view.scroll.offset..self.view.scroll.offset + usize::from(area.height);
         let mut place = 0;
         for track in &self.timeline.tracks {
             let lines = place..place + track.levels.len();

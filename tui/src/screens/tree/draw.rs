@@ -7,6 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::{CallTree, Source, Window};
 use crate::app::Common;
+use crate::grid::Grid;
 use crate::model::tree::{Direction, Node, Row};
 use crate::text;
 use crate::units::{self, NONE};
@@ -145,13 +146,14 @@ fn selected(tree: &CallTree, common: &Common) -> String {
 }
 
 fn titles(tree: &CallTree, width: usize, look: &Look) -> Line<'static> {
-    let mut titles = String::new();
-    for column in columns(tree, width) {
-        let room = column.width();
-        titles += &format!("{:>room$} ", column.title());
-    }
-    titles += "   Name";
-    Line::styled(text::fit(&titles, width, look.glyphs.ellipsis), look.theme.heading)
+    grid(&columns(tree, width), look).left("   Name", NAME).heading(None, width, look)
+}
+
+fn grid(columns: &[Column], look: &Look) -> Grid {
+    columns.iter().fold(Grid::new(look.glyphs.ellipsis), |grid, column| match column {
+        Column::Bar => grid.left(column.title(), column.width()),
+        _ => grid.right(column.title(), column.width()),
+    })
 }
 
 /// Why there are no lines, and what to do.
@@ -175,7 +177,7 @@ pub(super) fn empty(
 pub(super) fn rows(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common, look: &Look) {
     let columns = columns(tree, area.width.into());
     let cursor = tree.node();
-    for (area, row) in area.rows().zip(tree.rows.iter().skip(tree.offset)) {
+    for (area, row) in area.rows().zip(tree.rows.iter().skip(tree.scroll.offset)) {
         let is_selected = cursor == Some(row.node);
         if is_selected {
             canvas.buffer_mut().set_style(area, look.theme.selected);
@@ -204,9 +206,9 @@ fn line(
         was.get(&names).copied().unwrap_or(0.0)
     });
     let style = |style: Style| if is_selected { theme.selected } else { style };
-    let mut spans = Vec::new();
-    for column in columns {
-        let (text, own) = match column {
+    let (texts, styles): (Vec<String>, Vec<Style>) = columns
+        .iter()
+        .map(|column| match column {
             Column::Total => (units::percent(share), theme.heat(share)),
             Column::Own => (units::percent(node.exclusive as f64 / all), theme.header),
             Column::Was => {
@@ -224,14 +226,11 @@ fn line(
             Column::Calls if node.count == 0 => (NONE.into(), theme.faint),
             Column::Calls => (units::si(node.count as f64), theme.header),
             Column::Samples => (units::count(node.inclusive), theme.header),
-        };
-        let room = column.width();
-        let text = match column {
-            Column::Bar => format!("{text:<room$} "),
-            _ => format!("{text:>room$} "),
-        };
-        spans.push(Span::styled(text, style(own)));
-    }
+        })
+        .unzip();
+    let cells = grid(columns, look).cells(texts).into_iter().zip(styles);
+    let mut spans: Vec<Span<'static>> =
+        cells.map(|(text, own)| Span::styled(text + " ", style(own))).collect();
     let mark = match node.children.is_empty() {
         true => ' ',
         false if row.is_open => glyphs.unfolded,

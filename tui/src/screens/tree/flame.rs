@@ -106,16 +106,16 @@ impl CallTree {
         }
     }
 
-    /// Levels scrolled out at the top, so that the cursor's is in sight.
-    pub(super) fn flame_offset(&self, rows: usize) -> usize {
+    /// Scrolls so that the cursor's level is in sight; returns whether it had to.
+    pub(super) fn settle_flame(&mut self, rows: usize) -> bool {
         let level = self.cursor.len().saturating_sub(1);
-        self.offset.min(level).max((level + 1).saturating_sub(rows))
+        self.scroll.settle(rows, (level, usize::MAX))
     }
 }
 
 /// The node at a place, counted from the corner of the body.
 pub(super) fn at(tree: &CallTree, at: Position, body: Rect) -> Option<u32> {
-    let level = usize::from(at.y.checked_sub(HEADS)?) + tree.offset;
+    let level = usize::from(at.y.checked_sub(HEADS)?) + tree.scroll.offset;
     let hit = |bar: &&Bar| bar.level == level && (bar.left..bar.left + bar.width).contains(&at.x);
     tree.bars(body.width).iter().find(hit).map(|bar| bar.node)
 }
@@ -125,7 +125,7 @@ pub(super) fn draw(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Co
     let cursor = tree.node();
     let all = tree.tree.total().max(1) as f64;
     for bar in tree.bars(area.width) {
-        let Some(line) = bar.level.checked_sub(tree.offset) else { continue };
+        let Some(line) = bar.level.checked_sub(tree.scroll.offset) else { continue };
         if line >= usize::from(area.height) {
             continue;
         }
