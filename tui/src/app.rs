@@ -38,6 +38,7 @@ pub use crate::screens::Screen;
 use crate::screens::{Points, Screens, View};
 
 use crate::columns::{Column, Sorting};
+use crate::grid::Scroll;
 use crate::model::compare::Baseline;
 use crate::model::{Basis, Figures, Model, News, TAU_SECONDS};
 use crate::snapshot::{ProcessState, Snapshot};
@@ -208,6 +209,8 @@ pub struct App {
     pub quit: bool,
     /// The screen that the one on top of it was opened on.
     came_from: Screen,
+    /// Where the lists of all screens were scrolled to when they were last shown.
+    scrolls: [Scroll; Screen::ALL.len()],
     /// Filters that were typed before, the last one last.
     filters: Vec<String>,
     finder: Box<dyn Finder>,
@@ -226,6 +229,7 @@ impl App {
             overlay: None,
             quit: false,
             came_from: Screen::Points,
+            scrolls: Default::default(),
             filters: Vec::new(),
             finder,
             keys: keys::Keys::default(),
@@ -247,6 +251,8 @@ impl App {
         for screen in self.screens.all_mut() {
             screen.forget();
         }
+        self.scrolls = Default::default();
+        self.common.scroll = Scroll::default();
         self.screen = Screen::Points;
         self.next_poll = now;
         self.begin_replay();

@@ -112,6 +112,13 @@ impl Grid {
     pub fn heading(&self, sorted: Option<Sorted>, width: usize, look: &Look) -> Line<'static> {
         let theme = &look.theme;
         let mut spans = Vec::new();
+        let mut left = width;
+        let mut push = |text: String, style| {
+            // What does not fit is announced.
+            let text = text::cut(&text, left, self.ellipsis);
+            left -= text::width(&text).min(left);
+            spans.push(Span::styled(text, style));
+        };
         for slot in &self.slots {
             let sorted = sorted.filter(|sorted| sorted.key == slot.key);
             let (title, style) = match sorted {
@@ -121,11 +128,10 @@ impl Grid {
                 }
                 Some(_) => (format!("{}{}", slot.title, look.glyphs.up), theme.sorted),
             };
-            spans.push(Span::styled(self.aligned(slot, &title), style));
-            spans.push(Span::styled(" ", theme.heading));
+            push(self.aligned(slot, &title), style);
+            push(" ".into(), theme.heading);
         }
-        let rest = width.saturating_sub(spans.iter().map(Span::width).sum());
-        spans.push(Span::styled(" ".repeat(rest), theme.heading));
+        spans.push(Span::styled(" ".repeat(left), theme.heading));
         Line::from(spans)
     }
 
@@ -155,11 +161,6 @@ impl Scroll {
         let offset = offset.max((place + 1).saturating_sub(rows));
         std::mem::replace(&mut self.offset, offset) != offset
     }
-
-    /// The row in this line of a list.
-    pub fn row_at(&self, line: usize, rows: usize, len: usize) -> Option<usize> {
-        Some(self.offset + line).filter(|place| line < rows && *place < len)
-    }
 }
 
 #[cfg(test)]
@@ -185,8 +186,7 @@ mod tests {
         assert!(scroll.settle(5, (7, 20)));
         assert_eq!(scroll.offset, 3);
         assert!(!scroll.settle(5, (4, 20)));
-        assert_eq!([0, 4, 5].map(|line| scroll.row_at(line, 5, 20)), [Some(3), Some(7), None]);
         assert!(scroll.settle(5, (0, 2)));
-        assert_eq!((scroll.offset, scroll.row_at(2, 5, 2)), (0, None));
+        assert_eq!(scroll.offset, 0);
     }
 }

@@ -199,7 +199,7 @@ fn take_input(app: &mut App, look: &Look, area: Rect) -> io::Result<Input> {
             Event::Mouse(mouse) => {
                 let now = Instant::now();
                 let place = Position { x: mouse.column, y: mouse.row };
-                let target = view::hit(app, look, area, place);
+                let target = view::hit(app, area, place);
                 input.any |= app.mouse(mouse.kind, target, now);
                 // What comes next is meant for what this one brings.
                 app.settle(look, area, now);

@@ -163,22 +163,9 @@ impl Detail {
 impl View for Detail {
     fn keys(&self) -> KeyMap {
         &[
-            keys::RUN,
-            CLOSE,
-            keys::POINT,
-            LOAD,
-            keys::TUNE,
-            keys::COPY,
-            keys::FILTER,
-            keys::SAVE,
-            WINDOW,
-            keys::BASELINE,
-            keys::WALK,
-            PAGE,
-            super::SHOW,
-            keys::TURN,
-            keys::LEAVE,
-            keys::TERMINAL,
+            &[keys::RUN, CLOSE, keys::POINT, LOAD, keys::TUNE, keys::COPY, keys::FILTER],
+            &[keys::SAVE, WINDOW, keys::BASELINE, keys::WALK, PAGE, super::SHOW],
+            &[keys::TURN, keys::LEAVE, keys::TERMINAL],
         ]
     }
 

@@ -57,20 +57,7 @@ impl LogView {
 
 impl View for LogView {
     fn keys(&self) -> KeyMap {
-        &[
-            keys::RUN,
-            keys::TO_TABLE,
-            keys::FILTER,
-            keys::SAVE,
-            keys::POLL,
-            keys::BASELINE,
-            keys::WALK,
-            keys::PAGE,
-            super::SHOW,
-            keys::TURN,
-            keys::LEAVE,
-            keys::TERMINAL,
-        ]
+        &[&[keys::RUN, keys::TO_TABLE, keys::FILTER], keys::TAIL]
     }
 
     fn begin(&mut self, common: &mut Common, _: Instant) {

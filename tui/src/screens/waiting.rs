@@ -17,7 +17,7 @@ pub struct Waiting;
 
 impl View for Waiting {
     fn keys(&self) -> KeyMap {
-        &[keys::LEAVE, keys::TERMINAL]
+        &[&[keys::LEAVE, keys::TERMINAL]]
     }
 
     fn looks_for_processes(&self) -> bool {

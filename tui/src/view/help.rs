@@ -27,7 +27,13 @@ pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> 
     // First what works here alone or nearly so, then what works on most screens.
     let fits = |binding: &&Binding| app.common.replay.is_some() || !binding.is_of_recordings();
     let keys = |is_common: bool| {
-        let groups = app.view().keys().iter().filter(move |group| group.is_common == is_common);
+        let groups = app
+            .view()
+            .keys()
+            .iter()
+            .copied()
+            .flatten()
+            .filter(move |group| group.is_common == is_common);
         groups.flat_map(|group| group.bindings).filter(fits)
     };
     let mut list = |title: &str, bindings: &mut dyn Iterator<Item = &'static Binding>| {
