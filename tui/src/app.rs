@@ -39,12 +39,13 @@ use crate::screens::{Points, Screens, View};
 
 use crate::columns::{Column, Sorting};
 use crate::grid::Scroll;
+use crate::look::Look;
 use crate::model::compare::Baseline;
 use crate::model::{Basis, Figures, Model, News, TAU_SECONDS};
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{Candidate, Finder, Source, Together, Wanted};
 use crate::units::Unit;
-use crate::view::{self, Look};
+use crate::view;
 
 /// How long the rows stand still after the cursor moved.
 const FREEZE: Duration = Duration::from_millis(1500);

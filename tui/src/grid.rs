@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 use ratatui::text::{Line, Span};
 
+use crate::look::Look;
 use crate::text;
-use crate::view::Look;
 
 /// One column of a grid.
 #[derive(Clone, Debug)]

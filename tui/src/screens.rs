@@ -39,9 +39,9 @@ use crate::app::keys::{Group, KeyMap, bind, common};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter, Overlay, Prompt};
 use crate::grid::{SortColumn, Sorted};
+use crate::look::Look;
 use crate::snapshot::Snapshot;
 use crate::source::{Candidate, Together};
-use crate::view::Look;
 
 /// Declares the screens: their names, the one that each has a field of, and those of a
 /// watched process with what they are called, their keys and a line of help.

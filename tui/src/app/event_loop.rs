@@ -20,7 +20,8 @@ use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use super::suspend::Suspension;
 use super::{App, Errand};
 use crate::interrupt::Interrupt;
-use crate::view::{self, Look};
+use crate::look::Look;
+use crate::view;
 
 /// How long a signal to leave may go unnoticed at most.
 const PATIENCE: Duration = Duration::from_millis(200);

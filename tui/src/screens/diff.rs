@@ -13,11 +13,11 @@ use crate::app::keys::{self, KeyMap};
 use crate::app::{Action, Common};
 use crate::comparison::{COLUMNS, Column, VERDICT, VERDICT_WIDTH, caption};
 use crate::grid::{Grid, Scroll, Sorted};
+use crate::look::Look;
 use crate::model::compare::{Baseline, Comparison, DIFFERS, Row, Verdict};
 use crate::snapshot::PointState;
 use crate::text;
 use crate::units::Scale;
-use crate::view::Look;
 
 /// Lines above the rows: what is compared, and the heading.
 const HEAD: u16 = 2;

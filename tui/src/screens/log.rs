@@ -10,11 +10,11 @@ use super::{Outcome, View};
 use crate::app::Common;
 use crate::app::keys::{self, KeyMap};
 use crate::local_time::time_of_day;
+use crate::look::Look;
 use crate::model::cost::{Cost, Costs};
 use crate::model::log::Entry;
 use crate::text;
 use crate::units;
-use crate::view::Look;
 
 /// Points whose cost is told, at most.
 const POINTS: u16 = 6;

@@ -14,10 +14,10 @@ use crate::app::keys::Key::Char;
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::{Action, Common};
 use crate::grid::{Grid, Scroll};
+use crate::look::{Look, draw_scrolled};
 use crate::snapshot::ProcessState;
 use crate::source::{Candidate, Choice, Discovery, Members, Together, Wanted, choose};
 use crate::text;
-use crate::view::{Look, draw_scrolled};
 
 const MARK: Group = own(&[
     bind(

@@ -18,9 +18,9 @@ use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::{Action, Common, Options, Overlay};
 use crate::columns::{Column, Fit, Sorting};
 use crate::grid::{SortColumn, Sorted};
+use crate::look::Look;
 use crate::model::Figures;
 use crate::text;
-use crate::view::Look;
 
 /// Lines from which on the table also has one for its sums.
 const LEAST_HEIGHT: u16 = 12;

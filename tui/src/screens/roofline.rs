@@ -24,11 +24,11 @@ use crate::app::keys::Key::Char;
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::{Action, Common};
 use crate::grid::{Grid, Scroll};
+use crate::look::Look;
 use crate::model::{FLOPS, Figures};
 use crate::roofline::{self, Ceilings, Dot, Roof};
 use crate::text;
 use crate::units::{self, NONE};
-use crate::view::Look;
 
 /// The heading, and that of the rows.
 const HEADS: u16 = 2;

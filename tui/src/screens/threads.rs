@@ -15,9 +15,9 @@ use crate::app::keys::Key::{Char, Named};
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::{Action, Common, Filter};
 use crate::grid::{SortColumn, Sorted};
+use crate::look::Look;
 use crate::model::threads::{Ring, Thread, find, rings};
 use crate::snapshot::Snapshot;
-use crate::view::Look;
 
 const CLOCK: &str = "of a thread: how its process learns of switches, for all its threads alike: rseq, perf, \
                      cputime, or wall, which leaves time off the CPU in";

@@ -16,9 +16,9 @@ use crate::app::keys::Key::{Char, Ctrl, Named, Twice};
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::look::Look;
 use crate::model::Figures;
 use crate::snapshot::Snapshot;
-use crate::view::Look;
 
 const TIMELINE_RAN: &str = "its thread ran nearly always, at times, hardly; the rest it \
                             was off the CPU, or in another context";

@@ -8,8 +8,8 @@ use ratatui::widgets::{Paragraph, Wrap};
 use super::{Outcome, Screen, View};
 use crate::app::Common;
 use crate::app::keys::{self, KeyMap};
+use crate::look::Look;
 use crate::source::{Choice, choose};
-use crate::view::Look;
 
 /// See the module's own description.
 #[derive(Default)]

@@ -7,13 +7,13 @@ use super::{Detail, load};
 use crate::app::Common;
 use crate::columns::state_word;
 use crate::grid::Grid;
+use crate::look::{Look, chart};
 use crate::model::histogram::{self, Bar};
 use crate::model::lost;
 use crate::model::{Calls, Figures, Lately, Since, Who, mean, off_share};
 use crate::snapshot::{LaneKind, PointState, ProcessState};
 use crate::text;
 use crate::units::{self, NONE, Scale};
-use crate::view::{Look, chart, help};
 
 /// From this width on the histogram stands beside the figures.
 const WIDE: usize = 80;
@@ -121,7 +121,7 @@ impl Text {
 }
 
 fn warning(text: &str, width: usize, look: &Look) -> Vec<Line<'static>> {
-    let text = help::wrapped(text, width.saturating_sub(2).max(1));
+    let text = text::wrapped(text, width.saturating_sub(2).max(1));
     text.into_iter().map(|line| Line::styled(format!(" {line}"), look.theme.warn)).collect()
 }
 

@@ -11,11 +11,11 @@ use super::{Points, View};
 use crate::app::{Common, Filter};
 use crate::columns::{Column, Fit, Kind};
 use crate::grid::Grid;
+use crate::look::{Look, chart};
 use crate::model::{Figures, Trouble};
 use crate::snapshot::PointState;
 use crate::text;
 use crate::units;
-use crate::view::{Look, chart};
 
 pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);

@@ -8,13 +8,13 @@ use super::list::{COLUMNS, Column, Seen, name_of};
 use super::{Threads, View};
 use crate::app::Common;
 use crate::grid::Grid;
+use crate::look::{Look, draw_scrolled};
 use crate::model::lost;
 use crate::model::mean;
 use crate::model::threads::{Part, Thread, find, parts};
 use crate::snapshot::{LaneKind, Open, ProcessState};
 use crate::text;
 use crate::units::{self, NONE};
-use crate::view::{Look, draw_scrolled};
 
 /// From this height on the list stays beside the points of a thread.
 const HIGH: u16 = 10;

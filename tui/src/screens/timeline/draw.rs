@@ -20,12 +20,12 @@ use ratatui::text::{Line, Span};
 use super::place::step_above;
 use super::{Timeline, View};
 use crate::app::{Common, Status};
+use crate::look::Look;
 use crate::model::Figures;
 use crate::model::timeline::{self as model, Column, Level, Run, Track, Window, columns, runs};
 use crate::snapshot::PointState;
 use crate::text;
 use crate::units;
-use crate::view::Look;
 
 /// Columns between two marks of the axis, at least.
 const BETWEEN_MARKS: u64 = 14;

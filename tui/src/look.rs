@@ -1,0 +1,35 @@
+//! What all that is drawn is drawn with: colours, signs, small charts, and a list that
+//! scrolls below its heading.
+
+pub(crate) mod chart;
+mod palette;
+mod theme;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
+
+pub use palette::{Terminal, ThemeName};
+pub use theme::{Glyphs, Look, Theme};
+
+/// A heading that stays, and lines below it that scroll. The heading tells at
+/// its right which lines are seen when not all are.
+pub(crate) fn draw_scrolled(
+    frame: &mut Frame,
+    area: Rect,
+    heading: Line<'_>,
+    lines: Vec<Line<'_>>,
+    offset: usize,
+) {
+    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let rows = usize::from(body.height);
+    let seen_to = offset.saturating_add(rows).min(lines.len());
+    let place = format!(" {}-{seen_to}/{} PgDn", offset.saturating_add(1), lines.len());
+    frame.render_widget(heading, head);
+    if lines.len() > rows {
+        frame.render_widget(Line::from(place).right_aligned(), head);
+    }
+    let seen: Vec<Line> = lines.into_iter().skip(offset).take(rows).collect();
+    frame.render_widget(Paragraph::new(seen), body);
+}
