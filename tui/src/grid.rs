@@ -3,27 +3,24 @@
 
 use std::borrow::Cow;
 
-use ratatui::text::{Line, Span};
-
-use crate::look::Look;
 use crate::text;
 
 /// One column of a grid.
 #[derive(Clone, Debug)]
-struct Slot {
-    title: Cow<'static, str>,
+pub(crate) struct Slot {
+    pub(crate) title: Cow<'static, str>,
     width: usize,
     is_left: bool,
     /// By which the rows can be sorted; empty where they cannot.
-    key: &'static str,
+    pub(crate) key: &'static str,
 }
 
 /// The columns of a table, with one blank between them.
 #[derive(Clone, Debug)]
 pub struct Grid {
-    slots: Vec<Slot>,
+    pub(crate) slots: Vec<Slot>,
     /// In place of what is cut.
-    ellipsis: char,
+    pub(crate) ellipsis: char,
 }
 
 /// What the rows of a table are sorted by.
@@ -83,7 +80,7 @@ impl Grid {
         self.slots.iter().map(|slot| slot.width + 1).sum()
     }
 
-    fn aligned(&self, slot: &Slot, content: &str) -> String {
+    pub(crate) fn aligned(&self, slot: &Slot, content: &str) -> String {
         if slot.is_left {
             return text::fit(content, slot.width, self.ellipsis);
         }
@@ -105,34 +102,6 @@ impl Grid {
     /// The row of the titles.
     pub fn titles(&self) -> String {
         self.line(self.slots.iter().map(|slot| &slot.title))
-    }
-
-    /// The row of the titles over all of the width, with a sign at what the rows are sorted
-    /// by.
-    pub fn heading(&self, sorted: Option<Sorted>, width: usize, look: &Look) -> Line<'static> {
-        let theme = &look.theme;
-        let mut spans = Vec::new();
-        let mut left = width;
-        let mut push = |text: String, style| {
-            // What does not fit is announced.
-            let text = text::cut(&text, left, self.ellipsis);
-            left -= text::width(&text).min(left);
-            spans.push(Span::styled(text, style));
-        };
-        for slot in &self.slots {
-            let sorted = sorted.filter(|sorted| sorted.key == slot.key);
-            let (title, style) = match sorted {
-                None => (slot.title.to_string(), theme.heading),
-                Some(Sorted { descending: true, .. }) => {
-                    (format!("{}{}", slot.title, look.glyphs.down), theme.sorted)
-                }
-                Some(_) => (format!("{}{}", slot.title, look.glyphs.up), theme.sorted),
-            };
-            push(self.aligned(slot, &title), style);
-            push(" ".into(), theme.heading);
-        }
-        spans.push(Span::styled(" ".repeat(left), theme.heading));
-        Line::from(spans)
     }
 
     /// Key of the column at this place, counted from the left.

@@ -7,8 +7,11 @@ mod theme;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
+
+use crate::grid::{Grid, Sorted};
+use crate::text;
 
 pub use palette::{Terminal, ThemeName};
 pub use theme::{Glyphs, Look, Theme};
@@ -32,4 +35,34 @@ pub(crate) fn draw_scrolled(
     }
     let seen: Vec<Line> = lines.into_iter().skip(offset).take(rows).collect();
     frame.render_widget(Paragraph::new(seen), body);
+}
+
+impl Grid {
+    /// The row of the titles over all of the width, with a sign at what the rows are sorted
+    /// by.
+    pub fn heading(&self, sorted: Option<Sorted>, width: usize, look: &Look) -> Line<'static> {
+        let theme = &look.theme;
+        let mut spans = Vec::new();
+        let mut left = width;
+        let mut push = |text: String, style| {
+            // What does not fit is announced.
+            let text = text::cut(&text, left, self.ellipsis);
+            left -= text::width(&text).min(left);
+            spans.push(Span::styled(text, style));
+        };
+        for slot in &self.slots {
+            let sorted = sorted.filter(|sorted| sorted.key == slot.key);
+            let (title, style) = match sorted {
+                None => (slot.title.to_string(), theme.heading),
+                Some(Sorted { descending: true, .. }) => {
+                    (format!("{}{}", slot.title, look.glyphs.down), theme.sorted)
+                }
+                Some(_) => (format!("{}{}", slot.title, look.glyphs.up), theme.sorted),
+            };
+            push(self.aligned(slot, &title), style);
+            push(" ".into(), theme.heading);
+        }
+        spans.push(Span::styled(" ".repeat(left), theme.heading));
+        Line::from(spans)
+    }
 }

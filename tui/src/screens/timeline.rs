@@ -147,7 +147,8 @@ impl View for Timeline {
             }
             (Action::Slowest, Some(point)) => {
                 self.at.go_to_slowest(point);
-                let name = common.point_name(point);
+                let name =
+                    common.model.point(point).map_or_else(String::new, |it| common.full_name(it));
                 common.say(now, format!("the slowest call of {name} that is still known"));
             }
             (Action::Open, Some(point)) => {
