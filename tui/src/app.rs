@@ -12,6 +12,7 @@ mod event_loop;
 mod filter;
 pub mod keys;
 pub mod mouse;
+mod overlay;
 mod prompt;
 mod replay;
 mod session;
@@ -29,6 +30,7 @@ pub use action::Action;
 pub use common::Common;
 pub use event_loop::run;
 pub use filter::Filter;
+pub use overlay::Overlay;
 pub use prompt::{Prompt, default_file_name};
 pub use replay::Replay;
 pub use session::Session;
@@ -38,12 +40,14 @@ pub use crate::screens::Screen;
 use crate::screens::{Points, Screens, View};
 
 use crate::columns::{Column, Sorting};
+use crate::grid::Scroll;
+use crate::look::Look;
 use crate::model::compare::Baseline;
 use crate::model::{Basis, Figures, Model, News, TAU_SECONDS};
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{Candidate, Finder, Source, Together, Wanted};
 use crate::units::Unit;
-use crate::view::{self, Look};
+use crate::view;
 
 /// How long the rows stand still after the cursor moved.
 const FREEZE: Duration = Duration::from_millis(1500);
@@ -51,56 +55,6 @@ const FREEZE: Duration = Duration::from_millis(1500);
 const TOAST: Duration = Duration::from_secs(4);
 /// The first interval is shorter, so that real rates show at once.
 const FIRST_INTERVAL: Duration = Duration::from_millis(300);
-
-/// What lies over the body and takes the keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Overlay {
-    /// The keys and what they do, scrolled down by this many lines.
-    Help(usize),
-    /// What the points shown must have is being typed.
-    Filter(Prompt),
-    /// The weight of this point's exponential average is being typed.
-    Weight(u32, Prompt),
-    /// The columns to choose from, with the cursor on this one.
-    Columns(Column),
-    /// The columns to sort by, with the cursor on the one of this key.
-    Sort(&'static str),
-    /// What the screen is to look for is being typed.
-    Find(Prompt),
-    /// Something that changes many points waits for a yes.
-    Ask(Question),
-    /// The moment of the recording to go to is being typed.
-    Seek(Prompt),
-    /// The path of the snapshot to write is being typed.
-    Write(Prompt),
-    /// The file of that path exists: may it be replaced?
-    Replace(Prompt),
-}
-
-impl Overlay {
-    /// The line that is being typed.
-    pub fn prompt(&self) -> Option<&Prompt> {
-        match self {
-            Self::Filter(prompt)
-            | Self::Weight(_, prompt)
-            | Self::Find(prompt)
-            | Self::Seek(prompt)
-            | Self::Write(prompt) => Some(prompt),
-            _ => None,
-        }
-    }
-
-    fn prompt_mut(&mut self) -> Option<&mut Prompt> {
-        match self {
-            Self::Filter(prompt)
-            | Self::Weight(_, prompt)
-            | Self::Find(prompt)
-            | Self::Seek(prompt)
-            | Self::Write(prompt) => Some(prompt),
-            _ => None,
-        }
-    }
-}
 
 /// What the figures on the screen are, for the first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,6 +162,8 @@ pub struct App {
     pub quit: bool,
     /// The screen that the one on top of it was opened on.
     came_from: Screen,
+    /// Where the lists of all screens were scrolled to when they were last shown.
+    scrolls: [Scroll; Screen::ALL.len()],
     /// Filters that were typed before, the last one last.
     filters: Vec<String>,
     finder: Box<dyn Finder>,
@@ -227,6 +183,7 @@ impl App {
             overlay: None,
             quit: false,
             came_from: Screen::Points,
+            scrolls: Default::default(),
             filters: Vec::new(),
             finder,
             keys: keys::Keys::default(),
@@ -249,6 +206,8 @@ impl App {
         for screen in self.screens.all_mut() {
             screen.forget();
         }
+        self.scrolls = Default::default();
+        self.common.scroll = Scroll::default();
         self.screen = Screen::Points;
         self.next_poll = now;
         self.begin_replay();

@@ -3,27 +3,24 @@
 
 use std::borrow::Cow;
 
-use ratatui::text::{Line, Span};
-
 use crate::text;
-use crate::view::Look;
 
 /// One column of a grid.
 #[derive(Clone, Debug)]
-struct Slot {
-    title: Cow<'static, str>,
+pub(crate) struct Slot {
+    pub(crate) title: Cow<'static, str>,
     width: usize,
     is_left: bool,
     /// By which the rows can be sorted; empty where they cannot.
-    key: &'static str,
+    pub(crate) key: &'static str,
 }
 
 /// The columns of a table, with one blank between them.
 #[derive(Clone, Debug)]
 pub struct Grid {
-    slots: Vec<Slot>,
+    pub(crate) slots: Vec<Slot>,
     /// In place of what is cut.
-    ellipsis: char,
+    pub(crate) ellipsis: char,
 }
 
 /// What the rows of a table are sorted by.
@@ -83,7 +80,7 @@ impl Grid {
         self.slots.iter().map(|slot| slot.width + 1).sum()
     }
 
-    fn aligned(&self, slot: &Slot, content: &str) -> String {
+    pub(crate) fn aligned(&self, slot: &Slot, content: &str) -> String {
         if slot.is_left {
             return text::fit(content, slot.width, self.ellipsis);
         }
@@ -105,28 +102,6 @@ impl Grid {
     /// The row of the titles.
     pub fn titles(&self) -> String {
         self.line(self.slots.iter().map(|slot| &slot.title))
-    }
-
-    /// The row of the titles over all of the width, with a sign at what the rows are sorted
-    /// by.
-    pub fn heading(&self, sorted: Option<Sorted>, width: usize, look: &Look) -> Line<'static> {
-        let theme = &look.theme;
-        let mut spans = Vec::new();
-        for slot in &self.slots {
-            let sorted = sorted.filter(|sorted| sorted.key == slot.key);
-            let (title, style) = match sorted {
-                None => (slot.title.to_string(), theme.heading),
-                Some(Sorted { descending: true, .. }) => {
-                    (format!("{}{}", slot.title, look.glyphs.down), theme.sorted)
-                }
-                Some(_) => (format!("{}{}", slot.title, look.glyphs.up), theme.sorted),
-            };
-            spans.push(Span::styled(self.aligned(slot, &title), style));
-            spans.push(Span::styled(" ", theme.heading));
-        }
-        let rest = width.saturating_sub(spans.iter().map(Span::width).sum());
-        spans.push(Span::styled(" ".repeat(rest), theme.heading));
-        Line::from(spans)
     }
 
     /// Key of the column at this place, counted from the left.
@@ -155,11 +130,6 @@ impl Scroll {
         let offset = offset.max((place + 1).saturating_sub(rows));
         std::mem::replace(&mut self.offset, offset) != offset
     }
-
-    /// The row in this line of a list.
-    pub fn row_at(&self, line: usize, rows: usize, len: usize) -> Option<usize> {
-        Some(self.offset + line).filter(|place| line < rows && *place < len)
-    }
 }
 
 #[cfg(test)]
@@ -185,8 +155,7 @@ mod tests {
         assert!(scroll.settle(5, (7, 20)));
         assert_eq!(scroll.offset, 3);
         assert!(!scroll.settle(5, (4, 20)));
-        assert_eq!([0, 4, 5].map(|line| scroll.row_at(line, 5, 20)), [Some(3), Some(7), None]);
         assert!(scroll.settle(5, (0, 2)));
-        assert_eq!((scroll.offset, scroll.row_at(2, 5, 2)), (0, None));
+        assert_eq!(scroll.offset, 0);
     }
 }

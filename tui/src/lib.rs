@@ -18,7 +18,8 @@
 //! | [`comparison`] | the columns of a comparison with a baseline | who draws them |
 //! | [`app`] | what the user does: keys, actions, prompts, the session | how it is drawn |
 //! | [`screens`] | one type a screen: its state, keys, clicks, rows and drawing | one another |
-//! | [`view`] | what stands around a screen, and what all draw with | how anything changes |
+//! | [`view`] | what stands around a screen | how anything changes |
+//! | [`look`] | colours, signs and charts, which all screens draw with | what is drawn |
 //! | [`grid`] | tables of aligned cells, and where they are scrolled to | what is in them |
 //! | [`export`] | the same figures as text and files | the screen |
 //! | [`roofline`] | what the machine can do at most | processes, the screen |
@@ -35,6 +36,7 @@ pub mod headline;
 pub mod input;
 pub mod interrupt;
 pub mod local_time;
+pub mod look;
 pub mod model;
 #[cfg(feature = "otlp")]
 pub mod push;

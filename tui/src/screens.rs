@@ -42,10 +42,10 @@ use crate::app::keys::{Group, KeyMap, bind, common};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter, Overlay, Prompt};
 use crate::grid::{SortColumn, Sorted};
+use crate::look::Look;
 use crate::model::compare::Baseline;
 use crate::snapshot::Snapshot;
 use crate::source::{Candidate, Together};
-use crate::view::Look;
 
 /// Declares the screens: their names, the one that each has a field of, and those of a
 /// watched process with what they are called, their keys and a line of help.
@@ -237,9 +237,28 @@ pub trait View {
         None
     }
 
-    /// What lies at a place, counted from the corner of the body.
-    fn hit(&self, _at: Position, _body: Rect, _common: &Common, _look: &Look) -> Target {
-        Target::Nothing
+    /// Where its rows are on a body; empty where it has none.
+    fn rows(&self, body: Rect) -> Rect {
+        Rect { height: 0, ..body }
+    }
+
+    /// The heading in this column of the line above the rows, if they can be sorted by it.
+    fn heading_at(&self, _x: u16, _body: Rect, _common: &Common) -> Option<&'static str> {
+        None
+    }
+
+    /// What lies at a place.
+    fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
+        let rows = self.rows(body);
+        if at.y + 1 == rows.y && rows.height > 0 {
+            let heading = self.heading_at(at.x - body.x, body, common);
+            return heading.map_or(Target::Nothing, Target::Heading);
+        }
+        let place = common.scroll.offset + usize::from(at.y.saturating_sub(rows.y));
+        match rows.contains(at) && place < self.cursor(common).1 {
+            true => Target::Row(place),
+            false => Target::Nothing,
+        }
     }
 
     /// Takes a click: one on a row selects it, one on the selected row opens it, one on a
@@ -340,5 +359,8 @@ pub trait View {
 
     /// Mends what the size of the body has made untrue, such as a cursor out of sight.
     /// Returns whether anything changed by that.
-    fn settle(&mut self, body: Rect, common: &mut Common, look: &Look) -> bool;
+    fn settle(&mut self, body: Rect, common: &mut Common, _look: &Look) -> bool {
+        common.rows = usize::from(self.rows(body).height).max(1);
+        common.scroll.settle(common.rows, self.cursor(common))
+    }
 }

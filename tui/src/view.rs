@@ -9,27 +9,22 @@
 //! footer    Space pause  Enter open  ...  ? help  q quit
 //! ```
 
-pub(crate) mod chart;
 mod chooser;
 mod footer;
 mod header;
-pub(crate) mod help;
+mod help;
 mod hit;
-mod palette;
 mod summary;
 mod tabs;
-mod theme;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::text::Line;
-use ratatui::widgets::Paragraph;
 
 pub use hit::hit;
-pub use palette::{Terminal, ThemeName};
-pub use theme::{Glyphs, Look, Theme};
 
 use crate::app::{App, Overlay};
+pub use crate::look::{Glyphs, Look, Terminal, Theme, ThemeName};
+use crate::look::{chart, draw_scrolled};
 
 /// Draws the whole screen.
 pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
@@ -84,27 +79,6 @@ impl Parts {
         .areas(area);
         Self { header, summary, notice, body, tabs, footer }
     }
-}
-
-/// A heading that stays, and lines below it that scroll. The heading tells at
-/// its right which lines are seen when not all are.
-pub(crate) fn draw_scrolled(
-    frame: &mut Frame,
-    area: Rect,
-    heading: Line<'_>,
-    lines: Vec<Line<'_>>,
-    offset: usize,
-) {
-    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    let rows = usize::from(body.height);
-    let seen_to = offset.saturating_add(rows).min(lines.len());
-    let place = format!(" {}-{seen_to}/{} PgDn", offset.saturating_add(1), lines.len());
-    frame.render_widget(heading, head);
-    if lines.len() > rows {
-        frame.render_widget(Line::from(place).right_aligned(), head);
-    }
-    let seen: Vec<Line> = lines.into_iter().skip(offset).take(rows).collect();
-    frame.render_widget(Paragraph::new(seen), body);
 }
 
 #[cfg(test)]

@@ -48,8 +48,8 @@ impl App {
             Outcome::AttachTogether(together) => self.attach_together(&together, now),
             Outcome::ShowPoints(filter, why) => {
                 self.common.selected = None;
-                self.screens.points.scroll = Scroll::default();
                 self.show(Screen::Points, now);
+                self.common.scroll = Scroll::default();
                 self.filter_by(filter, now);
                 self.common.say(now, why);
             }
@@ -149,6 +149,8 @@ impl App {
         if is_below(self.screen) {
             self.came_from = self.screen;
         }
+        self.scrolls[self.screen as usize] = self.common.scroll;
+        self.common.scroll = self.scrolls[screen as usize];
         self.screen = screen;
         if self.view().wants_records() {
             self.look_at_records(now);

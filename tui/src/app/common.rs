@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::{Errand, FREEZE, Filter, Options, Replay, Session, Status, TOAST, Toast};
+use crate::grid::Scroll;
 use crate::model::log::Log;
 use crate::model::{Figures, Model};
 use crate::snapshot::{ProcessState, Snapshot};
@@ -42,7 +43,9 @@ pub struct Common {
     pub(crate) frozen_until: Option<Instant>,
     /// What became of the process while the figures stood still.
     pub(super) ended_unseen: Option<ProcessState>,
-    /// Rows that the list on the screen has room for.
+    /// Where the list on the screen is scrolled to.
+    pub scroll: Scroll,
+    /// Rows that it has room for.
     pub(crate) rows: usize,
     /// One moment by both clocks: the wall's in nanoseconds since the Unix epoch.
     began: (Instant, u64),
@@ -68,6 +71,7 @@ impl Common {
             session: None,
             frozen_until: None,
             ended_unseen: None,
+            scroll: Scroll::default(),
             rows: 1,
             began: (now, unix_ns.map_or(0, |time| time.as_nanos() as u64)),
         }

@@ -20,7 +20,8 @@ use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use super::suspend::Suspension;
 use super::{App, Errand};
 use crate::interrupt::Interrupt;
-use crate::view::{self, Look};
+use crate::look::Look;
+use crate::view;
 
 /// How long a signal to leave may go unnoticed at most.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -203,7 +204,7 @@ fn take_input(app: &mut App, look: &Look, area: Rect) -> io::Result<Input> {
             Event::Mouse(mouse) => {
                 let now = Instant::now();
                 let place = Position { x: mouse.column, y: mouse.row };
-                let target = view::hit(app, look, area, place);
+                let target = view::hit(app, area, place);
                 input.any |= app.mouse(mouse.kind, target, now);
                 // What comes next is meant for what this one brings.
                 app.settle(look, area, now);

@@ -4,6 +4,7 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{Action, Overlay};
+use crate::screens::SHOW;
 
 /// A key, or the same one twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +78,7 @@ pub struct Group {
 }
 
 /// All keys of a screen or an overlay, in the order of the last line.
-pub type KeyMap = &'static [Group];
+pub type KeyMap = &'static [&'static [Group]];
 
 use Key::{Char, Ctrl, Named, Shift, Twice};
 
@@ -394,24 +395,32 @@ impl Binding {
     }
 }
 
+/// What stands behind the keys of a screen of the watched process that are its own.
+pub(crate) const TAIL: &[Group] = &[SAVE, POLL, BASELINE, WALK, PAGE, SHOW, TURN, LEAVE, TERMINAL];
+
+/// What can be done with the point that the keys mean.
+pub(crate) const CHANGE: &[Group] = &[POINT, TUNE, COPY, FILTER];
+
 impl Overlay {
     /// The keys while it is open.
     pub fn keys(&self) -> KeyMap {
         match self {
-            Self::Help(_) => &[HELP, WALK, PAGE, QUIT, TERMINAL],
-            Self::Filter(_) => &[FILTER_TYPED, TERMINAL],
-            Self::Columns(_) => &[WALK, PAGE, CHECK, QUIT, TERMINAL],
-            Self::Sort(_) => &[WALK, PAGE, SORT, QUIT, TERMINAL],
-            Self::Ask(_) => &[ASK, TERMINAL],
-            Self::Replace(_) => &[CONFIRM, TERMINAL],
-            Self::Write(_) | Self::Weight(..) | Self::Seek(_) | Self::Find(_) => &[TYPED, TERMINAL],
+            Self::Help(_) => &[&[HELP, WALK, PAGE, QUIT, TERMINAL]],
+            Self::Filter(_) => &[&[FILTER_TYPED, TERMINAL]],
+            Self::Columns(_) => &[&[WALK, PAGE, CHECK, QUIT, TERMINAL]],
+            Self::Sort(_) => &[&[WALK, PAGE, SORT, QUIT, TERMINAL]],
+            Self::Ask(_) => &[&[ASK, TERMINAL]],
+            Self::Replace(_) => &[&[CONFIRM, TERMINAL]],
+            Self::Write(_) | Self::Weight(..) | Self::Seek(_) | Self::Find(_) => {
+                &[&[TYPED, TERMINAL]]
+            }
         }
     }
 }
 
 /// All bindings of a key map, one after the other.
 pub fn bindings(keys: KeyMap) -> impl Iterator<Item = &'static Binding> {
-    keys.iter().flat_map(|group| group.bindings)
+    keys.iter().copied().flatten().flat_map(|group| group.bindings)
 }
 
 /// Turns keys into actions, and remembers the first half of two-key commands.

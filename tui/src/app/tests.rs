@@ -162,8 +162,7 @@ fn the_cursor_stays_on_its_point_while_the_order_moves() {
         assert_eq!(desk.app.common.selected, selected);
         let (place, _) = desk.app.cursor();
         assert!(
-            (desk.app.screens.points.scroll.offset..desk.app.screens.points.scroll.offset + 5)
-                .contains(&place)
+            (desk.app.common.scroll.offset..desk.app.common.scroll.offset + 5).contains(&place)
         );
     }
 }

@@ -15,9 +15,9 @@ use serde::{Deserialize, Deserializer, de::Error};
 
 use crate::columns::Column;
 use crate::input;
+use crate::look::ThemeName;
 use crate::units::Unit;
 use crate::variables;
-use crate::view::ThemeName;
 
 /// Names another file; empty for none.
 const VARIABLE: &str = variables::TOP_CONFIG;

@@ -18,8 +18,8 @@ use super::{Outcome, Screen, View};
 use crate::app::keys::Key::{Char, Ctrl, Named, Twice};
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::{Action, Common};
+use crate::look::{Look, draw_scrolled};
 use crate::model::{Lately, Model, Past, Since};
-use crate::view::{Look, draw_scrolled};
 
 /// The windows of a histogram, the longest first.
 const WINDOWS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
@@ -163,22 +163,9 @@ impl Detail {
 impl View for Detail {
     fn keys(&self) -> KeyMap {
         &[
-            keys::RUN,
-            CLOSE,
-            keys::POINT,
-            LOAD,
-            keys::TUNE,
-            keys::COPY,
-            keys::FILTER,
-            keys::SAVE,
-            WINDOW,
-            keys::BASELINE,
-            keys::WALK,
-            PAGE,
-            super::SHOW,
-            keys::TURN,
-            keys::LEAVE,
-            keys::TERMINAL,
+            &[keys::RUN, CLOSE, keys::POINT, LOAD, keys::TUNE, keys::COPY, keys::FILTER],
+            &[keys::SAVE, WINDOW, keys::BASELINE, keys::WALK, PAGE, super::SHOW],
+            &[keys::TURN, keys::LEAVE, keys::TERMINAL],
         ]
     }
 

@@ -4,26 +4,27 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Position, Rect};
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::{Outcome, Screen, View};
 use crate::app::keys::{self, KeyMap};
-use crate::app::mouse::Target;
 use crate::app::{Action, Common};
 use crate::comparison::{COLUMNS, Column, VERDICT, VERDICT_WIDTH, caption};
-use crate::grid::Scroll;
+use crate::grid::{Grid, Scroll, Sorted};
+use crate::look::Look;
 use crate::model::compare::{Baseline, Comparison, DIFFERS, Row, Verdict};
 use crate::snapshot::PointState;
 use crate::text;
 use crate::units::Scale;
-use crate::view::Look;
 
 /// Lines above the rows: what is compared, and the heading.
 const HEAD: u16 = 2;
 /// Room for a name, at least and at most.
 const NAME: (usize, usize) = (8, 32);
+/// The column that the rows are sorted by.
+const BY: &str = "dLoad";
 /// The cursor, the state and a blank.
 const MARK: usize = 3;
 
@@ -40,7 +41,6 @@ pub struct Diff {
     pub comparison: Option<Comparison>,
     /// Ids of the points in the order of the rows.
     pub order: Vec<u32>,
-    scroll: Scroll,
 }
 
 impl Diff {
@@ -55,24 +55,7 @@ impl Diff {
 
 impl View for Diff {
     fn keys(&self) -> KeyMap {
-        &[
-            keys::RUN,
-            keys::OPEN,
-            keys::TO_TABLE,
-            keys::POINT,
-            keys::TUNE,
-            keys::COPY,
-            keys::FILTER,
-            keys::SAVE,
-            keys::POLL,
-            keys::BASELINE,
-            keys::WALK,
-            keys::PAGE,
-            super::SHOW,
-            keys::TURN,
-            keys::LEAVE,
-            keys::TERMINAL,
-        ]
+        &[&[keys::RUN, keys::OPEN, keys::TO_TABLE], keys::CHANGE, keys::TAIL]
     }
 
     fn compare_with(&mut self, baseline: &Baseline, _: &Common) {
@@ -98,7 +81,7 @@ impl View for Diff {
     }
 
     fn begin(&mut self, common: &mut Common, _: Instant) {
-        self.scroll.offset = 0;
+        common.scroll = Scroll::default();
         self.compare(common);
         self.arrange(common);
     }
@@ -155,16 +138,8 @@ impl View for Diff {
         true
     }
 
-    fn hit(&self, at: Position, body: Rect, _: &Common, _: &Look) -> Target {
-        let rows = usize::from(body.height.saturating_sub(HEAD));
-        let line = at.y.checked_sub(HEAD).map(usize::from);
-        let row = line.and_then(|line| self.scroll.row_at(line, rows, self.order.len()));
-        row.map_or(Target::Nothing, Target::Row)
-    }
-
-    fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
-        common.rows = usize::from(body.height.saturating_sub(HEAD)).max(1);
-        self.scroll.settle(common.rows, self.cursor(common))
+    fn rows(&self, body: Rect) -> Rect {
+        Rect { y: body.y + HEAD, height: body.height.saturating_sub(HEAD), ..body }
     }
 
     fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
@@ -178,7 +153,9 @@ impl View for Diff {
         let caption = text::cut(&caption, area.width.into(), look.glyphs.ellipsis);
         frame.render_widget(Line::styled(caption, look.theme.process), top);
         let (columns, name_width) = fitting(area.width.into());
-        frame.render_widget(heading(&columns, name_width, area.width.into(), look), head);
+        let grid = grid(&columns, name_width, look);
+        let sorted = Sorted { key: BY, descending: true };
+        frame.render_widget(grid.heading(Some(sorted), area.width.into(), look), head);
         let Some(comparison) = &self.comparison else {
             let text = match &self.baseline {
                 None => " no baseline yet: b takes one, and what comes is compared with it",
@@ -191,9 +168,10 @@ impl View for Diff {
         };
         let scale =
             Scale { ticks_per_second: comparison.ticks_per_second, unit: common.scale().unit };
-        let seen = self.order.iter().skip(self.scroll.offset).filter_map(|id| comparison.row(*id));
+        let seen =
+            self.order.iter().skip(common.scroll.offset).filter_map(|id| comparison.row(*id));
         for (area, row) in body.rows().zip(seen) {
-            let line = line(common, row, &columns, name_width, &scale, look);
+            let line = line(common, row, &columns, &grid, &scale, look);
             if common.selected == Some(row.id) {
                 frame.buffer_mut().set_style(area, look.theme.selected);
             }
@@ -217,25 +195,20 @@ fn fitting(width: usize) -> (Vec<&'static Column>, usize) {
     }
 }
 
-fn heading(columns: &[&Column], name_width: usize, width: usize, look: &Look) -> Line<'static> {
-    let ellipsis = look.glyphs.ellipsis;
-    let mut text = " ".repeat(MARK) + &text::fit("Name", name_width, ellipsis);
-    text += &format!(" {VERDICT:<VERDICT_WIDTH$}");
-    for column in columns {
-        let title = match column.title {
-            "dLoad" => format!("dLoad{}", look.glyphs.down),
-            title => title.into(),
-        };
-        text += &format!(" {title:>width$}", width = column.width);
-    }
-    Line::styled(text::fit(&text, width, ellipsis), look.theme.heading)
+/// The mark, the name, the verdict, and what else there is room for.
+fn grid(columns: &[&Column], name_width: usize, look: &Look) -> Grid {
+    let grid = Grid::new(look.glyphs.ellipsis).left("", MARK - 1).left("Name", name_width);
+    columns.iter().fold(grid.left(VERDICT, VERDICT_WIDTH), |grid, column| {
+        let grid = grid.right(column.title, column.width);
+        if column.title == BY { grid.sorts(BY) } else { grid }
+    })
 }
 
 fn line(
     common: &Common,
     row: &Row,
     columns: &[&Column],
-    name_width: usize,
+    grid: &Grid,
     scale: &Scale,
     look: &Look,
 ) -> Line<'static> {
@@ -252,7 +225,6 @@ fn line(
             None => ' ',
             Some(PointState::InvalidBeginBegin) => glyphs.invalid,
         },
-        ' ',
     ];
     let verdict_style = match row.verdict {
         Verdict::Slower | Verdict::SlowerTail => theme.error,
@@ -266,17 +238,17 @@ fn line(
     } else {
         theme.header
     };
-    let mut spans = vec![
-        Span::styled(String::from_iter(mark), style(theme.header)),
-        Span::styled(text::fit(&row.name, name_width, glyphs.ellipsis), style(plain)),
-        Span::styled(format!(" {:<VERDICT_WIDTH$}", row.verdict.words()), style(verdict_style)),
-    ];
-    for column in columns {
-        let cell = format!(" {:>width$}", (column.cell)(row, scale), width = column.width);
-        let is_reason = column.stresses.contains(&row.verdict);
-        spans.push(Span::styled(cell, style(if is_reason { verdict_style } else { plain })));
-    }
-    Line::from(spans)
+    let first = [String::from_iter(mark), row.name.clone(), row.verdict.words().to_owned()];
+    let figures = columns.iter().map(|column| (column.cell)(row, scale));
+    let reason = |column: &&Column| match column.stresses.contains(&row.verdict) {
+        true => verdict_style,
+        false => plain,
+    };
+    let styles = [theme.header, plain, verdict_style].into_iter();
+    let styles = styles.chain(columns.iter().map(reason));
+    let cells = grid.cells(first.into_iter().chain(figures)).into_iter();
+    let spans = cells.zip(styles).map(|(cell, of)| Span::styled(cell + " ", style(of)));
+    Line::from_iter(spans)
 }
 
 #[cfg(test)]

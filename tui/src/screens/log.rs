@@ -10,11 +10,11 @@ use super::{Outcome, View};
 use crate::app::Common;
 use crate::app::keys::{self, KeyMap};
 use crate::local_time::time_of_day;
+use crate::look::Look;
 use crate::model::cost::{Cost, Costs};
 use crate::model::log::Entry;
 use crate::text;
 use crate::units;
-use crate::view::Look;
 
 /// Points whose cost is told, at most.
 const POINTS: u16 = 6;
@@ -57,20 +57,7 @@ impl LogView {
 
 impl View for LogView {
     fn keys(&self) -> KeyMap {
-        &[
-            keys::RUN,
-            keys::TO_TABLE,
-            keys::FILTER,
-            keys::SAVE,
-            keys::POLL,
-            keys::BASELINE,
-            keys::WALK,
-            keys::PAGE,
-            super::SHOW,
-            keys::TURN,
-            keys::LEAVE,
-            keys::TERMINAL,
-        ]
+        &[&[keys::RUN, keys::TO_TABLE, keys::FILTER], keys::TAIL]
     }
 
     fn begin(&mut self, common: &mut Common, _: Instant) {

@@ -5,20 +5,19 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use ratatui::Frame;
-use ratatui::layout::{Position, Rect};
+use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Wrap};
 
 use super::{Outcome, Screen, View};
 use crate::app::keys::Key::Char;
 use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::mouse::Target;
 use crate::app::{Action, Common};
-use crate::grid::Scroll;
+use crate::grid::{Grid, Scroll};
+use crate::look::{Look, draw_scrolled};
 use crate::snapshot::ProcessState;
 use crate::source::{Candidate, Choice, Discovery, Members, Together, Wanted, choose};
 use crate::text;
-use crate::view::{Look, draw_scrolled};
 
 const MARK: Group = own(&[
     bind(
@@ -44,7 +43,6 @@ pub struct Picker {
     pub picked: Option<String>,
     /// Segment ids of the processes that are marked.
     pub marked: HashSet<String>,
-    scroll: Scroll,
 }
 
 impl Picker {
@@ -74,12 +72,12 @@ impl Picker {
 
 impl View for Picker {
     fn keys(&self) -> KeyMap {
-        &[keys::OPEN, keys::BACK, MARK, keys::WALK, keys::PAGE, keys::LEAVE, keys::TERMINAL]
+        &[&[keys::OPEN, keys::BACK, MARK, keys::WALK, keys::PAGE, keys::LEAVE, keys::TERMINAL]]
     }
 
     fn begin(&mut self, common: &mut Common, _: Instant) {
         self.marked.clear();
-        self.scroll.offset = 0;
+        common.scroll = Scroll::default();
         self.candidates = all_candidates(&common.discovery, common.wanted());
     }
 
@@ -140,22 +138,15 @@ impl View for Picker {
         self.picked = self.candidates.get(place).map(|c| c.segment_id.clone());
     }
 
-    fn hit(&self, at: Position, body: Rect, _: &Common, _: &Look) -> Target {
-        let rows = usize::from(body.height.saturating_sub(1));
-        let line = usize::from(at.y).checked_sub(1);
-        let row = line.and_then(|line| self.scroll.row_at(line, rows, self.candidates.len()));
-        row.map_or(Target::Nothing, Target::Row)
-    }
-
-    fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
-        common.rows = usize::from(body.height.saturating_sub(1)).max(1);
-        self.scroll.settle(common.rows, self.cursor(common))
+    fn rows(&self, body: Rect) -> Rect {
+        Rect { y: body.y + 1, height: body.height.saturating_sub(1), ..body }
     }
 
     fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
         let width = usize::from(area.width);
-        let heading =
-            text::fit("   Number  PID     State    Points  Name", width, look.glyphs.ellipsis);
+        let grid = Grid::new(look.glyphs.ellipsis).left("", 2).left("Number", 7).left("PID", 7);
+        let grid = grid.left("State", 8).right("Points", 6);
+        let grid = grid.clone().left(" Name", width.saturating_sub(grid.width()));
         if self.candidates.is_empty() {
             let text = format!(" {}", common.discovery.nothing_found());
             return frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }), area);
@@ -165,7 +156,16 @@ impl View for Picker {
             let selected = place == cursor;
             let marked = self.marked.contains(&candidate.segment_id);
             let mark = if selected { look.glyphs.cursor } else { ' ' };
-            let row = row(&common.discovery, candidate, mark, marked);
+            let star = if marked { '*' } else { ' ' };
+            let Candidate { points, name, exe, .. } = candidate;
+            let row = grid.line([
+                String::from_iter([mark, star]),
+                common.discovery.number_of(candidate).to_string(),
+                candidate.visible_pid().to_string(),
+                candidate.state.word().to_owned(),
+                points.to_string(),
+                format!(" {name}  {exe}"),
+            ]);
             let row = text::fit(&row, width, look.glyphs.ellipsis);
             let style = match (selected, candidate.state) {
                 (true, _) => look.theme.selected,
@@ -174,17 +174,9 @@ impl View for Picker {
             };
             Line::styled(row, style)
         });
-        let heading = Line::styled(heading, look.theme.heading);
-        draw_scrolled(frame, area, heading, lines.collect(), self.scroll.offset);
+        let heading = grid.heading(None, width, look);
+        draw_scrolled(frame, area, heading, lines.collect(), common.scroll.offset);
     }
-}
-
-fn row(discovery: &Discovery, candidate: &Candidate, mark: char, marked: bool) -> String {
-    let star = if marked { '*' } else { ' ' };
-    let state = candidate.state.word();
-    let Candidate { points, name, exe, .. } = candidate;
-    let (number, pid) = (discovery.number_of(candidate), candidate.visible_pid());
-    format!("{mark}{star} {number:<7} {pid:<7} {state:<8} {points:>6}  {name}  {exe}")
 }
 
 /// Every process that fits, those that run first, then the youngest first.

@@ -9,19 +9,18 @@ use std::time::Instant;
 
 use crossterm::event::KeyCode;
 use ratatui::Frame;
-use ratatui::layout::{Position, Rect};
+use ratatui::layout::Rect;
 
 use self::idle::Idle;
 use super::{Outcome, Screen, View};
 use crate::app::keys::Key::{Char, Named};
 use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::mouse::Target;
 use crate::app::{Action, Common, Options, Overlay};
 use crate::columns::{Column, Fit, Sorting};
-use crate::grid::{Scroll, SortColumn, Sorted};
+use crate::grid::{SortColumn, Sorted};
+use crate::look::Look;
 use crate::model::Figures;
 use crate::text;
-use crate::view::Look;
 
 /// Lines from which on the table also has one for its sums.
 const LEAST_HEIGHT: u16 = 12;
@@ -86,8 +85,6 @@ pub struct Points {
     pub columns: Vec<Column>,
     /// What the rows are sorted by.
     pub sorting: Sorting,
-    /// Where it is scrolled to.
-    pub scroll: Scroll,
     /// Columns of long names that are scrolled out at the left.
     name_offset: usize,
     /// All columns, in the order in which the chooser has them.
@@ -108,7 +105,6 @@ impl Points {
         Self {
             columns: options.columns.clone(),
             sorting: options.sorting,
-            scroll: Scroll::default(),
             name_offset: 0,
             choices: choose::choices(&options.columns),
             idle: Idle::default(),
@@ -172,24 +168,9 @@ impl Points {
 impl View for Points {
     fn keys(&self) -> KeyMap {
         &[
-            keys::RUN,
-            keys::OPEN,
-            keys::POINT,
-            ALL,
-            keys::TUNE,
-            IDLE,
-            keys::COPY,
-            keys::FILTER,
-            TABLE,
-            keys::SAVE,
-            keys::POLL,
-            keys::BASELINE,
-            keys::WALK,
-            keys::PAGE,
-            super::SHOW,
-            keys::TURN,
-            keys::LEAVE,
-            keys::TERMINAL,
+            &[keys::RUN, keys::OPEN, keys::POINT, ALL, keys::TUNE, IDLE, keys::COPY],
+            &[keys::FILTER, TABLE],
+            keys::TAIL,
         ]
     }
 
@@ -215,7 +196,6 @@ impl View for Points {
 
     fn forget(&mut self) {
         self.idle.forget();
-        self.scroll.offset = 0;
     }
 
     fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
@@ -259,15 +239,12 @@ impl View for Points {
         true
     }
 
-    fn hit(&self, at: Position, body: Rect, common: &Common, look: &Look) -> Target {
-        let Some(line) = usize::from(at.y).checked_sub(1) else {
-            let fit = self.fit(common, body.width.into());
-            let column = draw::grid(&fit, look.glyphs.ellipsis).key_at(at.x.into());
-            return column.map_or(Target::Nothing, Target::Heading);
-        };
-        let rows = usize::from(body.height.saturating_sub(1 + self.totals(body)));
-        let row = self.scroll.row_at(line, rows, common.order.len());
-        row.map_or(Target::Nothing, Target::Row)
+    fn rows(&self, body: Rect) -> Rect {
+        Rect { y: body.y + 1, height: body.height.saturating_sub(1 + self.totals(body)), ..body }
+    }
+
+    fn heading_at(&self, x: u16, body: Rect, common: &Common) -> Option<&'static str> {
+        draw::grid(&self.fit(common, body.width.into()), ' ').key_at(x.into())
     }
 
     fn sort_columns(&self, common: &Common) -> Vec<SortColumn> {
@@ -294,12 +271,12 @@ impl View for Points {
     }
 
     fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
-        common.rows = usize::from(body.height.saturating_sub(1 + self.totals(body))).max(1);
+        common.rows = usize::from(self.rows(body).height).max(1);
         if self.name_offset > 0 {
             let names = common.model.points().iter().map(|f| text::width(&f.point().name));
             self.name_offset = self.name_offset.min(names.max().unwrap_or(0));
         }
-        self.scroll.settle(common.rows, self.cursor(common))
+        common.scroll.settle(common.rows, self.cursor(common))
     }
 
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {

@@ -15,21 +15,20 @@ use std::time::Instant;
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::{Constraint, Layout, Position, Rect};
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::{Outcome, Screen, View};
 use crate::app::keys::Key::Char;
 use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::mouse::Target;
 use crate::app::{Action, Common};
-use crate::grid::Scroll;
+use crate::grid::{Grid, Scroll};
+use crate::look::Look;
 use crate::model::{FLOPS, Figures};
 use crate::roofline::{self, Ceilings, Dot, Roof};
 use crate::text;
 use crate::units::{self, NONE};
-use crate::view::Look;
 
 /// The heading, and that of the rows.
 const HEADS: u16 = 2;
@@ -60,7 +59,6 @@ pub struct Roofline {
     pub dots: Vec<(u32, Dot)>,
     /// Where the ceilings will come from.
     measuring: Option<Receiver<Ceilings>>,
-    scroll: Scroll,
 }
 
 impl Roofline {
@@ -113,29 +111,11 @@ impl Roofline {
 
 impl View for Roofline {
     fn keys(&self) -> KeyMap {
-        &[
-            keys::RUN,
-            keys::OPEN,
-            MEASURE,
-            keys::TO_TABLE,
-            keys::POINT,
-            keys::TUNE,
-            keys::COPY,
-            keys::FILTER,
-            keys::SAVE,
-            keys::POLL,
-            keys::BASELINE,
-            keys::WALK,
-            keys::PAGE,
-            super::SHOW,
-            keys::TURN,
-            keys::LEAVE,
-            keys::TERMINAL,
-        ]
+        &[&[keys::RUN, keys::OPEN, MEASURE, keys::TO_TABLE], keys::CHANGE, keys::TAIL]
     }
 
     fn begin(&mut self, common: &mut Common, _: Instant) {
-        self.scroll.offset = 0;
+        common.scroll = Scroll::default();
         if self.ceilings.is_none()
             && let Some(path) = &common.options.ceilings
         {
@@ -203,17 +183,8 @@ impl View for Roofline {
         self.measuring = None;
     }
 
-    fn hit(&self, at: Position, body: Rect, _: &Common, _: &Look) -> Target {
-        let list = self.parts(body).1;
-        let line = usize::from(at.y).checked_sub(usize::from(list.y - body.y));
-        let rows = usize::from(list.height);
-        let row = line.and_then(|line| self.scroll.row_at(line, rows, self.dots.len()));
-        row.map_or(Target::Nothing, Target::Row)
-    }
-
-    fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
-        common.rows = usize::from(self.parts(body).1.height).max(1);
-        self.scroll.settle(common.rows, self.cursor(common))
+    fn rows(&self, body: Rect) -> Rect {
+        self.parts(body).1
     }
 
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
@@ -232,9 +203,9 @@ impl View for Roofline {
         {
             draw_picture(frame, picture, &self.dots, common.selected, ceilings, look);
         }
-        let name_width = name_width(width);
+        let grid = grid(width, look);
         let head = Rect { y: list.y.saturating_sub(1), height: body.height.min(1), ..list };
-        frame.render_widget(head_of_rows(name_width, width, look), head);
+        frame.render_widget(grid.heading(None, width, look), head);
         if self.dots.is_empty() {
             let text =
                 " no points that report bytes and flops: scope!(\"name\", bytes = .., flops = ..)";
@@ -242,13 +213,14 @@ impl View for Roofline {
             return frame.render_widget(Line::styled(text, look.theme.faint), list);
         }
         let roof = self.ceilings.as_ref().map(|ceilings| &ceilings.alone);
-        let seen = self.dots.iter().enumerate().skip(self.scroll.offset);
+        let seen = self.dots.iter().enumerate().skip(common.scroll.offset);
         for (area, (place, (id, dot))) in list.rows().zip(seen) {
             let is_selected = common.selected == Some(*id);
             if is_selected {
                 frame.buffer_mut().set_style(area, look.theme.selected);
             }
-            let line = row(place, dot, roof, name_width, is_selected, look);
+            let cursor = if is_selected { look.glyphs.cursor } else { ' ' };
+            let line = grid.line(cells(place, dot, roof, cursor));
             frame.render_widget(text::cut(&line, width, look.glyphs.ellipsis), area);
         }
     }
@@ -277,45 +249,24 @@ fn told(ceilings: &Ceilings) -> String {
     )
 }
 
-fn name_width(width: usize) -> usize {
+/// The columns of the rows.
+fn grid(width: usize, look: &Look) -> Grid {
     let behind: usize = COLUMNS.iter().map(|(_, width)| width + 1).sum();
-    width.saturating_sub(4 + behind).clamp(NAME.0, NAME.1)
+    let name = width.saturating_sub(4 + behind).clamp(NAME.0, NAME.1);
+    let grid = Grid::new(look.glyphs.ellipsis).left("", 3).left("Name", name);
+    COLUMNS.iter().fold(grid, |grid, (title, width)| grid.right(*title, *width))
 }
 
-fn head_of_rows(name_width: usize, width: usize, look: &Look) -> Line<'static> {
-    let ellipsis = look.glyphs.ellipsis;
-    let mut heading = format!("    {}", text::fit("Name", name_width, ellipsis));
-    for (title, width) in COLUMNS {
-        heading += &format!(" {title:>width$}");
-    }
-    Line::styled(text::fit(&heading, width, ellipsis), look.theme.heading)
-}
-
-fn row(
-    place: usize,
-    dot: &Dot,
-    roof: Option<&Roof>,
-    name_width: usize,
-    is_selected: bool,
-    look: &Look,
-) -> String {
-    let cursor = if is_selected { look.glyphs.cursor } else { ' ' };
-    let name = text::fit(&dot.label, name_width, look.glyphs.ellipsis);
-    let share = roof.map_or(NONE.into(), |roof| units::percent(dot.share_of(roof)));
-    let below = roof.and_then(|roof| dot.limit(roof)).unwrap_or(NONE);
-    let cells = [
+fn cells(place: usize, dot: &Dot, roof: Option<&Roof>, cursor: char) -> [String; 7] {
+    [
+        String::from_iter([cursor, ' ', letter(place)]),
+        dot.label.clone(),
         units::si(dot.intensity),
         units::si(dot.flops_per_second),
         units::si(dot.bytes_per_second()),
-        share,
-        below.to_owned(),
-    ];
-    let mut line = format!("{cursor}{} {name} ", letter(place));
-    line.insert(1, ' ');
-    for ((_, width), cell) in COLUMNS.iter().zip(cells) {
-        line += &format!("{cell:>width$} ");
-    }
-    line.trim_end().to_owned()
+        roof.map_or(NONE.into(), |roof| units::percent(dot.share_of(roof))),
+        roof.and_then(|roof| dot.limit(roof)).unwrap_or(NONE).to_owned(),
+    ]
 }
 
 /// What stands for a point in the picture.

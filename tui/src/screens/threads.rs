@@ -7,18 +7,17 @@ use std::time::Instant;
 
 use crossterm::event::KeyCode;
 use ratatui::Frame;
-use ratatui::layout::{Position, Rect};
+use ratatui::layout::Rect;
 
 use self::list::{COLUMNS, Seen, name_of, order_of};
 use super::{Outcome, View};
 use crate::app::keys::Key::{Char, Named};
 use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter};
-use crate::grid::{Scroll, SortColumn, Sorted};
+use crate::grid::{SortColumn, Sorted};
+use crate::look::Look;
 use crate::model::threads::{Ring, Thread, find, rings};
 use crate::snapshot::Snapshot;
-use crate::view::Look;
 
 const CLOCK: &str = "of a thread: how its process learns of switches, for all its threads alike: rseq, perf, \
                      cputime, or wall, which leaves time off the CPU in";
@@ -49,7 +48,6 @@ pub struct Threads {
     sorted: Sorted,
     /// What the rings hold, in the order of the lanes.
     pub rings: Vec<Ring>,
-    scroll: Scroll,
     /// Lines scrolled out at the top of the opened thread.
     below: usize,
 }
@@ -62,7 +60,6 @@ impl Default for Threads {
             opened: false,
             sorted: Sorted { key: "load", descending: true },
             rings: Vec::new(),
-            scroll: Scroll::default(),
             below: 0,
         }
     }
@@ -98,24 +95,7 @@ impl Threads {
 
 impl View for Threads {
     fn keys(&self) -> KeyMap {
-        &[
-            keys::RUN,
-            keys::OPEN,
-            BELOW,
-            keys::BACK,
-            keys::COPY,
-            keys::FILTER,
-            SORT,
-            keys::SAVE,
-            keys::POLL,
-            keys::BASELINE,
-            keys::WALK,
-            keys::PAGE,
-            super::SHOW,
-            keys::TURN,
-            keys::LEAVE,
-            keys::TERMINAL,
-        ]
+        &[&[keys::RUN, keys::OPEN, BELOW, keys::BACK, keys::COPY, keys::FILTER, SORT], keys::TAIL]
     }
 
     fn legend(&self, _: &Look) -> Vec<(String, &'static str)> {
@@ -221,22 +201,19 @@ impl View for Threads {
         Some((name_of(thread), cells.collect::<Vec<_>>().join("  ")))
     }
 
-    fn hit(&self, at: Position, body: Rect, _: &Common, look: &Look) -> Target {
-        let rows = usize::from(draw::rows(self, body));
-        if at.y == 0 && rows > 0 {
-            let (grid, ..) = draw::grid(body.width.into(), look);
-            return grid.key_at(at.x.into()).map_or(Target::Nothing, Target::Heading);
-        }
-        let line = usize::from(at.y).checked_sub(1);
-        let row = line.and_then(|line| self.scroll.row_at(line, rows, self.order.len()));
-        row.map_or(Target::Nothing, Target::Row)
+    fn rows(&self, body: Rect) -> Rect {
+        draw::rows(self, body)
+    }
+
+    fn heading_at(&self, x: u16, body: Rect, _: &Common) -> Option<&'static str> {
+        draw::grid(body.width.into(), ' ').0.key_at(x.into())
     }
 
     fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
-        common.rows = usize::from(draw::rows(self, body)).max(1);
+        common.rows = usize::from(self.rows(body).height).max(1);
         let last = draw::lines(self, common, body).saturating_sub(common.rows);
         self.below = self.below.min(last);
-        self.scroll.settle(common.rows, self.place())
+        common.scroll.settle(common.rows, self.place())
     }
 
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {

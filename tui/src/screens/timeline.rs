@@ -16,10 +16,9 @@ use crate::app::keys::Key::{Char, Ctrl, Named, Twice};
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter, Overlay, Prompt};
-use crate::grid::Scroll;
+use crate::look::Look;
 use crate::model::Figures;
 use crate::snapshot::Snapshot;
-use crate::view::Look;
 
 const TIMELINE_RAN: &str = "its thread ran nearly always, at times, hardly; the rest it \
                             was off the CPU, or in another context";
@@ -78,7 +77,6 @@ const TIME: Group = own(&[
 pub struct Timeline {
     /// Where the user looks.
     pub at: TimeView,
-    scroll: Scroll,
 }
 
 impl Timeline {
@@ -100,21 +98,10 @@ impl Timeline {
 impl View for Timeline {
     fn keys(&self) -> KeyMap {
         &[
-            keys::RUN,
-            keys::OPEN,
-            TIME,
-            keys::BACK,
-            keys::POINT,
-            keys::TUNE,
-            keys::COPY,
-            keys::FILTER,
-            keys::SAVE,
-            keys::BASELINE,
-            keys::WALK,
-            super::SHOW,
-            keys::TURN,
-            keys::LEAVE,
-            keys::TERMINAL,
+            &[keys::RUN, keys::OPEN, TIME, keys::BACK],
+            keys::CHANGE,
+            &[keys::SAVE, keys::BASELINE, keys::WALK, super::SHOW],
+            &[keys::TURN, keys::LEAVE, keys::TERMINAL],
         ]
     }
 
@@ -160,7 +147,8 @@ impl View for Timeline {
             }
             (Action::Slowest, Some(point)) => {
                 self.at.go_to_slowest(point);
-                let name = common.point_name(point);
+                let name =
+                    common.model.point(point).map_or_else(String::new, |it| common.full_name(it));
                 common.say(now, format!("the slowest call of {name} that is still known"));
             }
             (Action::Open, Some(point)) => {
@@ -204,13 +192,15 @@ impl View for Timeline {
         self.at.select_line(place);
     }
 
-    fn hit(&self, at: Position, body: Rect, _: &Common, _: &Look) -> Target {
-        let rows = usize::from(draw::rows(body));
-        let Some(line) = usize::from(at.y).checked_sub(1) else { return Target::Nothing };
-        let Some(place) = self.scroll.row_at(line, rows, self.at.cursor().1) else {
-            return Target::Nothing;
-        };
-        match draw::moment_at(self, body, at.x.into()) {
+    fn rows(&self, body: Rect) -> Rect {
+        draw::rows(body)
+    }
+
+    fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
+        let rows = self.rows(body);
+        let place = common.scroll.offset + usize::from(at.y.saturating_sub(rows.y));
+        match draw::moment_at(self, body, (at.x - body.x).into()) {
+            _ if !rows.contains(at) || place >= self.at.cursor().1 => Target::Nothing,
             Some(moment) => Target::Moment(place, moment),
             None => Target::Row(place),
         }
@@ -226,11 +216,6 @@ impl View for Timeline {
             _ => return Outcome::Pass,
         }
         Outcome::Done
-    }
-
-    fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
-        common.rows = usize::from(draw::rows(body)).max(1);
-        self.scroll.settle(common.rows, self.at.cursor())
     }
 
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {

@@ -27,11 +27,11 @@ use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter};
 use crate::grid::Scroll;
+use crate::look::Look;
 use crate::model::compare::Baseline;
 use crate::model::tree::{Direction, Row, Samples, Tree};
 use crate::model::{Figures, Frame, Model, OpenRegion, Recent, Stacks};
 use crate::snapshot::Snapshot;
-use crate::view::Look;
 
 /// The heading, and the titles of the columns.
 const HEADS: u16 = 2;
@@ -137,7 +137,6 @@ pub struct CallTree {
     /// The frame that alone is shown, with what is below it; empty for all.
     zoom: Vec<Frame>,
     rows: Vec<Row>,
-    scroll: Scroll,
     recent: Recent,
     samples: Samples,
     /// Stacks were looked at since the last poll.
@@ -210,11 +209,11 @@ impl CallTree {
     }
 
     /// Another tree than before.
-    fn start_over(&mut self, common: &Common) {
+    fn start_over(&mut self, common: &mut Common) {
         self.zoom.clear();
         self.cursor.clear();
         self.folds.clear();
-        self.scroll.offset = 0;
+        common.scroll = Scroll::default();
         self.look_at_baseline(common);
         self.rebuild(common);
     }
@@ -312,12 +311,12 @@ impl CallTree {
     }
 
     /// Shows only what is below the node under the cursor, or all.
-    fn zoom(&mut self) {
+    fn zoom(&mut self, common: &mut Common) {
         self.zoom = match self.zoom == self.cursor {
             true => Vec::new(),
             false => self.cursor.clone(),
         };
-        self.scroll.offset = 0;
+        common.scroll = Scroll::default();
         self.lay_out();
     }
 
@@ -329,11 +328,6 @@ impl CallTree {
             Window::Recent | Window::Mark => Window::All,
         };
         self.source = Source::Time;
-    }
-
-    /// Lines for rows on a body of this height.
-    fn room(&self, body: Rect) -> usize {
-        usize::from(body.height.saturating_sub(HEADS))
     }
 }
 
@@ -362,24 +356,7 @@ fn name(frame: Frame, model: &Model) -> String {
 
 impl View for CallTree {
     fn keys(&self) -> KeyMap {
-        &[
-            keys::RUN,
-            keys::OPEN,
-            TREE,
-            FOLD,
-            keys::BACK,
-            keys::POINT,
-            keys::FILTER,
-            keys::SAVE,
-            keys::POLL,
-            keys::BASELINE,
-            keys::WALK,
-            keys::PAGE,
-            super::SHOW,
-            keys::TURN,
-            keys::LEAVE,
-            keys::TERMINAL,
-        ]
+        &[&[keys::RUN, keys::OPEN, TREE, FOLD, keys::BACK], keys::CHANGE, keys::TAIL]
     }
 
     fn legend(&self, look: &Look) -> Vec<(String, &'static str)> {
@@ -457,7 +434,7 @@ impl View for CallTree {
 
     fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
         match action {
-            Action::Open if self.is_flame => self.zoom(),
+            Action::Open if self.is_flame => self.zoom(common),
             Action::Open => match self.meant(common) {
                 Some(id) => {
                     common.selected = Some(id);
@@ -465,7 +442,7 @@ impl View for CallTree {
                 }
                 None => self.unfold(common, now),
             },
-            Action::Zoom => self.zoom(),
+            Action::Zoom => self.zoom(common),
             Action::Back if !self.zoom.is_empty() => {
                 self.zoom.clear();
                 self.lay_out();
@@ -473,7 +450,7 @@ impl View for CallTree {
             Action::Back => return Outcome::Back,
             Action::Flame => {
                 self.is_flame = !self.is_flame;
-                self.scroll.offset = 0;
+                common.scroll = Scroll::default();
             }
             Action::Callers => {
                 self.direction = match self.direction {
@@ -536,33 +513,37 @@ impl View for CallTree {
         self.select(place, common, now);
     }
 
-    fn hit(&self, at: Position, body: Rect, _: &Common, _: &Look) -> Target {
-        if self.is_flame {
-            let found = flame::at(self, at, body);
-            let place = found.and_then(|node| self.rows.iter().position(|row| row.node == node));
-            return place.map_or(Target::Nothing, Target::Row);
+    fn rows(&self, body: Rect) -> Rect {
+        let heads = HEADS.min(body.height);
+        Rect { y: body.y + heads, height: body.height - heads, ..body }
+    }
+
+    fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
+        let rows = self.rows(body);
+        if !rows.contains(at) {
+            return Target::Nothing;
         }
-        let line = usize::from(at.y).checked_sub(usize::from(HEADS));
-        let rows = self.room(body);
-        let place = line.and_then(|line| self.scroll.row_at(line, rows, self.rows.len()));
+        let line = common.scroll.offset + usize::from(at.y - rows.y);
+        let place = match self.is_flame {
+            false => Some(line).filter(|line| *line < self.rows.len()),
+            true => flame::at(self, at.x - rows.x, line, rows.width)
+                .and_then(|node| self.rows.iter().position(|row| row.node == node)),
+        };
         place.map_or(Target::Nothing, Target::Row)
     }
 
     fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
-        common.rows = self.room(body).max(1);
-        match self.is_flame {
-            true => self.settle_flame(common.rows),
-            false => self.scroll.settle(common.rows, self.cursor(common)),
-        }
+        common.rows = usize::from(self.rows(body).height).max(1);
+        let cursor = match self.is_flame {
+            true => (self.cursor.len().saturating_sub(1), usize::MAX),
+            false => self.cursor(common),
+        };
+        common.scroll.settle(common.rows, cursor)
     }
 
     fn draw(&self, canvas: &mut Canvas, body: Rect, common: &Common, look: &Look) {
         draw::head(self, canvas, body, common, look);
-        let rest = Rect {
-            y: body.y + HEADS.min(body.height),
-            height: body.height.saturating_sub(HEADS),
-            ..body
-        };
+        let rest = View::rows(self, body);
         if self.rows.is_empty() {
             draw::empty(self, canvas, rest, common, look);
         } else if self.is_flame {

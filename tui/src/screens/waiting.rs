@@ -8,8 +8,8 @@ use ratatui::widgets::{Paragraph, Wrap};
 use super::{Outcome, Screen, View};
 use crate::app::Common;
 use crate::app::keys::{self, KeyMap};
+use crate::look::Look;
 use crate::source::{Choice, choose};
-use crate::view::Look;
 
 /// See the module's own description.
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub struct Waiting;
 
 impl View for Waiting {
     fn keys(&self) -> KeyMap {
-        &[keys::LEAVE, keys::TERMINAL]
+        &[&[keys::LEAVE, keys::TERMINAL]]
     }
 
     fn looks_for_processes(&self) -> bool {

@@ -27,7 +27,13 @@ pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> 
     // First what works here alone or nearly so, then what works on most screens.
     let fits = |binding: &&Binding| app.common.replay.is_some() || !binding.is_of_recordings();
     let keys = |is_common: bool| {
-        let groups = app.view().keys().iter().filter(move |group| group.is_common == is_common);
+        let groups = app
+            .view()
+            .keys()
+            .iter()
+            .copied()
+            .flatten()
+            .filter(move |group| group.is_common == is_common);
         groups.flat_map(|group| group.bindings).filter(fits)
     };
     let mut list = |title: &str, bindings: &mut dyn Iterator<Item = &'static Binding>| {
@@ -57,8 +63,8 @@ pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> 
 /// Keys at the left, words at the right, both broken where they do not fit.
 fn entry(keys: &str, words: &str, width: usize, look: &Look) -> Vec<Line<'static>> {
     let room = if width >= WIDE { KEYS } else { KEYS_NARROW };
-    let keys = wrapped(keys, room);
-    let words = wrapped(words, width.saturating_sub(room + 2).max(1));
+    let keys = text::wrapped(keys, room);
+    let words = text::wrapped(words, width.saturating_sub(room + 2).max(1));
     let line = |lines: &[String], row: usize| lines.get(row).cloned().unwrap_or_default();
     (0..keys.len().max(words.len()))
         .map(|row| {
@@ -71,19 +77,4 @@ fn entry(keys: &str, words: &str, width: usize, look: &Look) -> Vec<Line<'static
             ])
         })
         .collect()
-}
-
-/// The text in lines of at most `width` columns, broken between words.
-pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if text::width(line) + 1 + text::width(word) <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }

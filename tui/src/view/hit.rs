@@ -5,10 +5,9 @@ use ratatui::layout::{Position, Rect};
 use super::{Parts, footer, tabs};
 use crate::app::mouse::Target;
 use crate::app::{App, Overlay};
-use crate::view::Look;
 
 /// What lies at `place` on a screen of this size.
-pub fn hit(app: &App, look: &Look, area: Rect, place: Position) -> Target {
+pub fn hit(app: &App, area: Rect, place: Position) -> Target {
     let parts = Parts::of(app, area);
     let nothing = Target::Nothing;
     let (width, column) = (usize::from(area.width), usize::from(place.x.saturating_sub(area.x)));
@@ -27,6 +26,5 @@ pub fn hit(app: &App, look: &Look, area: Rect, place: Position) -> Target {
     if app.overlay.is_some() || !body.contains(place) {
         return nothing;
     }
-    let at = Position { x: place.x - body.x, y: place.y - body.y };
-    app.view().hit(at, body, &app.common, look)
+    app.view().hit(place, body, &app.common)
 }

@@ -325,7 +325,7 @@ fn the_mouse_hits_what_is_drawn_there() {
     for (width, height) in SIZES {
         let text = screen(&mut desk, false, (width, height));
         let area = Rect::new(0, 0, width, height);
-        let at = |x, y| hit(&desk.app, &Look::new(true, false), area, (x, y).into());
+        let at = |x, y| hit(&desk.app, area, (x, y).into());
         let heading = text.lines().position(|line| line.contains('▼')).unwrap();
         let load = text.lines().nth(heading).unwrap().chars().position(|c| c == '▼').unwrap();
         assert_eq!(at(load as u16, heading as u16), Target::Heading("load"));
@@ -349,8 +349,7 @@ fn the_mouse_hits_what_is_drawn_there() {
             assert_eq!(at(width - 1, tabs as u16), Target::Nothing);
         }
     }
-    let look = Look::new(true, false);
-    let last = hit(&desk.app, &look, Rect::new(0, 0, 80, 24), (5, 20).into());
+    let last = hit(&desk.app, Rect::new(0, 0, 80, 24), (5, 20).into());
     assert_eq!(last, Target::Nothing);
 }
 
@@ -525,13 +524,12 @@ fn no_row_changes_its_shape_while_figures_run() {
 #[test]
 fn the_rows_of_every_list_can_be_clicked() {
     let mut desk = changed();
-    let look = Look::new(true, false);
     let area = Rect::new(0, 0, 120, 30);
     for (keys, name) in [("5", "io.parse"), ("3", "reader"), ("1", "io.read")] {
         desk.press(keys);
         let text = screen(&mut desk, false, (120, 30));
         let line = text.lines().position(|line| line.contains(name)).unwrap() as u16;
-        let Target::Row(place) = hit(&desk.app, &look, area, (6, line).into()) else {
+        let Target::Row(place) = hit(&desk.app, area, (6, line).into()) else {
             panic!("no row of {name} in {text}")
         };
         let now = desk.now;

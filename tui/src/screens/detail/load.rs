@@ -14,10 +14,10 @@ use ratatui::text::{Line, Span};
 use super::LoadView;
 use crate::app::{Common, Status};
 use crate::local_time::time_of_day;
+use crate::look::{Look, chart};
 use crate::model::{Figures, Slice};
 use crate::snapshot::Snapshot;
 use crate::units;
-use crate::view::{Look, chart};
 
 /// Lines of the picture.
 const ROWS: usize = 4;

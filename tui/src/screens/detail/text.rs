@@ -6,13 +6,14 @@ use ratatui::text::{Line, Span};
 use super::{Detail, load};
 use crate::app::Common;
 use crate::columns::state_word;
+use crate::grid::Grid;
+use crate::look::{Look, chart};
 use crate::model::histogram::{self, Bar};
 use crate::model::lost;
 use crate::model::{Calls, Figures, Lately, Since, Who, mean, off_share};
 use crate::snapshot::{LaneKind, PointState, ProcessState};
 use crate::text;
 use crate::units::{self, NONE, Scale};
-use crate::view::{Look, chart, help};
 
 /// From this width on the histogram stands beside the figures.
 const WIDE: usize = 80;
@@ -120,7 +121,7 @@ impl Text {
 }
 
 fn warning(text: &str, width: usize, look: &Look) -> Vec<Line<'static>> {
-    let text = help::wrapped(text, width.saturating_sub(2).max(1));
+    let text = text::wrapped(text, width.saturating_sub(2).max(1));
     text.into_iter().map(|line| Line::styled(format!(" {line}"), look.theme.warn)).collect()
 }
 
@@ -310,50 +311,56 @@ impl Pane<'_> {
         lines
     }
 
+    /// A table of this title, which stands over its names.
+    fn table(&self, title: &'static str, name_width: usize) -> Grid {
+        Grid::new(self.look.glyphs.ellipsis).left("", 0).left(title, name_width)
+    }
+
+    /// The titles of a table among the text.
+    fn head(&self, grid: &Grid) -> Line<'static> {
+        Line::from(Span::styled(grid.titles(), self.look.theme.process))
+    }
+
     /// What its regions carry, and their figures by that.
     fn amounts(&self, width: usize) -> Vec<Line<'static>> {
         let rate = |rate: Option<f64>| rate.map_or(NONE.into(), units::si);
-        let title = |text: String| Line::from(Span::styled(text, self.look.theme.process));
         let amounts: Vec<_> = self.figures.amounts().collect();
         if amounts.is_empty() {
             return Vec::new();
         }
         let name_width = width.saturating_sub(2 + 3 * 9).clamp(8, 40);
-        let fit = |name: &str| text::fit(name, name_width, self.look.glyphs.ellipsis);
-        let row = |name: &str, [sum, cpu, wall]: [&str; 3]| {
-            format!(" {} {sum:>8} {cpu:>8} {wall:>8}", fit(name))
-        };
-        let mut lines = vec![title(row("Amounts", ["Sum", "/CPU s", "/s"]))];
+        let grid = self.table("Amounts", name_width);
+        let grid = grid.right("Sum", 8).right("/CPU s", 8).right("/s", 8);
+        let mut lines = vec![self.head(&grid)];
         lines.extend(amounts.iter().map(|amount| {
             let sum = units::si(amount.sum as f64);
-            let rates = [rate(amount.per_cpu_second), rate(amount.per_second)];
-            Line::raw(row(amount.name, [&sum, &rates[0], &rates[1]]))
+            let [cpu, wall] = [rate(amount.per_cpu_second), rate(amount.per_second)];
+            Line::raw(grid.line(["", amount.name, &sum, &cpu, &wall]))
         }));
         if let Some(intensity) = self.figures.intensity() {
-            lines.push(Line::raw(row("flops per byte", [&units::si(intensity), "", ""])));
+            lines.push(Line::raw(grid.line(["", "flops per byte", &units::si(intensity), "", ""])));
         }
-        let row = |name: &str, [count, avg, min, max, rate]: [&str; 5]| {
-            format!(" {} {count:>6} {avg:>7} {min:>7} {max:>7} {rate:>7}", fit(name))
-        };
         // The first is what bounds most.
         let of = format!("{}/s", amounts[0].name);
         let of = text::fit(&of, 7, self.look.glyphs.ellipsis);
-        let heading = ["Count", "Avg", "Min", "Max", of.trim_end()];
-        lines.push(title(row("By amounts", heading)));
+        let grid = self.table("By amounts", name_width).right("Count", 6).right("Avg", 7);
+        let grid = grid.right("Min", 7).right("Max", 7).right(of.trim_end().to_owned(), 7);
+        lines.push(self.head(&grid));
         for variant in self.figures.variants() {
             let each = amounts.iter().zip(&variant.each);
             let each: Vec<String> =
                 each.map(|(amount, each)| format!("{}={each}", amount.name)).collect();
             let name = if each.is_empty() { "other".into() } else { each.join(" ") };
             let total = &variant.total;
-            let figures = [
+            lines.push(Line::raw(grid.line([
+                String::new(),
+                name,
                 units::count(total.count),
                 self.single(mean(total)),
                 self.single(Some(total.min as f64)),
                 self.single(Some(total.max as f64)),
                 rate(variant.rates[0]),
-            ];
-            lines.push(Line::raw(row(&name, figures.each_ref().map(String::as_str))));
+            ])));
         }
         lines
     }
@@ -369,10 +376,6 @@ impl Pane<'_> {
             Who::Others => "(other callers)".into(),
         };
         let name_width = width.saturating_sub(2 + 4 * 9).clamp(8, 40);
-        let row = |name: &str, [count, excl, incl, share]: [&str; 4]| {
-            let name = text::fit(name, name_width, self.look.glyphs.ellipsis);
-            format!(" {name} {count:>8} {excl:>8} {incl:>8} {share:>8}")
-        };
         // Regions that are open have called already.
         let open = self.figures.open().and_then(|open| open.on_cpu).unwrap_or(0);
         let all = self.figures.total().inclusive.saturating_add(open);
@@ -381,8 +384,9 @@ impl Pane<'_> {
             if related.is_empty() {
                 continue;
             }
-            let heading = row(title, ["Calls", "Excl", "Incl", "Share"]);
-            lines.push(Line::from(Span::styled(heading, self.look.theme.process)));
+            let grid = self.table(title, name_width).right("Calls", 8).right("Excl", 8);
+            let grid = grid.right("Incl", 8).right("Share", 8);
+            lines.push(self.head(&grid));
             lines.extend(related.iter().map(|one| {
                 let share = match all {
                     0 => NONE.into(),
@@ -390,7 +394,8 @@ impl Pane<'_> {
                 };
                 let ticks = |ticks: u64| self.scale.ticks(ticks as f64);
                 let [excl, incl] = [ticks(one.exclusive), ticks(one.inclusive)];
-                Line::raw(row(&name(one.who), [&units::count(one.count), &excl, &incl, &share]))
+                let (name, count) = (name(one.who), units::count(one.count));
+                Line::raw(grid.line(["", &name, &count, &excl, &incl, &share]))
             }));
         }
         lines
@@ -419,30 +424,25 @@ impl Pane<'_> {
 
     fn lanes(&self, width: usize) -> Vec<Line<'static>> {
         let name_width = width.saturating_sub(1 + 9 + 4 * 8 + 6).clamp(8, 24);
-        let ellipsis = self.look.glyphs.ellipsis;
-        let row = |name: &str, cells: [String; 6]| {
-            let [state, count, excl, avg, max, off] = cells;
-            let name = text::fit(name, name_width, ellipsis);
-            format!(" {name} {state:<8} {count:>6} {excl:>7} {avg:>7} {max:>7} {off:>5}")
-        };
-        let heading = ["State", "Count", "Excl", "Avg", "Max", "Off%"].map(str::to_owned);
-        let mut lines =
-            vec![Line::from(Span::styled(row("Thread", heading), self.look.theme.process))];
+        let grid = self.table("Thread", name_width).left("State", 8).right("Count", 6);
+        let grid = grid.right("Excl", 7).right("Avg", 7).right("Max", 7).right("Off%", 5);
+        let mut lines = vec![self.head(&grid)];
         lines.extend(self.figures.lanes().map(|lane| {
             let (name, state) = match lane.lane {
                 Some(found) => (found.name.clone(), lane_word(found.kind)),
                 None => (format!("lane {}", lane.id), NONE),
             };
             let total = &lane.total;
-            let cells = [
+            Line::raw(grid.line([
+                String::new(),
+                name,
                 state.to_owned(),
                 units::count(total.count),
                 self.scale.ticks(total.exclusive as f64),
                 self.single(mean(total)),
                 self.single((total.count > 0).then_some(total.max as f64)),
                 off_share(total).map_or(NONE.into(), units::percent),
-            ];
-            Line::from(row(&name, cells))
+            ]))
         }));
         lines
     }

@@ -11,11 +11,11 @@ use super::{Points, View};
 use crate::app::{Common, Filter};
 use crate::columns::{Column, Fit, Kind};
 use crate::grid::Grid;
+use crate::look::{Look, chart};
 use crate::model::{Figures, Trouble};
 use crate::snapshot::PointState;
 use crate::text;
 use crate::units;
-use crate::view::{Look, chart};
 
 pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
@@ -26,7 +26,7 @@ pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Comm
         Table { points, common, look, fit, top: common.model.load_scale(), has_totals: below > 0 };
     frame.render_widget(table.heading(usize::from(area.width), rows), head);
     let seen =
-        common.order.iter().skip(points.scroll.offset).filter_map(|id| common.model.point(*id));
+        common.order.iter().skip(common.scroll.offset).filter_map(|id| common.model.point(*id));
     let seen: Vec<&Figures> = seen.take(rows).collect();
     if seen.is_empty() {
         let text = match common.filter.is_on() {
@@ -105,7 +105,7 @@ impl Table<'_> {
 
     /// `1-19 of 24`: which rows are seen, of how many.
     fn seen(&self, rows: usize) -> String {
-        let (first, all) = (self.points.scroll.offset, self.common.order.len());
+        let (first, all) = (self.common.scroll.offset, self.common.order.len());
         format!("{}-{} of {all}", first + 1, (first + rows).min(all))
     }
 
@@ -232,7 +232,7 @@ impl Table<'_> {
             // What devices took is no CPU's.
             let counts = |row: &&Figures| *column != Column::Excl || !row.point().device;
             let values = rows().filter(counts).filter_map(|row| column.value(row));
-            let text = match (column, column.kind()) {
+            match (column, column.kind()) {
                 (Column::Name, _) => name.clone(),
                 (other, _) if !other.is_summed() => String::new(),
                 (_, kind) => match values.reduce(|sum, more| sum + more) {
@@ -242,8 +242,7 @@ impl Table<'_> {
                     Some(sum) if kind == Kind::Sum => scale.ticks(sum),
                     Some(sum) => units::si(sum),
                 },
-            };
-            text
+            }
         });
         Line::styled(
             grid(&self.fit, self.look.glyphs.ellipsis).line(cells),

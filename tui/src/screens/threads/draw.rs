@@ -8,20 +8,21 @@ use super::list::{COLUMNS, Column, Seen, name_of};
 use super::{Threads, View};
 use crate::app::Common;
 use crate::grid::Grid;
+use crate::look::{Look, draw_scrolled};
 use crate::model::lost;
 use crate::model::mean;
 use crate::model::threads::{Part, Thread, find, parts};
 use crate::snapshot::{LaneKind, Open, ProcessState};
 use crate::text;
 use crate::units::{self, NONE};
-use crate::view::{Look, draw_scrolled};
 
 /// From this height on the list stays beside the points of a thread.
 const HIGH: u16 = 10;
 
-/// Rows of the list on a body of this height.
-pub(super) fn rows(view: &Threads, body: Rect) -> u16 {
-    halves(view, body)[0].height.saturating_sub(1)
+/// Where the rows of the list are on a body.
+pub(super) fn rows(view: &Threads, body: Rect) -> Rect {
+    let list = halves(view, body)[0];
+    Rect { y: list.y + 1, height: list.height.saturating_sub(1), ..list }
 }
 
 /// Lines of the opened thread, as if there were as much room for them as for the
@@ -71,7 +72,7 @@ const MOST_NAME: usize = 24;
 fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
     let width = usize::from(area.width);
     let theme = &look.theme;
-    let (grid, columns, inner_width) = grid(width, look);
+    let (grid, columns, inner_width) = grid(width, look.glyphs.ellipsis);
     let threads = common.model.thread_figures();
     let seen = Seen { view, common, look };
     let lines = view.order.iter().filter_map(|lane| find(threads, *lane)).map(|thread| {
@@ -110,11 +111,11 @@ fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, loo
     let used = grid.width();
     let heading = grid.left(rest, width.saturating_sub(used));
     let heading = heading.heading(view.sorted(), width, look);
-    draw_scrolled(frame, area, heading, lines, view.scroll.offset);
+    draw_scrolled(frame, area, heading, lines, common.scroll.offset);
 }
 
 /// The columns that a list of this width has, and the room for where a thread is.
-pub(super) fn grid(width: usize, look: &Look) -> (Grid, Vec<&'static Column>, usize) {
+pub(super) fn grid(width: usize, ellipsis: char) -> (Grid, Vec<&'static Column>, usize) {
     let columns: Vec<&Column> = COLUMNS.iter().filter(|column| width >= column.from).collect();
     let fixed: usize = columns.iter().skip(1).map(|column| column.width + 1).sum();
     // The name, the open region and the point that burns most share the rest.
@@ -123,7 +124,7 @@ pub(super) fn grid(width: usize, look: &Look) -> (Grid, Vec<&'static Column>, us
     let inner_width = left.saturating_sub(name_width) / 2;
     let inner_width = inner_width.saturating_sub(2).min(MOST_NAME + 8);
     let inner_width = if inner_width < LEAST_INNER { 0 } else { inner_width };
-    let grid = columns.iter().fold(Grid::new(look.glyphs.ellipsis).left("", 1), |grid, column| {
+    let grid = columns.iter().fold(Grid::new(ellipsis).left("", 1), |grid, column| {
         let grid = match column.width {
             0 => grid.left(column.title, name_width),
             width => grid.right(column.title, width),
@@ -184,14 +185,13 @@ fn stack(common: &Common, thread: &Thread, width: usize, look: &Look) -> Vec<Lin
         return Vec::new();
     }
     let name_width = width.saturating_sub(MARK + 2 * 10).clamp(LEAST_NAME, MOST_NAME * 2);
-    let row = |name: &str, first: &str, second: &str| {
-        let name = text::fit(name, name_width, look.glyphs.ellipsis);
-        text::fit(&format!("  {name} {first:>9} {second:>9}"), width, look.glyphs.ellipsis)
-    };
+    let grid = Grid::new(look.glyphs.ellipsis).left("", 1).left("", name_width);
+    let grid = grid.right("", 9).right("", 9);
+    let row = |cells: [&str; 4]| text::fit(&grid.line(cells), width, look.glyphs.ellipsis);
     let ended = ended(common, thread);
     let heading = match ended {
-        Some(when) => row(&format!("Was in {when}"), "Began at", ""),
-        None => row("In", "For", "On CPU"),
+        Some(when) => row(["", &format!("Was in {when}"), "Began at", ""]),
+        None => row(["", "In", "For", "On CPU"]),
     };
     let mut lines = vec![Line::styled(heading, look.theme.heading)];
     lines.extend(thread.lane.open.iter().enumerate().map(|(level, open)| {
@@ -205,13 +205,13 @@ fn stack(common: &Common, thread: &Thread, width: usize, look: &Look) -> Vec<Lin
                 [open_for(common, open), open.on_cpu.map_or(NONE.into(), ticks)]
             }
         };
-        Line::raw(row(&name, &first, &second))
+        Line::raw(row(["", &name, &first, &second]))
     }));
     lines
 }
 
 /// A column of an opened thread: heading, width, text.
-type PartColumn<'a> = (&'a str, usize, &'a dyn Fn(&Part) -> String);
+type PartColumn<'a> = (&'static str, usize, &'a dyn Fn(&Part) -> String);
 
 fn draw_parts(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
     let thread = view.selected.and_then(|lane| find(common.model.thread_figures(), lane));
@@ -251,19 +251,15 @@ fn draw_parts(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, lo
     }
     let name_width = name_width.min(MOST_NAME * 2);
     let columns = &columns[..shown];
-    let line = |name: &str, texts: &mut dyn Iterator<Item = String>| {
-        let mut line = format!("  {}", text::fit(name, name_width, look.glyphs.ellipsis));
-        for ((_, width, _), text) in columns.iter().zip(texts) {
-            line += &format!(" {text:>width$}");
-        }
-        text::fit(&line, width, look.glyphs.ellipsis)
-    };
-    let heading = line("Point", &mut columns.iter().map(|(title, ..)| (*title).to_owned()));
+    let grid = Grid::new(look.glyphs.ellipsis).left("", 1).left("Point", name_width);
+    let grid = columns.iter().fold(grid, |grid, (title, width, _)| grid.right(*title, *width));
     let mut lines = stack(common, thread, width, look);
-    lines.push(Line::styled(heading, look.theme.heading));
+    lines.push(grid.heading(None, width, look));
     lines.extend(parts(snapshot, thread.lane.id).into_iter().map(|part| {
-        let texts = &mut columns.iter().map(|(_, _, text)| text(&part));
-        Line::from(line(&common.point_name(part.point), texts))
+        let texts = columns.iter().map(|(_, _, text)| text(&part));
+        let named = [String::new(), common.point_name(part.point)];
+        let line = grid.line(named.into_iter().chain(texts));
+        Line::from(text::fit(&line, width, look.glyphs.ellipsis))
     }));
     draw_scrolled(frame, area, Line::styled(said, look.theme.process), lines, view.below);
 }

@@ -5,11 +5,11 @@ use std::cmp::Ordering;
 use super::Threads;
 use crate::app::Common;
 use crate::headline::clock_word;
+use crate::look::{Look, chart};
 use crate::model::threads::Thread;
 use crate::snapshot::{LaneKind, ProcessState};
 use crate::text;
 use crate::units::{self, NONE};
-use crate::view::{Look, chart};
 
 /// What the columns of the list are filled from.
 pub(super) struct Seen<'a> {

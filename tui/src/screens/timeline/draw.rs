@@ -20,21 +20,21 @@ use ratatui::text::{Line, Span};
 use super::place::step_above;
 use super::{Timeline, View};
 use crate::app::{Common, Status};
+use crate::look::Look;
 use crate::model::Figures;
 use crate::model::timeline::{self as model, Column, Level, Run, Track, Window, columns, runs};
 use crate::snapshot::PointState;
 use crate::text;
 use crate::units;
-use crate::view::Look;
 
 /// Columns between two marks of the axis, at least.
 const BETWEEN_MARKS: u64 = 14;
 /// From this height on there are two lines about the region under the cursor.
 const HIGH: u16 = 10;
 
-/// Lines of the picture on a body of this height.
-pub(super) fn rows(body: Rect) -> u16 {
-    Parts::of(body).rows.height
+/// Where the lines of the picture are on a body.
+pub(super) fn rows(body: Rect) -> Rect {
+    Parts::of(body).rows
 }
 
 /// The moment that is drawn in a column of a body; none left of the bars.
@@ -106,7 +106,7 @@ impl Picture<'_> {
         buffer.set_style(area, style);
         // Lines out of sight are announced.
         let (_, lines) = self.view.at.cursor();
-        let (first, seen) = (self.view.scroll.offset, usize::from(self.seen));
+        let (first, seen) = (self.common.scroll.offset, usize::from(self.seen));
         let title = match seen < lines {
             true => format!(" {}-{}/{lines}", first + 1, (first + seen).min(lines)),
             false => " Thread".to_owned(),
@@ -177,7 +177,7 @@ impl Picture<'_> {
 
     fn rows(&self, buffer: &mut Buffer, area: Rect) {
         let (cursor, _) = self.view.at.cursor();
-        let seen = self.view.scroll.offset..self.view.scroll.offset + usize::from(area.height);
+        let seen = self.common.scroll.offset..self.common.scroll.offset + usize::from(area.height);
         let mut place = 0;
         for track in &self.timeline.tracks {
             let lines = place..place + track.levels.len();

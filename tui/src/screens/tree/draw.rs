@@ -8,10 +8,10 @@ use ratatui::text::{Line, Span};
 use super::{CallTree, Source, Window};
 use crate::app::Common;
 use crate::grid::Grid;
+use crate::look::{Look, chart};
 use crate::model::tree::{Direction, Node, Row};
 use crate::text;
 use crate::units::{self, NONE};
-use crate::view::{Look, chart};
 
 /// Columns of the bar.
 const BAR: usize = 10;
@@ -177,7 +177,7 @@ pub(super) fn empty(
 pub(super) fn rows(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common, look: &Look) {
     let columns = columns(tree, area.width.into());
     let cursor = tree.node();
-    for (area, row) in area.rows().zip(tree.rows.iter().skip(tree.scroll.offset)) {
+    for (area, row) in area.rows().zip(tree.rows.iter().skip(common.scroll.offset)) {
         let is_selected = cursor == Some(row.node);
         if is_selected {
             canvas.buffer_mut().set_style(area, look.theme.selected);

@@ -9,15 +9,15 @@
 use std::time::Instant;
 
 use ratatui::Frame as Canvas;
-use ratatui::layout::{Position, Rect};
+use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::{CallTree, HEADS};
+use super::CallTree;
 use crate::app::Common;
+use crate::look::Look;
 use crate::model::tree::Tree;
 use crate::text;
 use crate::units;
-use crate::view::Look;
 
 /// Bars from this width on have a name.
 const NAMED: u16 = 4;
@@ -105,19 +105,12 @@ impl CallTree {
             self.go_to(next.node, common, now);
         }
     }
-
-    /// Scrolls so that the cursor's level is in sight; returns whether it had to.
-    pub(super) fn settle_flame(&mut self, rows: usize) -> bool {
-        let level = self.cursor.len().saturating_sub(1);
-        self.scroll.settle(rows, (level, usize::MAX))
-    }
 }
 
-/// The node at a place, counted from the corner of the body.
-pub(super) fn at(tree: &CallTree, at: Position, body: Rect) -> Option<u32> {
-    let level = usize::from(at.y.checked_sub(HEADS)?) + tree.scroll.offset;
-    let hit = |bar: &&Bar| bar.level == level && (bar.left..bar.left + bar.width).contains(&at.x);
-    tree.bars(body.width).iter().find(hit).map(|bar| bar.node)
+/// The node in a column of a level, with bars in so many columns.
+pub(super) fn at(tree: &CallTree, column: u16, level: usize, width: u16) -> Option<u32> {
+    let hit = |bar: &&Bar| bar.level == level && (bar.left..bar.left + bar.width).contains(&column);
+    tree.bars(width).iter().find(hit).map(|bar| bar.node)
 }
 
 /// The bars.
@@ -125,7 +118,7 @@ pub(super) fn draw(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Co
     let cursor = tree.node();
     let all = tree.tree.total().max(1) as f64;
     for bar in tree.bars(area.width) {
-        let Some(line) = bar.level.checked_sub(tree.scroll.offset) else { continue };
+        let Some(line) = bar.level.checked_sub(common.scroll.offset) else { continue };
         if line >= usize::from(area.height) {
             continue;
         }

@@ -160,7 +160,7 @@ fn a_click_finds_a_bar() {
     let last = lines[5..].iter().take_while(|line| !line.trim().is_empty()).count() + 4;
     let at = Position { x: 0, y: last as u16 };
     let (app, area) = (&desk.app, Rect::new(0, 0, 120, 30));
-    let target = crate::view::hit(app, &Look::new(true, false), area, at);
+    let target = crate::view::hit(app, area, at);
     let now = desk.now;
     desk.app.mouse(MouseEventKind::Down(MouseButton::Left), target, now);
     let said = shown(&mut desk)[2].clone();
