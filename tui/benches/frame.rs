@@ -73,6 +73,7 @@ impl Busy {
             clock: None,
             open: Vec::new(),
             unplaced: 0,
+            cpu_ns: None,
             amiss: Amiss::default(),
         };
         snapshot.lanes = (0..LANES).map(lane).collect();

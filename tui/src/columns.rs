@@ -236,7 +236,7 @@ impl Column {
         self.spec().word
     }
 
-    /// Its name in CSV and JSON; that of a time gets its unit.
+    /// Its name in CSV and JSON; a time's gets its unit as well.
     pub fn exported(self) -> &'static str {
         self.spec().exported
     }

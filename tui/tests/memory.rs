@@ -104,6 +104,7 @@ impl Source for Restless {
                 clock: None,
                 open: Vec::new(),
                 unplaced: 0,
+                cpu_ns: None,
                 amiss: Amiss::default(),
             }
         };

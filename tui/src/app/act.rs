@@ -260,7 +260,7 @@ impl App {
             return;
         };
         if self.common.replay.is_some() {
-            // Of a recording any moment may be the baseline, whichever was before.
+            // In a recording any moment may be the baseline.
             let time = crate::local_time::time_of_day(snapshot.taken_unix_ns);
             self.compare_with(Baseline::of(snapshot.clone(), Some(time.clone())));
             let said = format!("later moments are compared with {time}; 5 shows it");

@@ -11,7 +11,7 @@ use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{Discovery, Recording, Wanted};
 use crate::units::{Scale, Unit};
 
-/// See the module's own description.
+/// What all screens have in common.
 pub struct Common {
     /// The figures.
     pub model: Model,

@@ -93,7 +93,7 @@ const PAGE: Group = own(&[
     bind(Action::Bottom, &[Char('G')], "", "to the last point"),
 ]);
 
-/// See the module's own description.
+/// One point in full.
 #[derive(Default)]
 pub struct Detail {
     /// Lines scrolled out at the top.

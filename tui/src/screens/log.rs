@@ -23,7 +23,7 @@ const WIDE: usize = 60;
 /// Room for the name of a point among the costs.
 const NAME: usize = 32;
 
-/// See the module's own description.
+/// The log, and what measuring costs.
 #[derive(Default)]
 pub struct LogView {
     /// Entries below the last one seen; 0 follows the newest.

@@ -34,7 +34,7 @@ const MARK: Group = own(&[
     ),
 ]);
 
-/// See the module's own description.
+/// The processes to choose from.
 #[derive(Default)]
 pub struct Picker {
     /// The processes, in the order of the rows.

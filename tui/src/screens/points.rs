@@ -79,7 +79,7 @@ const NOTHING_LEFT: &str = "nothing is left once the cost of measuring is taken 
 const SHORT: &str = "a mean below ten times the cost of measuring: up to all of such a region's time \
                      may be shown in the region around it; its count is exact";
 
-/// See the module's own description.
+/// The table of points.
 pub struct Points {
     /// The columns, from left to right.
     pub columns: Vec<Column>,

@@ -30,7 +30,7 @@ use crate::roofline::{self, Ceilings, Dot, Roof};
 use crate::text;
 use crate::units::{self, NONE};
 
-/// The heading, and that of the rows.
+/// The heading, and the titles of the rows.
 const HEADS: u16 = 2;
 /// Lines of a picture that can be read, with its axis, at least.
 const PICTURE_MIN: u16 = 6;

@@ -22,6 +22,9 @@ use crate::snapshot::Snapshot;
 const CLOCK: &str = "of a thread: how its process learns of switches, for all its threads alike: rseq, perf, \
                      cputime, or wall, which leaves time off the CPU in";
 
+const CPU: &str = "share of a CPU as the kernel counts it, smoothed; what it has more than Load% was spent \
+                   outside all regions";
+
 const BELOW: Group = own(&[bind(
     Action::Below,
     &[Char('d')],
@@ -36,7 +39,7 @@ const SORT: Group = own(&[
     bind(Action::Invert, &[Char('I')], "invert", "sort the other way round"),
 ]);
 
-/// See the module's own description.
+/// The threads, and the points of one.
 #[derive(Debug)]
 pub struct Threads {
     /// Lanes in the order of the rows.
@@ -100,6 +103,7 @@ impl View for Threads {
 
     fn legend(&self, _: &Look) -> Vec<(String, &'static str)> {
         vec![
+            ("CPU%".into(), CPU),
             ("Load%".into(), "exclusive time of its points, as a share of one CPU, smoothed"),
             ("Kept".into(), "its last records, which its ring still holds"),
             ("Clock".into(), CLOCK),

@@ -72,7 +72,7 @@ const TIME: Group = own(&[
     ),
 ]);
 
-/// See the module's own description.
+/// What the threads did in the last moments.
 #[derive(Debug, Default)]
 pub struct Timeline {
     /// Where the user looks.

@@ -115,7 +115,7 @@ enum Window {
     Mark,
 }
 
-/// See the module's own description.
+/// The call tree, as lines or as a flame graph.
 #[derive(Debug, Default)]
 pub struct CallTree {
     direction: Direction,

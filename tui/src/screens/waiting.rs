@@ -11,7 +11,7 @@ use crate::app::keys::{self, KeyMap};
 use crate::look::Look;
 use crate::source::{Choice, choose};
 
-/// See the module's own description.
+/// The screen while there is no process to watch.
 #[derive(Default)]
 pub struct Waiting;
 

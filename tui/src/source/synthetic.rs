@@ -37,7 +37,7 @@ const WORK: &[(&str, u32, u32, u64, u64, u64, u64)] = &[
 /// Which point is called by which one; the others by none.
 const CALLERS: [(u32, u32); 2] = [(3, 1), (5, 4)];
 
-/// See the module's own description.
+/// A made-up process.
 #[derive(Clone, Debug)]
 pub struct Synthetic {
     polls: u64,
@@ -80,6 +80,7 @@ impl Synthetic {
             clock: None,
             open: Vec::new(),
             unplaced: 0,
+            cpu_ns: None,
             amiss: Amiss::default(),
         });
         Self {
@@ -239,6 +240,10 @@ impl Source for Synthetic {
             self.polls += 1;
             if let Some(usage) = &mut self.snapshot.usage {
                 usage.cpu_ns += 1_310_000_000;
+                for lane in &mut self.snapshot.lanes {
+                    let spent = 400_000_000 + 100_000_000 * u64::from(lane.id);
+                    lane.cpu_ns = Some(lane.cpu_ns.unwrap_or(0) + spent);
+                }
             }
         }
         Ok(self.snapshot.clone())

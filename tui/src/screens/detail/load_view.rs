@@ -16,7 +16,7 @@ const SPANS: [u64; 16] =
 /// The one that is looked at first.
 const FIRST: usize = 4;
 
-/// See the module's own description.
+/// The part of the load history that is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadView {
     /// Place among [`SPANS`].

@@ -11,8 +11,8 @@ pub(super) fn choices(columns: &[Column]) -> Vec<Column> {
 }
 
 impl Points {
-    /// All columns to choose from, those of the table in its order. That of the process
-    /// is none where there is but one.
+    /// All columns to choose from, the table's first and in its order. The process's column is
+    /// left out where there is one process only.
     pub(crate) fn choices(&self, common: &Common) -> Vec<Column> {
         Column::shown(&self.choices, common.model.has_processes())
     }

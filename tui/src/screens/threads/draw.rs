@@ -150,7 +150,7 @@ fn top(common: &Common, thread: &Thread) -> String {
     format!("{:>5}% {}", units::percent(top.share), common.point_name(top.point))
 }
 
-/// Why a thread is in its open regions no more; none while it runs.
+/// When a thread left its open regions; none while it runs.
 fn ended(common: &Common, thread: &Thread) -> Option<&'static str> {
     let process = &common.model.snapshot()?.process;
     let place = thread.lane.process.map(|place| place as usize);

@@ -89,6 +89,18 @@ pub(super) const COLUMNS: &[Column] = &[
         order: None,
     },
     Column {
+        title: "CPU%",
+        width: 6,
+        from: 78,
+        text: |_, thread| thread.cpu.map_or(NONE.into(), units::percent),
+        order: Some(Order {
+            key: "cpu",
+            meaning: "share of a CPU as the kernel counts it, smoothed",
+            least_first: false,
+            compare: |a, b| by_figure(a.cpu, b.cpu),
+        }),
+    },
+    Column {
         title: "Load%",
         width: 6,
         from: 0,

@@ -15,7 +15,7 @@ const LONGEST_NS: u64 = 1_000_000_000_000;
 /// What the first part looked at is kept between, nanoseconds.
 const FIRST_NS: (u64, u64) = (1_000_000, 10_000_000_000);
 
-/// See the module's own description.
+/// The part of the time, the line and the region under the cursor.
 #[derive(Debug, Default)]
 pub struct TimeView {
     picture: Option<Timeline>,
