@@ -27,8 +27,8 @@
 //! The buckets of the histograms end at 10 ns times powers of two, to 86 s. One
 //! counts only what surely was no longer: a bucket of the segment that lies across
 //! an end, and is never wider than a thirty-second of its value, counts beyond it.
-//! In protobuf, with the feature `native-histograms`, they are native as well: eight to an octave, so that a quantile is
-//! off by a twentieth at most.
+//! In protobuf, with the feature `native-histograms`, they are native as well: eight to an
+//! octave, so that a quantile is off by a twentieth at most.
 
 #[cfg(feature = "native-histograms")]
 mod native;
