@@ -131,7 +131,7 @@ pub fn see(source: Box<dyn Source>, keys: &str) {
         app.key(KeyEvent::from(code), now);
         now += Duration::from_millis(400);
         app.poll(now);
-        app.settle(view::room(&app, &look, area), now);
+        app.settle(&look, area, now);
         terminal.draw(|frame| view::draw(frame, &app, &look)).expect("it is only memory");
         for cell in terminal.backend().buffer().content() {
             assert!(!cell.symbol().chars().any(is_control), "{:?} on a screen", cell.symbol());

@@ -73,6 +73,7 @@ impl Busy {
             clock: None,
             open: Vec::new(),
             unplaced: 0,
+            cpu_ns: None,
             amiss: Amiss::default(),
         };
         snapshot.lanes = (0..LANES).map(lane).collect();
@@ -237,7 +238,7 @@ fn measure(keys: &str, column: Column, lanes: u32) -> Vec<[Duration; 2]> {
     let look = Look::new(true, false);
     let mut terminal = Terminal::new(TestBackend::new(130, 40)).expect("it is only memory");
     let area = terminal.get_frame().area();
-    app.settle(view::room(&app, &look, area), now);
+    app.settle(&look, area, now);
     app.poll(now);
     for key in keys.chars() {
         let code = if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) };
@@ -249,7 +250,7 @@ fn measure(keys: &str, column: Column, lanes: u32) -> Vec<[Duration; 2]> {
         now += Duration::from_millis(100);
         let (start, before) = (thread_time(), aside.get());
         app.poll(now);
-        app.settle(view::room(&app, &look, area), now);
+        app.settle(&look, area, now);
         let folded = thread_time();
         terminal.draw(|frame| view::draw(frame, &app, &look)).expect("it is only memory");
         let drawn = thread_time();

@@ -1,6 +1,7 @@
 //! Pictures of the real screen: the viewer watches the demo for a while, or reads
 //! a snapshot file, and its screens are written as SVG. For something to compare,
-//! a point is then switched off, so that its time falls to the one around it.
+//! a point is then switched off, so that its time falls to the one around it. A film of
+//! the demo, `live.svg`, goes through the screens.
 //!
 //! ```text
 //! cargo run --release -p pfp-top --example screen_picture -- assets
@@ -15,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use pfp_top::app::{Action, App, Options};
+use pfp_top::app::{Action, App, Options, Screen};
 use pfp_top::source::{self, Machine, Source};
 use pfp_top::text;
 use pfp_top::view::{self, Look};
@@ -29,6 +30,9 @@ use ratatui::style::{Color, Modifier};
 const POLLS: u32 = 45;
 /// The size of the screen: every column of the table, every point of the demo.
 const SIZE: (u16, u16) = (122, 29);
+/// The size of the film's frames, and for how long each is seen.
+const FILM: (u16, u16) = (100, 22);
+const FRAME_SECONDS: f64 = 1.2;
 /// Lines of the screens that have less to show.
 const LOW: u16 = 16;
 /// The point that is shown in full.
@@ -45,7 +49,8 @@ fn main() -> Result<()> {
         [folder] => {
             let mut demo = Demo::start()?;
             let source = demo.attach()?;
-            take(Path::new(folder), source, POLLS)
+            take(Path::new(folder), source, POLLS)?;
+            film(Path::new(folder), demo.attach()?)
         }
         [folder, file] => take(Path::new(folder), source::open(Path::new(file))?, 0),
         _ => bail!("usage: screen_picture FOLDER [SNAPSHOT]"),
@@ -61,21 +66,60 @@ fn take(folder: &Path, source: Box<dyn Source>, polls: u32) -> Result<()> {
     select(&mut app, DETAIL);
     app.act(Action::Open, Instant::now());
     write(&folder.join("screen-detail.svg"), &mut app, SIZE.1)?;
-    app.act(Action::ShowThreads, Instant::now());
+    app.act(Action::Show(Screen::Threads), Instant::now());
     write(&folder.join("screen-threads.svg"), &mut app, LOW)?;
-    app.act(Action::ShowTimeline, Instant::now());
+    app.act(Action::Show(Screen::Timeline), Instant::now());
     write(&folder.join("screen-timeline.svg"), &mut app, SIZE.1)?;
-    app.act(Action::ShowPoints, Instant::now());
+    app.act(Action::Show(Screen::Tree), Instant::now());
+    write(&folder.join("screen-tree.svg"), &mut app, SIZE.1)?;
+    app.act(Action::Flame, Instant::now());
+    write(&folder.join("screen-flame.svg"), &mut app, LOW)?;
+    app.act(Action::Show(Screen::Points), Instant::now());
     app.act(Action::Baseline, Instant::now());
     select(&mut app, OFF);
     app.act(Action::Toggle, Instant::now());
     watch(&mut app, polls.min(SINCE));
-    app.act(Action::ShowDiff, Instant::now());
+    app.act(Action::Show(Screen::Diff), Instant::now());
     // The cursor where it is in no way.
     app.act(Action::Bottom, Instant::now());
     write(&folder.join("screen-diff.svg"), &mut app, SIZE.1)?;
-    app.act(Action::ShowLog, Instant::now());
+    app.act(Action::Show(Screen::Log), Instant::now());
     write(&folder.join("screen-log.svg"), &mut app, LOW)
+}
+
+/// Films a walk through the screens, a frame a poll.
+fn film(folder: &Path, source: Box<dyn Source>) -> Result<()> {
+    const WALK: &[&[Action]] = &[
+        &[],
+        &[],
+        &[],
+        &[],
+        &[Action::Down, Action::Down],
+        &[Action::Open],
+        &[],
+        &[Action::Show(Screen::Threads)],
+        &[],
+        &[Action::Show(Screen::Timeline)],
+        &[],
+        &[Action::Show(Screen::Tree)],
+        &[],
+        &[Action::Flame],
+        &[],
+        &[Action::Show(Screen::Points)],
+    ];
+    let mut app = App::new(Options::default(), Box::new(Machine), Instant::now());
+    app.watch(source, Instant::now());
+    watch(&mut app, SINCE);
+    let mut frames = Vec::new();
+    for actions in WALK {
+        watch(&mut app, 1);
+        for action in *actions {
+            app.act(*action, Instant::now());
+        }
+        frames.push(frame(&mut app, FILM)?);
+    }
+    let path = folder.join("live.svg");
+    std::fs::write(&path, animated(&frames)).with_context(|| path.display().to_string())
 }
 
 /// Lets polls happen when they are due.
@@ -85,24 +129,33 @@ fn watch(app: &mut App, polls: u32) {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         app.poll(Instant::now());
     }
-    app.toast = None;
+    app.common.toast = None;
 }
 
 /// Puts the cursor on a point, if there is one of this name.
 fn select(app: &mut App, name: &str) {
-    let found = app.model.points().iter().find(|point| point.name() == name);
-    app.selected = found.map(|point| point.id()).or(app.selected);
+    let found = app.common.model.points().iter().find(|point| point.name() == name);
+    app.common.selected = found.map(|point| point.id()).or(app.common.selected);
 }
 
 fn write(path: &Path, app: &mut App, height: u16) -> Result<()> {
-    let look = Look::new(true, false);
-    let area = Rect::new(0, 0, SIZE.0, height);
-    app.toast = None;
-    app.settle(view::room(app, &look, area), Instant::now());
-    let mut terminal = Terminal::new(TestBackend::new(SIZE.0, height))?;
-    terminal.draw(|frame| view::draw(frame, app, &look))?;
-    let svg = svg(terminal.backend().buffer());
+    let svg = still(&frame(app, (SIZE.0, height))?);
     std::fs::write(path, svg).with_context(|| path.display().to_string())
+}
+
+/// The screen as it is now. An empty one is an error.
+fn frame(app: &mut App, (width, height): (u16, u16)) -> Result<Buffer> {
+    let look = Look::new(true, false);
+    app.common.toast = None;
+    app.settle(&look, Rect::new(0, 0, width, height), Instant::now());
+    let mut terminal = Terminal::new(TestBackend::new(width, height))?;
+    terminal.draw(|frame| view::draw(frame, app, &look))?;
+    let buffer = terminal.backend().buffer().clone();
+    let inked = buffer.content().iter().filter(|cell| cell.symbol() != " ").count();
+    if inked < usize::from(width) {
+        bail!("there is next to nothing on the screen to take a picture of");
+    }
+    Ok(buffer)
 }
 
 /// The demo's program as a child. It ends when its standard input does.
@@ -156,27 +209,71 @@ const FONTS: &str = "ui-monospace, 'DejaVu Sans Mono', 'Cascadia Mono', Menlo, C
 const BACKGROUND: &str = "#16191f";
 const FOREGROUND: &str = "#d3d7de";
 
-/// The screen as SVG. Every run of text is pinned to its columns, whatever font
-/// there is; blocks, bars and braille are drawn as shapes, since fonts disagree
+/// A page of this many columns and lines. Every run of text is pinned to its columns,
+/// whatever font there is; blocks, bars and braille are drawn as shapes, since fonts disagree
 /// about them.
-fn svg(buffer: &Buffer) -> String {
-    let size = (buffer.area.width, buffer.area.height);
-    let width = f64::from(size.0) * CELL.0 + 2.0 * MARGIN;
-    let height = f64::from(size.1) * CELL.1 + 2.0 * MARGIN;
-    let mut out = format!(
+fn page(area: Rect, body: &str) -> String {
+    let width = f64::from(area.width) * CELL.0 + 2.0 * MARGIN;
+    let height = f64::from(area.height) * CELL.1 + 2.0 * MARGIN;
+    format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.1} {height:.1}\" \
          width=\"{width:.1}\" height=\"{height:.1}\" font-family=\"{FONTS}\" \
          font-size=\"{FONT_SIZE}\" fill=\"{FOREGROUND}\">\n\
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"{BACKGROUND}\"/>\n\
-         <g transform=\"translate({MARGIN} {MARGIN})\">\n"
-    );
-    for y in 0..size.1 {
-        let row: Vec<&Cell> = (0..size.0).filter_map(|x| buffer.cell((x, y))).collect();
-        backgrounds(&mut out, &row, y);
-        glyphs(&mut out, &row, y);
-    }
-    out.push_str("</g>\n</svg>\n");
+         <g transform=\"translate({MARGIN} {MARGIN})\">\n{body}</g>\n</svg>\n"
+    )
+}
+
+/// One line of the screen.
+fn row(buffer: &Buffer, y: u16) -> String {
+    let row: Vec<&Cell> = (0..buffer.area.width).filter_map(|x| buffer.cell((x, y))).collect();
+    let mut out = String::new();
+    backgrounds(&mut out, &row, y);
+    glyphs(&mut out, &row, y);
     out
+}
+
+/// One screen.
+fn still(buffer: &Buffer) -> String {
+    page(buffer.area, &(0..buffer.area.height).map(|y| row(buffer, y)).collect::<String>())
+}
+
+/// Screens one after the other, round and round. A line is in the file once for all frames that
+/// have it; who shows no animation sees the first frame.
+fn animated(frames: &[Buffer]) -> String {
+    let length = frames.len() as f64 * FRAME_SECONDS;
+    let mut body = String::new();
+    for y in 0..frames[0].area.height {
+        let rows: Vec<String> = frames.iter().map(|frame| row(frame, y)).collect();
+        for (first, content) in rows.iter().enumerate() {
+            if content.is_empty() || rows[..first].contains(content) {
+                continue;
+            }
+            let word = |place: usize| if rows[place] == *content { "visible" } else { "hidden" };
+            let changes: Vec<usize> = (0..rows.len())
+                .filter(|place| *place == 0 || word(*place) != word(place - 1))
+                .collect();
+            if changes.len() == 1 {
+                body += content;
+                continue;
+            }
+            let words: Vec<&str> = changes.iter().map(|place| word(*place)).collect();
+            let times: Vec<String> = changes
+                .iter()
+                .map(|place| format!("{:.4}", *place as f64 / rows.len() as f64))
+                .collect();
+            let _ = writeln!(
+                body,
+                "<g visibility=\"{}\">{content}<animate attributeName=\"visibility\" \
+                 values=\"{}\" keyTimes=\"{}\" calcMode=\"discrete\" dur=\"{length}s\" \
+                 repeatCount=\"indefinite\"/></g>",
+                word(0),
+                words.join(";"),
+                times.join(";")
+            );
+        }
+    }
+    page(frames[0].area, &body)
 }
 
 fn backgrounds(out: &mut String, row: &[&Cell], y: u16) {
@@ -194,12 +291,17 @@ fn backgrounds(out: &mut String, row: &[&Cell], y: u16) {
 
 fn glyphs(out: &mut String, row: &[&Cell], y: u16) {
     let plain = |cell: &Cell| shape(cell).is_none();
-    let together = |a: &Cell, b: &Cell| plain(a) && plain(b) && ink(a) == ink(b);
+    let full = |cell: &Cell| cell.symbol() == "█";
+    let alike = |a: &Cell, b: &Cell| plain(a) && plain(b) || full(a) && full(b);
+    let together = |a: &Cell, b: &Cell| alike(a, b) && ink(a) == ink(b);
     for (start, cells) in runs(row, together) {
         if let Some(character) = shape(cells[0]) {
             let ink = ink(cells[0]);
             out.push_str(if ink.dim { "<g opacity=\"0.6\">" } else { "" });
-            draw(out, character, column(start), line(y), ink.colour);
+            match cells.len() {
+                1 => draw(out, character, column(start), line(y), ink.colour),
+                many => rect(out, column(start), line(y), column(many), CELL.1, ink.colour),
+            }
             out.push_str(if ink.dim { "</g>\n" } else { "" });
             continue;
         }

@@ -37,11 +37,11 @@ pub use serve::Serve;
 use crate::app::{Filter, Options};
 use crate::columns::{Column, Sorting};
 use crate::input;
+use crate::look::{Look, Terminal, Theme, ThemeName};
 use crate::source::{Members, Moment, Together, Wanted, Which};
 use crate::text::clean_lines;
 use crate::units::Unit;
 use crate::variables;
-use crate::view::{Look, Terminal, Theme, ThemeName};
 
 use config::Config;
 use headless::Form;

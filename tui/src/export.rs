@@ -12,6 +12,8 @@ pub mod hgrm;
 pub mod hlog;
 pub mod json;
 pub mod list;
+#[cfg(any(feature = "native-histograms", feature = "otlp"))]
+mod native;
 pub mod openmetrics;
 #[cfg(feature = "otlp")]
 pub mod otlp;

@@ -16,8 +16,11 @@
 //! | [`model`] | snapshots folded into the figures that are shown | terminals, shared memory |
 //! | [`columns`] | the columns of the table: what they show, how they sort | who draws them |
 //! | [`comparison`] | the columns of a comparison with a baseline | who draws them |
-//! | [`app`] | what the user sees and does: modes, keys, actions | how it is drawn |
-//! | [`view`] | the screen, drawn from the app | how anything changes |
+//! | [`app`] | what the user does: keys, actions, prompts, the session | how it is drawn |
+//! | [`screens`] | one type a screen: its state, keys, clicks, rows and drawing | one another |
+//! | [`view`] | what stands around a screen | how anything changes |
+//! | [`look`] | colours, signs and charts, which all screens draw with | what is drawn |
+//! | [`grid`] | tables of aligned cells, and where they are scrolled to | what is in them |
 //! | [`export`] | the same figures as text and files | the screen |
 //! | [`roofline`] | what the machine can do at most | processes, the screen |
 //! | [`serve`] | the same figures over HTTP | the screen |
@@ -28,15 +31,18 @@ pub mod cli;
 pub mod columns;
 pub mod comparison;
 pub mod export;
+pub mod grid;
 pub mod headline;
 pub mod input;
 pub mod interrupt;
 pub mod local_time;
+pub mod look;
 pub mod model;
 #[cfg(feature = "otlp")]
 pub mod push;
 pub mod recording;
 pub mod roofline;
+pub mod screens;
 pub mod serve;
 pub mod snapshot;
 pub mod source;

@@ -283,6 +283,10 @@ pub struct Lane {
     /// Measurements of which no edge is kept: the lane has room for so many.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unplaced: u64,
+    /// CPU time of its thread since that began, as the kernel counts it, nanoseconds; none
+    /// where it was not asked. Files do not have it.
+    #[serde(skip)]
+    pub cpu_ns: Option<u64>,
     /// What its threads counted that should not be.
     #[serde(default, skip_serializing_if = "Amiss::is_nothing")]
     pub amiss: Amiss,

@@ -61,6 +61,13 @@ pub trait Source {
     /// yielded, as they were then. They are many, and only files want them.
     fn add_records(&mut self, _snapshot: &mut Snapshot) {}
 
+    /// The points of the regions that are open on each thread that is in any, outermost first,
+    /// by the lane's id; none where only [`Self::poll`] tells. It takes microseconds, and may be
+    /// asked many times between two polls.
+    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
+        None
+    }
+
     /// What the rings brought since a record of each lane, which `from` tells by the
     /// lane's id, up to the moment of a snapshot that this source has just yielded.
     /// Lanes that brought nothing are left out.

@@ -9,37 +9,22 @@
 //! footer    Space pause  Enter open  ...  ? help  q quit
 //! ```
 
-mod chart;
 mod chooser;
-mod detail;
-mod diff;
 mod footer;
 mod header;
 mod help;
 mod hit;
-mod load;
-mod log;
-mod palette;
-mod picker;
-mod roofline;
 mod summary;
-mod table;
 mod tabs;
-mod theme;
-mod threads;
-mod timeline;
-mod waiting;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::text::Line;
-use ratatui::widgets::Paragraph;
 
 pub use hit::hit;
-pub use palette::{Terminal, ThemeName};
-pub use theme::{Glyphs, Look, Theme};
 
-use crate::app::{App, Overlay, Room, Screen};
+use crate::app::{App, Overlay};
+pub use crate::look::{Glyphs, Look, Terminal, Theme, ThemeName};
+use crate::look::{chart, draw_scrolled};
 
 /// Draws the whole screen.
 pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
@@ -47,17 +32,9 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
     header::draw(frame, parts.header, app, look);
     summary::draw(frame, parts.summary, app, look);
     header::draw_notice(frame, parts.notice, app, look);
-    match (&app.overlay, app.screen) {
-        (Some(Overlay::Help(offset)), _) => help::draw(frame, parts.body, app, *offset, look),
-        (_, Screen::Waiting) => waiting::draw(frame, parts.body, app),
-        (_, Screen::Points) => table::draw(frame, parts.body, app, look),
-        (_, Screen::Detail) => detail::draw(frame, parts.body, app, look),
-        (_, Screen::Threads) => threads::draw(frame, parts.body, app, look),
-        (_, Screen::Timeline) => timeline::draw(frame, parts.body, app, look),
-        (_, Screen::Picker) => picker::draw(frame, parts.body, app, look),
-        (_, Screen::Diff) => diff::draw(frame, parts.body, app, look),
-        (_, Screen::Log) => log::draw(frame, parts.body, app, look),
-        (_, Screen::Roofline) => roofline::draw(frame, parts.body, app, look),
+    match &app.overlay {
+        Some(Overlay::Help(offset)) => help::draw(frame, parts.body, app, *offset, look),
+        _ => app.view().draw(frame, parts.body, &app.common, look),
     }
     tabs::draw(frame, parts.tabs, app, look);
     if let Some(overlay) = &app.overlay {
@@ -66,32 +43,14 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
     footer::draw(frame, parts.footer, app, look);
 }
 
-/// What a screen of this size has room for.
-pub fn room(app: &App, look: &Look, area: Rect) -> Room {
-    let body = Parts::of(app, area).body;
-    let rows = match (&app.overlay, app.screen) {
-        (None, Screen::Timeline) => timeline::rows(body),
-        (None, Screen::Threads) => threads::rows(app, body),
-        (None, Screen::Roofline) => roofline::rows(app, body),
-        (None, Screen::Diff) => body.height.saturating_sub(diff::HEAD),
-        (None, Screen::Log) => log::rows(app, body, look).0 as u16,
-        (_, Screen::Points) => body.height.saturating_sub(1 + table::totals(app, body)),
-        // The first line of the body is a heading.
-        _ => body.height.saturating_sub(1),
-    };
-    let mut load = None;
-    let lines = match (&app.overlay, app.screen) {
-        (Some(Overlay::Help(_)), _) => help::lines(app, look, usize::from(body.width)).len(),
-        (_, Screen::Detail) => {
-            let text = detail::Text::of(app, look, body.as_size());
-            load = Some(text.load);
-            text.lines.len()
-        }
-        (_, Screen::Threads) => threads::lines(app, body),
-        (None, Screen::Log) => usize::from(rows) + log::rows(app, body, look).1,
-        _ => 0,
-    };
-    Room { rows: rows.into(), lines, load }
+/// Where the body is on a terminal of this size.
+pub(crate) fn body(app: &App, area: Rect) -> Rect {
+    Parts::of(app, area).body
+}
+
+/// How many lines the help has.
+pub(crate) fn help_lines(app: &App, look: &Look, body: Rect) -> usize {
+    help::lines(app, look, body.width.into()).len()
 }
 
 /// Where each part of the screen goes.
@@ -120,27 +79,6 @@ impl Parts {
         .areas(area);
         Self { header, summary, notice, body, tabs, footer }
     }
-}
-
-/// A heading that stays, and lines below it that scroll. The heading tells at
-/// its right which lines are seen when not all are.
-fn draw_scrolled(
-    frame: &mut Frame,
-    area: Rect,
-    heading: Line<'_>,
-    lines: Vec<Line<'_>>,
-    offset: usize,
-) {
-    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    let rows = usize::from(body.height);
-    let seen_to = offset.saturating_add(rows).min(lines.len());
-    let place = format!(" {}-{seen_to}/{} PgDn", offset.saturating_add(1), lines.len());
-    frame.render_widget(heading, head);
-    if lines.len() > rows {
-        frame.render_widget(Line::from(place).right_aligned(), head);
-    }
-    let seen: Vec<Line> = lines.into_iter().skip(offset).take(rows).collect();
-    frame.render_widget(Paragraph::new(seen), body);
 }
 
 #[cfg(test)]

@@ -104,6 +104,7 @@ impl Source for Restless {
                 clock: None,
                 open: Vec::new(),
                 unplaced: 0,
+                cpu_ns: None,
                 amiss: Amiss::default(),
             }
         };
@@ -176,14 +177,14 @@ fn hours_of_polls_leave_nothing_behind() {
             for poll in 0..polls {
                 now += INTERVAL;
                 app.poll(now);
-                app.settle(view::room(&app, &look, area), now);
+                app.settle(&look, area, now);
                 if poll % 40 == 0 {
                     terminal.draw(|frame| view::draw(frame, &app, &look)).expect("only memory");
                 }
             }
         }
         held.push(HELD.load(Relaxed));
-        assert!(round == 0 || !app.log.entries().is_empty(), "there is much to tell");
+        assert!(round == 0 || !app.common.log.entries().is_empty(), "there is much to tell");
     }
     let hours = INTERVAL.as_secs() as f64 + INTERVAL.subsec_millis() as f64 / 1e3;
     let hours = hours * (ROUNDS * 6 * POLLS) as f64 / 3600.0;

@@ -295,6 +295,9 @@ impl Reference {
         let open = &self.tasks[self.current].open;
         let expected: Vec<u32> = open.iter().map(|&node| number(self.nodes[node].point)).collect();
         assert_eq!(found, expected, "seed {seed} on {}", self.rung);
+        let stacks = reader.open_stacks().into_iter().find(|(id, _)| Some(*id) == lane);
+        let stack = stacks.map_or_else(Vec::new, |(_, points)| points);
+        assert_eq!(stack, expected, "seed {seed} on {}", self.rung);
     }
 
     /// Exclusive ticks of each recorded measurement.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::cells::Mark;
 use super::{CellReading, Reader, TRIES, point_of};
-use crate::layout::calls::{self, CallSums, EdgePicture, OpenPicture};
+use crate::layout::calls::{self, CallSums, Calls, EdgePicture, OpenPicture};
 use crate::layout::control::Control;
 use crate::layout::ring::{self, Addition, Record, Slot};
 use crate::layout::segment::{RING_BLOCKS, Segment};
@@ -67,11 +67,7 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
                 cells: &self.picture.cells,
                 followed: RefCell::default(),
             };
-            let open = (0..TRIES).find_map(|_| {
-                let (written, last) = last(&lane.tally.written, slots);
-                let open = calls.open_since(last.as_ref());
-                (lane.tally.written.load(Ordering::Acquire) == written).then_some(open)
-            });
+            let mut open = open(&lane.tally.written, calls, slots);
             let edges = (0..TRIES).find_map(|_| {
                 let folded = ring::folded(&lane.tally.folded);
                 let count = sparse.edges(reading.lane.calls_block, &lane.tally);
@@ -88,7 +84,6 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
                 })
                 .map(|_| sums)
             });
-            let mut open = open.unwrap_or_default();
             // Nobody asks it of a thread that has none.
             let is_own = !open.is_empty() && is_own(&lane.tally.written, slots);
             for region in &mut open {
@@ -107,6 +102,42 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
         self.backed.rest();
         found
     }
+
+    /// The points of the regions that are open on each lane that has any, outermost first. The
+    /// lanes are those of the last poll. Reads little more than the stacks themselves, so that it
+    /// can be asked many times between two polls.
+    #[must_use]
+    pub fn open_stacks(&self) -> Vec<(u32, Vec<u32>)> {
+        let segment: &Segment = self.segment.borrow();
+        let sparse = Sparse::new(segment, &self.backed);
+        let most = segment.geometry().blocks_present() / RING_BLOCKS as usize;
+        let lanes = self.picture.lanes.iter().filter_map(|reading| {
+            let lane = sparse.lane(reading.id as usize)?;
+            let calls = sparse.calls(reading.lane.calls_block)?;
+            let written = lane.tally.written.load(Ordering::Acquire);
+            let slots = sparse.ring(reading.lane.ring_block, written).unwrap_or_default();
+            let open = open(&lane.tally.written, calls, slots);
+            let points = open
+                .iter()
+                .map(|region| point_of(&self.variants, region.point).unwrap_or(region.point));
+            (!open.is_empty()).then(|| (reading.id, points.collect()))
+        });
+        let found = lanes.take(most).collect();
+        self.backed.rest();
+        found
+    }
+}
+
+/// The regions that are open on a lane, as its points or their variants; none where the thread
+/// never held still.
+fn open(written: &AtomicU64, calls: &Calls, slots: &[Slot]) -> Vec<OpenPicture> {
+    let found = (0..TRIES).find_map(|_| {
+        let (seen, last) = last(written, slots);
+        let open = calls.open_since(last.as_ref());
+        // Meets `ring-publish`: no region has ended meanwhile.
+        (written.load(Ordering::Acquire) == seen).then_some(open)
+    });
+    found.unwrap_or_default()
 }
 
 /// The number of records that are written, and the last one of a region that nests on its thread,

@@ -1,5 +1,7 @@
 //! What the user can ask for, whichever key asks for it.
 
+use crate::screens::Screen;
+
 /// Declares the actions and the list of all of them, so that no test can
 /// forget one.
 macro_rules! actions {
@@ -8,10 +10,12 @@ macro_rules! actions {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Action {
             $($(#[$doc])* $name,)*
+            /// Show this screen of the watched process.
+            Show(Screen),
         }
 
         impl Action {
-            /// Every action.
+            /// Every action but those that show a screen.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
         }
     };
@@ -96,20 +100,6 @@ actions! {
     Baseline,
     /// Choose another process.
     Processes,
-    /// Show the table of points.
-    ShowPoints,
-    /// Show one point in full.
-    ShowDetail,
-    /// Show the threads.
-    ShowThreads,
-    /// Show what the threads did in the last moments.
-    ShowTimeline,
-    /// Show the points beside their baseline.
-    ShowDiff,
-    /// Show what was noticed.
-    ShowLog,
-    /// Show the roofline.
-    ShowRoofline,
     /// Measure what the machine can do at most.
     MeasureCeilings,
     /// Show the next screen.
@@ -134,6 +124,22 @@ actions! {
     ScrollRight,
     /// Draw the whole screen anew.
     Redraw,
+    /// Show the call tree as a flame graph, or as lines.
+    Flame,
+    /// Turn the call tree round.
+    Callers,
+    /// Show CPU time or sampled stacks.
+    TreeSource,
+    /// A call tree for each thread, or one of all.
+    ByThread,
+    /// Unfold what is under the cursor, or step inside.
+    Unfold,
+    /// Fold what is under the cursor, or step outside.
+    Fold,
+    /// Unfold all below the cursor, or fold it.
+    UnfoldAll,
+    /// Show only what is below the cursor, or all again.
+    Zoom,
     /// To the oldest region on the timeline.
     Oldest,
     /// To what happens now, and follow it.

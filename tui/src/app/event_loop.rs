@@ -20,7 +20,8 @@ use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use super::suspend::Suspension;
 use super::{App, Errand};
 use crate::interrupt::Interrupt;
-use crate::view::{self, Look};
+use crate::look::Look;
+use crate::view;
 
 /// How long a signal to leave may go unnoticed at most.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -147,13 +148,17 @@ pub fn run(app: &mut App, look: &Look, interrupt: &Interrupt) -> Result<()> {
             app.poll(now);
             changed = true;
         }
-        changed |= app.settle(view::room(app, look, screen.area), now);
+        // It shows at the next poll.
+        if app.next_sample().is_some_and(|due| due <= now) {
+            app.sample(now);
+        }
+        changed |= app.settle(look, screen.area, now);
         if changed {
             screen.draw(|frame| view::draw(frame, app, look))?;
         }
         let input = take_input(app, look, screen.area)?;
         let mut suspend = suspension.asked();
-        match app.errand.take() {
+        match app.common.errand.take() {
             Some(Errand::Copy(text)) => {
                 execute!(io::stdout(), CopyToClipboard::to_clipboard_from(text))?;
             }
@@ -199,10 +204,10 @@ fn take_input(app: &mut App, look: &Look, area: Rect) -> io::Result<Input> {
             Event::Mouse(mouse) => {
                 let now = Instant::now();
                 let place = Position { x: mouse.column, y: mouse.row };
-                let target = view::hit(app, look, area, place);
+                let target = view::hit(app, area, place);
                 input.any |= app.mouse(mouse.kind, target, now);
                 // What comes next is meant for what this one brings.
-                app.settle(view::room(app, look, area), now);
+                app.settle(look, area, now);
             }
             Event::Resize(..) => {
                 input.resized = true;
@@ -210,7 +215,7 @@ fn take_input(app: &mut App, look: &Look, area: Rect) -> io::Result<Input> {
             }
             _ => {}
         }
-        if app.quit || app.errand.is_some() {
+        if app.quit || app.common.errand.is_some() {
             break;
         }
     }

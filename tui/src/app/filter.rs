@@ -167,7 +167,7 @@ fn figure(word: &str) -> Option<Pattern> {
     let signs: String = rest.chars().take_while(|c| matches!(c, '<' | '>' | '=')).collect();
     let value = &rest[signs.len()..];
     let is_named = |column: &Column| {
-        [column.word(), column.title().to_lowercase()].contains(&name.to_lowercase())
+        [column.word().into(), column.title().to_lowercase()].contains(&name.to_lowercase())
     };
     let column = Column::ALL.into_iter().find(is_named)?;
     let measure = column.measure()?;

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{App, Overlay, Prompt, Screen};
+use super::{App, Overlay, Prompt, Screen, Session};
 use crate::local_time::time_of_day;
 use crate::model::log::Log;
 use crate::model::{Model, News};
@@ -28,8 +28,6 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// The same of the snapshots between two moments that follow on one another closely.
 const BETWEEN: usize = 60;
 const MINUTE: Duration = Duration::from_secs(60);
-/// The windows of a histogram, the longest first.
-const WINDOWS: [Duration; 2] = [MINUTE, Duration::from_secs(10)];
 
 /// Where the user is in a recording.
 #[derive(Clone, Debug)]
@@ -70,6 +68,11 @@ impl Replay {
         self.unix_ns
     }
 
+    /// Place of the snapshot that is shown; none before the first.
+    pub(crate) fn at(&self) -> Option<usize> {
+        self.at
+    }
+
     /// Whether something will change without a key.
     pub(super) fn is_due(&self) -> bool {
         self.playing || self.grows
@@ -79,14 +82,14 @@ impl Replay {
 impl App {
     /// Looks whether what is watched from now on is a recording.
     pub(super) fn begin_replay(&mut self) {
-        if self.replay.take().is_some() {
-            self.interval = self.options.interval;
+        if self.common.replay.take().is_some() {
+            self.common.interval = self.common.options.interval;
         }
-        let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) else {
+        let Some(recording) = self.common.session.as_mut().and_then(Session::recording) else {
             return;
         };
         let place = recording.cursor();
-        self.replay = Some(Replay {
+        self.common.replay = Some(Replay {
             at: None,
             len: recording.len(),
             unix_ns: recording.taken_unix_ns(place),
@@ -98,22 +101,22 @@ impl App {
         });
         if let Some(remark) = recording.remark() {
             let now = Instant::now();
-            self.trouble(now, remark);
+            self.common.trouble(now, remark);
         }
     }
 
     /// Shows what is due: the first moment, or, while it plays, the next.
     pub(super) fn play(&mut self, now: Instant) {
-        let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) else {
+        let Some(recording) = self.common.session.as_mut().and_then(Session::recording) else {
             return;
         };
-        let Some(replay) = &mut self.replay else { return };
+        let Some(replay) = &mut self.common.replay else { return };
         if replay.grows {
             // Asked before: what came until then is seen by looking after that.
             replay.grows = recording.grows();
             if let Err(error) = recording.refresh() {
                 let error = format!("the recording cannot be read any more: {error}");
-                return self.complain(now, error);
+                return self.common.complain(now, error);
             }
             replay.len = recording.len();
         }
@@ -136,7 +139,7 @@ impl App {
                 replay.next = (at < last).then(|| recording.since_first(at + 1));
                 if replay.playing && !replay.grows && at >= last {
                     replay.playing = false;
-                    self.say(now, "this is the end of the recording");
+                    self.common.say(now, "this is the end of the recording");
                 }
             }
         }
@@ -144,7 +147,7 @@ impl App {
 
     /// How long the moment that is shown stays.
     pub(super) fn until_next_frame(&self) -> Duration {
-        let Some(replay) = &self.replay else { return LOOK };
+        let Some(replay) = &self.common.replay else { return LOOK };
         match replay.next.filter(|_| replay.playing) {
             Some(next) => {
                 let gap = next.saturating_sub(replay.since_first);
@@ -160,7 +163,7 @@ impl App {
         let to = at.saturating_add_signed(by).min(last);
         if to == at {
             let edge = if by < 0 { "first" } else { "last" };
-            return self.say(now, format!("this is the {edge} snapshot of the recording"));
+            return self.common.say(now, format!("this is the {edge} snapshot of the recording"));
         }
         self.stop_playing();
         self.move_to(to, now);
@@ -169,7 +172,7 @@ impl App {
     /// A minute on, or back.
     pub(super) fn skip_minute(&mut self, later: bool, now: Instant) {
         let Some((at, last)) = self.place(now) else { return };
-        let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) else {
+        let Some(recording) = self.common.recording() else {
             return;
         };
         let from = recording.since_first(at);
@@ -189,7 +192,7 @@ impl App {
     /// Plays from the cursor, from the beginning where that is at the end, or stops.
     pub(super) fn play_or_stop(&mut self, now: Instant) {
         let Some((at, last)) = self.place(now) else { return };
-        let Some(replay) = &mut self.replay else { return };
+        let Some(replay) = &mut self.common.replay else { return };
         replay.playing = !replay.playing;
         if replay.playing && at == last && !replay.grows {
             self.move_to(0, now);
@@ -202,14 +205,14 @@ impl App {
         if self.place(now).is_none() {
             return;
         }
-        let Some(replay) = &mut self.replay else { return };
+        let Some(replay) = &mut self.common.replay else { return };
         replay.speed = match faster {
             true => (replay.speed + 1).min(SPEEDS.len() - 1),
             false => replay.speed.saturating_sub(1),
         };
         let speed = SPEEDS[replay.speed];
         self.next_poll = now + self.until_next_frame();
-        self.say(now, format!("played {speed} times as fast as it was"));
+        self.common.say(now, format!("played {speed} times as fast as it was"));
     }
 
     /// Asks for a moment to go to.
@@ -222,7 +225,7 @@ impl App {
 
     /// Goes to the moment that was typed, or says what is wrong with it.
     pub(super) fn seek(&mut self, mut prompt: Prompt, now: Instant) {
-        let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) else {
+        let Some(recording) = self.common.recording() else {
             return;
         };
         let found = Moment::parse(&prompt.text())
@@ -241,46 +244,47 @@ impl App {
 
     /// The cursor and the last place; says so where there is no recording.
     fn place(&mut self, now: Instant) -> Option<(usize, usize)> {
-        let place = self.replay.as_ref().and_then(|replay| Some((replay.at?, replay.len - 1)));
+        let place =
+            self.common.replay.as_ref().and_then(|replay| Some((replay.at?, replay.len - 1)));
         if place.is_none() {
-            self.say(now, "this is no recording: its time cannot be gone back in");
+            self.common.say(now, "this is no recording: its time cannot be gone back in");
         }
         place
     }
 
     fn stop_playing(&mut self) {
-        if let Some(replay) = &mut self.replay {
+        if let Some(replay) = &mut self.common.replay {
             replay.playing = false;
         }
     }
 
     /// Shows the snapshot of this place.
     fn move_to(&mut self, to: usize, now: Instant) {
-        let at = self.replay.as_ref().and_then(|replay| replay.at);
+        let at = self.common.replay.as_ref().and_then(|replay| replay.at);
+        // What is looked at on the timeline is not held any more.
+        self.screens.timeline.at.follow();
         let moved = match at {
             Some(at) if to > at && to - at <= BETWEEN => self.go_on(at, to, now),
             _ => self.jump(to, now),
         };
         if let Err(error) = moved {
             self.stop_playing();
-            self.trouble(now, format!("{error:#}"));
+            self.common.trouble(now, format!("{error:#}"));
             // What is shown stays, and from there one goes on.
-            let shown = self.replay.as_mut().map_or(to, |replay| *replay.at.get_or_insert(to));
-            if let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) {
+            let shown =
+                self.common.replay.as_mut().map_or(to, |replay| *replay.at.get_or_insert(to));
+            if let Some(recording) = self.common.recording() {
                 recording.seek(shown);
             }
         }
-        self.timeline.follow();
-        if self.screen.wants_records()
-            && let Some(snapshot) = self.model.snapshot()
-            && let Some(session) = &mut self.session
+        if self.view().wants_records()
+            && let Some(snapshot) = self.common.model.snapshot()
+            && let Some(session) = &mut self.common.session
         {
             let whole = session.whole(snapshot);
             self.take_records(&whole);
         }
-        self.compare();
-        self.sort(now);
-        self.follow();
+        self.update(now);
         self.next_poll = now + self.until_next_frame();
     }
 
@@ -292,15 +296,16 @@ impl App {
             if place + 1 < to && start.elapsed() > PATIENCE {
                 continue;
             }
-            let snapshot = self.read(place)?;
+            let snapshot = self.common.read(place)?;
             self.arrive(place, &snapshot);
-            self.observe(&snapshot, now);
-            match self.model.fold(snapshot) {
+            self.common.observe(&snapshot, now);
+            match self.common.model.fold(snapshot) {
                 News::Later => {}
-                News::Replaced => self.say(now, "another process took its place"),
-                News::Ended => self.say(now, "here the process ended"),
+                News::Replaced => self.common.say(now, "another process took its place"),
+                News::Ended => self.common.say(now, "here the process ended"),
             }
-            self.follow();
+            let (view, common) = self.view_mut();
+            view.update(common, now);
         }
         Ok(())
     }
@@ -308,84 +313,42 @@ impl App {
     /// To any moment, with what can be known at once of the time before.
     fn jump(&mut self, to: usize, now: Instant) -> anyhow::Result<()> {
         let start = Instant::now();
-        let mut snapshots = vec![self.read(to)?];
+        let mut snapshots = vec![self.common.read(to)?];
         for place in (0..to).rev().take(BEFORE) {
             if snapshots.len() > 1 && start.elapsed() > PATIENCE {
                 break;
             }
             // A damaged one ends what can be known.
-            let Ok(snapshot) = self.read(place) else { break };
+            let Ok(snapshot) = self.common.read(place) else { break };
             snapshots.push(snapshot);
         }
-        self.read(to)?;
+        self.common.read(to)?;
         self.arrive(to, &snapshots[0]);
-        self.model = Model::new(0.0);
-        self.log = Log::default();
-        self.past.rewind();
+        self.common.model = Model::new(0.0);
+        self.common.log = Log::default();
         for snapshot in snapshots.into_iter().rev() {
-            self.log.observe(snapshot.taken_unix_ns, &snapshot);
-            self.model.fold(snapshot);
+            self.common.log.observe(snapshot.taken_unix_ns, &snapshot);
+            self.common.model.fold(snapshot);
         }
-        self.look_back();
-        if self.screen == Screen::Log {
-            self.log_back = 0;
+        for screen in Screen::ALL {
+            self.screens.get_mut(*screen).jump(&mut self.common, *screen == self.screen);
         }
         // What was noticed then is no news.
-        self.log.read();
+        self.common.log.read();
         self.next_poll = now;
         Ok(())
     }
 
-    /// Reads how the point whose detail is open was before, as far back as its windows
-    /// reach.
-    pub(super) fn look_back(&mut self) {
-        let Some(at) = self.replay.as_ref().and_then(|replay| replay.at) else { return };
-        let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) else {
-            return;
-        };
-        if self.screen != Screen::Detail {
-            return;
-        }
-        let now = recording.since_first(at);
-        let places = WINDOWS.map(|window| {
-            let begins = |place: &usize| recording.since_first(*place) + window <= now;
-            (0..=at).rev().find(begins).unwrap_or(0)
-        });
-        self.past.rewind();
-        for place in places {
-            // A damaged one is as if it were not known.
-            let Ok(snapshot) = self.read(place) else { continue };
-            let (elapsed, rate) = (snapshot.elapsed_ticks, snapshot.clock.ticks_per_second);
-            let mut then = Model::new(0.0);
-            then.fold(snapshot);
-            if let Some(figures) = self.selected.and_then(|id| then.point(id)) {
-                self.past.follow(figures, elapsed, rate);
-            }
-        }
-        if let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) {
-            recording.seek(at);
-        }
-        self.follow();
-    }
-
-    fn read(&mut self, place: usize) -> anyhow::Result<Snapshot> {
-        let session = self.session.as_mut().ok_or_else(|| anyhow::anyhow!("nothing is open"))?;
-        if let Some(recording) = session.recording() {
-            recording.seek(place);
-        }
-        session.poll()
-    }
-
     /// Notes where the cursor is now.
     fn arrive(&mut self, place: usize, snapshot: &Snapshot) {
-        let Some(recording) = self.session.as_mut().and_then(|session| session.recording()) else {
+        let Some(recording) = self.common.session.as_mut().and_then(Session::recording) else {
             return;
         };
-        let Some(replay) = &mut self.replay else { return };
+        let Some(replay) = &mut self.common.replay else { return };
         let next = (place + 1 < recording.len()).then(|| recording.since_first(place + 1));
         (replay.at, replay.len, replay.unix_ns) =
             (Some(place), recording.len(), snapshot.taken_unix_ns);
         (replay.since_first, replay.next) = (recording.since_first(place), next);
-        self.interval = recording.since_before(place);
+        self.common.interval = recording.since_before(place);
     }
 }

@@ -46,6 +46,12 @@ impl Session {
         })
     }
 
+    /// The points that are open on each thread, asked between two polls; see
+    /// [`Source::open_stacks`].
+    pub fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
+        self.source.open_stacks()
+    }
+
     /// Puts the last finished measurements into a snapshot.
     pub fn add_records(&mut self, snapshot: &mut Snapshot) {
         self.source.add_records(snapshot);

@@ -7,7 +7,6 @@ use super::{App, Errand, Overlay, Prompt, weight};
 use crate::columns::Column;
 use crate::model::Figures;
 use crate::snapshot::PointState;
-use crate::units::Scale;
 
 /// Something that changes more than one point, and waits for a yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,11 +40,11 @@ impl App {
             Question::Switch { on: false, .. } => "switch off",
             Question::Reset { .. } => "reset",
         };
-        let name = |id: &u32| self.model.point(*id).map(Figures::name);
+        let name = |id: &u32| self.common.model.point(*id).map(Figures::name);
         match question.ids() {
             [id] => format!("{what} {}?", name(id).unwrap_or_default()),
             ids => {
-                let which = if self.filter.is_on() { " that pass the filter" } else { "" };
+                let which = if self.common.filter.is_on() { " that pass the filter" } else { "" };
                 format!("{what} {} points{which}?", ids.len())
             }
         }
@@ -57,7 +56,7 @@ impl App {
         let on = !self.shown().any(|figures| figures.state() == PointState::On);
         let differs = |figures: &&Figures| (figures.state() == PointState::On) != on;
         let mut ids: Vec<u32> = self.shown().filter(differs).map(Figures::id).collect();
-        let switched = |id: &u32| self.session.as_ref().is_some_and(|s| s.switched_off(*id));
+        let switched = |id: &u32| self.common.session.as_ref().is_some_and(|s| s.switched_off(*id));
         if on && ids.iter().any(switched) {
             ids.retain(switched);
         }
@@ -65,8 +64,8 @@ impl App {
     }
 
     /// The point that is meant afresh.
-    pub(super) fn reset(&mut self, now: Instant) {
-        if let Some((id, _, _)) = self.point_meant(now) {
+    pub(super) fn reset(&mut self) {
+        if let Some((id, _, _)) = self.point_meant() {
             self.overlay = Some(Overlay::Ask(Question::Reset { ids: vec![id] }));
         }
     }
@@ -78,12 +77,12 @@ impl App {
     }
 
     fn shown(&self) -> impl Iterator<Item = &Figures> {
-        self.order.iter().filter_map(|id| self.model.point(*id))
+        self.common.order.iter().filter_map(|id| self.common.model.point(*id))
     }
 
     fn ask(&mut self, question: Question, now: Instant) {
         match question.ids() {
-            [] => self.say(now, "there is nothing to change"),
+            [] => self.common.say(now, "there is nothing to change"),
             // That is undone by doing it again.
             [_] if matches!(question, Question::Switch { .. }) => self.carry_out(question, now),
             _ => self.overlay = Some(Overlay::Ask(question)),
@@ -92,10 +91,10 @@ impl App {
 
     /// Does what was asked for and answered with yes.
     pub(super) fn carry_out(&mut self, question: Question, now: Instant) {
-        let Some(session) = &mut self.session else {
+        let Some(session) = &mut self.common.session else {
             return;
         };
-        let name = |id: u32| self.model.point(id).map_or_else(String::new, Figures::name);
+        let name = |id: u32| self.common.model.point(id).map_or_else(String::new, Figures::name);
         let which = match question.ids() {
             [id] => name(*id),
             ids => format!("{} points", ids.len()),
@@ -103,11 +102,11 @@ impl App {
         let (done, text) = match &question {
             Question::Switch { ids, on } => {
                 let mut switch = |id: &u32| {
-                    let Some(found) = self.model.point(*id).map(Figures::state) else {
+                    let Some(found) = self.common.model.point(*id).map(Figures::state) else {
                         return Ok(());
                     };
                     let left = session.switch(*id, found, *on)?;
-                    self.model.expect_state(*id, left);
+                    self.common.model.expect_state(*id, left);
                     Ok(())
                 };
                 let word = if *on { "on" } else { "off" };
@@ -117,20 +116,22 @@ impl App {
                 (ids.iter().try_for_each(|id| session.reset(*id)), format!("reset {which}"))
             }
         };
-        let unix_ns = self.unix_ns(now);
+        let unix_ns = self.common.unix_ns(now);
         for id in question.ids().iter().filter(|_| done.is_ok()) {
-            let name = self.model.point(*id).map_or_else(String::new, Figures::name);
+            let name = self.common.model.point(*id).map_or_else(String::new, Figures::name);
             match &question {
                 Question::Switch { on: true, .. } => {
-                    self.log.toggled(unix_ns, *id, &name, PointState::On);
+                    self.common.log.toggled(unix_ns, *id, &name, PointState::On);
                 }
-                Question::Switch { .. } => self.log.toggled(unix_ns, *id, &name, PointState::Off),
-                Question::Reset { .. } => self.log.reset(unix_ns, *id, &name),
+                Question::Switch { .. } => {
+                    self.common.log.toggled(unix_ns, *id, &name, PointState::Off)
+                }
+                Question::Reset { .. } => self.common.log.reset(unix_ns, *id, &name),
             }
         }
         match done {
-            Ok(()) => self.say(now, text),
-            Err(error) => self.complain(now, format!("{error:#}")),
+            Ok(()) => self.common.say(now, text),
+            Err(error) => self.common.complain(now, format!("{error:#}")),
         }
     }
 
@@ -146,7 +147,7 @@ impl App {
 
     /// Sets it to what was typed, or says what is wrong with that.
     pub(super) fn set_weight(&mut self, id: u32, mut prompt: Prompt, now: Instant) {
-        let Some(session) = &mut self.session else {
+        let Some(session) = &mut self.common.session else {
             return;
         };
         let set = weight::parse(&prompt.text()).and_then(|alpha| {
@@ -155,12 +156,12 @@ impl App {
         });
         match set {
             Ok(alpha) => {
-                let name = self.model.point(id).map_or(String::new(), Figures::name);
+                let name = self.common.model.point(id).map_or(String::new(), Figures::name);
                 let text = match alpha {
                     Some(alpha) => format!("{name} averages with alpha {}", weight::written(alpha)),
                     None => format!("{name} averages no more"),
                 };
-                self.say(now, text);
+                self.common.say(now, text);
             }
             Err(why) => {
                 prompt.trouble = Some(why);
@@ -169,23 +170,29 @@ impl App {
         }
     }
 
-    /// Hands the point's row to the terminal's clipboard, with the titles of its
-    /// figures.
+    /// Hands the row to the terminal's clipboard, with the titles of its figures.
     pub(super) fn copy_row(&mut self, now: Instant) {
-        let (Some(figures), Some(snapshot)) = (self.meant(), self.model.snapshot()) else {
+        let Some((name, row)) = self.view().copied(&self.common).or_else(|| self.row_of_point())
+        else {
             return;
         };
-        let scale = Scale { ticks_per_second: snapshot.clock.ticks_per_second, unit: self.unit };
+        self.common.errand = Some(Errand::Copy(row));
+        self.common.say(now, format!("the row of {name} was sent to the terminal (OSC 52)"));
+    }
+
+    /// The name and the row of the point that the keys mean.
+    fn row_of_point(&self) -> Option<(String, String)> {
+        let figures = self.meant()?;
+        let scale = self.common.scale();
         let mut parts = vec![figures.name()];
         let point = figures.point();
         if !point.file.is_empty() {
             parts.push(format!("{}:{}", point.file, point.line));
         }
-        let columns = self.shown_columns().into_iter();
+        let several = self.common.model.has_processes();
+        let columns = Column::shown(&self.screens.points.columns, several).into_iter();
         let figures_of = columns.filter(|c| *c != Column::Name && !c.is_drawn());
         parts.extend(figures_of.map(|c| format!("{} {}", c.title(), c.text(figures, &scale))));
-        let name = figures.name();
-        self.errand = Some(Errand::Copy(parts.join("  ")));
-        self.say(now, format!("the row of {name} was sent to the terminal (OSC 52)"));
+        Some((figures.name(), parts.join("  ")))
     }
 }

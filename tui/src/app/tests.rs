@@ -20,9 +20,33 @@ use super::*;
 use crate::export::json::read;
 use crate::snapshot::{PointState, Process, Snapshot};
 use crate::source::synthetic::Synthetic;
-use crate::source::{Change, Members};
+use crate::source::{Change, Discovery, Members};
 
-const ROOM: Room = Room { rows: 5, lines: 0, load: None };
+/// A terminal with room for so many rows of a list.
+const ROWS: usize = 5;
+const AREA: Rect = Rect::new(0, 0, 120, 3 + ROWS as u16);
+
+/// The keys of every screen and of all that can lie over one.
+pub(crate) fn every_key_map() -> Vec<(String, keys::KeyMap)> {
+    let screens = Screens::default();
+    let of_screen = |screen: &Screen| (format!("{screen:?}"), screens.get(*screen).keys());
+    let prompt = Prompt::new("", "");
+    let overlays = [
+        Overlay::Help(0),
+        Overlay::Filter(prompt.clone()),
+        Overlay::Columns(Column::Name),
+        Overlay::Sort("name"),
+        Overlay::Find(prompt.clone()),
+        Overlay::Ask(Question::Reset { ids: Vec::new() }),
+        Overlay::Replace(prompt),
+    ];
+    let of_overlay = |overlay: &Overlay| (format!("{overlay:?}"), overlay.keys());
+    Screen::ALL.iter().map(of_screen).chain(overlays.iter().map(of_overlay)).collect()
+}
+
+fn look() -> Look {
+    Look::new(true, false)
+}
 
 /// A made-up process that the test can look into while the app has it.
 #[derive(Clone, Default)]
@@ -37,6 +61,10 @@ impl Shared {
 impl Source for Shared {
     fn poll(&mut self) -> Result<Snapshot> {
         self.0.borrow_mut().poll()
+    }
+
+    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
+        self.0.borrow_mut().open_stacks()
     }
 
     fn act(&mut self, change: Change) -> Result<()> {
@@ -108,13 +136,8 @@ impl Desk {
             if self.app.next_poll().is_some_and(|due| due <= self.now) {
                 self.app.poll(self.now);
             }
-            self.app.settle(self.room(), self.now);
+            self.app.settle(&look(), AREA, self.now);
         }
-    }
-
-    fn room(&self) -> Room {
-        let is_log = self.app.screen == Screen::Log;
-        Room { lines: if is_log { self.app.log.entries().len() } else { 0 }, ..ROOM }
     }
 
     pub(crate) fn press(&mut self, keys: &str) {
@@ -125,7 +148,7 @@ impl Desk {
 
     pub(crate) fn code(&mut self, code: KeyCode) {
         self.app.key(KeyEvent::from(code), self.now);
-        self.app.settle(self.room(), self.now);
+        self.app.settle(&look(), AREA, self.now);
     }
 }
 
@@ -133,12 +156,14 @@ impl Desk {
 fn the_cursor_stays_on_its_point_while_the_order_moves() {
     let mut desk = desk();
     desk.press("jj");
-    let selected = desk.app.selected;
+    let selected = desk.app.common.selected;
     for _ in 0..12 {
         desk.press(">");
-        assert_eq!(desk.app.selected, selected);
+        assert_eq!(desk.app.common.selected, selected);
         let (place, _) = desk.app.cursor();
-        assert!((desk.app.offset..desk.app.offset + 5).contains(&place));
+        assert!(
+            (desk.app.common.scroll.offset..desk.app.common.scroll.offset + 5).contains(&place)
+        );
     }
 }
 
@@ -147,46 +172,46 @@ fn rows_stand_still_while_the_cursor_moves_and_settle_after() {
     let mut desk = desk();
     desk.press("<<<<");
     desk.press("k");
-    let order = desk.app.order.clone();
+    let order = desk.app.common.order.clone();
     // What the rows are sorted by is turned upside down under the cursor.
-    desk.app.sorting = desk.app.sorting.inverted();
+    desk.app.screens.points.sorting.descending ^= true;
     desk.app.poll(desk.now + Duration::from_millis(1000));
-    assert_eq!(desk.app.order, order);
-    assert!(desk.app.settle(ROOM, desk.now + FREEZE));
-    assert_ne!(desk.app.order, order);
+    assert_eq!(desk.app.common.order, order);
+    assert!(desk.app.settle(&look(), AREA, desk.now + FREEZE));
+    assert_ne!(desk.app.common.order, order);
 }
 
 #[test]
 fn a_pause_freezes_the_figures_but_not_the_keys() {
     let mut desk = desk();
     desk.press(" ");
-    assert_eq!(desk.app.status(), Status::Paused);
-    let before = desk.app.model.snapshot().unwrap().clone();
+    assert_eq!(desk.app.common.status(), Status::Paused);
+    let before = desk.app.common.model.snapshot().unwrap().clone();
     desk.wait(3);
     desk.press("jj>I");
-    assert_eq!(desk.app.model.snapshot(), Some(&before));
+    assert_eq!(desk.app.common.model.snapshot(), Some(&before));
     desk.press("p");
     desk.wait(1);
-    assert_eq!(desk.app.status(), Status::Live);
-    assert_ne!(desk.app.model.snapshot(), Some(&before));
+    assert_eq!(desk.app.common.status(), Status::Live);
+    assert_ne!(desk.app.common.model.snapshot(), Some(&before));
 }
 
 #[test]
 fn the_end_of_a_process_is_seen_in_a_pause_and_its_figures_after_it() {
     let mut desk = desk();
     desk.press(" ");
-    let frozen = desk.app.model.snapshot().unwrap().clone();
+    let frozen = desk.app.common.model.snapshot().unwrap().clone();
     desk.wait(2);
-    assert_eq!(desk.app.ended_unseen(), None);
+    assert_eq!(desk.app.common.ended_unseen(), None);
     desk.process.0.borrow_mut().snapshot_mut().process.state = ProcessState::Crashed;
     desk.wait(2);
-    assert_eq!(desk.app.ended_unseen(), Some(ProcessState::Crashed));
-    assert_eq!((desk.app.status(), desk.app.next_poll()), (Status::Paused, None));
-    assert_eq!(desk.app.model.snapshot(), Some(&frozen));
+    assert_eq!(desk.app.common.ended_unseen(), Some(ProcessState::Crashed));
+    assert_eq!((desk.app.common.status(), desk.app.next_poll()), (Status::Paused, None));
+    assert_eq!(desk.app.common.model.snapshot(), Some(&frozen));
     desk.press(" ");
     desk.wait(1);
-    assert_eq!((desk.app.status(), desk.app.ended_unseen()), (Status::Crashed, None));
-    assert_ne!(desk.app.model.snapshot(), Some(&frozen));
+    assert_eq!((desk.app.common.status(), desk.app.common.ended_unseen()), (Status::Crashed, None));
+    assert_ne!(desk.app.common.model.snapshot(), Some(&frozen));
 }
 
 #[test]
@@ -194,8 +219,8 @@ fn the_last_figures_of_a_process_that_died_stay() {
     let mut desk = desk();
     desk.process.0.borrow_mut().snapshot_mut().process.state = ProcessState::Crashed;
     desk.wait(2);
-    assert_eq!(desk.app.status(), Status::Crashed);
-    assert!(desk.app.model.point(1).unwrap().is_used());
+    assert_eq!(desk.app.common.status(), Status::Crashed);
+    assert!(desk.app.common.model.point(1).unwrap().is_used());
     assert_eq!(desk.app.next_poll(), None);
 }
 
@@ -203,29 +228,29 @@ fn the_last_figures_of_a_process_that_died_stay() {
 fn the_interval_walks_through_its_steps_and_stops_at_the_ends() {
     let mut desk = desk();
     desk.press("+");
-    assert_eq!(desk.app.interval, Duration::from_millis(500));
+    assert_eq!(desk.app.common.interval, Duration::from_millis(500));
     desk.press("+++++++++");
-    assert_eq!(desk.app.interval, Duration::from_millis(100));
+    assert_eq!(desk.app.common.interval, Duration::from_millis(100));
     desk.press("------------");
-    assert_eq!(desk.app.interval, Duration::from_secs(10));
+    assert_eq!(desk.app.common.interval, Duration::from_secs(10));
 }
 
 #[test]
 fn the_screens_are_reached_by_number_and_in_turn() {
     let mut desk = desk();
-    for (place, (screen, _)) in Screen::TABS.iter().enumerate().rev() {
+    for (place, tab) in Screen::TABS.iter().enumerate().rev() {
         desk.press(&(place + 1).to_string());
-        assert_eq!((desk.app.screen, desk.app.screen.tab()), (*screen, Some(place)));
+        assert_eq!((desk.app.screen, desk.app.screen.tab()), (tab.screen, Some(place)));
     }
     let mut seen = Vec::new();
     for _ in Screen::TABS {
         seen.push(desk.app.screen);
         desk.code(KeyCode::Tab);
     }
-    assert!(seen.iter().eq(Screen::TABS.iter().map(|(screen, _)| screen)));
+    assert!(seen.iter().eq(Screen::TABS.iter().map(|tab| &tab.screen)));
     assert_eq!(desk.app.screen, Screen::Points);
     desk.code(KeyCode::BackTab);
-    assert_eq!(Some(desk.app.screen), Screen::TABS.last().map(|(screen, _)| *screen));
+    assert_eq!(Some(desk.app.screen), Screen::TABS.last().map(|tab| tab.screen));
     desk.code(KeyCode::Esc);
     assert_eq!(desk.app.screen, Screen::Points);
     // What is no screen of a process has none of this.
@@ -237,7 +262,7 @@ fn the_screens_are_reached_by_number_and_in_turn() {
 fn a_weight_is_set_and_a_wrong_one_stays_to_be_mended() {
     let mut desk = desk();
     let alpha = |desk: &Desk| desk.process.0.borrow_mut().snapshot_mut().points[1].alpha;
-    desk.app.selected = Some(1);
+    desk.app.common.selected = Some(1);
     desk.press("a");
     desk.press("1");
     desk.code(KeyCode::Enter);
@@ -268,14 +293,16 @@ fn a_weight_is_set_and_a_wrong_one_stays_to_be_mended() {
 #[test]
 fn a_row_is_copied_with_its_titles() {
     let mut desk = desk();
-    desk.app.selected = Some(1);
+    desk.app.common.selected = Some(1);
     desk.press("y");
-    let Some(Errand::Copy(text)) = desk.app.errand.take() else { panic!("nothing was copied") };
+    let Some(Errand::Copy(text)) = desk.app.common.errand.take() else {
+        panic!("nothing was copied")
+    };
     assert!(
         text.starts_with("io.parse  src/work.rs:88  On on  Load% 42.5  Count 33.7k  /s 9.28k"),
         "{text}"
     );
-    assert!(desk.app.toast.as_ref().is_some_and(|toast| toast.text.contains("OSC 52")));
+    assert!(desk.app.common.toast.as_ref().is_some_and(|toast| toast.text.contains("OSC 52")));
 }
 
 #[test]
@@ -285,21 +312,21 @@ fn the_mouse_selects_opens_sorts_and_scrolls() {
     let mut desk = desk();
     let click = MouseEventKind::Down(MouseButton::Left);
     let now = desk.now;
-    let wanted = desk.app.order[3];
+    let wanted = desk.app.common.order[3];
     assert!(desk.app.mouse(click, Target::Row(3), now));
-    assert_eq!((desk.app.selected, desk.app.screen), (Some(wanted), Screen::Points));
+    assert_eq!((desk.app.common.selected, desk.app.screen), (Some(wanted), Screen::Points));
     assert!(desk.app.mouse(click, Target::Row(3), now));
     assert_eq!(desk.app.screen, Screen::Detail);
     desk.app.mouse(MouseEventKind::ScrollDown, Target::Nothing, now);
-    assert_eq!((desk.app.detail_offset, desk.app.selected), (3, Some(wanted)));
+    assert_eq!((desk.app.screens.detail.offset, desk.app.common.selected), (3, Some(wanted)));
     desk.code(KeyCode::Esc);
     desk.app.mouse(MouseEventKind::ScrollUp, Target::Nothing, now);
     assert_eq!(desk.app.cursor().0, 0);
-    desk.app.mouse(click, Target::Heading(Column::Avg), now);
-    assert_eq!(desk.app.sorting, Sorting::by(Column::Avg));
-    desk.app.mouse(click, Target::Heading(Column::Avg), now);
-    assert_eq!(desk.app.sorting, Sorting::by(Column::Avg).inverted());
-    assert!(!desk.app.mouse(click, Target::Heading(Column::Trend), now));
+    desk.app.mouse(click, Target::Heading("avg"), now);
+    assert_eq!(desk.app.screens.points.sorting, Sorting::by(Column::Avg));
+    desk.app.mouse(click, Target::Heading("avg"), now);
+    let inverted = Sorting { descending: false, ..Sorting::by(Column::Avg) };
+    assert_eq!(desk.app.screens.points.sorting, inverted);
     assert!(!desk.app.mouse(MouseEventKind::Moved, Target::Row(1), now));
     // A question is answered by a key.
     desk.press("E");
@@ -312,43 +339,99 @@ fn columns_are_taken_left_and_moved() {
     desk.press("c");
     assert_eq!(desk.app.overlay, Some(Overlay::Columns(Column::Load)));
     desk.press(" ");
-    assert!(!desk.app.columns.contains(&Column::Load));
+    assert!(!desk.app.screens.points.columns.contains(&Column::Load));
     // Taken again, it stands where it stood.
     desk.press(" ");
-    assert_eq!(desk.app.columns, Column::DEFAULT);
+    assert_eq!(desk.app.screens.points.columns, Column::DEFAULT);
     for _ in 0..30 {
         desk.press("K");
     }
-    let first = |desk: &Desk| Column::shown(&desk.app.columns, false)[..4].to_vec();
+    let first = |desk: &Desk| Column::shown(&desk.app.screens.points.columns, false)[..4].to_vec();
     let [on, load, name, bar] = [Column::On, Column::Load, Column::Name, Column::Bar];
     assert_eq!(first(&desk), [on, load, name, bar]);
     desk.press(">J<");
     assert_eq!(first(&desk), [on, name, load, bar]);
     desk.press("k ");
-    assert!(desk.app.columns.contains(&Column::Name), "the name stays");
+    assert!(desk.app.screens.points.columns.contains(&Column::Name), "the name stays");
     desk.code(KeyCode::Enter);
     assert_eq!(desk.app.overlay, None);
     // Sorting walks through the columns as they stand.
     desk.press("<");
-    assert_eq!(desk.app.sorting.column, Column::Name);
+    assert_eq!(desk.app.screens.points.sorting.column, Column::Name);
     desk.press(">>");
-    assert_eq!(desk.app.sorting.column, Column::Count, "what is drawn is passed over");
+    assert_eq!(
+        desk.app.screens.points.sorting.column,
+        Column::Count,
+        "what is drawn is passed over"
+    );
+}
+
+#[test]
+fn sorting_walks_through_the_columns_of_every_table_and_returns() {
+    for (screen, columns) in [(Screen::Points, 11), (Screen::Threads, 7)] {
+        let mut desk = desk();
+        desk.app.act(Action::Show(screen), desk.now);
+        let sorted = |desk: &Desk| desk.app.view().sorted().unwrap();
+        let (start, mut seen) = (sorted(&desk), Vec::new());
+        for _ in 0..columns {
+            let now = sorted(&desk);
+            desk.press("><");
+            assert_eq!(sorted(&desk), now);
+            assert!(!seen.contains(&now.key), "{} comes twice", now.key);
+            seen.push(now.key);
+            desk.press(">");
+        }
+        assert_eq!(sorted(&desk), start, "{screen:?}");
+        desk.press("I");
+        assert_ne!(sorted(&desk), start);
+        desk.press("I");
+        assert_eq!(sorted(&desk), start);
+    }
+}
+
+#[test]
+fn threads_are_sorted_by_a_menu_and_by_their_headings_and_copied() {
+    use super::mouse::Target;
+    use crossterm::event::{MouseButton, MouseEventKind};
+    let mut desk = desk();
+    desk.press("3s");
+    assert_eq!(desk.app.overlay, Some(Overlay::Sort("load")));
+    desk.press("gg");
+    desk.code(KeyCode::Enter);
+    let sorted = |desk: &Desk| desk.app.view().sorted().map(|it| (it.key, it.descending));
+    assert_eq!((desk.app.overlay.as_ref(), sorted(&desk)), (None, Some(("name", false))));
+    let (click, now) = (MouseEventKind::Down(MouseButton::Left), desk.now);
+    assert!(desk.app.mouse(click, Target::Heading("tid"), now));
+    assert_eq!(sorted(&desk), Some(("tid", false)));
+    assert!(desk.app.mouse(click, Target::Heading("tid"), now));
+    assert_eq!(desk.app.screens.threads.order, [2, 1, 0]);
+    // The table of points has its own order.
+    assert_eq!(desk.app.screens.points.sorting, Sorting::by(Column::Load));
+    desk.press("ggy");
+    let Some(Errand::Copy(text)) = desk.app.common.errand.take() else { panic!("no row") };
+    assert!(text.starts_with("Thread ") && text.contains("  Tid 471"), "{text}");
 }
 
 #[test]
 fn a_column_to_sort_by_is_chosen_from_all() {
     let mut desk = desk();
     desk.press("s");
-    assert_eq!(desk.app.overlay, Some(Overlay::Sort(Column::Load)));
+    assert_eq!(desk.app.overlay, Some(Overlay::Sort("load")));
     desk.press("j");
-    assert_eq!(desk.app.overlay, Some(Overlay::Sort(Column::Count)), "no bar, no trend");
+    assert_eq!(desk.app.overlay, Some(Overlay::Sort("count")), "no bar, no trend");
     desk.code(KeyCode::Enter);
-    assert_eq!((desk.app.overlay.as_ref(), desk.app.sorting.column), (None, Column::Count));
+    assert_eq!(
+        (desk.app.overlay.as_ref(), desk.app.screens.points.sorting.column),
+        (None, Column::Count)
+    );
     desk.press("sI");
-    assert_eq!((desk.app.overlay.as_ref(), desk.app.sorting.descending), (None, false));
+    assert_eq!(
+        (desk.app.overlay.as_ref(), desk.app.screens.points.sorting.descending),
+        (None, false)
+    );
     desk.press("sG");
     desk.code(KeyCode::Esc);
-    assert_eq!(desk.app.sorting.column, Column::Count);
+    assert_eq!(desk.app.screens.points.sorting.column, Column::Count);
 }
 
 #[test]

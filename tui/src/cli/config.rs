@@ -15,9 +15,9 @@ use serde::{Deserialize, Deserializer, de::Error};
 
 use crate::columns::Column;
 use crate::input;
+use crate::look::ThemeName;
 use crate::units::Unit;
 use crate::variables;
-use crate::view::ThemeName;
 
 /// Names another file; empty for none.
 const VARIABLE: &str = variables::TOP_CONFIG;
@@ -99,7 +99,7 @@ impl Config {
             ("interval", self.interval.map(seconds)),
             ("tau", self.tau.map(seconds)),
             ("columns", self.columns.as_ref().map(columns)),
-            ("sort", self.sort.map(Column::word)),
+            ("sort", self.sort.map(|column| column.word().to_owned())),
             ("theme", self.theme.as_ref().and_then(spelt)),
             ("unit", self.unit.as_ref().and_then(spelt)),
             ("no_mouse", self.mouse.map(|mouse| flag(!mouse))),

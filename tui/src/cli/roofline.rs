@@ -10,11 +10,12 @@ use clap::Args;
 
 use super::Target;
 use super::commands::{complain, resolve, say};
-use crate::app::{Filter, roofline_dot};
+use crate::app::Filter;
 use crate::export::whole::{self, Overwrite, WriteError};
 use crate::export::{Subject, svg_roofline};
 use crate::model::Model;
 use crate::roofline::{self, Ceilings, Dot, Roof};
+use crate::screens::roofline_dot;
 use crate::source::{self, Source};
 use crate::units;
 

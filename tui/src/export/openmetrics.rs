@@ -27,8 +27,11 @@
 //! The buckets of the histograms end at 10 ns times powers of two, to 86 s. One
 //! counts only what surely was no longer: a bucket of the segment that lies across
 //! an end, and is never wider than a thirty-second of its value, counts beyond it.
-//! In protobuf they are native as well: eight to an octave, so that a quantile is
-//! off by a twentieth at most.
+//! In protobuf, with the feature `native-histograms`, they are native as well: eight to an
+//! octave, so that a quantile is off by a twentieth at most.
+
+#[cfg(feature = "native-histograms")]
+mod native;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -36,9 +39,10 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
+#[cfg(not(feature = "native-histograms"))]
+use prometheus_client::encoding::NoLabelSet;
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeLabelSet, EncodeMetric, LabelSetEncoder, MetricEncoder,
-    NativeHistogram, NativeHistogramBuckets, NoLabelSet, prometheus_protobuf, text,
+    DescriptorEncoder, EncodeLabelSet, EncodeMetric, LabelSetEncoder, MetricEncoder, text,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
@@ -46,7 +50,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::Subject;
-use super::series::{Labels, Native, Part, SCHEMA, ZERO, clock, losses};
+use super::series::{Labels, Part, clock, losses};
 use crate::model::total;
 use crate::snapshot::{Bucket, Cell, Snapshot, Stats};
 
@@ -66,6 +70,7 @@ pub enum Form {
     Text,
     /// Messages of the kind `io.prometheus.client.MetricFamily`, each with its length
     /// before it. The only form with native histograms.
+    #[cfg(feature = "native-histograms")]
     Protobuf,
 }
 
@@ -75,6 +80,7 @@ impl Form {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            #[cfg(feature = "native-histograms")]
             Self::Protobuf => {
                 "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; \
                  encoding=delimited"
@@ -91,10 +97,8 @@ impl Form {
                 write_text(&registry(subjects, true), &mut open)?;
                 plain(&String::from_utf8_lossy(&open), out)
             }
-            Self::Protobuf => {
-                let bytes = prometheus_protobuf::encode_to_vec(&registry(subjects, true));
-                out.write_all(&bytes.map_err(io::Error::other)?)
-            }
+            #[cfg(feature = "native-histograms")]
+            Self::Protobuf => native::write(&registry(subjects, true), out),
         }
     }
 }
@@ -225,44 +229,6 @@ impl Part {
     }
 }
 
-/// The buckets of a native histogram as Prometheus has them.
-#[derive(Debug, Default)]
-struct Encoded {
-    zero: u64,
-    /// How many buckets are left out, and how many follow.
-    spans: Vec<(i32, u32)>,
-    /// What each has more than the one before.
-    deltas: Vec<i64>,
-}
-
-impl Encoded {
-    fn of(native: &Native) -> Self {
-        let mut encoded = Self { zero: native.zero, ..Self::default() };
-        let (mut next, mut last) = (0, 0);
-        for (&number, &count) in &native.buckets {
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            match encoded.spans.last_mut() {
-                Some((_, length)) if number == next => *length += 1,
-                _ => encoded.spans.push((number - next, 1)),
-            }
-            encoded.deltas.push(count.saturating_sub(last));
-            (next, last) = (number + 1, count);
-        }
-        encoded
-    }
-
-    fn histogram(&self) -> NativeHistogram<'_> {
-        NativeHistogram {
-            schema: SCHEMA,
-            zero_threshold: ZERO,
-            zero_count: self.zero,
-            negative: NativeHistogramBuckets { spans: &[], deltas: &[] },
-            positive: NativeHistogramBuckets { spans: &self.spans, deltas: &self.deltas },
-            created: None,
-        }
-    }
-}
-
 /// A family of the points.
 struct Family {
     name: &'static str,
@@ -330,10 +296,10 @@ impl Exposition {
                 let (buckets, count) = part.buckets(cells);
                 let sum = part.seconds(total(cells.iter().map(Arc::as_ref)).exclusive);
                 let mut series = metric.encode_family(labels)?;
-                let native = Encoded::of(&Native::of(part, cells));
-                let native = native.histogram();
-                series
-                    .encode_histogram_with_native::<NoLabelSet>(sum, count, &buckets, None, native)
+                #[cfg(feature = "native-histograms")]
+                return native::encode(&mut series, part, cells, sum, count, &buckets);
+                #[cfg(not(feature = "native-histograms"))]
+                series.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
             })?;
         }
         Ok(())

@@ -43,7 +43,8 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use super::Subject;
-use super::series::{Labels, Native, Part, SCHEMA, ZERO, clock, losses};
+use super::native::{Native, SCHEMA, ZERO};
+use super::series::{Labels, Part, clock, losses};
 use crate::model::total;
 use crate::snapshot::{Cell, Process};
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use crate::columns::Column;
+use crate::columns::{Column, Kind};
 use crate::model::{Basis, Figures, Model};
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::text::cell;
@@ -43,84 +43,34 @@ const SHORT: &str = "avg_short";
 
 /// What stands over a column: its word, and the unit of its figures.
 pub fn heading(column: Column, unit: Unit) -> String {
-    let word = column.word();
+    let word = column.exported();
     let suffix = match unit {
         Unit::Time => "s",
         Unit::Cycles => "cycles",
     };
-    match column {
-        Column::Excl
-        | Column::Avg
-        | Column::Min
-        | Column::Max
-        | Column::P50
-        | Column::P90
-        | Column::P99
-        | Column::Incl
-        | Column::Dev
-        | Column::Last
-        | Column::Smooth => format!("{word}_{suffix}"),
-        Column::PerItem => format!("per_item_{suffix}"),
-        Column::Rate => "rate_per_s".into(),
-        Column::Load => "load_cpus".into(),
-        Column::Off => "off_share".into(),
-        Column::Threads => "threads".into(),
-        Column::Bytes | Column::Flops | Column::Items => format!("{word}_per_cpu_s"),
-        Column::Intensity => "flops_per_byte".into(),
-        Column::On
-        | Column::Id
-        | Column::Process
-        | Column::Name
-        | Column::Count
-        | Column::Bar
-        | Column::Trend
-        | Column::Switches
-        | Column::Imbalance => word,
+    match column.kind() {
+        Kind::Time | Kind::Sum => format!("{word}_{suffix}"),
+        _ => word.into(),
     }
 }
 
 fn value(column: Column, figures: &Figures, snapshot: &Snapshot, unit: Unit) -> Value {
-    let ticks = |ticks: Option<f64>| match unit {
-        Unit::Time => Value::number(ticks.map(|ticks| ticks / snapshot.clock.ticks_per_second)),
-        Unit::Cycles => Value::number(ticks),
-    };
-    let total = figures.total();
-    let used = |value: u64| figures.is_used().then_some(value as f64);
-    match column {
-        Column::On => Value::Text(figures.state().word().into()),
-        Column::Id => Value::Whole(figures.number().into()),
-        Column::Process => match figures.process() {
+    let value = column.value(figures);
+    match (column, column.kind()) {
+        (Column::On, _) => Value::Text(figures.state().word().into()),
+        (Column::Process, _) => match figures.process() {
             Some(process) => Value::Text(format!("{}[{}]", process.name, process.pid)),
             None => Value::None,
         },
-        Column::Name => Value::Text(figures.name()),
-        Column::Count => Value::Whole(total.count),
-        Column::Rate => Value::number(figures.rate()),
-        Column::Load => Value::number(figures.load()),
-        // Pictures of the screen's, and of no use to programs.
-        Column::Bar | Column::Trend => Value::None,
-        Column::Excl => ticks(used(total.exclusive)),
-        Column::Avg => ticks(figures.mean()),
-        Column::Min => ticks(used(total.min)),
-        Column::Max => ticks(used(total.max)),
-        Column::P50 => ticks(figures.quantiles().map(|q| q.p50 as f64)),
-        Column::P90 => ticks(figures.quantiles().map(|q| q.p90 as f64)),
-        Column::P99 => ticks(figures.quantiles().map(|q| q.p99 as f64)),
-        Column::Off => Value::number(figures.off_share()),
-        Column::Incl => ticks(used(total.inclusive)),
-        Column::Dev => ticks(figures.deviation()),
-        Column::Last => ticks(used(total.last)),
-        Column::Smooth => {
-            let smoothed = figures.is_used() && figures.point().alpha.is_some();
-            ticks(smoothed.then_some(total.average))
+        (_, Kind::Text) => Value::Text(figures.name()),
+        (_, Kind::Picture) => Value::None,
+        (_, Kind::Count | Kind::Whole) => {
+            value.map_or(Value::None, |value| Value::Whole(value as u64))
         }
-        Column::Switches => Value::Whole(total.switches),
-        Column::Threads => Value::Whole(figures.lanes().count() as u64),
-        Column::Bytes | Column::Flops | Column::Intensity | Column::Items => {
-            Value::number(column.of_amounts(figures))
+        (_, Kind::Time | Kind::Sum) if unit == Unit::Time => {
+            Value::number(value.map(|ticks| ticks / snapshot.clock.ticks_per_second))
         }
-        Column::PerItem => ticks(figures.per_item()),
-        Column::Imbalance => Value::number(figures.imbalance()),
+        (_, Kind::Time | Kind::Sum | Kind::Share | Kind::Rate) => Value::number(value),
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use crate::columns::Column;
+use crate::grid::Grid;
 use crate::headline::{Headline, ended_word, rhythm};
 use crate::model::{Figures, Model, losses, lost};
 use crate::text;
@@ -48,19 +49,18 @@ pub fn render(
         .max()
         .unwrap_or(0)
         .clamp(Column::Name.title().len(), NAME_MAX);
-    let line = |cell: &dyn Fn(Column) -> String| {
-        let cells = columns.iter().map(|column| {
-            let width = column.width().unwrap_or(name_width);
-            match column.is_text() {
-                true => text::fit(&cell(*column), width, '~'),
-                false => format!("{:>width$}", cell(*column)),
-            }
-        });
-        cells.collect::<Vec<_>>().join(" ")
-    };
-    let _ = writeln!(out, "{}", line(&|column| column.title().to_owned()));
+    let grid = columns.iter().fold(Grid::new('~'), |grid, column| {
+        let width = column.width().unwrap_or(name_width);
+        if column.is_text() {
+            grid.left(column.title(), width)
+        } else {
+            grid.right(column.title(), width)
+        }
+    });
+    let _ = writeln!(out, "{}", grid.titles());
     for row in rows {
-        let _ = writeln!(out, "{}", line(&|column| column.text(row, &scale)));
+        let _ =
+            writeln!(out, "{}", grid.line(columns.iter().map(|column| column.text(row, &scale))));
     }
     out
 }

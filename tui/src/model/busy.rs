@@ -10,7 +10,7 @@ const POLLS: usize = 60;
 /// What the scale of loads may end at, below one CPU.
 const STEPS: [f64; 4] = [0.05, 0.1, 0.25, 0.5];
 
-/// See the module's own description.
+/// The share of the CPUs and the highest loads of a process.
 #[derive(Debug, Default)]
 pub(super) struct Busy {
     /// CPUs that it keeps busy, smoothed.

@@ -158,6 +158,11 @@ impl Baseline {
         Self { from_ticks, until: Arc::new(until), file, measured }
     }
 
+    /// The process at its end.
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        &self.until
+    }
+
     /// What a point measured in it.
     fn within(&self, id: u32) -> Window {
         self.measured(id).map_or_else(Window::default, |known| known.within.clone())

@@ -1,8 +1,8 @@
 //! The threads: what each of them burns, and on what.
 //!
-//! A thread's share of a CPU is the exclusive time of all its points, by the
-//! time between two snapshots; with nested regions taken out, no moment is
-//! counted twice. What a thread does outside of every region is not in it.
+//! A thread's load is the exclusive time of all its points, by the time between two
+//! snapshots; with nested regions taken out, no moment is counted twice. What the kernel
+//! counts beyond that, the thread spent outside all regions.
 
 use std::sync::Arc;
 
@@ -23,8 +23,11 @@ pub struct Thread {
     pub points: usize,
     /// Ticks of its regions themselves, of all that are not reset.
     pub exclusive: u64,
-    /// Its share of a CPU, smoothed.
+    /// Its share of a CPU in regions, smoothed.
     pub load: Option<f64>,
+    /// Its share of a CPU as the kernel counts it, smoothed the same way; none where that is
+    /// not known.
+    pub cpu: Option<f64>,
     /// Switches per second.
     pub switch_rate: Option<f64>,
     /// The point that took most of it lately.
@@ -124,6 +127,12 @@ pub(super) fn interval(
             Some(smoothed) => smoothed + alpha * (now - smoothed),
             None => now,
         });
+        let spent = old.and_then(|old| thread.lane.cpu_ns?.checked_sub(old.lane.cpu_ns?));
+        let now = spent.map(|ns| ns as f64 / 1e9 / seconds);
+        thread.cpu = now.map(|now| match old.and_then(|old| old.cpu) {
+            Some(smoothed) => smoothed + alpha * (now - smoothed),
+            None => now,
+        });
         thread.settled = true;
         let switches = thread.lane.switches.checked_sub(old.map_or(0, |old| old.lane.switches));
         thread.switch_rate = switches.map(|switches| switches as f64 / seconds);
@@ -138,6 +147,7 @@ pub(super) fn keep(snapshot: &Snapshot, old: &[Thread]) -> Vec<Thread> {
     for thread in &mut threads {
         if let Some(old) = find(old, thread.lane.id) {
             thread.load = old.load;
+            thread.cpu = old.cpu;
             thread.switch_rate = old.switch_rate;
             thread.top = old.top;
             thread.settled = old.settled;
@@ -196,6 +206,7 @@ fn sums(
         load: None,
         switch_rate: None,
         top: None,
+        cpu: None,
         settled: false,
     };
     let mut threads: Vec<Thread> = snapshot.lanes.iter().map(thread).collect();
@@ -347,6 +358,24 @@ mod tests {
         let top = thread.top.unwrap();
         assert_eq!(top.point, 2);
         assert!((top.share - 260.0 / 460.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_kernels_share_is_smoothed_and_is_of_one_thread() {
+        let (mut now, _) = apart([0, 0], [0, 0]);
+        let mut model = Model::new(2.0);
+        let mut share = |now: &mut Snapshot, cpu_ns: Option<u64>| {
+            now.elapsed_ticks += now.clock.ticks_per_second as u64;
+            now.lanes[0].cpu_ns = cpu_ns;
+            model.fold(now.clone());
+            model.thread_figures()[0].cpu
+        };
+        assert_eq!(share(&mut now, Some(5_000_000_000)), None, "since when is not known");
+        assert_eq!(share(&mut now, Some(5_400_000_000)), Some(0.4));
+        assert_eq!(share(&mut now, Some(6_200_000_000)), Some(0.4 + 0.5 * (0.8 - 0.4)));
+        now.lanes[0].tid += 1;
+        assert_eq!(share(&mut now, Some(7_000_000_000)), None, "another thread");
+        assert_eq!(share(&mut now, None), None);
     }
 
     #[test]

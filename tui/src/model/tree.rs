@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use super::Frame;
-use crate::snapshot::{LaneKind, ProcessState, Snapshot};
+use crate::snapshot::{Lane, LaneKind, ProcessState, Snapshot};
 
 /// Which end of the paths the roots are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,6 +127,12 @@ impl Tree {
         self.roots.sort_by_key(by_weight);
     }
 
+    /// Which end of the paths the roots are.
+    #[must_use]
+    pub fn direction(&self) -> Direction {
+        self.direction
+    }
+
     /// Weight of all paths.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -147,8 +153,8 @@ impl Tree {
         &self.roots
     }
 
-    /// A node and what is around it, from the inside out.
-    fn ancestors(&self, node: Option<u32>) -> impl Iterator<Item = u32> {
+    /// A node and all that is around it, from the inside out; nothing of no node.
+    pub fn ancestors(&self, node: Option<u32>) -> impl Iterator<Item = u32> {
         std::iter::successors(node, |node| self.node(*node).parent)
     }
 
@@ -171,10 +177,11 @@ impl Tree {
         found
     }
 
-    /// The lines, with the children of those nodes that are open.
-    pub fn rows(&self, is_open: impl Fn(u32) -> bool) -> Vec<Row> {
+    /// The lines of a node, or of all roots, with the children of those nodes that are open.
+    pub fn rows(&self, below: Option<u32>, is_open: impl Fn(u32) -> bool) -> Vec<Row> {
         let mut rows = Vec::new();
-        let mut next: Vec<(u32, usize)> = self.roots.iter().rev().map(|root| (*root, 0)).collect();
+        let roots = below.as_ref().map_or(self.roots.as_slice(), std::slice::from_ref);
+        let mut next: Vec<(u32, usize)> = roots.iter().rev().map(|root| (*root, 0)).collect();
         while let Some((node, depth)) = next.pop() {
             let children = &self.node(node).children;
             let is_open = !children.is_empty() && is_open(node);
@@ -196,21 +203,29 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Counts the stack of each running thread.
-    pub fn take(&mut self, snapshot: &Snapshot) {
+    /// Counts the stack that each running thread of a snapshot had at one moment, which are
+    /// told by their lanes; a thread that has none is outside all regions.
+    pub fn take(&mut self, snapshot: &Snapshot, stacks: &[(u32, Vec<u32>)]) {
         if snapshot.process.state != ProcessState::Running {
             return;
         }
         for lane in snapshot.lanes.iter().filter(|lane| lane.kind == LaneKind::Live) {
             self.taken += 1;
-            if lane.open.is_empty() {
+            let Some((_, points)) = stacks.iter().find(|(id, _)| *id == lane.id) else {
                 self.outside += 1;
                 continue;
-            }
-            let points = lane.open.iter().map(|open| Frame::Point(open.point));
+            };
+            let points = points.iter().map(|point| Frame::Point(*point));
             let path = std::iter::once(Frame::Thread(lane.id)).chain(points).collect();
             *self.stacks.entry(path).or_default() += 1;
         }
+    }
+
+    /// Counts the stacks that a snapshot itself has.
+    pub fn take_snapshot(&mut self, snapshot: &Snapshot) {
+        let open = snapshot.lanes.iter().filter(|lane| !lane.open.is_empty());
+        let stack = |lane: &Lane| (lane.id, lane.open.iter().map(|open| open.point).collect());
+        self.take(snapshot, &open.map(stack).collect::<Vec<_>>());
     }
 
     /// Stacks looked at, each of one thread at one moment.
@@ -255,7 +270,7 @@ mod tests {
             let node = tree.node(row.node);
             (row.depth, node.frame, [node.inclusive, node.exclusive, node.count])
         };
-        tree.rows(is_open).into_iter().map(of_row).collect()
+        tree.rows(None, is_open).into_iter().map(of_row).collect()
     }
 
     #[test]
@@ -303,10 +318,10 @@ mod tests {
         let open = crate::snapshot::Open { point: 1, ..Default::default() };
         snapshot.lanes[0].open = vec![open, crate::snapshot::Open { point: 2, ..open }];
         let mut samples = Samples::default();
-        samples.take(&snapshot);
-        samples.take(&snapshot);
+        samples.take_snapshot(&snapshot);
+        samples.take(&snapshot, &[(0, vec![1, 2]), (99, vec![1])]);
         snapshot.process.state = ProcessState::Crashed;
-        samples.take(&snapshot);
+        samples.take_snapshot(&snapshot);
         assert_eq!((samples.taken(), samples.outside()), (2 * live, 2 * (live - 1)));
         let path = [Frame::Thread(0), MAIN, PARSE];
         assert_eq!(samples.stacks().collect::<Vec<_>>(), [(&path[..], 2)]);

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::snapshot::{Bucket, Cell, Clock, Edge, Lane, Losses, Point, Process, Snapshot};
 
-/// See the module's own description.
+/// The changes from one snapshot to a later one.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Delta {
     taken_unix_ns: u64,

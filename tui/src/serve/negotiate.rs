@@ -43,6 +43,7 @@ impl Offer<'_> {
         said.all(|(_, value)| values.contains(value))
     }
 
+    #[cfg(feature = "native-histograms")]
     fn has(&self, key: &str, value: &str) -> bool {
         self.parameters.iter().any(|(known, said)| known == key && *said == value)
     }
@@ -50,6 +51,7 @@ impl Offer<'_> {
     /// The form that it stands for, if that is one of ours.
     fn form(&self) -> Option<Form> {
         match self.name.to_ascii_lowercase().as_str() {
+            #[cfg(feature = "native-histograms")]
             "application/vnd.google.protobuf"
                 if self.has("proto", "io.prometheus.client.MetricFamily")
                     && self.has("encoding", "delimited") =>
@@ -114,7 +116,10 @@ mod tests {
                      text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         assert_eq!(form(older), Form::OpenMetrics);
         let native = format!("{PROTOBUF},{}", older.replace("1.0.0", "1.0.0;q=0.8"));
+        #[cfg(feature = "native-histograms")]
         assert_eq!(form(&native), Form::Protobuf);
+        #[cfg(not(feature = "native-histograms"))]
+        assert_eq!(form(&native), Form::OpenMetrics);
         let newer = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
                      text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,\
                      text/plain;version=0.0.4;q=0.3,*/*;q=0.2";

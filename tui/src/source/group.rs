@@ -448,6 +448,19 @@ impl Source for Group {
         Ok(self.merge())
     }
 
+    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
+        let mut all = Vec::new();
+        for member in self.members.iter_mut().filter(|member| !member.is_kept) {
+            let (known, lanes) = (&member.points, &member.lanes);
+            for (lane, points) in member.source.open_stacks().unwrap_or_default() {
+                let points: Option<Vec<u32>> =
+                    points.iter().map(|point| known.get(point).copied()).collect();
+                all.extend(lanes.get(&lane).copied().zip(points));
+            }
+        }
+        Some(all)
+    }
+
     fn add_records(&mut self, snapshot: &mut Snapshot) {
         for member in &mut self.members {
             let mut own = member.last.clone();
@@ -681,6 +694,10 @@ mod tests {
             self.0.borrow_mut().poll()
         }
 
+        fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
+            self.0.borrow_mut().open_stacks()
+        }
+
         fn act(&mut self, change: Change) -> Result<()> {
             self.0.borrow_mut().act(change)
         }
@@ -748,7 +765,8 @@ mod tests {
                 let open = |point| Open { point, start: 5, on_cpu: Some(3) };
                 made.borrow_mut().snapshot_mut().lanes[1].open = vec![open(4), open(5)];
             }
-            let snapshot = machines.group(sum).poll().unwrap();
+            let mut group = machines.group(sum);
+            let snapshot = group.poll().unwrap();
             assert!(snapshot.edges.is_sorted_by(|a, b| a.key() < b.key()));
             assert!(snapshot.edges.iter().any(|edge| edge.caller.is_some()));
             // Each cell's figures are those of its edges, and the callers have kept their names.
@@ -773,6 +791,11 @@ mod tests {
                 .collect();
             let stack = ["lz.compress", "lz.match_longest_in_the_whole_window"];
             assert_eq!(open, [stack, stack], "{sum}");
+            let lanes = snapshot.lanes.iter().filter(|lane| !lane.open.is_empty());
+            let expected: Vec<(u32, Vec<u32>)> = lanes
+                .map(|lane| (lane.id, lane.open.iter().map(|open| open.point).collect()))
+                .collect();
+            assert_eq!(group.open_stacks(), Some(expected), "{sum}");
         }
     }
 

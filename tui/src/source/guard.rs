@@ -30,6 +30,10 @@ impl Source for Guarded {
         self.0.has_died()
     }
 
+    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
+        self.0.open_stacks()
+    }
+
     fn add_records(&mut self, snapshot: &mut Snapshot) {
         self.0.add_records(snapshot);
     }

@@ -236,7 +236,10 @@ impl Source for LiveSource {
         self.elapsed_ticks = self.ticks_until_now(&snapshot);
         snapshot.elapsed_ticks = self.elapsed_ticks;
         let of = self.threads_of.filter(|_| snapshot.process.state == ProcessState::Running);
-        add_calls(&mut snapshot, &self.reader, &self.facts, |tid| cpu_ns(of?, tid));
+        for lane in snapshot.lanes.iter_mut().filter(|lane| lane.kind == LaneKind::Live) {
+            lane.cpu_ns = of.and_then(|process| cpu_ns(process, lane.tid));
+        }
+        add_calls(&mut snapshot, &self.reader, &self.facts);
         if self.dead {
             until_last_begin(&mut snapshot);
             self.elapsed_ticks = snapshot.elapsed_ticks;
@@ -248,6 +251,10 @@ impl Source for LiveSource {
             snapshot.usage = self.pid.and_then(usage::of);
         }
         Ok(snapshot)
+    }
+
+    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
+        (!self.dead).then(|| self.reader.open_stacks())
     }
 
     fn has_died(&self) -> bool {
@@ -364,7 +371,7 @@ pub(super) fn of_copy(
     let until =
         note.filter(|_| runs).map_or(0, |note| ticks_until(note.taken_monotonic_ns, &facts, rate));
     snapshot.elapsed_ticks = snapshot.records.iter().map(end).fold(until, u64::max);
-    add_calls(&mut snapshot, &reader, &facts, |_| None);
+    add_calls(&mut snapshot, &reader, &facts);
     if !runs {
         until_last_begin(&mut snapshot);
     }
@@ -372,14 +379,8 @@ pub(super) fn of_copy(
     snapshot
 }
 
-/// Puts the edges and the open regions into a snapshot; `cpu_ns` is the CPU time of a thread
-/// now, where it is known.
-fn add_calls(
-    snapshot: &mut Snapshot,
-    reader: &Reader,
-    facts: &Facts,
-    cpu_ns: impl Fn(u32) -> Option<u64>,
-) {
+/// Puts the edges and the open regions into a snapshot.
+fn add_calls(snapshot: &mut Snapshot, reader: &Reader, facts: &Facts) {
     let lanes = &reader.picture().lanes;
     for of_lane in reader.calls() {
         let Ok(place) = snapshot.lanes.binary_search_by_key(&of_lane.lane, |lane| lane.id) else {
@@ -388,7 +389,7 @@ fn add_calls(
         let runs = snapshot.lanes[place].kind == LaneKind::Live
             && snapshot.process.state == ProcessState::Running;
         let own_cpu = match of_lane.open.is_empty() {
-            false if runs && of_lane.is_own => cpu_ns(snapshot.lanes[place].tid),
+            false if runs && of_lane.is_own => snapshot.lanes[place].cpu_ns,
             _ => None,
         };
         let claimed = lanes.iter().find(|lane| lane.id == of_lane.lane);
@@ -673,6 +674,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
                 clock: None,
                 open: Vec::new(),
                 unplaced: 0,
+                cpu_ns: None,
                 amiss: Amiss {
                     mismatched_ends: lane.amiss.mismatched_ends,
                     begins_refused: lane.amiss.begins_refused,

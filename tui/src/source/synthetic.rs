@@ -37,7 +37,7 @@ const WORK: &[(&str, u32, u32, u64, u64, u64, u64)] = &[
 /// Which point is called by which one; the others by none.
 const CALLERS: [(u32, u32); 2] = [(3, 1), (5, 4)];
 
-/// See the module's own description.
+/// A made-up process.
 #[derive(Clone, Debug)]
 pub struct Synthetic {
     polls: u64,
@@ -80,6 +80,7 @@ impl Synthetic {
             clock: None,
             open: Vec::new(),
             unplaced: 0,
+            cpu_ns: None,
             amiss: Amiss::default(),
         });
         Self {
@@ -239,9 +240,19 @@ impl Source for Synthetic {
             self.polls += 1;
             if let Some(usage) = &mut self.snapshot.usage {
                 usage.cpu_ns += 1_310_000_000;
+                for lane in &mut self.snapshot.lanes {
+                    let spent = 400_000_000 + 100_000_000 * u64::from(lane.id);
+                    lane.cpu_ns = Some(lane.cpu_ns.unwrap_or(0) + spent);
+                }
             }
         }
         Ok(self.snapshot.clone())
+    }
+
+    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
+        let open = self.snapshot.lanes.iter().filter(|lane| !lane.open.is_empty());
+        let points = |lane: &Lane| lane.open.iter().map(|open| open.point).collect();
+        Some(open.map(|lane| (lane.id, points(lane))).collect())
     }
 
     fn act(&mut self, change: Change) -> Result<()> {

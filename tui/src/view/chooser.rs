@@ -8,6 +8,8 @@ use ratatui::widgets::{Block, Clear};
 
 use super::{Look, draw_scrolled};
 use crate::app::{App, Overlay};
+use crate::columns::Column;
+use crate::grid::Sorted;
 use crate::text;
 
 /// A border for terminals without lines.
@@ -26,38 +28,26 @@ const ASCII_BORDER: symbols::border::Set = symbols::border::Set {
 const WIDTH: u16 = 60;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay, look: &Look) {
-    let (cursor, title, sorts) = match *overlay {
-        Overlay::Columns(cursor) => (cursor, " Columns, from left to right", false),
-        Overlay::Sort(cursor) => (cursor, " Sort by", true),
+    let (title, rows, place) = match *overlay {
+        Overlay::Columns(cursor) => {
+            let (rows, place) = to_show(app, cursor, area.width.into());
+            (" Columns, from left to right", rows, place)
+        }
+        Overlay::Sort(cursor) => {
+            let (rows, place) = to_sort(app, cursor, look);
+            (" Sort by", rows, place)
+        }
         _ => return,
     };
-    let fit = super::table::fit(app, area.width.into());
-    let choices = app.column_choices();
-    let place = choices.iter().position(|column| *column == cursor).unwrap_or(0);
-    let height = area.height.min(choices.len() as u16 + 3).max(area.height.min(4));
+    let height = area.height.min(rows.len() as u16 + 3).max(area.height.min(4));
     let width = area.width.min(WIDTH);
     let panel = Rect { x: area.right() - width, width, height, ..area };
     let inner = usize::from(width.saturating_sub(2));
-    let lines = choices.iter().map(|column| {
-        let selected = *column == cursor;
-        let chosen = app.columns.contains(column);
+    let lines = rows.iter().enumerate().map(|(row, text)| {
+        let selected = row == place;
         let mark = if selected { look.glyphs.cursor } else { ' ' };
-        let row = if sorts {
-            let glyphs = &look.glyphs;
-            let way = match app.sorting.column == *column {
-                true if app.sorting.descending => glyphs.down,
-                true => glyphs.up,
-                false => ' ',
-            };
-            format!("{mark}{way} {:<6} {}", column.title(), column.meaning())
-        } else {
-            let check = if chosen { 'x' } else { ' ' };
-            let has_room = !chosen || fit.columns.contains(column);
-            let room = if has_room { "" } else { "(no room) " };
-            format!("{mark}[{check}] {:<6} {room}{}", column.title(), column.meaning())
-        };
         let style = if selected { look.theme.selected } else { look.theme.header };
-        Line::styled(text::fit(&row, inner, look.glyphs.ellipsis), style)
+        Line::styled(text::fit(&format!("{mark}{text}"), inner, look.glyphs.ellipsis), style)
     });
     let lines: Vec<Line> = lines.collect();
     let border = if look.glyphs.on.is_ascii() { ASCII_BORDER } else { symbols::border::PLAIN };
@@ -69,4 +59,34 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay, 
     let heading = text::fit(title, inner, look.glyphs.ellipsis);
     let heading = Line::styled(heading, look.theme.heading);
     draw_scrolled(frame, body, heading, lines, (place + 1).saturating_sub(rows));
+}
+
+/// The columns that the table of points can have, and the place of the cursor.
+fn to_show(app: &App, cursor: Column, width: usize) -> (Vec<String>, usize) {
+    let points = &app.screens.points;
+    let fit = points.fit(&app.common, width);
+    let all = points.choices(&app.common);
+    let rows = all.iter().map(|column| {
+        let chosen = points.columns.contains(column);
+        let check = if chosen { 'x' } else { ' ' };
+        let has_room = !chosen || fit.columns.contains(column);
+        let room = if has_room { "" } else { "(no room) " };
+        format!("[{check}] {:<6} {room}{}", column.title(), column.meaning())
+    });
+    (rows.collect(), all.iter().position(|column| *column == cursor).unwrap_or(0))
+}
+
+/// What the rows of the screen can be sorted by, and the place of the cursor.
+fn to_sort(app: &App, cursor: &str, look: &Look) -> (Vec<String>, usize) {
+    let all = app.view().sort_columns(&app.common);
+    let sorted = app.view().sorted();
+    let rows = all.iter().map(|column| {
+        let sign = match sorted.filter(|sorted| sorted.key == column.key) {
+            Some(Sorted { descending: true, .. }) => look.glyphs.down,
+            Some(_) => look.glyphs.up,
+            None => ' ',
+        };
+        format!("{sign} {:<6} {}", column.title, column.meaning)
+    });
+    (rows.collect(), all.iter().position(|column| column.key == cursor).unwrap_or(0))
 }

@@ -5,7 +5,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
 use super::Look;
-use crate::app::keys::{Binding, Mode, bindings};
+use crate::app::keys::{Binding, KeyMap, bindings};
 use crate::app::{Action, App, Overlay, Prompt, Replay, Toast};
 use crate::text;
 
@@ -13,29 +13,22 @@ use crate::text;
 const TROUBLE: usize = 20;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
-    match (&app.overlay, &app.toast) {
-        (
-            Some(
-                Overlay::Write(prompt)
-                | Overlay::Filter(prompt)
-                | Overlay::Weight(_, prompt)
-                | Overlay::Find(prompt)
-                | Overlay::Seek(prompt),
-            ),
-            _,
-        ) => draw_prompt(frame, area, prompt, app.mode(), look),
+    if let Some(prompt) = app.overlay.as_ref().and_then(Overlay::prompt) {
+        return draw_prompt(frame, area, prompt, app.keys(), look);
+    }
+    match (&app.overlay, &app.common.toast) {
         (Some(Overlay::Replace(prompt)), _) => {
             let question = format!(" {} exists. ", text::clean(&prompt.text()));
-            draw_question(frame, area, &question, Mode::Confirm, look);
+            draw_question(frame, area, &question, app.keys(), look);
         }
         (Some(Overlay::Ask(question)), _) => {
             let question = format!(" {} ", app.asked(question));
-            draw_question(frame, area, &question, Mode::Ask, look);
+            draw_question(frame, area, &question, app.keys(), look);
         }
         (_, Some(toast)) => draw_toast(frame, area, toast, look),
         (_, None) => {
             frame.render_widget(
-                hints(app.mode(), area.width.into(), look, app.replay.as_ref()),
+                hints(app.keys(), area.width.into(), look, app.common.replay.as_ref()),
                 area,
             );
             if let Some(half) = app.half_typed() {
@@ -46,8 +39,8 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     }
 }
 
-fn draw_question(frame: &mut Frame, area: Rect, question: &str, mode: Mode, look: &Look) {
-    let hints = hints(mode, usize::from(area.width) / 2, look, None);
+fn draw_question(frame: &mut Frame, area: Rect, question: &str, keys: KeyMap, look: &Look) {
+    let hints = hints(keys, usize::from(area.width) / 2, look, None);
     let room = usize::from(area.width).saturating_sub(hints.width());
     let question = text::cut(question, room, look.glyphs.ellipsis);
     let mut line = Line::from(Span::styled(question, look.theme.warn));
@@ -62,7 +55,7 @@ fn draw_toast(frame: &mut Frame, area: Rect, toast: &Toast, look: &Look) {
 }
 
 /// The end of the line that is typed is always seen.
-fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, mode: Mode, look: &Look) {
+fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, keys: KeyMap, look: &Look) {
     let label = format!(" {}: ", prompt.label);
     let (before, behind) = prompt.halves();
     let (before, behind) = (text::clean(&before).into_owned(), text::clean(&behind).into_owned());
@@ -90,7 +83,7 @@ fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, mode: Mode, look:
             frame.render_widget(Line::from(trouble).right_aligned(), area);
         }
         None => {
-            let hints = hints(mode, left, look, None);
+            let hints = hints(keys, left, look, None);
             let fit = hints.width() < left;
             frame.render_widget(line, area);
             if fit {
@@ -104,12 +97,12 @@ fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, mode: Mode, look:
 
 /// The key that is hinted at in a column of the line, where it shows hints.
 pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Action> {
-    if app.toast.is_some() {
+    if app.common.toast.is_some() {
         return None;
     }
     let mut right = 1;
-    let found = hinted(app.mode(), width, app.replay.as_ref()).into_iter().find(|binding| {
-        right += room(binding, app.replay.as_ref());
+    let found = hinted(app.keys(), width, app.common.replay.as_ref()).into_iter().find(|binding| {
+        right += room(binding, app.common.replay.as_ref());
         (1..right).contains(&column)
     });
     found.map(|binding| binding.action)
@@ -134,7 +127,7 @@ fn room(binding: &Binding, replay: Option<&Replay>) -> usize {
 
 /// As many keys as fit; how to get help and how to leave are always among
 /// them.
-fn hinted(mode: Mode, width: usize, replay: Option<&Replay>) -> Vec<&'static Binding> {
+fn hinted(keys: KeyMap, width: usize, replay: Option<&Replay>) -> Vec<&'static Binding> {
     // What cannot be done in a process, or in a recording.
     let fits_in = |b: &&Binding| match replay {
         None => !b.is_of_recordings(),
@@ -142,7 +135,7 @@ fn hinted(mode: Mode, width: usize, replay: Option<&Replay>) -> Vec<&'static Bin
     };
     let last = |b: &&Binding| matches!(b.action, Action::Help | Action::Quit);
     let (must, may): (Vec<&Binding>, Vec<&Binding>) =
-        bindings(mode).filter(|b| !b.hint.is_empty()).filter(fits_in).partition(last);
+        bindings(keys).filter(|b| !b.hint.is_empty()).filter(fits_in).partition(last);
     let mut left = width.saturating_sub(1 + must.iter().map(|b| room(b, replay)).sum::<usize>());
     let fits = may.into_iter().take_while(|binding| {
         let fits = room(binding, replay) <= left;
@@ -152,8 +145,8 @@ fn hinted(mode: Mode, width: usize, replay: Option<&Replay>) -> Vec<&'static Bin
     fits.chain(must.iter().copied()).collect()
 }
 
-fn hints(mode: Mode, width: usize, look: &Look, replay: Option<&Replay>) -> Line<'static> {
-    let spans = hinted(mode, width, replay).into_iter().flat_map(|binding| {
+fn hints(keys: KeyMap, width: usize, look: &Look, replay: Option<&Replay>) -> Line<'static> {
+    let spans = hinted(keys, width, replay).into_iter().flat_map(|binding| {
         let (key, word) = hint(binding, replay);
         [Span::styled(key, look.theme.key), Span::raw(format!(" {word}  "))]
     });

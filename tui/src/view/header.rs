@@ -29,8 +29,8 @@ const FILTER: usize = 24;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let theme = &look.theme;
-    let (word, style) = match app.status() {
-        Status::Waiting if app.discovery.is_over => ("ENDED", theme.warn),
+    let (word, style) = match app.common.status() {
+        Status::Waiting if app.common.discovery.is_over => ("ENDED", theme.warn),
         Status::Waiting => ("WAITING", theme.warn),
         Status::Live => ("LIVE", theme.live),
         Status::Paused => ("PAUSED", theme.warn),
@@ -39,7 +39,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         Status::File => ("FILE", theme.warn),
         Status::Replay => ("REPLAY", theme.warn),
     };
-    let word = match &app.replay {
+    let word = match &app.common.replay {
         Some(replay) => replay.words(),
         None => word.into(),
     };
@@ -49,10 +49,10 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     if let Some(tab @ 1..) = app.screen.tab()
         && !super::tabs::has_room(app, frame.area().height)
     {
-        let (_, name) = Screen::TABS[tab];
+        let name = Screen::TABS[tab].name;
         words.insert(0, Span::styled(format!("{} {name}  ", tab + 1), theme.key));
     }
-    if let Some(ended) = app.ended_unseen().and_then(ended_word) {
+    if let Some(ended) = app.common.ended_unseen().and_then(ended_word) {
         words.insert(0, Span::styled(format!("{ended}  "), theme.error));
     }
     let words = Line::from(words).right_aligned();
@@ -87,25 +87,25 @@ fn parts(app: &App, look: &Look, height: u16) -> Vec<Part> {
     let plain = look.theme.header;
     let part = |text: String, rank| Part { text, style: plain, rank };
     let mut parts = vec![part("pfp-top".into(), 8)];
-    if let Some(snapshot) = app.model.snapshot() {
-        let head = Headline::of(snapshot, app.model.threads());
+    if let Some(snapshot) = app.common.model.snapshot() {
+        let head = Headline::of(snapshot, app.common.model.threads());
         parts.push(Part { text: head.process, style: look.theme.process, rank: 0 });
         if head.wall_clock {
             parts.push(Part { text: "WALL CLOCK".into(), style: look.theme.warn, rank: 1 });
         }
         parts.push(part(head.uptime, 2));
         if !super::summary::has_room(app, height) {
-            let busy = app.model.busy_cpus();
+            let busy = app.common.model.busy_cpus();
             let busy = busy.map_or(String::new(), |cpus| format!("CPU {:.0} %", cpus * 100.0));
             parts.push(part(busy, 1));
             parts.push(part(head.threads, 4));
         }
-        parts.push(part(rhythm(&app.model, app.interval), 3));
+        parts.push(part(rhythm(&app.common.model, app.common.interval), 3));
         parts.push(part(head.clock, 5));
     }
-    if app.filter.is_on() {
-        let (shown, all) = (app.order.len(), app.model.points().len());
-        let by = text::cut(&text::clean(app.filter.text()), FILTER, look.glyphs.ellipsis);
+    if app.common.filter.is_on() {
+        let (shown, all) = (app.common.order.len(), app.common.model.points().len());
+        let by = text::cut(&text::clean(app.common.filter.text()), FILTER, look.glyphs.ellipsis);
         let text = format!("filter {by} {shown}/{all}");
         parts.insert(parts.len().min(2), Part { text, style: look.theme.warn, rank: 0 });
     }
@@ -116,13 +116,13 @@ fn parts(app: &App, look: &Look, height: u16) -> Vec<Part> {
 /// How many problems nobody has looked at, and what was lost, in one line; none
 /// while there is nothing of either.
 pub(super) fn notice(app: &App) -> Option<String> {
-    let losses = losses(app.model.snapshot()?);
+    let losses = losses(app.common.model.snapshot()?);
     let parts: Vec<_> = losses
         .iter()
         .map(|(count, what)| format!("{count} {}", lost::words(*count, what)))
         .collect();
     let lost = (!parts.is_empty()).then(|| format!("lost: {}", parts.join("; ")));
-    let unread = match app.log.unread() {
+    let unread = match app.common.log.unread() {
         0 => None,
         1 => Some("1 new problem (press 6)".to_owned()),
         n => Some(format!("{n} new problems (press 6)")),
@@ -133,8 +133,8 @@ pub(super) fn notice(app: &App) -> Option<String> {
 
 /// Whether Enter opens what explains a part of the notice.
 fn explains(app: &App) -> bool {
-    let lost = || app.model.snapshot().is_some_and(lost::is_any);
-    app.screen == Screen::Points && app.selected().is_some() && lost()
+    let lost = || app.common.model.snapshot().is_some_and(lost::is_any);
+    app.view().is_table() && app.common.selected().is_some() && lost()
 }
 
 pub(super) fn draw_notice(frame: &mut Frame, area: Rect, app: &App, look: &Look) {

@@ -10,7 +10,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::{Look, chart};
-use crate::app::{App, Screen};
+use crate::app::App;
 use crate::model::{Basis, Figures};
 use crate::text;
 use crate::units;
@@ -24,7 +24,7 @@ const NAME: usize = 32;
 
 /// Whether there is a line for it on a screen of this height.
 pub(super) fn has_room(app: &App, height: u16) -> bool {
-    height >= HIGH && app.screen == Screen::Points && app.model.snapshot().is_some()
+    height >= HIGH && app.view().is_table() && app.common.model.snapshot().is_some()
 }
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
@@ -48,9 +48,9 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
 fn parts(app: &App, look: &Look) -> Vec<Vec<Span<'static>>> {
     let theme = &look.theme;
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
-    let usage = app.model.snapshot().and_then(|snapshot| snapshot.usage);
+    let usage = app.common.model.snapshot().and_then(|snapshot| snapshot.usage);
     let mut parts = Vec::new();
-    if let Some((busy, usage)) = app.model.busy_cpus().zip(usage) {
+    if let Some((busy, usage)) = app.common.model.busy_cpus().zip(usage) {
         let share = busy / f64::from(usage.cpus.max(1));
         let bar = chart::bar(share, BAR, &look.glyphs);
         let rest = look.glyphs.rest.to_string().repeat(BAR - bar.chars().count());
@@ -62,14 +62,14 @@ fn parts(app: &App, look: &Look) -> Vec<Vec<Span<'static>>> {
             Span::styled(rest, theme.faint),
         ]);
     }
-    let loads = app.model.points().iter().filter_map(Figures::load);
+    let loads = app.common.model.points().iter().filter_map(Figures::load);
     let in_points = loads.reduce(|sum, more| sum + more);
     if parts.is_empty()
         && let Some(load) = in_points
     {
         parts.push(in_regions(&percent(load), look));
     }
-    if let Some(hottest) = app.model.hottest() {
+    if let Some(hottest) = app.common.model.hottest() {
         parts.push(hot(app, hottest, look));
     }
     if let Some(usage) = usage {
@@ -97,7 +97,7 @@ fn hot(app: &App, hottest: &Figures, look: &Look) -> Vec<Span<'static>> {
         Span::styled(format!(" {} %", units::percent(load)), look.theme.heat(load)),
     ];
     if let (Basis::Interval, false, Some(snapshot)) =
-        (app.model.basis(), hottest.is_ended(), app.model.snapshot())
+        (app.common.model.basis(), hottest.is_ended(), app.common.model.snapshot())
         && let Some(since) = hottest.history().since(load / 2.0)
     {
         let ticks = snapshot.elapsed_ticks.saturating_sub(since) as f64;

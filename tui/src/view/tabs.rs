@@ -12,6 +12,7 @@ use ratatui::text::{Line, Span};
 
 use super::Look;
 use crate::app::{App, Screen};
+use crate::screens::Tab;
 
 /// From this height on there is a line for them.
 const HIGH: u16 = 16;
@@ -30,14 +31,14 @@ pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Screen> {
         right += name.chars().count();
         column < right
     });
-    place.map(|place| Screen::TABS[place].0)
+    place.map(|place| Screen::TABS[place].screen)
 }
 
 /// What stands in the line for each screen.
 fn names(app: &App, named: bool) -> Vec<String> {
-    let name = |(place, (screen, name)): (usize, &(Screen, &str))| {
-        let number = place + 1;
-        match (*screen == app.screen, named) {
+    let name = |(place, tab): (usize, &Tab)| {
+        let (number, name) = (place + 1, tab.name);
+        match (tab.screen == app.screen, named) {
             (true, _) => format!("[{number} {name}]"),
             (false, true) => format!(" {number} {name} "),
             (false, false) => format!(" {number} "),
@@ -51,8 +52,8 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         return;
     }
     let tabs = |named: bool| {
-        let spans = names(app, named).into_iter().zip(Screen::TABS).map(|(name, (screen, _))| {
-            let is_on = *screen == app.screen;
+        let spans = names(app, named).into_iter().zip(Screen::TABS).map(|(name, tab)| {
+            let is_on = tab.screen == app.screen;
             Span::styled(name, if is_on { look.theme.key } else { look.theme.faint })
         });
         Line::from_iter(spans)

@@ -16,8 +16,7 @@ use ratatui::style::{Color, Modifier};
 use super::*;
 use crate::app::mouse::Target;
 use crate::app::tests::{Desk, Stage, candidate, desk};
-use crate::app::{Action, App, Options};
-use crate::columns::Column;
+use crate::app::{Action, App, Options, Screen};
 use crate::snapshot::{Cell, ClockKind, Edge, Open, PointState, ProcessState, Stats, Usage};
 use crate::source::synthetic::TICKS_PER_SECOND;
 use crate::units::Unit;
@@ -27,7 +26,7 @@ const SIZES: [(u16, u16); 3] = [(120, 30), (80, 24), (40, 8)];
 /// The whole screen, mended and drawn as the event loop does it.
 fn drawn(app: &mut App, now: Instant, look: &Look, size: (u16, u16)) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
-    app.settle(room(app, look, Rect::new(0, 0, size.0, size.1)), now);
+    app.settle(look, Rect::new(0, 0, size.0, size.1), now);
     terminal.draw(|frame| draw(frame, app, look)).unwrap();
     terminal.backend().buffer().clone()
 }
@@ -97,7 +96,7 @@ fn the_table_in_ascii() {
 fn a_point_in_full() {
     let mut desk = desk();
     desk.wait(20);
-    desk.app.selected = Some(1);
+    desk.app.common.selected = Some(1);
     desk.code(KeyCode::Enter);
     check_all("detail", &mut desk);
 }
@@ -105,7 +104,7 @@ fn a_point_in_full() {
 #[test]
 fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     let mut desk = desk();
-    desk.app.selected = Some(1);
+    desk.app.common.selected = Some(1);
     desk.code(KeyCode::Enter);
     desk.wait(20);
     let all = screen(&mut desk, false, (120, 30));
@@ -116,8 +115,8 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     assert!(opened.contains("last 20.0s, since opened"), "{opened}");
     desk.press("H");
     check("detail-window", &screen(&mut desk, false, (120, 30)), (120, 30));
-    let lately = desk.app.lately().expect("the last ten seconds");
-    let in_all = desk.app.selected().expect("it is").total().count;
+    let lately = desk.app.screens.detail.lately(&desk.app.common).expect("the last ten seconds");
+    let in_all = desk.app.common.selected().expect("it is").total().count;
     assert_eq!(lately.seconds, 10.0);
     assert!(lately.count * 2 < in_all && lately.count > 0, "{} of {in_all}", lately.count);
     let counted: u64 = lately.buckets.iter().map(|bucket| bucket.count).sum();
@@ -130,11 +129,14 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     assert!(marked.contains("Exclusive, from now on"), "{marked}");
     assert!(marked.contains("nothing measured yet"), "{marked}");
     desk.wait(5);
-    let lately = desk.app.lately().expect("since the mark");
+    let lately = desk.app.screens.detail.lately(&desk.app.common).expect("since the mark");
     assert_eq!(lately.seconds, 5.0);
     // Another point has another past.
     desk.press("j");
-    assert_eq!(desk.app.lately().map(|lately| lately.count), Some(0));
+    assert_eq!(
+        desk.app.screens.detail.lately(&desk.app.common).map(|lately| lately.count),
+        Some(0)
+    );
 }
 
 /// What a line of the screen says that begins with this.
@@ -173,8 +175,8 @@ fn callers_and_callees() {
         *process.snapshot_mut() = snapshot;
     }
     desk.wait(1);
-    desk.app.unit = Unit::Cycles;
-    desk.app.selected = Some(2);
+    desk.app.common.unit = Unit::Cycles;
+    desk.app.common.selected = Some(2);
     desk.code(KeyCode::Enter);
     let text = screen(&mut desk, false, (120, 60));
     assert_eq!(words(&text, "io.parse"), ["io.parse", "50", "500kcy", "1.00Mcy", "50.0%"]);
@@ -215,7 +217,7 @@ fn open_regions_are_in_the_table_and_with_their_threads() {
         text.lines().any(|line| line.contains(" main") && line.contains("3.00s io.read")),
         "{text}"
     );
-    desk.app.threads.selected = Some(0);
+    desk.app.screens.threads.selected = Some(0);
     desk.press("d");
     let text = screen(&mut desk, false, (120, 30));
     assert_eq!(words(&text, "loop"), ["loop", "13.0s", "6.00s"]);
@@ -232,7 +234,7 @@ fn open_regions_are_in_the_table_and_with_their_threads() {
 fn the_detail_of_a_region_that_is_open() {
     let mut desk = with_open();
     desk.wait(1);
-    desk.app.selected = Some(8);
+    desk.app.common.selected = Some(8);
     desk.code(KeyCode::Enter);
     let text = screen(&mut desk, false, (120, 40));
     assert!(text.contains("1 for 13.0s"), "{text}");
@@ -323,13 +325,13 @@ fn the_mouse_hits_what_is_drawn_there() {
     for (width, height) in SIZES {
         let text = screen(&mut desk, false, (width, height));
         let area = Rect::new(0, 0, width, height);
-        let at = |x, y| hit(&desk.app, &Look::new(true, false), area, (x, y).into());
+        let at = |x, y| hit(&desk.app, area, (x, y).into());
         let heading = text.lines().position(|line| line.contains('▼')).unwrap();
         let load = text.lines().nth(heading).unwrap().chars().position(|c| c == '▼').unwrap();
-        assert_eq!(at(load as u16, heading as u16), Target::Heading(Column::Load));
-        assert_eq!(at(1, heading as u16), Target::Heading(Column::On));
-        for (place, id) in desk.app.order.iter().enumerate().take(4) {
-            let name = desk.app.model.point(*id).unwrap().name();
+        assert_eq!(at(load as u16, heading as u16), Target::Heading("load"));
+        assert_eq!(at(1, heading as u16), Target::Heading("on"));
+        for (place, id) in desk.app.common.order.iter().enumerate().take(4) {
+            let name = desk.app.common.model.point(*id).unwrap().name();
             let mut lines = text.lines().enumerate().skip(heading);
             let line = lines.find(|(_, line)| line.contains(&name[..7])).unwrap().0 as u16;
             assert_eq!(at(5, line), Target::Row(place));
@@ -347,8 +349,7 @@ fn the_mouse_hits_what_is_drawn_there() {
             assert_eq!(at(width - 1, tabs as u16), Target::Nothing);
         }
     }
-    let look = Look::new(true, false);
-    let last = hit(&desk.app, &look, Rect::new(0, 0, 80, 24), (5, 20).into());
+    let last = hit(&desk.app, Rect::new(0, 0, 80, 24), (5, 20).into());
     assert_eq!(last, Target::Nothing);
 }
 
@@ -367,13 +368,13 @@ fn what_is_wrong_with_a_point_is_explained_in_its_detail() {
         (5, "The key e makes it valid again."),
         (1, "More threads ran than the segment has lanes."),
     ] {
-        desk.app.selected = Some(id);
+        desk.app.common.selected = Some(id);
         desk.code(KeyCode::Enter);
         for size in SIZES {
             let mut text = screen(&mut desk, false, size);
-            desk.app.detail_offset = 3;
+            desk.app.screens.detail.offset = 3;
             text += &screen(&mut desk, false, size);
-            desk.app.detail_offset = 0;
+            desk.app.screens.detail.offset = 0;
             let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(flat.contains(said), "{said} in {text}");
         }
@@ -523,13 +524,12 @@ fn no_row_changes_its_shape_while_figures_run() {
 #[test]
 fn the_rows_of_every_list_can_be_clicked() {
     let mut desk = changed();
-    let look = Look::new(true, false);
     let area = Rect::new(0, 0, 120, 30);
     for (keys, name) in [("5", "io.parse"), ("3", "reader"), ("1", "io.read")] {
         desk.press(keys);
         let text = screen(&mut desk, false, (120, 30));
         let line = text.lines().position(|line| line.contains(name)).unwrap() as u16;
-        let Target::Row(place) = hit(&desk.app, &look, area, (6, line).into()) else {
+        let Target::Row(place) = hit(&desk.app, area, (6, line).into()) else {
             panic!("no row of {name} in {text}")
         };
         let now = desk.now;
@@ -580,7 +580,8 @@ fn what_has_ended_has_a_load_over_its_life_and_no_rates() {
     let row = text.lines().find(|line| line.contains("io.read")).unwrap();
     let cells: Vec<&str> = row.split_whitespace().collect();
     let place = cells.iter().position(|cell| *cell == "io.read").unwrap();
-    let (figures, snapshot) = (desk.app.model.point(2).unwrap(), desk.app.model.snapshot());
+    let (figures, snapshot) =
+        (desk.app.common.model.point(2).unwrap(), desk.app.common.model.snapshot());
     let life = figures.total().exclusive as f64 / snapshot.unwrap().elapsed_ticks as f64;
     assert_eq!(cells[place + 1], format!("{:.1}", life * 100.0), "{row}");
     assert!(cells.contains(&"-"), "no rate in {row}");
@@ -705,7 +706,7 @@ fn log_text(desk: &mut Desk, ascii: bool, size: (u16, u16)) -> String {
 #[test]
 fn the_log_and_what_measuring_costs() {
     let mut desk = desk();
-    desk.app.selected = Some(3);
+    desk.app.common.selected = Some(3);
     desk.press("e");
     desk.process.0.borrow_mut().snapshot_mut().points[8].state = PointState::On;
     desk.wait(1);
@@ -727,7 +728,7 @@ fn long_entries_of_the_log_are_seen_to_their_end() {
     let path = "/a/very/long/path".repeat(6);
     for n in 0..30 {
         let text = format!("entry {n} was not written to {path}: there is no room, end {n}");
-        desk.app.log.problem(1_000_000_000 * n, text);
+        desk.app.common.log.problem(1_000_000_000 * n, text);
     }
     desk.press("6");
     for size in [(40, 12), (62, 24), (80, 24), (130, 34), (300, 100)] {
@@ -754,6 +755,7 @@ fn long_entries_of_the_log_are_seen_to_their_end() {
 
 mod load;
 mod timeline;
+mod tree;
 
 /// A desk that shows the roofline of a made-up machine, and points that were never
 /// measured.
@@ -761,7 +763,7 @@ fn roofline_desk(ceilings: bool) -> Desk {
     let mut desk = desk();
     desk.press("7");
     if ceilings {
-        desk.app.roofline.ceilings = Some(crate::roofline::tests::ceilings());
+        desk.app.screens.roofline.ceilings = Some(crate::roofline::tests::ceilings());
     }
     let dot = |label: &str, intensity, flops_per_second| crate::roofline::Dot {
         label: label.into(),
@@ -769,12 +771,12 @@ fn roofline_desk(ceilings: bool) -> Desk {
         flops_per_second,
         seconds: 1.0,
     };
-    desk.app.roofline.dots = vec![
+    desk.app.screens.roofline.dots = vec![
         (1, dot("triad", 1.0 / 12.0, 1.5e9)),
         (2, dot("matrix.multiply", 8.0, 42e9)),
         (3, dot("stencil", 0.5, 6e9)),
     ];
-    desk.app.selected = Some(2);
+    desk.app.common.selected = Some(2);
     desk
 }
 

@@ -114,12 +114,12 @@ pub(crate) fn watch(pid: u32, polls: u64) {
     }
     pause("watched");
     poll(&mut app);
-    let snapshot = app.model.snapshot().expect("it was polled");
+    let snapshot = app.common.model.snapshot().expect("it was polled");
     assert_eq!(snapshot.process.state, ProcessState::Running);
     for (name, key) in [("steady", "steady"), ("flicker", "flicker"), ("everything", "everything")]
     {
         let point = snapshot.points.iter().find(|point| point.name == name);
-        let figures = app.model.point(point.expect("it was measured").id);
+        let figures = app.common.model.point(point.expect("it was measured").id);
         let total = figures.expect("every point has figures").total();
         say(key, &[&total.count, &total.exclusive, &total.inclusive]);
     }

@@ -16,7 +16,7 @@ fn snapshots_are_written_and_never_over_another_file_unasked() {
     };
     save(&mut desk);
     let first = read(&path).unwrap();
-    assert_eq!(Some(&first), desk.app.model.snapshot());
+    assert_eq!(Some(&first), desk.app.common.model.snapshot());
 
     std::fs::write(&path, "precious").unwrap();
     save(&mut desk);

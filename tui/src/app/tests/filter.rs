@@ -3,7 +3,7 @@
 use super::*;
 
 fn shown(desk: &Desk) -> Vec<u32> {
-    let mut ids = desk.app.order.clone();
+    let mut ids = desk.app.common.order.clone();
     ids.sort_unstable();
     ids
 }
@@ -15,7 +15,7 @@ fn a_filter_is_in_force_while_it_is_typed_and_stays_until_escape() {
     desk.press("io.");
     assert_eq!(shown(&desk), [1, 2, 3]);
     desk.press("r");
-    assert_eq!((shown(&desk), desk.app.selected), (vec![2], Some(2)));
+    assert_eq!((shown(&desk), desk.app.common.selected), (vec![2], Some(2)));
     desk.code(KeyCode::Enter);
     desk.wait(2);
     assert_eq!((shown(&desk), desk.app.overlay.as_ref()), (vec![2], None));
@@ -24,11 +24,11 @@ fn a_filter_is_in_force_while_it_is_typed_and_stays_until_escape() {
     desk.code(KeyCode::Backspace);
     assert_eq!(shown(&desk), [1, 2, 3]);
     desk.code(KeyCode::Esc);
-    assert_eq!((desk.app.order.len(), desk.app.selected), (9, Some(2)));
+    assert_eq!((desk.app.common.order.len(), desk.app.common.selected), (9, Some(2)));
     desk.press("/net");
     desk.code(KeyCode::Enter);
     desk.code(KeyCode::Esc);
-    assert_eq!(desk.app.order.len(), 9);
+    assert_eq!(desk.app.common.order.len(), 9);
 }
 
 #[test]
@@ -51,12 +51,12 @@ fn a_point_shown_in_full_stays_when_the_filter_drops_its_row() {
     let mut desk = desk();
     desk.press("/thread:main");
     desk.code(KeyCode::Enter);
-    desk.app.selected = Some(1);
+    desk.app.common.selected = Some(1);
     desk.code(KeyCode::Enter);
     desk.process.0.borrow_mut().snapshot_mut().lanes[0].name = "other".into();
     desk.wait(3);
-    assert_eq!((desk.app.screen, desk.app.selected), (Screen::Detail, Some(1)));
-    assert!(!desk.app.order.contains(&1));
+    assert_eq!((desk.app.screen, desk.app.common.selected), (Screen::Detail, Some(1)));
+    assert!(!desk.app.common.order.contains(&1));
 }
 
 #[test]
@@ -65,10 +65,10 @@ fn a_point_that_appears_while_rows_stand_still_comes_last_if_it_passes() {
     desk.press("/io");
     desk.code(KeyCode::Enter);
     desk.press("j");
-    let before = desk.app.order.clone();
+    let before = desk.app.common.order.clone();
     desk.process.0.borrow_mut().snapshot_mut().points[8].name = "io.new".into();
     desk.app.poll(desk.now + Duration::from_millis(1000));
-    assert_eq!(desk.app.order, [before, vec![8]].concat());
+    assert_eq!(desk.app.common.order, [before, vec![8]].concat());
 }
 
 #[test]
@@ -82,13 +82,13 @@ fn filters_typed_before_come_back() {
         desk.code(KeyCode::Enter);
     }
     desk.code(KeyCode::Esc);
-    assert!(!desk.app.filter.is_on());
+    assert!(!desk.app.common.filter.is_on());
     desk.press("/");
     let mut seen = Vec::new();
     for key in [KeyCode::Up, KeyCode::Up, KeyCode::Up, KeyCode::Down, KeyCode::Down, KeyCode::Down]
     {
         desk.code(key);
-        seen.push(desk.app.filter.text().to_owned());
+        seen.push(desk.app.common.filter.text().to_owned());
     }
     assert_eq!(seen, ["io", "lz", "lz", "io", "", ""]);
 }
@@ -107,11 +107,11 @@ fn a_filter_can_be_typed_on_every_screen() {
         desk.wait(1);
         desk.press(keys);
         desk.press("/read");
-        assert_eq!((desk.app.screen, desk.app.filter.text()), (screen, "read"), "{keys}");
+        assert_eq!((desk.app.screen, desk.app.common.filter.text()), (screen, "read"), "{keys}");
         let resets = desk.process.0.borrow_mut().snapshot_mut().points.clone();
         assert!(resets.iter().all(|point| point.resets == 0), "what is typed is no command");
         if screen == Screen::Diff {
-            assert_eq!(desk.app.diff.order, [2]);
+            assert_eq!(desk.app.screens.diff.order, [2]);
         }
     }
 }

@@ -3,14 +3,14 @@
 use super::*;
 
 fn noticed(desk: &Desk) -> Vec<&str> {
-    desk.app.log.entries().iter().map(|entry| entry.text.as_str()).collect()
+    desk.app.common.log.entries().iter().map(|entry| entry.text.as_str()).collect()
 }
 
 #[test]
 fn the_log_tells_what_this_viewer_and_others_did() {
     let mut desk = desk();
     assert_eq!(noticed(&desk), ["watching my_app[4711]: 9 points, clock rseq"]);
-    desk.app.selected = Some(3);
+    desk.app.common.selected = Some(3);
     desk.press("eryb");
     desk.wait(1);
     desk.process.0.borrow_mut().act(Change::Enable(3)).unwrap();
@@ -24,7 +24,7 @@ fn the_log_tells_what_this_viewer_and_others_did() {
             "io.crc switched on by another viewer or the program"
         ]
     );
-    assert_eq!(desk.app.log.unread(), 0);
+    assert_eq!(desk.app.common.log.unread(), 0);
 }
 
 #[test]
@@ -33,13 +33,13 @@ fn problems_are_counted_until_the_log_is_looked_at_also_in_a_pause() {
     desk.press(" ");
     desk.process.0.borrow_mut().snapshot_mut().losses.space_refused = 5;
     desk.wait(2);
-    assert_eq!((desk.app.status(), desk.app.log.unread()), (Status::Paused, 1));
+    assert_eq!((desk.app.common.status(), desk.app.common.log.unread()), (Status::Paused, 1));
     desk.press("6");
-    assert_eq!((desk.app.screen, desk.app.log.unread()), (Screen::Log, 0));
+    assert_eq!((desk.app.screen, desk.app.common.log.unread()), (Screen::Log, 0));
     // What comes while it is looked at is seen.
     desk.process.0.borrow_mut().snapshot_mut().losses.begins_refused = 5;
     desk.wait(2);
-    assert_eq!(desk.app.log.unread(), 0);
+    assert_eq!(desk.app.common.log.unread(), 0);
     desk.code(KeyCode::Esc);
     assert_eq!(desk.app.screen, Screen::Points);
 }
@@ -57,18 +57,19 @@ fn the_log_follows_its_end_unless_scrolled_back() {
         desk.wait(1);
     }
     desk.press("6");
-    assert_eq!(desk.app.log_back, 0);
+    assert_eq!(desk.app.screens.log.back, 0);
     toggle(&mut desk);
     desk.wait(1);
-    assert_eq!(desk.app.log_back, 0);
+    assert_eq!(desk.app.screens.log.back, 0);
     desk.press("kk");
     toggle(&mut desk);
     desk.wait(1);
-    assert_eq!(desk.app.log_back, 3, "what is read stays where it is");
+    assert_eq!(desk.app.screens.log.back, 3, "what is read stays where it is");
+    let shown = desk.app.common.rows;
     desk.press("gg");
-    assert_eq!(desk.app.log_back, desk.app.log.entries().len() - ROOM.rows);
+    assert_eq!(desk.app.screens.log.back, desk.app.common.log.entries().len() - shown);
     desk.press("j");
-    assert_eq!(desk.app.log_back, desk.app.log.entries().len() - ROOM.rows - 1);
+    assert_eq!(desk.app.screens.log.back, desk.app.common.log.entries().len() - shown - 1);
     desk.press("G");
-    assert_eq!(desk.app.log_back, 0);
+    assert_eq!(desk.app.screens.log.back, 0);
 }

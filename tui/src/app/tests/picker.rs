@@ -7,11 +7,11 @@ fn one_process_is_attached_to_as_soon_as_it_appears() {
     let (stage, mut now) = (Stage::default(), Instant::now());
     let mut app = App::new(Options::default(), Box::new(stage.clone()), now);
     app.poll(now);
-    assert_eq!((app.screen, app.status()), (Screen::Waiting, Status::Waiting));
+    assert_eq!((app.screen, app.common.status()), (Screen::Waiting, Status::Waiting));
     stage.0.borrow_mut().candidates.push(candidate(7));
     now += Duration::from_secs(1);
     app.poll(now);
-    assert_eq!((app.screen, app.status()), (Screen::Points, Status::Live));
+    assert_eq!((app.screen, app.common.status()), (Screen::Points, Status::Live));
 }
 
 #[test]
@@ -21,11 +21,11 @@ fn among_the_dead_the_first_that_lives_is_attached_to() {
     stage.0.borrow_mut().candidates = vec![dead(1), dead(2)];
     let mut app = App::new(Options::default(), Box::new(stage.clone()), now);
     app.poll(now);
-    assert_eq!((app.screen, app.candidates.len()), (Screen::Picker, 2));
+    assert_eq!((app.screen, app.screens.picker.candidates.len()), (Screen::Picker, 2));
     stage.0.borrow_mut().candidates.push(candidate(3));
     now += Duration::from_secs(1);
     app.poll(now);
-    assert_eq!((app.screen, app.status()), (Screen::Points, Status::Live));
+    assert_eq!((app.screen, app.common.status()), (Screen::Points, Status::Live));
 }
 
 #[test]
@@ -36,13 +36,13 @@ fn several_processes_are_offered() {
     app.poll(now);
     assert_eq!(app.screen, Screen::Picker);
     app.key(KeyEvent::from(KeyCode::Down), now);
-    assert_eq!(app.picked, Some(candidate(2).segment_id));
+    assert_eq!(app.screens.picker.picked, Some(candidate(2).segment_id));
     // It is the process that is picked, not the row.
     stage.0.borrow_mut().candidates.push(candidate(9));
     app.poll(now);
     assert_eq!(app.cursor(), (2, 4));
     app.key(KeyEvent::from(KeyCode::Enter), now);
-    assert_eq!((app.screen, app.status()), (Screen::Points, Status::Live));
+    assert_eq!((app.screen, app.common.status()), (Screen::Points, Status::Live));
 }
 
 #[test]
@@ -61,7 +61,12 @@ fn marked_processes_are_opened_as_one() {
     press(&mut app, ' ');
     press(&mut app, ' ');
     let marked = |app: &App| {
-        let ids = app.candidates.iter().filter(|c| app.marked.contains(&c.segment_id));
+        let ids = app
+            .screens
+            .picker
+            .candidates
+            .iter()
+            .filter(|c| app.screens.picker.marked.contains(&c.segment_id));
         ids.map(|c| c.pid).collect::<Vec<_>>()
     };
     assert_eq!(marked(&app), [4, 2], "the second was unmarked, the third marked");
@@ -69,8 +74,8 @@ fn marked_processes_are_opened_as_one() {
     stage.0.borrow_mut().candidates.retain(|c| c.pid != 2);
     app.poll(now);
     app.key(KeyEvent::from(KeyCode::Enter), now);
-    assert_eq!((app.screen, app.marked.len()), (Screen::Points, 0));
-    let members = &app.model.snapshot().unwrap().process.members;
+    assert_eq!((app.screen, app.screens.picker.marked.len()), (Screen::Points, 0));
+    let members = &app.common.model.snapshot().unwrap().process.members;
     let ids: Vec<_> = members.iter().map(|member| member.segment_id.clone()).collect();
     assert_eq!(ids, [candidate(4).segment_id]);
 }

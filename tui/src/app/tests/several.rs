@@ -29,22 +29,31 @@ fn members(desk: &Desk, change: impl Fn(&mut Vec<Process>)) {
 #[test]
 fn rows_are_sorted_by_process_where_there_are_several() {
     let mut desk = desk();
-    desk.app.sorting = Sorting::by(Column::On);
+    desk.app.screens.points.sorting = Sorting::by(Column::On);
     desk.press(">");
-    assert_eq!(desk.app.sorting.column, Column::Name, "of one process it is passed over");
+    assert_eq!(
+        desk.app.screens.points.sorting.column,
+        Column::Name,
+        "of one process it is passed over"
+    );
     let mut desk = desk_of_two();
     desk.wait(2);
     desk.press("o");
-    desk.app.sorting = Sorting::by(Column::On);
+    desk.app.screens.points.sorting = Sorting::by(Column::On);
     desk.press(">");
-    assert_eq!(desk.app.sorting.column, Column::Process);
+    assert_eq!(desk.app.screens.points.sorting.column, Column::Process);
     let places = |desk: &Desk| -> Vec<u32> {
-        let of = |id: &u32| desk.app.model.point(*id).unwrap().point().process.unwrap();
-        desk.app.order.iter().map(of).collect()
+        let of = |id: &u32| desk.app.common.model.point(*id).unwrap().point().process.unwrap();
+        desk.app.common.order.iter().map(of).collect()
     };
     assert_eq!(places(&desk), [1, 1, 1, 1, 0, 0, 0, 0, 0], "by name");
     let loads = |desk: &Desk| -> Vec<Option<f64>> {
-        desk.app.order.iter().map(|id| desk.app.model.point(*id).unwrap().load()).collect()
+        desk.app
+            .common
+            .order
+            .iter()
+            .map(|id| desk.app.common.model.point(*id).unwrap().load())
+            .collect()
     };
     let of_first = &loads(&desk)[..4];
     assert!(of_first.is_sorted_by(|a, b| a >= b), "{of_first:?}");
@@ -52,36 +61,37 @@ fn rows_are_sorted_by_process_where_there_are_several() {
     assert_eq!(places(&desk), [0, 0, 0, 0, 0, 1, 1, 1, 1]);
     assert!(loads(&desk)[..5].is_sorted_by(|a, b| a >= b), "what burns stays on top");
     desk.press("<");
-    assert_eq!(desk.app.sorting.column, Column::On);
+    assert_eq!(desk.app.screens.points.sorting.column, Column::On);
 }
 
 #[test]
 fn who_comes_and_goes_is_told_at_once() {
     let mut desk = desk_of_two();
     desk.wait(1);
-    let toast = |desk: &Desk| desk.app.toast.clone().map(|toast| (toast.text, toast.is_error));
-    desk.app.toast = None;
+    let toast =
+        |desk: &Desk| desk.app.common.toast.clone().map(|toast| (toast.text, toast.is_error));
+    desk.app.common.toast = None;
     members(&desk, |all| all[1].state = ProcessState::Exited);
     desk.wait(1);
     assert_eq!(toast(&desk), Some(("first[7] ended in order".into(), false)));
-    assert_eq!(desk.app.log.unread(), 0);
+    assert_eq!(desk.app.common.log.unread(), 0);
     // Also while the figures stand still.
     desk.press("p");
     members(&desk, |all| all[0].state = ProcessState::Crashed);
     desk.wait(1);
     assert_eq!(toast(&desk), Some(("second[9] crashed or was killed".into(), true)));
-    assert_eq!(desk.app.log.unread(), 1);
+    assert_eq!(desk.app.common.log.unread(), 1);
 }
 
 #[test]
 fn the_detail_of_a_point_that_is_gone_closes() {
     let mut desk = desk_of_two();
     desk.wait(1);
-    desk.app.selected = Some(8);
+    desk.app.common.selected = Some(8);
     desk.press("2");
     desk.process.0.borrow_mut().snapshot_mut().points.pop();
     desk.wait(1);
     assert_eq!(desk.app.screen, Screen::Points);
-    assert!(desk.app.toast.clone().unwrap().text.contains("shown no more"));
-    assert!(desk.app.selected.is_some_and(|id| desk.app.order.contains(&id)));
+    assert!(desk.app.common.toast.clone().unwrap().text.contains("shown no more"));
+    assert!(desk.app.common.selected.is_some_and(|id| desk.app.common.order.contains(&id)));
 }

@@ -5,11 +5,11 @@ use super::*;
 #[test]
 fn toggles_reach_the_process_and_are_put_back() {
     let mut desk = desk();
-    desk.app.selected = Some(3);
+    desk.app.common.selected = Some(3);
     desk.press("e");
     assert_eq!(desk.process.state(3), PointState::Off);
-    assert_eq!(desk.app.model.point(3).unwrap().state(), PointState::Off);
-    desk.app.selected = Some(8);
+    assert_eq!(desk.app.common.model.point(3).unwrap().state(), PointState::Off);
+    desk.app.common.selected = Some(8);
     desk.press("e");
     assert_eq!(desk.process.state(8), PointState::On);
     let process = desk.process.clone();
@@ -33,7 +33,7 @@ fn toggles_are_put_back_even_by_a_panic() {
 #[test]
 fn toggles_stay_with_keep() {
     let mut desk = desk_with(Options { keep: true, ..Options::default() });
-    desk.app.selected = Some(3);
+    desk.app.common.selected = Some(3);
     desk.press("e");
     let process = desk.process.clone();
     drop(desk);
@@ -43,7 +43,7 @@ fn toggles_stay_with_keep() {
 #[test]
 fn what_others_changed_since_is_not_put_back() {
     let mut desk = desk();
-    desk.app.selected = Some(8);
+    desk.app.common.selected = Some(8);
     desk.press("e");
     desk.process.0.borrow_mut().snapshot_mut().points[8].state = PointState::InvalidBeginBegin;
     let process = desk.process.clone();
@@ -54,16 +54,16 @@ fn what_others_changed_since_is_not_put_back() {
 #[test]
 fn a_reset_starts_the_point_afresh() {
     let mut desk = desk();
-    desk.app.selected = Some(8);
+    desk.app.common.selected = Some(8);
     desk.press("r");
     assert_eq!(desk.app.overlay, Some(Overlay::Ask(Question::Reset { ids: vec![8] })));
     desk.press("n");
     desk.wait(1);
-    assert_eq!(desk.app.model.point(8).unwrap().point().resets, 0, "it asks first");
-    desk.app.selected = Some(8);
+    assert_eq!(desk.app.common.model.point(8).unwrap().point().resets, 0, "it asks first");
+    desk.app.common.selected = Some(8);
     desk.press("ry");
     desk.wait(1);
-    assert_eq!(desk.app.model.point(8).unwrap().point().resets, 1);
+    assert_eq!(desk.app.common.model.point(8).unwrap().point().resets, 1);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn all_points_shown_are_switched_after_a_yes_and_put_back() {
     desk.press("/io");
     desk.code(KeyCode::Enter);
     desk.press("E");
-    let asked = Question::Switch { ids: desk.app.order.clone(), on: false };
+    let asked = Question::Switch { ids: desk.app.common.order.clone(), on: false };
     assert_eq!(desk.app.overlay, Some(Overlay::Ask(asked)));
     desk.press("n");
     assert_eq!((desk.app.overlay.as_ref(), desk.process.state(1)), (None, PointState::On));
@@ -108,7 +108,7 @@ fn all_points_shown_are_switched_after_a_yes_and_put_back() {
     use PointState::{Off, On};
     assert_eq!(states(&desk), [Off, Off, Off, On]);
     // One that is on already is not asked about.
-    desk.app.selected = Some(1);
+    desk.app.common.selected = Some(1);
     desk.press("e");
     desk.press("E");
     assert_eq!((states(&desk), desk.app.overlay.as_ref()), ([Off, Off, Off, On], None));
@@ -140,7 +140,7 @@ fn all_points_shown_are_reset_after_a_yes() {
 fn the_fences_of_a_point_go_to_the_process_and_back() {
     let mut desk = desk();
     let fenced = |desk: &Desk| desk.process.0.borrow_mut().snapshot_mut().points[3].fenced;
-    desk.app.selected = Some(3);
+    desk.app.common.selected = Some(3);
     desk.press("F");
     assert!(fenced(&desk));
     desk.wait(1);
@@ -153,18 +153,18 @@ fn the_fences_of_a_point_go_to_the_process_and_back() {
 #[test]
 fn rows_of_points_that_never_measured_are_behind_a_count() {
     let mut desk = desk();
-    let all = desk.app.model.points().len();
+    let all = desk.app.common.model.points().len();
     let idle = |desk: &Desk| {
-        let points = desk.app.model.points().iter();
+        let points = desk.app.common.model.points().iter();
         points.filter(|it| it.state() == PointState::Off && !it.is_used()).count()
     };
-    let rows = |desk: &Desk| (desk.app.order.len(), desk.app.hidden());
+    let rows = |desk: &Desk| (desk.app.common.order.len(), desk.app.screens.points.hidden());
     let hidden = idle(&desk);
     assert!(hidden > 0 && hidden < all, "{hidden} of {all}");
     assert_eq!(rows(&desk), (all - hidden, hidden));
     desk.press("o");
     assert_eq!(rows(&desk), (all, 0));
-    let of_one = desk.app.model.points().iter().find(|it| it.state() == PointState::Off);
+    let of_one = desk.app.common.model.points().iter().find(|it| it.state() == PointState::Off);
     let (id, name) = of_one.map(|it| (it.id(), it.name())).unwrap();
     desk.press("o");
     assert_eq!(rows(&desk), (all - hidden, hidden));
@@ -172,15 +172,15 @@ fn rows_of_points_that_never_measured_are_behind_a_count() {
     // A filter finds it.
     desk.press(&format!("/{name}"));
     desk.code(KeyCode::Enter);
-    assert!(desk.app.order.contains(&id) && desk.app.hidden() == 0);
-    desk.app.selected = Some(id);
+    assert!(desk.app.common.order.contains(&id) && desk.app.screens.points.hidden() == 0);
+    desk.app.common.selected = Some(id);
     // Switched on and off again, it stays.
     desk.press("e");
     desk.wait(1);
     desk.press("e");
     desk.code(KeyCode::Esc);
     desk.wait(1);
-    assert!(desk.app.order.contains(&id));
+    assert!(desk.app.common.order.contains(&id));
 }
 
 /// Of a program whose points all start off, all are shown.
@@ -197,5 +197,5 @@ fn nothing_is_hidden_where_nothing_else_is_there() {
     let mut app = App::new(Options::default(), Box::new(Stage::default()), Instant::now());
     app.watch(Box::new(process.clone()), Instant::now());
     let all = process.0.borrow_mut().snapshot_mut().points.len();
-    assert_eq!((app.order.len(), app.hidden()), (all, 0));
+    assert_eq!((app.common.order.len(), app.screens.points.hidden()), (all, 0));
 }

@@ -9,7 +9,7 @@ const MS: u64 = TICKS_PER_SECOND / 1000;
 /// A second of the reader's life, as its ring holds it at the next poll: a
 /// region of 40 ms every 100 ms, and two inside of it.
 pub(crate) fn records(desk: &mut Desk) {
-    let now = desk.app.model.snapshot().unwrap().elapsed_ticks + TICKS_PER_SECOND;
+    let now = desk.app.common.model.snapshot().unwrap().elapsed_ticks + TICKS_PER_SECOND;
     let mut process = desk.process.0.borrow_mut();
     let snapshot = process.snapshot_mut();
     snapshot.lanes[1].records_written = 100;
@@ -46,18 +46,18 @@ fn timeline() -> Desk {
 
 /// How long before now the region under the cursor began, and its point.
 fn under_cursor(desk: &Desk) -> (u64, u32) {
-    let now = desk.app.timeline.picture().unwrap().taken;
-    let (_, region) = desk.app.timeline.region().unwrap();
+    let now = desk.app.screens.timeline.at.picture().unwrap().taken;
+    let (_, region) = desk.app.screens.timeline.at.region().unwrap();
     ((now - region.start) / MS, region.point)
 }
 
 #[test]
 fn the_timeline_follows_until_one_goes_back_in_time() {
     let mut desk = timeline();
-    assert!(desk.app.timeline.follows());
-    assert_eq!(desk.app.timeline.cursor(), (1, 4));
+    assert!(desk.app.screens.timeline.at.follows());
+    assert_eq!(desk.app.screens.timeline.at.cursor(), (1, 4));
     assert_eq!(under_cursor(&desk), (100, 1));
-    let before = desk.app.timeline.picture().unwrap().taken;
+    let before = desk.app.screens.timeline.at.picture().unwrap().taken;
     desk.wait(1);
     assert_eq!(under_cursor(&desk), (1100, 1));
 
@@ -69,13 +69,13 @@ fn the_timeline_follows_until_one_goes_back_in_time() {
     assert_eq!(under_cursor(&desk), (1200, 1));
     desk.code(KeyCode::Right);
     assert_eq!(under_cursor(&desk), (1100, 1));
-    assert!(!desk.app.timeline.follows());
+    assert!(!desk.app.screens.timeline.at.follows());
 
     records(&mut desk);
     desk.code(KeyCode::End);
     desk.wait(1);
     assert_eq!(under_cursor(&desk), (100, 1));
-    assert!(desk.app.timeline.picture().unwrap().taken > before);
+    assert!(desk.app.screens.timeline.at.picture().unwrap().taken > before);
 }
 
 #[test]
@@ -83,17 +83,17 @@ fn a_pause_holds_the_moment_it_began_at() {
     let mut desk = desk();
     records(&mut desk);
     desk.press(" ");
-    let snapshot = desk.app.model.snapshot().unwrap().elapsed_ticks;
+    let snapshot = desk.app.common.model.snapshot().unwrap().elapsed_ticks;
     desk.process.0.borrow_mut().snapshot_mut().records.clear();
     desk.wait(2);
     desk.press("4");
     desk.wait(1);
-    let picture = desk.app.timeline.picture().unwrap();
+    let picture = desk.app.screens.timeline.at.picture().unwrap();
     assert_eq!(picture.taken, snapshot + TICKS_PER_SECOND);
     assert_eq!(picture.tracks[1].levels[0].regions.len(), 7);
     desk.press(" ");
     desk.wait(1);
-    let picture = desk.app.timeline.picture().unwrap();
+    let picture = desk.app.screens.timeline.at.picture().unwrap();
     assert!(picture.tracks[1].levels[0].regions.is_empty());
     assert!(picture.taken > snapshot + 2 * TICKS_PER_SECOND);
 }
@@ -111,7 +111,7 @@ fn lines_are_walked_through_and_regions_opened() {
     desk.press("gg");
     assert_eq!(under_cursor(&desk), (900, 4));
     desk.code(KeyCode::Enter);
-    assert_eq!((desk.app.screen, desk.app.selected), (Screen::Detail, Some(4)));
+    assert_eq!((desk.app.screen, desk.app.common.selected), (Screen::Detail, Some(4)));
     desk.code(KeyCode::Esc);
     assert_eq!(desk.app.screen, Screen::Timeline);
     assert_eq!(under_cursor(&desk), (900, 4));
@@ -123,18 +123,18 @@ fn lines_are_walked_through_and_regions_opened() {
 fn enter_on_a_thread_shows_the_points_it_was_in() {
     let mut desk = desk();
     desk.press("o3");
-    desk.app.threads.selected = Some(1);
+    desk.app.screens.threads.selected = Some(1);
     desk.code(KeyCode::Enter);
     assert_eq!(desk.app.screen, Screen::Points);
-    assert_eq!(desk.app.filter.text(), "thread:\"reader\"");
-    let mut shown = desk.app.order.clone();
+    assert_eq!(desk.app.common.filter.text(), "thread:\"reader\"");
+    let mut shown = desk.app.common.order.clone();
     shown.sort();
     assert_eq!(shown, [1, 2, 3, 6]);
     assert_eq!(desk.app.cursor().0, 0);
-    assert!(desk.app.toast.is_some());
+    assert!(desk.app.common.toast.is_some());
     desk.code(KeyCode::Esc);
-    assert!(!desk.app.filter.is_on());
-    assert_eq!(desk.app.order.len(), 9);
+    assert!(!desk.app.common.filter.is_on());
+    assert_eq!(desk.app.common.order.len(), 9);
     // Of several of one name, its id tells it from the others.
     for lane in &mut desk.process.0.borrow_mut().snapshot_mut().lanes {
         lane.name = "worker".into();
@@ -142,8 +142,8 @@ fn enter_on_a_thread_shows_the_points_it_was_in() {
     desk.wait(1);
     desk.press("3");
     desk.code(KeyCode::Enter);
-    assert_eq!(desk.app.filter.text(), "tid:4712");
-    let mut shown = desk.app.order.clone();
+    assert_eq!(desk.app.common.filter.text(), "tid:4712");
+    let mut shown = desk.app.common.order.clone();
     shown.sort();
     assert_eq!(shown, [1, 2, 3, 6]);
 }
@@ -152,47 +152,49 @@ fn enter_on_a_thread_shows_the_points_it_was_in() {
 fn the_cursor_stays_in_view_however_one_looks() {
     let mut desk = timeline();
     // In steps of 1, 2 and 5, and no further than is of use.
-    let span = desk.app.timeline.span_ns();
+    let span = desk.app.screens.timeline.at.span_ns();
     desk.press("-");
-    assert!((2..=3).contains(&(desk.app.timeline.span_ns() / span)));
+    assert!((2..=3).contains(&(desk.app.screens.timeline.at.span_ns() / span)));
     desk.press("+");
-    assert_eq!(desk.app.timeline.span_ns(), span);
+    assert_eq!(desk.app.screens.timeline.at.span_ns(), span);
     let keys = "hh+++hl---+++++++++++++++++++++hhll---------------------------------hhll";
     desk.code(KeyCode::Home);
     for key in keys.chars().chain(keys.chars().rev()) {
         desk.press(&key.to_string());
-        let window = desk.app.timeline.window(100);
-        let (_, region) = desk.app.timeline.region().unwrap();
+        let window = desk.app.screens.timeline.at.window(100);
+        let (_, region) = desk.app.screens.timeline.at.region().unwrap();
         assert!(window.column(region.start).is_some(), "{key} {window:?} {region:?}");
     }
-    let span = desk.app.timeline.span_ns();
+    let span = desk.app.screens.timeline.at.span_ns();
     desk.press(&"-".repeat(40));
-    assert_eq!(desk.app.timeline.span_ns(), 1_000_000_000_000);
+    assert_eq!(desk.app.screens.timeline.at.span_ns(), 1_000_000_000_000);
     desk.press(&"+".repeat(40));
-    assert_eq!(desk.app.timeline.span_ns(), 1_000);
+    assert_eq!(desk.app.screens.timeline.at.span_ns(), 1_000);
     assert!(span > 1_000);
 }
 
 #[test]
 fn half_screens_lead_back_in_time_and_to_now_again() {
     let mut desk = timeline();
-    let right = |desk: &Desk| desk.app.timeline.window(1).from + desk.app.timeline.window(1).ticks;
+    let right = |desk: &Desk| {
+        desk.app.screens.timeline.at.window(1).from + desk.app.screens.timeline.at.window(1).ticks
+    };
     let now = right(&desk);
-    let half = desk.app.timeline.window(1).ticks / 2;
+    let half = desk.app.screens.timeline.at.window(1).ticks / 2;
     desk.code(KeyCode::PageUp);
     assert_eq!(right(&desk), now - half);
     desk.code(KeyCode::PageUp);
     assert_eq!(right(&desk), now - 2 * half);
     desk.code(KeyCode::PageDown);
-    assert!(!desk.app.timeline.follows());
+    assert!(!desk.app.screens.timeline.at.follows());
     desk.code(KeyCode::PageDown);
-    assert!(desk.app.timeline.follows());
+    assert!(desk.app.screens.timeline.at.follows());
 }
 
 #[test]
 fn the_point_of_the_region_is_switched_reset_and_averaged() {
     let mut desk = timeline();
-    desk.app.selected = Some(4);
+    desk.app.common.selected = Some(4);
     desk.press("jh");
     assert_eq!(under_cursor(&desk), (100, 2));
     desk.press("e");
@@ -203,13 +205,15 @@ fn the_point_of_the_region_is_switched_reset_and_averaged() {
         |desk: &Desk, id: usize| desk.process.0.borrow_mut().snapshot_mut().points[id].resets;
     assert_eq!([2, 3, 4].map(|id| resets(&desk, id)), [0, 1, 0]);
     desk.press("y");
-    assert!(matches!(&desk.app.errand, Some(Errand::Copy(row)) if row.starts_with("io.crc")));
+    assert!(
+        matches!(&desk.app.common.errand, Some(Errand::Copy(row)) if row.starts_with("io.crc"))
+    );
     desk.press("a0.5");
     desk.code(KeyCode::Enter);
     let alpha = |id: usize| desk.process.0.borrow_mut().snapshot_mut().points[id].alpha;
     assert_eq!([2, 3, 4].map(alpha), [None, Some(0.5), None]);
     // What the table has under its cursor is none of this screen's business.
-    assert_eq!(desk.app.selected, Some(4));
+    assert_eq!(desk.app.common.selected, Some(4));
 }
 
 #[test]
@@ -221,7 +225,7 @@ fn the_same_key_switches_the_same_point_on_again() {
     // Only others measure from then on.
     desk.process.0.borrow_mut().snapshot_mut().records.retain(|record| record.point != 1);
     desk.wait(2);
-    assert!(!desk.app.timeline.follows());
+    assert!(!desk.app.screens.timeline.at.follows());
     desk.press("e");
     assert_eq!(desk.process.state(1), PointState::On);
 }
@@ -230,7 +234,7 @@ fn the_same_key_switches_the_same_point_on_again() {
 fn without_a_region_there_is_nothing_to_switch() {
     let mut desk = desk();
     desk.press("4e");
-    let said = desk.app.toast.as_ref().map(|toast| toast.text.as_str());
+    let said = desk.app.common.toast.as_ref().map(|toast| toast.text.as_str());
     assert_eq!(said, Some("there is no region under the cursor"));
     assert!((1..8).all(|id| desk.process.state(id) == PointState::On));
 }
@@ -241,14 +245,14 @@ fn what_is_opened_before_the_first_rates_stays_open() {
     let mut app = App::new(Options::default(), Box::new(Stage::default()), now);
     app.watch(Box::new(process.clone()), now);
     let mut desk = Desk { app, process, now };
-    assert_eq!(desk.app.model.basis(), Basis::Life);
+    assert_eq!(desk.app.common.model.basis(), Basis::Life);
     records(&mut desk);
     desk.press("4j");
     let (_, point) = under_cursor(&desk);
     desk.code(KeyCode::Enter);
     desk.wait(2);
-    assert_eq!((desk.app.screen, desk.app.selected), (Screen::Detail, Some(point)));
-    assert_ne!(desk.app.order.first(), Some(&point));
+    assert_eq!((desk.app.screen, desk.app.common.selected), (Screen::Detail, Some(point)));
+    assert_ne!(desk.app.common.order.first(), Some(&point));
 }
 
 #[test]
@@ -256,10 +260,10 @@ fn records_are_only_looked_into_where_they_are_shown() {
     let mut desk = desk();
     records(&mut desk);
     desk.wait(2);
-    assert!(desk.app.timeline.picture().is_none());
-    assert!(desk.app.threads.rings.is_empty());
+    assert!(desk.app.screens.timeline.at.picture().is_none());
+    assert!(desk.app.screens.threads.rings.is_empty());
     desk.press("3");
-    assert_eq!(desk.app.threads.ring(1).unwrap().lost, 100 - 21);
+    assert_eq!(desk.app.screens.threads.ring(1).unwrap().lost, 100 - 21);
 }
 
 #[test]
@@ -268,25 +272,25 @@ fn threads_are_sorted_selected_and_opened() {
     desk.press("3");
     let loads = |desk: &Desk| -> Vec<f64> {
         let thread = |lane: &u32| {
-            crate::model::threads::find(desk.app.model.thread_figures(), *lane).unwrap().load
+            crate::model::threads::find(desk.app.common.model.thread_figures(), *lane).unwrap().load
         };
-        desk.app.threads.order.iter().filter_map(thread).collect()
+        desk.app.screens.threads.order.iter().filter_map(thread).collect()
     };
     assert_eq!(loads(&desk).len(), 3);
     assert!(loads(&desk).is_sorted_by(|a, b| a >= b));
     desk.press("I");
     assert!(loads(&desk).is_sorted_by(|a, b| a <= b));
-    desk.press("<");
-    assert_eq!(desk.app.threads.column, ThreadColumn::Tid);
-    assert_eq!(desk.app.threads.order, [0, 1, 2]);
+    desk.press("<<");
+    assert_eq!(desk.app.view().sorted().map(|sorted| sorted.key), Some("tid"));
+    assert_eq!(desk.app.screens.threads.order, [0, 1, 2]);
     // The table of points has its own order.
-    assert_eq!(desk.app.sorting, Sorting::by(Column::Load));
+    assert_eq!(desk.app.screens.points.sorting, Sorting::by(Column::Load));
     desk.press("jj");
-    assert_eq!(desk.app.threads.selected, Some(2));
+    assert_eq!(desk.app.screens.threads.selected, Some(2));
     desk.press("d");
-    assert!(desk.app.threads.opened);
+    assert!(desk.app.screens.threads.opened);
     desk.code(KeyCode::Esc);
-    assert_eq!((desk.app.threads.opened, desk.app.screen), (false, Screen::Threads));
+    assert_eq!((desk.app.screens.threads.opened, desk.app.screen), (false, Screen::Threads));
     desk.code(KeyCode::Esc);
     assert_eq!(desk.app.screen, Screen::Points);
 }

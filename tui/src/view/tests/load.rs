@@ -5,7 +5,7 @@ use super::*;
 fn detail(polls: usize, keys: &str) -> Desk {
     let mut desk = desk();
     desk.wait(polls);
-    desk.app.selected = Some(1);
+    desk.app.common.selected = Some(1);
     desk.code(KeyCode::Enter);
     desk.press(keys);
     desk.now += Duration::from_secs(10);
@@ -106,10 +106,10 @@ fn any_part_of_the_time_can_be_drawn_at_any_size() {
     }
     // Clocks that say anything.
     for (elapsed, rate) in [(u64::MAX, 1e9), (0, 0.0), (1, f64::INFINITY), (u64::MAX, 1e300)] {
-        let mut snapshot = desk.app.model.snapshot().unwrap().clone();
+        let mut snapshot = desk.app.common.model.snapshot().unwrap().clone();
         snapshot.elapsed_ticks = elapsed;
         snapshot.clock.ticks_per_second = rate;
-        desk.app.model.fold(snapshot);
+        desk.app.common.model.fold(snapshot);
         desk.press("+-h-l+");
         desk.code(KeyCode::Home);
         screen(&mut desk, false, (80, 24));

@@ -60,13 +60,17 @@ fn a_region_whose_point_is_off_says_so() {
     let mut desk = with_records("4");
     assert!(screen(&mut desk, false, (80, 24)).contains(" io.parse  50.0ms long"));
     desk.press("e");
-    desk.app.toast = None;
+    desk.app.common.toast = None;
     assert!(screen(&mut desk, false, (80, 24)).contains(" io.parse (off now)  50.0ms long"));
 }
 
 #[test]
 fn the_threads() {
-    check_all("threads", &mut with_records("3"));
+    let mut desk = with_records("3");
+    desk.process.0.borrow_mut().snapshot_mut().usage =
+        Some(Usage { cpu_ns: 0, memory_bytes: 14_876_672, threads: 5, cpus: 2 });
+    desk.wait(20);
+    check_all("threads", &mut desk);
     check_all("thread", &mut with_records("3jd"));
     check("thread-points", &screen(&mut with_records("3j\n"), false, (80, 24)), (80, 24));
 }

@@ -1,0 +1,171 @@
+//! What the user answers to what lies over a screen: lines that are typed, questions, and
+//! the choosers of columns.
+
+use std::time::Instant;
+
+use super::{Action, App, Filter, Overlay, Prompt};
+use crate::export::json::Overwrite;
+use crate::screens::Outcome;
+
+impl App {
+    /// Does what a key asks of what lies over the screen; false if that is not for it.
+    pub(super) fn act_on_overlay(&mut self, action: Action, now: Instant) -> bool {
+        let Some(overlay) = self.overlay.take() else { return false };
+        match (action, overlay) {
+            (Action::Accept, overlay) => self.accept(overlay, now),
+            (Action::Cancel, Overlay::Replace(prompt)) => {
+                self.overlay = Some(Overlay::Write(prompt));
+            }
+            (Action::Cancel | Action::Back, _) => {}
+            (Action::Unfilter, _) => self.filter_by(Filter::default(), now),
+            (Action::Up | Action::Down, Overlay::Filter(mut prompt)) => {
+                prompt.recall(action == Action::Up);
+                self.overlay = Some(Overlay::Filter(prompt));
+                self.typed(now);
+            }
+            (Action::Invert, Overlay::Sort(_)) => self.invert(now),
+            (Action::Check, Overlay::Columns(column)) => {
+                self.screens.points.check(column);
+                self.overlay = Some(Overlay::Columns(column));
+            }
+            (Action::ColumnLeft | Action::ColumnRight, Overlay::Columns(column)) => {
+                let right = action == Action::ColumnRight;
+                self.screens.points.move_column(column, right, &self.common);
+                self.overlay = Some(Overlay::Columns(column));
+            }
+            (action, overlay) => {
+                let rows = self.common.rows as isize;
+                let by = match action {
+                    Action::Up => -1,
+                    Action::Down => 1,
+                    Action::PageUp => -rows,
+                    Action::PageDown => rows,
+                    Action::Top => isize::MIN,
+                    Action::Bottom => isize::MAX,
+                    _ => 0,
+                };
+                let (overlay, has_moved) = self.moved(overlay, by);
+                self.overlay = Some(overlay);
+                return has_moved && by != 0;
+            }
+        }
+        true
+    }
+
+    /// An overlay with its cursor so many rows further down, if it has one.
+    fn moved(&self, overlay: Overlay, by: isize) -> (Overlay, bool) {
+        match overlay {
+            // Kept within the text when the size of the screen is next known.
+            Overlay::Help(offset) => (Overlay::Help(offset.saturating_add_signed(by)), true),
+            Overlay::Columns(column) => {
+                let all = self.screens.points.choices(&self.common);
+                (Overlay::Columns(further(&all, column, by)), true)
+            }
+            Overlay::Sort(key) => {
+                let all = self.view().sort_columns(&self.common);
+                let keys: Vec<_> = all.iter().map(|column| column.key).collect();
+                (Overlay::Sort(further(&keys, key, by)), true)
+            }
+            other => (other, false),
+        }
+    }
+
+    /// Takes what was typed or chosen, or a yes.
+    fn accept(&mut self, overlay: Overlay, now: Instant) {
+        match overlay {
+            Overlay::Write(prompt) => self.write(prompt, Overwrite::No, now),
+            Overlay::Replace(prompt) => self.write(prompt, Overwrite::Yes, now),
+            // What was typed so far is in force already, unless it is no filter.
+            Overlay::Filter(prompt) if prompt.trouble.is_none() => {
+                self.remember_filter(prompt.text());
+            }
+            Overlay::Find(prompt) => {
+                let (view, common) = self.view_mut();
+                let outcome = view.find(prompt, common, now);
+                self.carry_on(outcome, now);
+            }
+            Overlay::Sort(key) => self.sort_by(key, None, now),
+            Overlay::Weight(id, prompt) => self.set_weight(id, prompt, now),
+            Overlay::Ask(question) => self.carry_out(question, now),
+            Overlay::Seek(prompt) => self.seek(prompt, now),
+            other => self.overlay = Some(other),
+        }
+    }
+
+    fn sort_by(&mut self, key: &str, descending: Option<bool>, now: Instant) {
+        self.view_mut().0.sort_by(key, descending);
+        self.carry_on(Outcome::Arrange, now);
+    }
+
+    /// Opens the menu of what to sort by.
+    pub(super) fn choose_sorting(&mut self) {
+        self.overlay = self.view().sorted().map(|sorted| Overlay::Sort(sorted.key));
+    }
+
+    /// Sorts by the next column to the right, or to the left, that is there to be seen.
+    pub(super) fn move_sorting(&mut self, right: bool, now: Instant) {
+        let Some(sorted) = self.view().sorted() else { return };
+        let mut columns = self.view().sort_columns(&self.common);
+        columns.retain(|column| column.is_shown);
+        let place = columns.iter().position(|column| column.key == sorted.key).unwrap_or(0);
+        let by = if right { 1 } else { columns.len() - 1 };
+        self.sort_by(columns[(place + by) % columns.len()].key, None, now);
+    }
+
+    /// Sorts by the same column the other way round.
+    pub(super) fn invert(&mut self, now: Instant) {
+        if let Some(sorted) = self.view().sorted() {
+            self.sort_by(sorted.key, Some(!sorted.descending), now);
+        }
+    }
+
+    /// Opens the line for the filter, on a screen that shows what passes it.
+    pub(super) fn ask_filter(&mut self, now: Instant) {
+        if !self.view().is_filtered() {
+            self.show(super::Screen::Points, now);
+        }
+        let prompt = Prompt::new("filter", self.common.filter.text());
+        self.overlay = Some(Overlay::Filter(prompt.with_earlier(self.filters.clone())));
+    }
+
+    fn remember_filter(&mut self, text: String) {
+        self.filters.retain(|known| *known != text);
+        if !text.is_empty() {
+            self.filters.push(text);
+        }
+    }
+
+    /// Minds what was just typed into a prompt.
+    pub(super) fn typed(&mut self, now: Instant) {
+        let filter = match &mut self.overlay {
+            Some(Overlay::Filter(prompt)) => match Filter::new(&prompt.text()) {
+                Ok(filter) => {
+                    prompt.trouble = None;
+                    filter
+                }
+                // The rows stay as they are until it can be read again.
+                Err(why) => return prompt.trouble = Some(why),
+            },
+            other => {
+                if let Some(prompt) = other.as_mut().and_then(Overlay::prompt_mut) {
+                    prompt.trouble = None;
+                }
+                return;
+            }
+        };
+        self.filter_by(filter, now);
+    }
+
+    pub(super) fn filter_by(&mut self, filter: Filter, now: Instant) {
+        self.common.filter = filter;
+        self.carry_on(Outcome::Arrange, now);
+    }
+}
+
+/// The one that stands so many places behind another.
+fn further<T: Copy + PartialEq>(all: &[T], one: T, by: isize) -> T {
+    let place = all.iter().position(|it| *it == one).unwrap_or(0);
+    all.get(place.saturating_add_signed(by).min(all.len().saturating_sub(1)))
+        .copied()
+        .unwrap_or(one)
+}

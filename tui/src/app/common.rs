@@ -1,0 +1,221 @@
+//! What all screens have in common: what is watched, which points are shown, what is
+//! said in the last line.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::{Errand, FREEZE, Filter, Options, Replay, Session, Status, TOAST, Toast};
+use crate::grid::Scroll;
+use crate::model::log::Log;
+use crate::model::{Figures, Model};
+use crate::snapshot::{ProcessState, Snapshot};
+use crate::source::{Discovery, Recording, Wanted};
+use crate::units::{Scale, Unit};
+
+/// What all screens have in common.
+pub struct Common {
+    /// The figures.
+    pub model: Model,
+    /// Which points have a row.
+    pub filter: Filter,
+    /// Ids of the points in the order of the table's rows.
+    pub order: Vec<u32>,
+    /// Id of the point under the cursor.
+    pub selected: Option<u32>,
+    /// What ticks are shown as.
+    pub unit: Unit,
+    /// Time between two polls.
+    pub interval: Duration,
+    /// The figures stand still.
+    pub paused: bool,
+    /// The message in the last line.
+    pub toast: Option<Toast>,
+    /// What was noticed.
+    pub log: Log,
+    /// What looking for processes brought last.
+    pub discovery: Discovery,
+    /// Where the user is in a recording; none where that is no recording.
+    pub replay: Option<Replay>,
+    /// What the event loop is to do.
+    pub errand: Option<Errand>,
+    pub(crate) options: Options,
+    pub(crate) session: Option<Session>,
+    /// Until when rows stand still.
+    pub(crate) frozen_until: Option<Instant>,
+    /// What became of the process while the figures stood still.
+    pub(super) ended_unseen: Option<ProcessState>,
+    /// Where the list on the screen is scrolled to.
+    pub scroll: Scroll,
+    /// Rows that it has room for.
+    pub(crate) rows: usize,
+    /// One moment by both clocks: the wall's in nanoseconds since the Unix epoch.
+    began: (Instant, u64),
+}
+
+impl Common {
+    pub(super) fn new(options: Options, now: Instant) -> Self {
+        let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            model: Model::new(options.tau.as_secs_f64()),
+            filter: options.filter.clone(),
+            order: Vec::new(),
+            selected: None,
+            unit: options.unit,
+            interval: options.interval,
+            paused: false,
+            toast: None,
+            log: Log::default(),
+            discovery: Discovery::default(),
+            replay: None,
+            errand: None,
+            options,
+            session: None,
+            frozen_until: None,
+            ended_unseen: None,
+            scroll: Scroll::default(),
+            rows: 1,
+            began: (now, unix_ns.map_or(0, |time| time.as_nanos() as u64)),
+        }
+    }
+
+    /// The point under the cursor.
+    pub fn selected(&self) -> Option<&Figures> {
+        self.model.point(self.selected?)
+    }
+
+    /// What the figures on the screen are.
+    pub fn status(&self) -> Status {
+        let Some(session) = &self.session else {
+            return Status::Waiting;
+        };
+        if self.replay.is_some() {
+            return Status::Replay;
+        }
+        if !session.is_process() {
+            return Status::File;
+        }
+        match self.model.snapshot().map(|snapshot| snapshot.process.state) {
+            Some(ProcessState::Exited) => Status::Exited,
+            Some(ProcessState::Crashed) => Status::Crashed,
+            Some(ProcessState::Running) | None if self.paused => Status::Paused,
+            Some(ProcessState::Running) | None => Status::Live,
+        }
+    }
+
+    /// What became of the process while the figures stood still; none as long as
+    /// they are its newest.
+    pub fn ended_unseen(&self) -> Option<ProcessState> {
+        self.ended_unseen
+    }
+
+    /// Which processes the user asked for.
+    pub fn wanted(&self) -> &Wanted {
+        &self.options.wanted
+    }
+
+    /// How ticks of the watched process are shown.
+    pub fn scale(&self) -> Scale {
+        Scale {
+            ticks_per_second: self.model.snapshot().map_or(0.0, |s| s.clock.ticks_per_second),
+            unit: self.unit,
+        }
+    }
+
+    /// What a point is called; its number where it is not known.
+    pub fn point_name(&self, id: u32) -> String {
+        self.model.point(id).map_or_else(|| format!("#{id}"), Figures::name)
+    }
+
+    /// Leaves the cursor on its point if that is among these, or else puts it on the first
+    /// of them, or of the table.
+    pub(crate) fn select_among(&mut self, rows: &[u32]) {
+        let is_in = |rows: &[u32]| self.selected.is_some_and(|id| rows.contains(&id));
+        if !is_in(rows) {
+            let kept = self.selected.filter(|_| is_in(&self.order));
+            self.selected = rows.first().copied().or(kept).or(self.order.first().copied());
+        }
+    }
+
+    /// Place of the point under the cursor among these, and how many there are.
+    pub(crate) fn place_in(&self, rows: &[u32]) -> (usize, usize) {
+        let place = rows.iter().position(|id| Some(*id) == self.selected);
+        (place.unwrap_or(0), rows.len())
+    }
+
+    /// Moves the cursor to a point, and keeps the rows where they are meanwhile.
+    pub(crate) fn select(&mut self, point: Option<u32>, now: Instant) {
+        self.selected = point;
+        self.freeze(now);
+    }
+
+    /// What a point is called, with its process where there are several.
+    pub(crate) fn full_name(&self, figures: &Figures) -> String {
+        let of = figures.process().map_or(String::new(), |p| format!(" of {}[{}]", p.name, p.pid));
+        figures.name() + &of
+    }
+
+    /// Keeps the rows where they are for a while: the row that the user reaches for must
+    /// not run away.
+    pub(crate) fn freeze(&mut self, now: Instant) {
+        self.frozen_until = Some(now + FREEZE);
+    }
+
+    /// The time on the wall at a moment, nanoseconds since the Unix epoch; in a recording,
+    /// that of the snapshot on the screen.
+    pub(crate) fn unix_ns(&self, now: Instant) -> u64 {
+        if let Some(replay) = &self.replay {
+            return replay.unix_ns();
+        }
+        let (moment, unix_ns) = self.began;
+        unix_ns + now.saturating_duration_since(moment).as_nanos() as u64
+    }
+
+    /// Tells the log of a snapshot.
+    pub(super) fn observe(&mut self, snapshot: &Snapshot, now: Instant) {
+        let turns = self.log.observe(self.unix_ns(now), snapshot);
+        if !turns.is_empty() {
+            let texts: Vec<&str> = turns.iter().map(|turn| turn.text.as_str()).collect();
+            self.say(now, texts.join("; "));
+            if let Some(toast) = &mut self.toast {
+                toast.is_error = turns.iter().any(|turn| turn.is_problem);
+            }
+        }
+    }
+
+    /// The recording that is watched; none of all that has but one moment.
+    pub(crate) fn recording(&mut self) -> Option<&mut Recording> {
+        self.session.as_mut()?.recording()
+    }
+
+    /// Reads a snapshot of the recording.
+    pub(crate) fn read(&mut self, place: usize) -> anyhow::Result<Snapshot> {
+        let session = self.session.as_mut().ok_or_else(|| anyhow::anyhow!("nothing is open"))?;
+        if let Some(recording) = session.recording() {
+            recording.seek(place);
+        }
+        session.poll()
+    }
+
+    /// Shows a message for a while.
+    pub(crate) fn say(&mut self, now: Instant, text: impl AsRef<str>) {
+        self.toast = Some(Toast {
+            text: crate::text::clean(text.as_ref()).into_owned(),
+            is_error: false,
+            until: now + TOAST,
+        });
+    }
+
+    /// Something that is not an answer to a key did not work.
+    pub(crate) fn trouble(&mut self, now: Instant, text: impl AsRef<str>) {
+        self.complain(now, text.as_ref());
+        self.log.problem(self.unix_ns(now), crate::text::clean(text.as_ref()));
+    }
+
+    /// What a key asked for did not work.
+    pub(crate) fn complain(&mut self, now: Instant, text: impl AsRef<str>) {
+        self.log.note(self.unix_ns(now), crate::text::clean(text.as_ref()));
+        self.say(now, text);
+        if let Some(toast) = &mut self.toast {
+            toast.is_error = true;
+        }
+    }
+}

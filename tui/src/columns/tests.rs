@@ -1,0 +1,125 @@
+//! Every column, sorted, fitted and shown.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::model::Model;
+use crate::snapshot::{Cell, Stats};
+use crate::source::Source;
+use crate::source::synthetic::Synthetic;
+use crate::units;
+
+fn model() -> Model {
+    let (mut source, mut model) = (Synthetic::new(), Model::default());
+    for _ in 0..3 {
+        model.fold(source.poll().unwrap());
+    }
+    model
+}
+
+#[test]
+fn columns_always_fit_and_the_most_needed_stay() {
+    for width in 24..200 {
+        for all in [&Column::DEFAULT[..], &Column::ALL] {
+            for several in [false, true] {
+                let fit = Fit::new(all, width, width % 70, several);
+                assert_eq!(fit.columns.contains(&Column::Process), several && width >= 60);
+                let used: usize = fit.columns.iter().map(|column| fit.width(*column)).sum();
+                assert!(used + fit.columns.len() - 1 <= width, "{width}");
+                assert!([Column::On, Column::Name].iter().all(|c| fit.columns.contains(c)));
+            }
+        }
+    }
+    let narrow = Fit::new(&Column::DEFAULT, 38, 20, false);
+    assert!(narrow.columns.contains(&Column::Load));
+    assert_eq!(Fit::new(&Column::DEFAULT, 120, 20, false).columns.len(), 13);
+    // The user's own order is kept, and gives way from its end.
+    let own = [Column::On, Column::P99, Column::Name, Column::Dev, Column::Load];
+    assert_eq!(Fit::new(&own, 60, 20, false).columns, own);
+    assert_eq!(Fit::new(&own, 32, 10, false).columns, own[..4]);
+    let wide = Fit::new(&Column::DEFAULT, 300, 20, false);
+    assert!(wide.width(Column::Trend) > 40 && wide.width(Column::Bar) > 16);
+    assert_eq!(wide.width(Column::Name), 20);
+}
+
+#[test]
+fn every_sorting_orders_every_point() {
+    let model = model();
+    for column in Column::ALL {
+        let sorting = Sorting::by(column);
+        let order = sorting.order(model.points());
+        assert_eq!(order.len(), model.points().len());
+        let sorted = order.windows(2).all(|pair| {
+            let [a, b] = [pair[0], pair[1]].map(|id| model.point(id).unwrap());
+            let order = column.compare(a, b);
+            order.is_eq() || order.is_gt() == sorting.descending
+        });
+        assert!(sorted, "{column:?}");
+    }
+}
+
+#[test]
+fn quantiles_of_too_many_threads_are_worked_out_in_turn() {
+    let snapshot = |poll: u64, middles: [u64; 3]| {
+        let mut snapshot = Synthetic::new().poll().unwrap();
+        snapshot.elapsed_ticks += poll * 1000;
+        snapshot.points.truncate(3);
+        let cell = |(point, low): (usize, u64)| {
+            let (count, max) = (poll + 1, u64::MAX);
+            let stats = Stats { count, min: 0, max, ..Stats::default() };
+            let histogram = vec![crate::snapshot::Bucket { low, width: 1, count }];
+            Arc::new(Cell { point: point as u32, stats, histogram, ..Cell::default() })
+        };
+        snapshot.cells = middles.into_iter().enumerate().map(cell).collect();
+        snapshot
+    };
+    let sorting = Sorting::by(Column::P99);
+    let mut model = Model::default();
+    let order = |model: &Model| sorting.order_within(1, model.points().iter().collect());
+    model.fold(snapshot(0, [30, 20, 10]));
+    assert_eq!(order(&model), [0, 1, 2], "the first are all exact");
+    let mut orders = Vec::new();
+    for poll in 1..4 {
+        model.fold(snapshot(poll, [10, 20, 30]));
+        orders.push(order(&model));
+    }
+    assert_eq!(orders, [[1, 0, 2], [1, 0, 2], [2, 1, 0]], "one in each");
+    // What has to be exact is.
+    model.fold(snapshot(4, [30, 20, 10]));
+    assert_eq!(sorting.order(model.points()), [0, 1, 2]);
+}
+
+#[test]
+fn points_without_a_name_show_their_number_behind_the_others() {
+    let mut source = Synthetic::new();
+    for id in [2, 5] {
+        source.snapshot_mut().points[id].name.clear();
+    }
+    let mut model = Model::default();
+    model.fold(source.poll().unwrap());
+    let scale = Scale { ticks_per_second: 1e9, unit: units::Unit::Time };
+    assert_eq!(Column::Name.text(model.point(5).unwrap(), &scale), "#5");
+    let order = Sorting::by(Column::Name).order(model.points());
+    assert_eq!(order[order.len() - 2..], [2, 5]);
+}
+
+#[test]
+fn what_is_too_short_to_measure_is_not_called_nothing() {
+    let scale = Scale { ticks_per_second: 2.6e9, unit: units::Unit::Time };
+    assert_eq!((scale.single(0.0), scale.single(2.0)), ("<1ns".into(), "<1ns".into()));
+    assert_eq!(scale.single(26.0), "10.0ns");
+    assert_eq!(Scale { unit: units::Unit::Cycles, ..scale }.single(0.0), "0cy");
+}
+
+#[test]
+fn a_mean_that_is_not_to_be_believed_is_marked() {
+    let (mut source, mut model) = (Synthetic::new(), Model::default());
+    // Ten of these are more than lz.match takes, which is some 10,000 ticks, and less
+    // than io.crc with its 31,000.
+    source.snapshot_mut().clock.overhead_pair = 2_000;
+    model.fold(source.poll().unwrap());
+    let scale = Scale { ticks_per_second: 2.6e9, unit: units::Unit::Time };
+    let text = |id| Column::Avg.text(model.point(id).unwrap(), &scale);
+    assert_eq!(text(5).find('~'), Some(0), "{}", text(5));
+    assert_eq!(text(3).find('~'), None, "{}", text(3));
+}

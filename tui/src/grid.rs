@@ -1,0 +1,161 @@
+//! Tables of aligned cells: how wide each column is, on which side its cells stand, and
+//! how a row of them is put together. Every table of the screen and the one in text is one.
+
+use std::borrow::Cow;
+
+use crate::text;
+
+/// One column of a grid.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    pub(crate) title: Cow<'static, str>,
+    width: usize,
+    is_left: bool,
+    /// By which the rows can be sorted; empty where they cannot.
+    pub(crate) key: &'static str,
+}
+
+/// The columns of a table, with one blank between them.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    pub(crate) slots: Vec<Slot>,
+    /// In place of what is cut.
+    pub(crate) ellipsis: char,
+}
+
+/// What the rows of a table are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sorted {
+    /// Key of the column.
+    pub key: &'static str,
+    /// Greatest first.
+    pub descending: bool,
+}
+
+/// A column that the rows of a table can be sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SortColumn {
+    /// By which it is named.
+    pub key: &'static str,
+    /// What stands over it.
+    pub title: &'static str,
+    /// What it shows, in a few words.
+    pub meaning: &'static str,
+    /// Whether the table has it.
+    pub is_shown: bool,
+}
+
+impl Grid {
+    /// A table without columns yet.
+    pub fn new(ellipsis: char) -> Self {
+        Self { slots: Vec::new(), ellipsis }
+    }
+
+    fn with(mut self, title: Cow<'static, str>, width: usize, is_left: bool) -> Self {
+        self.slots.push(Slot { title, width, is_left, key: "" });
+        self
+    }
+
+    /// With one more column, whose cells begin at the left and are cut where they are too
+    /// long.
+    pub fn left(self, title: impl Into<Cow<'static, str>>, width: usize) -> Self {
+        self.with(title.into(), width, true)
+    }
+
+    /// With one more column, whose cells are figures and end at the right.
+    pub fn right(self, title: impl Into<Cow<'static, str>>, width: usize) -> Self {
+        self.with(title.into(), width, false)
+    }
+
+    /// The last column is one to sort by.
+    pub fn sorts(mut self, key: &'static str) -> Self {
+        if let Some(slot) = self.slots.last_mut() {
+            slot.key = key;
+        }
+        self
+    }
+
+    /// Columns that the first so many of them take, with the blanks behind them.
+    pub fn width(&self) -> usize {
+        self.slots.iter().map(|slot| slot.width + 1).sum()
+    }
+
+    pub(crate) fn aligned(&self, slot: &Slot, content: &str) -> String {
+        if slot.is_left {
+            return text::fit(content, slot.width, self.ellipsis);
+        }
+        let missing = slot.width.saturating_sub(text::width(content));
+        " ".repeat(missing) + content
+    }
+
+    /// Cells as wide as their columns.
+    pub fn cells<S: AsRef<str>>(&self, cells: impl IntoIterator<Item = S>) -> Vec<String> {
+        let cells = self.slots.iter().zip(cells);
+        cells.map(|(slot, content)| self.aligned(slot, content.as_ref())).collect()
+    }
+
+    /// A row.
+    pub fn line<S: AsRef<str>>(&self, cells: impl IntoIterator<Item = S>) -> String {
+        self.cells(cells).join(" ")
+    }
+
+    /// The row of the titles.
+    pub fn titles(&self) -> String {
+        self.line(self.slots.iter().map(|slot| &slot.title))
+    }
+
+    /// Key of the column at this place, counted from the left.
+    pub fn key_at(&self, place: usize) -> Option<&'static str> {
+        let mut right = 0;
+        let slot = self.slots.iter().find(|slot| {
+            // With the blank behind it.
+            right += slot.width + 1;
+            place < right
+        });
+        slot.map(|slot| slot.key).filter(|key| !key.is_empty())
+    }
+}
+
+/// Where a list is scrolled to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scroll {
+    /// Rows scrolled out at the top.
+    pub offset: usize,
+}
+
+impl Scroll {
+    /// Scrolls so that the cursor's row is in sight among `rows`; returns whether it had to.
+    pub fn settle(&mut self, rows: usize, (place, len): (usize, usize)) -> bool {
+        let offset = self.offset.min(len.saturating_sub(rows)).min(place);
+        let offset = offset.max((place + 1).saturating_sub(rows));
+        std::mem::replace(&mut self.offset, offset) != offset
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_end_at_the_right_and_names_are_cut() {
+        let grid = Grid::new('~').left("Name", 5).right("Count", 6).right("", 3).sorts("x");
+        assert_eq!(grid.titles(), "Name   Count    ");
+        assert_eq!(grid.line(["abcdefg", "12", "5"]), "abcd~     12   5");
+        assert_eq!(grid.line(["a", "1234567", "5"]), "a     1234567   5", "figures are never cut");
+        assert_eq!(grid.width(), 17);
+        assert_eq!(
+            [0, 12, 13, 15, 17].map(|at| grid.key_at(at)),
+            [None, None, Some("x"), Some("x"), None]
+        );
+    }
+
+    #[test]
+    fn the_cursor_is_scrolled_into_sight_and_no_further() {
+        let mut scroll = Scroll::default();
+        assert!(scroll.settle(5, (7, 20)));
+        assert_eq!(scroll.offset, 3);
+        assert!(!scroll.settle(5, (4, 20)));
+        assert!(scroll.settle(5, (0, 2)));
+        assert_eq!(scroll.offset, 0);
+    }
+}

@@ -1,0 +1,68 @@
+//! What all that is drawn is drawn with: colours, signs, small charts, and a list that
+//! scrolls below its heading.
+
+pub(crate) mod chart;
+mod palette;
+mod theme;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use crate::grid::{Grid, Sorted};
+use crate::text;
+
+pub use palette::{Terminal, ThemeName};
+pub use theme::{Glyphs, Look, Theme};
+
+/// A heading that stays, and lines below it that scroll. The heading tells at
+/// its right which lines are seen when not all are.
+pub(crate) fn draw_scrolled(
+    frame: &mut Frame,
+    area: Rect,
+    heading: Line<'_>,
+    lines: Vec<Line<'_>>,
+    offset: usize,
+) {
+    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let rows = usize::from(body.height);
+    let seen_to = offset.saturating_add(rows).min(lines.len());
+    let place = format!(" {}-{seen_to}/{} PgDn", offset.saturating_add(1), lines.len());
+    frame.render_widget(heading, head);
+    if lines.len() > rows {
+        frame.render_widget(Line::from(place).right_aligned(), head);
+    }
+    let seen: Vec<Line> = lines.into_iter().skip(offset).take(rows).collect();
+    frame.render_widget(Paragraph::new(seen), body);
+}
+
+impl Grid {
+    /// The row of the titles over all of the width, with a sign at what the rows are sorted
+    /// by.
+    pub fn heading(&self, sorted: Option<Sorted>, width: usize, look: &Look) -> Line<'static> {
+        let theme = &look.theme;
+        let mut spans = Vec::new();
+        let mut left = width;
+        let mut push = |text: String, style| {
+            // What does not fit is announced.
+            let text = text::cut(&text, left, self.ellipsis);
+            left -= text::width(&text).min(left);
+            spans.push(Span::styled(text, style));
+        };
+        for slot in &self.slots {
+            let sorted = sorted.filter(|sorted| sorted.key == slot.key);
+            let (title, style) = match sorted {
+                None => (slot.title.to_string(), theme.heading),
+                Some(Sorted { descending: true, .. }) => {
+                    (format!("{}{}", slot.title, look.glyphs.down), theme.sorted)
+                }
+                Some(_) => (format!("{}{}", slot.title, look.glyphs.up), theme.sorted),
+            };
+            push(self.aligned(slot, &title), style);
+            push(" ".into(), theme.heading);
+        }
+        spans.push(Span::styled(" ".repeat(left), theme.heading));
+        Line::from(spans)
+    }
+}

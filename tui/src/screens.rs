@@ -1,0 +1,366 @@
+//! The screens: one type each, with its state, its keys, what a click on it means, its rows
+//! and how it is drawn. A new one is a file in `screens/` and a line in the list here.
+//!
+//! ```text
+//! keys, clicks -> App -> the screen that is shown -> Outcome -> App
+//!                         |  sees and changes Common: the model, the filter, the point
+//!                         |  under the cursor, the last line
+//!                         draws itself from that
+//! ```
+
+mod detail;
+mod diff;
+mod log;
+mod picker;
+mod points;
+mod roofline;
+mod threads;
+mod timeline;
+mod tree;
+mod waiting;
+
+use std::time::{Duration, Instant};
+
+use crossterm::event::KeyCode;
+use ratatui::Frame;
+use ratatui::layout::{Position, Rect};
+
+pub use detail::{Detail, LoadView};
+pub use diff::Diff;
+pub use log::LogView;
+pub use picker::Picker;
+pub use points::Points;
+pub use roofline::Roofline;
+pub(crate) use roofline::dot as roofline_dot;
+pub use threads::Threads;
+pub use timeline::{TimeView, Timeline};
+pub use tree::CallTree;
+pub use waiting::Waiting;
+
+use crate::app::keys::Key::{Char, Named};
+use crate::app::keys::{Group, KeyMap, bind, common};
+use crate::app::mouse::Target;
+use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::grid::{SortColumn, Sorted};
+use crate::look::Look;
+use crate::model::compare::Baseline;
+use crate::snapshot::Snapshot;
+use crate::source::{Candidate, Together};
+
+/// Declares the screens: their names, the one that each has a field of, and those of a
+/// watched process with what they are called, their keys and a line of help.
+macro_rules! screens {
+    (
+        tabs { $($(#[$doc:meta])* $tab:ident $field:ident $view:ty, $name:literal, $keys:expr, $help:literal;)* }
+        others { $($(#[$other_doc:meta])* $other:ident $other_field:ident $other_view:ty;)* }
+    ) => {
+        /// What fills the body of the screen.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Screen {
+            $($(#[$doc])* $tab,)*
+            $($(#[$other_doc])* $other,)*
+        }
+
+        /// The state of every screen.
+        #[derive(Default)]
+        pub struct Screens {
+            $($(#[$doc])* pub $field: $view,)*
+            $($(#[$other_doc])* pub $other_field: $other_view,)*
+        }
+
+        impl Screen {
+            /// Every screen.
+            pub const ALL: &[Self] = &[$(Self::$tab,)* $(Self::$other,)*];
+
+            /// The screens that show the watched process, in the order of their numbers.
+            pub const TABS: &[Tab] = &[$(Tab { screen: Self::$tab, name: $name },)*];
+        }
+
+        /// The keys that show them.
+        pub(crate) const SHOW: Group = common(&[
+            $(bind(Action::Show(Screen::$tab), $keys, "", $help),)*
+        ]);
+
+        impl Screens {
+            /// One of them.
+            pub fn get(&self, screen: Screen) -> &dyn View {
+                match screen {
+                    $(Screen::$tab => &self.$field,)*
+                    $(Screen::$other => &self.$other_field,)*
+                }
+            }
+
+            /// One of them, to be changed.
+            pub fn get_mut(&mut self, screen: Screen) -> &mut dyn View {
+                match screen {
+                    $(Screen::$tab => &mut self.$field,)*
+                    $(Screen::$other => &mut self.$other_field,)*
+                }
+            }
+
+            /// All of them, to be changed.
+            pub(crate) fn all_mut(&mut self) -> [&mut dyn View; Screen::ALL.len()] {
+                [$(&mut self.$field,)* $(&mut self.$other_field,)*]
+            }
+        }
+    };
+}
+
+screens! {
+    tabs {
+        /// The table of points.
+        Points points Points, "Points", &[Char('1')], "the table of points";
+        /// One point in full.
+        Detail detail Detail, "Detail", &[Char('2')], "one point in full";
+        /// The threads.
+        Threads threads Threads, "Threads", &[Char('3')], "the threads";
+        /// What the threads did in the last moments.
+        Timeline timeline Timeline, "Timeline", &[Char('4')], "what the threads did last";
+        /// The points beside their baseline.
+        Diff diff Diff, "Diff", &[Char('5')],
+            "what changed since the baseline, and whether that is more than chance";
+        /// What was noticed, and what measuring costs.
+        Log log LogView, "Log", &[Char('6')], "what was noticed, and what measuring costs";
+        /// What the machine can do at most, and the points below that.
+        Roofline roofline Roofline, "Roofline", &[Char('7')],
+            "how near points that report bytes and flops come to what the machine can do";
+        /// What called what, and how much of all it took there.
+        Tree tree CallTree, "Tree", &[Char('8'), Char('t'), Named(KeyCode::F(5))],
+            "the call tree; f there: as a flame graph";
+    }
+    others {
+        /// The processes to choose from.
+        Picker picker Picker;
+        /// There is no process yet; it is looked for.
+        Waiting waiting Waiting;
+    }
+}
+
+/// A screen of the watched process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tab {
+    /// Which.
+    pub screen: Screen,
+    /// What it is called.
+    pub name: &'static str,
+}
+
+impl Screen {
+    /// Its place among [`Self::TABS`]; none for those that are shown while
+    /// nothing is watched, or to choose what is.
+    pub fn tab(self) -> Option<usize> {
+        Self::TABS.iter().position(|tab| tab.screen == self)
+    }
+}
+
+/// What is to be done when a screen has done its part.
+pub enum Outcome {
+    /// Nothing: it was not the screen's.
+    Pass,
+    /// Nothing more.
+    Done,
+    /// Put the rows in order again.
+    Arrange,
+    /// Show another screen.
+    Show(Screen),
+    /// Show the screen that this one was opened on.
+    Back,
+    /// Ask the user.
+    Ask(Overlay),
+    /// Watch this process.
+    Attach(Candidate),
+    /// Watch these processes as one.
+    AttachTogether(Together),
+    /// Show the points that pass this filter, and say why.
+    ShowPoints(Filter, String),
+}
+
+/// A screen. What a method leaves out, most screens do not need.
+pub trait View {
+    /// Its keys.
+    fn keys(&self) -> KeyMap;
+
+    /// Draws it. Drawing changes nothing.
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look);
+
+    /// The signs and words on it that need a word in the help.
+    fn legend(&self, _look: &Look) -> Vec<(String, &'static str)> {
+        Vec::new()
+    }
+
+    /// Does what a key asks for, if that is its own.
+    fn act(&mut self, _action: Action, _common: &mut Common, _now: Instant) -> Outcome {
+        Outcome::Pass
+    }
+
+    /// Takes what was typed into the line that it opened by [`Overlay::Find`].
+    fn find(&mut self, _typed: Prompt, _common: &mut Common, _now: Instant) -> Outcome {
+        Outcome::Done
+    }
+
+    /// Row of the cursor and number of rows.
+    fn cursor(&self, _common: &Common) -> (usize, usize) {
+        (0, 0)
+    }
+
+    /// Puts the cursor on the row of this place.
+    fn select(&mut self, _place: usize, _common: &mut Common, _now: Instant) {}
+
+    /// Moves the cursor by rows; down is positive.
+    fn walk(&mut self, rows: isize, common: &mut Common, now: Instant) {
+        let (place, len) = self.cursor(common);
+        let place = place.saturating_add_signed(rows).min(len.saturating_sub(1));
+        self.select(place, common, now);
+    }
+
+    /// Moves what is seen by lines, for the wheel and the page keys.
+    fn scroll(&mut self, lines: isize, common: &mut Common, now: Instant) {
+        self.walk(lines, common, now);
+    }
+
+    /// What its rows can be sorted by.
+    fn sort_columns(&self, _common: &Common) -> Vec<SortColumn> {
+        Vec::new()
+    }
+
+    /// What they are sorted by.
+    fn sorted(&self) -> Option<Sorted> {
+        None
+    }
+
+    /// Sorts by a column, in its natural direction or the one that is asked for.
+    fn sort_by(&mut self, _key: &str, _descending: Option<bool>) {}
+
+    /// The row under the cursor as text, and what it is called; where there is none, the
+    /// point that the keys mean is copied.
+    fn copied(&self, _common: &Common) -> Option<(String, String)> {
+        None
+    }
+
+    /// Where its rows are on a body; empty where it has none.
+    fn rows(&self, body: Rect) -> Rect {
+        Rect { height: 0, ..body }
+    }
+
+    /// The heading in this column of the line above the rows, if they can be sorted by it.
+    fn heading_at(&self, _x: u16, _body: Rect, _common: &Common) -> Option<&'static str> {
+        None
+    }
+
+    /// What lies at a place.
+    fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
+        let rows = self.rows(body);
+        if at.y + 1 == rows.y && rows.height > 0 {
+            let heading = self.heading_at(at.x - body.x, body, common);
+            return heading.map_or(Target::Nothing, Target::Heading);
+        }
+        let place = common.scroll.offset + usize::from(at.y.saturating_sub(rows.y));
+        match rows.contains(at) && place < self.cursor(common).1 {
+            true => Target::Row(place),
+            false => Target::Nothing,
+        }
+    }
+
+    /// Takes a click: one on a row selects it, one on the selected row opens it, one on a
+    /// heading sorts by it.
+    fn click(&mut self, target: Target, common: &mut Common, now: Instant) -> Outcome {
+        match target {
+            Target::Row(place) if place == self.cursor(common).0 => {
+                return self.act(Action::Open, common, now);
+            }
+            Target::Row(place) => self.select(place, common, now),
+            Target::Heading(key) => {
+                let same = self.sorted().filter(|sorted| sorted.key == key);
+                self.sort_by(key, same.map(|sorted| !sorted.descending));
+                return Outcome::Arrange;
+            }
+            _ => return Outcome::Pass,
+        }
+        Outcome::Done
+    }
+
+    /// The point that the keys mean.
+    fn meant(&self, common: &Common) -> Option<u32> {
+        common.selected
+    }
+
+    /// Whether it is about one point, which stays whatever becomes of its row.
+    fn holds_point(&self) -> bool {
+        false
+    }
+
+    /// Whether it is the table that everything begins at; above it there is a line about the
+    /// process, and Enter on a row explains what was lost.
+    fn is_table(&self) -> bool {
+        false
+    }
+
+    /// Whether it has rows for the points that pass the filter, and no others.
+    fn is_filtered(&self) -> bool {
+        false
+    }
+
+    /// Whether it shows what the rings hold, which is not looked at otherwise.
+    fn wants_records(&self) -> bool {
+        false
+    }
+
+    /// Takes over what a snapshot has of the rings.
+    fn take_records(&mut self, _snapshot: &Snapshot) {}
+
+    /// Whether processes are looked for while it is shown.
+    fn looks_for_processes(&self) -> bool {
+        false
+    }
+
+    /// Takes over what looking for processes brought.
+    fn discovered(&mut self, _common: &mut Common) -> Outcome {
+        Outcome::Done
+    }
+
+    /// Another process is watched from now on.
+    fn forget(&mut self) {}
+
+    /// It is turned to.
+    fn begin(&mut self, _common: &mut Common, _now: Instant) {}
+
+    /// There are new figures while it is shown.
+    fn update(&mut self, _common: &mut Common, _now: Instant) -> Outcome {
+        Outcome::Done
+    }
+
+    /// Another moment of a recording is shown, and not the next one.
+    fn jump(&mut self, _common: &mut Common, _is_shown: bool) {}
+
+    /// Puts its rows in order, or keeps them while the cursor moves, and sees that the point
+    /// under the cursor has one.
+    fn arrange(&mut self, common: &mut Common) {
+        common.select_among(&[]);
+    }
+
+    /// Compares with this baseline from now on.
+    fn compare_with(&mut self, _baseline: &Baseline, _common: &Common) {}
+
+    /// Time between two looks at the stacks of open regions; none where it asks for none.
+    fn samples_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Takes the stacks that are open now, thread by thread.
+    fn sample(&mut self, _stacks: &[(u32, Vec<u32>)], _common: &Common) {}
+
+    /// Whether something goes on beside it that [`Self::tick`] will bring to an end.
+    fn is_busy(&self) -> bool {
+        false
+    }
+
+    /// A poll is due, whichever screen is shown.
+    fn tick(&mut self, _common: &mut Common, _now: Instant) {}
+
+    /// Mends what the size of the body has made untrue, such as a cursor out of sight.
+    /// Returns whether anything changed by that.
+    fn settle(&mut self, body: Rect, common: &mut Common, _look: &Look) -> bool {
+        common.rows = usize::from(self.rows(body).height).max(1);
+        common.scroll.settle(common.rows, self.cursor(common))
+    }
+}

@@ -1,0 +1,262 @@
+//! One point in full.
+
+mod load;
+mod load_view;
+mod text;
+
+use std::time::{Duration, Instant};
+
+use crossterm::event::KeyCode;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+pub use self::load_view::LoadView;
+pub(crate) use self::text::losses;
+use self::text::{Text, heading};
+use super::{Outcome, Screen, View};
+use crate::app::keys::Key::{Char, Ctrl, Named, Twice};
+use crate::app::keys::{self, Group, KeyMap, bind, own};
+use crate::app::{Action, Common};
+use crate::look::{Look, draw_scrolled};
+use crate::model::{Lately, Model, Past, Since};
+
+/// The windows of a histogram, the longest first.
+const WINDOWS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
+
+/// Also the keys of what else Enter opens and closes.
+const CLOSE: Group = own(&[bind(
+    Action::Back,
+    &[Named(KeyCode::Esc), Named(KeyCode::Enter)],
+    "back",
+    "back to where you came from",
+)]);
+
+const LOAD: Group = own(&[
+    bind(
+        Action::ZoomIn,
+        &[Char('+'), Char('=')],
+        "closer",
+        "a point's load: look closer, at half of the time or less",
+    ),
+    bind(
+        Action::ZoomOut,
+        &[Char('-')],
+        "wider",
+        "a point's load: look wider, at twice the time or more",
+    ),
+    bind(
+        Action::Earlier,
+        &[Named(KeyCode::Left), Char('h')],
+        "earlier",
+        "a point's load: a quarter back in time; it is paused there until End",
+    ),
+    bind(
+        Action::Later,
+        &[Named(KeyCode::Right), Char('l')],
+        "",
+        "a point's load: a quarter on in time",
+    ),
+    bind(Action::Oldest, &[Named(KeyCode::Home)], "", "a point's load: the oldest that is known"),
+    bind(
+        Action::Newest,
+        &[Named(KeyCode::End)],
+        "now",
+        "a point's load: what is now, and follow it",
+    ),
+]);
+
+const WINDOW: Group = own(&[
+    bind(
+        Action::Window,
+        &[Char('H')],
+        "window",
+        "histogram since the reset, since opened or marked, of the last 10 or 60 seconds",
+    ),
+    bind(Action::Moment, &[Char('m')], "mark", "the histogram counts from now on"),
+]);
+
+const PAGE: Group = own(&[
+    bind(
+        Action::PageUp,
+        &[Named(KeyCode::PageUp), Ctrl('b')],
+        "",
+        "one screen up in a point's detail",
+    ),
+    bind(
+        Action::PageDown,
+        &[Named(KeyCode::PageDown), Ctrl('f')],
+        "",
+        "one screen down in a point's detail",
+    ),
+    bind(Action::Top, &[Twice('g')], "", "to the first point"),
+    bind(Action::Bottom, &[Char('G')], "", "to the last point"),
+]);
+
+/// One point in full.
+#[derive(Default)]
+pub struct Detail {
+    /// Lines scrolled out at the top.
+    pub offset: usize,
+    /// Which part of its load history is shown.
+    pub load: LoadView,
+    /// Which measurements the histogram is of.
+    pub since: Since,
+    /// The moments of the point.
+    past: Past,
+    /// The point that was shown last.
+    shown: Option<u32>,
+}
+
+impl Detail {
+    /// Remembers how the point is now.
+    fn follow(&mut self, common: &Common) {
+        if let (Some(figures), Some(snapshot)) = (common.selected(), common.model.snapshot()) {
+            let rate = snapshot.clock.ticks_per_second;
+            self.past.follow(figures, snapshot.elapsed_ticks, rate);
+        }
+    }
+
+    /// Counts the point's measurements from now on.
+    fn mark(&mut self, common: &Common) {
+        self.follow(common);
+        if let (Some(figures), Some(snapshot)) = (common.selected(), common.model.snapshot()) {
+            self.past.mark(figures, snapshot.elapsed_ticks);
+            self.since = Since::Mark;
+        }
+    }
+
+    /// What the point measured in the window; none for all of it, and where that is not
+    /// known.
+    pub fn lately(&self, common: &Common) -> Option<Lately> {
+        let snapshot = common.model.snapshot()?;
+        let rate = snapshot.clock.ticks_per_second;
+        self.past.lately(self.since, common.selected()?, snapshot.elapsed_ticks, rate)
+    }
+
+    /// Reads from a recording how the point was before, as far back as its windows reach.
+    fn look_back(&mut self, common: &mut Common) {
+        let Some(at) = common.replay.as_ref().and_then(|replay| replay.at()) else { return };
+        let Some(recording) = common.recording() else { return };
+        let now = recording.since_first(at);
+        let places = WINDOWS.map(|window| {
+            let begins = |place: &usize| recording.since_first(*place) + window <= now;
+            (0..=at).rev().find(begins).unwrap_or(0)
+        });
+        self.past.rewind();
+        for place in places {
+            // A damaged one is as if it were not known.
+            let Ok(snapshot) = common.read(place) else { continue };
+            let (elapsed, rate) = (snapshot.elapsed_ticks, snapshot.clock.ticks_per_second);
+            let mut then = Model::new(0.0);
+            then.fold(snapshot);
+            if let Some(figures) = common.selected.and_then(|id| then.point(id)) {
+                self.past.follow(figures, elapsed, rate);
+            }
+        }
+        if let Some(recording) = common.recording() {
+            recording.seek(at);
+        }
+    }
+}
+
+impl View for Detail {
+    fn keys(&self) -> KeyMap {
+        &[
+            &[keys::RUN, CLOSE, keys::POINT, LOAD, keys::TUNE, keys::COPY, keys::FILTER],
+            &[keys::SAVE, WINDOW, keys::BASELINE, keys::WALK, PAGE, super::SHOW],
+            &[keys::TURN, keys::LEAVE, keys::TERMINAL],
+        ]
+    }
+
+    fn forget(&mut self) {
+        self.load = LoadView::default();
+    }
+
+    fn begin(&mut self, common: &mut Common, _: Instant) {
+        if self.shown != common.selected {
+            (self.shown, self.offset) = (common.selected, 0);
+        }
+        self.look_back(common);
+        self.follow(common);
+    }
+
+    fn update(&mut self, common: &mut Common, now: Instant) -> Outcome {
+        // The last figures of a process among several do not stay for ever.
+        if common.selected.is_some() && common.selected().is_none() {
+            common.say(now, "the process of that point ended before and is shown no more");
+            return Outcome::Show(Screen::Points);
+        }
+        self.follow(common);
+        Outcome::Done
+    }
+
+    fn jump(&mut self, common: &mut Common, is_shown: bool) {
+        self.past.rewind();
+        if is_shown {
+            self.look_back(common);
+        }
+    }
+
+    fn holds_point(&self) -> bool {
+        true
+    }
+
+    fn arrange(&mut self, common: &mut Common) {
+        if common.selected().is_none() {
+            common.select_among(&[]);
+        }
+    }
+
+    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+        match action {
+            Action::Back => return Outcome::Back,
+            Action::Window => self.since = self.since.next(),
+            Action::Moment => self.mark(common),
+            Action::Earlier => self.pan_load(false, common, now),
+            Action::Later => self.pan_load(true, common, now),
+            Action::Oldest => self.oldest_load(common, now),
+            Action::Newest => self.newest_load(),
+            Action::ZoomIn => self.zoom_load(true, common, now),
+            Action::ZoomOut => self.zoom_load(false, common, now),
+            _ => return Outcome::Pass,
+        }
+        Outcome::Done
+    }
+
+    fn cursor(&self, common: &Common) -> (usize, usize) {
+        common.place_in(&common.order)
+    }
+
+    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
+        common.select(common.order.get(place).copied(), now);
+        self.offset = 0;
+        self.begin(common, now);
+    }
+
+    fn scroll(&mut self, lines: isize, _: &mut Common, _: Instant) {
+        // Kept within the text when the size of the screen is next known.
+        self.offset = self.offset.saturating_add_signed(lines);
+    }
+
+    fn settle(&mut self, body: Rect, common: &mut Common, look: &Look) -> bool {
+        let rows = usize::from(body.height.saturating_sub(1)).max(1);
+        common.rows = rows;
+        let text = Text::of(self, common, look, body.as_size());
+        if std::mem::take(&mut self.load.wanted) {
+            let (first, behind) = text.load;
+            self.offset = self.offset.clamp(behind.saturating_sub(rows).min(first), first);
+        }
+        self.offset = self.offset.min(text.lines.len().saturating_sub(rows));
+        false
+    }
+
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
+        let heading = match common.selected() {
+            Some(figures) => heading(figures, look),
+            None => Line::styled(" no point", look.theme.faint),
+        };
+        let text = Text::of(self, common, look, body.as_size());
+        draw_scrolled(frame, body, heading, text.lines, self.offset);
+    }
+}

@@ -1,0 +1,158 @@
+//! Which part of a point's load history the user looks at.
+//!
+//! It ends now until the user moves back in time; then it is held where it is, so
+//! that what is looked at does not move away, and other points can be looked at
+//! in the same part of the time.
+
+use std::time::Instant;
+
+use super::Detail;
+use crate::app::Common;
+use crate::model::History;
+
+/// The lengths to choose from, seconds.
+const SPANS: [u64; 16] =
+    [2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 172_800, 604_800];
+/// The one that is looked at first.
+const FIRST: usize = 4;
+
+/// The part of the load history that is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadView {
+    /// Place among [`SPANS`].
+    span: usize,
+    /// Where the part looked at ends, ticks since the segment was created; none
+    /// while that is now.
+    until: Option<u64>,
+    /// It was just changed, and is to be brought into view.
+    pub(super) wanted: bool,
+}
+
+impl Default for LoadView {
+    fn default() -> Self {
+        Self { span: FIRST, until: None, wanted: false }
+    }
+}
+
+impl LoadView {
+    /// How long a part is looked at, seconds.
+    pub fn span_seconds(&self) -> u64 {
+        SPANS[self.span]
+    }
+
+    /// Whether the part ends now.
+    pub fn follows(&self) -> bool {
+        self.until.is_none()
+    }
+
+    /// Where it ends, ticks since the segment was created.
+    pub fn until(&self, now: u64) -> u64 {
+        self.until.map_or(now, |until| until.min(now))
+    }
+
+    fn end_at(&mut self, until: u64, now: u64) {
+        self.until = (until < now).then_some(until);
+    }
+
+    /// To the part whose middle this one has, of the next length.
+    fn zoom(&mut self, closer: bool, time: Time) {
+        let before = time.ticks(self.span_seconds());
+        self.span = match closer {
+            true => self.span.saturating_sub(1),
+            false => (self.span + 1).min(SPANS.len() - 1),
+        };
+        if let Some(until) = self.until {
+            let middle = until.saturating_sub(before / 2);
+            let until = middle.saturating_add(time.ticks(self.span_seconds()) / 2);
+            self.end_at(until.max(time.first_end(self.span_seconds())), time.now);
+        }
+    }
+
+    /// A quarter of its length back or on; false if there is nothing older.
+    fn pan(&mut self, later: bool, time: Time) -> bool {
+        let (now, until) = (time.now, self.until(time.now));
+        let step = (time.ticks(self.span_seconds()) / 4).max(1);
+        let first = time.first_end(self.span_seconds());
+        if later {
+            self.end_at(until.saturating_add(step), now);
+        } else if until <= first {
+            return false;
+        } else {
+            self.end_at(until.saturating_sub(step).max(first), now);
+        }
+        true
+    }
+}
+
+/// What is known of the time.
+#[derive(Clone, Copy)]
+struct Time {
+    /// From here on it is known.
+    from: u64,
+    now: u64,
+    ticks_per_second: f64,
+}
+
+impl Time {
+    fn ticks(self, seconds: u64) -> u64 {
+        (seconds as f64 * self.ticks_per_second) as u64
+    }
+
+    /// Where the oldest part of this length ends.
+    fn first_end(self, seconds: u64) -> u64 {
+        self.from.saturating_add(self.ticks(seconds)).min(self.now)
+    }
+}
+
+impl Detail {
+    fn load_time(common: &Common) -> Option<Time> {
+        let snapshot = common.model.snapshot()?;
+        Some(Time {
+            from: common.selected().map(|figures| figures.history()).and_then(History::from)?,
+            now: snapshot.elapsed_ticks,
+            ticks_per_second: snapshot.clock.ticks_per_second,
+        })
+    }
+
+    /// A quarter of the load's picture back in time, or on.
+    pub(super) fn pan_load(&mut self, later: bool, common: &mut Common, now: Instant) {
+        self.load.wanted = true;
+        if !Self::load_time(common).is_some_and(|time| self.load.pan(later, time)) {
+            common.say(now, "nothing older is known of its load");
+        }
+    }
+
+    /// Less of the load's time, or more.
+    pub(super) fn zoom_load(&mut self, closer: bool, common: &mut Common, now: Instant) {
+        self.load.wanted = true;
+        let Some(time) = Self::load_time(common) else {
+            return common.say(now, "nothing is known of its load yet");
+        };
+        let is_all = time.from.saturating_add(time.ticks(self.load.span_seconds())) >= time.now;
+        match (closer, is_all) {
+            (false, true) => common.say(now, "all that is known of its load is in sight"),
+            (true, _) if self.load.span == 0 => common.say(now, "this is as close as it gets"),
+            _ => self.load.zoom(closer, time),
+        }
+    }
+
+    /// To the oldest load that is known.
+    pub(super) fn oldest_load(&mut self, common: &mut Common, now: Instant) {
+        self.load.wanted = true;
+        match Self::load_time(common) {
+            Some(time) => {
+                self.load.end_at(time.first_end(self.load.span_seconds()), time.now);
+                if self.load.follows() {
+                    common.say(now, "nothing older is known of its load");
+                }
+            }
+            None => common.say(now, "nothing is known of its load yet"),
+        }
+    }
+
+    /// To what is now.
+    pub(super) fn newest_load(&mut self) {
+        self.load.wanted = true;
+        self.load.until = None;
+    }
+}

@@ -1,0 +1,467 @@
+//! The text about a point: figures, histogram, load history, split by lane.
+
+use ratatui::layout::Size;
+use ratatui::text::{Line, Span};
+
+use super::{Detail, load};
+use crate::app::Common;
+use crate::columns::state_word;
+use crate::grid::Grid;
+use crate::look::{Look, chart};
+use crate::model::histogram::{self, Bar};
+use crate::model::lost;
+use crate::model::{Calls, Figures, Lately, Since, Who, mean, off_share};
+use crate::snapshot::{LaneKind, PointState, ProcessState};
+use crate::text;
+use crate::units::{self, NONE, Scale};
+
+/// From this width on the histogram stands beside the figures.
+const WIDE: usize = 80;
+/// Columns of the figures where the histogram stands beside them.
+const FIGURES: usize = 35;
+/// From this width on the histogram also sums its shares up.
+const SUMS: usize = 60;
+/// Lines of the histogram, and at most where there is more height.
+const BARS: (usize, usize) = (13, 24);
+/// Lines of all that stands beside and below it.
+const OTHERS: usize = 26;
+/// The quantiles told of a point.
+const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+
+pub(super) fn heading(figures: &Figures, look: &Look) -> Line<'static> {
+    let point = figures.point();
+    let mut rest = format!("  id {}", figures.number());
+    if let Some(process) = figures.process() {
+        let ended = match process.state {
+            ProcessState::Running => "",
+            ProcessState::Exited => ", which has ended",
+            ProcessState::Crashed => ", which died",
+        };
+        rest += &format!("  of {}[{}]{ended}", process.name, process.pid);
+    }
+    if !point.file.is_empty() {
+        rest += &format!("  {}:{}", point.file, point.line);
+    }
+    let (state, style) = match figures.state() {
+        PointState::InvalidBeginBegin => {
+            ("invalid: begun twice without an end; e makes it valid", look.theme.warn)
+        }
+        state => (state_word(state), look.theme.header),
+    };
+    Line::from(vec![
+        Span::styled(format!(" {}", figures.name()), look.theme.process),
+        Span::raw(rest),
+        Span::styled(format!("  {state}"), style),
+    ])
+}
+
+/// What stands below the heading.
+#[derive(Default)]
+pub(super) struct Text {
+    pub(super) lines: Vec<Line<'static>>,
+    /// Which of them the load history has: the first, and behind the last.
+    pub(super) load: (usize, usize),
+}
+
+impl Text {
+    /// On a body of this size.
+    pub(super) fn of(detail: &Detail, common: &Common, look: &Look, size: Size) -> Self {
+        let mut text = Self::default();
+        if let Some(figures) = common.selected() {
+            text.fill(detail, common, figures, look, size);
+        }
+        text
+    }
+
+    fn fill(
+        &mut self,
+        detail: &Detail,
+        common: &Common,
+        figures: &Figures,
+        look: &Look,
+        size: Size,
+    ) {
+        let (width, height) = (usize::from(size.width), usize::from(size.height));
+        let lines = &mut self.lines;
+        let pane = Pane {
+            figures,
+            look,
+            scale: common.scale(),
+            quantiles: figures.quantiles_at(QUANTILES.map(|(_, quantile)| quantile)),
+            since: detail.since,
+            lately: detail.lately(common),
+            bars: height.saturating_sub(OTHERS).clamp(BARS.0, BARS.1),
+        };
+        for trouble in figures.remarks() {
+            lines.extend(warning(trouble.explanation(), width, look));
+        }
+        lines.extend(losses(common, width, look));
+        if width >= WIDE {
+            let left = pane.figures();
+            let right = pane.histogram(width - FIGURES - 1);
+            for row in 0..left.len().max(right.len()) {
+                let left = left.get(row).cloned().unwrap_or_default();
+                let mut spans = left.spans;
+                let used = spans.iter().map(Span::width).sum();
+                spans.push(Span::raw(" ".repeat(FIGURES.saturating_sub(used))));
+                spans.extend(right.get(row).cloned().unwrap_or_default().spans);
+                lines.push(Line::from(spans));
+            }
+        } else {
+            lines.extend(pane.figures());
+            lines.extend(pane.histogram(width));
+        }
+        lines.extend(pane.amounts(width));
+        self.load.0 = lines.len();
+        lines.extend(load::lines(&detail.load, common, figures, look, width));
+        self.load.1 = lines.len();
+        lines.extend(pane.lanes(width));
+        lines.extend(pane.calls(common, width));
+    }
+}
+
+fn warning(text: &str, width: usize, look: &Look) -> Vec<Line<'static>> {
+    let text = text::wrapped(text, width.saturating_sub(2).max(1));
+    text.into_iter().map(|line| Line::styled(format!(" {line}"), look.theme.warn)).collect()
+}
+
+/// What was lost in the process, explained.
+pub(crate) fn losses(common: &Common, width: usize, look: &Look) -> Vec<Line<'static>> {
+    let explained = common.model.snapshot().map(lost::explained).unwrap_or_default();
+    let lost = |text: &String| warning(&format!("Lost: {text}"), width, look);
+    explained.iter().flat_map(lost).collect()
+}
+
+struct Pane<'a> {
+    figures: &'a Figures,
+    look: &'a Look,
+    scale: Scale,
+    /// The values at [`QUANTILES`], of all measurements.
+    quantiles: Option<[u64; 4]>,
+    since: Since,
+    /// What was measured in the window; none for all.
+    lately: Option<Lately>,
+    /// Lines of the histogram.
+    bars: usize,
+}
+
+impl Pane<'_> {
+    fn ticks(&self, value: Option<f64>) -> String {
+        value.map_or(NONE.into(), |value| self.scale.ticks(value))
+    }
+
+    fn single(&self, value: Option<f64>) -> String {
+        value.map_or(NONE.into(), |value| self.scale.single(value))
+    }
+
+    fn title(&self, text: &str) -> Line<'static> {
+        Line::from(Span::styled(format!(" {text}"), self.look.theme.process))
+    }
+
+    fn figures(&self) -> Vec<Line<'static>> {
+        let figures = self.figures;
+        let total = figures.total();
+        let used = |value: u64| self.ticks(figures.is_used().then_some(value as f64));
+        let single = |value: u64| self.single(figures.is_used().then_some(value as f64));
+        let quantile = |place: usize| self.single(self.quantiles.map(|q| q[place] as f64));
+        let deviation = match figures.deviation() {
+            Some(deviation) => {
+                format!(" {}{}", self.look.glyphs.plus_minus, self.scale.single(deviation))
+            }
+            None => String::new(),
+        };
+        let smoothed = match figures.point().alpha {
+            Some(alpha) => format!("{} alpha {alpha:.3}", self.single(Some(total.average))),
+            None => "off".into(),
+        };
+        let share = |share: Option<f64>, of: &str| match share {
+            Some(share) => format!(" {}% of {of}", units::percent(share)),
+            None => String::new(),
+        };
+        let inside = (total.inclusive > 0).then(|| total.exclusive as f64 / total.inclusive as f64);
+        let rate = figures.rate().map_or(NONE.into(), units::si);
+        let fenced = if figures.point().fenced { ", fenced" } else { "" };
+        let rate = format!("  {rate}/s{fenced}");
+        let load = figures.load().map_or(NONE.into(), |load| format!("{}%", units::percent(load)));
+        let rows = [
+            ("count", units::count(total.count), rate),
+            ("load", load, " of one CPU".into()),
+            ("exclusive", used(total.exclusive), share(inside, "incl")),
+            ("inclusive", used(total.inclusive), String::new()),
+            ("off CPU", used(total.off_cpu), share(figures.off_share(), "span")),
+            ("switches", units::count(total.switches), String::new()),
+            ("average", self.single(figures.mean()), deviation),
+            ("exp. average", smoothed, String::new()),
+            ("min / max", format!("{} / {}", single(total.min), single(total.max)), String::new()),
+            ("last", single(total.last), String::new()),
+            ("p50 / p90", format!("{} / {}", quantile(0), quantile(1)), String::new()),
+            ("p99 / p99.9", format!("{} / {}", quantile(2), quantile(3)), String::new()),
+        ];
+        let mut lines = vec![self.title("Figures")];
+        lines.extend(rows.into_iter().map(|(name, value, more)| {
+            Line::from(vec![
+                Span::styled(format!(" {name:<13}"), self.look.theme.faint),
+                Span::raw(value),
+                Span::raw(more),
+            ])
+        }));
+        if let Some(imbalance) = figures.imbalance() {
+            lines.push(Line::from(vec![
+                Span::styled(format!(" {:<13}", "imbalance"), self.look.theme.faint),
+                Span::raw(format!("{}x (busiest/mean)", units::si(imbalance))),
+            ]));
+        }
+        lines.extend(self.on_and_off(total.inclusive, total.off_cpu));
+        lines.extend(self.open());
+        lines
+    }
+
+    /// The span of the regions, as a bar of what was on a CPU and what was not.
+    fn on_and_off(&self, on: u64, off: u64) -> Option<Line<'static>> {
+        let all = on as f64 + off as f64;
+        let room = FIGURES - 16;
+        let filled = (on as f64 / all * room as f64).round() as usize;
+        (off > 0).then(|| {
+            let on = chart::bar(filled as f64 / room as f64, room, &self.look.glyphs);
+            let off =
+                self.look.glyphs.rest.to_string().repeat(room.saturating_sub(on.chars().count()));
+            Line::from(vec![
+                Span::styled(format!(" {:<13}", "on/off CPU"), self.look.theme.faint),
+                Span::styled(on, self.look.theme.bar),
+                Span::styled(off, self.look.theme.faint),
+            ])
+        })
+    }
+
+    /// Which measurements the histogram is of, in words.
+    fn window(&self) -> String {
+        let seconds = self.lately.as_ref().map_or(0.0, |lately| lately.seconds);
+        match (self.since, &self.lately) {
+            (Since::All, _) | (_, None) => "all".into(),
+            (Since::Mark, Some(_)) if seconds == 0.0 => "from now on".into(),
+            (Since::Mark, Some(lately)) => {
+                let since = if lately.is_marked { "since the mark" } else { "since opened" };
+                format!("last {}, {since}", units::duration(seconds))
+            }
+            (_, Some(_)) => format!("last {}", units::duration(seconds)),
+        }
+    }
+
+    /// What the window comes to, below its histogram.
+    fn summary(&self, lately: &Lately, quantiles: Option<[u64; 4]>) -> Line<'static> {
+        let mut text = format!(" {} calls", units::count(lately.count));
+        if let Some(mean) = lately.mean {
+            text += &format!(", average {}", self.scale.single(mean));
+        }
+        if let Some(deviation) = lately.deviation {
+            let plus_minus = self.look.glyphs.plus_minus;
+            text += &format!(" {plus_minus}{}", self.scale.single(deviation));
+        }
+        for ((name, _), value) in QUANTILES.iter().zip(quantiles.into_iter().flatten()).take(3) {
+            text += &format!(", {name} {}", self.scale.single(value as f64));
+        }
+        Line::raw(text)
+    }
+
+    fn histogram(&self, width: usize) -> Vec<Line<'static>> {
+        let total = self.figures.total();
+        let (buckets, quantiles) = match &self.lately {
+            None => (self.figures.buckets(), self.quantiles),
+            Some(lately) => {
+                let wanted = QUANTILES.map(|(_, quantile)| quantile);
+                let extremes = (total.min, total.max);
+                let found = histogram::quantiles(lately.buckets.iter(), extremes, wanted);
+                (lately.buckets.clone(), found)
+            }
+        };
+        let bars = histogram::bulk_bars(&buckets, self.bars);
+        let sums = width >= SUMS;
+        let shares = if sums { "share, cumulative" } else { "share" };
+        let mut lines = vec![self.title(&format!("Exclusive, {}: {shares}", self.window()))];
+        let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1) as f64;
+        let all = bars.iter().map(|bar| bar.count as f64).sum::<f64>();
+        // Range, shares, marks and blanks between them.
+        let shares = if sums { 14 } else { 7 };
+        let room = width.saturating_sub(17 + shares + 9).max(4);
+        for bar in &bars {
+            let range = format!(
+                "{:>7}{}{:<7}",
+                self.scale.single(bar.low),
+                self.look.glyphs.to,
+                self.scale.single(bar.high)
+            );
+            let drawn = chart::bar(bar.count as f64 / most, room, &self.look.glyphs);
+            lines.push(Line::from(vec![
+                Span::raw(format!(" {range} ")),
+                Span::styled(text::fit(&drawn, room, ' '), self.look.theme.bar),
+                Span::raw(format!(" {:>5}%", units::percent(bar.count as f64 / all))),
+                Span::raw(match sums {
+                    true => format!(" {:>5}%", units::percent(bar.cumulative)),
+                    false => String::new(),
+                }),
+                Span::styled(marks(bar, quantiles), self.look.theme.key),
+            ]));
+        }
+        if bars.is_empty() {
+            lines.push(Line::from(Span::styled(" nothing measured yet", self.look.theme.faint)));
+        }
+        if let Some(lately) = &self.lately {
+            lines.push(self.summary(lately, quantiles));
+        }
+        lines
+    }
+
+    /// A table of this title, which stands over its names.
+    fn table(&self, title: &'static str, name_width: usize) -> Grid {
+        Grid::new(self.look.glyphs.ellipsis).left("", 0).left(title, name_width)
+    }
+
+    /// The titles of a table among the text.
+    fn head(&self, grid: &Grid) -> Line<'static> {
+        Line::from(Span::styled(grid.titles(), self.look.theme.process))
+    }
+
+    /// What its regions carry, and their figures by that.
+    fn amounts(&self, width: usize) -> Vec<Line<'static>> {
+        let rate = |rate: Option<f64>| rate.map_or(NONE.into(), units::si);
+        let amounts: Vec<_> = self.figures.amounts().collect();
+        if amounts.is_empty() {
+            return Vec::new();
+        }
+        let name_width = width.saturating_sub(2 + 3 * 9).clamp(8, 40);
+        let grid = self.table("Amounts", name_width);
+        let grid = grid.right("Sum", 8).right("/CPU s", 8).right("/s", 8);
+        let mut lines = vec![self.head(&grid)];
+        lines.extend(amounts.iter().map(|amount| {
+            let sum = units::si(amount.sum as f64);
+            let [cpu, wall] = [rate(amount.per_cpu_second), rate(amount.per_second)];
+            Line::raw(grid.line(["", amount.name, &sum, &cpu, &wall]))
+        }));
+        if let Some(intensity) = self.figures.intensity() {
+            lines.push(Line::raw(grid.line(["", "flops per byte", &units::si(intensity), "", ""])));
+        }
+        // The first is what bounds most.
+        let of = format!("{}/s", amounts[0].name);
+        let of = text::fit(&of, 7, self.look.glyphs.ellipsis);
+        let grid = self.table("By amounts", name_width).right("Count", 6).right("Avg", 7);
+        let grid = grid.right("Min", 7).right("Max", 7).right(of.trim_end().to_owned(), 7);
+        lines.push(self.head(&grid));
+        for variant in self.figures.variants() {
+            let each = amounts.iter().zip(&variant.each);
+            let each: Vec<String> =
+                each.map(|(amount, each)| format!("{}={each}", amount.name)).collect();
+            let name = if each.is_empty() { "other".into() } else { each.join(" ") };
+            let total = &variant.total;
+            lines.push(Line::raw(grid.line([
+                String::new(),
+                name,
+                units::count(total.count),
+                self.single(mean(total)),
+                self.single(Some(total.min as f64)),
+                self.single(Some(total.max as f64)),
+                rate(variant.rates[0]),
+            ])));
+        }
+        lines
+    }
+
+    /// Who calls the point and whom it calls.
+    fn calls(&self, common: &Common, width: usize) -> Vec<Line<'static>> {
+        let calls = Calls::of(self.figures);
+        let name = |who: Who| match who {
+            Who::Point(id) => {
+                common.model.point(id).map_or_else(|| format!("#{id}"), Figures::name)
+            }
+            Who::Top => "(top level)".into(),
+            Who::Others => "(other callers)".into(),
+        };
+        let name_width = width.saturating_sub(2 + 4 * 9).clamp(8, 40);
+        // Regions that are open have called already.
+        let open = self.figures.open().and_then(|open| open.on_cpu).unwrap_or(0);
+        let all = self.figures.total().inclusive.saturating_add(open);
+        let mut lines = Vec::new();
+        for (title, related) in [("Callers", &calls.callers), ("Callees", &calls.callees)] {
+            if related.is_empty() {
+                continue;
+            }
+            let grid = self.table(title, name_width).right("Calls", 8).right("Excl", 8);
+            let grid = grid.right("Incl", 8).right("Share", 8);
+            lines.push(self.head(&grid));
+            lines.extend(related.iter().map(|one| {
+                let share = match all {
+                    0 => NONE.into(),
+                    all => format!("{}%", units::percent(one.inclusive as f64 / all as f64)),
+                };
+                let ticks = |ticks: u64| self.scale.ticks(ticks as f64);
+                let [excl, incl] = [ticks(one.exclusive), ticks(one.inclusive)];
+                let (name, count) = (name(one.who), units::count(one.count));
+                Line::raw(grid.line(["", &name, &count, &excl, &incl, &share]))
+            }));
+        }
+        lines
+    }
+
+    /// What its open regions have come to.
+    fn open(&self) -> Vec<Line<'static>> {
+        let Some(open) = self.figures.open() else { return Vec::new() };
+        let ticks = |ticks: Option<u64>| self.ticks(ticks.map(|ticks| ticks as f64));
+        let mut rows = vec![("open", format!("{} for {}", open.count, ticks(Some(open.span))))];
+        match open.on_cpu {
+            Some(_) => {
+                rows.push(("  on CPU", format!("{} so far", ticks(open.on_cpu))));
+                rows.push(("  of its own", format!("{} so far", ticks(open.exclusive))));
+            }
+            None => rows.push(("  on CPU", "not known".into())),
+        }
+        let line = |(name, value)| {
+            Line::from(vec![
+                Span::styled(format!(" {name:<13}"), self.look.theme.faint),
+                Span::raw(value),
+            ])
+        };
+        rows.into_iter().map(line).collect()
+    }
+
+    fn lanes(&self, width: usize) -> Vec<Line<'static>> {
+        let name_width = width.saturating_sub(1 + 9 + 4 * 8 + 6).clamp(8, 24);
+        let grid = self.table("Thread", name_width).left("State", 8).right("Count", 6);
+        let grid = grid.right("Excl", 7).right("Avg", 7).right("Max", 7).right("Off%", 5);
+        let mut lines = vec![self.head(&grid)];
+        lines.extend(self.figures.lanes().map(|lane| {
+            let (name, state) = match lane.lane {
+                Some(found) => (found.name.clone(), lane_word(found.kind)),
+                None => (format!("lane {}", lane.id), NONE),
+            };
+            let total = &lane.total;
+            Line::raw(grid.line([
+                String::new(),
+                name,
+                state.to_owned(),
+                units::count(total.count),
+                self.scale.ticks(total.exclusive as f64),
+                self.single(mean(total)),
+                self.single((total.count > 0).then_some(total.max as f64)),
+                off_share(total).map_or(NONE.into(), units::percent),
+            ]))
+        }));
+        lines
+    }
+}
+
+/// The percentiles that fall into a bar.
+fn marks(bar: &Bar, quantiles: Option<[u64; 4]>) -> String {
+    // The last one seldom has a bar of its own, nor room beside others.
+    let marked = QUANTILES.iter().zip(quantiles.into_iter().flatten()).take(3);
+    marked
+        .filter(|(_, value)| (bar.low..bar.high).contains(&(*value as f64)))
+        .map(|((name, _), _)| format!(" {name}"))
+        .collect()
+}
+
+fn lane_word(kind: LaneKind) -> &'static str {
+    match kind {
+        LaneKind::Live => "live",
+        LaneKind::Ended => "ended",
+        LaneKind::Overflow => "overflow",
+    }
+}

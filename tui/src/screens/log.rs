@@ -1,0 +1,238 @@
+//! What the viewer noticed, and what measuring costs.
+
+use std::time::Instant;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+
+use super::{Outcome, View};
+use crate::app::Common;
+use crate::app::keys::{self, KeyMap};
+use crate::local_time::time_of_day;
+use crate::look::Look;
+use crate::model::cost::{Cost, Costs};
+use crate::model::log::Entry;
+use crate::text;
+use crate::units;
+
+/// Points whose cost is told, at most.
+const POINTS: u16 = 6;
+/// From this width on the lines of an entry are below one another.
+const WIDE: usize = 60;
+/// Room for the name of a point among the costs.
+const NAME: usize = 32;
+
+/// The log, and what measuring costs.
+#[derive(Default)]
+pub struct LogView {
+    /// Entries below the last one seen; 0 follows the newest.
+    pub back: usize,
+    /// Entries that were ever pushed when it was last looked at.
+    pushed: u64,
+}
+
+impl LogView {
+    /// How many entries a body of this size shows, and how many may be left out below
+    /// until the oldest is seen.
+    fn rows(&self, common: &Common, area: Rect, look: &Look) -> (usize, usize) {
+        let area = Parts::of(area).entries;
+        let fits = |entries: &mut dyn Iterator<Item = &Entry>| {
+            let mut left = usize::from(area.height);
+            let lines = entries.map(|entry| wrapped(entry, area.width.into(), look).len());
+            let fit = lines.take_while(|lines| {
+                let fits = *lines <= left;
+                left = left.saturating_sub(*lines);
+                fits
+            });
+            // One that is longer than the screen is seen as far as there is room.
+            fit.count().max(1)
+        };
+        let entries = common.log.entries();
+        let end = entries.len().saturating_sub(self.back);
+        let seen = fits(&mut entries.range(..end).rev()).min(end);
+        (seen, entries.len().saturating_sub(fits(&mut entries.iter())))
+    }
+}
+
+impl View for LogView {
+    fn keys(&self) -> KeyMap {
+        &[&[keys::RUN, keys::TO_TABLE, keys::FILTER], keys::TAIL]
+    }
+
+    fn begin(&mut self, common: &mut Common, _: Instant) {
+        self.back = 0;
+        self.pushed = common.log.pushed();
+        common.log.read();
+    }
+
+    fn update(&mut self, common: &mut Common, _: Instant) -> Outcome {
+        // Whoever reads what is further up goes on seeing it.
+        if self.back > 0 {
+            self.back += common.log.pushed().saturating_sub(self.pushed) as usize;
+        }
+        self.pushed = common.log.pushed();
+        common.log.read();
+        Outcome::Done
+    }
+
+    fn jump(&mut self, common: &mut Common, _: bool) {
+        self.back = 0;
+        self.pushed = common.log.pushed();
+    }
+
+    fn walk(&mut self, lines: isize, _: &mut Common, _: Instant) {
+        // Kept within the log when the size of the screen is next known.
+        self.back = self.back.saturating_add_signed(lines.saturating_neg());
+    }
+
+    fn settle(&mut self, body: Rect, common: &mut Common, look: &Look) -> bool {
+        let (rows, most) = self.rows(common, body, look);
+        common.rows = rows.max(1);
+        self.back = self.back.min(most);
+        false
+    }
+
+    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+        let parts = Parts::of(area);
+        let costs = Costs::of(&common.model);
+        let theme = &look.theme;
+        let width = usize::from(area.width);
+        let total = format!(
+            " measuring costs {} % of a CPU: {} measurements/s, {} each",
+            precise(costs.share),
+            units::si(costs.rate),
+            common.scale().ticks(costs.pair_ticks),
+        );
+        let total = text::cut(&total, width, look.glyphs.ellipsis);
+        frame.render_widget(Line::styled(total, theme.process), parts.cost);
+        draw_costs(frame, parts.points, &costs.points, look);
+
+        let len = common.log.entries().len();
+        let end = len.saturating_sub(self.back);
+        let first = end.saturating_sub(self.rows(common, area, look).0);
+        let heading = format!(" Time     {:<1} {}", "", "What was noticed, newest last");
+        let heading = text::fit(&heading, width, look.glyphs.ellipsis);
+        frame.render_widget(Line::styled(heading, theme.heading), parts.heading);
+        if end - first < len {
+            let follows = if self.back == 0 { "" } else { "  G follows" };
+            let place = format!("{}-{end}/{len}{follows} ", first + 1);
+            let place = Line::from(Span::styled(place, theme.heading)).right_aligned();
+            frame.render_widget(place, parts.heading);
+        }
+        let lines = common.log.entries().range(first..end).flat_map(|entry| {
+            let style = if entry.is_problem { theme.warn } else { theme.header };
+            wrapped(entry, width, look).into_iter().map(move |line| Line::styled(line, style))
+        });
+        for (area, line) in parts.entries.rows().zip(lines) {
+            frame.render_widget(line, area);
+        }
+    }
+}
+
+struct Parts {
+    cost: Rect,
+    points: Rect,
+    heading: Rect,
+    entries: Rect,
+}
+
+impl Parts {
+    fn of(area: Rect) -> Self {
+        // The log is what most room goes to.
+        let points = (area.height / 4).min(POINTS);
+        let points = if points < 2 { 0 } else { points + 1 };
+        let [cost, points, heading, entries] = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Length(points),
+            Constraint::Length(1),
+            Constraint::Fill(1),
+        ])
+        .areas(area);
+        Self { cost, points, heading, entries }
+    }
+}
+
+/// An entry in lines, so that the end of what it says is seen as well.
+fn wrapped(entry: &Entry, width: usize, look: &Look) -> Vec<String> {
+    let mark = if entry.is_problem { look.glyphs.invalid } else { ' ' };
+    let head = format!(" {} {mark} ", time_of_day(entry.unix_ns));
+    let indent = if width >= WIDE { text::width(&head) } else { 2 };
+    let mut lines = vec![head];
+    for word in entry.text.split(' ') {
+        let mut word = word;
+        loop {
+            let last = lines.len() - 1;
+            let line = &mut lines[last];
+            let is_begun = !line.ends_with(' ');
+            let room = width.saturating_sub(text::width(line) + usize::from(is_begun));
+            if text::width(word) <= room {
+                line.push_str(if is_begun { " " } else { "" });
+                line.push_str(word);
+                break;
+            }
+            if is_begun {
+                lines.push(" ".repeat(indent));
+                continue;
+            }
+            // A path, say, that is longer than a line.
+            let cut = word.char_indices().map(|(at, c)| at + c.len_utf8());
+            let Some(at) = cut.take_while(|at| text::width(&word[..*at]) <= room).last() else {
+                line.push_str(&text::cut(word, room, look.glyphs.ellipsis));
+                break;
+            };
+            line.push_str(&word[..at]);
+            word = &word[at..];
+            lines.push(" ".repeat(indent));
+        }
+    }
+    lines
+}
+
+fn draw_costs(frame: &mut Frame, area: Rect, costs: &[Cost], look: &Look) {
+    let mut rows = area.rows();
+    let Some(head) = rows.next() else { return };
+    let width = usize::from(area.width);
+    let heading = format!(" {:>7} {:>5} {:>12}  Point", "Cost%", "/s", "of its time");
+    let heading = text::fit(&heading, width, look.glyphs.ellipsis);
+    frame.render_widget(Line::styled(heading, look.theme.heading), head);
+    for (area, cost) in rows.zip(costs) {
+        let of = match cost.of_its_time {
+            None => units::NONE.into(),
+            // Hardly anything is left of such a point's time.
+            Some(of) if of > 1.0 => "> 100 %".into(),
+            Some(of) => units::percent(of) + " %",
+        };
+        let name = text::cut(&cost.name, NAME, look.glyphs.ellipsis);
+        let (share, rate) = (precise(cost.share), units::si(cost.rate));
+        let line = format!(" {share:>7} {rate:>5} {of:>12}  {name}");
+        frame.render_widget(Line::raw(text::cut(&line, width, look.glyphs.ellipsis)), area);
+    }
+}
+
+/// A small share in per cent: `0.0123`, `1.25`.
+fn precise(share: f64) -> String {
+    let percent = share * 100.0;
+    match percent {
+        0.0 => "0".into(),
+        0.0..0.0001 => "<0.0001".into(),
+        0.0..1.0 => format!("{percent:.4}"),
+        1.0..100.0 => format!("{percent:.2}"),
+        _ => units::percent(share),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_shares_keep_their_digits_and_their_column() {
+        let mut share = 1e-12;
+        while share < 1e4 {
+            assert!(precise(share).len() <= 7, "{}", precise(share));
+            share *= 1.13;
+        }
+        assert_eq!((precise(0.0), precise(0.000_123)), ("0".into(), "0.0123".into()));
+    }
+}

@@ -1,0 +1,285 @@
+//! The table of points.
+
+mod choose;
+mod draw;
+mod idle;
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use crossterm::event::KeyCode;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+
+use self::idle::Idle;
+use super::{Outcome, Screen, View};
+use crate::app::keys::Key::{Char, Named};
+use crate::app::keys::{self, Group, KeyMap, bind, own};
+use crate::app::{Action, Common, Options, Overlay};
+use crate::columns::{Column, Fit, Sorting};
+use crate::grid::{SortColumn, Sorted};
+use crate::look::Look;
+use crate::model::Figures;
+use crate::text;
+
+/// Lines from which on the table also has one for its sums.
+const LEAST_HEIGHT: u16 = 12;
+/// Columns behind a name for what is wrong with its point, and before it for its process.
+const TROUBLE: usize = 24;
+const PID: usize = 8;
+/// Columns that one key scrolls the names by.
+const SCROLL: usize = 8;
+
+const ALL: Group = own(&[
+    bind(
+        Action::ToggleAll,
+        &[Char('E')],
+        "",
+        "switch all points shown off; again: those that it switched off on; asks first",
+    ),
+    bind(Action::ResetAll, &[Char('R')], "", "reset the figures of all points shown; asks first"),
+]);
+
+const IDLE: Group = own(&[bind(
+    Action::ShowIdle,
+    &[Char('o')],
+    "",
+    "show the points that are off and never measured, or hide them; a filter finds them, too",
+)]);
+
+const TABLE: Group = own(&[
+    bind(Action::Unfilter, &[Named(KeyCode::Esc)], "", "show all points again"),
+    bind(Action::SortLeft, &[Char('<')], "", "sort by the column to the left"),
+    bind(Action::Sort, &[Char('s'), Named(KeyCode::F(6))], "sort", "choose the column to sort by"),
+    bind(Action::SortRight, &[Char('>')], "", "sort by the column to the right"),
+    bind(
+        Action::ScrollLeft,
+        &[Named(KeyCode::Left), Char('h')],
+        "",
+        "more of the beginnings of names that are cut",
+    ),
+    bind(
+        Action::ScrollRight,
+        &[Named(KeyCode::Right), Char('l')],
+        "",
+        "more of the ends of names that are cut",
+    ),
+    bind(Action::Invert, &[Char('I')], "invert", "sort the other way round"),
+    bind(Action::Columns, &[Char('c')], "columns", "choose the columns"),
+]);
+const LOAD: &str = "exclusive time as a share of one CPU, smoothed over --tau; of what has ended, \
+                    over its whole life";
+const SCALE: &str = "bar and trend: the load, and that of the last polls, a column each, not \
+                     smoothed; what fills them is the same in all rows, and stands over the bar";
+const CHANGED: &str = "the load has risen, or fallen, within the last minute: by 5 points and by \
+                       half as much again, or more";
+
+const NOTHING_LEFT: &str = "nothing is left once the cost of measuring is taken out";
+
+const SHORT: &str = "a mean below ten times the cost of measuring: up to all of such a region's time \
+                     may be shown in the region around it; its count is exact";
+
+/// The table of points.
+pub struct Points {
+    /// The columns, from left to right.
+    pub columns: Vec<Column>,
+    /// What the rows are sorted by.
+    pub sorting: Sorting,
+    /// Columns of long names that are scrolled out at the left.
+    name_offset: usize,
+    /// All columns, in the order in which the chooser has them.
+    choices: Vec<Column>,
+    /// Rows of points that are off and never measured.
+    idle: Idle,
+}
+
+impl Default for Points {
+    fn default() -> Self {
+        Self::new(&Options::default())
+    }
+}
+
+impl Points {
+    /// The table as the user wants it first.
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            columns: options.columns.clone(),
+            sorting: options.sorting,
+            name_offset: 0,
+            choices: choose::choices(&options.columns),
+            idle: Idle::default(),
+        }
+    }
+
+    /// Puts the points in the order of the table, or keeps them where they are while the
+    /// cursor moves.
+    pub(crate) fn order(&mut self, common: &mut Common) {
+        self.idle.look(common.model.points(), common.filter.is_on());
+        let Common { model, filter, order, .. } = common;
+        let has_row = |figures: &Figures| filter.admits(figures) && !self.idle.hides(figures);
+        if common.frozen_until.is_some() {
+            order.retain(|id| model.point(*id).is_some_and(has_row));
+            let placed: HashSet<u32> = order.iter().copied().collect();
+            let new = |figures: &&Figures| !placed.contains(&figures.id()) && has_row(figures);
+            order.extend(model.points().iter().filter(new).map(Figures::id));
+        } else {
+            let shown = model.points().iter().filter(|figures| has_row(figures));
+            *order = self.sorting.order_at_once(shown);
+        }
+    }
+
+    /// How many points have no row, since they are off and have never measured.
+    pub fn hidden(&self) -> usize {
+        self.idle.hidden()
+    }
+
+    /// Shows the rows of points that are off and never measured, or hides them.
+    fn show_idle(&mut self, common: &mut Common, now: Instant) {
+        let text = match self.idle.turn() {
+            true => "points that are off and never measured are shown",
+            false => "points that are off and never measured are hidden",
+        };
+        common.say(now, text);
+    }
+
+    /// Lines that the sums of all rows take, and the count of those that are hidden: one each,
+    /// where rows have enough.
+    fn totals(&self, area: Rect) -> u16 {
+        if area.height >= LEAST_HEIGHT { 1 + u16::from(self.idle.hidden() > 0) } else { 0 }
+    }
+
+    /// The columns of the table, and the room of each.
+    pub(crate) fn fit(&self, common: &Common, width: usize) -> Fit {
+        let several = common.model.has_processes();
+        let names = common.model.points().iter().map(|figures| {
+            let said = match figures.trouble().is_empty() {
+                false => TROUBLE,
+                true if figures.point().device => " (device)".len(),
+                true if !figures.is_used() && figures.open().is_some() => " open 99m59s wall".len(),
+                true => 0,
+            };
+            let pid = if several { PID } else { 0 };
+            text::width(&figures.point().name) + said + pid
+        });
+        Fit::new(&self.columns, width, names.max().unwrap_or(0), several)
+    }
+}
+
+impl View for Points {
+    fn keys(&self) -> KeyMap {
+        &[
+            &[keys::RUN, keys::OPEN, keys::POINT, ALL, keys::TUNE, IDLE, keys::COPY],
+            &[keys::FILTER, TABLE],
+            keys::TAIL,
+        ]
+    }
+
+    fn legend(&self, look: &Look) -> Vec<(String, &'static str)> {
+        let glyphs = &look.glyphs;
+        let of = |signs: &[char]| signs.iter().map(char::to_string).collect::<Vec<_>>().join(" ");
+        vec![
+            (of(&[glyphs.on]), "the point measures"),
+            (of(&[glyphs.off]), "the point is off"),
+            (
+                of(&[glyphs.invalid]),
+                "the point is invalid: begun twice without an end; e makes it valid",
+            ),
+            (of(&glyphs.changed), CHANGED),
+            ("Load%".into(), LOAD),
+            ("0   50%".into(), SCALE),
+            ("/s".into(), "measurements per second since the last poll"),
+            ("<1ns".into(), NOTHING_LEFT),
+            ("~20ns".into(), SHORT),
+            ("#5".into(), "a point that the program gave a number and no name"),
+        ]
+    }
+
+    fn forget(&mut self) {
+        self.idle.forget();
+    }
+
+    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+        match action {
+            Action::Open if common.selected.is_some() => Outcome::Show(Screen::Detail),
+            Action::ShowIdle => {
+                self.show_idle(common, now);
+                Outcome::Arrange
+            }
+            Action::ScrollLeft => {
+                self.name_offset = self.name_offset.saturating_sub(SCROLL);
+                Outcome::Done
+            }
+            // Kept within the longest name when the screen's size is next known.
+            Action::ScrollRight => {
+                self.name_offset += SCROLL;
+                Outcome::Done
+            }
+            Action::Columns => {
+                let by = self.sorting.column;
+                let found = self.choices(common).contains(&by);
+                Outcome::Ask(Overlay::Columns(if found { by } else { Column::Name }))
+            }
+            _ => Outcome::Pass,
+        }
+    }
+
+    fn cursor(&self, common: &Common) -> (usize, usize) {
+        common.place_in(&common.order)
+    }
+
+    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
+        common.select(common.order.get(place).copied(), now);
+    }
+
+    fn is_table(&self) -> bool {
+        true
+    }
+
+    fn is_filtered(&self) -> bool {
+        true
+    }
+
+    fn rows(&self, body: Rect) -> Rect {
+        Rect { y: body.y + 1, height: body.height.saturating_sub(1 + self.totals(body)), ..body }
+    }
+
+    fn heading_at(&self, x: u16, body: Rect, common: &Common) -> Option<&'static str> {
+        draw::grid(&self.fit(common, body.width.into()), ' ').key_at(x.into())
+    }
+
+    fn sort_columns(&self, common: &Common) -> Vec<SortColumn> {
+        let columns = self.choices(common).into_iter().filter(|column| column.sorts());
+        let sort_column = |column: Column| SortColumn {
+            key: column.word(),
+            title: column.title(),
+            meaning: column.meaning(),
+            is_shown: self.columns.contains(&column),
+        };
+        columns.map(sort_column).collect()
+    }
+
+    fn sorted(&self) -> Option<Sorted> {
+        Some(Sorted { key: self.sorting.column.word(), descending: self.sorting.descending })
+    }
+
+    fn sort_by(&mut self, key: &str, descending: Option<bool>) {
+        if let Ok(column) = Column::of_word(key) {
+            let sorting = Sorting::by(column);
+            let descending = descending.unwrap_or(sorting.descending);
+            self.sorting = Sorting { descending, ..sorting };
+        }
+    }
+
+    fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
+        common.rows = usize::from(self.rows(body).height).max(1);
+        if self.name_offset > 0 {
+            let names = common.model.points().iter().map(|f| text::width(&f.point().name));
+            self.name_offset = self.name_offset.min(names.max().unwrap_or(0));
+        }
+        common.scroll.settle(common.rows, self.cursor(common))
+    }
+
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
+        draw::draw(self, frame, body, common, look);
+    }
+}

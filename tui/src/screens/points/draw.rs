@@ -1,0 +1,271 @@
+//! The table of points, drawn.
+
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Position, Rect};
+use ratatui::style::Style;
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
+
+use super::{Points, View};
+use crate::app::{Common, Filter};
+use crate::columns::{Column, Fit, Kind};
+use crate::grid::Grid;
+use crate::look::{Look, chart};
+use crate::model::{Figures, Trouble};
+use crate::snapshot::PointState;
+use crate::text;
+use crate::units;
+
+pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let below = points.totals(area);
+    let rows = usize::from(body.height.saturating_sub(below));
+    let fit = points.fit(common, area.width.into());
+    let table =
+        Table { points, common, look, fit, top: common.model.load_scale(), has_totals: below > 0 };
+    frame.render_widget(table.heading(usize::from(area.width), rows), head);
+    let seen =
+        common.order.iter().skip(common.scroll.offset).filter_map(|id| common.model.point(*id));
+    let seen: Vec<&Figures> = seen.take(rows).collect();
+    if seen.is_empty() {
+        let text = match common.filter.is_on() {
+            true => match common.filter.unknown() {
+                None => " no point passes the filter; Esc shows all".to_owned(),
+                Some(word) => format!(
+                    " no point passes the filter, and {word} is none of {}; Esc shows all",
+                    Filter::PREFIXES
+                ),
+            },
+            false => " the program has not reached a point yet".into(),
+        };
+        let mut lines = vec![Line::styled(text, look.theme.faint)];
+        lines.extend(crate::screens::detail::losses(common, area.width.into(), look));
+        frame.render_widget(Paragraph::new(lines), body);
+    }
+    for (row, figures) in body.rows().zip(&seen) {
+        table.draw_row(frame.buffer_mut(), row, figures);
+    }
+    if below > 0 && !seen.is_empty() {
+        let foot = Rect { y: body.y + seen.len() as u16, height: below, ..body };
+        frame.render_widget(Paragraph::new(vec![table.totals(seen.len()), table.hidden()]), foot);
+    }
+}
+
+/// The columns that there is room for.
+pub(super) fn grid(fit: &Fit, ellipsis: char) -> Grid {
+    grid_of(fit, ellipsis, |column| column.title().to_owned())
+}
+
+fn grid_of(fit: &Fit, ellipsis: char, title: impl Fn(Column) -> String) -> Grid {
+    fit.columns.iter().fold(Grid::new(ellipsis), |grid, column| {
+        let (title, width) = (title(*column), fit.width(*column));
+        let grid =
+            if column.is_text() { grid.left(title, width) } else { grid.right(title, width) };
+        if column.sorts() { grid.sorts(column.word()) } else { grid }
+    })
+}
+
+struct Table<'a> {
+    points: &'a Points,
+    common: &'a Common,
+    look: &'a Look,
+    fit: Fit,
+    /// The load that fills a bar and a trend, the same in all rows.
+    top: f64,
+    has_totals: bool,
+}
+
+impl Table<'_> {
+    /// The titles of the columns, above this many rows.
+    fn heading(&self, width: usize, rows: usize) -> Line<'static> {
+        let titled = |column| self.title(column, rows);
+        grid_of(&self.fit, self.look.glyphs.ellipsis, titled).heading(
+            self.points.sorted(),
+            width,
+            self.look,
+        )
+    }
+
+    /// What stands over a column: of the bar, what fills it.
+    fn title(&self, column: Column, rows: usize) -> String {
+        let all = self.common.order.len();
+        match column {
+            Column::Bar => {
+                let end = format!("{:.0}%", self.top * 100.0);
+                format!("0{end:>width$}", width = self.fit.width(column).saturating_sub(1))
+            }
+            // Where there is no line for the sums, which says it.
+            Column::Name if rows < all && !self.has_totals => {
+                format!("Name {}", self.seen(rows).replace(" of ", "/"))
+            }
+            other => other.title().to_owned(),
+        }
+    }
+
+    /// `1-19 of 24`: which rows are seen, of how many.
+    fn seen(&self, rows: usize) -> String {
+        let (first, all) = (self.common.scroll.offset, self.common.order.len());
+        format!("{}-{} of {all}", first + 1, (first + rows).min(all))
+    }
+
+    /// Cell by cell onto the screen: most of what the viewer costs is here, and
+    /// spans and lines in between would double it.
+    fn draw_row(&self, buffer: &mut Buffer, area: Rect, figures: &Figures) {
+        let theme = &self.look.theme;
+        let selected = self.common.selected == Some(figures.id());
+        let state = figures.state();
+        // One look for the whole row: the parts' own colours would break it.
+        let whole = match (selected, state) {
+            (true, _) => Some(theme.selected),
+            (false, PointState::On) if figures.is_ended() => Some(theme.faint),
+            (false, PointState::On) => None,
+            (false, PointState::Off) => Some(theme.faint),
+            (false, PointState::InvalidBeginBegin) => Some(theme.warn),
+        };
+        if let Some(style) = whole {
+            buffer.set_style(area, style);
+        }
+        let scale = self.common.scale();
+        let mut left = usize::from(area.x);
+        for column in &self.fit.columns {
+            let (mut text, style) = match column {
+                Column::On => (self.mark(figures, selected), theme.header),
+                Column::Load => {
+                    let load = figures.load().unwrap_or(0.0);
+                    (column.text(figures, &scale), theme.heat(load))
+                }
+                Column::Bar => {
+                    let load = figures.load().unwrap_or(0.0);
+                    let room = self.fit.width(Column::Bar);
+                    (chart::bar(load / self.top, room, &self.look.glyphs), theme.heat(load))
+                }
+                Column::Trend => (self.trend(figures), theme.bar),
+                Column::Name if !figures.trouble().is_empty() => {
+                    (self.name_in_trouble(figures), theme.warn)
+                }
+                Column::Name if figures.point().name.is_empty() => {
+                    (column.text(figures, &scale), theme.faint)
+                }
+                other => (other.text(figures, &scale), theme.header),
+            };
+            if *column == Column::Name
+                && !self.fit.columns.contains(&Column::Process)
+                && let Some(process) = figures.process()
+            {
+                text = format!("{} {text}", process.pid);
+            }
+            let room = self.fit.width(*column);
+            let used = text::width(&text);
+            let text = match used > room {
+                true if *column == Column::Name => {
+                    text::scrolled(&text, room, self.points.name_offset, self.look.glyphs.ellipsis)
+                }
+                true if column.is_text() => text::cut(&text, room, self.look.glyphs.ellipsis),
+                _ => text,
+            };
+            let blank = if column.is_text() { 0 } else { room.saturating_sub(used) };
+            let at = Position { x: (left + blank) as u16, y: area.y };
+            put(buffer, area, at, &text, whole.unwrap_or(style));
+            left += room + 1;
+        }
+    }
+
+    /// The cursor, the state, and whether the load has changed much.
+    fn mark(&self, figures: &Figures, selected: bool) -> String {
+        let glyphs = &self.look.glyphs;
+        let cursor = if selected { glyphs.cursor } else { ' ' };
+        let state = match figures.state() {
+            PointState::On => glyphs.on,
+            PointState::Off => glyphs.off,
+            PointState::InvalidBeginBegin => glyphs.invalid,
+        };
+        let changed = match figures.rises() {
+            None => ' ',
+            Some(true) => glyphs.changed[0],
+            Some(false) => glyphs.changed[1],
+        };
+        String::from_iter([cursor, state, changed])
+    }
+
+    /// The name and what is wrong with the point; rather less of the name than of
+    /// that.
+    fn name_in_trouble(&self, figures: &Figures) -> String {
+        let (trouble, room) = (figures.trouble(), self.fit.width(Column::Name));
+        let words = |of: fn(Trouble) -> &'static str| {
+            trouble.iter().map(|trouble| of(*trouble)).collect::<Vec<_>>().join(", ")
+        };
+        let (name, long) = (figures.name(), words(Trouble::words));
+        let fits = text::width(&name) + 1 + long.len() <= room;
+        let said = if fits { long } else { words(Trouble::word) };
+        let left = room.saturating_sub(said.len() + 1).max(room / 3);
+        format!("{} {said}", text::cut_middle(&name, left, self.look.glyphs.ellipsis))
+    }
+
+    /// What has no row, and how to have it.
+    fn hidden(&self) -> Line<'static> {
+        let hidden = self.points.idle.hidden();
+        if hidden == 0 {
+            return Line::default();
+        }
+        let plural = if hidden == 1 { "" } else { "s" };
+        let text = format!(" {hidden} point{plural} off and never measured: o shows them");
+        Line::styled(text, self.look.theme.faint)
+    }
+
+    /// The sums of all rows, those out of sight included.
+    fn totals(&self, seen: usize) -> Line<'static> {
+        let rows = || self.common.order.iter().filter_map(|id| self.common.model.point(*id));
+        let off = rows().filter(|row| row.state() != PointState::On).count();
+        let count = rows().count();
+        let plural = if count == 1 { "" } else { "s" };
+        let mut name = match seen < count {
+            true => self.seen(seen),
+            false => format!("{count} point{plural}"),
+        };
+        let more = format!(", {off} off");
+        if off > 0 && name.len() + more.len() <= self.fit.width(Column::Name) {
+            name += &more;
+        }
+        let scale = self.common.scale();
+        let cells = self.fit.columns.iter().map(|column| {
+            // What devices took is no CPU's.
+            let counts = |row: &&Figures| *column != Column::Excl || !row.point().device;
+            let values = rows().filter(counts).filter_map(|row| column.value(row));
+            match (column, column.kind()) {
+                (Column::Name, _) => name.clone(),
+                (other, _) if !other.is_summed() => String::new(),
+                (_, kind) => match values.reduce(|sum, more| sum + more) {
+                    // No sum where there is nothing to add up.
+                    None => units::NONE.into(),
+                    Some(sum) if kind == Kind::Share => units::percent(sum),
+                    Some(sum) if kind == Kind::Sum => scale.ticks(sum),
+                    Some(sum) => units::si(sum),
+                },
+            }
+        });
+        Line::styled(
+            grid(&self.fit, self.look.glyphs.ellipsis).line(cells),
+            self.look.theme.process,
+        )
+    }
+
+    fn trend(&self, figures: &Figures) -> String {
+        let width = self.fit.width(Column::Trend);
+        let loads: Vec<_> = figures.history().last(width).map(|sample| sample.load).collect();
+        format!("{:>width$}", chart::trend(&loads, self.top, &self.look.glyphs))
+    }
+}
+
+/// Writes a text into an area, from a place in it on.
+fn put(buffer: &mut Buffer, area: Rect, at: Position, text: &str, style: Style) {
+    let room = usize::from(area.right().saturating_sub(at.x));
+    if text::is_plain(text) {
+        // What is a column a byte needs no looking for graphemes.
+        for (x, byte) in (at.x..).zip(text.bytes().take(room)) {
+            buffer[(x, at.y)].set_char(char::from(byte)).set_style(style);
+        }
+    } else {
+        buffer.set_stringn(at.x, at.y, text, room, style);
+    }
+}

@@ -1,0 +1,439 @@
+//! The roofline: a picture with logarithmic axes, a letter for each point, and the
+//! points with what they reach.
+//!
+//! ```text
+//!  100G              ------------------------   what is computed at best
+//!             /             b
+//!   10G     /                                   the slope: bytes out of memory
+//!         /  a
+//!       0.1        1        10   flops per byte
+//! ```
+
+use std::num::NonZeroUsize;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::Instant;
+
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::{Outcome, Screen, View};
+use crate::app::keys::Key::Char;
+use crate::app::keys::{self, Group, KeyMap, bind, own};
+use crate::app::{Action, Common};
+use crate::grid::{Grid, Scroll};
+use crate::look::Look;
+use crate::model::{FLOPS, Figures};
+use crate::roofline::{self, Ceilings, Dot, Roof};
+use crate::text;
+use crate::units::{self, NONE};
+
+/// The heading, and the titles of the rows.
+const HEADS: u16 = 2;
+/// Lines of a picture that can be read, with its axis, at least.
+const PICTURE_MIN: u16 = 6;
+/// Room for the labels of the upright axis.
+const LABELS: u16 = 6;
+/// Room for a name.
+const NAME: (usize, usize) = (8, 40);
+/// Columns behind the name: a blank and these.
+const COLUMNS: [(&str, usize); 5] =
+    [("FLOP/B", 7), ("FLOP/s", 7), ("B/s", 7), ("Roof%", 6), ("Below", 12)];
+
+const MEASURE: Group = own(&[bind(
+    Action::MeasureCeilings,
+    &[Char('m')],
+    "measure",
+    "roofline: measure what the machine can do at most; some seconds on all processors",
+)]);
+
+/// What the roofline shows.
+#[derive(Debug, Default)]
+pub struct Roofline {
+    /// None until they are measured, or read.
+    pub ceilings: Option<Ceilings>,
+    /// The points that tell of bytes and of floating-point operations, in the order of
+    /// the rows.
+    pub dots: Vec<(u32, Dot)>,
+    /// Where the ceilings will come from.
+    measuring: Option<Receiver<Ceilings>>,
+}
+
+impl Roofline {
+    /// The points in the order of the rows.
+    fn order(&self) -> Vec<u32> {
+        self.dots.iter().map(|(id, _)| *id).collect()
+    }
+
+    /// Measures what the machine can do at most, beside the screen.
+    fn measure(&mut self, common: &mut Common, now: Instant) {
+        if self.is_busy() {
+            return;
+        }
+        let (sender, receiver) = channel();
+        let path = common.options.ceilings.clone();
+        let measure = move || {
+            let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            let ceilings = roofline::measure(threads, |_| ());
+            if let Some(path) = path {
+                // Who cannot keep them measures them again.
+                let _ = ceilings.save(&path);
+            }
+            let _ = sender.send(ceilings);
+        };
+        match std::thread::Builder::new().name("ceilings".into()).spawn(measure) {
+            Ok(_) => {
+                self.measuring = Some(receiver);
+                common.say(now, "measuring for some seconds; all processors are busy meanwhile");
+            }
+            Err(error) => common.complain(now, format!("no thread can be started: {error}")),
+        }
+    }
+
+    /// Where the picture and the rows go.
+    fn parts(&self, body: Rect) -> (Rect, Rect) {
+        let room = body.height.saturating_sub(HEADS);
+        let wanted = u16::try_from(self.dots.len()).unwrap_or(u16::MAX).max(1);
+        let drawn = self.ceilings.is_some() && room >= PICTURE_MIN + 2;
+        let rows = if drawn { wanted.min(room - PICTURE_MIN).min((room / 3).max(2)) } else { room };
+        let [_, picture, _, list] = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Length(room - rows),
+            Constraint::Length(1),
+            Constraint::Length(rows),
+        ])
+        .areas(body);
+        (picture, list)
+    }
+}
+
+impl View for Roofline {
+    fn keys(&self) -> KeyMap {
+        &[&[keys::RUN, keys::OPEN, MEASURE, keys::TO_TABLE], keys::CHANGE, keys::TAIL]
+    }
+
+    fn begin(&mut self, common: &mut Common, _: Instant) {
+        common.scroll = Scroll::default();
+        if self.ceilings.is_none()
+            && let Some(path) = &common.options.ceilings
+        {
+            self.ceilings = Ceilings::load(path);
+        }
+        self.arrange(common);
+    }
+
+    /// Puts the rows in order, those that took most time first, or keeps them where
+    /// they are while the cursor moves.
+    fn arrange(&mut self, common: &mut Common) {
+        let Some(snapshot) = common.model.snapshot() else { return };
+        let rate = snapshot.clock.ticks_per_second;
+        let shown = common.model.points().iter().filter(|figures| common.filter.admits(figures));
+        let mut dots: Vec<(u32, Dot)> =
+            shown.filter_map(|figures| Some((figures.id(), dot(figures, rate)?))).collect();
+        let known = self.order();
+        let place = |id: u32| match common.frozen_until {
+            Some(_) => known.iter().position(|known| *known == id).unwrap_or(usize::MAX),
+            None => 0,
+        };
+        dots.sort_by(|(a, x), (b, y)| {
+            place(*a).cmp(&place(*b)).then(y.seconds.total_cmp(&x.seconds)).then(a.cmp(b))
+        });
+        self.dots = dots;
+        common.select_among(&self.order());
+    }
+
+    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+        match action {
+            Action::Open if common.selected.is_some() => return Outcome::Show(Screen::Detail),
+            Action::MeasureCeilings => self.measure(common, now),
+            _ => return Outcome::Pass,
+        }
+        Outcome::Done
+    }
+
+    fn cursor(&self, common: &Common) -> (usize, usize) {
+        common.place_in(&self.order())
+    }
+
+    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
+        common.select(self.dots.get(place).map(|(id, _)| *id), now);
+    }
+
+    fn is_filtered(&self) -> bool {
+        true
+    }
+
+    fn is_busy(&self) -> bool {
+        self.measuring.is_some()
+    }
+
+    /// Takes the ceilings that were measured.
+    fn tick(&mut self, common: &mut Common, now: Instant) {
+        let Some(receiver) = &self.measuring else { return };
+        match receiver.try_recv() {
+            Ok(ceilings) => {
+                self.ceilings = Some(ceilings);
+                common.say(now, "the ceilings are measured");
+            }
+            Err(TryRecvError::Empty) => return,
+            Err(TryRecvError::Disconnected) => common.complain(now, "measuring has failed"),
+        }
+        self.measuring = None;
+    }
+
+    fn rows(&self, body: Rect) -> Rect {
+        self.parts(body).1
+    }
+
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
+        let (picture, list) = self.parts(body);
+        let heading = match &self.ceilings {
+            Some(ceilings) => format!(" {}", told(ceilings)),
+            None if self.is_busy() => " measuring what this machine can do".into(),
+            None => " m measures what this machine can do at most; it takes some seconds".into(),
+        };
+        let width = usize::from(body.width);
+        let heading = text::cut(&heading, width, look.glyphs.ellipsis);
+        let top = Rect { height: body.height.min(1), ..body };
+        frame.render_widget(Line::styled(heading, look.theme.process), top);
+        if let Some(ceilings) = &self.ceilings
+            && picture.height >= PICTURE_MIN
+        {
+            draw_picture(frame, picture, &self.dots, common.selected, ceilings, look);
+        }
+        let grid = grid(width, look);
+        let head = Rect { y: list.y.saturating_sub(1), height: body.height.min(1), ..list };
+        frame.render_widget(grid.heading(None, width, look), head);
+        if self.dots.is_empty() {
+            let text =
+                " no points that report bytes and flops: scope!(\"name\", bytes = .., flops = ..)";
+            let text = text::cut(text, width, look.glyphs.ellipsis);
+            return frame.render_widget(Line::styled(text, look.theme.faint), list);
+        }
+        let roof = self.ceilings.as_ref().map(|ceilings| &ceilings.alone);
+        let seen = self.dots.iter().enumerate().skip(common.scroll.offset);
+        for (area, (place, (id, dot))) in list.rows().zip(seen) {
+            let is_selected = common.selected == Some(*id);
+            if is_selected {
+                frame.buffer_mut().set_style(area, look.theme.selected);
+            }
+            let cursor = if is_selected { look.glyphs.cursor } else { ' ' };
+            let line = grid.line(cells(place, dot, roof, cursor));
+            frame.render_widget(text::cut(&line, width, look.glyphs.ellipsis), area);
+        }
+    }
+}
+
+/// A point below the roof, if it tells of bytes and of floating-point operations.
+pub(crate) fn dot(figures: &Figures, ticks_per_second: f64) -> Option<Dot> {
+    Some(Dot {
+        label: figures.name(),
+        intensity: figures.intensity()?,
+        flops_per_second: figures.amount(FLOPS)?.per_cpu_second?,
+        seconds: figures.total().exclusive as f64 / ticks_per_second,
+    })
+}
+
+/// What one thread has at best.
+fn told(ceilings: &Ceilings) -> String {
+    let roof = &ceilings.alone;
+    let kind = roof.flops.last().map_or("", |flops| flops.kind.as_str());
+    format!(
+        "{}, a thread: {}B/s of memory, {}FLOP/s by {kind}, ridge at {:.1}",
+        ceilings.cpu,
+        units::si(roof.memory()),
+        units::si(roof.peak()),
+        roof.ridge()
+    )
+}
+
+/// The columns of the rows.
+fn grid(width: usize, look: &Look) -> Grid {
+    let behind: usize = COLUMNS.iter().map(|(_, width)| width + 1).sum();
+    let name = width.saturating_sub(4 + behind).clamp(NAME.0, NAME.1);
+    let grid = Grid::new(look.glyphs.ellipsis).left("", 3).left("Name", name);
+    COLUMNS.iter().fold(grid, |grid, (title, width)| grid.right(*title, *width))
+}
+
+fn cells(place: usize, dot: &Dot, roof: Option<&Roof>, cursor: char) -> [String; 7] {
+    [
+        String::from_iter([cursor, ' ', letter(place)]),
+        dot.label.clone(),
+        units::si(dot.intensity),
+        units::si(dot.flops_per_second),
+        units::si(dot.bytes_per_second()),
+        roof.map_or(NONE.into(), |roof| units::percent(dot.share_of(roof))),
+        roof.and_then(|roof| dot.limit(roof)).unwrap_or(NONE).to_owned(),
+    ]
+}
+
+/// What stands for a point in the picture.
+fn letter(place: usize) -> char {
+    u8::try_from(place)
+        .ok()
+        .filter(|place| *place < 26)
+        .map_or('+', |place| char::from(b'a' + place))
+}
+
+/// From where to where the axes go, as powers of ten.
+struct Axes {
+    x: (f64, f64),
+    y: (f64, f64),
+    width: u16,
+    height: u16,
+}
+
+impl Axes {
+    fn of(ceilings: &Ceilings, dots: &[(u32, Dot)], width: u16, height: u16) -> Self {
+        let roof = &ceilings.alone;
+        let (low, high) = (roof.ridge() / 64.0, roof.ridge() * 8.0);
+        let xs = dots.iter().map(|(_, dot)| dot.intensity).chain([low, high]);
+        let ys = dots.iter().map(|(_, dot)| dot.flops_per_second);
+        let ys = ys.chain([roof.at(low), roof.peak() * 1.5]);
+        Self { x: range(xs), y: range(ys), width, height }
+    }
+
+    fn intensity(&self, column: u16) -> f64 {
+        let share = (f64::from(column) + 0.5) / f64::from(self.width);
+        10_f64.powf(self.x.0 + share * (self.x.1 - self.x.0))
+    }
+
+    fn column(&self, intensity: f64) -> u16 {
+        place(intensity, self.x, self.width)
+    }
+
+    /// Counted from the top.
+    fn row(&self, flops: f64) -> u16 {
+        self.height - 1 - place(flops, self.y, self.height)
+    }
+}
+
+fn place(value: f64, (low, high): (f64, f64), cells: u16) -> u16 {
+    let share = (value.log10() - low) / (high - low);
+    ((share * f64::from(cells)).floor().max(0.0) as u16).min(cells - 1)
+}
+
+/// Around all of them that have a place.
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let logs = values.map(f64::log10).filter(|log| log.is_finite());
+    let (low, high) = logs
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), log| (low.min(log), high.max(log)));
+    if low <= high { (low - 0.1, high + 0.1) } else { (0.0, 1.0) }
+}
+
+fn draw_picture(
+    frame: &mut Frame,
+    area: Rect,
+    dots: &[(u32, Dot)],
+    selected: Option<u32>,
+    ceilings: &Ceilings,
+    look: &Look,
+) {
+    let plot = Rect {
+        x: area.x + LABELS.min(area.width),
+        width: area.width.saturating_sub(LABELS + 1),
+        height: area.height - 1,
+        ..area
+    };
+    if plot.width < 8 {
+        return;
+    }
+    let axes = Axes::of(ceilings, dots, plot.width, plot.height);
+    label_axes(frame, area, plot, &axes, look);
+    let roof = &ceilings.alone;
+    let buffer = frame.buffer_mut();
+    let mut put = |column: u16, row: u16, sign: char, style: Style| {
+        let cell = &mut buffer[(plot.x + column, plot.y + row)];
+        cell.set_char(sign).set_style(style);
+    };
+    for column in 0..plot.width {
+        let intensity = axes.intensity(column);
+        let slants = roof.bandwidths.iter().map(|bandwidth| bandwidth.bytes_per_second * intensity);
+        let flats = roof.flops.iter().map(|flops| flops.per_second);
+        let fastest = roof.bandwidths.iter().map(|bandwidth| bandwidth.bytes_per_second);
+        let reach = fastest.fold(0.0, f64::max) * intensity;
+        for flops in slants
+            .filter(|flops| *flops <= roof.peak())
+            .chain(flats.filter(|flops| *flops <= reach))
+        {
+            put(column, axes.row(flops), '.', look.theme.faint);
+        }
+    }
+    for column in 0..plot.width {
+        let intensity = axes.intensity(column);
+        let sign = if intensity < roof.ridge() { '/' } else { '-' };
+        put(column, axes.row(roof.at(intensity)), sign, look.theme.bar);
+    }
+    name_roofs(frame.buffer_mut(), plot, &axes, roof, look);
+    let buffer = frame.buffer_mut();
+    let mut put = |column: u16, row: u16, sign: char, style: Style| {
+        let cell = &mut buffer[(plot.x + column, plot.y + row)];
+        cell.set_char(sign).set_style(style);
+    };
+    // Those that took most time lie on top.
+    for (place, (id, dot)) in dots.iter().enumerate().rev() {
+        let style = match selected == Some(*id) {
+            true => look.theme.selected,
+            false => look.theme.key,
+        };
+        put(axes.column(dot.intensity), axes.row(dot.flops_per_second), letter(place), style);
+    }
+}
+
+/// The name of each roof on it: what can be computed at the right, what each memory can
+/// bring where its slant begins. One that another stands in the way of is left out.
+fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, look: &Look) {
+    let mut taken: Vec<(u16, u16, u16)> = Vec::new();
+    let mut write = |column: u16, row: u16, name: &str| {
+        let width = name.len() as u16;
+        let is_free = taken
+            .iter()
+            .all(|(at, from, until)| *at != row || column >= *until || column + width <= *from);
+        if is_free && column + width < plot.width {
+            taken.push((row, column, column + width + 1));
+            buffer.set_string(plot.x + column, plot.y + row, name, look.theme.faint);
+        }
+    };
+    // What the upright axis is of; the other one has its unit beside it.
+    write(0, 0, "FLOP/s");
+    for flops in roof.flops.iter().rev() {
+        let column = plot.width.saturating_sub(flops.kind.len() as u16 + 2);
+        write(column, axes.row(flops.per_second), &flops.kind);
+    }
+    for bandwidth in &roof.bandwidths {
+        let at = |column: u16| bandwidth.bytes_per_second * axes.intensity(column);
+        let inside = (1..plot.width / 2).find(|column| axes.row(at(*column)) + 1 < plot.height);
+        if let Some(column) = inside {
+            write(column + 1, axes.row(at(column)), &bandwidth.level);
+        }
+    }
+}
+
+/// Powers of ten below and at the left.
+fn label_axes(frame: &mut Frame, area: Rect, plot: Rect, axes: &Axes, look: &Look) {
+    let style = look.theme.faint;
+    for power in axes.y.0.ceil() as i32..=axes.y.1.floor() as i32 {
+        let value = 10_f64.powi(power);
+        let line = Rect { y: plot.y + axes.row(value), width: LABELS - 1, height: 1, ..area };
+        frame.render_widget(Line::styled(units::si(value), style).right_aligned(), line);
+    }
+    let bottom = Rect { y: plot.bottom(), height: 1, ..area };
+    let unit = "flops per byte";
+    let mut free = bottom.x;
+    for power in axes.x.0.ceil() as i32..=axes.x.1.floor() as i32 {
+        let label = 10_f64.powi(power).to_string();
+        let x = plot.x + axes.column(10_f64.powi(power));
+        let width = label.len() as u16;
+        if x >= free && x + width + unit.len() as u16 + 1 < bottom.right() {
+            frame.render_widget(Span::styled(label, style), Rect { x, width, ..bottom });
+            free = x + width + 1;
+        }
+    }
+    let x = bottom.right().saturating_sub(unit.len() as u16 + 1);
+    if x >= free {
+        let width = unit.len() as u16;
+        frame.render_widget(Span::styled(unit, style), Rect { x, width, ..bottom });
+    }
+}

@@ -1,0 +1,265 @@
+//! The threads, and below them the points of the one under the cursor, drawn.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::Line;
+
+use super::list::{COLUMNS, Column, Seen, name_of};
+use super::{Threads, View};
+use crate::app::Common;
+use crate::grid::Grid;
+use crate::look::{Look, draw_scrolled};
+use crate::model::lost;
+use crate::model::mean;
+use crate::model::threads::{Part, Thread, find, parts};
+use crate::snapshot::{LaneKind, Open, ProcessState};
+use crate::text;
+use crate::units::{self, NONE};
+
+/// From this height on the list stays beside the points of a thread.
+const HIGH: u16 = 10;
+
+/// Where the rows of the list are on a body.
+pub(super) fn rows(view: &Threads, body: Rect) -> Rect {
+    let list = halves(view, body)[0];
+    Rect { y: list.y + 1, height: list.height.saturating_sub(1), ..list }
+}
+
+/// Lines of the opened thread, as if there were as much room for them as for the
+/// list: that is what its offset is kept within.
+pub(super) fn lines(view: &Threads, common: &Common, body: Rect) -> usize {
+    let (Some(lane), Some(snapshot), true) = (view.selected, common.model.snapshot(), view.opened)
+    else {
+        return 0;
+    };
+    let [list, below] = halves(view, body);
+    // Each has a heading.
+    let rows = usize::from(list.height.saturating_sub(1)).max(1);
+    let seen = usize::from(below.height.saturating_sub(1));
+    let open = find(common.model.thread_figures(), lane).map_or(0, |thread| thread.lane.open.len());
+    let headings = 1 + usize::from(open > 0);
+    (parts(snapshot, lane).len() + open + headings).saturating_sub(seen) + rows
+}
+
+/// The list, and the points of a thread.
+fn halves(view: &Threads, body: Rect) -> [Rect; 2] {
+    let below = match (view.opened, body.height >= HIGH) {
+        (false, _) => 0,
+        (true, true) => body.height / 2,
+        (true, false) => body.height,
+    };
+    Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(body)
+}
+
+pub(super) fn draw(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+    let [list, below] = halves(view, area);
+    if !list.is_empty() {
+        draw_list(view, frame, list, common, look);
+    }
+    if !below.is_empty() {
+        draw_parts(view, frame, below, common, look);
+    }
+}
+
+/// Columns of the mark, and of the names at least.
+const MARK: usize = 2;
+const LEAST_NAME: usize = 12;
+/// Columns of where a thread is, at least.
+const LEAST_INNER: usize = 10;
+/// Columns of the names at most, where there is something else to show.
+const MOST_NAME: usize = 24;
+
+fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+    let width = usize::from(area.width);
+    let theme = &look.theme;
+    let (grid, columns, inner_width) = grid(width, look.glyphs.ellipsis);
+    let threads = common.model.thread_figures();
+    let seen = Seen { view, common, look };
+    let lines = view.order.iter().filter_map(|lane| find(threads, *lane)).map(|thread| {
+        let is_selected = view.selected == Some(thread.lane.id);
+        let mark = if is_selected { look.glyphs.cursor } else { ' ' };
+        let cells = columns.iter().map(|column| (column.text)(&seen, thread));
+        let mut line = grid.line(std::iter::once(mark.to_string()).chain(cells));
+        // What is seldom and matters comes first.
+        let amiss = amiss(thread);
+        if !amiss.is_empty() {
+            line += &format!("  ! {amiss}");
+        }
+        if inner_width > 0 {
+            let inner = innermost(common, thread);
+            line += &format!("  {}", text::fit(&inner, inner_width, look.glyphs.ellipsis));
+        }
+        line += &format!("  {}", top(common, thread));
+        let line = text::fit(&line, width, look.glyphs.ellipsis);
+        let style = match thread.lane.kind {
+            _ if is_selected => theme.selected,
+            _ if !amiss.is_empty() => theme.warn,
+            LaneKind::Ended => theme.faint,
+            LaneKind::Live | LaneKind::Overflow => theme.header,
+        };
+        Line::styled(line, style)
+    });
+    let lines: Vec<Line> = lines.collect();
+    if lines.is_empty() {
+        let text = " no thread yet: none has reached a point";
+        return frame.render_widget(Line::styled(text, theme.faint), area);
+    }
+    let rest = match inner_width {
+        0 => " Burns most".to_owned(),
+        width => format!(" {:width$}  Burns most", "In"),
+    };
+    let used = grid.width();
+    let heading = grid.left(rest, width.saturating_sub(used));
+    let heading = heading.heading(view.sorted(), width, look);
+    draw_scrolled(frame, area, heading, lines, common.scroll.offset);
+}
+
+/// The columns that a list of this width has, and the room for where a thread is.
+pub(super) fn grid(width: usize, ellipsis: char) -> (Grid, Vec<&'static Column>, usize) {
+    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| width >= column.from).collect();
+    let fixed: usize = columns.iter().skip(1).map(|column| column.width + 1).sum();
+    // The name, the open region and the point that burns most share the rest.
+    let left = width.saturating_sub(MARK + fixed);
+    let name_width = (left / 3).clamp(LEAST_NAME, MOST_NAME).min(left);
+    let inner_width = left.saturating_sub(name_width) / 2;
+    let inner_width = inner_width.saturating_sub(2).min(MOST_NAME + 8);
+    let inner_width = if inner_width < LEAST_INNER { 0 } else { inner_width };
+    let grid = columns.iter().fold(Grid::new(ellipsis).left("", 1), |grid, column| {
+        let grid = match column.width {
+            0 => grid.left(column.title, name_width),
+            width => grid.right(column.title, width),
+        };
+        column.order.as_ref().map_or(grid.clone(), |order| grid.sorts(order.key))
+    });
+    (grid, columns, inner_width)
+}
+
+/// What went wrong on a thread; empty where nothing did.
+fn amiss(thread: &Thread) -> String {
+    let found = lost::on_lane(&thread.lane.amiss).into_iter();
+    let said =
+        found.map(|(count, what)| format!("{} {}", units::count(count), lost::words(count, what)));
+    said.collect::<Vec<_>>().join(", ")
+}
+
+/// The point that takes most of a thread's time, and how much of it.
+fn top(common: &Common, thread: &Thread) -> String {
+    let Some(top) = thread.top else {
+        return String::new();
+    };
+    format!("{:>5}% {}", units::percent(top.share), common.point_name(top.point))
+}
+
+/// When a thread left its open regions; none while it runs.
+fn ended(common: &Common, thread: &Thread) -> Option<&'static str> {
+    let process = &common.model.snapshot()?.process;
+    let place = thread.lane.process.map(|place| place as usize);
+    let process = place.and_then(|place| process.members.get(place)).unwrap_or(process);
+    match (process.state, thread.lane.kind) {
+        (ProcessState::Crashed, _) => Some("when the process died"),
+        (ProcessState::Exited, _) => Some("when the process ended"),
+        (ProcessState::Running, LaneKind::Ended) => Some("when it ended"),
+        (ProcessState::Running, LaneKind::Live | LaneKind::Overflow) => None,
+    }
+}
+
+/// How long a region of a thread that runs has been open.
+fn open_for(common: &Common, open: &Open) -> String {
+    let now = common.model.snapshot().map_or(0, |snapshot| snapshot.elapsed_ticks);
+    common.scale().ticks(now.saturating_sub(open.start) as f64)
+}
+
+/// The innermost open region of a thread, and how long it has been open.
+fn innermost(common: &Common, thread: &Thread) -> String {
+    let Some(open) = thread.lane.open.last() else { return String::new() };
+    let name = common.point_name(open.point);
+    match ended(common, thread) {
+        Some(_) => format!("was in {name}"),
+        None => format!("{} {name}", open_for(common, open)),
+    }
+}
+
+/// The open regions of a thread, a line each, below a heading.
+fn stack(common: &Common, thread: &Thread, width: usize, look: &Look) -> Vec<Line<'static>> {
+    if thread.lane.open.is_empty() {
+        return Vec::new();
+    }
+    let name_width = width.saturating_sub(MARK + 2 * 10).clamp(LEAST_NAME, MOST_NAME * 2);
+    let grid = Grid::new(look.glyphs.ellipsis).left("", 1).left("", name_width);
+    let grid = grid.right("", 9).right("", 9);
+    let row = |cells: [&str; 4]| text::fit(&grid.line(cells), width, look.glyphs.ellipsis);
+    let ended = ended(common, thread);
+    let heading = match ended {
+        Some(when) => row(["", &format!("Was in {when}"), "Began at", ""]),
+        None => row(["", "In", "For", "On CPU"]),
+    };
+    let mut lines = vec![Line::styled(heading, look.theme.heading)];
+    lines.extend(thread.lane.open.iter().enumerate().map(|(level, open)| {
+        // Further in it would leave no room for the name.
+        let indent = " ".repeat(level.min(8));
+        let name = format!("{indent}{}", common.point_name(open.point));
+        let [first, second] = match ended {
+            Some(_) => [common.scale().ticks(open.start as f64), String::new()],
+            None => {
+                let ticks = |ticks: u64| common.scale().ticks(ticks as f64);
+                [open_for(common, open), open.on_cpu.map_or(NONE.into(), ticks)]
+            }
+        };
+        Line::raw(row(["", &name, &first, &second]))
+    }));
+    lines
+}
+
+/// A column of an opened thread: heading, width, text.
+type PartColumn<'a> = (&'static str, usize, &'a dyn Fn(&Part) -> String);
+
+fn draw_parts(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+    let thread = view.selected.and_then(|lane| find(common.model.thread_figures(), lane));
+    let (Some(thread), Some(snapshot)) = (thread, common.model.snapshot()) else {
+        return;
+    };
+    let mut said =
+        format!(" {} [{}], its points since their reset", name_of(thread), thread.lane.tid);
+    let amiss = amiss(thread);
+    if !amiss.is_empty() {
+        said += &format!("; {amiss}");
+    }
+    let said = text::cut(&said, area.width.into(), look.glyphs.ellipsis);
+
+    let width = usize::from(area.width);
+    let scale = common.scale();
+    // The share of the thread's time and the name always, then what fits.
+    let columns: [PartColumn; 6] = [
+        ("Excl%", 6, &|part| {
+            let all = thread.exclusive.max(1) as f64;
+            units::percent(part.total.exclusive as f64 / all)
+        }),
+        ("Count", 7, &|part| units::count(part.total.count)),
+        ("Avg", 8, &|part| mean(&part.total).map_or(NONE.into(), |mean| scale.single(mean))),
+        ("Max", 8, &|part| scale.single(part.total.max as f64)),
+        ("Excl", 8, &|part| scale.ticks(part.total.exclusive as f64)),
+        ("Off%", 6, &|part| part.off_share().map_or(NONE.into(), units::percent)),
+    ];
+    let mut name_width = width.saturating_sub(MARK);
+    let mut shown = 0;
+    for (place, (_, width, _)) in columns.iter().enumerate() {
+        if name_width < width + 1 + LEAST_NAME {
+            break;
+        }
+        name_width -= width + 1;
+        shown = place + 1;
+    }
+    let name_width = name_width.min(MOST_NAME * 2);
+    let columns = &columns[..shown];
+    let grid = Grid::new(look.glyphs.ellipsis).left("", 1).left("Point", name_width);
+    let grid = columns.iter().fold(grid, |grid, (title, width, _)| grid.right(*title, *width));
+    let mut lines = stack(common, thread, width, look);
+    lines.push(grid.heading(None, width, look));
+    lines.extend(parts(snapshot, thread.lane.id).into_iter().map(|part| {
+        let texts = columns.iter().map(|(_, _, text)| text(&part));
+        let named = [String::new(), common.point_name(part.point)];
+        let line = grid.line(named.into_iter().chain(texts));
+        Line::from(text::fit(&line, width, look.glyphs.ellipsis))
+    }));
+    draw_scrolled(frame, area, Line::styled(said, look.theme.process), lines, view.below);
+}

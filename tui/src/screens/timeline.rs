@@ -1,0 +1,224 @@
+//! The timeline: what the threads did in the last moments.
+
+mod draw;
+mod place;
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use crossterm::event::KeyCode;
+use ratatui::Frame;
+use ratatui::layout::{Position, Rect};
+
+pub use self::place::TimeView;
+use super::{Outcome, Screen, View};
+use crate::app::keys::Key::{Char, Ctrl, Named, Twice};
+use crate::app::keys::{self, Group, KeyMap, bind, own};
+use crate::app::mouse::Target;
+use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::look::Look;
+use crate::model::Figures;
+use crate::snapshot::Snapshot;
+
+const TIMELINE_RAN: &str = "its thread ran nearly always, at times, hardly; the rest it \
+                            was off the CPU, or in another context";
+const TIMELINE_MANY: &str = "nine regions of a point, too short to be told apart";
+
+const TIME: Group = own(&[
+    bind(
+        Action::Earlier,
+        &[Named(KeyCode::Left), Char('h')],
+        "earlier",
+        "timeline: the previous region; the picture is paused until End",
+    ),
+    bind(Action::Later, &[Named(KeyCode::Right), Char('l')], "later", "timeline: the next region"),
+    bind(
+        Action::ZoomIn,
+        &[Char('+'), Char('=')],
+        "closer",
+        "timeline: look closer, at half of the time or less",
+    ),
+    bind(Action::ZoomOut, &[Char('-')], "wider", "timeline: look wider, at twice the time or more"),
+    bind(Action::FindNext, &[Char('n')], "", "timeline: the next earlier region that / looked for"),
+    bind(
+        Action::Slowest,
+        &[Char('x')],
+        "",
+        "timeline: the slowest call of the point under the cursor that is still known",
+    ),
+    bind(
+        Action::MuchEarlier,
+        &[Named(KeyCode::PageUp), Ctrl('b')],
+        "",
+        "timeline: half a screen back in time",
+    ),
+    bind(
+        Action::MuchLater,
+        &[Named(KeyCode::PageDown), Ctrl('f')],
+        "",
+        "timeline: half a screen on in time",
+    ),
+    bind(
+        Action::Oldest,
+        &[Named(KeyCode::Home), Twice('g')],
+        "",
+        "timeline: the oldest region of the line",
+    ),
+    bind(
+        Action::Newest,
+        &[Named(KeyCode::End), Char('G')],
+        "now",
+        "timeline: what happens now, and follow it",
+    ),
+]);
+
+/// What the threads did in the last moments.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    /// Where the user looks.
+    pub at: TimeView,
+}
+
+impl Timeline {
+    /// To the next earlier region of what is looked for, or else to the newest.
+    fn find_next(&mut self, common: &mut Common, now: Instant) {
+        let text = self.at.sought().to_owned();
+        let Ok(filter) = Filter::new(&text) else { return };
+        if !filter.is_on() {
+            return common.say(now, "/ finds a region by the name of its point");
+        }
+        let points = common.model.points().iter();
+        let wanted: HashSet<u32> = points.filter(|f| filter.admits(f)).map(Figures::id).collect();
+        if !self.at.go_to_one_of(&wanted) {
+            common.say(now, format!("no region is known of {text}"));
+        }
+    }
+}
+
+impl View for Timeline {
+    fn keys(&self) -> KeyMap {
+        &[
+            &[keys::RUN, keys::OPEN, TIME, keys::BACK],
+            keys::CHANGE,
+            &[keys::SAVE, keys::BASELINE, keys::WALK, super::SHOW],
+            &[keys::TURN, keys::LEAVE, keys::TERMINAL],
+        ]
+    }
+
+    fn legend(&self, look: &Look) -> Vec<(String, &'static str)> {
+        let glyphs = &look.glyphs;
+        let of = |signs: &[char]| signs.iter().map(char::to_string).collect::<Vec<_>>().join(" ");
+        vec![
+            (of(&glyphs.ran), TIMELINE_RAN),
+            (format!("{}name", glyphs.edge), "where a region begins; by its initials if short"),
+            (format!("{}name{}9", glyphs.many, glyphs.times), TIMELINE_MANY),
+            (of(&[glyphs.lost]), "the thread's ring holds no more of this time"),
+        ]
+    }
+
+    fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    fn wants_records(&self) -> bool {
+        true
+    }
+
+    fn take_records(&mut self, snapshot: &Snapshot) {
+        self.at.take(snapshot);
+    }
+
+    /// The point of the region under the cursor.
+    fn meant(&self, _: &Common) -> Option<u32> {
+        Some(self.at.region()?.1.point)
+    }
+
+    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+        let region = self.at.region().map(|(_, region)| region.point);
+        match (action, region) {
+            (Action::Toggle | Action::Reset | Action::Fence | Action::Slowest, None) => {
+                common.say(now, "there is no region under the cursor");
+            }
+            // Of a point that is off no newer regions come; the same key is to switch
+            // the same point on again.
+            (Action::Toggle, Some(_)) => {
+                self.at.hold();
+                return Outcome::Pass;
+            }
+            (Action::Slowest, Some(point)) => {
+                self.at.go_to_slowest(point);
+                let name =
+                    common.model.point(point).map_or_else(String::new, |it| common.full_name(it));
+                common.say(now, format!("the slowest call of {name} that is still known"));
+            }
+            (Action::Open, Some(point)) => {
+                common.selected = Some(point);
+                return Outcome::Show(Screen::Detail);
+            }
+            (Action::Filter, _) => {
+                return Outcome::Ask(Overlay::Find(Prompt::new("find", self.at.sought())));
+            }
+            (Action::FindNext, _) => self.find_next(common, now),
+            (Action::Earlier, _) => self.at.step(false),
+            (Action::Later, _) => self.at.step(true),
+            (Action::MuchEarlier, _) => self.at.pan(false),
+            (Action::MuchLater, _) => self.at.pan(true),
+            (Action::Oldest, _) => self.at.go_to_oldest(),
+            (Action::Newest, _) => self.at.follow(),
+            (Action::ZoomIn, _) => self.at.zoom(true),
+            (Action::ZoomOut, _) => self.at.zoom(false),
+            _ => return Outcome::Pass,
+        }
+        Outcome::Done
+    }
+
+    /// Goes to the newest region of what was typed.
+    fn find(&mut self, mut typed: Prompt, common: &mut Common, now: Instant) -> Outcome {
+        let text = typed.text();
+        if let Err(why) = Filter::new(&text) {
+            typed.trouble = Some(why);
+            return Outcome::Ask(Overlay::Find(typed));
+        }
+        self.at.seek(&text);
+        self.find_next(common, now);
+        Outcome::Done
+    }
+
+    fn cursor(&self, _: &Common) -> (usize, usize) {
+        self.at.cursor()
+    }
+
+    fn select(&mut self, place: usize, _: &mut Common, _: Instant) {
+        self.at.select_line(place);
+    }
+
+    fn rows(&self, body: Rect) -> Rect {
+        draw::rows(body)
+    }
+
+    fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
+        let rows = self.rows(body);
+        let place = common.scroll.offset + usize::from(at.y.saturating_sub(rows.y));
+        match draw::moment_at(self, body, (at.x - body.x).into()) {
+            _ if !rows.contains(at) || place >= self.at.cursor().1 => Target::Nothing,
+            Some(moment) => Target::Moment(place, moment),
+            None => Target::Row(place),
+        }
+    }
+
+    fn click(&mut self, target: Target, common: &mut Common, now: Instant) -> Outcome {
+        match target {
+            Target::Moment(line, moment) => self.at.click(line, moment),
+            Target::Row(place) if place == self.at.cursor().0 => {
+                return self.act(Action::Open, common, now);
+            }
+            Target::Row(place) => self.at.select_line(place),
+            _ => return Outcome::Pass,
+        }
+        Outcome::Done
+    }
+
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
+        draw::draw(self, frame, body, common, look);
+    }
+}

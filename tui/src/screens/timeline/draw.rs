@@ -1,0 +1,468 @@
+//! The timeline: what the threads did in the last moments.
+//!
+//! ```text
+//! Thread      |-150ms          |-100ms        v |-50ms          |now
+//! worker 1    ▏compress██████████████████▏rest░░░░░░▏compress██████
+//!              ▏deflate██▏deflate███ ▏sort█▏         ▏deflate██
+//! >worker 2   ╱lost╱╱▏inflate████████████████
+//!  deflate  on worker 1 [1234]  began 52.1ms ago  ...
+//! ```
+//!
+//! A bar is full where its thread ran, and sparse where it did not. Bars that
+//! are too short to be seen one by one become one that says how many they are.
+
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use super::place::step_above;
+use super::{Timeline, View};
+use crate::app::{Common, Status};
+use crate::look::Look;
+use crate::model::Figures;
+use crate::model::timeline::{self as model, Column, Level, Run, Track, Window, columns, runs};
+use crate::snapshot::PointState;
+use crate::text;
+use crate::units;
+
+/// Columns between two marks of the axis, at least.
+const BETWEEN_MARKS: u64 = 14;
+/// From this height on there are two lines about the region under the cursor.
+const HIGH: u16 = 10;
+
+/// Where the lines of the picture are on a body.
+pub(super) fn rows(body: Rect) -> Rect {
+    Parts::of(body).rows
+}
+
+/// The moment that is drawn in a column of a body; none left of the bars.
+pub(super) fn moment_at(view: &Timeline, body: Rect, column: usize) -> Option<u64> {
+    let label = usize::from(label_width(body.width));
+    let columns = usize::from(body.width).saturating_sub(label);
+    let window = view.at.window(columns);
+    let behind = column.checked_sub(label)? as u64;
+    Some(window.from + (window.ticks as f64 * behind as f64 / columns.max(1) as f64) as u64)
+}
+
+struct Parts {
+    axis: Rect,
+    rows: Rect,
+    about: Rect,
+}
+
+impl Parts {
+    fn of(body: Rect) -> Self {
+        let about = if body.height >= HIGH { 2 } else { 1 };
+        let [axis, rows, about] = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Fill(1),
+            Constraint::Length(about),
+        ])
+        .areas(body);
+        Self { axis, rows, about }
+    }
+}
+
+/// Columns for the names of the threads.
+fn label_width(width: u16) -> u16 {
+    match width {
+        100.. => 16,
+        60.. => 12,
+        _ => 8,
+    }
+}
+
+pub(super) fn draw(view: &Timeline, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+    let parts = Parts::of(area);
+    let Some(timeline) = view.at.picture() else {
+        return;
+    };
+    let label = label_width(area.width);
+    let window = view.at.window(usize::from(area.width.saturating_sub(label)));
+    let seen = parts.rows.height;
+    let picture = Picture { view, common, look, timeline, window, label, seen };
+    picture.axis(frame.buffer_mut(), parts.axis);
+    picture.rows(frame.buffer_mut(), parts.rows);
+    picture.about(frame, parts.about);
+}
+
+struct Picture<'a> {
+    view: &'a Timeline,
+    common: &'a Common,
+    look: &'a Look,
+    timeline: &'a model::Timeline,
+    window: Window,
+    label: u16,
+    /// Lines that there is room for.
+    seen: u16,
+}
+
+impl Picture<'_> {
+    /// Moments relative to now, at round distances from it.
+    fn axis(&self, buffer: &mut Buffer, area: Rect) {
+        let style = self.look.theme.heading;
+        buffer.set_style(area, style);
+        // Lines out of sight are announced.
+        let (_, lines) = self.view.at.cursor();
+        let (first, seen) = (self.common.scroll.offset, usize::from(self.seen));
+        let title = match seen < lines {
+            true => format!(" {}-{}/{lines}", first + 1, (first + seen).min(lines)),
+            false => " Thread".to_owned(),
+        };
+        let title = text::cut(&title, self.label.into(), self.look.glyphs.ellipsis);
+        buffer.set_stringn(area.x, area.y, title, self.label.into(), style);
+        let graph =
+            Rect { x: area.x + self.label, width: area.width.saturating_sub(self.label), ..area };
+        if graph.is_empty() {
+            return;
+        }
+        let columns = u64::from(graph.width);
+        let span = self.view.at.span_ns();
+        let step = step_above((span.saturating_mul(BETWEEN_MARKS) / columns).max(1));
+        let step_ticks = self.timeline.ticks(step);
+        let now = self.timeline.taken;
+        let right = self.window.from.saturating_add(self.window.ticks);
+        let farthest = now.saturating_sub(self.window.from) as f64 / self.timeline.ticks_per_second;
+        let cursor = self.view.at.region().and_then(|(_, region)| {
+            self.window.column(region.start.max(self.window.from).min(region.end))
+        });
+        let first = now.saturating_sub(right).div_ceil(step_ticks);
+        // Where the label to the right begins.
+        let mut limit = usize::from(graph.width);
+        for mark in first..=first + columns {
+            let at = now.saturating_sub(mark.saturating_mul(step_ticks));
+            if at < self.window.from {
+                break;
+            }
+            let shown = match mark {
+                0 => self.edge().into(),
+                _ => moment(mark.saturating_mul(step), step, farthest),
+            };
+            let width = shown.len() as u16 + 1;
+            let Some(column) = self.window.column(at) else {
+                // The very end, which has no column of its own.
+                if at == right && width <= graph.width {
+                    buffer.set_string(graph.right() - width, area.y, format!("{shown}|"), style);
+                    limit = usize::from(graph.width - width);
+                }
+                continue;
+            };
+            let covers = |cursor: usize| (column..column + usize::from(width)).contains(&cursor);
+            let room = limit.saturating_sub(column);
+            limit = limit.min(column);
+            let shown = match cursor {
+                Some(cursor) if covers(cursor) => "|".to_owned(),
+                _ if usize::from(width) > room && room > 0 => "|".to_owned(),
+                _ if room == 0 => continue,
+                _ => format!("|{shown}"),
+            };
+            buffer.set_string(graph.x + column as u16, area.y, shown, style);
+        }
+        if let Some(column) = cursor {
+            let mark = &mut buffer[(graph.x + column as u16, area.y)];
+            mark.set_char(self.look.glyphs.down).set_style(self.look.theme.selected);
+        }
+    }
+
+    /// What the last moment is called.
+    fn edge(&self) -> &'static str {
+        match self.common.status() {
+            Status::Exited | Status::Crashed => "end",
+            Status::Replay => "here",
+            _ => "now",
+        }
+    }
+
+    fn rows(&self, buffer: &mut Buffer, area: Rect) {
+        let (cursor, _) = self.view.at.cursor();
+        let seen = self.common.scroll.offset..self.common.scroll.offset + usize::from(area.height);
+        let mut place = 0;
+        for track in &self.timeline.tracks {
+            let lines = place..place + track.levels.len();
+            place = lines.end;
+            if lines.end <= seen.start || lines.start >= seen.end {
+                continue;
+            }
+            let columns = columns(track, self.window);
+            for (line, (level, columns)) in lines.clone().zip(track.levels.iter().zip(&columns)) {
+                if !seen.contains(&line) {
+                    continue;
+                }
+                let y = area.y + (line - seen.start) as u16;
+                let area = Rect { y, height: 1, ..area };
+                let is_first = line == lines.start || line == seen.start;
+                self.draw_label(buffer, area, track, level, is_first, line == cursor);
+                let graph = Rect {
+                    x: area.x + self.label.min(area.width),
+                    width: area.width.saturating_sub(self.label),
+                    ..area
+                };
+                self.draw_lost(buffer, graph, track, line == lines.start);
+                let selected = (line == cursor).then(|| self.view.at.region()).flatten();
+                for run in runs(level, columns, self.window) {
+                    let selected = selected.is_some_and(|(place, region)| {
+                        run.region == place
+                            || run.many.is_some()
+                                && self
+                                    .window
+                                    .column(region.start)
+                                    .is_some_and(|column| run.columns.contains(&column))
+                    });
+                    self.draw_run(buffer, graph, level, columns, &run, selected);
+                }
+            }
+        }
+        if place == 0 {
+            let text = " no thread has measured anything yet";
+            buffer.set_stringn(area.x, area.y, text, area.width.into(), self.look.theme.faint);
+        }
+    }
+
+    fn draw_label(
+        &self,
+        buffer: &mut Buffer,
+        area: Rect,
+        track: &Track,
+        level: &Level,
+        is_first: bool,
+        is_cursor: bool,
+    ) {
+        let glyphs = &self.look.glyphs;
+        let room = usize::from(self.label.saturating_sub(1).min(area.width));
+        let mark = if is_cursor { glyphs.cursor } else { ' ' };
+        let name = match (is_first, level.device, level.strand) {
+            (true, ..) => name_in(self.timeline, track, room.saturating_sub(1), glyphs.ellipsis),
+            (false, Some(1), _) => "  device".into(),
+            (false, Some(device), _) => format!("  device {device}"),
+            (false, None, 0) => String::new(),
+            (false, None, strand) => format!("  task {strand}"),
+        };
+        let label = text::fit(&format!("{mark}{name}"), room, glyphs.ellipsis);
+        let theme = &self.look.theme;
+        let style = if is_cursor { theme.selected } else { theme.header };
+        buffer.set_stringn(area.x, area.y, label, room, style);
+    }
+
+    fn draw_lost(&self, buffer: &mut Buffer, area: Rect, track: &Track, is_first: bool) {
+        let Some(until) = track.lost_until else { return };
+        let columns = self.window.place(until).clamp(0.0, f64::from(area.width)) as u16;
+        let style = self.look.theme.faint;
+        for x in area.x..area.x + columns {
+            // The first line says it, the others agree.
+            if is_first || x % 4 == 0 {
+                buffer[(x, area.y)].set_char(self.look.glyphs.lost).set_style(style);
+            }
+        }
+        if is_first && columns >= 8 {
+            buffer.set_string(area.x + 1, area.y, " lost ", style);
+        }
+    }
+
+    fn draw_run(
+        &self,
+        buffer: &mut Buffer,
+        area: Rect,
+        level: &Level,
+        columns: &[Column],
+        run: &Run,
+        selected: bool,
+    ) {
+        let glyphs = &self.look.glyphs;
+        let region = &level.regions[run.region];
+        let name = self.common.point_name(region.point);
+        let width = run.columns.len();
+        let mut shown = String::new();
+        if width > 1 {
+            shown.push(match (selected, run.many) {
+                (true, _) => glyphs.cursor,
+                (false, Some(_)) => glyphs.many,
+                (false, None) => glyphs.edge,
+            });
+        }
+        let room = width - shown.chars().count();
+        let counted = run.many.filter(|n| *n > 1).map(|n| format!("{name}{}{n}", glyphs.times));
+        match counted.filter(|counted| text::width(counted) <= room) {
+            Some(counted) => shown += &counted,
+            // Less than three letters and a sign for the rest is worth less than
+            // four letters.
+            None if room > 4 => shown += &text::cut(&name, room, glyphs.ellipsis),
+            None => shown.extend(name.chars().filter(char::is_ascii_graphic).take(room)),
+        }
+        let written = text::width(&shown);
+        let color = self.look.theme.point(&name);
+        let style = |share: f64| {
+            let style = Style::new();
+            match color {
+                _ if selected => self.look.theme.selected,
+                Some(color) => style.fg(color),
+                None if share >= 0.75 => style,
+                None => self.look.theme.faint,
+            }
+        };
+        // A bar's letters keep its ground, so that it is seen where it begins; of one that
+        // hardly ran the ground is a line.
+        let letters = |share: f64| match color {
+            _ if selected => style(share),
+            _ if share < 0.25 => style(share).add_modifier(Modifier::UNDERLINED),
+            Some(color) if share < 0.75 => {
+                Style::new().fg(color).add_modifier(Modifier::REVERSED | Modifier::DIM)
+            }
+            Some(color) => Style::new().fg(self.look.theme.letters).bg(color),
+            None => style(share).add_modifier(Modifier::REVERSED),
+        };
+        for column in run.columns.clone() {
+            let share = columns[column].on_share();
+            let fill = glyphs.ran[if share >= 0.75 {
+                0
+            } else if share >= 0.25 {
+                1
+            } else {
+                2
+            }];
+            // Selected, the bar itself is the background.
+            let fill = if selected && share >= 0.75 { ' ' } else { fill };
+            let cell = &mut buffer[(area.x + column as u16, area.y)];
+            cell.set_char(fill).set_style(style(share));
+        }
+        let x = area.x + run.columns.start as u16;
+        buffer.set_stringn(x, area.y, &shown, written, Style::new());
+        for column in run.columns.clone().take(written) {
+            let style = letters(columns[column].on_share());
+            buffer[(area.x + column as u16, area.y)].set_style(style);
+        }
+    }
+
+    /// The region under the cursor, in words.
+    fn about(&self, frame: &mut Frame, area: Rect) {
+        let (theme, glyphs) = (&self.look.theme, &self.look.glyphs);
+        let view = &self.view.at;
+        let span = units::duration(view.span_ns() as f64 / 1e9);
+        let state = match view.follows() {
+            true => format!("{span} wide "),
+            false => format!("{span} wide, paused: End resumes "),
+        };
+        let state = Line::styled(state, theme.faint);
+        let mut lines = vec![Line::default(), Line::default()];
+        let scale = self.common.scale();
+        if let (Some((_, region)), Some(line)) = (view.region(), view.line()) {
+            let ago = self.timeline.taken.saturating_sub(region.start);
+            let ago = units::duration(ago as f64 / self.timeline.ticks_per_second);
+            let track = self.timeline.track(line.lane).map_or(String::new(), |track| {
+                name_in(self.timeline, track, usize::MAX, glyphs.ellipsis)
+            });
+            let own = scale.single(region.exclusive as f64);
+            // No part of time is longer than the whole: the rest was before it.
+            let latched = match region.exclusive > region.span() {
+                true => " (latched, with earlier parts)",
+                false => "",
+            };
+            let state = match self
+                .view
+                .meant(self.common)
+                .and_then(|id| self.common.model.point(id))
+                .map(Figures::state)
+            {
+                Some(PointState::On) | None => "",
+                Some(PointState::Off) => " (off now)",
+                Some(PointState::InvalidBeginBegin) => " (invalid now)",
+            };
+            let is_device = self.timeline.level(line).is_some_and(|level| level.device.is_some());
+            let told = match is_device {
+                true => format!(" on a device, for {track}, began {ago} ago at the earliest"),
+                false => format!(", {own} exclusive{latched}, began {ago} ago on {track}"),
+            };
+            lines[0] = Line::from(vec![
+                Span::styled(format!(" {}", self.common.point_name(region.point)), theme.process),
+                Span::styled(state, theme.warn),
+                Span::raw(format!("  {} long", scale.single(region.span() as f64))),
+                Span::raw(told),
+            ]);
+            let away = match region.away {
+                Some(away) => scale.ticks(away as f64),
+                None => "unknown (records are lost)".to_owned(),
+            };
+            let nested = scale.ticks(region.nested as f64);
+            let mut more = format!(" own time off the CPU: {away}; regions inside: {nested}");
+            more += &format!("; depth {}", line.depth);
+            if region.context != 0 {
+                more += &format!("; context {}", region.context);
+            }
+            if is_device {
+                more = " by its own clock; drawn as early as it can have been".to_owned();
+            }
+            lines[1] = Line::from(more);
+        } else if view.line().is_some() {
+            lines[0] = Line::styled(" nothing is known on this line", theme.faint);
+        }
+        let rows: Vec<Rect> = area.rows().collect();
+        for (row, line) in rows.iter().zip(lines) {
+            let room = usize::from(row.width);
+            let text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
+            if text::width(&text) > room {
+                frame.render_widget(Line::from(text::cut(&text, room, glyphs.ellipsis)), *row);
+            } else {
+                frame.render_widget(line, *row);
+            }
+        }
+        if let [_, .., last] = rows[..] {
+            frame.render_widget(state.right_aligned(), last);
+        }
+    }
+}
+
+/// The name of a thread in so many columns, with its number where it has none or another
+/// thread has the same.
+fn name_in(timeline: &model::Timeline, track: &Track, columns: usize, ellipsis: char) -> String {
+    let lane = &track.lane;
+    if lane.name.is_empty() {
+        return format!("[{}]", lane.tid);
+    }
+    // Of one among several processes: its id and its thread's name, not the name that all
+    // of them have.
+    if lane.process.is_some()
+        && let Some((process, thread)) = lane.name.split_once("] ")
+        && let Some((_, pid)) = process.rsplit_once('[')
+    {
+        return text::cut_middle(&format!("{pid} {thread}"), columns, ellipsis);
+    }
+    if !timeline.has_twin(track) {
+        return lane.name.clone();
+    }
+    let number = format!(" [{}]", lane.tid);
+    text::cut(&lane.name, columns.saturating_sub(number.len()), ellipsis) + &number
+}
+
+/// A moment before now, in the unit of the farthest one and as exact as the marks
+/// are apart.
+fn moment(ago_ns: u64, step_ns: u64, farthest_seconds: f64) -> String {
+    if ago_ns == 0 {
+        return "now".into();
+    }
+    let (unit, name) = match farthest_seconds {
+        ..1e-6 => (1_u64, "ns"),
+        ..1e-3 => (1_000, "us"),
+        ..1.0 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
+    };
+    let mut decimals = 0;
+    while decimals < 9 && step_ns.saturating_mul(10_u64.pow(decimals)) < unit {
+        decimals += 1;
+    }
+    format!("-{:.*}{name}", decimals as usize, ago_ns as f64 / unit as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_as_exact_as_the_marks_are_apart() {
+        assert_eq!(moment(0, 1000, 1.0), "now");
+        assert_eq!(moment(150_000_000, 50_000_000, 0.2), "-150ms");
+        assert_eq!(moment(800_000, 200_000, 1e-3), "-0.8ms");
+        assert_eq!(moment(5_324_800_000, 200_000, 5.3), "-5.3248s");
+        assert_eq!(moment(20, 10, 1e-7), "-20ns");
+    }
+}

@@ -1,0 +1,269 @@
+//! Where the user looks on the timeline: which part of the time, which line,
+//! which region.
+//!
+//! The picture follows the newest until the user moves back in time. Then it is
+//! held as it is, so that what is looked at is not overwritten meanwhile.
+
+use std::collections::HashSet;
+
+use crate::model::timeline::{Line, Region, Timeline, Window};
+use crate::snapshot::Snapshot;
+
+/// The least and the greatest part of the time that is looked at, nanoseconds.
+const SHORTEST_NS: u64 = 1_000;
+const LONGEST_NS: u64 = 1_000_000_000_000;
+/// What the first part looked at is kept between, nanoseconds.
+const FIRST_NS: (u64, u64) = (1_000_000, 10_000_000_000);
+
+/// The part of the time, the line and the region under the cursor.
+#[derive(Debug, Default)]
+pub struct TimeView {
+    picture: Option<Timeline>,
+    /// Length of the part looked at, nanoseconds; none before the first picture.
+    span_ns: Option<u64>,
+    /// Where that part ends; none while it follows the newest.
+    right: Option<u64>,
+    /// The moment of the cursor; none while it is on the newest region.
+    at: Option<u64>,
+    line: Option<Line>,
+    /// What was looked for last.
+    sought: String,
+}
+
+impl TimeView {
+    /// Takes the records of a snapshot in, unless the picture is held.
+    pub(super) fn take(&mut self, snapshot: &Snapshot) {
+        let same = |picture: &Timeline| picture.segment_id == snapshot.process.segment_id;
+        if !self.follows() && self.picture.as_ref().is_some_and(same) {
+            return;
+        }
+        let picture = Timeline::of(snapshot, self.picture.as_ref());
+        let reach_ns = picture.reach() as f64 / picture.ticks_per_second * 1e9;
+        let (least, most) = FIRST_NS;
+        // All of what is kept, and a bit of what is lost, so that its edge is seen.
+        self.span_ns.get_or_insert_with(|| step_above((reach_ns as u64).clamp(least, most)));
+        self.picture = Some(picture);
+        self.line = self.line.or_else(|| self.first_line());
+    }
+
+    /// What is known; none before the first look.
+    pub fn picture(&self) -> Option<&Timeline> {
+        self.picture.as_ref()
+    }
+
+    /// Whether the picture follows the newest.
+    pub fn follows(&self) -> bool {
+        self.right.is_none()
+    }
+
+    /// The part of the time that is looked at, in this many columns.
+    pub fn window(&self, columns: usize) -> Window {
+        let ticks = self.ticks();
+        Window { from: self.right().saturating_sub(ticks), ticks, columns }
+    }
+
+    /// Length of that part, nanoseconds.
+    pub fn span_ns(&self) -> u64 {
+        self.span_ns.unwrap_or(SHORTEST_NS)
+    }
+
+    /// Place of the cursor's line, and how many there are.
+    pub fn cursor(&self) -> (usize, usize) {
+        let lines = || self.picture.iter().flat_map(Timeline::lines);
+        (lines().position(|line| Some(line) == self.line).unwrap_or(0), lines().count())
+    }
+
+    /// The cursor's line.
+    pub fn line(&self) -> Option<Line> {
+        let (place, _) = self.cursor();
+        self.picture.as_ref()?.lines().nth(place)
+    }
+
+    /// The region under the cursor, and its place on the line.
+    pub fn region(&self) -> Option<(usize, &Region)> {
+        let level = self.picture.as_ref()?.level(self.line()?)?;
+        let place = level.nearest(self.at.unwrap_or(u64::MAX))?;
+        Some((place, &level.regions[place]))
+    }
+
+    /// To the line of this place.
+    pub(super) fn select_line(&mut self, place: usize) {
+        self.line = self.picture.as_ref().and_then(|picture| picture.lines().nth(place));
+    }
+
+    /// To the next region on the line, or the one before.
+    pub(super) fn step(&mut self, later: bool) {
+        let Some((picture, line)) = self.picture.as_ref().zip(self.line()) else { return };
+        let Some((place, region)) = self.region() else { return };
+        let regions = picture.level(line).map_or(&[][..], |level| &level.regions);
+        let next = if later {
+            regions[place..].iter().find(|next| next.start > region.start)
+        } else {
+            regions[..place].iter().rfind(|next| next.start < region.start)
+        };
+        match next.map(|next| next.start) {
+            Some(start) => self.look_at(start),
+            // The first one is not let go of either.
+            None if !later => self.look_at(region.start),
+            None => {}
+        }
+    }
+
+    /// To the oldest region on the line.
+    pub(super) fn go_to_oldest(&mut self) {
+        let level = self.picture.as_ref().zip(self.line()).and_then(|(p, line)| p.level(line));
+        if let Some(start) = level.and_then(|level| level.regions.first()).map(|r| r.start) {
+            self.look_at(start);
+        }
+    }
+
+    /// What was looked for last.
+    pub(super) fn sought(&self) -> &str {
+        &self.sought
+    }
+
+    /// From now on this is looked for, from the newest region on.
+    pub(super) fn seek(&mut self, text: &str) {
+        self.sought = text.to_owned();
+        self.follow();
+    }
+
+    /// To the newest region of one of these points that began before the one under the
+    /// cursor; after the oldest, to the newest of all. False if there is none.
+    pub(super) fn go_to_one_of(&mut self, points: &HashSet<u32>) -> bool {
+        let Some(picture) = &self.picture else { return false };
+        let before = match self.follows() {
+            true => u64::MAX,
+            false => self.region().map_or(u64::MAX, |(_, region)| region.start),
+        };
+        let regions = || picture.lines().flat_map(|line| picture.regions(line));
+        let wanted = || regions().filter(|(_, region)| points.contains(&region.point));
+        let newest = |(_, region): &(Line, &Region)| region.start;
+        let found = wanted().filter(|(_, region)| region.start < before).max_by_key(newest);
+        let Some((line, start)) =
+            found.or(wanted().max_by_key(newest)).map(|(line, region)| (line, region.start))
+        else {
+            return false;
+        };
+        self.line = Some(line);
+        self.look_at(start);
+        true
+    }
+
+    /// To the region of a point that took longest by itself.
+    pub(super) fn go_to_slowest(&mut self, point: u32) {
+        let Some(picture) = &self.picture else { return };
+        let regions = picture.lines().flat_map(|line| picture.regions(line));
+        let longest = regions
+            .filter(|(_, region)| region.point == point)
+            .max_by_key(|(_, region)| region.exclusive);
+        if let Some((line, start)) = longest.map(|(line, region)| (line, region.start)) {
+            self.line = Some(line);
+            self.look_at(start);
+        }
+    }
+
+    /// To the line of this place, and the region on it that is nearest to a moment.
+    pub(super) fn click(&mut self, place: usize, at: u64) {
+        self.select_line(place);
+        self.at = Some(at);
+        if let Some(start) = self.region().map(|(_, region)| region.start) {
+            self.right = Some(self.right());
+            self.at = Some(start);
+        }
+    }
+
+    /// Holds the picture with the cursor where it is.
+    pub(super) fn hold(&mut self) {
+        if let Some(start) = self.region().map(|(_, region)| region.start) {
+            self.look_at(start);
+        }
+    }
+
+    /// Follows the newest again.
+    pub(crate) fn follow(&mut self) {
+        self.right = None;
+        self.at = None;
+    }
+
+    /// Moves the part that is looked at by half its length, and the cursor with it.
+    pub(super) fn pan(&mut self, later: bool) {
+        let Some(newest) = self.picture.as_ref().map(|picture| picture.taken) else { return };
+        if later && self.follows() {
+            return;
+        }
+        let ticks = self.ticks();
+        let (way, right) = ((ticks / 2).max(1), self.right());
+        let at = self.at.or(self.region().map(|(_, region)| region.start)).unwrap_or(right);
+        let (right, at) = if later {
+            (right.saturating_add(way), at.saturating_add(way))
+        } else {
+            (right.saturating_sub(way).max(ticks), at.saturating_sub(way))
+        };
+        if right >= newest {
+            return self.follow();
+        }
+        self.right = Some(right);
+        self.at = Some(at.clamp(right.saturating_sub(ticks), right));
+    }
+
+    /// Looks at less of the time, or more, and keeps the cursor where it is.
+    pub(super) fn zoom(&mut self, closer: bool) {
+        let before = self.ticks();
+        let span = self.span_ns();
+        let span = if closer { step_below(span - 1) } else { step_above(span + 1) };
+        self.span_ns = Some(span.clamp(SHORTEST_NS, LONGEST_NS));
+        if let (Some(right), Some(picture)) = (self.right, &self.picture) {
+            let from = right.saturating_sub(before);
+            let kept = self.at.unwrap_or(right).clamp(from, right);
+            let behind = (right - kept) as f64 * (self.ticks() as f64 / before as f64);
+            self.right = Some(kept.saturating_add((behind as u64).max(1)).min(picture.taken));
+        }
+    }
+
+    /// Holds the picture, the cursor at this moment, with the moment in view.
+    fn look_at(&mut self, at: u64) {
+        let Some(newest) = self.picture.as_ref().map(|picture| picture.taken) else { return };
+        let (ticks, right) = (self.ticks(), self.right());
+        let right = if at < right.saturating_sub(ticks) {
+            at.saturating_add(ticks / 4 * 3)
+        } else if at >= right {
+            at.saturating_add(ticks / 4)
+        } else {
+            right
+        };
+        self.right = Some(right.min(newest));
+        self.at = Some(at);
+    }
+
+    fn right(&self) -> u64 {
+        self.right.or(self.picture.as_ref().map(|picture| picture.taken)).unwrap_or(0)
+    }
+
+    fn ticks(&self) -> u64 {
+        self.picture.as_ref().map_or(1, |picture| picture.ticks(self.span_ns()))
+    }
+
+    /// The first line that has anything in the part looked at.
+    fn first_line(&self) -> Option<Line> {
+        let (picture, from) = (self.picture.as_ref()?, self.window(1).from);
+        let is_seen = |line: &Line| {
+            picture.level(*line).is_some_and(|level| level.regions.iter().any(|r| r.end >= from))
+        };
+        picture.lines().find(is_seen).or(picture.lines().next())
+    }
+}
+
+/// The greatest of 1, 2, 5, 10, ... that is no greater; at least 1.
+fn step_below(value: u64) -> u64 {
+    steps().take_while(|step| *step <= value).last().unwrap_or(1)
+}
+
+/// The least of 1, 2, 5, 10, ... that is no less.
+pub(super) fn step_above(value: u64) -> u64 {
+    steps().find(|step| *step >= value).unwrap_or(u64::MAX)
+}
+
+fn steps() -> impl Iterator<Item = u64> {
+    (0..19).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)))
+}

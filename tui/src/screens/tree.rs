@@ -1,0 +1,555 @@
+//! The call tree: which paths of regions the time was spent on, as lines to unfold or as a
+//! flame graph.
+//!
+//! ```text
+//! Total%  Self%            Total    Self   Calls  Name
+//!   61.0    2.1 ######     1.2 s   41 ms     318  v main
+//!   58.9   12.4 #####      1.1 s  240 ms    1.2k    v parse
+//!   46.5   46.5 ####       910 ms  910 ms   48k       lex
+//! ```
+//!
+//! Its weights are CPU time, from the edges that the program keeps, or samples of the stacks of
+//! open regions, which also count what waits.
+
+mod draw;
+mod flame;
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crossterm::event::KeyCode;
+use ratatui::Frame as Canvas;
+use ratatui::layout::{Position, Rect};
+
+use super::{Outcome, Screen, View};
+use crate::app::keys::Key::{Char, Named};
+use crate::app::keys::{self, Group, KeyMap, bind, own};
+use crate::app::mouse::Target;
+use crate::app::{Action, Common, Filter};
+use crate::grid::Scroll;
+use crate::look::Look;
+use crate::model::compare::Baseline;
+use crate::model::tree::{Direction, Row, Samples, Tree};
+use crate::model::{Figures, Frame, Model, OpenRegion, Recent, Stacks};
+use crate::snapshot::Snapshot;
+
+/// The heading, and the titles of the columns.
+const HEADS: u16 = 2;
+/// Nodes with less than this part of all are folded until the user unfolds them.
+const UNFOLDED_PART: u64 = 50;
+/// Time between two looks at the stacks; divides no round period, so that it falls on every
+/// part of a loop.
+const SAMPLES_EVERY: Duration = Duration::from_micros(19_700);
+
+const TREE: Group = own(&[
+    bind(
+        Action::Flame,
+        &[Char('f')],
+        "flame/lines",
+        "show the call tree as a flame graph, or as lines",
+    ),
+    bind(
+        Action::Callers,
+        &[Char('i')],
+        "callers",
+        "turn the tree round: below each point what calls it, or what it calls",
+    ),
+    bind(
+        Action::TreeSource,
+        &[Char('v')],
+        "source",
+        "CPU time from what the program counts, or samples of the stacks of open regions, 50 a \
+         second, which waiting is in, too",
+    ),
+    bind(
+        Action::Window,
+        &[Char('H')],
+        "window",
+        "CPU time since the start, of the last 10 to 20 seconds, or since the mark",
+    ),
+    bind(Action::Moment, &[Char('m')], "", "mark this moment: show what was spent since"),
+    bind(Action::ByThread, &[Char('T')], "", "a tree for each thread, or one of all threads"),
+]);
+
+const FOLD: Group = own(&[
+    bind(
+        Action::Unfold,
+        &[Named(KeyCode::Right), Char('l')],
+        "",
+        "unfold, or step inside; flame: the next bar to the right",
+    ),
+    bind(
+        Action::Fold,
+        &[Named(KeyCode::Left), Char('h')],
+        "",
+        "fold, or step outside; flame: the next bar to the left",
+    ),
+    bind(Action::UnfoldAll, &[Char('*')], "", "unfold all below, or fold it"),
+    bind(
+        Action::Zoom,
+        &[Char('z')],
+        "zoom",
+        "show only what is below the frame under the cursor, or all again",
+    ),
+]);
+
+/// Where the weights come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Source {
+    /// The edges and cells of the snapshot: exclusive CPU time.
+    #[default]
+    Time,
+    /// Stacks of open regions, looked at many times a second.
+    Samples,
+}
+
+/// Which part of the CPU time is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Window {
+    /// Since the process began.
+    #[default]
+    All,
+    /// Of the last seconds.
+    Recent,
+    /// Since the moment that the user marked.
+    Mark,
+}
+
+/// The call tree, as lines or as a flame graph.
+#[derive(Debug, Default)]
+pub struct CallTree {
+    direction: Direction,
+    source: Source,
+    window: Window,
+    by_thread: bool,
+    is_flame: bool,
+    tree: Tree,
+    /// What is compared with.
+    baseline: Option<Model>,
+    /// Shares of the whole in the baseline, by the names of a path.
+    was: Option<HashMap<Vec<String>, f64>>,
+    /// Seconds that the weights were spent in; none where that is not known.
+    seconds: Option<f64>,
+    /// What the user folded and unfolded.
+    folds: HashMap<Vec<Frame>, bool>,
+    /// The frame under the cursor.
+    cursor: Vec<Frame>,
+    /// The frame that alone is shown, with what is below it; empty for all.
+    zoom: Vec<Frame>,
+    rows: Vec<Row>,
+    recent: Recent,
+    samples: Samples,
+    /// Stacks were looked at since the last poll.
+    has_sampled: bool,
+}
+
+impl CallTree {
+    /// Takes the model's figures in.
+    fn rebuild(&mut self, common: &Common) {
+        let Some(snapshot) = common.model.snapshot() else { return };
+        let mut tree = Tree::new(self.direction);
+        self.seconds = None;
+        match (self.source, self.window) {
+            (Source::Samples, _) => {
+                for (path, count) in self.samples.stacks() {
+                    if admits(&common.model, &common.filter, path.last().copied()) {
+                        tree.add(self.frames(path), count, 0);
+                    }
+                }
+            }
+            (Source::Time, Window::All) => {
+                let open = common.model.open_regions();
+                self.add_time(&mut tree, &common.model, &common.filter, snapshot, open);
+                self.seconds =
+                    Some(snapshot.elapsed_ticks as f64 / snapshot.clock.ticks_per_second);
+            }
+            (Source::Time, window) => {
+                let model = &common.model;
+                if let Some(window) = self.recent.window(model, window == Window::Mark) {
+                    let (snapshot, open) = (&window.snapshot, &window.open);
+                    self.add_time(&mut tree, model, &common.filter, snapshot, open);
+                    self.seconds = Some(window.seconds);
+                }
+            }
+        }
+        tree.sort();
+        self.tree = tree;
+        self.lay_out();
+    }
+
+    fn add_time(
+        &self,
+        tree: &mut Tree,
+        model: &Model,
+        filter: &Filter,
+        from: &Snapshot,
+        open: &[OpenRegion],
+    ) {
+        let stacks = Stacks::of(from, open, |id| admits(model, filter, Some(Frame::Point(id))));
+        for weight in stacks.weights() {
+            tree.add(self.frames(&stacks.path(weight)), weight.exclusive, weight.count);
+        }
+    }
+
+    /// Finds the shares of the baseline. Threads of another process have other numbers, so
+    /// that trees by thread have none.
+    fn look_at_baseline(&mut self, common: &Common) {
+        self.was = None;
+        let Some(model) = self.baseline.as_ref().filter(|_| !self.by_thread) else { return };
+        let Some(snapshot) = model.snapshot() else { return };
+        let mut tree = Tree::new(self.direction);
+        self.add_time(&mut tree, model, &common.filter, snapshot, model.open_regions());
+        let all = tree.total().max(1) as f64;
+        let share = |row: Row| {
+            let path = tree.path(row.node);
+            let names = path.iter().map(|frame| name(*frame, model)).collect();
+            (names, tree.node(row.node).inclusive as f64 / all)
+        };
+        self.was = Some(tree.rows(None, |_| true).into_iter().map(share).collect());
+    }
+
+    /// Another tree than before.
+    fn start_over(&mut self, common: &mut Common) {
+        self.zoom.clear();
+        self.cursor.clear();
+        self.folds.clear();
+        common.scroll = Scroll::default();
+        self.look_at_baseline(common);
+        self.rebuild(common);
+    }
+
+    /// A path with its thread, or without.
+    fn frames<'a>(&self, path: &'a [Frame]) -> &'a [Frame] {
+        if self.by_thread { path } else { &path[1..] }
+    }
+
+    /// Finds the lines and puts the cursor on one.
+    fn lay_out(&mut self) {
+        let root = self.tree.find(&self.zoom);
+        if root.is_none() {
+            self.zoom.clear();
+        }
+        let tree = &self.tree;
+        let least = tree.total() / UNFOLDED_PART;
+        let is_open = |node| {
+            let by_itself =
+                tree.direction() == Direction::Callees && tree.node(node).inclusive > least;
+            self.folds.get(&tree.path(node)).copied().unwrap_or(by_itself)
+        };
+        self.rows = tree.rows(root, is_open);
+        // A frame that is folded away, or gone, leaves the cursor to what is around it.
+        let mut cursor = self.cursor.as_slice();
+        while !cursor.is_empty() && self.place_of(cursor).is_none() {
+            cursor = &cursor[..cursor.len() - 1];
+        }
+        self.cursor = match (cursor, self.rows.first()) {
+            ([], Some(first)) => self.tree.path(first.node),
+            (cursor, _) => cursor.to_vec(),
+        };
+    }
+
+    fn place_of(&self, path: &[Frame]) -> Option<usize> {
+        let node = self.tree.find(path)?;
+        self.rows.iter().position(|row| row.node == node)
+    }
+
+    /// The node under the cursor.
+    fn node(&self) -> Option<u32> {
+        self.tree.find(&self.cursor)
+    }
+
+    /// Puts the cursor on a node.
+    fn go_to(&mut self, node: u32, common: &mut Common, now: Instant) {
+        self.cursor = self.tree.path(node);
+        common.freeze(now);
+        if let Some(&Frame::Point(id)) = self.cursor.last() {
+            common.selected = Some(id);
+        }
+    }
+
+    /// Unfolds the node under the cursor, or goes to the first inside.
+    fn unfold(&mut self, common: &mut Common, now: Instant) {
+        let Some(place) = self.place_of(&self.cursor) else { return };
+        let row = self.rows[place];
+        match (row.is_open, self.tree.node(row.node).children.first()) {
+            (true, Some(child)) => self.go_to(*child, common, now),
+            (false, Some(_)) => {
+                self.folds.insert(self.cursor.clone(), true);
+                self.lay_out();
+            }
+            (_, None) => {}
+        }
+    }
+
+    /// Folds the node under the cursor, or goes to the one around it.
+    fn fold(&mut self, common: &mut Common, now: Instant) {
+        let Some(place) = self.place_of(&self.cursor) else { return };
+        let row = self.rows[place];
+        if row.is_open {
+            self.folds.insert(self.cursor.clone(), false);
+            self.lay_out();
+        } else if let Some(parent) = self.tree.node(row.node).parent
+            && row.depth > 0
+        {
+            self.go_to(parent, common, now);
+        }
+    }
+
+    /// Unfolds all below the node under the cursor, or folds it if that is so already.
+    fn unfold_all(&mut self) {
+        let Some(node) = self.node() else { return };
+        let all: Vec<u32> =
+            self.tree.rows(Some(node), |_| true).into_iter().map(|row| row.node).collect();
+        let shown: std::collections::HashSet<u32> =
+            self.rows.iter().filter(|row| row.is_open).map(|row| row.node).collect();
+        let has_children = |node: &&u32| !self.tree.node(**node).children.is_empty();
+        let unfold = all.iter().filter(has_children).any(|node| !shown.contains(node));
+        for node in all {
+            self.folds.insert(self.tree.path(node), unfold);
+        }
+        self.lay_out();
+    }
+
+    /// Shows only what is below the node under the cursor, or all.
+    fn zoom(&mut self, common: &mut Common) {
+        self.zoom = match self.zoom == self.cursor {
+            true => Vec::new(),
+            false => self.cursor.clone(),
+        };
+        common.scroll = Scroll::default();
+        self.lay_out();
+    }
+
+    /// The next window, leaving out the mark while there is none.
+    fn next_window(&mut self) {
+        self.window = match self.window {
+            Window::All => Window::Recent,
+            Window::Recent if self.recent.is_marked() => Window::Mark,
+            Window::Recent | Window::Mark => Window::All,
+        };
+        self.source = Source::Time;
+    }
+}
+
+/// Whether what was spent in a frame itself is shown.
+fn admits(model: &Model, filter: &Filter, frame: Option<Frame>) -> bool {
+    let Some(Frame::Point(id)) = frame else { return false };
+    // A device's time is no CPU's.
+    model.point(id).is_some_and(|figures| !figures.point().device && filter.admits(figures))
+}
+
+/// What a frame is called.
+fn name(frame: Frame, model: &Model) -> String {
+    match frame {
+        Frame::Point(id) => model.point(id).map_or_else(|| format!("#{id}"), Figures::name),
+        Frame::Others => "(other callers)".into(),
+        Frame::Thread(lane) => {
+            let lanes = model.snapshot().map_or(&[][..], |snapshot| &snapshot.lanes);
+            match lanes.iter().find(|known| known.id == lane) {
+                Some(lane) if lane.name.is_empty() => format!("thread {}", lane.tid),
+                Some(lane) => format!("{} {}", lane.name, lane.tid),
+                None => format!("lane {lane}"),
+            }
+        }
+    }
+}
+
+impl View for CallTree {
+    fn keys(&self) -> KeyMap {
+        &[&[keys::RUN, keys::OPEN, TREE, FOLD, keys::BACK], keys::CHANGE, keys::TAIL]
+    }
+
+    fn legend(&self, look: &Look) -> Vec<(String, &'static str)> {
+        vec![
+            ("Total%".into(), "share of all that is shown, with what is called inside"),
+            ("Self%".into(), "share that was spent in the frame itself"),
+            (
+                look.glyphs.recursive.to_string(),
+                "the point is inside itself; its share counts once further out",
+            ),
+            (
+                "Calls".into(),
+                "a pair of caller and callee is exact; what is further out is shared out as the \
+                 callers' times are to each other",
+            ),
+        ]
+    }
+
+    fn samples_every(&self) -> Option<Duration> {
+        (self.source == Source::Samples).then_some(SAMPLES_EVERY)
+    }
+
+    fn sample(&mut self, stacks: &[(u32, Vec<u32>)], common: &Common) {
+        if let Some(snapshot) = common.model.snapshot() {
+            self.samples.take(snapshot, stacks);
+            self.has_sampled = true;
+        }
+    }
+
+    fn begin(&mut self, common: &mut Common, now: Instant) {
+        self.update(common, now);
+    }
+
+    fn forget(&mut self) {
+        let Self { direction, source, by_thread, is_flame, .. } = *self;
+        *self = Self { direction, source, by_thread, is_flame, ..Self::default() };
+    }
+
+    fn compare_with(&mut self, baseline: &Baseline, common: &Common) {
+        let mut model = Model::default();
+        model.fold(baseline.snapshot().clone());
+        self.baseline = Some(model);
+        self.recent.see(&common.model);
+        self.recent.mark(&common.model);
+        self.look_at_baseline(common);
+    }
+
+    fn update(&mut self, common: &mut Common, _: Instant) -> Outcome {
+        self.recent.see(&common.model);
+        if let Some(snapshot) = common.model.snapshot().filter(|_| !self.has_sampled) {
+            self.samples.take_snapshot(snapshot);
+        }
+        self.has_sampled = false;
+        Outcome::Arrange
+    }
+
+    fn arrange(&mut self, common: &mut Common) {
+        // Rows stand still while the cursor moves.
+        if common.frozen_until.is_none() || self.rows.is_empty() {
+            self.rebuild(common);
+        }
+        common.select_among(&common.order.clone());
+    }
+
+    fn is_filtered(&self) -> bool {
+        true
+    }
+
+    fn meant(&self, _: &Common) -> Option<u32> {
+        match self.cursor.last() {
+            Some(Frame::Point(id)) => Some(*id),
+            _ => None,
+        }
+    }
+
+    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+        match action {
+            Action::Open if self.is_flame => self.zoom(common),
+            Action::Open => match self.meant(common) {
+                Some(id) => {
+                    common.selected = Some(id);
+                    return Outcome::Show(Screen::Detail);
+                }
+                None => self.unfold(common, now),
+            },
+            Action::Zoom => self.zoom(common),
+            Action::Back if !self.zoom.is_empty() => {
+                self.zoom.clear();
+                self.lay_out();
+            }
+            Action::Back => return Outcome::Back,
+            Action::Flame => {
+                self.is_flame = !self.is_flame;
+                common.scroll = Scroll::default();
+            }
+            Action::Callers => {
+                self.direction = match self.direction {
+                    Direction::Callees => Direction::Callers,
+                    Direction::Callers => Direction::Callees,
+                };
+                self.start_over(common);
+            }
+            Action::ByThread => {
+                self.by_thread = !self.by_thread;
+                self.start_over(common);
+            }
+            Action::TreeSource => {
+                self.source = match self.source {
+                    Source::Time => {
+                        // Older ones are of another time.
+                        self.samples = Samples::default();
+                        Source::Samples
+                    }
+                    Source::Samples => Source::Time,
+                };
+                self.rebuild(common);
+            }
+            Action::Window => {
+                self.next_window();
+                self.rebuild(common);
+            }
+            Action::Moment => {
+                self.recent.mark(&common.model);
+                (self.source, self.window) = (Source::Time, Window::Mark);
+                common.say(now, "marked: what is spent from now on; H shows other windows");
+                self.rebuild(common);
+            }
+            Action::Unfold if self.is_flame => self.step_aside(1, common, now),
+            Action::Fold if self.is_flame => self.step_aside(-1, common, now),
+            Action::Unfold => self.unfold(common, now),
+            Action::Fold => self.fold(common, now),
+            Action::UnfoldAll => self.unfold_all(),
+            _ => return Outcome::Pass,
+        }
+        Outcome::Done
+    }
+
+    fn cursor(&self, _: &Common) -> (usize, usize) {
+        (self.place_of(&self.cursor).unwrap_or(0), self.rows.len())
+    }
+
+    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
+        if let Some(row) = self.rows.get(place) {
+            self.go_to(row.node, common, now);
+        }
+    }
+
+    fn walk(&mut self, rows: isize, common: &mut Common, now: Instant) {
+        if self.is_flame {
+            return self.step_in(rows, common, now);
+        }
+        let (place, len) = self.cursor(common);
+        let place = place.saturating_add_signed(rows).min(len.saturating_sub(1));
+        self.select(place, common, now);
+    }
+
+    fn rows(&self, body: Rect) -> Rect {
+        let heads = HEADS.min(body.height);
+        Rect { y: body.y + heads, height: body.height - heads, ..body }
+    }
+
+    fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
+        let rows = self.rows(body);
+        if !rows.contains(at) {
+            return Target::Nothing;
+        }
+        let line = common.scroll.offset + usize::from(at.y - rows.y);
+        let place = match self.is_flame {
+            false => Some(line).filter(|line| *line < self.rows.len()),
+            true => flame::at(self, at.x - rows.x, line, rows.width)
+                .and_then(|node| self.rows.iter().position(|row| row.node == node)),
+        };
+        place.map_or(Target::Nothing, Target::Row)
+    }
+
+    fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
+        common.rows = usize::from(self.rows(body).height).max(1);
+        let cursor = match self.is_flame {
+            true => (self.cursor.len().saturating_sub(1), usize::MAX),
+            false => self.cursor(common),
+        };
+        common.scroll.settle(common.rows, cursor)
+    }
+
+    fn draw(&self, canvas: &mut Canvas, body: Rect, common: &Common, look: &Look) {
+        draw::head(self, canvas, body, common, look);
+        let rest = View::rows(self, body);
+        if self.rows.is_empty() {
+            draw::empty(self, canvas, rest, common, look);
+        } else if self.is_flame {
+            flame::draw(self, canvas, rest, common, look);
+        } else {
+            draw::rows(self, canvas, rest, common, look);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The screen while there is no process to watch: why not, and what to do.
+
+use ratatui::Frame;
+use ratatui::layout::{Margin, Rect};
+use ratatui::text::Line;
+use ratatui::widgets::{Paragraph, Wrap};
+
+use super::{Outcome, Screen, View};
+use crate::app::Common;
+use crate::app::keys::{self, KeyMap};
+use crate::look::Look;
+use crate::source::{Choice, choose};
+
+/// The screen while there is no process to watch.
+#[derive(Default)]
+pub struct Waiting;
+
+impl View for Waiting {
+    fn keys(&self) -> KeyMap {
+        &[&[keys::LEAVE, keys::TERMINAL]]
+    }
+
+    fn looks_for_processes(&self) -> bool {
+        true
+    }
+
+    /// Takes the only process that fits, or offers several.
+    fn discovered(&mut self, common: &mut Common) -> Outcome {
+        if let Some(together) = &common.options.together {
+            let all = &common.discovery.candidates;
+            return match all.iter().any(|candidate| together.admits(candidate, all)) {
+                true => Outcome::AttachTogether(together.clone()),
+                false => Outcome::Done,
+            };
+        }
+        match choose(&common.discovery, common.wanted()) {
+            Choice::None => Outcome::Done,
+            Choice::One(only) => Outcome::Attach(only),
+            Choice::Several(_) => Outcome::Show(Screen::Picker),
+        }
+    }
+
+    fn settle(&mut self, _: Rect, _: &mut Common, _: &Look) -> bool {
+        false
+    }
+
+    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, _: &Look) {
+        let waiting = if common.discovery.instead.is_some() { "" } else { "waiting, " };
+        // Where others are there, it is not true that there is none.
+        let others = !common.discovery.candidates.is_empty() && !common.wanted().is_any();
+        let mut lines = if others {
+            let why = common.discovery.why_none(common.wanted());
+            vec![Line::from(format!("{why}; {waiting}q quits"))]
+        } else {
+            vec![Line::from(format!("{}; {waiting}q quits", common.discovery.nothing_found()))]
+        };
+        if !common.wanted().is_any() && !others {
+            let (wanted, why) =
+                (common.wanted().describe(), common.discovery.why_none(common.wanted()));
+            lines.push(Line::default());
+            lines.push(Line::from(format!("Asked for {wanted}: {why}")));
+        }
+        lines.push(Line::default());
+        lines.push(Line::from("`pfp-top demo` shows a program made to be watched."));
+        let text = Paragraph::new(lines).wrap(Wrap { trim: true });
+        let margin = Margin::new(2, u16::from(area.height > 8));
+        frame.render_widget(text, area.inner(margin));
+    }
+}

@@ -1,0 +1,169 @@
+//! The call tree as text.
+
+use super::*;
+use crossterm::event::{MouseButton, MouseEventKind};
+use ratatui::layout::Position;
+
+/// The desk after these keys, with the synthetic process's tree.
+fn tree(keys: &str) -> Desk {
+    let mut desk = desk();
+    desk.press("t");
+    desk.press(keys);
+    desk
+}
+
+fn shown(desk: &mut Desk) -> Vec<String> {
+    screen(desk, false, (120, 30)).lines().map(str::to_owned).collect()
+}
+
+/// The line with the cursor, from the mark on.
+fn under_cursor(desk: &mut Desk) -> String {
+    let lines = shown(desk);
+    let found: Vec<_> = lines.iter().filter_map(|line| line.split_once(" >")).collect();
+    assert_eq!(found.len(), 1, "{lines:#?}");
+    found[0].1.trim().to_owned()
+}
+
+#[test]
+fn the_tree() {
+    check_all("tree", &mut tree(""));
+}
+
+#[test]
+fn the_tree_as_a_flame_graph() {
+    check_all("flame", &mut tree("f"));
+}
+
+#[test]
+fn the_tree_of_callers() {
+    let mut desk = tree("i*");
+    check("tree-callers", &screen(&mut desk, true, (120, 30)), (120, 30));
+}
+
+#[test]
+fn without_colours_bars_can_be_told_apart() {
+    let mut desk = tree("f");
+    let now = desk.now;
+    let drawn = drawn(&mut desk.app, now, &Look::new(false, false), (80, 24));
+    let marked = |x: u16, y: u16| !drawn[(x, y)].modifier.is_empty();
+    assert!(marked(0, 3) && marked(0, 4), "bars are marked");
+    assert_ne!(drawn[(0, 3)].modifier, drawn[(0, 4)].modifier, "the cursor is another");
+}
+
+#[test]
+fn lines_fold_and_unfold() {
+    let mut desk = tree("");
+    let all = shown(&mut desk).len();
+    let root = under_cursor(&mut desk);
+    assert!(root.starts_with('▾'), "{root}");
+    desk.press("h");
+    assert!(under_cursor(&mut desk).starts_with('▸'));
+    let folded = shown(&mut desk);
+    desk.press("l");
+    assert_eq!(under_cursor(&mut desk), root);
+    assert_ne!(shown(&mut desk), folded);
+    assert_eq!(shown(&mut desk).len(), all);
+    // Right on an unfolded line steps inside, Left steps out again.
+    desk.press("l");
+    assert_ne!(under_cursor(&mut desk), root);
+    desk.press("hh");
+    assert_eq!(under_cursor(&mut desk).trim_start_matches(['▸', '▾']), &root[3..]);
+}
+
+#[test]
+fn a_line_opens_its_point_and_esc_comes_back() {
+    let mut desk = tree("j");
+    let name = under_cursor(&mut desk).trim_start_matches(['▸', '▾', ' ']).to_owned();
+    desk.code(KeyCode::Enter);
+    assert!(shown(&mut desk)[1].contains(&name), "{name}: {:?}", shown(&mut desk)[1]);
+    desk.code(KeyCode::Esc);
+    assert!(under_cursor(&mut desk).ends_with(&name));
+}
+
+#[test]
+fn zooming_shows_a_part_of_the_tree() {
+    for keys in ["", "f"] {
+        let mut desk = tree(keys);
+        let whole = shown(&mut desk);
+        desk.press("jz");
+        let zoomed = shown(&mut desk);
+        assert!(
+            zoomed[1].contains("; only ") && zoomed[1].contains("Esc shows all"),
+            "{zoomed:#?}"
+        );
+        assert_ne!(zoomed[4], whole[4]);
+        desk.code(KeyCode::Esc);
+        assert!(!shown(&mut desk)[1].contains("; only "));
+        assert_eq!(shown(&mut desk).last().unwrap(), whole.last().unwrap(), "the tree is shown");
+    }
+}
+
+#[test]
+fn windows_show_what_was_measured_in_them() {
+    let mut desk = tree("H");
+    desk.wait(1);
+    assert!(shown(&mut desk)[1].starts_with(" CPU time of the last "), "{:?}", shown(&mut desk)[1]);
+    desk.press("m");
+    assert!(shown(&mut desk)[3].starts_with(" nothing was measured in this window"));
+    desk.wait(2);
+    let lines = shown(&mut desk);
+    assert!(lines[1].starts_with(" CPU time since the mark, "), "{}", lines[1]);
+    assert!(lines[3].contains("100.0") || lines[3].contains('%') || lines[3].contains('▾'));
+    desk.press("H");
+    assert!(shown(&mut desk)[1].starts_with(" CPU time since the start"));
+}
+
+#[test]
+fn samples_tell_where_threads_are() {
+    let mut desk = tree("v");
+    assert!(shown(&mut desk)[3].starts_with(" no region was open"), "{:#?}", shown(&mut desk));
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let open = Open { point: 1, ..Open::default() };
+        process.snapshot_mut().lanes[0].open = vec![open, Open { point: 2, ..open }];
+    }
+    desk.wait(1);
+    for _ in 0..3 {
+        assert!(desk.app.next_sample().is_some());
+        desk.app.sample(desk.now);
+    }
+    desk.wait(1);
+    let lines = shown(&mut desk);
+    assert!(lines[1].starts_with(" where threads are, waiting or not: "), "{}", lines[1]);
+    assert!(lines[3].starts_with(" 100.0    0.0") && lines[3].contains("io.parse"), "{}", lines[3]);
+    assert!(lines[4].starts_with(" 100.0  100.0") && lines[4].contains("io.read"), "{}", lines[4]);
+    desk.press("v");
+    assert_eq!(desk.app.next_sample(), None, "nobody looks any more");
+}
+
+#[test]
+fn shares_of_the_baseline_stand_beside_those_of_now() {
+    let mut desk = tree("");
+    assert!(!shown(&mut desk)[2].contains("Was%"));
+    let figures = |line: &str| -> Vec<String> {
+        line.split_whitespace().take(3).map(str::to_owned).collect()
+    };
+    let before = figures(&shown(&mut desk)[3]);
+    desk.press("b");
+    desk.wait(10);
+    let lines = shown(&mut desk);
+    assert!(lines[2].contains("Was%"), "{}", lines[2]);
+    let now = figures(&lines[3]);
+    assert_eq!(now[2], before[0], "the share that it had: {}", lines[3]);
+    assert_ne!(now[0], before[0], "the share that it has: {}", lines[3]);
+}
+
+#[test]
+fn a_click_finds_a_bar() {
+    let mut desk = tree("f");
+    let lines = shown(&mut desk);
+    let last = lines[5..].iter().take_while(|line| !line.trim().is_empty()).count() + 4;
+    let at = Position { x: 0, y: last as u16 };
+    let (app, area) = (&desk.app, Rect::new(0, 0, 120, 30));
+    let target = crate::view::hit(app, area, at);
+    let now = desk.now;
+    desk.app.mouse(MouseEventKind::Down(MouseButton::Left), target, now);
+    let said = shown(&mut desk)[2].clone();
+    let name = lines[last].split(['…', ' ']).next().unwrap();
+    assert!(said.starts_with(&format!(" {name}")), "{said}: {}", lines[last]);
+}
