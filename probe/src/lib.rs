@@ -184,6 +184,10 @@ mod guard;
 #[cfg(feature = "enabled")]
 mod mark;
 mod metered;
+/// For libraries that record what another tool's interface tells them; not part of the interface.
+#[cfg(feature = "enabled")]
+#[doc(hidden)]
+pub mod past;
 mod point;
 #[cfg(feature = "enabled")]
 mod snapshot;

@@ -21,6 +21,7 @@ use super::regions::{Noted, Regions, Slot, Sum};
 use super::thread::{self, Entry, FENCED, LEVEL, LEVELS, Thread, Unready};
 use crate::clock::{self, Stamps, fenced_ticks, ticks};
 use crate::mark::{self, Holder};
+use crate::past::Past;
 use crate::point::Point;
 use crate::timed::Timed;
 
@@ -826,6 +827,28 @@ pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, 
     let bucket = thread.shared_bucket(cell, exclusive);
     cell.record_shared(Measurement { exclusive, inclusive: exclusive, away: None }, bucket);
     thread.count(|tally| &tally.unrecorded);
+}
+
+/// Records what the calling thread has spent outside its regions, once it is over. The region
+/// that is open around it has it as a child, if `is_inside`.
+pub(crate) fn record_past(point: &'static Point, past: &Past, is_inside: bool) {
+    let ready = match measure::ready(point, point.control()) {
+        Some(ready) => Some(Ok(ready)),
+        None => thread::prepare(point),
+    };
+    let thread = match ready {
+        // Switched off meanwhile.
+        None => return,
+        Some(Ok((thread, _)) | Err(Unready::Overflow(thread))) => thread,
+        Some(Err(Unready::Never)) => return process::miss(),
+    };
+    let own = past.on_cpu.min(past.ticks);
+    if is_inside {
+        thread.cover(own);
+    }
+    thread.add_to_total(point.index(), own);
+    let sum = Sum { own, inclusive: own, off: past.ticks - own, switches: 0 };
+    finish_with(thread, point, sum, (past.start, past.span), None);
 }
 
 /// What the polls of a future have measured so far and nobody has recorded; none before

@@ -1,0 +1,200 @@
+//! OpenMP: parallel regions, as a runtime with OMPT tells of them.
+//!
+//! ```text
+//! place:  from an address in the program to its points
+//! team:   regions that are under way
+//! member: what each thread does in them: busy, or waiting
+//! ```
+//!
+//! Nothing here takes a lock; memory is allocated where a place is met for the first time.
+
+mod abi;
+mod member;
+mod place;
+mod team;
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use abi::{Data, Function, Lookup, SetCallback, callback};
+use place::{Kind, Points};
+use team::Team;
+
+/// In the word of an implicit task: an explicit one has 0 there.
+const IMPLICIT: u64 = 1;
+
+static TOOL: abi::StartToolResult =
+    abi::StartToolResult { initialize, finalize, data: Data { value: 0 } };
+
+/// OpenMP's runtime asks each library in `OMP_TOOL_LIBRARIES` for this.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn ompt_start_tool(
+    _version: c_uint,
+    _runtime: *const c_char,
+) -> *const abi::StartToolResult {
+    &raw const TOOL
+}
+
+unsafe extern "C" fn initialize(lookup: Option<Lookup>, _device: c_int, _data: *mut Data) -> c_int {
+    let Some(lookup) = lookup else { return 0 };
+    // SAFETY: the runtime's function, and a name that stays.
+    let Some(found) = (unsafe { lookup(c"ompt_set_callback".as_ptr()) }) else { return 0 };
+    // SAFETY: what the name stands for in the interface.
+    let set = unsafe { std::mem::transmute::<Function, SetCallback>(found) };
+    macro_rules! set {
+        ($($number:ident: $kind:ident = $function:ident;)*) => {
+            // SAFETY: each has the signature that the interface has for its number, which the
+            // type says.
+            $(unsafe {
+                set(callback::$number, std::mem::transmute::<abi::$kind, Function>($function));
+            })*
+        };
+    }
+    set! {
+        THREAD_BEGIN: ThreadBegin = thread_begin;
+        THREAD_END: ThreadEnd = thread_end;
+        PARALLEL_BEGIN: ParallelBegin = parallel_begin;
+        PARALLEL_END: ParallelEnd = parallel_end;
+        IMPLICIT_TASK: ImplicitTask = implicit_task;
+        TASK_SCHEDULE: TaskSchedule = task_schedule;
+        SYNC_REGION: SyncRegion = sync_region;
+        MUTEX_ACQUIRE: MutexAcquire = mutex_acquire;
+        MUTEX_ACQUIRED: MutexAcquired = mutex_acquired;
+    }
+    1
+}
+
+unsafe extern "C" fn finalize(_data: *mut Data) {
+    // Of this thread; others that were members say so themselves as they end.
+    member::with(|member| member.leave());
+}
+
+unsafe extern "C" fn thread_begin(kind: c_int, _thread: *mut Data) {
+    if kind == abi::WORKER {
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        let number = NUMBER.fetch_add(1, Relaxed);
+        pfp::c::keeping_errno(|| pfp::register_thread(&format!("omp {number}")));
+    }
+}
+
+unsafe extern "C" fn thread_end(_thread: *mut Data) {
+    member::with(|member| member.leave());
+}
+
+unsafe extern "C" fn parallel_begin(
+    _task: *mut Data,
+    _frame: *const c_void,
+    parallel: *mut Data,
+    _requested: c_uint,
+    flags: c_int,
+    code: *const c_void,
+) {
+    let mut taken = None;
+    if flags & abi::LEAGUE == 0
+        && let Some(Points::Region(region)) = place::at(code, Kind::Region)
+    {
+        member::with(|member| taken = Team::take(region, member.fork(), code.addr() >> 4));
+    }
+    // SAFETY: the runtime's word for this region, which is the tool's.
+    if let Some(parallel) = unsafe { parallel.as_mut() } {
+        parallel.ptr = taken.map_or(ptr::null_mut(), |team| ptr::from_ref(team).cast_mut().cast());
+    }
+}
+
+/// The team that `parallel_begin` has put into a region's word.
+///
+/// # Safety
+///
+/// The word is null or a region's that has not ended.
+unsafe fn team(parallel: *mut Data) -> Option<&'static Team> {
+    // SAFETY: as the caller says; null, or a static.
+    unsafe { parallel.as_ref()?.ptr.cast::<Team>().as_ref() }
+}
+
+unsafe extern "C" fn parallel_end(
+    parallel: *mut Data,
+    _task: *mut Data,
+    _flags: c_int,
+    _code: *const c_void,
+) {
+    // SAFETY: the region ends now.
+    if let Some(team) = unsafe { team(parallel) } {
+        member::with(|member| member.join(team));
+    }
+}
+
+unsafe extern "C" fn implicit_task(
+    endpoint: c_int,
+    parallel: *mut Data,
+    task: *mut Data,
+    _threads: c_uint,
+    index: c_uint,
+    flags: c_int,
+) {
+    if flags & abi::TASK_INITIAL != 0 {
+        return;
+    }
+    if endpoint != abi::BEGIN {
+        return member::with(|member| member.end());
+    }
+    // SAFETY: the runtime's word for this task, which is the tool's.
+    if let Some(task) = unsafe { task.as_mut() } {
+        task.value = IMPLICIT;
+    }
+    // SAFETY: a region's members begin before it ends.
+    let team = unsafe { team(parallel) };
+    member::with(|member| member.begin(team, index == 0));
+}
+
+unsafe extern "C" fn task_schedule(_prior: *mut Data, _status: c_int, next: *mut Data) {
+    // SAFETY: null, or the runtime's word for the task that goes on.
+    if let Some(next) = unsafe { next.as_ref() } {
+        // SAFETY: a word, however it was written.
+        let is_one = unsafe { next.value } != IMPLICIT;
+        member::with(|member| member.task(is_one));
+    }
+}
+
+unsafe extern "C" fn sync_region(
+    kind: c_int,
+    endpoint: c_int,
+    _parallel: *mut Data,
+    _task: *mut Data,
+    code: *const c_void,
+) {
+    if !abi::is_barrier(kind) {
+        return;
+    }
+    member::with(|member| match endpoint {
+        abi::BEGIN => member.barrier(|begun| begun.region.is_last(kind, code)),
+        _ => member.on(),
+    });
+}
+
+unsafe extern "C" fn mutex_acquire(
+    kind: c_int,
+    _hint: c_uint,
+    _implementation: c_uint,
+    _wait: u64,
+    code: *const c_void,
+) {
+    if let Some(point) = mutex(kind, code) {
+        point.begin();
+    }
+}
+
+unsafe extern "C" fn mutex_acquired(kind: c_int, _wait: u64, code: *const c_void) {
+    if let Some(point) = mutex(kind, code) {
+        point.end();
+    }
+}
+
+/// The point of waiting for a mutex somewhere.
+fn mutex(kind: c_int, code: *const c_void) -> Option<&'static pfp::Point> {
+    let what = Kind::Mutex(abi::mutex_name(kind));
+    match place::at(code, what).filter(|_| !abi::is_a_try(kind))? {
+        Points::Mutex(point) => Some(point),
+        Points::Region(_) => None,
+    }
+}

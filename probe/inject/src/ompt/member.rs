@@ -1,0 +1,254 @@
+//! What a thread does in the regions that it is a member of.
+//!
+//! ```text
+//! first thread   fork ---- begin ======== barrier ........ join
+//! other thread        ..... begin === barrier ........................ told of the end
+//!                                                         ^ what counts as the end
+//! = busy   . wait
+//! ```
+//!
+//! A runtime tells a thread of the end of a region's last barrier only when there is something
+//! new to do, which may be much later. So a thread remembers when it came to the barrier, and
+//! records its wait up to the end that the first thread has seen.
+
+use std::cell::Cell;
+use std::ptr;
+
+use pfp::past::{self, Past};
+
+use super::team::{Begun, Team};
+
+/// Regions inside one another that are followed; those inside are not.
+const DEPTH: usize = 8;
+
+/// A moment of a thread: the counter, and what it has run by then.
+#[derive(Clone, Copy, Default)]
+struct Moment {
+    now: u64,
+    on_cpu: u64,
+}
+
+impl Moment {
+    fn now() -> Self {
+        let now = pfp::ticks();
+        // Without a lane there is nothing to record either.
+        Self { now, on_cpu: pfp::on_cpu_ticks().unwrap_or(now) }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Busy,
+    /// In a barrier since then; the last one of the region, or one before.
+    Waits {
+        since: Moment,
+        is_last: bool,
+    },
+    /// At a task in a barrier.
+    Task {
+        is_last: bool,
+    },
+    /// All is recorded.
+    Done,
+}
+
+/// A thread's part in a region.
+#[derive(Clone, Copy)]
+struct Part {
+    team: &'static Team,
+    begun: Begun,
+    is_first: bool,
+    state: State,
+    /// Ticks from the fork to its begin, to be recorded with its first wait, and how many of
+    /// those it was on a CPU.
+    before: (u64, u64),
+}
+
+/// Where a thread is.
+pub(super) struct Member {
+    parts: [Cell<Option<Part>>; DEPTH],
+    depth: Cell<usize>,
+    /// The last fork.
+    fork: Cell<Moment>,
+}
+
+thread_local! {
+    static MEMBER: Member = const {
+        Member {
+            parts: [const { Cell::new(None) }; DEPTH],
+            depth: Cell::new(0),
+            fork: Cell::new(Moment { now: 0, on_cpu: 0 }),
+        }
+    };
+}
+
+/// Does something with the calling thread's; nothing when it ends.
+pub(super) fn with(work: impl FnOnce(&Member)) {
+    let _ = MEMBER.try_with(work);
+}
+
+impl Member {
+    /// The thread meets a region: when.
+    pub(super) fn fork(&self) -> u64 {
+        let fork = Moment::now();
+        self.fork.set(fork);
+        fork.now
+    }
+
+    /// The thread that met a region has come to its end.
+    pub(super) fn join(&self, team: &'static Team) {
+        let end = Moment::now();
+        // Its part has ended, and its wait ends now.
+        if let Some(slot) = self.parts.get(self.depth.get())
+            && let Some(mut part) = slot.take()
+            && ptr::eq(part.team, team)
+        {
+            part.waited(end);
+            part.team.leave();
+        }
+        if let Some(Begun { region, start }) = team.begun() {
+            past::record_wall(&region.wall, start, since(end.now, start));
+        }
+        team.ended(end.now);
+        team.leave();
+    }
+
+    /// The thread begins its part in a region.
+    pub(super) fn begin(&self, team: Option<&'static Team>, is_first: bool) {
+        let depth = self.depth.get();
+        self.depth.set(depth + 1);
+        let Some(slot) = self.parts.get(depth) else { return };
+        let Some((team, begun)) = team.and_then(|team| Some((team, team.begun()?))) else {
+            return slot.set(None);
+        };
+        team.join();
+        let now = Moment::now();
+        let fork = self.fork.get();
+        let on_cpu = if is_first { since(now.on_cpu, fork.on_cpu) } else { 0 };
+        let before = (since(now.now, begun.start), on_cpu);
+        begun.region.busy.begin();
+        slot.set(Some(Part { team, begun, is_first, state: State::Busy, before }));
+    }
+
+    /// The thread has come to a barrier.
+    pub(super) fn barrier(&self, is_last: impl FnOnce(Begun) -> bool) {
+        self.change(|part| {
+            if let State::Busy = part.state {
+                let is_last = is_last(part.begun);
+                if is_last {
+                    part.begun.region.busy.end();
+                }
+                part.state = State::Waits { since: Moment::now(), is_last };
+            }
+        });
+    }
+
+    /// The thread goes on behind a barrier.
+    pub(super) fn on(&self) {
+        self.change(|part| match part.state {
+            State::Waits { is_last: false, .. } => {
+                part.waited(Moment::now());
+                part.state = State::Busy;
+            }
+            // The first thread is behind it at the end of its part.
+            State::Waits { is_last: true, .. } if !part.is_first => part.close(),
+            _ => {}
+        });
+    }
+
+    /// In a barrier, the thread takes up a task, or has done all that there were.
+    pub(super) fn task(&self, is_one: bool) {
+        self.change(|part| match part.state {
+            State::Waits { is_last, .. } if is_one => {
+                part.waited(Moment::now());
+                if is_last {
+                    part.begun.region.busy.begin();
+                }
+                part.state = State::Task { is_last };
+            }
+            State::Task { is_last } if !is_one => {
+                if is_last {
+                    part.begun.region.busy.end();
+                }
+                part.state = State::Waits { since: Moment::now(), is_last };
+            }
+            _ => {}
+        });
+    }
+
+    /// The thread's part in a region ends.
+    pub(super) fn end(&self) {
+        let Some(depth) = self.depth.get().checked_sub(1) else { return };
+        self.change(Part::close);
+        self.depth.set(depth);
+    }
+
+    /// The thread ends: it may never have been told of the end of its part.
+    pub(super) fn leave(&self) {
+        while self.depth.get() > 0 {
+            self.end();
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Part)) {
+        let slot = self.depth.get().checked_sub(1).and_then(|depth| self.parts.get(depth));
+        let Some(slot) = slot else { return };
+        if let Some(mut part) = slot.take() {
+            change(&mut part);
+            slot.set(Some(part));
+        }
+    }
+}
+
+impl Part {
+    /// Records what it has waited until a moment.
+    fn waited(&mut self, until: Moment) {
+        let State::Waits { since: from, is_last } = self.state else { return };
+        let span = since(until.now, from.now);
+        let (before, on_cpu) = std::mem::take(&mut self.before);
+        let past = Past {
+            start: from.now,
+            span,
+            ticks: span + before,
+            // It spins first and sleeps then, so what it has run since is this wait's.
+            on_cpu: since(until.on_cpu, from.on_cpu).min(span) + on_cpu,
+        };
+        // Around the last barrier the first thread has the regions of the program, and the
+        // others have none.
+        past::record(&self.begun.region.wait, &past, self.is_first || !is_last);
+    }
+
+    /// Records what is left to record.
+    fn close(&mut self) {
+        match self.state {
+            State::Busy | State::Task { is_last: true } => {
+                // A region of one thread has no barrier.
+                self.begun.region.busy.end();
+                self.state = State::Waits { since: Moment::now(), is_last: true };
+            }
+            // A part that is given up in the middle.
+            State::Task { is_last: false } | State::Waits { is_last: false, .. } => {
+                self.begun.region.busy.end();
+            }
+            State::Waits { is_last: true, .. } => {}
+            State::Done => return,
+        }
+        if self.is_first {
+            // Until the region ends.
+            return;
+        }
+        let mut until = Moment::now();
+        // There is none yet if another thread's region takes up this one before the end.
+        if let Some(end) = self.team.end().filter(|&end| since(until.now, end) > 0) {
+            until.now = end;
+        }
+        self.waited(until);
+        self.state = State::Done;
+        self.team.leave();
+    }
+}
+
+/// Ticks between two readings; 0 if another CPU's counter is behind.
+fn since(now: u64, then: u64) -> u64 {
+    (now.wrapping_sub(then) as i64).max(0) as u64
+}

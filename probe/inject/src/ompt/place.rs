@@ -1,0 +1,174 @@
+//! Points by the place in the program that a runtime names: an address of its code.
+//!
+//! ```text
+//! address --> table --> place: its points, made once and kept
+//! ```
+//!
+//! The table is found through without a lock, and grows by one exchange.
+
+use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr,
+    Ordering::{Acquire, Release},
+};
+
+use pfp::{Point, past};
+
+/// Places that are kept; a power of two. At another one nothing is measured, and that is
+/// counted.
+const PLACES: usize = 1 << 12;
+
+/// A place, and the points that it has.
+pub(super) struct Place {
+    address: usize,
+    kind: Kind,
+    pub(super) points: Points,
+}
+
+/// What is at a place: there may be several things at one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Region,
+    /// A mutex that is waited for, by its name.
+    Mutex(&'static str),
+}
+
+pub(super) enum Points {
+    Region(Region),
+    Mutex(Point),
+}
+
+/// A parallel region in the source.
+pub(super) struct Region {
+    address: usize,
+    /// By the clock, from the fork to the join; on the thread that has met it.
+    pub(super) wall: Point,
+    /// What its threads do.
+    pub(super) busy: Point,
+    /// The rest of the region's time, on each of its threads.
+    pub(super) wait: Point,
+}
+
+impl Region {
+    /// Whether a barrier, by its kind and by where it stands, is the one at the region's end.
+    ///
+    /// Runtimes before OpenMP 5.1 have one kind for that and for the ends of loops. The last
+    /// one stands nowhere, or where the region does.
+    pub(super) fn is_last(&self, kind: c_int, code: *const c_void) -> bool {
+        match kind {
+            9 => true,
+            1 | 2 => code.is_null() || code.addr() == self.address,
+            _ => false,
+        }
+    }
+}
+
+static TABLE: [AtomicPtr<Place>; PLACES] = [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
+
+/// What is at an address; none where there are too many.
+pub(super) fn at(address: *const c_void, kind: Kind) -> Option<&'static Points> {
+    let address = address.addr();
+    // Fibonacci hashing: the low bits of addresses are alike.
+    let hash = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    let mut made: *mut Place = ptr::null_mut();
+    for step in 0..PLACES {
+        let slot = &TABLE[(hash as usize + step) % PLACES];
+        // Meets `Release` below: the place is filled.
+        let mut found = slot.load(Acquire);
+        if found.is_null() {
+            if made.is_null() {
+                made = Box::into_raw(Box::new(make(address, kind)));
+            }
+            match slot.compare_exchange(ptr::null_mut(), made, Release, Acquire) {
+                // SAFETY: made from a box just now, and never freed.
+                Ok(_) => return Some(unsafe { &(*made).points }),
+                // Another thread was faster. If with the same place, what was made is lost,
+                // once for a place.
+                Err(other) => found = other,
+            }
+        }
+        // SAFETY: not null, and never freed.
+        let place = unsafe { &*found };
+        if place.address == address && place.kind == kind {
+            return Some(&place.points);
+        }
+    }
+    pfp::c::count_refusal();
+    None
+}
+
+#[cold]
+fn make(address: usize, kind: Kind) -> Place {
+    pfp::c::keeping_errno(|| {
+        let (object, name) = locate(address);
+        let object: &'static str = object.leak();
+        let named = |what: &str| -> &'static str { what.to_owned().leak() };
+        let points = match kind {
+            Kind::Region => Points::Region(Region {
+                address,
+                wall: past::wall_point(named(&format!("omp {name}")), object, 0),
+                busy: Point::at(named(&format!("omp {name} busy")), object, 0),
+                wait: Point::at(named(&format!("omp {name} wait")), object, 0),
+            }),
+            Kind::Mutex(mutex) => {
+                Points::Mutex(Point::at(named(&format!("omp {name} {mutex} wait")), object, 0))
+            }
+        };
+        Place { address, kind, points }
+    })
+}
+
+/// The object that an address is in, and the address as `objdump` has it there: no more is
+/// known here.
+fn locate(address: usize) -> (String, String) {
+    struct Search {
+        address: usize,
+        found: Option<(String, usize)>,
+    }
+
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _size: libc::size_t,
+        search: *mut c_void,
+    ) -> c_int {
+        // SAFETY: as the loader calls it, with what it was given below.
+        let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
+        // SAFETY: the loader's table, of that length.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let within = search.address.wrapping_sub(info.dlpi_addr as usize);
+        let holds = |header: &libc::Elf64_Phdr| {
+            let offset = within.wrapping_sub(header.p_vaddr as usize);
+            header.p_type == libc::PT_LOAD && offset < header.p_memsz as usize
+        };
+        if !headers.iter().any(holds) {
+            return 0;
+        }
+        let name = match info.dlpi_name.is_null() {
+            true => c"",
+            // SAFETY: the loader's name of the object.
+            false => unsafe { CStr::from_ptr(info.dlpi_name) },
+        };
+        let path = match name.to_bytes() {
+            // The program itself.
+            [] => fs::read_link("/proc/self/exe").unwrap_or_default(),
+            name => Path::new(OsStr::from_bytes(name)).to_owned(),
+        };
+        search.found = Some((path.to_string_lossy().into_owned(), within));
+        1
+    }
+
+    let mut search = Search { address, found: None };
+    // SAFETY: the function takes what is given here.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    let Some((object, within)) = search.found else {
+        // Made as the program runs, or not said by the runtime.
+        return (String::new(), format!("{address:#x}"));
+    };
+    let file = Path::new(&object).file_name().unwrap_or_default().to_string_lossy();
+    let name = format!("{file}+{within:#x}");
+    (object, name)
+}

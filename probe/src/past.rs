@@ -1,0 +1,37 @@
+//! Measurements that are over when they are recorded, and points of the wall clock.
+
+use crate::Point;
+use crate::engine::ending;
+
+/// Stands in records where a device's have the number of its timer.
+const NUMBER: u32 = 2;
+
+/// What a thread has spent, all in ticks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Past {
+    /// When it began.
+    pub start: u64,
+    /// How long it went on.
+    pub span: u64,
+    /// All that is recorded, by the clock: more than the span, if there was something before.
+    pub ticks: u64,
+    /// How much of this the thread was on a CPU.
+    pub on_cpu: u64,
+}
+
+/// A point whose time is the clock's and no CPU's.
+#[must_use]
+pub const fn wall_point(name: &'static str, file: &'static str, line: u32) -> Point {
+    Point::at(name, file, line).of_a_device()
+}
+
+/// Records `elapsed` ticks from `start` on for a [`wall_point`].
+pub fn record_wall(point: &'static Point, start: u64, elapsed: u64) {
+    ending::record_of_a_device(point, start, elapsed, NUMBER);
+}
+
+/// Records what the calling thread has spent outside its regions, once it is over. The region
+/// that is open around it has it as a child, if `is_inside`.
+pub fn record(point: &'static Point, past: &Past, is_inside: bool) {
+    ending::record_past(point, past, is_inside);
+}

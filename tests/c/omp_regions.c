@@ -1,0 +1,96 @@
+/* Parallel regions of known work. Counts by itself what is to be seen.
+ *
+ * omp_regions REGIONS UNIT SLEEP_MS: each region has two threads, the first of which does
+ * twenty times as much as the second; between two of them the program sleeps. Then as many
+ * regions with a barrier and a loop inside, a region within a region, and tasks. */
+#include <omp.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "script.h"
+
+#define SHARE 20
+
+/* Always as many instructions, and nothing to leave out. */
+static unsigned long work(unsigned long loops)
+{
+    unsigned long sum = 1;
+    for (unsigned long i = 0; i < loops; i++) {
+        sum = sum * 6364136223846793005UL + i;
+        __asm__ volatile("" : "+r"(sum));
+    }
+    return sum;
+}
+
+static unsigned long uneven(int regions, unsigned long unit, unsigned sleep_ms)
+{
+    unsigned long all = 0;
+    for (int i = 0; i < regions; i++) {
+#pragma omp parallel num_threads(2) reduction(+ : all)
+        all += work(omp_get_thread_num() == 0 ? SHARE * unit : unit);
+        usleep(1000 * sleep_ms);
+    }
+    return all;
+}
+
+static unsigned long barriers(int regions, unsigned long unit)
+{
+    unsigned long all = 0;
+    for (int i = 0; i < regions; i++) {
+#pragma omp parallel num_threads(2) reduction(+ : all)
+        {
+            all += work(omp_get_thread_num() == 0 ? SHARE * unit : unit);
+#pragma omp barrier
+#pragma omp for
+            for (int j = 0; j < 2; j++)
+                all += work(unit);
+        }
+    }
+    return all;
+}
+
+static unsigned long nested(int regions)
+{
+    unsigned long members = 0;
+    for (int i = 0; i < regions; i++) {
+#pragma omp parallel num_threads(2)
+#pragma omp parallel num_threads(2)
+#pragma omp atomic
+        members++;
+    }
+    return members;
+}
+
+/* One thread makes the tasks; the other one does its part of them in the barrier. */
+static unsigned long tasks(int number, unsigned long unit)
+{
+    unsigned long all = 0;
+#pragma omp parallel num_threads(2)
+#pragma omp single
+    for (int i = 0; i < number; i++) {
+#pragma omp task shared(all)
+        {
+            unsigned long mine = work(unit);
+#pragma omp atomic
+            all += mine;
+        }
+    }
+    return all;
+}
+
+int main(int argc, char **argv)
+{
+    int regions = argc > 1 ? atoi(argv[1]) : 10;
+    unsigned long unit = argc > 2 ? strtoul(argv[2], NULL, 10) : 100000;
+    unsigned sleep_ms = argc > 3 ? (unsigned)atoi(argv[3]) : 0;
+
+    say("thread %ld", syscall(SYS_gettid));
+    say("uneven %lu", uneven(regions, unit, sleep_ms));
+    reach("uneven");
+    say("barriers %lu", barriers(regions, unit));
+    say("nested %lu", nested(regions));
+    say("tasks %lu", tasks(200, unit));
+    reach("done");
+    return 0;
+}
