@@ -26,6 +26,7 @@
 use std::hint::black_box;
 use std::io::{self, Read};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use std::{env, mem, ptr, thread};
 
@@ -91,11 +92,11 @@ fn run(periods: u32, hold: bool) -> io::Result<()> {
             let priority = raise_priority(10);
             repeat(periods, start + PHASE_0, || {
                 pfp::Point::numbered(OUTER).begin_once();
-                load.compute(OUTER_HALF);
+                load.compute(OUTER, OUTER_HALF);
                 pfp::Point::numbered(INNER).begin_once();
-                load.compute(INNER_LOAD);
+                load.compute(INNER, INNER_LOAD);
                 pfp::Point::numbered(INNER).end();
-                load.compute(OUTER_HALF);
+                load.compute(OUTER, OUTER_HALF);
                 pfp::Point::numbered(OUTER).end();
             });
             priority
@@ -106,7 +107,7 @@ fn run(periods: u32, hold: bool) -> io::Result<()> {
             let _ = raise_priority(20);
             repeat(periods, start + PHASE_1, || {
                 pfp::Point::numbered(TASK_1).begin_once();
-                load.compute(TASK_1_LOAD);
+                load.compute(TASK_1, TASK_1_LOAD);
                 pfp::Point::numbered(TASK_1).end();
             });
         });
@@ -162,11 +163,19 @@ fn print_table() {
             stats.max,
             stats.mean().as_secs_f64() * 1e3,
         );
+        let computed = Duration::from_nanos(COMPUTED_NS[id as usize].load(Relaxed));
+        if !computed.is_zero() {
+            let mean = computed.as_secs_f64() / stats.count as f64;
+            println!("# ID: {id:02} computed T={:.6}ms", mean * 1e3);
+        }
     }
 }
 
 /// How far apart the looks at the clock are towards the end of a load; a load is half of it too long.
 const STEP: Duration = Duration::from_micros(2);
+
+/// What was computed in each point, by the clock that told when to stop.
+static COMPUTED_NS: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
 
 /// A loop whose duration is known.
 struct Load {
@@ -199,13 +208,17 @@ impl Load {
         Self { loops_per_ms: rates[TUNING_ROUNDS / 2] }
     }
 
-    /// Computes for a while. The tuned loops make up most of it; the rest is told by the clock, as a core's
-    /// speed changes from one millisecond to the next by more than the figures below are to be off.
-    fn compute(&self, length: Duration) {
-        let end = now(libc::CLOCK_THREAD_CPUTIME_ID) + length;
-        spin(self.loops_in(length * 3 / 4));
-        while now(libc::CLOCK_THREAD_CPUTIME_ID) < end {
-            spin(self.loops_in(STEP));
+    /// Computes for a while. Each step is a quarter of what is left, so a core that is slower than when it
+    /// was tuned ends in time. Only a step that is interrupted may end late.
+    fn compute(&self, id: u32, length: Duration) {
+        let start = now(libc::CLOCK_THREAD_CPUTIME_ID);
+        loop {
+            let took = now(libc::CLOCK_THREAD_CPUTIME_ID) - start;
+            let Some(left) = length.checked_sub(took).filter(|left| !left.is_zero()) else {
+                COMPUTED_NS[id as usize].fetch_add(took.as_nanos() as u64, Relaxed);
+                return;
+            };
+            spin(self.loops_in((left / 4).max(STEP)));
         }
     }
 

@@ -85,7 +85,7 @@ static void interrupt(int signal)
     (void)signal;
     pfpHwiBegin(&device);
     pfpBegin(INTERRUPT, &device);
-    compute(INTERRUPT_LOAD, cpu_ns);
+    compute(INTERRUPT, INTERRUPT_LOAD, cpu_ns);
     make_ready(&tasks[1]);
     pfpEnd(INTERRUPT, 0);
     pfpHwiEnd(&device);
@@ -96,14 +96,14 @@ static void task_0(void)
 {
     for (;;) {
         pfpBegin(OUTER, &tasks[0]);
-        compute(OUTER_HALF, task_ns);
+        compute(OUTER, OUTER_HALF, task_ns);
         pfpBegin(INNER, &tasks[0]);
-        compute(INNER_LOAD / 2, task_ns);
+        compute(INNER, INNER_LOAD / 2, task_ns);
         raise(signal_number);
         schedule();
-        compute(INNER_LOAD / 2, task_ns);
+        compute(INNER, INNER_LOAD / 2, task_ns);
         pfpEnd(INNER, 0);
-        compute(OUTER_HALF, task_ns);
+        compute(OUTER, OUTER_HALF, task_ns);
         pfpEnd(OUTER, 0);
         wait_for_ready(&tasks[0]);
     }
@@ -113,7 +113,7 @@ static void task_1(void)
 {
     for (;;) {
         pfpBegin(TASK_1, &tasks[1]);
-        compute(TASK_1_LOAD, task_ns);
+        compute(TASK_1, TASK_1_LOAD, task_ns);
         pfpEnd(TASK_1, 0);
         wait_for_ready(&tasks[1]);
     }

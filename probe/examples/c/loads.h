@@ -103,15 +103,20 @@ static uint64_t loops_in(int64_t length_ns)
     return loops_per_ms * (uint64_t)length_ns / (uint64_t)MS;
 }
 
-/* Computes for a while, by a clock that runs while the caller does. The tuned loops
- * make up most of it; the rest is told by the clock, as a core's speed changes from
- * one millisecond to the next by more than the figures are to be off. */
-static void compute(int64_t length_ns, int64_t (*clock_ns)(void))
+/* What was computed in each point, by the clock that told when to stop. */
+static int64_t computed_ns[INTERRUPT + 1];
+
+/* Computes for a while, by a clock that runs while the caller does. Each step is a
+ * quarter of what is left, so a core that is slower than when it was tuned ends in
+ * time. Only a step that is interrupted may end late. */
+static void compute(int id, int64_t length_ns, int64_t (*clock_ns)(void))
 {
-    int64_t end = clock_ns() + length_ns;
-    spin(loops_in(length_ns * 3 / 4));
-    while (clock_ns() < end)
-        spin(loops_in(STEP));
+    int64_t start = clock_ns(), took;
+    while ((took = clock_ns() - start) < length_ns) {
+        int64_t left = length_ns - took;
+        spin(loops_in(left > 4 * STEP ? left / 4 : STEP));
+    }
+    computed_ns[id] += took;
 }
 
 /* Creates and enables the points up to `last`. */
@@ -143,6 +148,9 @@ static void print_table(int last)
                /* Without a weight there is no moving average, and the plain one
                 * stands in. */
                id == OVERHEAD ? stats.c_mean : stats.c_average, stats.c_mean / ticks_per_ms);
+        if (computed_ns[id] > 0)
+            printf("# ID: %02d computed T=%.6fms\n", id,
+                   (double)computed_ns[id] / (double)MS / (double)stats.n_count);
     }
     fflush(stdout);
 }

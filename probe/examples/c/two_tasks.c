@@ -55,18 +55,18 @@ static int periods = DEFAULT_PERIODS;
 static void task_0(void)
 {
     pfpBegin(OUTER, NULL);
-    compute(OUTER_HALF, cpu_ns);
+    compute(OUTER, OUTER_HALF, cpu_ns);
     pfpBegin(INNER, NULL);
-    compute(INNER_LOAD, cpu_ns);
+    compute(INNER, INNER_LOAD, cpu_ns);
     pfpEnd(INNER, 0);
-    compute(OUTER_HALF, cpu_ns);
+    compute(OUTER, OUTER_HALF, cpu_ns);
     pfpEnd(OUTER, 0);
 }
 
 static void task_1(void)
 {
     pfpBegin(TASK_1, NULL);
-    compute(TASK_1_LOAD, cpu_ns);
+    compute(TASK_1, TASK_1_LOAD, cpu_ns);
     pfpEnd(TASK_1, 0);
 }
 

@@ -26,11 +26,9 @@ const LEAST_SWITCH_NS: u64 = 500;
 /// thread's time, another part not.
 const SWITCH_ERROR_NS: u64 = 2_000;
 
-/// What a region's time off the CPU may be wrong by, in ticks.
-pub(crate) fn switch_error() -> u64 {
-    let ticks = u128::from(SWITCH_ERROR_NS) * u128::from(calibrate::ticks_per_ns_fixed());
-    (ticks >> 32) as u64
-}
+/// The share of [`ThreadClock::late`] that each reading takes off, as a shift: a sixteenth. In the
+/// mean it holds 16 readings' worth, more than one reading finds but for a rare one.
+const LATE_SHIFT: u32 = 4;
 
 /// A thread that measures reads its CPU time at least this often, in ticks: about once
 /// a millisecond. What the kernel takes off it without a switch (a hypervisor's time,
@@ -46,6 +44,8 @@ const STALE: u64 = if cfg!(target_arch = "x86_64") { 1 << 21 } else { 1 << 18 };
 const LONGEST_READING: u64 = 1 << 34;
 /// Tries to read both clocks at one moment.
 const TRIES: u32 = 8;
+/// A reading is good if it took at most so many times as long as the shortest one.
+const WIDEST: u64 = 3;
 /// The least ticks that reading both has taken in this process.
 static LEAST_WIDTH: AtomicU64 = AtomicU64::new(u64::MAX);
 
@@ -93,6 +93,9 @@ pub(crate) struct ThreadClock {
     /// reading in force. That one is number `anchored`, modulo 2.
     anchors: [Anchor; 2],
     anchored: AtomicU64,
+    /// Ticks that were found off the CPU without a switch, in the last readings: interrupts and a
+    /// hypervisor took them. See [`LATE_SHIFT`].
+    late: AtomicU64,
     /// A mark while the clock is being refreshed: a signal handler that comes in
     /// between reads on with what there is.
     pub(crate) refreshing: AtomicU64,
@@ -225,6 +228,14 @@ impl ThreadClock {
     /// Switches of the thread so far.
     pub(crate) fn all_switches(&self) -> u64 {
         self.all_switches.load(Relaxed)
+    }
+
+    /// What a region's time off the CPU may be wrong by, in ticks: what a switch is, how far apart
+    /// the two clocks are read, and what was taken from regions before and is found only now.
+    pub(crate) fn error(&self) -> u64 {
+        let switch = u128::from(SWITCH_ERROR_NS) * u128::from(calibrate::ticks_per_ns_fixed());
+        let width = LEAST_WIDTH.load(Relaxed).saturating_mul(WIDEST).min(STALE);
+        (switch >> 32) as u64 + width + self.late.load(Relaxed)
     }
 
     /// Sets the switches that the context which becomes current has seen, and the
@@ -406,7 +417,10 @@ impl ThreadClock {
         self.anchor(stamps.early, cpu_ns, rest as i64 as u64, whole);
         let is_switch = (u128::from(whole) << 32) > u128::from(LEAST_SWITCH_NS) * u128::from(rate);
         // Time that was taken without a switch is off the CPU as well, but is none.
-        if switched && is_switch {
+        if !switched {
+            let late = self.late.load(Relaxed);
+            self.late.store(late - (late >> LATE_SHIFT) + whole.min(STALE), Relaxed);
+        } else if is_switch {
             self.switches.store(self.switches().wrapping_add(1), Relaxed);
             self.all_switches.store(self.all_switches().wrapping_add(1), Relaxed);
         }
@@ -447,7 +461,7 @@ impl ThreadClock {
                 // stamp, threads would fight for it, and a lost one does no harm.
                 LEAST_WIDTH.store(width, Relaxed);
             }
-            if width <= least.saturating_mul(3) {
+            if width <= least.saturating_mul(WIDEST) {
                 break;
             }
         }

@@ -60,8 +60,16 @@ impl Row {
     }
 }
 
+/// How long one load of a point took, in milliseconds, by the clock of the kernel's that told
+/// the example when to stop: `# ID: 02 computed T=...ms`.
+fn computed_ms(line: &str) -> Option<(u32, f64)> {
+    let (id, time) = line.strip_prefix("# ID: ")?.split_once(" computed T=")?;
+    Some((id.parse().ok()?, time.strip_suffix("ms")?.parse().ok()?))
+}
+
 /// Runs an example and judges its table and its segment. A load may be off by this
-/// share.
+/// share of what the example has computed, which is more than it wanted to where a
+/// hypervisor stopped it for longer than was left.
 fn judge(program: &Path, loads: &[(u32, Duration)], near: f64) -> Watch {
     let name = program.file_name().and_then(|name| name.to_str()).expect("it has a name");
     let place = Place::new();
@@ -79,17 +87,26 @@ fn judge(program: &Path, loads: &[(u32, Duration)], near: f64) -> Watch {
         (rows.len() == 2 + loads.len()).then_some(rows)
     });
     let stolen = account.stolen();
+    let computed: Vec<(u32, f64)> = wait_for("what was computed", || {
+        let computed: Vec<_> =
+            target.lines_so_far().iter().filter_map(|line| computed_ms(line)).collect();
+        (computed.len() == loads.len()).then_some(computed)
+    });
     let ids: Vec<u32> = rows.iter().map(|row| row.id).collect();
     assert!(ids.iter().copied().eq(0..2 + loads.len() as u32), "{ids:?}");
 
     watch.poll();
     let records = watch.reader().records();
     let picture = watch.poll();
-    for &(id, load) in loads {
+    for (&(id, load), &(computed_id, computed_ms)) in loads.iter().zip(&computed) {
         let row = &rows[id as usize];
-        assert_eq!(row.count, PERIODS, "{row:?}");
-        let off = row.average_ms / (load.as_secs_f64() * 1e3) - 1.0;
-        let said = format!("{name}, point {id}: {off:+.5} from {load:?}, {stolen:?} stolen");
+        assert_eq!((row.count, computed_id), (PERIODS, id), "{row:?}");
+        let load_ms = load.as_secs_f64() * 1e3;
+        assert!(computed_ms >= load_ms, "point {id}: {computed_ms} ms computed of {load:?}");
+        let off = row.average_ms / computed_ms - 1.0;
+        let said = format!(
+            "{name}, point {id}: {off:+.5} from {computed_ms} ms for {load:?}, {stolen:?} stolen"
+        );
         figure(&said);
         let room = near + stolen.div_duration_f64(load * PERIODS as u32);
         assert!(off.abs() < room, "{said}: {row:?}");

@@ -12,7 +12,6 @@ use pfp_shm_layout::ring::{self, Slot, What};
 use pfp_shm_layout::segment::{PAGE, RING_SLOTS};
 
 use super::{Entry, Thread};
-use crate::clock;
 use crate::engine::{fold, process, process::Process};
 use crate::mark;
 
@@ -180,7 +179,7 @@ impl Thread {
         let exclusive = measured.exclusive;
         let credible = match kept_cpu {
             true => exclusive,
-            false => cell.credible(exclusive, clock::switch_error()),
+            false => cell.credible(exclusive, self.clock.error()),
         };
         let bucket = self.bucket_for(cell, credible);
         // As late as that: a child that a signal handler has forked writes nothing.
