@@ -1,7 +1,7 @@
 //! Measurements that are over when they are recorded, and points of the wall clock.
 
-use crate::Point;
 use crate::engine::ending;
+use crate::{Point, Timed};
 
 /// Stands in records where a device's have the number of its timer.
 const NUMBER: u32 = 2;
@@ -23,6 +23,12 @@ pub struct Past {
 #[must_use]
 pub const fn wall_point(name: &'static str, file: &'static str, line: u32) -> Point {
     Point::at(name, file, line).of_a_device()
+}
+
+/// A point whose regions carry amounts, made of a point that has a name and a place.
+#[must_use]
+pub const fn timed(point: Point, names: &'static [&'static str]) -> Timed {
+    Timed::of(point, names)
 }
 
 /// Records `elapsed` ticks from `start` on for a [`wall_point`].

@@ -1,4 +1,29 @@
 //! libpfp_inject: a library that runtimes load by an environment variable, and which measures
 //! what they tell it.
+//!
+//! ```text
+//! nvtx, itt, kokkos: names   --> names --> stack (regions of a thread)
+//!                                      \-> spans (of the wall clock)
+//! ompt: addresses            --> parallel regions
+//! ```
+//!
+//! Nothing here takes a lock; memory is allocated where a name is met for the first time.
 
+mod itt;
+mod kokkos;
+mod names;
+mod nvtx;
 mod ompt;
+mod spans;
+mod stack;
+mod table;
+
+use names::Text;
+
+/// Names a thread, if it is the calling one.
+fn this_thread(thread: u32, name: &'static Text) {
+    // SAFETY: asks for a number.
+    if unsafe { libc::gettid() } as u32 == thread {
+        pfp::c::keeping_errno(|| pfp::register_thread(name.name()));
+    }
+}

@@ -15,7 +15,7 @@ mod team;
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use abi::{Data, Function, Lookup, SetCallback, callback};
 use place::{Kind, Points};
@@ -34,6 +34,13 @@ pub(crate) extern "C" fn ompt_start_tool(
     _runtime: *const c_char,
 ) -> *const abi::StartToolResult {
     &raw const TOOL
+}
+
+/// Whether a runtime tells us of its regions.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn is_on() -> bool {
+    IS_ON.load(Relaxed)
 }
 
 unsafe extern "C" fn initialize(lookup: Option<Lookup>, _device: c_int, _data: *mut Data) -> c_int {
@@ -62,6 +69,7 @@ unsafe extern "C" fn initialize(lookup: Option<Lookup>, _device: c_int, _data: *
         MUTEX_ACQUIRE: MutexAcquire = mutex_acquire;
         MUTEX_ACQUIRED: MutexAcquired = mutex_acquired;
     }
+    IS_ON.store(true, Relaxed);
     1
 }
 

@@ -1,0 +1,504 @@
+//! ITT: tasks, regions, frames, events, counters, markers, and waiting for what is shared.
+//!
+//! Each object of a program has a copy of the client, which loads this library when it is first
+//! used and hands over a list of functions to be filled. Its macros look at the flags of a
+//! domain before they call; ours are always on, and a point that is off costs one test.
+
+mod abi;
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use abi::{Global, Id};
+
+use crate::names::{Domain, Kind, Named, Text, named};
+use crate::table::{Table, mix};
+use crate::{ompt, spans, stack, this_thread};
+
+const SYSTEM: &str = "itt";
+/// Waiting for something shared.
+const SYNC: &str = "sync";
+/// LLVM's OpenMP tells its regions here too.
+const OF_OPENMP: &str = "$omp$";
+
+/// Objects that clients and we have made, by their addresses.
+const MOST: usize = 8192;
+
+/// Fills the functions of a client.
+///
+/// # Safety
+///
+/// The client's, which has not begun to use them.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn __itt_api_init(global: *mut Global, _groups: c_int) {
+    // SAFETY: the client's, or null.
+    let Some(global) = (unsafe { global.as_ref() }) else { return };
+    if global.magic != abi::MAGIC {
+        return;
+    }
+    let mut info = global.functions;
+    // SAFETY: the list ends with one that has no name.
+    while let Some(one) = unsafe { info.as_ref() }.filter(|one| !one.name.is_null()) {
+        // SAFETY: the client's own text.
+        let name = unsafe { CStr::from_ptr(one.name) };
+        // SAFETY: the client's pointer to the function.
+        unsafe { *one.function = function(name.to_bytes()).unwrap_or(one.null) };
+        // SAFETY: that was not the last one.
+        info = unsafe { info.add(1) };
+    }
+}
+
+/// Programs ask whether there is a collector at all.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn __itt_api_version() -> *const c_char {
+    c"pfp".as_ptr()
+}
+
+macro_rules! functions {
+    ($($name:literal => $function:ident;)*) => {
+        /// Our function of a name.
+        fn function(name: &[u8]) -> Option<*const c_void> {
+            let name = name.strip_prefix(b"__itt_")?;
+            $(if name == $name.as_bytes() { return Some($function as *const c_void); })*
+            None
+        }
+    };
+}
+
+functions! {
+    "api_version" => __itt_api_version;
+    "domain_create" => domain_create;
+    "domain_createA" => domain_create;
+    "string_handle_create" => string_handle_create;
+    "string_handle_createA" => string_handle_create;
+    "task_begin" => task_begin;
+    "task_begin_fn" => task_begin_function;
+    "task_end" => task_end;
+    "task_begin_overlapped" => span_begin;
+    "task_end_overlapped" => span_end;
+    "region_begin" => span_begin;
+    "region_end" => span_end;
+    "frame_begin_v3" => frame_begin;
+    "frame_end_v3" => frame_end;
+    "frame_submit_v3" => frame_submit;
+    "get_timestamp" => get_timestamp;
+    "marker" => marker;
+    "event_create" => event_create;
+    "event_createA" => event_create;
+    "event_start" => event_start;
+    "event_end" => event_end;
+    "counter_create" => counter_create;
+    "counter_createA" => counter_create;
+    "counter_create_typed" => counter_create_typed;
+    "counter_create_typedA" => counter_create_typed;
+    "counter_create_v3" => counter_create_in;
+    "counter_createA_v3" => counter_create_in;
+    "counter_inc" => counter_inc;
+    "counter_inc_delta" => counter_inc_delta;
+    "counter_inc_v3" => counter_inc_in;
+    "counter_inc_delta_v3" => counter_inc_delta_in;
+    "thread_set_name" => thread_set_name;
+    "thread_set_nameA" => thread_set_name;
+    "sync_create" => sync_create;
+    "sync_createA" => sync_create;
+    "sync_set_name" => sync_create;
+    "sync_set_nameA" => sync_create;
+    "sync_rename" => sync_rename;
+    "sync_renameA" => sync_rename;
+    "sync_prepare" => sync_prepare;
+    "sync_cancel" => sync_done;
+    "sync_acquired" => sync_done;
+    "fsync_prepare" => sync_prepare;
+    "fsync_cancel" => sync_done;
+    "fsync_acquired" => sync_done;
+    "notify_sync_prepare" => sync_prepare;
+    "notify_sync_cancel" => sync_done;
+    "notify_sync_acquired" => sync_done;
+}
+
+/// What an object of a client's or ours stands for, by its address. It lives for ever.
+struct Known<T: 'static> {
+    address: usize,
+    is: T,
+}
+
+static DOMAINS: Table<Known<Option<&'static Domain>>, { 2 * MOST }> = Table::new();
+static HANDLES: Table<Known<&'static Text>, { 2 * MOST }> = Table::new();
+static COUNTERS: Table<Known<Option<&'static Named>>, { 2 * MOST }> = Table::new();
+static SYNCS: Table<Known<AtomicPtr<Text>>, { 2 * MOST }> = Table::new();
+
+#[inline]
+fn known<T, const SLOTS: usize>(
+    table: &Table<Known<T>, SLOTS>,
+    address: usize,
+    make: impl FnOnce() -> T,
+) -> Option<&'static T> {
+    let is = |it: &Known<T>| it.address == address;
+    let found = table.get(mix(address as u64), MOST, is, || Known { address, is: make() });
+    found.map(|known| &known.is)
+}
+
+/// The domain of a client's; none if it is off, or OpenMP tells of the same to its own tools.
+///
+/// # Safety
+///
+/// It is null or a domain.
+#[inline]
+unsafe fn domain(its: *const abi::Domain) -> Option<&'static Domain> {
+    // SAFETY: as the caller says.
+    let its = unsafe { its.as_ref() }.filter(|its| its.flags != 0)?;
+    let make = || {
+        // SAFETY: the client's text, which stays.
+        let name = unsafe { Text::of_c(its.name) }.name();
+        let is_told_twice = ompt::is_on() && name.contains(OF_OPENMP);
+        (!is_told_twice).then(|| Domain::of(SYSTEM, name))
+    };
+    *known(&DOMAINS, ptr::from_ref(its).addr(), make)?
+}
+
+/// The text of a handle.
+///
+/// # Safety
+///
+/// It is null or a handle.
+#[inline]
+unsafe fn text(handle: *const abi::Handle) -> &'static Text {
+    // SAFETY: as the caller says; the client's text, which stays.
+    let make = || unsafe { handle.as_ref().map_or(Text::of(b""), |it| Text::of_c(it.name)) };
+    known(&HANDLES, handle.addr(), make).copied().unwrap_or_else(|| Text::of(b""))
+}
+
+/// Something that clients look into, one for a text.
+struct Made<T> {
+    text: &'static Text,
+    /// The text as C has it.
+    _name: CString,
+    is: T,
+}
+
+// SAFETY: the client's functions say that nobody writes but the flags, which are a word.
+unsafe impl<T> Sync for Made<T> {}
+// SAFETY: as above.
+unsafe impl<T> Send for Made<T> {}
+
+impl<T> Made<T> {
+    fn of(
+        table: &Table<Self, { 2 * MOST }>,
+        name: *const c_char,
+        make: impl FnOnce(*const c_char) -> T,
+    ) -> *const T {
+        // SAFETY: the client's text.
+        let text = unsafe { Text::of_c(name) };
+        let hash = mix(ptr::from_ref(text).addr() as u64);
+        let made = table.get(
+            hash,
+            MOST,
+            |it| ptr::eq(it.text, text),
+            || {
+                let name = CString::new(text.name()).unwrap_or_default();
+                let is = make(name.as_ptr());
+                Self { text, _name: name, is }
+            },
+        );
+        made.map_or(ptr::null(), |made| &raw const made.is)
+    }
+}
+
+unsafe extern "C" fn domain_create(name: *const c_char) -> *const abi::Domain {
+    static MADE: Table<Made<abi::Domain>, { 2 * MOST }> = Table::new();
+    let none = ptr::null();
+    Made::of(&MADE, name, |name| abi::Domain {
+        flags: 1,
+        name,
+        wide_name: none,
+        extra: 0,
+        more: none,
+        next: ptr::null(),
+    })
+}
+
+unsafe extern "C" fn string_handle_create(name: *const c_char) -> *const abi::Handle {
+    static MADE: Table<Made<abi::Handle>, { 2 * MOST }> = Table::new();
+    let none = ptr::null();
+    Made::of(&MADE, name, |name| abi::Handle {
+        name,
+        wide_name: none,
+        extra: 0,
+        more: none,
+        next: ptr::null(),
+    })
+}
+
+unsafe extern "C" fn task_begin(
+    its: *const abi::Domain,
+    _id: Id,
+    _parent: Id,
+    name: *const abi::Handle,
+) {
+    // SAFETY: as the client calls it.
+    if let Some(domain) = unsafe { domain(its) }
+        // SAFETY: as above.
+        && let Some(named) = named(domain, unsafe { text(name) }, Kind::Region)
+    {
+        stack::push(its.addr(), named, 0);
+    }
+}
+
+unsafe extern "C" fn task_begin_function(
+    its: *const abi::Domain,
+    _id: Id,
+    _parent: Id,
+    function: *const c_void,
+) {
+    // SAFETY: as the client calls it.
+    if let Some(domain) = unsafe { domain(its) }
+        && let Some(named) =
+            named(domain, Text::of(format!("{function:p}").as_bytes()), Kind::Region)
+    {
+        stack::push(its.addr(), named, 0);
+    }
+}
+
+unsafe extern "C" fn task_end(its: *const abi::Domain) {
+    stack::pop(its.addr());
+}
+
+/// Begins a span of a domain, found again by an id of the client's.
+///
+/// # Safety
+///
+/// As [`domain`].
+unsafe fn begin(its: *const abi::Domain, id: [u64; 3], text: &'static Text) {
+    // SAFETY: as the caller says.
+    if let Some(domain) = unsafe { domain(its) }
+        && let Some(named) = named(domain, text, Kind::Span)
+    {
+        spans::begin(span(its, id), named);
+    }
+}
+
+fn span(its: *const abi::Domain, [first, second, third]: [u64; 3]) -> u64 {
+    spans::key(&[its.addr() as u64, first, second, third])
+}
+
+unsafe extern "C" fn span_begin(
+    its: *const abi::Domain,
+    id: Id,
+    _parent: Id,
+    name: *const abi::Handle,
+) {
+    // SAFETY: as the client calls it.
+    unsafe { begin(its, id.words, text(name)) }
+}
+
+unsafe extern "C" fn span_end(its: *const abi::Domain, id: Id) {
+    spans::end(span(its, id.words));
+}
+
+/// A frame is named by its domain.
+const FRAME: &[u8] = b"frame";
+
+/// The id of a frame, which may have none.
+///
+/// # Safety
+///
+/// It is null or an id.
+unsafe fn id_of(id: *const Id) -> [u64; 3] {
+    // SAFETY: as the caller says.
+    unsafe { id.as_ref() }.map_or([0; 3], |id| id.words)
+}
+
+unsafe extern "C" fn frame_begin(its: *const abi::Domain, id: *const Id) {
+    // SAFETY: as the client calls it.
+    unsafe { begin(its, id_of(id), Text::of(FRAME)) }
+}
+
+unsafe extern "C" fn frame_end(its: *const abi::Domain, id: *const Id) {
+    // SAFETY: as the client calls it.
+    spans::end(span(its, unsafe { id_of(id) }));
+}
+
+unsafe extern "C" fn frame_submit(its: *const abi::Domain, _id: *const Id, begin: u64, end: u64) {
+    const NONE: u64 = u64::MAX;
+    let end = if end == NONE { pfp::ticks() } else { end };
+    // SAFETY: as the client calls it.
+    if let Some(domain) = unsafe { domain(its) }.filter(|_| begin != NONE)
+        && let Some(named) = named(domain, Text::of(FRAME), Kind::Span)
+    {
+        spans::record(named, begin, end);
+    }
+}
+
+unsafe extern "C" fn get_timestamp() -> u64 {
+    pfp::ticks()
+}
+
+unsafe extern "C" fn marker(
+    its: *const abi::Domain,
+    _id: Id,
+    name: *const abi::Handle,
+    _scope: c_int,
+) {
+    // SAFETY: as the client calls it.
+    if let Some(domain) = unsafe { domain(its) }
+        // SAFETY: as above.
+        && let Some(named) = named(domain, unsafe { text(name) }, Kind::Region)
+    {
+        stack::mark(named, 0);
+    }
+}
+
+/// Events by their number less 1.
+static EVENTS: [AtomicPtr<Named>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
+
+unsafe extern "C" fn event_create(name: *const c_char, _length: c_int) -> c_int {
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: the client's text.
+    let text = unsafe { Text::of_c(name) };
+    let Some(named) = named(Domain::of(SYSTEM, ""), text, Kind::Span) else { return 0 };
+    let is_it = |event: &AtomicPtr<Named>| ptr::eq(event.load(Relaxed), named);
+    let number = EVENTS.iter().position(is_it).unwrap_or_else(|| MADE.fetch_add(1, Relaxed));
+    let Some(event) = EVENTS.get(number) else { return 0 };
+    // Meets `event`.
+    event.store(ptr::from_ref(named).cast_mut(), Release);
+    number as c_int + 1
+}
+
+unsafe extern "C" fn event_start(number: c_int) -> c_int {
+    let event = EVENTS.get((number as usize).wrapping_sub(1));
+    // SAFETY: null, or never freed. Acquire meets `event_create`.
+    if let Some(named) = event.and_then(|event| unsafe { event.load(Acquire).as_ref() }) {
+        spans::begin(event_key(number), named);
+    }
+    0
+}
+
+unsafe extern "C" fn event_end(number: c_int) -> c_int {
+    spans::end(event_key(number));
+    0
+}
+
+/// Threads have events for themselves.
+fn event_key(number: c_int) -> u64 {
+    // SAFETY: asks for a number.
+    spans::key(&[0x6576_656e, number as u64, unsafe { libc::gettid() } as u64])
+}
+
+fn counter(domain: &'static Domain, name: &'static Text) -> *const c_void {
+    let Some(named) = named(domain, name, Kind::Amount("value")) else { return ptr::null() };
+    let counter = ptr::from_ref(named).cast::<c_void>();
+    known(&COUNTERS, counter.addr(), || Some(named));
+    counter
+}
+
+unsafe extern "C" fn counter_create(name: *const c_char, domain: *const c_char) -> *const c_void {
+    // SAFETY: the client's texts.
+    unsafe { counter(Domain::of(SYSTEM, Text::of_c(domain).name()), Text::of_c(name)) }
+}
+
+unsafe extern "C" fn counter_create_typed(
+    name: *const c_char,
+    domain: *const c_char,
+    _kind: c_int,
+) -> *const c_void {
+    // SAFETY: the client's texts.
+    unsafe { counter_create(name, domain) }
+}
+
+unsafe extern "C" fn counter_create_in(
+    its: *const abi::Domain,
+    name: *const c_char,
+    _kind: c_int,
+) -> *const c_void {
+    // SAFETY: as the client calls it.
+    let (domain, name) = unsafe { (domain(its), Text::of_c(name)) };
+    domain.map_or(ptr::null(), |domain| counter(domain, name))
+}
+
+unsafe extern "C" fn counter_inc(id: *const c_void) {
+    // SAFETY: as the client calls it.
+    unsafe { counter_inc_delta(id, 1) }
+}
+
+unsafe extern "C" fn counter_inc_delta(id: *const c_void, delta: u64) {
+    // One that was made before this library was there is not known.
+    let found = known(&COUNTERS, id.addr(), || None);
+    if let Some(named) = found.copied().flatten() {
+        stack::mark(named, delta);
+    }
+}
+
+unsafe extern "C" fn counter_inc_in(its: *const abi::Domain, name: *const abi::Handle) {
+    // SAFETY: as the client calls it.
+    unsafe { counter_inc_delta_in(its, name, 1) }
+}
+
+unsafe extern "C" fn counter_inc_delta_in(
+    its: *const abi::Domain,
+    name: *const abi::Handle,
+    delta: u64,
+) {
+    // SAFETY: as the client calls it.
+    if let Some(domain) = unsafe { domain(its) }
+        // SAFETY: as above.
+        && let Some(named) = named(domain, unsafe { text(name) }, Kind::Amount("value"))
+    {
+        stack::mark(named, delta);
+    }
+}
+
+unsafe extern "C" fn thread_set_name(name: *const c_char) {
+    // SAFETY: the client's text; asks for a number.
+    unsafe { this_thread(libc::gettid() as u32, Text::of_c(name)) }
+}
+
+/// What a name of something shared is waited for by.
+fn name_sync(address: *const c_void, name: &str) {
+    let text = match name {
+        "" => Text::of(WAIT),
+        name => Text::of(format!("wait for {name}").as_bytes()),
+    };
+    let text = ptr::from_ref(text).cast_mut();
+    if let Some(name) = known(&SYNCS, address.addr(), || AtomicPtr::new(text)) {
+        // Meets `sync_prepare`. Another thing may have been at this address.
+        name.store(text, Release);
+    }
+}
+
+const WAIT: &[u8] = b"wait";
+
+unsafe extern "C" fn sync_create(
+    address: *const c_void,
+    kind: *const c_char,
+    name: *const c_char,
+    _attribute: c_int,
+) {
+    // SAFETY: the client's texts, or null.
+    let of = |text: *const c_char| unsafe { text.as_ref().map(|_| Text::of_c(text).name()) };
+    let name = of(name).filter(|&name| name != Text::of(b"").name());
+    name_sync(address, name.or_else(|| of(kind)).unwrap_or(""));
+}
+
+unsafe extern "C" fn sync_rename(address: *const c_void, name: *const c_char) {
+    // SAFETY: the client's text.
+    name_sync(address, unsafe { Text::of_c(name) }.name());
+}
+
+unsafe extern "C" fn sync_prepare(address: *const c_void) {
+    let unnamed = || AtomicPtr::new(ptr::from_ref(Text::of(WAIT)).cast_mut());
+    let name = known(&SYNCS, address.addr(), unnamed);
+    // SAFETY: a text, never freed. Acquire meets `name_sync`.
+    let text = name.and_then(|name| unsafe { name.load(Acquire).as_ref() });
+    let text = text.unwrap_or_else(|| Text::of(WAIT));
+    if let Some(named) = named(Domain::of(SYSTEM, SYNC), text, Kind::Region) {
+        stack::push(address.addr(), named, 0);
+    }
+}
+
+unsafe extern "C" fn sync_done(address: *const c_void) {
+    stack::pop(address.addr());
+}

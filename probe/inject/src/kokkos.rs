@@ -1,0 +1,171 @@
+//! Kokkos Tools: kernels, regions, fences, copies and sections.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::names::{Domain, Kind, Text, named};
+use crate::{spans, stack};
+
+const SYSTEM: &str = "kokkos";
+
+/// `Kokkos_Profiling_SpaceHandle`, which is passed by value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Space {
+    name: [c_char; 64],
+}
+
+/// Kokkos would fence around each kernel unless it is told not to.
+///
+/// # Safety
+///
+/// The settings are Kokkos's: at least one.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn kokkosp_request_tool_settings(_count: u32, settings: *mut bool) {
+    // SAFETY: as the caller says; the first is whether to fence.
+    unsafe { *settings = false }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn kokkosp_init_library(
+    _sequence: c_int,
+    _version: u64,
+    _devices: u32,
+    _infos: *const c_void,
+) {
+}
+
+/// Begins a region of the calling thread.
+///
+/// # Safety
+///
+/// The name is null or a text.
+unsafe fn begin(domain: &'static Domain, name: *const c_char) {
+    // SAFETY: as the caller says.
+    if let Some(named) = named(domain, unsafe { Text::of_c(name) }, Kind::Region) {
+        stack::push(owner(domain), named, 0);
+    }
+}
+
+fn end(domain: &'static Domain) {
+    stack::pop(owner(domain));
+}
+
+fn owner(domain: &'static Domain) -> usize {
+    std::ptr::from_ref(domain).addr()
+}
+
+macro_rules! kernels {
+    ($($domain:literal: $begin:ident, $end:ident;)*) => {$(
+        /// # Safety
+        ///
+        /// As Kokkos calls it.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $begin(name: *const c_char, _device: u32, id: *mut u64) {
+            // SAFETY: Kokkos's word for the kernel. The thread that begins it ends it.
+            unsafe { *id = 0 }
+            // SAFETY: as the caller says.
+            unsafe { begin(Domain::of(SYSTEM, $domain), name) }
+        }
+
+        #[unsafe(no_mangle)]
+        pub(crate) extern "C" fn $end(_id: u64) {
+            end(Domain::of(SYSTEM, $domain));
+        }
+    )*};
+}
+
+kernels! {
+    "for": kokkosp_begin_parallel_for, kokkosp_end_parallel_for;
+    "reduce": kokkosp_begin_parallel_reduce, kokkosp_end_parallel_reduce;
+    "scan": kokkosp_begin_parallel_scan, kokkosp_end_parallel_scan;
+    "fence": kokkosp_begin_fence, kokkosp_end_fence;
+}
+
+/// # Safety
+///
+/// As Kokkos calls it.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn kokkosp_push_profile_region(name: *const c_char) {
+    // SAFETY: as the caller says.
+    unsafe { begin(Domain::of(SYSTEM, "region"), name) }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn kokkosp_pop_profile_region() {
+    end(Domain::of(SYSTEM, "region"));
+}
+
+/// # Safety
+///
+/// As Kokkos calls it.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn kokkosp_begin_deep_copy(
+    _to_space: Space,
+    to: *const c_char,
+    _to_data: *const c_void,
+    _from_space: Space,
+    _from: *const c_char,
+    _from_data: *const c_void,
+    bytes: u64,
+) {
+    // SAFETY: as the caller says.
+    let text = unsafe { Text::of_c(to) };
+    let domain = Domain::of(SYSTEM, "copy");
+    if let Some(named) = named(domain, text, Kind::Amount("bytes")) {
+        stack::push(owner(domain), named, bytes);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn kokkosp_end_deep_copy() {
+    end(Domain::of(SYSTEM, "copy"));
+}
+
+/// # Safety
+///
+/// As Kokkos calls it.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn kokkosp_profile_event(name: *const c_char) {
+    // SAFETY: as the caller says.
+    let text = unsafe { Text::of_c(name) };
+    if let Some(named) = named(Domain::of(SYSTEM, "event"), text, Kind::Region) {
+        stack::mark(named, 0);
+    }
+}
+
+/// Names of sections, by their numbers.
+static SECTIONS: [std::sync::OnceLock<&Text>; 1024] = [const { std::sync::OnceLock::new() }; 1024];
+
+/// # Safety
+///
+/// As Kokkos calls it.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn kokkosp_create_profile_section(name: *const c_char, id: *mut u32) {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let number = MADE.fetch_add(1, Relaxed);
+    if let Some(section) = SECTIONS.get(number as usize) {
+        // SAFETY: as the caller says.
+        let _ = section.set(unsafe { Text::of_c(name) });
+    }
+    // SAFETY: Kokkos's word for the section.
+    unsafe { *id = number }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn kokkosp_start_profile_section(id: u32) {
+    if let Some(text) = SECTIONS.get(id as usize).and_then(|section| section.get())
+        && let Some(named) = named(Domain::of(SYSTEM, "section"), text, Kind::Span)
+    {
+        spans::begin(section(id), named);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn kokkosp_stop_profile_section(id: u32) {
+    spans::end(section(id));
+}
+
+fn section(id: u32) -> u64 {
+    spans::key(&[0x6b6f_6b6b, id.into()])
+}

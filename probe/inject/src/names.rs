@@ -1,0 +1,273 @@
+//! The points of names that annotations bring: made once for a domain and a name, and kept.
+//!
+//! ```text
+//! bytes --> Text --+
+//!                  +--> Named: a point
+//! label --> Domain-+
+//! ```
+//!
+//! Programs make up names as they run, so there is a limit: further names are one point of
+//! their domain, [`OTHERS`].
+
+use std::borrow::Cow;
+use std::env;
+use std::ffi::{CStr, c_char};
+use std::sync::OnceLock;
+
+use pfp::{Point, Timed, past};
+
+use crate::table::{Table, mix};
+
+/// Names that are kept.
+const TEXTS: usize = 4096;
+/// Points that are made of them; as many again may be [`OTHERS`] of a domain.
+const POINTS: usize = 4096;
+/// Domains that are kept. All others are one, `(other domains)`.
+const DOMAINS: usize = 256;
+/// Bytes of a name that are kept; of a longer one the middle goes.
+const LONGEST: usize = 256;
+const HEAD: usize = 160;
+/// What is in place of the middle.
+const GAP: &[u8] = "…".as_bytes();
+/// All names of a domain for which there was no room.
+const OTHERS: &str = "(other names)";
+/// Set by `pfp-top run --fold-digits`: each run of digits in a name is one `#`.
+const FOLD: &str = "PFP_FOLD_DIGITS";
+
+/// A name, as it is shown.
+pub(crate) struct Text {
+    hash: u64,
+    name: &'static str,
+    /// The bytes that it was found by, which may be no UTF-8.
+    bytes: Box<[u8]>,
+}
+
+static ALL_TEXTS: Table<Text, { 2 * TEXTS }> = Table::new();
+
+impl Text {
+    /// The name in a string of C; null is an empty one.
+    ///
+    /// # Safety
+    ///
+    /// It is null, or ends with 0.
+    #[inline]
+    pub(crate) unsafe fn of_c(string: *const c_char) -> &'static Self {
+        match string.is_null() {
+            true => Self::of(b""),
+            // SAFETY: as the caller says.
+            false => Self::of(unsafe { CStr::from_ptr(string) }.to_bytes()),
+        }
+    }
+
+    /// The name in a string of wide characters; null is an empty one.
+    ///
+    /// # Safety
+    ///
+    /// It is null, or ends with 0.
+    pub(crate) unsafe fn of_wide(string: *const libc::wchar_t) -> &'static Self {
+        let mut bytes = [0; 4 * LONGEST];
+        let mut len = 0;
+        let mut at = string;
+        // SAFETY: as the caller says: up to the 0.
+        while let Some(&character) = unsafe { at.as_ref() }.filter(|&&character| character != 0) {
+            let character = char::from_u32(character as u32).unwrap_or(char::REPLACEMENT_CHARACTER);
+            let Some(room) = bytes.get_mut(len..len + character.len_utf8()) else { break };
+            len += character.encode_utf8(room).len();
+            // SAFETY: that was not the last one.
+            at = unsafe { at.add(1) };
+        }
+        Self::of(&bytes[..len])
+    }
+
+    #[inline]
+    pub(crate) fn of(bytes: &[u8]) -> &'static Self {
+        if bytes.len() <= LONGEST && !folds_digits() {
+            return Self::kept(bytes);
+        }
+        let mut room = [0; LONGEST];
+        let len = shorten(bytes, folds_digits(), &mut room);
+        Self::kept(&room[..len])
+    }
+
+    #[inline]
+    fn kept(bytes: &[u8]) -> &'static Self {
+        let hash = hash_of(bytes);
+        let is = |text: &Self| text.hash == hash && *text.bytes == *bytes;
+        ALL_TEXTS.get(hash, TEXTS, is, || Self::new(hash, bytes)).unwrap_or_else(|| Self::others())
+    }
+
+    fn new(hash: u64, bytes: &[u8]) -> Self {
+        let name: &'static str = match bytes {
+            [] => "(no name)",
+            bytes => String::from_utf8_lossy(bytes).into_owned().leak(),
+        };
+        Self { hash, name, bytes: bytes.into() }
+    }
+
+    fn others() -> &'static Self {
+        static OTHER_TEXTS: OnceLock<Text> = OnceLock::new();
+        OTHER_TEXTS.get_or_init(|| Self::new(hash_of(OTHERS.as_bytes()), OTHERS.as_bytes()))
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+fn folds_digits() -> bool {
+    static FOLDS: OnceLock<bool> = OnceLock::new();
+    *FOLDS.get_or_init(|| env::var_os(FOLD).is_some_and(|value| value != "0" && !value.is_empty()))
+}
+
+/// Writes a name as it is kept, and says how long that is.
+fn shorten(bytes: &[u8], folds: bool, room: &mut [u8; LONGEST]) -> usize {
+    let is_kept = |&at: &usize| {
+        let was_digit = at > 0 && bytes[at - 1].is_ascii_digit();
+        !(folds && bytes[at].is_ascii_digit() && was_digit)
+    };
+    let as_kept = |at: usize| match bytes[at] {
+        byte if folds && byte.is_ascii_digit() => b'#',
+        byte => byte,
+    };
+    let mut kept = (0..bytes.len()).filter(is_kept);
+    let mut len = 0;
+    for at in kept.by_ref().take(LONGEST) {
+        room[len] = as_kept(at);
+        len += 1;
+    }
+    if kept.next().is_none() {
+        return len;
+    }
+    let tail = LONGEST - HEAD - GAP.len();
+    room[HEAD..HEAD + GAP.len()].copy_from_slice(GAP);
+    let last = (0..bytes.len()).rev().filter(is_kept).take(tail);
+    for (place, at) in room[HEAD + GAP.len()..].iter_mut().rev().zip(last) {
+        *place = as_kept(at);
+    }
+    LONGEST
+}
+
+#[inline]
+fn hash_of(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let words = words.iter().chain([&last]).map(|word| u64::from_le_bytes(*word));
+    words.fold(bytes.len() as u64, |hash, word| mix(hash.rotate_left(5) ^ word))
+}
+
+/// What the names are in: a system, and a domain of it.
+pub(crate) struct Domain {
+    /// `system:name`, or the system alone. It stands where a point of the program's own has
+    /// its file.
+    label: &'static str,
+}
+
+static ALL_DOMAINS: Table<Domain, { 2 * DOMAINS }> = Table::new();
+
+impl Domain {
+    /// A domain of a system; without a name, the system's own.
+    pub(crate) fn of(system: &'static str, name: &str) -> &'static Self {
+        Self::within(system, ':', name)
+    }
+
+    fn within(outer: &'static str, by: char, name: &str) -> &'static Self {
+        let label = match name {
+            "" => Cow::Borrowed(outer),
+            name => Cow::Owned(format!("{outer}{by}{name}")),
+        };
+        let hash = hash_of(label.as_bytes());
+        let make = || Self { label: label.clone().into_owned().leak() };
+        let found = ALL_DOMAINS.get(hash, DOMAINS, |domain| domain.label == label, make);
+        found.unwrap_or_else(|| {
+            static REST: OnceLock<Domain> = OnceLock::new();
+            REST.get_or_init(|| Self { label: "(other domains)" })
+        })
+    }
+
+    /// A part of this domain.
+    pub(crate) fn part(&'static self, name: &str) -> &'static Self {
+        Self::within(self.label, '/', name)
+    }
+}
+
+/// What is measured under a name: there may be several things under one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Regions of a thread, inside one another.
+    Region,
+    /// Such regions with an amount, and what that is called.
+    Amount(&'static str),
+    /// Spans of the wall clock, which no thread has for itself.
+    Span,
+}
+
+impl Kind {
+    #[inline]
+    fn number(self) -> u64 {
+        match self {
+            Self::Region => 0,
+            Self::Amount(_) => 1,
+            Self::Span => 2,
+        }
+    }
+}
+
+/// A point, and what it was made of.
+pub(crate) struct Named {
+    domain: *const Domain,
+    text: *const Text,
+    kind: Kind,
+    pub(crate) measured: Measured,
+}
+
+// SAFETY: the pointers are of statics, and compared only.
+unsafe impl Sync for Named {}
+// SAFETY: as above.
+unsafe impl Send for Named {}
+
+pub(crate) enum Measured {
+    Point(Point),
+    Timed(&'static Timed),
+}
+
+static ALL_NAMED: Table<Named, { 4 * POINTS }> = Table::new();
+
+/// The point of a name.
+#[inline]
+pub(crate) fn named(
+    domain: &'static Domain,
+    text: &'static Text,
+    kind: Kind,
+) -> Option<&'static Named> {
+    find(domain, text, kind, POINTS).or_else(|| find(domain, Text::others(), kind, 2 * POINTS))
+}
+
+#[inline]
+fn find(
+    domain: &'static Domain,
+    text: &'static Text,
+    kind: Kind,
+    most: usize,
+) -> Option<&'static Named> {
+    let is = |named: &Named| {
+        std::ptr::eq(named.text, text) && std::ptr::eq(named.domain, domain) && named.kind == kind
+    };
+    let address = std::ptr::from_ref(domain).addr() as u64;
+    let hash = mix(text.hash ^ address.rotate_left(20) ^ kind.number());
+    ALL_NAMED.get(hash, most, is, || make(domain, text, kind))
+}
+
+#[cold]
+fn make(domain: &'static Domain, text: &'static Text, kind: Kind) -> Named {
+    let (name, file) = (text.name(), domain.label);
+    let measured = match kind {
+        Kind::Region => Measured::Point(Point::at(name, file, 0)),
+        Kind::Amount(amount) => {
+            let names: &'static [&'static str] = Box::leak(Box::new([amount]));
+            Measured::Timed(Box::leak(Box::new(past::timed(Point::at(name, file, 0), names))))
+        }
+        Kind::Span => Measured::Point(past::wall_point(name, file, 0)),
+    };
+    Named { domain, text, kind, measured }
+}

@@ -1,0 +1,397 @@
+//! NVTX: ranges, marks, domains, categories and names of threads.
+//!
+//! Each object of a program has a copy of the client, which loads this library when it is
+//! first used; copies of old versions do so from several threads at once. So each call fills
+//! the table that it is given, and nothing else.
+
+mod abi;
+
+use std::ffi::c_int;
+use std::mem::offset_of;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use abi::{Ascii, Attributes, Callbacks, Function, GetExportTable, Wide};
+
+use crate::names::{Domain, Kind, Named, Text, named};
+use crate::table::{Table, mix};
+use crate::{spans, stack, this_thread};
+
+const SYSTEM: &str = "nvtx";
+/// A pop without a push.
+const NONE: c_int = -1;
+
+/// A domain of the program's, or the one that needs no name.
+type Handle = *const Domain;
+
+/// A category that has a name.
+struct Category {
+    domain: Handle,
+    number: u32,
+    part: &'static Domain,
+}
+
+// SAFETY: the pointer is of a static, and compared only.
+unsafe impl Sync for Category {}
+// SAFETY: as above.
+unsafe impl Send for Category {}
+
+const CATEGORIES: usize = 512;
+static NAMED_CATEGORIES: Table<Category, { 2 * CATEGORIES }> = Table::new();
+
+/// What the client's loader calls. 1: this is a tool.
+///
+/// # Safety
+///
+/// The function is the client's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTable>) -> c_int {
+    let Some(get) = get else { return 0 };
+    // SAFETY: the client's function, and a number that it knows.
+    let callbacks = unsafe { get(abi::CALLBACKS).cast::<Callbacks>().as_ref() };
+    let Some(callbacks) = callbacks.filter(|it| it.size >= size_of::<Callbacks>()) else {
+        return 0;
+    };
+    let Some(table) = callbacks.table else { return 0 };
+    let set = |module: c_int, functions: &[(usize, Function)]| {
+        let (mut places, mut count) = (std::ptr::null(), 0);
+        // SAFETY: the client's function, which writes both.
+        if unsafe { table(module, &raw mut places, &raw mut count) } == 0 || places.is_null() {
+            return;
+        }
+        for &(number, function) in functions.iter().filter(|(number, _)| *number < count as usize) {
+            // SAFETY: the table has so many places, each null or a function's.
+            if let Some(place) = unsafe { (*places.add(number)).as_mut() } {
+                *place = Some(function);
+            }
+        }
+    };
+    macro_rules! functions {
+        ($($number:literal: $function:ident($($kind:ty),*) $(-> $result:ty)?;)*) => {
+            [$((
+                $number,
+                // SAFETY: the client calls it with what the interface has for its number.
+                unsafe {
+                    std::mem::transmute::<
+                        unsafe extern "C" fn($($kind),*) $(-> $result)?, Function
+                    >($function)
+                },
+            )),*]
+        };
+    }
+    set(
+        abi::CORE,
+        &functions! {
+            1: mark_ex(*const Attributes);
+            2: mark_a(Ascii);
+            3: mark_w(Wide);
+            4: start_ex(*const Attributes) -> u64;
+            5: start_a(Ascii) -> u64;
+            6: start_w(Wide) -> u64;
+            7: end(u64);
+            8: push_ex(*const Attributes) -> c_int;
+            9: push_a(Ascii) -> c_int;
+            10: push_w(Wide) -> c_int;
+            11: pop() -> c_int;
+            12: name_category_a(u32, Ascii);
+            13: name_category_w(u32, Wide);
+            14: name_thread_a(u32, Ascii);
+            15: name_thread_w(u32, Wide);
+        },
+    );
+    set(
+        abi::CORE2,
+        &functions! {
+            1: domain_mark(Handle, *const Attributes);
+            2: domain_start(Handle, *const Attributes) -> u64;
+            3: domain_end(Handle, u64);
+            4: domain_push(Handle, *const Attributes) -> c_int;
+            5: domain_pop(Handle) -> c_int;
+            8: domain_name_category_a(Handle, u32, Ascii);
+            9: domain_name_category_w(Handle, u32, Wide);
+            10: register_a(Handle, Ascii) -> *const Text;
+            11: register_w(Handle, Wide) -> *const Text;
+            12: create_a(Ascii) -> Handle;
+            13: create_w(Wide) -> Handle;
+        },
+    );
+    1
+}
+
+/// The domain of a handle; null is the one without a name.
+///
+/// # Safety
+///
+/// It is null, or one of ours.
+#[inline]
+unsafe fn domain(handle: Handle) -> &'static Domain {
+    static OWN: OnceLock<&Domain> = OnceLock::new();
+    // SAFETY: as the caller says; ours are statics.
+    unsafe { handle.as_ref() }.unwrap_or_else(|| OWN.get_or_init(|| Domain::of(SYSTEM, "")))
+}
+
+/// What an event is: its text, its domain with the category, and the payload if that is a
+/// number.
+///
+/// # Safety
+///
+/// The handle is null or one of ours; the attributes are as long as they say, and hold what they
+/// say.
+#[inline]
+unsafe fn event(
+    handle: Handle,
+    attributes: *const Attributes,
+) -> (&'static Text, &'static Domain, Option<u64>) {
+    // SAFETY: as the caller says.
+    let own = unsafe { domain(handle) };
+    // SAFETY: null, or at least as long as what stands up to here.
+    let Some(size) = (!attributes.is_null()).then(|| unsafe { (*attributes).size }) else {
+        return (Text::of(b""), own, None);
+    };
+    let has = |end: usize| usize::from(size) >= end;
+    let mut text = None;
+    if has(size_of::<Attributes>()) {
+        // SAFETY: it is as long as that.
+        let (kind, message) = unsafe { ((*attributes).message_kind, (*attributes).message) };
+        // SAFETY: what the kind says, as the caller says.
+        text = unsafe {
+            match kind {
+                abi::message::ASCII => Some(Text::of_c(message.cast())),
+                abi::message::WIDE => Some(Text::of_wide(message.cast())),
+                abi::message::REGISTERED => message.cast::<Text>().as_ref(),
+                _ => None,
+            }
+        };
+    }
+    let mut amount = None;
+    if has(offset_of!(Attributes, message_kind)) {
+        // SAFETY: it is as long as that.
+        let (kind, bytes) = unsafe { ((*attributes).payload_kind, (*attributes).payload) };
+        amount = number(kind, bytes);
+    }
+    let mut domain = own;
+    if has(offset_of!(Attributes, color_kind)) {
+        // SAFETY: it is as long as that.
+        let category = unsafe { (*attributes).category };
+        domain = part(own, category);
+    }
+    (text.unwrap_or_else(|| Text::of(b"")), domain, amount)
+}
+
+/// A payload as an amount, which is a whole number and not negative.
+fn number(kind: i32, bytes: [u8; 8]) -> Option<u64> {
+    let half = bytes.first_chunk().copied().unwrap_or_default();
+    let rounded = |number: f64| (number >= 0.0).then_some(number.round() as u64);
+    match kind {
+        abi::payload::U64 => Some(u64::from_ne_bytes(bytes)),
+        abi::payload::I64 => i64::from_ne_bytes(bytes).try_into().ok(),
+        abi::payload::F64 => rounded(f64::from_ne_bytes(bytes)),
+        abi::payload::U32 => Some(u32::from_ne_bytes(half).into()),
+        abi::payload::I32 => i32::from_ne_bytes(half).try_into().ok(),
+        abi::payload::F32 => rounded(f32::from_ne_bytes(half).into()),
+        _ => None,
+    }
+}
+
+/// The part of a domain that has a category's name; all of it for others.
+#[inline]
+fn part(domain: &'static Domain, category: u32) -> &'static Domain {
+    if category == 0 {
+        return domain;
+    }
+    let found = category_of(domain, category, 0, || domain);
+    found.map_or(domain, |category| category.part)
+}
+
+/// A category; made only if there may be so many.
+fn category_of(
+    domain: &'static Domain,
+    number: u32,
+    most: usize,
+    part: impl FnOnce() -> &'static Domain,
+) -> Option<&'static Category> {
+    let address = std::ptr::from_ref(domain);
+    let hash = mix(address.addr() as u64 ^ u64::from(number).rotate_left(40));
+    let is = |it: &Category| it.number == number && std::ptr::eq(it.domain, address);
+    NAMED_CATEGORIES.get(hash, most, is, || Category { domain: address, number, part: part() })
+}
+
+fn name_category(domain: &'static Domain, number: u32, name: &'static Text) {
+    category_of(domain, number, CATEGORIES, || domain.part(name.name()));
+}
+
+/// The point of an event that its thread has for itself.
+fn own_point(
+    text: &'static Text,
+    domain: &'static Domain,
+    amount: Option<u64>,
+) -> Option<&'static Named> {
+    named(domain, text, if amount.is_some() { Kind::Amount("payload") } else { Kind::Region })
+}
+
+fn push(
+    handle: Handle,
+    text: &'static Text,
+    domain: &'static Domain,
+    amount: Option<u64>,
+) -> c_int {
+    let Some(named) = own_point(text, domain, amount) else { return NONE };
+    stack::push(owner(handle), named, amount.unwrap_or(0)) as c_int
+}
+
+/// Ranges nest in each domain for itself.
+fn owner(handle: Handle) -> usize {
+    // SAFETY: a handle as the program has it.
+    std::ptr::from_ref(unsafe { domain(handle) }).addr()
+}
+
+fn pop_of(handle: Handle) -> c_int {
+    stack::pop(owner(handle)).map_or(NONE, |level| level as c_int)
+}
+
+fn mark(text: &'static Text, domain: &'static Domain, amount: Option<u64>) {
+    if let Some(named) = own_point(text, domain, amount) {
+        stack::mark(named, amount.unwrap_or(0));
+    }
+}
+
+fn start(text: &'static Text, domain: &'static Domain) -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let Some(named): Option<&'static Named> = named(domain, text, Kind::Span) else { return 0 };
+    let id = LAST.fetch_add(1, Relaxed) + 1;
+    spans::begin(span(id), named);
+    id
+}
+
+fn span(id: u64) -> u64 {
+    spans::key(&[0x6e76_7478, id])
+}
+
+unsafe extern "C" fn mark_ex(attributes: *const Attributes) {
+    // SAFETY: as the program calls it.
+    unsafe { domain_mark(std::ptr::null(), attributes) }
+}
+
+unsafe extern "C" fn mark_a(name: Ascii) {
+    // SAFETY: as the program calls it; null is a handle.
+    unsafe { mark(Text::of_c(name), domain(std::ptr::null()), None) }
+}
+
+unsafe extern "C" fn mark_w(name: Wide) {
+    // SAFETY: as the program calls it; null is a handle.
+    unsafe { mark(Text::of_wide(name), domain(std::ptr::null()), None) }
+}
+
+unsafe extern "C" fn start_ex(attributes: *const Attributes) -> u64 {
+    // SAFETY: as the program calls it.
+    unsafe { domain_start(std::ptr::null(), attributes) }
+}
+
+unsafe extern "C" fn start_a(name: Ascii) -> u64 {
+    // SAFETY: as the program calls it; null is a handle.
+    unsafe { start(Text::of_c(name), domain(std::ptr::null())) }
+}
+
+unsafe extern "C" fn start_w(name: Wide) -> u64 {
+    // SAFETY: as the program calls it; null is a handle.
+    unsafe { start(Text::of_wide(name), domain(std::ptr::null())) }
+}
+
+unsafe extern "C" fn end(id: u64) {
+    spans::end(span(id));
+}
+
+unsafe extern "C" fn push_ex(attributes: *const Attributes) -> c_int {
+    // SAFETY: as the program calls it.
+    unsafe { domain_push(std::ptr::null(), attributes) }
+}
+
+unsafe extern "C" fn push_a(name: Ascii) -> c_int {
+    // SAFETY: as the program calls it; null is a handle.
+    unsafe { push(std::ptr::null(), Text::of_c(name), domain(std::ptr::null()), None) }
+}
+
+unsafe extern "C" fn push_w(name: Wide) -> c_int {
+    // SAFETY: as the program calls it; null is a handle.
+    unsafe { push(std::ptr::null(), Text::of_wide(name), domain(std::ptr::null()), None) }
+}
+
+unsafe extern "C" fn pop() -> c_int {
+    pop_of(std::ptr::null())
+}
+
+unsafe extern "C" fn name_category_a(number: u32, name: Ascii) {
+    // SAFETY: as the program calls it.
+    unsafe { domain_name_category_a(std::ptr::null(), number, name) }
+}
+
+unsafe extern "C" fn name_category_w(number: u32, name: Wide) {
+    // SAFETY: as the program calls it.
+    unsafe { domain_name_category_w(std::ptr::null(), number, name) }
+}
+
+unsafe extern "C" fn name_thread_a(thread: u32, name: Ascii) {
+    // SAFETY: as the program calls it.
+    this_thread(thread, unsafe { Text::of_c(name) });
+}
+
+unsafe extern "C" fn name_thread_w(thread: u32, name: Wide) {
+    // SAFETY: as the program calls it.
+    this_thread(thread, unsafe { Text::of_wide(name) });
+}
+
+unsafe extern "C" fn domain_mark(handle: Handle, attributes: *const Attributes) {
+    // SAFETY: as the program calls it.
+    let (text, domain, amount) = unsafe { event(handle, attributes) };
+    mark(text, domain, amount);
+}
+
+unsafe extern "C" fn domain_start(handle: Handle, attributes: *const Attributes) -> u64 {
+    // SAFETY: as the program calls it.
+    let (text, domain, _) = unsafe { event(handle, attributes) };
+    start(text, domain)
+}
+
+unsafe extern "C" fn domain_end(_: Handle, id: u64) {
+    spans::end(span(id));
+}
+
+unsafe extern "C" fn domain_push(handle: Handle, attributes: *const Attributes) -> c_int {
+    // SAFETY: as the program calls it.
+    let (text, domain, amount) = unsafe { event(handle, attributes) };
+    push(handle, text, domain, amount)
+}
+
+unsafe extern "C" fn domain_pop(handle: Handle) -> c_int {
+    pop_of(handle)
+}
+
+unsafe extern "C" fn domain_name_category_a(handle: Handle, number: u32, name: Ascii) {
+    // SAFETY: as the program calls it.
+    unsafe { name_category(domain(handle), number, Text::of_c(name)) }
+}
+
+unsafe extern "C" fn domain_name_category_w(handle: Handle, number: u32, name: Wide) {
+    // SAFETY: as the program calls it.
+    unsafe { name_category(domain(handle), number, Text::of_wide(name)) }
+}
+
+unsafe extern "C" fn register_a(_: Handle, name: Ascii) -> *const Text {
+    // SAFETY: as the program calls it.
+    unsafe { Text::of_c(name) }
+}
+
+unsafe extern "C" fn register_w(_: Handle, name: Wide) -> *const Text {
+    // SAFETY: as the program calls it.
+    unsafe { Text::of_wide(name) }
+}
+
+unsafe extern "C" fn create_a(name: Ascii) -> Handle {
+    // SAFETY: as the program calls it.
+    Domain::of(SYSTEM, unsafe { Text::of_c(name) }.name())
+}
+
+unsafe extern "C" fn create_w(name: Wide) -> Handle {
+    // SAFETY: as the program calls it.
+    Domain::of(SYSTEM, unsafe { Text::of_wide(name) }.name())
+}

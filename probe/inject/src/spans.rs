@@ -1,0 +1,80 @@
+//! Spans of the wall clock that are under way: any thread may end them.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use pfp::past;
+
+use crate::names::{Measured, Named};
+use crate::table::mix;
+
+/// Spans that can be under way; a power of two.
+const SPANS: usize = 1 << 13;
+/// Places to look at for one. Where all are taken it is not measured, and that is counted.
+const REACH: usize = 64;
+
+const FREE: u64 = 0;
+const BUSY: u64 = 1;
+
+struct Span {
+    /// What it is found by, or one of the above.
+    key: AtomicU64,
+    begun: UnsafeCell<Option<(&'static Named, u64)>>,
+}
+
+// SAFETY: who has put `BUSY` into the key is alone with the rest.
+unsafe impl Sync for Span {}
+
+static ALL: [Span; SPANS] =
+    [const { Span { key: AtomicU64::new(FREE), begun: UnsafeCell::new(None) } }; SPANS];
+
+fn places(key: u64) -> impl Iterator<Item = &'static Span> {
+    (0..REACH).map(move |step| &ALL[(mix(key) as usize).wrapping_add(step) % SPANS])
+}
+
+/// A key out of several words; never one of those that say something else.
+pub(crate) fn key(words: &[u64]) -> u64 {
+    words.iter().fold(0u64, |key, &word| mix(key.rotate_left(7) ^ word)) | 2
+}
+
+/// Begins a span.
+pub(crate) fn begin(key: u64, named: &'static Named) {
+    let taken = places(key).find(|span| {
+        // Acquire meets the release of `end`: who had it before is done.
+        span.key.load(Relaxed) == FREE
+            && span.key.compare_exchange(FREE, BUSY, Acquire, Relaxed).is_ok()
+    });
+    let Some(span) = taken else { return pfp::c::count_refusal() };
+    // SAFETY: it is busy, by this thread.
+    unsafe { *span.begun.get() = Some((named, pfp::ticks())) };
+    // Meets `end`: what was begun is there.
+    span.key.store(key, Release);
+}
+
+/// Ends the span that was begun with this key, if there is one.
+pub(crate) fn end(key: u64) {
+    let now = pfp::ticks();
+    let found = places(key).find(|span| {
+        // Acquire meets `begin`.
+        span.key.load(Relaxed) == key
+            && span.key.compare_exchange(key, BUSY, Acquire, Relaxed).is_ok()
+    });
+    let Some(span) = found else { return };
+    // SAFETY: it is busy, by this thread.
+    let begun = unsafe { (*span.begun.get()).take() };
+    // Meets `begin` of the next one.
+    span.key.store(FREE, Release);
+    if let Some((named, start)) = begun {
+        record(named, start, now);
+    }
+}
+
+/// Records a span that is over. 0 if another CPU's counter is behind.
+pub(crate) fn record(named: &'static Named, start: u64, end: u64) {
+    if let Measured::Point(point) = &named.measured {
+        past::record_wall(point, start, (end.wrapping_sub(start) as i64).max(0) as u64);
+    }
+}

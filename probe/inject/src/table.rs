@@ -1,0 +1,79 @@
+//! A table that finds without a lock, and only grows.
+
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// Things that are made once and kept, found by a hash. `SLOTS` is a power of two, and more
+/// than are ever made.
+pub(crate) struct Table<T: 'static, const SLOTS: usize> {
+    slots: [AtomicPtr<T>; SLOTS],
+    count: AtomicUsize,
+}
+
+impl<T, const SLOTS: usize> Table<T, SLOTS> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            slots: [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS],
+            count: AtomicUsize::new(0),
+        }
+    }
+
+    /// The thing with this hash that `is` the one, made if it is not there. None if it would be
+    /// one more than `most`.
+    #[inline]
+    pub(crate) fn get(
+        &self,
+        hash: u64,
+        most: usize,
+        is: impl Fn(&T) -> bool,
+        make: impl FnOnce() -> T,
+    ) -> Option<&'static T> {
+        let mut make = Some(make);
+        let mut made: Option<Box<T>> = None;
+        for step in 0..SLOTS {
+            let slot = &self.slots[(hash as usize).wrapping_add(step) % SLOTS];
+            // Meets `Release` below: the thing is filled.
+            let mut found = slot.load(Acquire);
+            if found.is_null() {
+                if made.is_none() {
+                    if self.count.fetch_add(1, Relaxed) >= most {
+                        self.count.fetch_sub(1, Relaxed);
+                        return None;
+                    }
+                    let make = make.take()?;
+                    made = Some(pfp::c::keeping_errno(|| Box::new(make())));
+                }
+                let new = made.take().map_or(ptr::null_mut(), Box::into_raw);
+                match slot.compare_exchange(ptr::null_mut(), new, Release, Acquire) {
+                    // SAFETY: made from a box just now, and never freed.
+                    Ok(_) => return Some(unsafe { &*new }),
+                    Err(other) => {
+                        found = other;
+                        // SAFETY: made from a box just now, and nobody has seen it.
+                        made = Some(unsafe { Box::from_raw(new) });
+                    }
+                }
+            }
+            // SAFETY: not null, and never freed.
+            let thing = unsafe { &*found };
+            if is(thing) {
+                if made.is_some() {
+                    // Another thread was faster.
+                    self.count.fetch_sub(1, Relaxed);
+                }
+                return Some(thing);
+            }
+        }
+        None
+    }
+}
+
+/// Fibonacci hashing: the low bits of the result depend on all bits of the number.
+#[inline]
+pub(crate) fn mix(number: u64) -> u64 {
+    let product = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    product ^ product >> 32
+}
