@@ -14,6 +14,7 @@ mod kokkos;
 mod names;
 mod nvtx;
 mod ompt;
+mod own;
 mod spans;
 mod stack;
 mod table;

@@ -236,7 +236,7 @@ fn push(
     amount: Option<u64>,
 ) -> c_int {
     let Some(named) = own_point(text, domain, amount) else { return NONE };
-    stack::push(owner(handle), named, amount.unwrap_or(0)) as c_int
+    stack::push(owner(handle), named, amount.unwrap_or(0)).map_or(NONE, |level| level as c_int)
 }
 
 /// Ranges nest in each domain for itself.

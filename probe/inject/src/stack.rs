@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use pfp::{Guard, TimedGuard};
 
 use crate::names::{Measured, Named};
+use crate::own::Own;
 
 /// Regions that can be open on a thread; one more is not measured, and that is counted.
 const DEPTH: usize = 256;
@@ -46,20 +47,20 @@ struct Stack {
 }
 
 thread_local! {
-    static STACK: Stack = const {
-        Stack {
-            depth: Cell::new(0),
-            beyond: Cell::new(0),
-            open: [const { UnsafeCell::new(MaybeUninit::uninit()) }; DEPTH],
-        }
-    };
+    static STACK: Own<Stack> = const { Own::new() };
+}
+
+/// Does something with the calling thread's; nothing when it ends.
+#[inline]
+fn with<R>(work: impl FnOnce(&Stack) -> R) -> Option<R> {
+    STACK.try_with(|own| work(own.get(Stack::new))).ok()
 }
 
 /// Begins a region of an owner, with an amount if the name has such. The result is how many of
-/// this owner are around it.
+/// this owner are around it; none when the thread ends.
 #[inline]
-pub(crate) fn push(owner: usize, named: &'static Named, amount: u64) -> u32 {
-    STACK.with(|stack| {
+pub(crate) fn push(owner: usize, named: &'static Named, amount: u64) -> Option<u32> {
+    with(|stack| {
         let depth = stack.depth.get();
         let level = stack.around(owner).map_or(0, |around| around.level + 1);
         let Some(slot) = stack.open.get(depth) else {
@@ -79,7 +80,7 @@ pub(crate) fn push(owner: usize, named: &'static Named, amount: u64) -> u32 {
 /// it has no region.
 #[inline]
 pub(crate) fn pop(owner: usize) -> Option<u32> {
-    STACK.with(|stack| {
+    with(|stack| {
         let beyond = stack.beyond.get();
         if beyond > 0 {
             stack.beyond.set(beyond - 1);
@@ -102,6 +103,7 @@ pub(crate) fn pop(owner: usize) -> Option<u32> {
         }
         Some(level)
     })
+    .flatten()
 }
 
 /// A region that ends as it begins: it counts, and has an amount if the name has such.
@@ -110,6 +112,14 @@ pub(crate) fn mark(named: &'static Named, amount: u64) {
 }
 
 impl Stack {
+    fn new() -> Box<Self> {
+        Box::new(Self {
+            depth: Cell::new(0),
+            beyond: Cell::new(0),
+            open: [const { UnsafeCell::new(MaybeUninit::uninit()) }; DEPTH],
+        })
+    }
+
     /// The owner's last region that has not ended.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "one at a time, of the calling thread's own")]

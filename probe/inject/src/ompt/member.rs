@@ -17,6 +17,7 @@ use std::ptr;
 use pfp::past::{self, Past};
 
 use super::team::{Begun, Team};
+use crate::own::Own;
 
 /// Regions inside one another that are followed; those inside are not.
 const DEPTH: usize = 8;
@@ -73,21 +74,23 @@ pub(super) struct Member {
 }
 
 thread_local! {
-    static MEMBER: Member = const {
-        Member {
-            parts: [const { Cell::new(None) }; DEPTH],
-            depth: Cell::new(0),
-            fork: Cell::new(Moment { now: 0, on_cpu: 0 }),
-        }
-    };
+    static MEMBER: Own<Member> = const { Own::new() };
 }
 
 /// Does something with the calling thread's; nothing when it ends.
 pub(super) fn with(work: impl FnOnce(&Member)) {
-    let _ = MEMBER.try_with(work);
+    let _ = MEMBER.try_with(|own| work(own.get(Member::new)));
 }
 
 impl Member {
+    fn new() -> Box<Self> {
+        Box::new(Self {
+            parts: [const { Cell::new(None) }; DEPTH],
+            depth: Cell::new(0),
+            fork: Cell::new(Moment::default()),
+        })
+    }
+
     /// The thread meets a region: when.
     pub(super) fn fork(&self) -> u64 {
         let fork = Moment::now();
