@@ -10,7 +10,7 @@ use crate::clock::counter;
 use crate::engine::ending;
 use crate::point::Point;
 
-static FRAME: Point = Point::at("frame", "", 0).of_a_device();
+static FRAME: Point = Point::at("frame", "", 0).of_the_clock();
 
 /// Stands in records where a device's have the number of its timer.
 const NUMBER: u32 = 1;

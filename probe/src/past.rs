@@ -22,7 +22,7 @@ pub struct Past {
 /// A point whose time is the clock's and no CPU's.
 #[must_use]
 pub const fn wall_point(name: &'static str, file: &'static str, line: u32) -> Point {
-    Point::at(name, file, line).of_a_device()
+    Point::at(name, file, line).of_the_clock()
 }
 
 /// A point whose regions carry amounts, made of a point that has a name and a place.

@@ -105,8 +105,10 @@ pub struct PointPicture {
     pub file: String,
     /// The line, 0 where unknown.
     pub line: u32,
-    /// Whether its time is a device's, and no CPU's.
+    /// Whether its time is a device's or the clock's, and no CPU's.
     pub device: bool,
+    /// Whether its time is the clock's: spans that no thread has for itself.
+    pub wall: bool,
     /// Its control word.
     pub control: Control,
     /// When it was last reset, in nanoseconds of CLOCK_MONOTONIC_RAW; none where it never
@@ -458,7 +460,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                     point.file = text(entry.file);
                 }
                 (point.line, point.control, *last) = (entry.line, control, entry);
-                (point.device, point.reset_ns) = (entry.device, reset_ns);
+                (point.device, point.wall, point.reset_ns) = (entry.device, entry.wall, reset_ns);
             } else {
                 let (name, file) = (text(entry.name), text(entry.file));
                 let id = id as u32;
@@ -475,13 +477,14 @@ impl<S: Borrow<Segment>> Reader<S> {
                     self.variants.insert(at, (id, found.point));
                     Variant { of: found.point, each }
                 });
-                let (EntryPicture { line, device, .. }, amounts) = (entry, Vec::new());
+                let (EntryPicture { line, device, wall, .. }, amounts) = (entry, Vec::new());
                 let point = PointPicture {
                     id,
                     name,
                     file,
                     line,
                     device,
+                    wall,
                     control,
                     reset_ns,
                     amounts,

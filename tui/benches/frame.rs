@@ -52,6 +52,7 @@ impl Busy {
             file: "src/work.rs".into(),
             line: id,
             device: false,
+            wall: false,
             state: PointState::On,
             alpha: None,
             resets: 0,

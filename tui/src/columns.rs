@@ -16,8 +16,9 @@ pub use self::fit::Fit;
 pub use self::sorting::Sorting;
 pub use self::spec::Kind;
 use self::spec::{Spec, Value};
-use crate::model::{BYTES, FLOPS, Figures, Quantiles};
+use crate::model::{BYTES, FLOPS, Figures, Model, Quantiles};
 use crate::snapshot::{PointState, Process, ProcessState};
+use crate::text;
 use crate::units::{self, NONE, Scale};
 
 /// Declares the columns, their list and what is known of each.
@@ -57,6 +58,11 @@ columns! {
         .rank(0)
         .text(name_text)
         .order(|a, b| name_key(a).cmp(&name_key(b)));
+    /// What its name is in; shown only where any point is in one.
+    Domain = Spec::new("domain", "Domain", 16, Kind::Text, |_| None, "what a tool's annotation is in, such as nvtx:app")
+        .rank(6)
+        .text(|f, _| f.point().domain().map_or(String::new(), |domain| text::cut_middle(domain, 16, '~')))
+        .order(|a, b| a.point().domain().cmp(&b.point().domain()));
     /// Measurements.
     Count = Spec::new("count", "Count", 6, Kind::Count, |f| Some(f.total().count as f64), "measurements")
         .rank(4)
@@ -84,7 +90,9 @@ columns! {
         .rank(10)
         .text(|f, scale| {
             let open = f.open().and_then(|open| open.exclusive);
-            so_far(f, f.total().exclusive, open).map_or(NONE.into(), |sum| scale.ticks(sum))
+            // Spans of the clock are no thread's own time.
+            let own = so_far(f, f.total().exclusive, open).filter(|_| !f.point().wall);
+            own.map_or(NONE.into(), |sum| scale.ticks(sum))
         })
         .summed();
     /// Mean exclusive time.
@@ -165,6 +173,23 @@ pub enum Measure {
     Number,
 }
 
+/// What a model has that not all have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct There {
+    /// Several processes.
+    pub processes: bool,
+    /// Points in domains.
+    pub domains: bool,
+}
+
+impl There {
+    /// What a model has.
+    pub fn of(model: &Model) -> Self {
+        let domains = model.points().iter().any(|figures| figures.point().domain().is_some());
+        Self { processes: model.has_processes(), domains }
+    }
+}
+
 /// Before a mean that is not to be believed; see [`Figures::is_short`].
 const SHORT: &str = "~";
 
@@ -182,10 +207,11 @@ impl ValueEnum for Column {
 
 impl Column {
     /// Those of the table unless the user chooses others, from left to right.
-    pub const DEFAULT: [Self; 14] = [
+    pub const DEFAULT: [Self; 15] = [
         Self::On,
         Self::Process,
         Self::Name,
+        Self::Domain,
         Self::Load,
         Self::Bar,
         Self::Trend,
@@ -200,11 +226,12 @@ impl Column {
     ];
 
     /// Those that programs get unless the user chooses others.
-    pub const PRINTED: [Self; 14] = [
+    pub const PRINTED: [Self; 15] = [
         Self::On,
         Self::Id,
         Self::Process,
         Self::Name,
+        Self::Domain,
         Self::Count,
         Self::Rate,
         Self::Load,
@@ -272,9 +299,14 @@ impl Column {
         table
     }
 
-    /// Those of a table's columns that it shows of one process, or of several.
-    pub fn shown(columns: &[Self], several: bool) -> Vec<Self> {
-        columns.iter().copied().filter(|column| several || *column != Self::Process).collect()
+    /// Those of a table's columns that say something of what there is.
+    pub fn shown(columns: &[Self], there: There) -> Vec<Self> {
+        let says_something = |column: &Self| match column {
+            Self::Process => there.processes,
+            Self::Domain => there.domains,
+            _ => true,
+        };
+        columns.iter().copied().filter(says_something).collect()
     }
 
     /// Whether the table always has it.
@@ -393,10 +425,19 @@ impl Column {
     }
 }
 
+/// What stands behind the name of a point whose time is no CPU's.
+pub(crate) fn clock_mark(figures: &Figures) -> &'static str {
+    match (figures.point().wall, figures.point().device) {
+        (true, _) => " (wall)",
+        (false, true) => " (device)",
+        (false, false) => "",
+    }
+}
+
 fn name_text(figures: &Figures, scale: &Scale) -> String {
     let name = figures.name();
     match (figures.trouble().as_slice(), figures.open().filter(|_| !figures.is_used())) {
-        ([], _) if figures.point().device => format!("{name} (device)"),
+        ([], _) if figures.point().device => format!("{name}{}", clock_mark(figures)),
         ([], None) => name,
         ([], Some(open)) => {
             let wall = if open.on_cpu.is_none() { " wall" } else { "" };

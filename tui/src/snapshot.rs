@@ -186,9 +186,12 @@ pub struct Point {
     pub file: String,
     /// Line in it, 0 where unknown.
     pub line: u32,
-    /// Its times are those of a device, such as a GPU: no CPU has spent them.
+    /// Its times are those of a device, such as a GPU, or of the clock: no CPU has spent them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub device: bool,
+    /// Its times are the clock's: spans that no thread has for itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wall: bool,
     /// Whether it measures, and if not, why.
     pub state: PointState,
     /// Weight of a new value in the exponential average, in (0, 1]; none
@@ -218,6 +221,25 @@ pub struct Point {
 }
 
 impl Point {
+    /// What its name is in, where it is an annotation for another tool: `nvtx:app`, or the
+    /// system alone. It stands in place of a file, with no line.
+    pub fn domain(&self) -> Option<&str> {
+        let of_system = |system: &str| {
+            let rest = self.file.strip_prefix(system);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
+        };
+        (self.line == 0 && ["nvtx", "itt", "kokkos"].into_iter().any(of_system))
+            .then_some(self.file.as_str())
+    }
+
+    /// Its place in the source, or its domain; empty where neither is known.
+    pub fn place(&self) -> String {
+        match self.line {
+            0 => self.file.clone(),
+            line => format!("{}:{line}", self.file),
+        }
+    }
+
     /// When its figures begin, ticks since the segment was created; none where it was reset
     /// and nobody knows when.
     #[must_use]

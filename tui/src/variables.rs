@@ -16,6 +16,8 @@ pub const OF_THE_VIEWER: &str = "PFP_TOP_";
 pub const TOP_CONFIG: &str = "PFP_TOP_CONFIG";
 /// Names libpfp.
 pub const LIBRARY: &str = "PFP_LIBRARY";
+/// Names libpfp_inject.
+pub const INJECT_LIBRARY: &str = "PFP_INJECT_LIBRARY";
 
 /// All of them; where one gives an option's default, `does` is the option.
 pub const ALL: &[Variable] = &[
@@ -31,6 +33,11 @@ pub const ALL: &[Variable] = &[
     of("PFP_RUN", "of a program: which `pfp-top run` started it; `run` sets it"),
     of("PFP_CUDA_LIBRARY", "of a program: the CUDA driver that GPU timers load"),
     of(LIBRARY, "of `run`: the libpfp.so that is preloaded"),
+    of(INJECT_LIBRARY, "of `run`: the libpfp_inject.so that programs load"),
+    of(
+        "PFP_FOLD_DIGITS",
+        "of a program: 1 has its annotations' names without numbers; `run` sets it",
+    ),
     of(TOP_CONFIG, "the settings file; empty for none"),
     of("PFP_TOP_INTERVAL", "--interval"),
     of("PFP_TOP_TAU", "--tau"),
@@ -80,9 +87,10 @@ mod tests {
     fn the_list_is_what_the_sources_read() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut read = BTreeSet::new();
-        let mut folders: Vec<_> = ["probe/src", "probe/c/src", "shm-layout/src", "tui/src"]
-            .map(|folder| root.join(folder))
-            .into();
+        let mut folders: Vec<_> =
+            ["probe/src", "probe/c/src", "probe/inject/src", "shm-layout/src", "tui/src"]
+                .map(|folder| root.join(folder))
+                .into();
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap().flatten() {
                 let path = entry.path();
@@ -106,9 +114,11 @@ mod tests {
         let unread: Vec<_> = known.difference(&read).collect();
         let unknown: Vec<_> = read.difference(&known).collect();
         assert!(unknown.is_empty(), "not in the list: {unknown:?}");
-        // Two are read under a name of their own here.
+        // Some are read under a name of their own here.
         assert!(
-            unread.iter().all(|name| [LIBRARY, TOP_CONFIG].contains(&name.as_str())),
+            unread
+                .iter()
+                .all(|name| [LIBRARY, INJECT_LIBRARY, TOP_CONFIG].contains(&name.as_str())),
             "{unread:?}"
         );
     }

@@ -70,6 +70,7 @@ impl Restless {
             file: "src/work.rs".into(),
             line: id,
             device: false,
+            wall: false,
             state: PointState::On,
             alpha: None,
             resets: 0,

@@ -9,6 +9,7 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::control::{self, Control};
 pub(crate) use pfp_shm_layout::control::{Alpha, Change};
+use pfp_shm_layout::point::{DEVICE, WALL};
 
 use super::cold;
 use super::figures::{self, Histogram};
@@ -50,8 +51,8 @@ pub(crate) struct State {
     starts_on: bool,
     /// Whether its stamps wait for the work before them from the start.
     fenced: bool,
-    /// Whether what it measures is a device's time.
     device: bool,
+    wall: bool,
     /// Whether it is the whole of a [`Timed`]: what is begun of it is recorded by its
     /// variants.
     is_whole: bool,
@@ -137,6 +138,7 @@ impl State {
             starts_on,
             fenced: false,
             device: false,
+            wall: false,
             is_whole: false,
             paused: AtomicBool::new(false),
         }
@@ -148,9 +150,15 @@ impl Point {
         self.state.fenced
     }
 
-    /// The point, of a device's time or of the clock's: viewers count it as no CPU's.
+    /// The point, of a device's time: viewers count it as no CPU's.
+    #[cfg(any(feature = "cuda", test))]
     pub(crate) const fn of_a_device(self) -> Self {
         Self { state: State { device: true, ..self.state } }
+    }
+
+    /// The point, of the clock's time: spans that no thread has for itself.
+    pub(crate) const fn of_the_clock(self) -> Self {
+        Self { state: State { device: true, wall: true, ..self.state } }
     }
 
     /// The point, which comes first in a [`Timed`].
@@ -328,9 +336,10 @@ impl Point {
         matches!(self.state.name, Name::Number)
     }
 
-    /// Whether what it measures is a device's time.
-    pub(crate) fn is_device(&self) -> bool {
-        self.state.device
+    /// Whose time it measures, as it stands beside its line in the segment.
+    pub(crate) fn time_source(&self) -> u64 {
+        let device = if self.state.device { DEVICE } else { 0 };
+        device | if self.state.wall { WALL } else { 0 }
     }
 
     /// Whether it measures without being switched on.

@@ -21,7 +21,6 @@ use pfp_shm_layout::failure::{self, Failure, Stage};
 use pfp_shm_layout::find;
 use pfp_shm_layout::header::{Facts, Ledger, ProcessState};
 use pfp_shm_layout::object::Name;
-use pfp_shm_layout::point::DEVICE;
 use pfp_shm_layout::segment::{Geometry, Segment};
 use pfp_shm_layout::share::Share;
 
@@ -871,7 +870,7 @@ impl Process {
     ) -> Result<&AtomicU64, NotEntered> {
         let wanted = point.wanted_number();
         let (name, file, line) = point.description();
-        let line = u64::from(line) | if point.is_device() { DEVICE } else { 0 };
+        let line = u64::from(line) | point.time_source();
         let number = self.reserve(wanted)?;
         let control = self.segment.control(number).ok_or(NotEntered::NoPlace)?;
         let calibration = wanted == Some(0);

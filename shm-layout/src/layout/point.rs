@@ -33,6 +33,10 @@ const READY: u64 = 2;
 /// CPU on which its thread runs. Readers that do not know it see the line.
 pub const DEVICE: u64 = 1 << 32;
 
+/// In the same word, beside [`DEVICE`]: what it measures are spans of the clock, which no thread
+/// or device has for itself.
+pub const WALL: u64 = 1 << 33;
+
 /// One point's entry; see the module for the drawing.
 #[repr(C, align(64))]
 #[derive(Debug)]
@@ -75,8 +79,10 @@ pub struct EntryPicture {
     pub file: Text,
     /// Line in that file, 0 where unknown.
     pub line: u32,
-    /// Whether its time is a device's; see [`DEVICE`].
+    /// Whether its time is a device's or the clock's; see [`DEVICE`].
     pub device: bool,
+    /// Whether its time is the clock's; see [`WALL`].
+    pub wall: bool,
     /// Offsets of its two cells on the overflow lane in the segment, 0 for none.
     pub shared_cells: [u64; 2],
     /// What it is a variant of.
@@ -184,6 +190,7 @@ impl Entry {
             file: Text::unpack(self.file.load(Ordering::Relaxed)),
             line: line() as u32,
             device: line() & DEVICE != 0,
+            wall: line() & WALL != 0,
             shared_cells: self.shared_cells(),
             variant: self.variant(),
         })

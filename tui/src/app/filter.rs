@@ -10,6 +10,7 @@
 //! thread:pack    the same, of the names of the threads that were in the point
 //! tid:4711       a thread by its id
 //! file:io.rs     the same, of its source file
+//! domain:nvtx    the same, of the domain of an annotation for another tool
 //! load>5         a column's figure: >, <, >=, <= or =, of the unit the column has
 //! !json          without these
 //! io !thread:ui  all terms have to hold
@@ -50,10 +51,15 @@ enum Field {
     Thread,
     Tid,
     File,
+    Domain,
 }
 
-const FIELDS: [(&str, Field); 3] =
-    [("thread:", Field::Thread), ("tid:", Field::Tid), ("file:", Field::File)];
+const FIELDS: [(&str, Field); 4] = [
+    ("thread:", Field::Thread),
+    ("tid:", Field::Tid),
+    ("file:", Field::File),
+    ("domain:", Field::Domain),
+];
 
 #[derive(Clone, Debug)]
 enum Pattern {
@@ -74,7 +80,7 @@ enum Pattern {
 
 impl Filter {
     /// What can stand before a name.
-    pub const PREFIXES: &str = "thread:, tid:, file: and columns such as load>5";
+    pub const PREFIXES: &str = "thread:, tid:, file:, domain: and columns such as load>5";
 
     /// A word that looks like a prefix or a column, and is none.
     pub fn unknown(&self) -> Option<&str> {
@@ -215,6 +221,7 @@ impl Term {
             Field::Name if figures.point().name.is_empty() => pattern.finds(&figures.name()),
             Field::Name => pattern.finds(&figures.point().name),
             Field::File => pattern.finds(&figures.point().file),
+            Field::Domain => figures.point().domain().is_some_and(|it| pattern.finds(it)),
             Field::Thread => lanes.any(|lane| pattern.finds(&lane.name)),
             Field::Tid => lanes.any(|lane| pattern.finds(&lane.tid.to_string())),
         }

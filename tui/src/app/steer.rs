@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::{App, Errand, Overlay, Prompt, weight};
-use crate::columns::Column;
+use crate::columns::{Column, There};
 use crate::model::Figures;
 use crate::snapshot::PointState;
 
@@ -187,10 +187,10 @@ impl App {
         let mut parts = vec![figures.name()];
         let point = figures.point();
         if !point.file.is_empty() {
-            parts.push(format!("{}:{}", point.file, point.line));
+            parts.push(point.place());
         }
-        let several = self.common.model.has_processes();
-        let columns = Column::shown(&self.screens.points.columns, several).into_iter();
+        let there = There::of(&self.common.model);
+        let columns = Column::shown(&self.screens.points.columns, there).into_iter();
         let figures_of = columns.filter(|c| *c != Column::Name && !c.is_drawn());
         parts.extend(figures_of.map(|c| format!("{} {}", c.title(), c.text(figures, &scale))));
         Some((figures.name(), parts.join("  ")))

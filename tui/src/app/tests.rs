@@ -17,6 +17,7 @@ use anyhow::Result;
 use crossterm::event::{KeyCode, KeyModifiers};
 
 use super::*;
+use crate::columns::There;
 use crate::export::json::read;
 use crate::snapshot::{PointState, Process, Snapshot};
 use crate::source::synthetic::Synthetic;
@@ -346,7 +347,9 @@ fn columns_are_taken_left_and_moved() {
     for _ in 0..30 {
         desk.press("K");
     }
-    let first = |desk: &Desk| Column::shown(&desk.app.screens.points.columns, false)[..4].to_vec();
+    let first = |desk: &Desk| {
+        Column::shown(&desk.app.screens.points.columns, There::default())[..4].to_vec()
+    };
     let [on, load, name, bar] = [Column::On, Column::Load, Column::Name, Column::Bar];
     assert_eq!(first(&desk), [on, load, name, bar]);
     desk.press(">J<");

@@ -147,6 +147,7 @@ fn columns<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Vec<Column>>, D
 mod tests {
     use super::*;
     use crate::cli::{Cli, parse_from};
+    use crate::columns::There;
 
     fn read(text: &str) -> Result<Config> {
         Config::read(text, Path::new("c.toml"))
@@ -180,7 +181,7 @@ mod tests {
             assert_eq!(found.interval, Duration::from_millis(500));
             assert_eq!(found.tau, Duration::from_secs(2));
             let own = [Column::On, Column::Name, Column::Load, Column::Trend, Column::Threads];
-            assert_eq!(Column::shown(&found.columns, false), own);
+            assert_eq!(Column::shown(&found.columns, There::default()), own);
             assert_eq!((found.sorting.column, found.unit), (Column::P99, Unit::Cycles));
             assert!(!found.mouse && ascii && found.keep);
             assert_eq!(theme, ThemeName::Sixteen);

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use super::Show;
 use super::commands::baseline;
-use crate::columns::{Column, Sorting};
+use crate::columns::{Column, Sorting, There};
 use crate::export::{diff, rows, table};
 use crate::interrupt::Interrupt;
 use crate::model::compare::{Baseline, Comparison};
@@ -172,7 +172,7 @@ impl<'a> Printer<'a> {
             Form::Table => &Column::DEFAULT,
             Form::Json | Form::Csv => &Column::PRINTED,
         };
-        let mut columns = Column::shown(all, model.has_processes());
+        let mut columns = Column::shown(all, There::of(model));
         columns.retain(|column| !column.is_drawn());
         columns
     }

@@ -4,7 +4,9 @@
 //! What the program prints goes to a file, since a screen that two programs
 //! write to is of use to neither. The viewer's exit status is the program's.
 
+pub(super) mod inject;
 mod log;
+mod places;
 mod preload;
 mod program;
 
@@ -32,6 +34,7 @@ use crate::source::{
     self, Candidate, Collecting, Discovery, Finder, Members, Source, Together, Wanted,
 };
 
+use inject::Inject;
 use log::Log;
 use program::{Output, Program};
 
@@ -81,6 +84,8 @@ pub struct Run {
     /// -finstrument-functions: its libraries may be.
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
+    #[command(flatten)]
+    inject: Inject,
     /// The program and its arguments.
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -122,6 +127,7 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     let collecting = Some(Rc::new(Collecting::start()));
     let seen = source::announced();
     let mut environment = preload::environment(&run.command[0], run.preload.as_deref(), complain)?;
+    environment.extend(run.inject.environment(complain)?);
     let id = RandomState::new().hash_one(std::process::id()).max(1);
     environment.push(("PFP_RUN", format!("{id:x}").into()));
     environment.extend(run.enable.clone().map(|names| ("PFP_ENABLE", names)));
@@ -295,7 +301,8 @@ fn report(
 fn unseen(name: &str) -> String {
     format!(
         "{name} exited without recording anything: does it link pfp-probe, with the feature \
-         `enabled`, which is on by default, and does it reach a point?"
+         `enabled`, which is on by default, or is it annotated for NVTX, ITT, OpenMP's tools or \
+         Kokkos Tools, and does it reach a point?"
     )
 }
 

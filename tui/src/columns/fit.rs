@@ -1,6 +1,6 @@
 //! Which columns a screen has room for, and the room of each.
 
-use super::Column;
+use super::{Column, There};
 
 /// From this width on processes have a column.
 const PROCESS_MIN: usize = 60;
@@ -26,12 +26,13 @@ pub struct Fit {
 
 impl Fit {
     /// What of these columns fits into `width`, one blank between them, for points whose
-    /// names take up to `names` columns, of one process or of several. Of the default
+    /// names take up to `names` columns, and of what there is. Of the default
     /// columns the least needed give way first; of others, which somebody has put in
     /// their order, the last.
-    pub fn new(columns: &[Column], width: usize, names: usize, several: bool) -> Self {
+    pub fn new(columns: &[Column], width: usize, names: usize, mut there: There) -> Self {
         let by_rank = columns == Column::DEFAULT;
-        let mut columns = Column::shown(columns, several && width >= PROCESS_MIN);
+        there.processes &= width >= PROCESS_MIN;
+        let mut columns = Column::shown(columns, there);
         let least = names.clamp(NAME_MIN, NAME_MIN.max(width / NAME_SHARE));
         loop {
             let fixed: usize = columns.iter().filter_map(|column| column.width()).sum();

@@ -21,23 +21,25 @@ fn model() -> Model {
 fn columns_always_fit_and_the_most_needed_stay() {
     for width in 24..200 {
         for all in [&Column::DEFAULT[..], &Column::ALL] {
-            for several in [false, true] {
-                let fit = Fit::new(all, width, width % 70, several);
-                assert_eq!(fit.columns.contains(&Column::Process), several && width >= 60);
+            for is_there in [false, true] {
+                let there = There { processes: is_there, domains: is_there };
+                let fit = Fit::new(all, width, width % 70, there);
+                assert_eq!(fit.columns.contains(&Column::Process), is_there && width >= 60);
+                assert!(is_there || !fit.columns.contains(&Column::Domain));
                 let used: usize = fit.columns.iter().map(|column| fit.width(*column)).sum();
                 assert!(used + fit.columns.len() - 1 <= width, "{width}");
                 assert!([Column::On, Column::Name].iter().all(|c| fit.columns.contains(c)));
             }
         }
     }
-    let narrow = Fit::new(&Column::DEFAULT, 38, 20, false);
+    let narrow = Fit::new(&Column::DEFAULT, 38, 20, There::default());
     assert!(narrow.columns.contains(&Column::Load));
-    assert_eq!(Fit::new(&Column::DEFAULT, 120, 20, false).columns.len(), 13);
+    assert_eq!(Fit::new(&Column::DEFAULT, 120, 20, There::default()).columns.len(), 13);
     // The user's own order is kept, and gives way from its end.
     let own = [Column::On, Column::P99, Column::Name, Column::Dev, Column::Load];
-    assert_eq!(Fit::new(&own, 60, 20, false).columns, own);
-    assert_eq!(Fit::new(&own, 32, 10, false).columns, own[..4]);
-    let wide = Fit::new(&Column::DEFAULT, 300, 20, false);
+    assert_eq!(Fit::new(&own, 60, 20, There::default()).columns, own);
+    assert_eq!(Fit::new(&own, 32, 10, There::default()).columns, own[..4]);
+    let wide = Fit::new(&Column::DEFAULT, 300, 20, There::default());
     assert!(wide.width(Column::Trend) > 40 && wide.width(Column::Bar) > 16);
     assert_eq!(wide.width(Column::Name), 20);
 }

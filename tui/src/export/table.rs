@@ -68,7 +68,7 @@ pub fn render(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::columns::Sorting;
+    use crate::columns::{Sorting, There};
     use crate::snapshot::{ClockKind, ProcessState};
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
@@ -81,7 +81,7 @@ mod tests {
         }
         let order = Sorting::by(Column::Load).order(model.points());
         let rows: Vec<_> = order.iter().filter_map(|id| model.point(*id)).collect();
-        let mut columns = Column::shown(&Column::DEFAULT, false);
+        let mut columns = Column::shown(&Column::DEFAULT, There::default());
         columns.retain(|column| !column.is_drawn());
         render(&model, &rows, &columns, Unit::Time, Duration::from_secs(1))
     }

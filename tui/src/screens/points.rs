@@ -16,7 +16,7 @@ use super::{Outcome, Screen, View};
 use crate::app::keys::Key::{Char, Named};
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::{Action, Common, Options, Overlay};
-use crate::columns::{Column, Fit, Sorting};
+use crate::columns::{self, Column, Fit, Sorting, There};
 use crate::grid::{SortColumn, Sorted};
 use crate::look::Look;
 use crate::model::Figures;
@@ -154,14 +154,14 @@ impl Points {
         let names = common.model.points().iter().map(|figures| {
             let said = match figures.trouble().is_empty() {
                 false => TROUBLE,
-                true if figures.point().device => " (device)".len(),
+                true if figures.point().device => columns::clock_mark(figures).len(),
                 true if !figures.is_used() && figures.open().is_some() => " open 99m59s wall".len(),
                 true => 0,
             };
             let pid = if several { PID } else { 0 };
             text::width(&figures.point().name) + said + pid
         });
-        Fit::new(&self.columns, width, names.max().unwrap_or(0), several)
+        Fit::new(&self.columns, width, names.max().unwrap_or(0), There::of(&common.model))
     }
 }
 

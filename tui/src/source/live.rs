@@ -640,6 +640,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
                 file: point.file.clone(),
                 line: point.line,
                 device: point.device,
+                wall: point.wall,
                 state: point_state(point.control),
                 alpha: point.control.alpha(),
                 resets: point.control.epoch(),

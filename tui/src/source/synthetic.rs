@@ -60,6 +60,7 @@ impl Synthetic {
             file: if id == 0 { String::new() } else { "src/work.rs".into() },
             line: work.1,
             device: false,
+            wall: false,
             state: if work.3 == 0 && id != 0 { PointState::Off } else { PointState::On },
             alpha: (id == 1).then_some(0.2),
             resets: 0,

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
+use super::places;
 use crate::input;
 use crate::variables;
 
@@ -38,7 +39,7 @@ pub(super) fn environment(
         }
         None if !calls_hooks(program) => return Ok(Vec::new()),
         None => {
-            let places = places();
+            let places = places::of(&NAMES, VARIABLE);
             let Some(library) = places.iter().find(|place| place.is_file()) else {
                 let list: Vec<_> = places.iter().map(|it| it.display().to_string()).collect();
                 say(&format!(
@@ -61,28 +62,6 @@ pub(super) fn environment(
     }
     value.push(library);
     Ok(vec![("LD_PRELOAD", value)])
-}
-
-/// Where the library may be.
-fn places() -> Vec<PathBuf> {
-    match env::var_os(VARIABLE) {
-        Some(named) => vec![named.into()],
-        None => usual_places(env::var_os("HOME").map(PathBuf::from)),
-    }
-}
-
-/// Where it is installed: beside this program, under the user's own prefix, the system's.
-fn usual_places(home: Option<PathBuf>) -> Vec<PathBuf> {
-    let mut folders = Vec::new();
-    if let Some(own) = env::current_exe().ok().as_deref().and_then(Path::parent) {
-        folders.push(own.to_owned());
-        folders.extend(own.parent().map(|above| above.join("lib")));
-    }
-    let own = home.filter(|home| home.is_absolute()).map(|home| home.join(".local"));
-    folders.extend(own.iter().flat_map(|prefix| ["lib", "lib64"].map(|lib| prefix.join(lib))));
-    let architecture = format!("/usr/lib/{}-linux-gnu", env::consts::ARCH);
-    folders.extend(["/usr/local/lib", "/usr/lib64", "/usr/lib", &architecture].map(PathBuf::from));
-    folders.iter().flat_map(|folder| NAMES.map(|name| folder.join(name))).collect()
 }
 
 /// Whether a program, or what interprets it, calls the hooks and is not linked
@@ -220,18 +199,6 @@ fn text(strings: &[u8], place: u64) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_prefix_of_the_user_comes_before_that_of_the_system() {
-        let found = usual_places(Some("/home/me".into()));
-        let place = |path: &str| found.iter().position(|found| found == Path::new(path)).unwrap();
-        for own in ["/home/me/.local/lib/libpfp.so", "/home/me/.local/lib64/libpfp.so.0"] {
-            assert!(place(own) < place("/usr/local/lib/libpfp.so"), "{found:?}");
-        }
-        for home in [None, Some("home".into()), Some(PathBuf::new())] {
-            assert!(usual_places(home).iter().all(|it| !it.to_string_lossy().contains(".local")));
-        }
-    }
 
     #[test]
     fn what_is_not_as_it_should_be_calls_no_hooks() {

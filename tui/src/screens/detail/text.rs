@@ -40,7 +40,7 @@ pub(super) fn heading(figures: &Figures, look: &Look) -> Line<'static> {
         rest += &format!("  of {}[{}]{ended}", process.name, process.pid);
     }
     if !point.file.is_empty() {
-        rest += &format!("  {}:{}", point.file, point.line);
+        rest += &format!("  {}", point.place());
     }
     let (state, style) = match figures.state() {
         PointState::InvalidBeginBegin => {

@@ -2,7 +2,7 @@
 
 use super::Points;
 use crate::app::Common;
-use crate::columns::Column;
+use crate::columns::{Column, There};
 
 /// All columns: these first, then the others.
 pub(super) fn choices(columns: &[Column]) -> Vec<Column> {
@@ -14,7 +14,7 @@ impl Points {
     /// All columns to choose from, the table's first and in its order. The process's column is
     /// left out where there is one process only.
     pub(crate) fn choices(&self, common: &Common) -> Vec<Column> {
-        Column::shown(&self.choices, common.model.has_processes())
+        Column::shown(&self.choices, There::of(&common.model))
     }
 
     /// Puts a column into the table, or takes it out.

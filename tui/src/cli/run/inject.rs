@@ -1,0 +1,131 @@
+//! Programs that are annotated for other tools: their runtimes load libpfp_inject where a
+//! variable of theirs names it.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+
+use super::places;
+use crate::variables;
+
+/// The library, as it is found where programs are built, and where they run.
+const NAMES: [&str; 1] = ["libpfp_inject.so"];
+/// Read by the library.
+const FOLD_DIGITS: &str = "PFP_FOLD_DIGITS";
+
+/// What to do about annotations for other tools.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Inject {
+    /// Measure the program's annotations for these tools only, instead of all that are known.
+    #[arg(long, value_name = "SYSTEMS", value_delimiter = ',', conflicts_with = "no_inject")]
+    inject: Vec<System>,
+    /// Leave the program's annotations for other tools alone.
+    #[arg(long)]
+    no_inject: bool,
+    /// Take names that differ in numbers as one: 'seq = 17' as 'seq = #'.
+    #[arg(long, conflicts_with = "no_inject")]
+    fold_digits: bool,
+}
+
+/// A tool's interface that programs are annotated for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum System {
+    /// NVTX, of Nsight Systems.
+    Nvtx,
+    /// ITT, of VTune.
+    Itt,
+    /// OMPT, of OpenMP's runtimes.
+    Ompt,
+    /// Kokkos Tools.
+    Kokkos,
+}
+
+impl System {
+    /// Where the tool's library is named.
+    pub(in crate::cli) fn variable(self) -> &'static str {
+        match self {
+            Self::Nvtx => "NVTX_INJECTION64_PATH",
+            Self::Itt => "INTEL_LIBITTNOTIFY64",
+            Self::Ompt => "OMP_TOOL_LIBRARIES",
+            Self::Kokkos => "KOKKOS_TOOLS_LIBS",
+        }
+    }
+}
+
+impl Inject {
+    /// What to add to a program's environment. Says what is done, and what is not.
+    pub(super) fn environment(
+        &self,
+        mut say: impl FnMut(&str),
+    ) -> Result<Vec<(&'static str, OsString)>> {
+        if self.no_inject {
+            return Ok(Vec::new());
+        }
+        let Some(library) = library() else {
+            if !self.inject.is_empty() || self.fold_digits {
+                bail!(
+                    "annotations for other tools need libpfp_inject.so, which is none of {}; name \
+                     it with {}",
+                    list(&candidates()),
+                    variables::INJECT_LIBRARY
+                );
+            }
+            return Ok(Vec::new());
+        };
+        let systems = match self.inject.is_empty() {
+            true => System::value_variants(),
+            false => &self.inject,
+        };
+        let mut added = Vec::new();
+        for system in systems {
+            let variable = system.variable();
+            match env::var_os(variable).filter(|value| !value.is_empty()) {
+                None => added.push((variable, library.clone().into_os_string())),
+                Some(value) if is_the_same(&value, &library) => {}
+                // Each loads one tool.
+                Some(value) if self.inject.is_empty() => say(&format!(
+                    "{variable} names {} already, which is left so: pfp does not see what it sees",
+                    value.display()
+                )),
+                Some(value) => bail!(
+                    "{variable} names {} already, and a program loads one tool: unset it to have \
+                     pfp instead",
+                    value.display()
+                ),
+            }
+        }
+        if !added.is_empty() && !self.inject.is_empty() {
+            let variables: Vec<_> = added.iter().map(|(variable, _)| *variable).collect();
+            say(&format!("{} set to {}", variables.join(", "), library.display()));
+        }
+        if self.fold_digits {
+            added.push((FOLD_DIGITS, "1".into()));
+        }
+        Ok(added)
+    }
+}
+
+/// The library, if it is anywhere.
+pub(in crate::cli) fn library() -> Option<PathBuf> {
+    let found = candidates().into_iter().find(|place| place.is_file())?;
+    // The program may have another working directory.
+    Some(fs::canonicalize(&found).unwrap_or(found))
+}
+
+/// Where it may be.
+pub(in crate::cli) fn candidates() -> Vec<PathBuf> {
+    places::of(&NAMES, variables::INJECT_LIBRARY)
+}
+
+fn is_the_same(value: &OsStr, library: &Path) -> bool {
+    fs::canonicalize(value).is_ok_and(|value| value == library)
+}
+
+fn list(places: &[PathBuf]) -> String {
+    let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+    places.join(", ")
+}

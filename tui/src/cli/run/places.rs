@@ -1,0 +1,46 @@
+//! Where the libraries may be that are loaded into programs.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// Where a library may be that has one of these names: where a variable says, or where it is
+/// installed.
+pub(super) fn of(names: &[&str], variable: &str) -> Vec<PathBuf> {
+    match env::var_os(variable) {
+        Some(named) => vec![named.into()],
+        None => usual(names, env::var_os("HOME").map(PathBuf::from)),
+    }
+}
+
+/// Beside this program, under its prefix, the user's own, the system's.
+fn usual(names: &[&str], home: Option<PathBuf>) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    if let Some(own) = env::current_exe().ok().as_deref().and_then(Path::parent) {
+        folders.push(own.to_owned());
+        folders.extend(own.parent().map(|above| above.join("lib")));
+    }
+    let own = home.filter(|home| home.is_absolute()).map(|home| home.join(".local"));
+    folders.extend(own.iter().flat_map(|prefix| ["lib", "lib64"].map(|lib| prefix.join(lib))));
+    let architecture = format!("/usr/lib/{}-linux-gnu", env::consts::ARCH);
+    folders.extend(["/usr/local/lib", "/usr/lib64", "/usr/lib", &architecture].map(PathBuf::from));
+    folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prefix_of_the_user_comes_before_that_of_the_system() {
+        let names = ["libpfp.so", "libpfp.so.0"];
+        let found = usual(&names, Some("/home/me".into()));
+        let place = |path: &str| found.iter().position(|found| found == Path::new(path)).unwrap();
+        for own in ["/home/me/.local/lib/libpfp.so", "/home/me/.local/lib64/libpfp.so.0"] {
+            assert!(place(own) < place("/usr/local/lib/libpfp.so"), "{found:?}");
+        }
+        for home in [None, Some("home".into()), Some(PathBuf::new())] {
+            let found = usual(&names, home);
+            assert!(found.iter().all(|it| !it.to_string_lossy().contains(".local")));
+        }
+    }
+}
