@@ -220,6 +220,9 @@ pub struct Point {
     pub amounts: Vec<String>,
 }
 
+/// The domain of parallel regions.
+pub(crate) const OPENMP: &str = "openmp";
+
 impl Point {
     /// What its name is in, where it is an annotation for another tool: `nvtx:app`, or the
     /// system alone. It stands in place of a file, with no line.
@@ -228,6 +231,10 @@ impl Point {
             let rest = self.file.strip_prefix(system);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
         };
+        if self.line == 0 && of_system(OPENMP) {
+            // Behind it is the object.
+            return Some(OPENMP);
+        }
         (self.line == 0 && ["nvtx", "itt", "kokkos"].into_iter().any(of_system))
             .then_some(self.file.as_str())
     }

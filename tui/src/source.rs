@@ -13,6 +13,7 @@ mod group;
 mod guard;
 mod live;
 mod namespaces;
+mod place;
 mod recording;
 mod refusal;
 mod symbol;

@@ -24,6 +24,8 @@ const SYSTEM: &str = "itt";
 const SYNC: &str = "sync";
 /// LLVM's OpenMP tells its regions here too.
 const OF_OPENMP: &str = "$omp$";
+/// So do its locks and barriers.
+const OPENMP_KIND: &str = "OMP ";
 
 /// Objects that clients and we have made, by their addresses.
 const MOST: usize = 8192;
@@ -477,6 +479,11 @@ unsafe extern "C" fn sync_create(
     name: *const c_char,
     _attribute: c_int,
 ) {
+    // SAFETY: the client's text.
+    if ompt::is_on() && unsafe { Text::of_c(kind) }.name().starts_with(OPENMP_KIND) {
+        known(&SYNCS, address.addr(), || AtomicPtr::new(ptr::null_mut()));
+        return;
+    }
     // SAFETY: the client's texts, or null.
     let of = |text: *const c_char| unsafe { text.as_ref().map(|_| Text::of_c(text).name()) };
     let name = of(name).filter(|&name| name != Text::of(b"").name());
@@ -491,10 +498,11 @@ unsafe extern "C" fn sync_rename(address: *const c_void, name: *const c_char) {
 unsafe extern "C" fn sync_prepare(address: *const c_void) {
     let unnamed = || AtomicPtr::new(ptr::from_ref(Text::of(WAIT)).cast_mut());
     let name = known(&SYNCS, address.addr(), unnamed);
-    // SAFETY: a text, never freed. Acquire meets `name_sync`.
-    let text = name.and_then(|name| unsafe { name.load(Acquire).as_ref() });
-    let text = text.unwrap_or_else(|| Text::of(WAIT));
-    if let Some(named) = named(Domain::of(SYSTEM, SYNC), text, Kind::Region) {
+    let Some(name) = name.map(|name| name.load(Acquire)) else { return };
+    // SAFETY: a text, never freed, or null for what is told twice. Acquire meets `name_sync`.
+    if let Some(text) = unsafe { name.as_ref() }
+        && let Some(named) = named(Domain::of(SYSTEM, SYNC), text, Kind::Region)
+    {
         stack::push(address.addr(), named, 0);
     }
 }

@@ -25,6 +25,7 @@ use pfp_shm_layout::segment::{OpenError, Segment};
 use pfp_shm_layout::truncation;
 
 use super::namespaces::{ids_here, is_own};
+use super::place::locate;
 use super::symbol::readable;
 use super::usage;
 use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
@@ -481,11 +482,18 @@ fn end(record: &Record) -> u64 {
 /// Gives points the names that people know them by. A name is read once.
 fn show_names(known: &mut Vec<(String, Option<String>)>, points: &mut [Point]) {
     known.resize_with(points.len(), Default::default);
-    for (point, (name, shown)) in points.iter_mut().zip(known) {
+    let mut new = Vec::new();
+    for (number, (point, (name, shown))) in points.iter().zip(known.iter_mut()).enumerate() {
         if point.name != *name {
             *shown = readable(&point.name);
             name.clone_from(&point.name);
+            new.push(number);
         }
+    }
+    for (number, place) in locate(points, &new) {
+        known[number].1 = Some(place);
+    }
+    for (point, (_, shown)) in points.iter_mut().zip(known) {
         if let Some(shown) = shown {
             point.name.clone_from(shown);
         }

@@ -18,6 +18,9 @@ use std::sync::atomic::{
 
 use pfp::{Point, past};
 
+/// Where a point has its file, this stands with the object: a viewer finds the source by both.
+const SYSTEM: &str = "openmp";
+
 /// Places that are kept; a power of two. At another one nothing is measured, and that is
 /// counted.
 const PLACES: usize = 1 << 12;
@@ -105,17 +108,17 @@ pub(super) fn at(address: *const c_void, kind: Kind) -> Option<&'static Points> 
 fn make(address: usize, kind: Kind) -> Place {
     pfp::c::keeping_errno(|| {
         let (object, name) = locate(address);
-        let object: &'static str = object.leak();
-        let named = |what: &str| -> &'static str { what.to_owned().leak() };
+        let object: &'static str = format!("{SYSTEM}:{object}").leak();
+        let named = |what: String| -> &'static str { what.leak() };
         let points = match kind {
             Kind::Region => Points::Region(Region {
                 address,
-                wall: past::wall_point(named(&format!("omp {name}")), object, 0),
-                busy: Point::at(named(&format!("omp {name} busy")), object, 0),
-                wait: Point::at(named(&format!("omp {name} wait")), object, 0),
+                wall: past::wall_point(named(name.clone()), object, 0),
+                busy: Point::at(named(format!("{name} busy")), object, 0),
+                wait: Point::at(named(format!("{name} wait")), object, 0),
             }),
             Kind::Mutex(mutex) => {
-                Points::Mutex(Point::at(named(&format!("omp {name} {mutex} wait")), object, 0))
+                Points::Mutex(Point::at(named(format!("{name} {mutex} wait")), object, 0))
             }
         };
         Place { address, kind, points }
