@@ -17,7 +17,7 @@ use abi::{Global, Id};
 
 use crate::names::{Domain, Kind, Named, Text, named};
 use crate::table::{Table, mix};
-use crate::{ompt, spans, stack, this_thread};
+use crate::{get_ready, ompt, spans, stack, this_thread};
 
 const SYSTEM: &str = "itt";
 /// Waiting for something shared.
@@ -42,6 +42,7 @@ pub(crate) unsafe extern "C" fn __itt_api_init(global: *mut Global, _groups: c_i
     if global.magic != abi::MAGIC {
         return;
     }
+    get_ready();
     let mut info = global.functions;
     // SAFETY: the list ends with one that has no name.
     while let Some(one) = unsafe { info.as_ref() }.filter(|one| !one.name.is_null()) {

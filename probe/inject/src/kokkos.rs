@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::names::{Domain, Kind, Text, named};
-use crate::{spans, stack};
+use crate::{get_ready, spans, stack};
 
 const SYSTEM: &str = "kokkos";
 
@@ -33,6 +33,7 @@ pub(crate) extern "C" fn kokkosp_init_library(
     _devices: u32,
     _infos: *const c_void,
 ) {
+    get_ready();
 }
 
 /// Begins a region of the calling thread.

@@ -15,7 +15,7 @@ use abi::{Ascii, Attributes, Callbacks, Function, GetExportTable, Wide};
 
 use crate::names::{Domain, Kind, Named, Text, named};
 use crate::table::{Table, mix};
-use crate::{spans, stack, this_thread};
+use crate::{get_ready, spans, stack, this_thread};
 
 const SYSTEM: &str = "nvtx";
 /// A pop without a push.
@@ -53,6 +53,7 @@ pub(crate) unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTa
         return 0;
     };
     let Some(table) = callbacks.table else { return 0 };
+    get_ready();
     let set = |module: c_int, functions: &[(usize, Function)]| {
         let (mut places, mut count) = (std::ptr::null(), 0);
         // SAFETY: the client's function, which writes both.

@@ -70,6 +70,7 @@ unsafe extern "C" fn initialize(lookup: Option<Lookup>, _device: c_int, _data: *
         MUTEX_ACQUIRED: MutexAcquired = mutex_acquired;
     }
     IS_ON.store(true, Relaxed);
+    crate::get_ready();
     1
 }
 

@@ -42,9 +42,15 @@ pub(in crate::cli) enum System {
     Ompt,
     /// Kokkos Tools.
     Kokkos,
+    /// Kokkos Tools as Kokkos before 3.7 looks for them; later ones warn of the variable, so it
+    /// has to be asked for.
+    Kokkos3,
 }
 
 impl System {
+    /// Those that are set up unless some are named.
+    pub(in crate::cli) const DEFAULT: [Self; 4] = [Self::Nvtx, Self::Itt, Self::Ompt, Self::Kokkos];
+
     /// Where the tool's library is named.
     pub(in crate::cli) fn variable(self) -> &'static str {
         match self {
@@ -52,6 +58,7 @@ impl System {
             Self::Itt => "INTEL_LIBITTNOTIFY64",
             Self::Ompt => "OMP_TOOL_LIBRARIES",
             Self::Kokkos => "KOKKOS_TOOLS_LIBS",
+            Self::Kokkos3 => "KOKKOS_PROFILE_LIBRARY",
         }
     }
 }
@@ -77,7 +84,7 @@ impl Inject {
             return Ok(Vec::new());
         };
         let systems = match self.inject.is_empty() {
-            true => System::value_variants(),
+            true => &System::DEFAULT[..],
             false => &self.inject,
         };
         let mut added = Vec::new();
