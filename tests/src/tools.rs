@@ -49,12 +49,25 @@ pub fn lacks(what: &str, tool: &str) -> bool {
 #[track_caller]
 #[must_use]
 pub fn readers(what: &str) -> Option<PathBuf> {
+    python(what, "readers", "tui/tests/readers.txt")
+}
+
+/// Python with the packages that are annotated for other tools; none where it is missing, which
+/// fails under `CI`.
+#[track_caller]
+#[must_use]
+pub fn annotated(what: &str) -> Option<PathBuf> {
+    python(what, "annotated", "tests/annotated/requirements.txt")
+}
+
+#[track_caller]
+fn python(what: &str, name: &str, packages: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let python = root.join("target/tools/readers/bin/python3");
+    let python = root.join("target/tools").join(name).join("bin/python3");
     if python.exists() {
         return Some(python);
     }
-    missing(what, "there are no readers", "`.ci/run` installs tui/tests/readers.txt");
+    missing(what, &format!("there are no {name}"), &format!("`.ci/run` installs {packages}"));
     None
 }
 

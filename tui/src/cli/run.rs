@@ -126,8 +126,17 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     // From now on: what it starts may end before anybody looks.
     let collecting = Some(Rc::new(Collecting::start()));
     let seen = source::announced();
-    let mut environment = preload::environment(&run.command[0], run.preload.as_deref(), complain)?;
-    environment.extend(run.inject.environment(complain)?);
+    let name = &run.command[0];
+    let hooks = preload::library(name, run.preload.as_deref(), complain)?;
+    let openmp = run.inject.openmp_runtime(name)?;
+    let mut environment = run.inject.environment(complain)?;
+    if let Some(told) = run.inject.replaced_runtime().filter(|_| headless) {
+        complain(&told);
+    }
+    let libraries: Vec<_> = hooks.into_iter().chain(openmp).collect();
+    if !libraries.is_empty() {
+        environment.push(("LD_PRELOAD", preload::preloading(&libraries)));
+    }
     let id = RandomState::new().hash_one(std::process::id()).max(1);
     environment.push(("PFP_RUN", format!("{id:x}").into()));
     environment.extend(run.enable.clone().map(|names| ("PFP_ENABLE", names)));
@@ -200,8 +209,10 @@ fn on_screen(
     if let Some(source) = first {
         app.watch(source, now);
     }
-    if let Some(path) = log {
-        app.tell(&format!("what it prints goes to {}", path.display()), now);
+    let printed = log.map(|path| format!("what it prints goes to {}", path.display()));
+    let told: Vec<_> = run.inject.replaced_runtime().into_iter().chain(printed).collect();
+    if !told.is_empty() {
+        app.tell(&told.join("; "), now);
     }
     app::run(&mut app, &run.show.look(), interrupt)?;
     Ok(Watched::App(app))

@@ -1,15 +1,19 @@
 //! Programs that are annotated for other tools: their runtimes load libpfp_inject where a
 //! variable of theirs names it.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use object::read::ReadCache;
+use object::{Object, ObjectSymbol};
 
-use super::places;
+use super::{places, preload};
+use crate::input;
 use crate::variables;
 
 /// The library, as it is found where programs are built, and where they run.
@@ -26,6 +30,10 @@ pub(super) struct Inject {
     /// Leave the program's annotations for other tools alone.
     #[arg(long)]
     no_inject: bool,
+    /// Run a program that was built with gcc's OpenMP on LLVM's runtime, this libomp.so, which
+    /// tells of its regions. Only where the runtime has all that the program calls.
+    #[arg(long, value_name = "FILE", conflicts_with = "no_inject")]
+    openmp_runtime: Option<PathBuf>,
     /// Take names that differ in numbers as one: 'seq = 17' as 'seq = #'.
     #[arg(long, conflicts_with = "no_inject")]
     fold_digits: bool,
@@ -113,6 +121,67 @@ impl Inject {
             added.push((FOLD_DIGITS, "1".into()));
         }
         Ok(added)
+    }
+}
+
+impl Inject {
+    /// What the user is told of another runtime than the program's own.
+    pub(super) fn replaced_runtime(&self) -> Option<String> {
+        let runtime = self.openmp_runtime.as_ref()?;
+        Some(format!("the program runs on LLVM's OpenMP, {}", runtime.display()))
+    }
+
+    /// The runtime to load with a program, if one was asked for.
+    pub(super) fn openmp_runtime(&self, program: &OsStr) -> Result<Option<PathBuf>> {
+        let Some(runtime) = &self.openmp_runtime else { return Ok(None) };
+        let name = runtime.display();
+        let defined = Symbols::of(runtime)
+            .with_context(|| format!("--openmp-runtime {name} cannot be read"))?;
+        if !defined.defined.contains("GOMP_parallel") {
+            bail!(
+                "--openmp-runtime {name} is no OpenMP runtime for programs of gcc's: expected \
+                 LLVM's libomp.so, found no GOMP_parallel in it"
+            );
+        }
+        // What a script's interpreter loads later is not known here.
+        let program = preload::find(program).and_then(|program| Symbols::of(&program).ok());
+        let needed = program.map(|program| program.needed).unwrap_or_default();
+        let is_openmp = |symbol: &&String| {
+            ["GOMP_", "GOACC_", "omp_"].iter().any(|prefix| symbol.starts_with(prefix))
+        };
+        let lacking: Vec<_> = needed
+            .iter()
+            .filter(is_openmp)
+            .filter(|symbol| !defined.defined.contains(*symbol))
+            .cloned()
+            .collect();
+        if !lacking.is_empty() {
+            bail!(
+                "--openmp-runtime {name} lacks {}, which the program calls: it runs on the \
+                 runtime that it was built for alone",
+                lacking.join(", ")
+            );
+        }
+        Ok(Some(fs::canonicalize(runtime).unwrap_or_else(|_| runtime.clone())))
+    }
+}
+
+/// Symbols of an object for its loader.
+struct Symbols {
+    defined: BTreeSet<String>,
+    needed: BTreeSet<String>,
+}
+
+impl Symbols {
+    fn of(path: &Path) -> Result<Self> {
+        let cache = ReadCache::new(input::file(path)?);
+        let object = object::File::parse(&cache)?;
+        let (mut defined, mut needed) = (BTreeSet::new(), BTreeSet::new());
+        for symbol in object.dynamic_symbols() {
+            let of_kind = if symbol.is_undefined() { &mut needed } else { &mut defined };
+            of_kind.extend(symbol.name().map(str::to_owned));
+        }
+        Ok(Self { defined, needed })
     }
 }
 

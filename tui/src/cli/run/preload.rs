@@ -21,13 +21,13 @@ const NAMES: [&str; 2] = ["libpfp.so", "libpfp.so.0"];
 /// Where it is, if it is neither named nor near.
 const VARIABLE: &str = variables::LIBRARY;
 
-/// What to add to a program's environment. Says what is done and why, if it is
+/// The library to load with a program, if it needs it. Says what is done and why, if it is
 /// anything.
-pub(super) fn environment(
+pub(super) fn library(
     program: &OsStr,
     given: Option<&Path>,
     mut say: impl FnMut(&str),
-) -> Result<Vec<(&'static str, OsString)>> {
+) -> Result<Option<PathBuf>> {
     let name = Path::new(program).display();
     let library = match given {
         Some(library) => {
@@ -37,7 +37,7 @@ pub(super) fn environment(
             say(&format!("preloading {}", library.display()));
             library.to_owned()
         }
-        None if !calls_hooks(program) => return Ok(Vec::new()),
+        None if !calls_hooks(program) => return Ok(None),
         None => {
             let places = places::of(&NAMES, VARIABLE);
             let Some(library) = places.iter().find(|place| place.is_file()) else {
@@ -47,7 +47,7 @@ pub(super) fn environment(
                      none of {}; name it with --preload or {VARIABLE}",
                     list.join(", ")
                 ));
-                return Ok(Vec::new());
+                return Ok(None);
             };
             say(&format!("{name} is instrumented for functions; preloading {}", library.display()));
             library.clone()
@@ -55,13 +55,19 @@ pub(super) fn environment(
     };
     // The program may have another working directory, and its loader looks
     // elsewhere for what has no folder.
-    let library = fs::canonicalize(&library).unwrap_or(library);
+    Ok(Some(fs::canonicalize(&library).unwrap_or(library)))
+}
+
+/// The loader's variable with some libraries more.
+pub(super) fn preloading(libraries: &[PathBuf]) -> OsString {
     let mut value = env::var_os("LD_PRELOAD").unwrap_or_default();
-    if !value.is_empty() {
-        value.push(":");
+    for library in libraries {
+        if !value.is_empty() {
+            value.push(":");
+        }
+        value.push(library);
     }
-    value.push(library);
-    Ok(vec![("LD_PRELOAD", value)])
+    value
 }
 
 /// Whether a program, or what interprets it, calls the hooks and is not linked
@@ -86,7 +92,7 @@ fn calls_hooks(program: &OsStr) -> bool {
 }
 
 /// The file that is started by a name.
-fn find(program: &OsStr) -> Option<PathBuf> {
+pub(super) fn find(program: &OsStr) -> Option<PathBuf> {
     let path = Path::new(program);
     if program.as_bytes().contains(&b'/') {
         return Some(path.to_owned());

@@ -1,0 +1,76 @@
+//! Programs that are annotated for other tools: stock packages, and programs against the stock
+//! headers. Nothing of pfp is in them; `pfp-top run` has their runtimes load libpfp_inject.
+
+mod itt;
+mod kokkos;
+mod nvtx;
+mod openmp;
+mod together;
+
+use std::path::{Path, PathBuf};
+
+use pfp_tests::c;
+use pfp_tests::place::{Place, pfp_top};
+use pfp_top::export::json;
+use pfp_top::snapshot::{Snapshot, Stats};
+
+/// What a program came to.
+struct Run {
+    snapshot: Snapshot,
+    printed: String,
+}
+
+/// A file beside the requirements.
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("annotated").join(name)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("it is plain text")
+}
+
+/// Runs a program below `pfp-top run`, to its end.
+fn run(options: &[&str], program: &Path, arguments: &[&str]) -> Run {
+    let place = Place::new();
+    let (snapshot, log) = (place.path("snapshot.json"), place.path("log"));
+    let mut command = place.command(pfp_top());
+    command.env("PFP_INJECT_LIBRARY", c::inject()).args(["run", "--once"]);
+    command.args(["-o", text(&snapshot), "--log", text(&log)]).args(options);
+    let output = command.arg("--").arg(program).args(arguments).output().expect("pfp-top starts");
+    let printed = std::fs::read_to_string(&log).unwrap_or_default();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{printed}");
+    Run { snapshot: json::read(&snapshot).expect("what was written can be read"), printed }
+}
+
+/// What the program prints without anybody who watches.
+fn alone(program: &Path, arguments: &[&str]) -> String {
+    c::run(std::process::Command::new(program).args(arguments))
+}
+
+impl Run {
+    /// The figures of a name in a domain, one of each thread.
+    fn threads(&self, domain: &str, name: &str) -> Vec<Stats> {
+        let points = &self.snapshot.points;
+        let found = points.iter().find(|point| point.name == name && point.file == domain);
+        let Some(point) = found else {
+            let all: Vec<_> = points.iter().map(|point| (&point.file, &point.name)).collect();
+            panic!("no {name} in {domain}, but {all:?}");
+        };
+        let cells = self.snapshot.cells.iter().filter(|cell| cell.point == point.id);
+        cells.flat_map(|cell| [cell.stats.clone(), cell.retired.clone()]).collect()
+    }
+
+    fn count(&self, domain: &str, name: &str) -> u64 {
+        self.threads(domain, name).iter().map(|stats| stats.count).sum()
+    }
+
+    /// Nothing was refused, mismatched or lost.
+    fn lost_nothing(&self) {
+        let losses = &self.snapshot.losses;
+        assert_eq!(
+            (losses.begins_missed, losses.begins_refused, losses.mismatched_ends),
+            (0, 0, 0)
+        );
+    }
+}

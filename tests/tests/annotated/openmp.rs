@@ -1,0 +1,176 @@
+//! OpenMP's tool interface, with LLVM's runtime: programs of clang's, of gcc's on that runtime,
+//! and scikit-learn. What a region is to show is planned in the program, or counted by another
+//! tool.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::place::Place;
+use pfp_tests::{figure, tools};
+use pfp_top::snapshot::Stats;
+
+use crate::{Run, alone, file, run, text};
+
+const CLANG: Compiler = Compiler { name: "clang", ..Compiler::C };
+const GCC: Compiler = Compiler { name: "gcc", ..Compiler::C };
+const REGIONS: u64 = 20;
+
+/// The program whose regions are planned; none where its compiler has no OpenMP.
+fn regions(compiler: Compiler) -> Option<PathBuf> {
+    let flags = ["-std=gnu11", "-fopenmp"];
+    if !c::builds_with(compiler, "-fopenmp") {
+        let what = format!("OpenMP by {}", compiler.name);
+        tools::missing(&what, "it does not build with -fopenmp", "apt-get install libomp-dev");
+        return None;
+    }
+    Some(c::compile(compiler, "omp_regions", &["omp_regions.c"], Link::Without, flags))
+}
+
+/// LLVM's runtime, as Debian installs it.
+fn runtime() -> Option<PathBuf> {
+    let found = std::fs::read_dir("/usr/lib").ok()?.flatten().find_map(|folder| {
+        let folder = folder.path();
+        let is_llvms = folder.file_name()?.to_str()?.starts_with("llvm-");
+        Some(folder.join("lib/libomp.so.5")).filter(|file| is_llvms && file.exists())
+    });
+    if found.is_none() {
+        tools::missing("LLVM's OpenMP", "it is not installed", "apt-get install libomp-dev");
+    }
+    found
+}
+
+/// Ends of names of points by what stands in the source, where the object knows it.
+fn of_line<'a>(ran: &'a Run, construct: &str, what: &str) -> &'a str {
+    let source = include_str!("../../c/omp_regions.c");
+    let line = source.lines().position(|line| line.contains(construct)).expect("it is there") + 1;
+    // gcc has the call in the line before, where the loop around it begins.
+    let ends = [line, line - 1].map(|line| format!(" omp_regions.c:{line}{what}"));
+    let is_it = |name: &String| ends.iter().any(|end| name.ends_with(end));
+    let names: Vec<_> = ran.snapshot.points.iter().map(|point| &point.name).collect();
+    let found = names.iter().find(|name| is_it(name));
+    let found = found.unwrap_or_else(|| panic!("none of {ends:?} in {names:?}"));
+    assert!(!found.starts_with(' '), "the function is named: {found}");
+    found
+}
+
+fn figures(ran: &Run, name: &str) -> Vec<Stats> {
+    let point = ran.snapshot.points.iter().find(|point| point.name == name).expect("it is there");
+    ran.threads(&point.file, name).into_iter().filter(|stats| stats.count > 0).collect()
+}
+
+fn sum(stats: &[Stats], part: fn(&Stats) -> u64) -> u64 {
+    stats.iter().map(part).sum()
+}
+
+/// The planned imbalance, and that busy and wait are all of the time of a region's threads.
+fn judge(ran: &Run) {
+    const UNEVEN: &str = "#pragma omp parallel num_threads(2) reduction(+ : all)";
+    let named = |what: &str| figures(ran, of_line(ran, UNEVEN, what));
+    let (busy, wait, wall) = (named(" busy"), named(" wait"), named(""));
+    assert_eq!(sum(&wall, |it| it.count), REGIONS);
+    assert_eq!(sum(&busy, |it| it.count), 2 * REGIONS);
+    assert_eq!(sum(&wait, |it| it.count), 2 * REGIONS);
+    assert_eq!(busy.len(), 2, "{busy:?}");
+    // One does twenty times as much as the other.
+    let own = busy.iter().map(|it| it.exclusive);
+    let (most, least) = (own.clone().max().unwrap(), own.min().unwrap());
+    let imbalance = most as f64 / least as f64;
+    // A thread that waits for its CPU is not idle.
+    let inclusive = |stats: &[Stats]| sum(stats, |it| it.exclusive + it.off_cpu);
+    let both = inclusive(&busy) + inclusive(&wait);
+    let off = both as f64 / (2 * inclusive(&wall)) as f64 - 1.0;
+    figure(&format!("openmp: busy {imbalance:.2} : 1, busy and wait {off:+.5} from the wall"));
+    assert!((15.0..25.0).contains(&imbalance), "{imbalance}");
+    assert!(off.abs() < 0.01, "{off:+.5}");
+}
+
+/// With pauses between the regions, which are no wait.
+fn arguments() -> [String; 3] {
+    [REGIONS.to_string(), "200000".into(), "20".into()]
+}
+
+#[test]
+fn a_planned_imbalance_is_shown_and_pauses_are_no_wait() {
+    let Some(program) = regions(CLANG) else { return };
+    let arguments = arguments();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let ran = run(&[], &program, &arguments);
+    judge(&ran);
+    // As many regions as another tool counts.
+    let place = Place::new();
+    let counted = place.path("counted");
+    let flags = ["-std=gnu11", "-shared", "-fPIC", "-fopenmp"];
+    let tool = c::compile(CLANG, "omp_counter.so", &["omp_counter.c"], Link::Without, flags);
+    let mut command = Command::new(&program);
+    command.args(&arguments).env("OMP_TOOL_LIBRARIES", tool).env("OMP_COUNTER", &counted);
+    c::run(&mut command);
+    let counted = std::fs::read_to_string(counted).expect("the tool has counted");
+    let walls = ran.snapshot.points.iter().filter(|point| point.wall);
+    let regions: u64 = walls.map(|point| ran.count(&point.file, &point.name)).sum();
+    assert_eq!(counted.trim(), format!("regions {regions}"));
+    // What it computes is what it computes alone; the first line has its thread's id.
+    let (watched, alone) = (ran.printed, alone(&program, &arguments));
+    assert!(watched.lines().skip(1).eq(alone.lines().skip(1)), "{watched}{alone}");
+}
+
+#[test]
+fn a_program_of_gccs_runs_on_llvms_runtime_where_that_is_asked_for() {
+    let (Some(program), Some(runtime)) = (regions(GCC), runtime()) else { return };
+    let arguments = arguments();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let ran = run(&["--openmp-runtime", text(&runtime)], &program, &arguments);
+    judge(&ran);
+    let alone = alone(&program, &arguments);
+    assert!(ran.printed.lines().skip(1).eq(alone.lines().skip(1)), "{}{alone}", ran.printed);
+}
+
+#[test]
+fn a_runtime_that_lacks_what_the_program_needs_is_refused() {
+    let (Some(program), Some(runtime)) = (regions(GCC), runtime()) else { return };
+    let place = Place::new();
+    let refused = |runtime: &str, program: &str, why: &str| {
+        let output = place.pfp_top(&["run", "--openmp-runtime", runtime, "--once", "--", program]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(why), "{said}");
+    };
+    refused("/no/such/file", text(&program), "/no/such/file");
+    refused(text(&c::inject()), text(&program), "is no OpenMP runtime");
+    // It calls what no runtime has.
+    let write = |name: &str, code: &str| {
+        let source = place.path(name);
+        std::fs::write(&source, code).expect("there is room");
+        source
+    };
+    let later = write("later.c", "void GOMP_of_tomorrow(void);\nvoid GOMP_of_tomorrow(void) {}\n");
+    let flags = ["-shared", "-fPIC"];
+    let later = c::compile(GCC, "omp_later.so", &[text(&later)], Link::Without, flags);
+    let code = "void GOMP_of_tomorrow(void);\nint main(void) { GOMP_of_tomorrow(); return 0; }\n";
+    let lacking = write("lacking.c", code);
+    let flags = ["-Wl,--no-as-needed", text(&later)];
+    let lacking = c::compile(GCC, "omp_lacking", &[text(&lacking)], Link::Without, flags);
+    refused(text(&runtime), text(&lacking), "GOMP_of_tomorrow");
+}
+
+#[test]
+fn scikit_learn_has_as_many_regions_as_another_tool_counts() {
+    let (Some(python), Some(runtime)) = (tools::annotated("scikit-learn"), runtime()) else {
+        return;
+    };
+    let script = file("learn.py");
+    let ran = run(&["--openmp-runtime", text(&runtime)], &python, &[text(&script)]);
+    assert_eq!(ran.printed, alone(&python, &[text(&script)]));
+    let place = Place::new();
+    let counted = place.path("counted");
+    let flags = ["-std=gnu11", "-shared", "-fPIC", "-fopenmp"];
+    let tool = c::compile(CLANG, "omp_counter_too.so", &["omp_counter.c"], Link::Without, flags);
+    let mut command = Command::new(&python);
+    command.arg(&script).env("OMP_TOOL_LIBRARIES", tool).env("OMP_COUNTER", &counted);
+    c::run(command.env("LD_PRELOAD", &runtime));
+    let counted = std::fs::read_to_string(counted).expect("the tool has counted");
+    let walls = ran.snapshot.points.iter().filter(|point| point.wall);
+    let regions: u64 = walls.map(|point| ran.count(&point.file, &point.name)).sum();
+    figure(&format!("openmp, scikit-learn: {regions} regions"));
+    assert!(regions > 100);
+    assert_eq!(counted.trim(), format!("regions {regions}"));
+}
