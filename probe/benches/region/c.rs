@@ -1,5 +1,5 @@
 //! The same in C, beside Rust in one run: a worker that is a C program, linked
-//! with either library.
+//! with either library. And one that is annotated for other tools.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,12 @@ const ROWS: [(&str, &str); 7] = [
     ("disabled: PFP_SCOPE_OF", cases::OFF),
     ("disabled: pfpBegin, pfpEnd", cases::BY_NUMBER_OFF),
 ];
+
+/// What is annotated for other tools, and measured by libpfp_inject. Each may cost so many
+/// times what `scope!` does.
+const ANNOTATED: [&str; 3] =
+    ["NVTX: push with a text, pop", "NVTX: push with a registered string, pop", "ITT: task"];
+const MOST: f64 = 1.5;
 
 /// How the library is linked, with its file.
 const LINKS: [&str; 2] = ["libpfp.a", "libpfp.so"];
@@ -60,23 +66,57 @@ pub(crate) fn table(rounds: usize, calls: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Builds the library and the worker, which is linked with the library's file.
-fn build(library: &str) -> io::Result<PathBuf> {
+/// Prints what annotations cost, beside `scope!`.
+pub(crate) fn annotated(rounds: usize, calls: u64) -> io::Result<()> {
+    let program = match build_annotated() {
+        Ok(program) => program,
+        Err(error) => {
+            println!("\nAnnotations are not measured: {error}");
+            return Ok(());
+        }
+    };
+    let mut workers = vec![Worker::spawn(cases::SCOPE)?];
+    for name in ANNOTATED {
+        workers.push(Worker::spawn_from(&program, name)?);
+    }
+    let samples = interleave(&mut workers, rounds, |worker| Ok(worker.run(calls, 1)?.ns))?;
+    let medians: Vec<f64> = samples.into_iter().map(|mut ns| median(&mut ns)).collect();
+    println!("\n| annotated for another tool | ns | x `scope!` | bar |");
+    println!("|---|---:|---:|---:|");
+    for (name, ns) in ANNOTATED.iter().zip(&medians[1..]) {
+        println!("| {name} | {ns:.2} | {:.2} | {MOST} |", ns / medians[0]);
+    }
+    Ok(())
+}
+
+fn build_annotated() -> io::Result<PathBuf> {
+    let built = built()?;
+    let program = built.join("annotated");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/c/annotated.c");
+    run(Command::new("cc")
+        .args(["-std=c99", "-D_GNU_SOURCE", "-O2"])
+        .arg(format!("-DLIBRARY=\"{}\"", built.join("libpfp_inject.so").display()))
+        .arg(source)
+        .arg("-o")
+        .arg(&program)
+        .args(["-lpthread", "-ldl"]))?;
+    Ok(program)
+}
+
+/// The folder of the libraries, which are built if need be.
+fn built() -> io::Result<PathBuf> {
     let probe = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libpfp");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(probe).args([
-        "build",
-        "--quiet",
-        "--locked",
-        "--profile",
-        "c",
-        "-p",
-        "pfp-c",
-    ]);
-    run(cargo.arg("--target-dir").arg(&target))?;
+    cargo.current_dir(probe).args(["build", "--quiet", "--locked", "--profile", "c"]);
+    cargo.args(["-p", "pfp-c", "-p", "pfp-inject", "--target-dir"]).arg(&target);
+    run(&mut cargo)?;
+    Ok(target.join("c"))
+}
 
-    let built = target.join("c");
+/// Builds the worker, which is linked with the library's file.
+fn build(library: &str) -> io::Result<PathBuf> {
+    let (probe, built) = (Path::new(env!("CARGO_MANIFEST_DIR")), built()?);
     let program = built.join(format!("region-{library}"));
     // Without the folder and the name that users would have it under.
     run(Command::new("cc")

@@ -131,6 +131,7 @@ fn table(plan: &Plan) -> io::Result<()> {
     }
 
     c::table(plan.rounds, plan.regions)?;
+    c::annotated(plan.rounds, plan.regions)?;
 
     println!("\n| what else | found | bar |");
     println!("|---|---:|---:|");
