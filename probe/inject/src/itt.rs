@@ -15,7 +15,7 @@ use std::sync::atomic::{
 
 use abi::{Global, Id};
 
-use crate::names::{Domain, Kind, Named, Text, named};
+use crate::names::{Domain, Kind, Named, Text, named, paired};
 use crate::table::{Table, mix};
 use crate::{get_ready, ompt, spans, stack, this_thread};
 
@@ -243,10 +243,11 @@ unsafe extern "C" fn task_begin(
     name: *const abi::Handle,
 ) {
     // SAFETY: as the client calls it.
-    if let Some(domain) = unsafe { domain(its) }
-        // SAFETY: as above.
-        && let Some(named) = named(domain, unsafe { text(name) }, Kind::Region)
-    {
+    let find = || unsafe { named(domain(its)?, text(name), Kind::Region) };
+    // One that is off now may be on later.
+    // SAFETY: as above.
+    let is_on = unsafe { its.as_ref() }.is_some_and(|its| its.flags != 0);
+    if is_on && let Some(named) = paired([its.addr(), name.addr()], find) {
         stack::push(its.addr(), named, 0);
     }
 }

@@ -233,6 +233,26 @@ pub(crate) enum Measured {
 
 static ALL_NAMED: Table<Named, { 4 * POINTS }> = Table::new();
 
+/// Addresses of a program that stand for a name, such as those of a domain and of a handle.
+struct Pair {
+    addresses: [usize; 2],
+    named: Option<&'static Named>,
+}
+
+static PAIRS: Table<Pair, { 4 * POINTS }> = Table::new();
+
+/// The name that two addresses stand for, found once.
+#[inline(always)]
+pub(crate) fn paired(
+    addresses: [usize; 2],
+    find: impl Fn() -> Option<&'static Named>,
+) -> Option<&'static Named> {
+    let hash = mix(addresses[0] as u64 ^ (addresses[1] as u64).rotate_left(20));
+    let is = |pair: &Pair| pair.addresses == addresses;
+    let found = PAIRS.get(hash, 2 * POINTS, is, || Pair { addresses, named: find() });
+    found.map_or_else(&find, |pair| pair.named)
+}
+
 /// The point of a name.
 #[inline]
 pub(crate) fn named(

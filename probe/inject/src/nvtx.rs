@@ -8,6 +8,7 @@ mod abi;
 
 use std::ffi::c_int;
 use std::mem::offset_of;
+use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -55,7 +56,7 @@ pub(crate) unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTa
     let Some(table) = callbacks.table else { return 0 };
     get_ready();
     let set = |module: c_int, functions: &[(usize, Function)]| {
-        let (mut places, mut count) = (std::ptr::null(), 0);
+        let (mut places, mut count) = (ptr::null(), 0);
         // SAFETY: the client's function, which writes both.
         if unsafe { table(module, &raw mut places, &raw mut count) } == 0 || places.is_null() {
             return;
@@ -211,9 +212,9 @@ fn category_of(
     most: usize,
     part: impl FnOnce() -> &'static Domain,
 ) -> Option<&'static Category> {
-    let address = std::ptr::from_ref(domain);
+    let address = ptr::from_ref(domain);
     let hash = mix(address.addr() as u64 ^ u64::from(number).rotate_left(40));
-    let is = |it: &Category| it.number == number && std::ptr::eq(it.domain, address);
+    let is = |it: &Category| it.number == number && ptr::eq(it.domain, address);
     NAMED_CATEGORIES.get(hash, most, is, || Category { domain: address, number, part: part() })
 }
 
@@ -243,7 +244,7 @@ fn push(
 /// Ranges nest in each domain for itself.
 fn owner(handle: Handle) -> usize {
     // SAFETY: a handle as the program has it.
-    std::ptr::from_ref(unsafe { domain(handle) }).addr()
+    ptr::from_ref(unsafe { domain(handle) }).addr()
 }
 
 fn pop_of(handle: Handle) -> c_int {
@@ -270,32 +271,32 @@ fn span(id: u64) -> u64 {
 
 unsafe extern "C" fn mark_ex(attributes: *const Attributes) {
     // SAFETY: as the program calls it.
-    unsafe { domain_mark(std::ptr::null(), attributes) }
+    unsafe { domain_mark(ptr::null(), attributes) }
 }
 
 unsafe extern "C" fn mark_a(name: Ascii) {
     // SAFETY: as the program calls it; null is a handle.
-    unsafe { mark(Text::of_c(name), domain(std::ptr::null()), None) }
+    unsafe { mark(Text::of_c(name), domain(ptr::null()), None) }
 }
 
 unsafe extern "C" fn mark_w(name: Wide) {
     // SAFETY: as the program calls it; null is a handle.
-    unsafe { mark(Text::of_wide(name), domain(std::ptr::null()), None) }
+    unsafe { mark(Text::of_wide(name), domain(ptr::null()), None) }
 }
 
 unsafe extern "C" fn start_ex(attributes: *const Attributes) -> u64 {
     // SAFETY: as the program calls it.
-    unsafe { domain_start(std::ptr::null(), attributes) }
+    unsafe { domain_start(ptr::null(), attributes) }
 }
 
 unsafe extern "C" fn start_a(name: Ascii) -> u64 {
     // SAFETY: as the program calls it; null is a handle.
-    unsafe { start(Text::of_c(name), domain(std::ptr::null())) }
+    unsafe { start(Text::of_c(name), domain(ptr::null())) }
 }
 
 unsafe extern "C" fn start_w(name: Wide) -> u64 {
     // SAFETY: as the program calls it; null is a handle.
-    unsafe { start(Text::of_wide(name), domain(std::ptr::null())) }
+    unsafe { start(Text::of_wide(name), domain(ptr::null())) }
 }
 
 unsafe extern "C" fn end(id: u64) {
@@ -304,31 +305,31 @@ unsafe extern "C" fn end(id: u64) {
 
 unsafe extern "C" fn push_ex(attributes: *const Attributes) -> c_int {
     // SAFETY: as the program calls it.
-    unsafe { domain_push(std::ptr::null(), attributes) }
+    unsafe { domain_push(ptr::null(), attributes) }
 }
 
 unsafe extern "C" fn push_a(name: Ascii) -> c_int {
     // SAFETY: as the program calls it; null is a handle.
-    unsafe { push(std::ptr::null(), Text::of_c(name), domain(std::ptr::null()), None) }
+    unsafe { push(ptr::null(), Text::of_c(name), domain(ptr::null()), None) }
 }
 
 unsafe extern "C" fn push_w(name: Wide) -> c_int {
     // SAFETY: as the program calls it; null is a handle.
-    unsafe { push(std::ptr::null(), Text::of_wide(name), domain(std::ptr::null()), None) }
+    unsafe { push(ptr::null(), Text::of_wide(name), domain(ptr::null()), None) }
 }
 
 unsafe extern "C" fn pop() -> c_int {
-    pop_of(std::ptr::null())
+    pop_of(ptr::null())
 }
 
 unsafe extern "C" fn name_category_a(number: u32, name: Ascii) {
     // SAFETY: as the program calls it.
-    unsafe { domain_name_category_a(std::ptr::null(), number, name) }
+    unsafe { domain_name_category_a(ptr::null(), number, name) }
 }
 
 unsafe extern "C" fn name_category_w(number: u32, name: Wide) {
     // SAFETY: as the program calls it.
-    unsafe { domain_name_category_w(std::ptr::null(), number, name) }
+    unsafe { domain_name_category_w(ptr::null(), number, name) }
 }
 
 unsafe extern "C" fn name_thread_a(thread: u32, name: Ascii) {

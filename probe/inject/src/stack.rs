@@ -4,7 +4,7 @@
 //! around one of another domain ends when that one does.
 
 use std::cell::{Cell, UnsafeCell};
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 
 use pfp::{Guard, TimedGuard};
 
@@ -20,23 +20,49 @@ struct Open {
     /// Regions of this owner around it.
     level: u32,
     has_ended: bool,
-    /// Ends it as it is dropped.
-    _guard: Running,
+    has_amount: bool,
+    guard: Running,
 }
 
-impl Running {
+/// A guard, which begins and ends where it stays: a copy would wait for the clock.
+union Running {
+    plain: ManuallyDrop<Guard>,
+    with_amount: ManuallyDrop<TimedGuard>,
+}
+
+impl Open {
+    fn new(owner: usize, level: u32) -> Self {
+        let guard = Running { plain: ManuallyDrop::new(Guard::empty()) };
+        Self { owner, level, has_ended: false, has_amount: false, guard }
+    }
+
     #[inline]
-    fn begin(named: &'static Named, amount: u64) -> Self {
+    fn begin(&mut self, named: &'static Named, amount: u64) {
         match &named.measured {
-            Measured::Point(point) => Self::Plain(point.measure()),
-            Measured::Timed(timed) => Self::WithAmount(timed.measure([amount])),
+            // SAFETY: this one is there, from `new` on.
+            Measured::Point(point) => point.measure_in(unsafe { &mut self.guard.plain }),
+            Measured::Timed(timed) => {
+                self.has_amount = true;
+                let guard = ManuallyDrop::new(TimedGuard::empty());
+                self.guard = Running { with_amount: guard };
+                // SAFETY: it was put there just now.
+                timed.measure_in([amount], unsafe { &mut self.guard.with_amount });
+            }
         }
     }
 }
 
-enum Running {
-    Plain(#[expect(dead_code, reason = "it ends as it is dropped")] Guard),
-    WithAmount(#[expect(dead_code, reason = "it ends as it is dropped")] TimedGuard),
+impl Drop for Open {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `has_amount` says which one is there, and nobody uses it again.
+        unsafe {
+            match self.has_amount {
+                false => ManuallyDrop::drop(&mut self.guard.plain),
+                true => ManuallyDrop::drop(&mut self.guard.with_amount),
+            }
+        }
+    }
 }
 
 struct Stack {
@@ -68,10 +94,10 @@ pub(crate) fn push(owner: usize, named: &'static Named, amount: u64) -> Option<u
             pfp::c::count_refusal();
             return level + stack.beyond.get() - 1;
         };
-        let guard = Running::begin(named, amount);
         // SAFETY: the slot is the calling thread's, and nothing is in it.
-        unsafe { (*slot.get()).write(Open { owner, level, has_ended: false, _guard: guard }) };
+        let open = unsafe { (*slot.get()).write(Open::new(owner, level)) };
         stack.depth.set(depth + 1);
+        open.begin(named, amount);
         level
     })
 }
@@ -98,7 +124,7 @@ pub(crate) fn pop(owner: usize) -> Option<u32> {
             }
             // First: what a handler begins as this ends comes behind it.
             // SAFETY: as above, and nobody reads it again.
-            drop(unsafe { open.assume_init_read() });
+            unsafe { open.assume_init_drop() };
             stack.depth.set(last);
         }
         Some(level)
@@ -108,7 +134,7 @@ pub(crate) fn pop(owner: usize) -> Option<u32> {
 
 /// A region that ends as it begins: it counts, and has an amount if the name has such.
 pub(crate) fn mark(named: &'static Named, amount: u64) {
-    drop(Running::begin(named, amount));
+    Open::new(0, 0).begin(named, amount);
 }
 
 impl Stack {
