@@ -1,34 +1,59 @@
 //! What a thread has for itself, on the heap: the library is loaded into programs that run,
 //! where thread-local storage has some hundred bytes left.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ptr;
 
 /// A place in thread-local storage for something that is made when it is first used, and goes
-/// with the thread.
-pub(crate) struct Own<T>(Cell<*mut T>);
+/// with the thread. It has nothing to drop itself, so a use need not ask whether it was.
+pub(crate) struct Own<T: 'static>(Cell<*mut T>);
+
+/// What goes as the thread ends.
+struct Left(RefCell<Vec<Box<dyn FnOnce()>>>);
+
+thread_local! {
+    static LEFT: Left = const { Left(RefCell::new(Vec::new())) };
+}
 
 impl<T> Own<T> {
     pub(crate) const fn new() -> Self {
         Self(Cell::new(ptr::null_mut()))
     }
 
-    #[inline]
-    pub(crate) fn get(&self, make: fn() -> Box<T>) -> &T {
-        if self.0.get().is_null() {
-            self.0.set(pfp::c::keeping_errno(|| Box::into_raw(make())));
+    /// The thread's; none when it ends.
+    #[inline(always)]
+    pub(crate) fn get(&'static self, make: fn() -> Box<T>) -> Option<&'static T> {
+        let own = self.0.get();
+        // SAFETY: null, or made below and freed only as the thread ends.
+        match unsafe { own.as_ref() } {
+            None => self.first(make),
+            found => found,
         }
-        // SAFETY: made above, and freed only below.
-        unsafe { &*self.0.get() }
+    }
+
+    #[cold]
+    fn first(&'static self, make: fn() -> Box<T>) -> Option<&'static T> {
+        pfp::c::keeping_errno(|| {
+            LEFT.try_with(|left| {
+                let own = Box::into_raw(make());
+                self.0.set(own);
+                left.0.borrow_mut().push(Box::new(move || {
+                    self.0.set(ptr::null_mut());
+                    // SAFETY: from a box, and the thread ends.
+                    drop(unsafe { Box::from_raw(own) });
+                }));
+                // SAFETY: made just now.
+                unsafe { &*own }
+            })
+            .ok()
+        })
     }
 }
 
-impl<T> Drop for Own<T> {
+impl Drop for Left {
     fn drop(&mut self) {
-        let own = self.0.replace(ptr::null_mut());
-        if !own.is_null() {
-            // SAFETY: from a box, and the thread ends.
-            drop(unsafe { Box::from_raw(own) });
+        for goes in self.0.take() {
+            goes();
         }
     }
 }

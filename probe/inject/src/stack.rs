@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::mem::{ManuallyDrop, MaybeUninit};
+use std::ptr;
 
 use pfp::{Guard, TimedGuard};
 
@@ -79,7 +80,9 @@ thread_local! {
 /// Does something with the calling thread's; nothing when it ends.
 #[inline]
 fn with<R>(work: impl FnOnce(&Stack) -> R) -> Option<R> {
-    STACK.try_with(|own| work(own.get(Stack::new))).ok()
+    // SAFETY: of the calling thread, which uses it before it ends.
+    let own = STACK.with(|own| unsafe { &*ptr::from_ref(own) });
+    own.get(Stack::new).map(work)
 }
 
 /// Begins a region of an owner, with an amount if the name has such. The result is how many of

@@ -79,7 +79,9 @@ thread_local! {
 
 /// Does something with the calling thread's; nothing when it ends.
 pub(super) fn with(work: impl FnOnce(&Member)) {
-    let _ = MEMBER.try_with(|own| work(own.get(Member::new)));
+    // SAFETY: of the calling thread, which uses it before it ends.
+    let own = MEMBER.with(|own| unsafe { &*ptr::from_ref(own) });
+    own.get(Member::new).map(work);
 }
 
 impl Member {
