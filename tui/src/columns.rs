@@ -17,7 +17,7 @@ pub use self::sorting::Sorting;
 pub use self::spec::Kind;
 use self::spec::{Spec, Value};
 use crate::model::{BYTES, FLOPS, Figures, Model, Quantiles};
-use crate::snapshot::{PointState, Process, ProcessState};
+use crate::snapshot::{OPENMP, PointState, Process, ProcessState};
 use crate::text;
 use crate::units::{self, NONE, Scale};
 
@@ -159,7 +159,8 @@ columns! {
         .exported("per_item");
     /// The greatest exclusive time of a process over the mean, of a point that is summed
     /// over several.
-    Imbalance = Spec::new("imbalance", "Imbal", 7, Kind::Rate, Figures::imbalance, "in a sum: greatest process over mean");
+    Imbalance = Spec::new("imbalance", "Imbal", 7, Kind::Rate, Figures::imbalance, "of a sum or a parallel region: the busiest over the mean")
+        .rank(7);
 }
 
 /// What the figures of a column are.
@@ -180,13 +181,20 @@ pub struct There {
     pub processes: bool,
     /// Points in domains.
     pub domains: bool,
+    /// Points whose load may be spread unevenly: sums over processes, parallel regions.
+    pub imbalance: bool,
 }
 
 impl There {
     /// What a model has.
     pub fn of(model: &Model) -> Self {
-        let domains = model.points().iter().any(|figures| figures.point().domain().is_some());
-        Self { processes: model.has_processes(), domains }
+        let domains = || model.points().iter().filter_map(|figures| figures.point().domain());
+        let is_sum = model.points().first().is_some_and(|figures| figures.is_of_sum());
+        Self {
+            processes: model.has_processes(),
+            domains: domains().next().is_some(),
+            imbalance: is_sum || domains().any(|domain| domain == OPENMP),
+        }
     }
 }
 
@@ -207,7 +215,7 @@ impl ValueEnum for Column {
 
 impl Column {
     /// Those of the table unless the user chooses others, from left to right.
-    pub const DEFAULT: [Self; 15] = [
+    pub const DEFAULT: [Self; 16] = [
         Self::On,
         Self::Process,
         Self::Name,
@@ -223,10 +231,11 @@ impl Column {
         Self::P99,
         Self::Max,
         Self::Off,
+        Self::Imbalance,
     ];
 
     /// Those that programs get unless the user chooses others.
-    pub const PRINTED: [Self; 15] = [
+    pub const PRINTED: [Self; 16] = [
         Self::On,
         Self::Id,
         Self::Process,
@@ -242,6 +251,7 @@ impl Column {
         Self::P50,
         Self::P99,
         Self::Off,
+        Self::Imbalance,
     ];
 
     fn spec(self) -> &'static Spec {
@@ -304,6 +314,7 @@ impl Column {
         let says_something = |column: &Self| match column {
             Self::Process => there.processes,
             Self::Domain => there.domains,
+            Self::Imbalance => there.imbalance,
             _ => true,
         };
         columns.iter().copied().filter(says_something).collect()

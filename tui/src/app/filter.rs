@@ -303,6 +303,8 @@ mod tests {
         let (mut source, mut model) = (Synthetic::new(), Model::default());
         source.snapshot_mut().points[8].name.clear();
         source.snapshot_mut().points[7].file = "src/net/Wait.rs".into();
+        (source.snapshot_mut().points[5].file, source.snapshot_mut().points[5].line) =
+            ("nvtx:pack".into(), 0);
         model.fold(source.poll().unwrap());
         let filter = Filter::new(text).unwrap();
         model.points().iter().filter(|f| filter.admits(f)).map(Figures::id).collect()
@@ -329,14 +331,17 @@ mod tests {
             ("file:net", vec![7]),
             ("file:wait", vec![7]),
             ("file:/WAIT/", vec![]),
-            ("file:work", vec![1, 2, 3, 4, 5, 6, 8]),
+            ("file:work", vec![1, 2, 3, 4, 6, 8]),
+            ("domain:pack", vec![5]),
+            ("domain:^nvtx", vec![5]),
+            ("domain:work", vec![]),
             // All terms hold, or those with a mark do not.
             ("io thread:main", vec![1, 3]),
             ("  io   !crc ", vec![1, 2]),
             ("!io !/^(lz|sort)/ !overhead", vec![7, 8]),
             ("io !thread:main", vec![2]),
             ("file:work /^io/ !/r[ce]/", vec![1]),
-            ("!file:work", vec![0, 7]),
+            ("!file:work", vec![0, 5, 7]),
             // What says nothing yet hides nothing.
             ("!", vec![0, 1, 2, 3, 4, 5, 6, 7, 8]),
             ("io !thread:", vec![1, 2, 3]),

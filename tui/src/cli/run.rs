@@ -7,7 +7,7 @@
 pub(super) mod inject;
 mod log;
 mod places;
-mod preload;
+pub(super) mod preload;
 mod program;
 
 use std::cell::RefCell;

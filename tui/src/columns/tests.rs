@@ -22,7 +22,7 @@ fn columns_always_fit_and_the_most_needed_stay() {
     for width in 24..200 {
         for all in [&Column::DEFAULT[..], &Column::ALL] {
             for is_there in [false, true] {
-                let there = There { processes: is_there, domains: is_there };
+                let there = There { processes: is_there, domains: is_there, imbalance: is_there };
                 let fit = Fit::new(all, width, width % 70, there);
                 assert_eq!(fit.columns.contains(&Column::Process), is_there && width >= 60);
                 assert!(is_there || !fit.columns.contains(&Column::Domain));
@@ -124,4 +124,48 @@ fn a_mean_that_is_not_to_be_believed_is_marked() {
     let text = |id| Column::Avg.text(model.point(id).unwrap(), &scale);
     assert_eq!(text(5).find('~'), Some(0), "{}", text(5));
     assert_eq!(text(3).find('~'), None, "{}", text(3));
+}
+
+/// Annotations for other tools have a domain, and parallel regions an imbalance; tables without
+/// either have no column for it.
+#[test]
+fn domains_and_imbalance_have_columns_where_there_are_any() {
+    let shown = |change: &dyn Fn(&mut Synthetic)| {
+        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        change(&mut source);
+        model.fold(source.poll().unwrap());
+        let there = There::of(&model);
+        let columns = Column::shown(&Column::DEFAULT, there);
+        let is_shown = [Column::Domain, Column::Imbalance].map(|it| columns.contains(&it));
+        (model, is_shown)
+    };
+    let (_, is_shown) = shown(&|_| ());
+    assert_eq!(is_shown, [false, false]);
+    let of_domain = |file: &'static str| {
+        move |source: &mut Synthetic| {
+            let point = &mut source.snapshot_mut().points[3];
+            (point.name, point.file, point.line) = ("work work.c:3 busy".into(), file.into(), 0);
+            point.wall = true;
+        }
+    };
+    let (model, is_shown) = shown(&of_domain("nvtx:a rather long name of a domain"));
+    assert_eq!(is_shown, [true, false]);
+    let (figures, scale) =
+        (model.point(3).unwrap(), Scale { unit: units::Unit::Time, ticks_per_second: 1e9 });
+    assert_eq!(Column::Domain.text(figures, &scale), "nvtx:a ~a domain");
+    assert_eq!(Column::Name.text(figures, &scale), "work work.c:3 busy (wall)");
+    assert_eq!(Column::Excl.text(figures, &scale), NONE);
+    let (model, is_shown) = shown(&of_domain("openmp:/usr/bin/work"));
+    assert_eq!(is_shown, [true, true]);
+    let figures = model.point(3).unwrap();
+    assert_eq!(Column::Domain.text(figures, &scale), "openmp");
+    let threads = figures.lanes().filter(|lane| lane.total.count > 0);
+    let ticks: Vec<_> = threads.map(|lane| lane.total.exclusive as f64).collect();
+    let mean = ticks.iter().sum::<f64>() / ticks.len() as f64;
+    let most = ticks.iter().copied().fold(0.0, f64::max);
+    assert!((figures.imbalance().unwrap() - most / mean).abs() < 1e-9, "{ticks:?}");
+    // A file of that name is one.
+    let (model, is_shown) = shown(&|source| source.snapshot_mut().points[3].file = "nvtx:x".into());
+    assert_eq!(is_shown, [false, false]);
+    assert_eq!(model.point(3).unwrap().point().place(), "nvtx:x:7");
 }

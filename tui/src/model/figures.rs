@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{History, Length, OpenNow, Quantiles, Sample, histogram};
 use crate::snapshot::{
-    AMOUNTS, Bucket, Cell, Lane, Point, PointState, Process, ProcessState, Snapshot, Stats,
+    AMOUNTS, Bucket, Cell, Lane, OPENMP, Point, PointState, Process, ProcessState, Snapshot, Stats,
 };
 
 /// One point, all lanes together.
@@ -341,24 +341,39 @@ impl Figures {
         (items > 0).then(|| self.total.exclusive as f64 / items as f64)
     }
 
-    /// The load imbalance of a point that is summed over several processes: the greatest
-    /// exclusive time that one of them has in it over the mean of all. 1 where all have
-    /// the same; as many as there are processes where one does everything. Those that
-    /// have not come to the point count too: the others do their part.
+    /// Whether it is a sum over several processes.
+    pub fn is_of_sum(&self) -> bool {
+        self.snapshot.process.members.len() > 1 && self.point().process.is_none()
+    }
+
+    /// The load imbalance of a point that is summed over several processes, or of a parallel
+    /// region: the greatest exclusive time that one process or thread has in it over the mean
+    /// of all. 1 where all have the same; as many as there are where one does everything.
+    /// Processes that have not come to the point count too: the others do their part. Of a
+    /// parallel region the work counts, and not the wait.
     pub fn imbalance(&self) -> Option<f64> {
         let members = self.snapshot.process.members.len();
-        if members < 2 || self.point().process.is_some() {
-            return None;
-        }
-        let mut of_each = vec![0_u128; members];
-        for cell in self.cells() {
-            let place = self.lane(cell.lane)?.process?;
-            let ticks = u128::from(cell.stats.exclusive) + u128::from(cell.retired.exclusive);
-            *of_each.get_mut(place as usize)? += ticks;
-        }
+        let of_each = match self.point() {
+            _ if self.is_of_sum() => {
+                let mut of_each = vec![0; members];
+                for cell in self.cells() {
+                    let place = self.lane(cell.lane)?.process?;
+                    let ticks =
+                        u128::from(cell.stats.exclusive) + u128::from(cell.retired.exclusive);
+                    *of_each.get_mut(place as usize)? += ticks;
+                }
+                of_each
+            }
+            point if point.domain() == Some(OPENMP) && point.name.ends_with(" busy") => {
+                let totals = self.lanes().map(|lane| lane.total);
+                let used = totals.filter(|total| total.count > 0);
+                used.map(|total| u128::from(total.exclusive)).collect()
+            }
+            _ => return None,
+        };
         let most = of_each.iter().copied().max()?;
         let all: u128 = of_each.iter().sum();
-        (all > 0).then(|| most as f64 / (all as f64 / members as f64))
+        (all > 0).then(|| most as f64 / (all as f64 / of_each.len() as f64))
     }
 
     fn per_cpu_second(&self, sum: u128) -> Option<f64> {

@@ -433,7 +433,7 @@ fn the_columns_to_choose_from() {
     check_all("columns", &mut desk);
     desk.code(KeyCode::Esc);
     let text = screen(&mut desk, false, (130, 30));
-    assert!(text.lines().nth(2).unwrap().trim_end().ends_with("Off%   Imbal"), "{text}");
+    assert!(text.lines().nth(2).unwrap().trim_end().ends_with("Off%   /Item"), "{text}");
 }
 
 #[test]

@@ -20,6 +20,8 @@ use pfp_shm_layout::share::Share;
 use pfp_shm_layout::truncation;
 
 use super::Finding;
+use crate::cli::run::inject::{self, System};
+use crate::cli::run::preload;
 use crate::cli::{demo, locale_has_unicode};
 use crate::headline::clock_word;
 use crate::snapshot::ClockKind;
@@ -42,6 +44,7 @@ pub(super) fn all() -> Vec<Finding> {
     findings.extend(objects(Path::new("/dev/shm")));
     findings.extend(other_users());
     findings.extend(containers());
+    findings.extend(annotations());
     findings.extend(clock());
     findings.extend(terminal());
     findings
@@ -83,6 +86,40 @@ fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<Finding> {
         }
     };
     set.iter().map(judge).collect()
+}
+
+/// What `pfp-top run` loads into programs, and what is in the way.
+fn annotations() -> Vec<Finding> {
+    const ABOUT: &str = "annotations";
+    let libraries = [
+        ("libpfp_inject.so", "for annotated programs", inject::library()),
+        (
+            "libpfp.so",
+            "for -finstrument-functions",
+            preload::places().into_iter().find(|it| it.is_file()),
+        ),
+    ];
+    let library = |(name, what, found): (&str, &str, Option<PathBuf>)| {
+        match found {
+        Some(path) => Finding::ok(ABOUT, format!("{name}, {what}: {}", path.display())),
+        None => Finding::note(ABOUT, format!("{name}, {what}, was not found")).advice(
+            "install both ends, see docs/installing.md, or name it: PFP_INJECT_LIBRARY, PFP_LIBRARY",
+        ),
+    }
+    };
+    let own = inject::library();
+    let taken = |system: System| {
+        let value = std::env::var_os(system.variable()).filter(|value| !value.is_empty())?;
+        let is_own = own.as_ref().is_some_and(|own| own.as_os_str() == value);
+        let found = format!("{} is {}", system.variable(), value.display());
+        Some(match is_own {
+            true => Finding::ok(ABOUT, found),
+            false => Finding::note(ABOUT, found)
+                .advice("`pfp-top run` leaves it so, and sees nothing of that system: unset it"),
+        })
+    };
+    let taken = System::DEFAULT.into_iter().filter_map(taken).collect::<Vec<_>>();
+    libraries.map(library).into_iter().chain(taken).collect()
 }
 
 fn directories() -> Vec<Finding> {

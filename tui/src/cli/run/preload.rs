@@ -21,6 +21,11 @@ const NAMES: [&str; 2] = ["libpfp.so", "libpfp.so.0"];
 /// Where it is, if it is neither named nor near.
 const VARIABLE: &str = variables::LIBRARY;
 
+/// Where libpfp may be.
+pub(in crate::cli) fn places() -> Vec<PathBuf> {
+    places::of(&NAMES, VARIABLE)
+}
+
 /// The library to load with a program, if it needs it. Says what is done and why, if it is
 /// anything.
 pub(super) fn library(
@@ -39,7 +44,7 @@ pub(super) fn library(
         }
         None if !calls_hooks(program) => return Ok(None),
         None => {
-            let places = places::of(&NAMES, VARIABLE);
+            let places = places();
             let Some(library) = places.iter().find(|place| place.is_file()) else {
                 let list: Vec<_> = places.iter().map(|it| it.display().to_string()).collect();
                 say(&format!(
