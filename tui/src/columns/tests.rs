@@ -145,7 +145,7 @@ fn domains_and_imbalance_have_columns_where_there_are_any() {
         move |source: &mut Synthetic| {
             let point = &mut source.snapshot_mut().points[3];
             (point.name, point.file, point.line) = ("work work.c:3 busy".into(), file.into(), 0);
-            point.wall = true;
+            (point.device, point.wall) = (true, true);
         }
     };
     let (model, is_shown) = shown(&of_domain("nvtx:a rather long name of a domain"));
@@ -167,5 +167,5 @@ fn domains_and_imbalance_have_columns_where_there_are_any() {
     // A file of that name is one.
     let (model, is_shown) = shown(&|source| source.snapshot_mut().points[3].file = "nvtx:x".into());
     assert_eq!(is_shown, [false, false]);
-    assert_eq!(model.point(3).unwrap().point().place(), "nvtx:x:7");
+    assert_eq!(model.point(3).unwrap().point().place(), "nvtx:x:130");
 }

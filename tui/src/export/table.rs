@@ -58,9 +58,13 @@ pub fn render(
         }
     });
     let _ = writeln!(out, "{}", grid.titles());
+    let cell = |column: &Column, row: &Figures| match column {
+        // Names that begin alike differ in their ends.
+        Column::Name => text::cut_middle(&column.text(row, &scale), name_width, '~'),
+        column => column.text(row, &scale),
+    };
     for row in rows {
-        let _ =
-            writeln!(out, "{}", grid.line(columns.iter().map(|column| column.text(row, &scale))));
+        let _ = writeln!(out, "{}", grid.line(columns.iter().map(|column| cell(column, row))));
     }
     out
 }
