@@ -29,7 +29,7 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 /// Lines that are not run here, and why.
 const NOT_RUN: [(&str, &str); 7] = [
     ("cargo run --release -- demo", "builds all of pfp; viewer.rs watches the demo"),
-    ("cargo install --locked --path tui", "the same, and installs it"),
+    (".ci/install", "the same, and installs it"),
     ("cargo test --workspace --release", "is what runs this test"),
     ("cmake -S probe -B build", "builds and installs libpfp; c_packaging.rs does so"),
     ("cc app.c $(pkg-config", "needs what the line before installs; c_packaging.rs links so"),
