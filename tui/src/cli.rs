@@ -8,6 +8,7 @@ mod doctor;
 mod export;
 mod gate;
 mod headless;
+mod kept;
 mod manual;
 #[cfg(feature = "otlp")]
 mod push;
@@ -45,6 +46,7 @@ use crate::variables;
 
 use config::Config;
 use headless::Form;
+use kept::Kept;
 
 /// Reads the command line, with the user's settings as its defaults. Does not
 /// return where it only asks for help, or is wrong.
@@ -381,9 +383,9 @@ pub struct Show {
     /// Leave toggled points as they are instead of putting them back.
     #[arg(long, env = "PFP_TOP_KEEP", value_parser = BoolishValueParser::new())]
     keep: bool,
-    /// Sort by this column first.
-    #[arg(long, env = "PFP_TOP_SORT", value_name = "COLUMN", value_enum, default_value = "load")]
-    sort: Column,
+    /// Sort by this column first; the load, unless another one was chosen on the screen.
+    #[arg(long, env = "PFP_TOP_SORT", value_name = "COLUMN", value_enum)]
+    sort: Option<Column>,
     /// Leave the mouse to the terminal.
     #[arg(long, env = "PFP_TOP_NO_MOUSE", value_parser = BoolishValueParser::new())]
     no_mouse: bool,
@@ -416,6 +418,16 @@ pub struct Show {
     ascii: bool,
 }
 
+/// Where programs keep what is neither settings nor cache.
+fn state_folder() -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state"))).map_or_else(
+        // SAFETY: geteuid has no preconditions and cannot fail.
+        || std::env::temp_dir().join(format!("pfp-run-{}", unsafe { libc::geteuid() })),
+        |folder| folder.join("pfp"),
+    )
+}
+
 /// When to do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum When {
@@ -441,17 +453,24 @@ impl Show {
         }
     }
 
+    /// What is printed is sorted by.
+    fn sorting(&self) -> Sorting {
+        Sorting::by(self.sort.unwrap_or(Column::Load))
+    }
+
+    /// For the screen, which begins as it was left.
     fn options(&self, wanted: Wanted) -> Options {
+        let kept = Kept::load();
+        let columns = Some(self.columns.clone()).filter(|columns| !columns.is_empty());
+        let columns = columns.or_else(|| kept.columns());
+        let sort = self.sort.or_else(|| kept.sort());
         Options {
             wanted,
             interval: self.interval,
             tau: self.tau,
-            columns: match self.columns.as_slice() {
-                [] => Column::DEFAULT.to_vec(),
-                chosen => Column::table_of(chosen),
-            },
+            columns: columns.map_or(Column::DEFAULT.to_vec(), |all| Column::table_of(&all)),
             unit: self.unit,
-            sorting: Sorting::by(self.sort),
+            sorting: Sorting::by(sort.unwrap_or(Column::Load)),
             filter: self.filter.clone(),
             keep: self.keep,
             mouse: !self.no_mouse,
@@ -528,7 +547,7 @@ mod tests {
         let cli = Cli::try_parse_from(["pfp-top", "-p", "7", "--once", "--sort", "p99"]).unwrap();
         assert_eq!(
             (cli.target.pid, cli.show.once, cli.show.sort),
-            (vec![Which::Pid(7)], true, Column::P99)
+            (vec![Which::Pid(7)], true, Some(Column::P99))
         );
         assert!(Cli::try_parse_from(["pfp-top", "snapshot", "-p", "7"]).is_err());
         assert!(Cli::try_parse_from(["pfp-top", "open", "a.json", "--once"]).is_ok());

@@ -270,7 +270,8 @@ fn the_documentation_has_every_field() {
     snapshot.edges.push(Edge { caller: Some(0), ..Edge::default() });
     let Point { process, number, .. } = &mut snapshot.points[0];
     (*process, *number) = (Some(0), Some(0));
-    (snapshot.points[0].device, snapshot.points[0].amounts) = (true, vec!["bytes".into()]);
+    (snapshot.points[0].device, snapshot.points[0].wall) = (true, true);
+    snapshot.points[0].amounts = vec!["bytes".into()];
     (snapshot.points[0].fenced, snapshot.points[0].since_ticks) = (true, Some(0));
     let cell = std::sync::Arc::make_mut(&mut snapshot.cells[0]);
     let (each, sums) = (vec![1], vec![1]);

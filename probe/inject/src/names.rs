@@ -291,3 +291,68 @@ fn make(domain: &'static Domain, text: &'static Text, kind: Kind) -> Named {
     };
     Named { domain, text, kind, measured }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(name: &str, folds: bool) -> String {
+        let mut room = [0; LONGEST];
+        let len = shorten(name.as_bytes(), folds, &mut room);
+        String::from_utf8(room[..len].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn digits_fold_run_by_run() {
+        for (name, folded) in [
+            ("seq = 17, sizes = [1, 1024]", "seq = #, sizes = [#, #]"),
+            ("7", "#"),
+            ("x86_64", "x#_#"),
+            ("plain", "plain"),
+            ("", ""),
+        ] {
+            assert_eq!(kept(name, true), folded);
+            assert_eq!(kept(name, false), name);
+        }
+        // What is folded is not too long any more.
+        assert_eq!(kept(&"12345".repeat(100), true), "#");
+    }
+
+    #[test]
+    fn a_long_name_loses_its_middle() {
+        for len in [LONGEST, LONGEST + 1, 1000, 100_000] {
+            let name: String = ('a'..='z').cycle().take(len).collect();
+            let kept = kept(&name, false);
+            if len == LONGEST {
+                assert_eq!(kept, name);
+                continue;
+            }
+            assert_eq!(kept.len(), LONGEST);
+            let (head, tail) = kept.split_once('…').unwrap();
+            assert!(name.starts_with(head) && name.ends_with(tail) && head.len() == HEAD);
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_text_and_one_point_of_each_kind() {
+        let text = |bytes: &[u8]| ptr_of(Text::of(bytes));
+        assert_eq!(text(b"one"), text(b"one"));
+        assert_ne!(text(b"one"), text(b"other"));
+        // What is no UTF-8 is a name all the same.
+        assert_eq!(Text::of(b"\xff\xfe").name(), "\u{fffd}\u{fffd}");
+        assert_eq!(Text::of(b"").name(), "(no name)");
+        let point = |domain: &str, kind| {
+            ptr_of(named(Domain::of("test", domain), Text::of(b"one"), kind).unwrap())
+        };
+        assert_eq!(point("a", Kind::Region), point("a", Kind::Region));
+        assert_ne!(point("a", Kind::Region), point("b", Kind::Region));
+        assert_ne!(point("a", Kind::Region), point("a", Kind::Span));
+        assert_ne!(point("a", Kind::Region), point("a", Kind::Amount("bytes")));
+        assert_eq!(Domain::of("test", "a").part("io").label, "test:a/io");
+        assert_eq!(Domain::of("test", "").label, "test");
+    }
+
+    fn ptr_of<T>(thing: &T) -> *const T {
+        thing
+    }
+}

@@ -78,3 +78,30 @@ pub(crate) fn record(named: &'static Named, start: u64, end: u64) {
         past::record_wall(point, start, (end.wrapping_sub(start) as i64).max(0) as u64);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::names::{Domain, Kind, Text, named};
+
+    #[test]
+    fn any_thread_ends_a_span_and_only_once() {
+        let span = named(Domain::of("test", "spans"), Text::of(b"span"), Kind::Span).unwrap();
+        let Measured::Point(point) = &span.measured else { unreachable!("it has no amount") };
+        let keys: Vec<u64> = (0..500).map(|number| key(&[7, number])).collect();
+        for &key in &keys {
+            begin(key, span);
+        }
+        thread::scope(|scope| {
+            for half in keys.chunks(250) {
+                scope.spawn(|| half.iter().for_each(|&key| end(key)));
+            }
+        });
+        keys.iter().for_each(|&key| end(key));
+        end(key(&[8]));
+        let stats = point.stats().expect("it has measured");
+        assert_eq!((stats.count, stats.off_cpu, stats.switches), (500, 0, 0));
+    }
+}

@@ -160,3 +160,53 @@ impl Stack {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::{Domain, Kind, Text, named};
+
+    fn point(name: &str) -> &'static Named {
+        named(Domain::of("test", "stack"), Text::of(name.as_bytes()), Kind::Region).unwrap()
+    }
+
+    fn count(named: &'static Named) -> u64 {
+        let Measured::Point(point) = &named.measured else { unreachable!("it has no amount") };
+        point.stats().map_or(0, |stats| stats.count)
+    }
+
+    #[test]
+    fn owners_nest_for_themselves_and_may_overlap() {
+        let [one, other] = ["one", "other"].map(point);
+        assert_eq!(pop(1), None);
+        assert_eq!([push(1, one, 0), push(2, other, 0), push(1, one, 0)], [0, 0, 1].map(Some));
+        // The inner one of the first owner, then its outer one, which the other is still in.
+        assert_eq!([pop(1), pop(1)], [1, 0].map(Some));
+        assert_eq!((count(one), count(other)), (1, 0));
+        assert_eq!(pop(1), None);
+        // Both end now.
+        assert_eq!(pop(2), Some(0));
+        assert_eq!((count(one), count(other)), (2, 1));
+        assert_eq!(pop(2), None);
+    }
+
+    #[test]
+    fn what_is_too_deep_is_not_measured_and_the_rest_is() {
+        let deep = point("deep");
+        let all = DEPTH as u32 + 50;
+        for level in 0..all {
+            assert_eq!(push(3, deep, 0), Some(level));
+        }
+        for level in (0..all).rev() {
+            assert_eq!(pop(3), Some(level));
+        }
+        assert_eq!((pop(3), count(deep)), (None, DEPTH as u64));
+    }
+
+    #[test]
+    fn a_mark_counts() {
+        let marked = point("marked");
+        mark(marked, 0);
+        assert_eq!((pop(0), count(marked)), (None, 1));
+    }
+}

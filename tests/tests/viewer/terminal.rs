@@ -3,7 +3,8 @@
 
 use pfp_tests::needs_a_screen;
 use pfp_tests::place::{Place, pfp_top};
-use pfp_tests::screen::row;
+use pfp_tests::screen::{heading, row};
+use pfp_tests::target::wait_for;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
@@ -98,4 +99,86 @@ fn every_screen_fits_the_terminal() {
         let is_reverse = codes.flat_map(|(codes, _)| codes.split(';')).any(|code| code == "7");
         assert!(is_reverse, "{cursor:?}");
     }
+}
+
+/// A terminal that knows mode 2026 shows a frame when all of it is there; Ctrl-L mends what
+/// another program has written over the screen.
+#[test]
+fn frames_come_whole_and_ctrl_l_draws_the_screen_anew() {
+    const BEGIN: &str = "\x1b[?2026h";
+    const END: &str = "\x1b[?2026l";
+    const CLEAR: &str = "\x1b[2J";
+    needs_a_screen!();
+    let place = Place::new();
+    let [_other, target] = [place.start(STEADY, &[]), place.start(STEADY, &[])];
+    let screen = place.screen(100, 30);
+    // A number alone is a process.
+    screen.pfp_top(&format!("{} -d 0.1", target.pid()));
+    let text = screen.wait_for_status("LIVE");
+    assert!(text.contains(&format!("steady[{}]", target.pid())), "{text}");
+    let raw = place.path("raw");
+    screen.tap(&raw);
+    let written = || String::from_utf8_lossy(&std::fs::read(&raw).unwrap_or_default()).into_owned();
+    let frames = |text: &str| text.matches(END).count();
+    let text = wait_for("some frames", || Some(written()).filter(|text| frames(text) >= 5));
+    // From the first whole frame to the end of the last.
+    let text = text.split_once(BEGIN).map_or("", |(_, rest)| rest);
+    let text = text.rsplit_once(END).map_or("", |(frames, _)| frames);
+    for between in text.split(END).skip(1) {
+        let (before, frame) = between.split_once(BEGIN).expect("each frame begins");
+        assert!(before.is_empty() && !frame.contains(BEGIN), "outside of a frame: {before:?}");
+    }
+    assert!(!text.contains(CLEAR), "a frame clears the screen: it flickers");
+    screen.keys(&["C-l"]);
+    wait_for("the screen to be drawn anew", || written().contains(CLEAR));
+    screen.wait_for_status("LIVE");
+}
+
+/// Columns and sorting are as they were left, on the screen alone; a file that says something
+/// else than that keeps nothing.
+#[test]
+fn what_was_chosen_is_kept_for_next_time() {
+    needs_a_screen!();
+    let place = Place::new();
+    let _target = place.start(STEADY, &[]);
+    std::fs::write(place.path("config.toml"), "").unwrap();
+    let file = place.path("state/pfp/chosen.json");
+    let screen = place.screen(130, 30);
+    let variables = "XDG_STATE_HOME=$PWD/state PFP_TOP_CONFIG=config.toml";
+    let begin = || {
+        screen.line(&format!("{variables} {} -d 0.1", pfp_top().display()));
+        screen.wait_for_status("LIVE");
+        let text = screen.wait_for("the rows", |text| row(text, "tick").is_some());
+        heading(&text).trim_end().to_owned()
+    };
+    let first = begin();
+    assert!(first.contains("Load%") && first.contains("Trend"), "{first}");
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+    assert!(!file.exists(), "nothing was chosen");
+    begin();
+    // The next column to sort by, and the last but one goes.
+    screen.keys(&["s"]);
+    screen.wait_for("the menu", |text| text.contains("Sort by"));
+    screen.keys(&["j", "Enter", "c"]);
+    screen.wait_for("the columns", |text| text.contains("Columns, from left to right"));
+    screen.keys(&["Space", "Escape"]);
+    let text = screen.wait_for("another heading", |text| {
+        !text.contains("left to right") && heading(text).trim_end() != first
+    });
+    let chosen = heading(&text).trim_end().to_owned();
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+    let kept = std::fs::read_to_string(&file).expect("it was kept");
+    assert!(kept.contains("columns") && kept.contains("sort"), "{kept}");
+    assert_eq!(begin(), chosen);
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+    // What is printed is as ever.
+    let mut command = place.command(pfp_top());
+    command.env("XDG_STATE_HOME", place.path("state")).env("PFP_TOP_CONFIG", "config.toml");
+    let printed = command.current_dir(place.folder()).arg("--once").output().unwrap();
+    assert!(String::from_utf8_lossy(&printed.stdout).contains(" Load%"), "{printed:?}");
+    std::fs::write(&file, "no JSON").unwrap();
+    assert_eq!(begin(), first);
 }

@@ -87,7 +87,7 @@ fn threads_tell_what_they_burn() {
     screen.keys(&["I"]);
     screen.wait_for("the other way round", |text| text.contains("Load%▲"));
     screen.keys(&["<"]);
-    screen.wait_for("another column", |text| text.contains("Tid▲"));
+    screen.wait_for("another column", |text| text.contains("CPU%▼"));
     select(&screen, "ticker");
     screen.keys(&["d"]);
     screen.wait_for("the points of the thread", |text| {

@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use super::control::{self, Deed};
+use super::kept::Kept;
 use super::{
     Cli, Command, Show, Target, demo, doctor, export, gate, headless, manual, roofline,
     run as program, serve,
@@ -155,8 +156,18 @@ fn open(files: &[PathBuf], sum: bool, at: Option<&Moment>, show: &Show) -> Resul
 }
 
 fn interact(app: &mut App, show: &Show) -> Result<u8> {
-    app::run(app, &show.look(), &Interrupt::install()?)?;
+    on_screen(app, show, &Interrupt::install()?)?;
     Ok(0)
+}
+
+/// Runs the screen to its end, and keeps what was chosen there.
+pub(super) fn on_screen(app: &mut App, show: &Show, interrupt: &Interrupt) -> Result<()> {
+    let chosen = |app: &App| (app.screens.points.columns.clone(), app.screens.points.sorting);
+    let (columns, sorting) = chosen(app);
+    app::run(app, &show.look(), interrupt)?;
+    let after = chosen(app);
+    Kept::keep((&columns, sorting), (&after.0, after.1));
+    Ok(())
 }
 
 pub(super) fn is_headless(show: &Show) -> bool {

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use super::Show;
 use super::commands::baseline;
-use crate::columns::{Column, Sorting, There};
+use crate::columns::{Column, There};
 use crate::export::{diff, rows, table};
 use crate::interrupt::Interrupt;
 use crate::model::compare::{Baseline, Comparison};
@@ -158,7 +158,7 @@ impl<'a> Printer<'a> {
 
     /// The points that pass the filter, in the order asked for.
     fn rows<'m>(&self, model: &'m Model) -> Vec<&'m Figures> {
-        let order = Sorting::by(self.show.sort).order(model.points());
+        let order = self.show.sorting().order(model.points());
         let rows = order.iter().filter_map(|id| model.point(*id));
         rows.filter(|figures| self.show.filter.admits(figures)).collect()
     }

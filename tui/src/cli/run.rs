@@ -24,7 +24,7 @@ use clap::Args;
 use super::commands::{complain, is_headless};
 use super::headless::Printer;
 use super::{Show, commands};
-use crate::app::{self, App};
+use crate::app::App;
 use crate::export::json::{self, Overwrite};
 use crate::interrupt::Interrupt;
 use crate::model::Model;
@@ -214,7 +214,7 @@ fn on_screen(
     if !told.is_empty() {
         app.tell(&told.join("; "), now);
     }
-    app::run(&mut app, &run.show.look(), interrupt)?;
+    commands::on_screen(&mut app, &run.show, interrupt)?;
     Ok(Watched::App(app))
 }
 

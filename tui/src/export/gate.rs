@@ -65,6 +65,14 @@ pub fn render(judgement: &Judgement) -> String {
             probability(row.p),
         );
     }
+    if let Some(common) = judgement.common() {
+        let _ = writeln!(
+            out,
+            "most points changed by {} at once: the machine, or all of the program; runs in turn, \
+             before and now, tell which",
+            share(common)
+        );
+    }
     if count(Finding::Unsure) > 0 {
         let _ = writeln!(out, "unsure: a regression of the limit is not excluded; more runs tell");
     }

@@ -33,9 +33,10 @@
 //! - Where there are so few measurements that a difference that matters could not
 //!   be told from none, the verdict says so, rather than "no difference".
 //!
-//! On the screen, most points of one process that move the same way at once are moved by
-//! the machine: another load, another clock rate. Then only those differ that have moved
-//! further than the others ([`Comparison::common`]). Files are compared without that.
+//! Most points of one process that move the same way at once are moved by the machine: another
+//! load, another clock rate. Then only those differ that have moved further than the others
+//! ([`Comparison::common`]). Different processes are compared without that: they may be of
+//! different programs, and all of one slower.
 //!
 //! The test takes measurements for independent. Those of a program resemble their
 //! neighbours, which makes chance look too small; the sizes asked for are what
@@ -294,11 +295,7 @@ impl Comparison {
     /// are oldest, and the windows of the others end some polls earlier, as
     /// `known` has them. That one is to be of the same baseline.
     pub fn new_after(baseline: &Baseline, now: &Snapshot, known: Option<Self>) -> Option<Self> {
-        let mut comparison = Self::new_within(BUCKETS_AT_ONCE, baseline, now, known)?;
-        if comparison.other.is_none() {
-            comparison.common = judge_against_all(&mut comparison.rows);
-        }
-        Some(comparison)
+        Self::new_within(BUCKETS_AT_ONCE, baseline, now, known)
     }
 
     fn new_within(
@@ -355,6 +352,7 @@ impl Comparison {
             }
         }
         judge(&mut rows);
+        let common = is_same.then(|| judge_against_all(&mut rows)).flatten();
         let size = |row: &Row| row.load_change().map_or(-1.0, f64::abs);
         rows.sort_by(|a, b| size(b).total_cmp(&size(a)));
         let before = since_snapshot.map_or(0, |base| base.elapsed_ticks);
@@ -362,7 +360,7 @@ impl Comparison {
         let process = &now.process;
         let other = (!is_same).then(|| format!("{}[{}]", process.name, process.pid));
         let (gone, segment_id) = (left.len(), process.segment_id.clone());
-        Some(Self { rows, seconds, ticks_per_second: rate, gone, other, common: None, segment_id })
+        Some(Self { rows, seconds, ticks_per_second: rate, gone, other, common, segment_id })
     }
 
     /// The row of a point.
@@ -482,15 +480,7 @@ fn judge_against_all(rows: &mut [Row]) -> Option<f64> {
     let moved = |row: &Row| row.superiority.and(row.quantile_change(0.5)).map(f64::ln_1p);
     let mut moves: Vec<f64> = rows.iter().filter_map(moved).filter(|by| by.is_finite()).collect();
     let far = SHIFT.ln_1p();
-    let share = |way: f64| {
-        let same = moves.iter().filter(|by| way * **by >= far).count();
-        same as f64 / moves.len() as f64
-    };
-    if moves.len() < FEWEST_POINTS || share(1.0).max(share(-1.0)) < MOST {
-        return None;
-    }
-    moves.sort_by(f64::total_cmp);
-    let common = moves[moves.len() / 2];
+    let common = common_move(&mut moves)?;
     // How far they are apart: what is within that of the others is one of them.
     let mut apart: Vec<f64> = moves.iter().map(|by| (by - common).abs()).collect();
     apart.sort_by(f64::total_cmp);
@@ -510,6 +500,21 @@ fn judge_against_all(rows: &mut [Row]) -> Option<f64> {
         }
     }
     Some(common.exp_m1())
+}
+
+/// By how much most points have moved the same way, of the logarithms of how much each has;
+/// none if they have not. It leaves them in order.
+pub(super) fn common_move(moves: &mut [f64]) -> Option<f64> {
+    let far = SHIFT.ln_1p();
+    let share = |way: f64| {
+        let same = moves.iter().filter(|by| way * **by >= far).count();
+        same as f64 / moves.len() as f64
+    };
+    if moves.len() < FEWEST_POINTS || share(1.0).max(share(-1.0)) < MOST {
+        return None;
+    }
+    moves.sort_by(f64::total_cmp);
+    Some(moves[moves.len() / 2])
 }
 
 /// The shift of most measurements, if it is large enough to matter.

@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, HashSet};
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::Window;
-use super::compare::{LEVEL, adjusted, name_of};
+use super::compare::{LEVEL, adjusted, common_move, name_of};
 use super::effect::{FEWEST, mean_variance, quantile_resolution, quantile_variance};
 use crate::snapshot::Snapshot;
 
@@ -349,6 +349,16 @@ pub struct Judgement {
 }
 
 impl Judgement {
+    /// By how much the times of most points changed the same way, as a share; none if they did
+    /// not. That may be the machine, or all of the program: nothing is judged against it.
+    pub fn common(&self) -> Option<f64> {
+        let times = self.rows.iter().filter(|row| row.limit.metric.is_time());
+        let first = times.clone().map(|row| row.limit.metric).next()?;
+        let one_each = times.filter(|row| row.limit.metric == first);
+        let mut moves: Vec<f64> = one_each.map(|row| row.change.ln_1p()).collect();
+        common_move(&mut moves).map(f64::exp_m1)
+    }
+
     /// How many rows have this finding.
     pub fn count(&self, finding: Finding) -> usize {
         self.rows.iter().filter(|row| row.finding == finding).count()

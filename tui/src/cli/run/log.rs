@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use pfp_shm_layout::directory::Directory;
 
+use crate::cli::state_folder;
 use crate::input;
 
 /// As many files of earlier programs are kept.
@@ -103,16 +104,6 @@ fn own_path(program: &OsStr) -> Result<PathBuf> {
     let time = crate::local_time::file_stamp(now.map_or(0, |now| now.as_nanos() as u64));
     let pid = std::process::id();
     Ok(folder.join(format!("{PREFIX}{name}-{time}-{pid}{ENDING}")))
-}
-
-/// Where programs keep what is neither settings nor cache.
-fn state_folder() -> PathBuf {
-    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state"))).map_or_else(
-        // SAFETY: geteuid has no preconditions and cannot fail.
-        || std::env::temp_dir().join(format!("pfp-run-{}", unsafe { libc::geteuid() })),
-        |folder| folder.join("pfp"),
-    )
 }
 
 /// Removes the oldest files but for the last few.

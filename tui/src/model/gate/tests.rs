@@ -232,3 +232,17 @@ fn limits_are_read_as_people_write_them() {
         assert!(error.contains(said), "{text}: {error}");
     }
 }
+
+#[test]
+fn what_moves_most_points_at_once_is_said() {
+    let judged = |factors: [f64; 6]| {
+        let side = |first: u64, factors: [f64; 6]| {
+            let durations = factors.map(|factor| vec![26_000.0 * factor; 500]);
+            Run::all((0..3).map(|n| run(first + n, &durations)).collect())
+        };
+        judge(&side(10, [1.0; 6]), &side(20, factors), &limits("p50=50%"), 0.02, |_| true)
+    };
+    let common = judged([1.2, 1.2, 1.25, 1.2, 1.15, 1.2]).common();
+    assert!(common.is_some_and(|by| (0.15..0.25).contains(&by)), "{common:?}");
+    assert_eq!(judged([1.4, 1.0, 1.0, 1.0, 1.0, 1.0]).common(), None);
+}

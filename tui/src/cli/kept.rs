@@ -1,0 +1,75 @@
+//! What a person chose on the screen, kept for next time: the columns of the table, and what it
+//! is sorted by. Settings, variables and options come before it; what is printed is not touched.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::{env, io};
+
+use serde::{Deserialize, Serialize};
+
+use super::state_folder;
+use crate::columns::{Column, Sorting};
+use crate::export::whole::{self, Overwrite};
+use crate::{input, variables};
+
+const FILE: &str = "chosen.json";
+/// It is never longer.
+const MAX_BYTES: u64 = 4096;
+
+/// What was chosen; what was never chosen is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Kept {
+    columns: Option<Vec<String>>,
+    sort: Option<String>,
+}
+
+impl Kept {
+    /// What was kept. A file that cannot be read or understood keeps nothing.
+    pub(super) fn load() -> Self {
+        let text = place().and_then(|path| input::read(&path, MAX_BYTES).ok());
+        text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    }
+
+    /// The columns, if all of them are known.
+    pub(super) fn columns(&self) -> Option<Vec<Column>> {
+        let columns = self.columns.iter().flatten().map(|word| Column::of_word(word).ok());
+        columns.collect::<Option<Vec<_>>>().filter(|columns| !columns.is_empty())
+    }
+
+    pub(super) fn sort(&self) -> Option<Column> {
+        Column::of_word(self.sort.as_ref()?).ok().filter(|column| column.sorts())
+    }
+
+    /// Keeps what differs from how the screen began. Nobody is told where that fails: the next
+    /// screen begins as this one did.
+    pub(super) fn keep(before: (&[Column], Sorting), after: (&[Column], Sorting)) {
+        let mut kept = Self::load();
+        if after.0 != before.0 {
+            let words = || after.0.iter().map(|column| column.word().to_owned()).collect();
+            kept.columns = (after.0 != Column::DEFAULT).then(words);
+        }
+        if after.1.column != before.1.column {
+            kept.sort = Some(after.1.column.word().to_owned());
+        }
+        if kept != Self::load() {
+            let _ = kept.save();
+        }
+    }
+
+    fn save(&self) -> io::Result<()> {
+        let Some(path) = place() else { return Ok(()) };
+        if let Some(folder) = path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let text = serde_json::to_vec(self)?;
+        whole::write(&path, Overwrite::Yes, |out| out.write_all(&text)).map_err(io::Error::other)
+    }
+}
+
+/// Nothing is kept where settings are switched off.
+fn place() -> Option<PathBuf> {
+    let is_off = env::var_os(variables::TOP_CONFIG).is_some_and(|value| value.is_empty());
+    (!is_off).then(|| state_folder().join(FILE))
+}
