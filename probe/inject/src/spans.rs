@@ -88,6 +88,7 @@ mod tests {
 
     #[test]
     fn any_thread_ends_a_span_and_only_once() {
+        crate::get_ready();
         let span = named(Domain::of("test", "spans"), Text::of(b"span"), Kind::Span).unwrap();
         let Measured::Point(point) = &span.measured else { unreachable!("it has no amount") };
         let keys: Vec<u64> = (0..500).map(|number| key(&[7, number])).collect();

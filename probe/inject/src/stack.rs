@@ -167,6 +167,7 @@ mod tests {
     use crate::names::{Domain, Kind, Text, named};
 
     fn point(name: &str) -> &'static Named {
+        crate::get_ready();
         named(Domain::of("test", "stack"), Text::of(name.as_bytes()), Kind::Region).unwrap()
     }
 

@@ -107,7 +107,7 @@ fn every_screen_fits_the_terminal() {
 fn frames_come_whole_and_ctrl_l_draws_the_screen_anew() {
     const BEGIN: &str = "\x1b[?2026h";
     const END: &str = "\x1b[?2026l";
-    const CLEAR: &str = "\x1b[2J";
+    const CLEAR: &str = "\x1b[1;1H\x1b[J";
     needs_a_screen!();
     let place = Place::new();
     let [_other, target] = [place.start(STEADY, &[]), place.start(STEADY, &[])];
@@ -148,7 +148,7 @@ fn what_was_chosen_is_kept_for_next_time() {
     let begin = || {
         screen.line(&format!("{variables} {} -d 0.1", pfp_top().display()));
         screen.wait_for_status("LIVE");
-        let text = screen.wait_for("the rows", |text| row(text, "tick").is_some());
+        let text = screen.wait_for("the rows", |text| text.contains(" tick "));
         heading(&text).trim_end().to_owned()
     };
     let first = begin();
