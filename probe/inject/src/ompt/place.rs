@@ -1,28 +1,19 @@
-//! Points by the place in the program that a runtime names: an address of its code.
-//!
-//! ```text
-//! address --> table --> place: its points, made once and kept
-//! ```
-//!
-//! The table is found through without a lock, and grows by one exchange.
+//! Points by the place in the program that a runtime names: an address of its code. Each is made
+//! once and kept.
 
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ptr;
-use std::sync::atomic::{
-    AtomicPtr,
-    Ordering::{Acquire, Release},
-};
 
 use pfp::{Point, past};
+
+use crate::table::{Table, mix};
 
 /// Where a point has its file, this stands with the object: a viewer finds the source by both.
 const SYSTEM: &str = "openmp";
 
-/// Places that are kept; a power of two. At another one nothing is measured, and that is
-/// counted.
+/// Places that are kept. At another one nothing is measured, and that is counted.
 const PLACES: usize = 1 << 12;
 
 /// A place, and the points that it has.
@@ -70,59 +61,36 @@ impl Region {
     }
 }
 
-static TABLE: [AtomicPtr<Place>; PLACES] = [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
+static ALL: Table<Place, { 2 * PLACES }> = Table::new();
 
 /// What is at an address; none where there are too many.
 pub(super) fn at(address: *const c_void, kind: Kind) -> Option<&'static Points> {
     let address = address.addr();
-    // Fibonacci hashing: the low bits of addresses are alike.
-    let hash = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    let mut made: *mut Place = ptr::null_mut();
-    for step in 0..PLACES {
-        let slot = &TABLE[(hash as usize + step) % PLACES];
-        // Meets `Release` below: the place is filled.
-        let mut found = slot.load(Acquire);
-        if found.is_null() {
-            if made.is_null() {
-                made = Box::into_raw(Box::new(make(address, kind)));
-            }
-            match slot.compare_exchange(ptr::null_mut(), made, Release, Acquire) {
-                // SAFETY: made from a box just now, and never freed.
-                Ok(_) => return Some(unsafe { &(*made).points }),
-                // Another thread was faster. If with the same place, what was made is lost,
-                // once for a place.
-                Err(other) => found = other,
-            }
-        }
-        // SAFETY: not null, and never freed.
-        let place = unsafe { &*found };
-        if place.address == address && place.kind == kind {
-            return Some(&place.points);
-        }
+    let is = |place: &Place| place.address == address && place.kind == kind;
+    let found = ALL.get(mix(address as u64), PLACES, is, || make(address, kind));
+    if found.is_none() {
+        pfp::c::count_refusal();
     }
-    pfp::c::count_refusal();
-    None
+    found.map(|place| &place.points)
 }
 
 #[cold]
 fn make(address: usize, kind: Kind) -> Place {
-    pfp::c::keeping_errno(|| {
-        let (object, name) = locate(address);
-        let object: &'static str = format!("{SYSTEM}:{object}").leak();
-        let named = |what: String| -> &'static str { what.leak() };
-        let points = match kind {
-            Kind::Region => Points::Region(Region {
-                address,
-                wall: past::wall_point(named(name.clone()), object, 0),
-                busy: Point::at(named(format!("{name} busy")), object, 0),
-                wait: Point::at(named(format!("{name} wait")), object, 0),
-            }),
-            Kind::Mutex(mutex) => {
-                Points::Mutex(Point::at(named(format!("{name} {mutex} wait")), object, 0))
-            }
-        };
-        Place { address, kind, points }
-    })
+    let (object, name) = locate(address);
+    let object: &'static str = format!("{SYSTEM}:{object}").leak();
+    let named = |what: String| -> &'static str { what.leak() };
+    let points = match kind {
+        Kind::Region => Points::Region(Region {
+            address,
+            wall: past::wall_point(named(name.clone()), object, 0),
+            busy: Point::at(named(format!("{name} busy")), object, 0),
+            wait: Point::at(named(format!("{name} wait")), object, 0),
+        }),
+        Kind::Mutex(mutex) => {
+            Points::Mutex(Point::at(named(format!("{name} {mutex} wait")), object, 0))
+        }
+    };
+    Place { address, kind, points }
 }
 
 /// The object that an address is in, and the address as `objdump` has it there: no more is
