@@ -453,7 +453,7 @@ impl Show {
         }
     }
 
-    /// What is printed is sorted by.
+    /// The order of printed tables.
     fn sorting(&self) -> Sorting {
         Sorting::by(self.sort.unwrap_or(Column::Load))
     }

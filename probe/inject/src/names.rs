@@ -27,7 +27,7 @@ const DOMAINS: usize = 256;
 /// Bytes of a name that are kept; of a longer one the middle goes.
 const LONGEST: usize = 256;
 const HEAD: usize = 160;
-/// What is in place of the middle.
+/// Stands in place of the middle.
 const GAP: &[u8] = "…".as_bytes();
 /// All names of a domain for which there was no room.
 const OTHERS: &str = "(other names)";
@@ -191,7 +191,7 @@ impl Domain {
     }
 }
 
-/// What is measured under a name: there may be several things under one.
+/// How a name is measured; one name may be measured in several ways.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Regions of a thread, inside one another.
