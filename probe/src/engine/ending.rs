@@ -952,7 +952,7 @@ mod tests {
     /// One that comes while its thread records something else is recorded beside that.
     #[test]
     fn what_a_device_has_measured_is_recorded_in_a_handler_too() {
-        static DEVICE: Point = Point::new("device").of_a_device();
+        static DEVICE: Point = Point::new("device").of_the_clock();
         let _one = crate::engine::oracle::one_at_a_time();
         record_of_a_device(&DEVICE, 0, 5, 1);
         let thread = thread::get().expect("there is a lane");
