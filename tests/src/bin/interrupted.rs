@@ -757,6 +757,10 @@ mod stepping {
             if !came || steps > 50_000 {
                 break;
             }
+            // A trap takes microseconds, in a virtual machine tens: whoever waits sees it go on.
+            if steps % 32 == 0 {
+                println!("at {at}");
+            }
         }
         let (first, text) = bad.first.clone().unwrap_or_default();
         let [children, killed] = [&CHILDREN, &KILLED].map(|word| word.load(Relaxed));

@@ -23,7 +23,7 @@ const CASES: [&str; 9] = [
 ];
 
 /// Every so manyth instruction is tried in the ordinary size.
-const EACH: u64 = 7;
+const EACH: u64 = 19;
 
 /// Instructions between the last test of whether this is a forked child and the end of a
 /// record, at most: a child that is forked among them finishes the record.
