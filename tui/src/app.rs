@@ -37,8 +37,9 @@ pub use session::Session;
 pub use steer::Question;
 
 pub use crate::screens::Screen;
-use crate::screens::{Points, Screens, View};
+use crate::screens::{Points, SHOW, Screens, View};
 
+use crate::app::keys::{Binding, ChosenKeys};
 use crate::columns::{Column, Sorting};
 use crate::grid::Scroll;
 use crate::look::Look;
@@ -126,6 +127,8 @@ pub struct Options {
     pub together: Option<Together>,
     /// Where the ceilings of the roofline are kept.
     pub ceilings: Option<PathBuf>,
+    /// Keys in place of the usual ones.
+    pub keys: ChosenKeys,
 }
 
 impl Default for Options {
@@ -144,6 +147,7 @@ impl Default for Options {
             look_every: None,
             together: None,
             ceilings: None,
+            keys: ChosenKeys::default(),
         }
     }
 }
@@ -445,9 +449,26 @@ impl App {
         self.common.options.mouse
     }
 
-    /// The keys that work now.
-    pub fn keys(&self) -> keys::KeyMap {
-        self.overlay.as_ref().map_or_else(|| self.view().keys(), Overlay::keys)
+    /// The keys that work now, and what they do.
+    pub fn bindings(&self) -> impl Iterator<Item = Binding<'_>> + Clone {
+        let (map, is_screen) = match &self.overlay {
+            Some(overlay) => (overlay.keys(), false),
+            None => (self.view().keys(), true),
+        };
+        let chosen = &self.common.options.keys;
+        keys::bindings(map).map(move |own| if is_screen { chosen.of(own) } else { own })
+    }
+
+    /// The first of the keys that show a screen of the watched process.
+    pub fn key_to(&self, screen: Screen) -> String {
+        let shows = |binding: &&Binding| binding.action == Action::Show(screen);
+        let binding = SHOW.bindings.iter().find(shows);
+        binding.map_or(String::new(), |binding| self.chosen(*binding).key_name())
+    }
+
+    /// A binding of the screen with the keys that were chosen for it, if any were.
+    pub fn chosen<'a>(&'a self, binding: Binding<'a>) -> Binding<'a> {
+        self.common.options.keys.of(binding)
     }
 
     /// Takes a key in.
@@ -457,7 +478,10 @@ impl App {
         }
         // A message has been seen once the user goes on.
         self.common.toast = None;
-        match self.keys.action(self.keys(), key) {
+        let mut keys = self.keys;
+        let action = keys.action(self.bindings(), key);
+        self.keys = keys;
+        match action {
             Some(action) => self.act(action, now),
             None => {
                 if let Some(prompt) = self.overlay.as_mut().and_then(Overlay::prompt_mut) {

@@ -44,7 +44,7 @@ use crate::text::clean_lines;
 use crate::units::Unit;
 use crate::variables;
 
-use config::Config;
+use config::{Chosen, Config};
 use headless::Form;
 use kept::Kept;
 
@@ -63,9 +63,12 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(
     config: Config,
     arguments: impl IntoIterator<Item = T>,
 ) -> Result<Cli, clap::Error> {
+    let chosen = config.chosen();
     let command = without_empty_variables(config.into_defaults_of(Cli::command()));
     let matches = command.try_get_matches_from(with_pid(arguments))?;
-    Cli::from_arg_matches(&matches)
+    let mut cli = Cli::from_arg_matches(&matches)?;
+    cli.show_mut().chosen = chosen;
+    Ok(cli)
 }
 
 /// `pfp-top 4711` is `pfp-top -p 4711`.
@@ -143,7 +146,7 @@ fn after_help() -> String {
 }
 
 const EXIT_CODES: &str = "Settings: $XDG_CONFIG_HOME/pfp-top/config.toml, or the file that PFP_TOP_CONFIG names, has \
-                          defaults: interval, tau, columns, sort, theme, unit, mouse, ascii, keep.\n\nExit status: 0 fine, 1 a gate failed, slower than --fail-over allows or `doctor` found a problem, 2 usage or trouble, 3 no process, point or file of that name, \
+                          defaults: interval, tau, columns, sort, theme, unit, mouse, ascii, keep; and [keys] and [colors].\n\nExit status: 0 fine, 1 a gate failed, slower than --fail-over allows or `doctor` found a problem, 2 usage or trouble, 3 no process, point or file of that name, \
                           4 no permission, 5 a layout or format version that this pfp-top does not read; of `run` the program's own.";
 
 /// What to do instead of watching.
@@ -416,6 +419,9 @@ pub struct Show {
     /// Draw with ASCII characters only.
     #[arg(long, env = "PFP_TOP_ASCII", value_parser = BoolishValueParser::new())]
     ascii: bool,
+    /// What only the settings file says.
+    #[arg(skip)]
+    chosen: Chosen,
 }
 
 /// Where programs keep what is neither settings nor cache.
@@ -426,6 +432,17 @@ fn state_folder() -> PathBuf {
         || std::env::temp_dir().join(format!("pfp-run-{}", unsafe { libc::geteuid() })),
         |folder| folder.join("pfp"),
     )
+}
+
+impl Cli {
+    /// What the screen is to be like, whichever command shows it.
+    fn show_mut(&mut self) -> &mut Show {
+        match &mut self.command {
+            Some(Command::Demo { show } | Command::Open { show, .. }) => show,
+            Some(Command::Run(run)) => &mut run.show,
+            _ => &mut self.show,
+        }
+    }
 }
 
 /// When to do something.
@@ -463,14 +480,14 @@ impl Show {
         let kept = Kept::load();
         let columns = Some(self.columns.clone()).filter(|columns| !columns.is_empty());
         let columns = columns.or_else(|| kept.columns());
-        let sort = self.sort.or_else(|| kept.sort());
+        let sorting = self.sort.map(Sorting::by).or_else(|| kept.sorting());
         Options {
             wanted,
             interval: self.interval,
             tau: self.tau,
             columns: columns.map_or(Column::DEFAULT.to_vec(), |all| Column::table_of(&all)),
             unit: self.unit,
-            sorting: Sorting::by(sort.unwrap_or(Column::Load)),
+            sorting: sorting.unwrap_or(Sorting::by(Column::Load)),
             filter: self.filter.clone(),
             keep: self.keep,
             mouse: !self.no_mouse,
@@ -478,6 +495,7 @@ impl Show {
             look_every: None,
             together: None,
             ceilings: crate::roofline::Ceilings::usual_place(),
+            keys: self.chosen.keys.clone(),
         }
     }
 
@@ -493,7 +511,7 @@ impl Show {
             crossterm::style::force_color_output(true);
         }
         let theme = match color {
-            true => self.theme.theme(Terminal::from_env()),
+            true => self.chosen.colors.over(self.theme.theme(Terminal::from_env())),
             false => Theme::monochrome(),
         };
         Look::with(theme, self.ascii || !locale_has_unicode())

@@ -134,7 +134,7 @@ columns! {
         7,
         Kind::Time,
         |f| (f.is_used() && f.point().alpha.is_some()).then(|| f.total().average),
-        "exponential average of a measurement (key a)",
+        "exponential average of a measurement (alpha)",
     );
     /// Switches between begin and end.
     Switches = Spec::new("switches", "Switch", 7, Kind::Count, |f| Some(f.total().switches as f64), "times its threads were off the CPU")

@@ -2,6 +2,7 @@
 //! scrolls below its heading.
 
 pub(crate) mod chart;
+mod colors;
 mod palette;
 mod theme;
 
@@ -13,6 +14,7 @@ use ratatui::widgets::Paragraph;
 use crate::grid::{Grid, Sorted};
 use crate::text;
 
+pub use colors::ChosenColors;
 pub use palette::{Terminal, ThemeName};
 pub use theme::{Glyphs, Look, Theme};
 

@@ -118,15 +118,15 @@ screens! {
         Timeline timeline Timeline, "Timeline", &[Char('4')], "what the threads did last";
         /// The points beside their baseline.
         Diff diff Diff, "Diff", &[Char('5')],
-            "what changed since the baseline, and whether that is more than chance";
+            "what changed since the baseline";
         /// What was noticed, and what measuring costs.
         Log log LogView, "Log", &[Char('6')], "what was noticed, and what measuring costs";
         /// What the machine can do at most, and the points below that.
         Roofline roofline Roofline, "Roofline", &[Char('7')],
-            "how near points that report bytes and flops come to what the machine can do";
+            "how near points come to the machine's limits";
         /// What called what, and how much of all it took there.
         Tree tree CallTree, "Tree", &[Char('8'), Char('t'), Named(KeyCode::F(5))],
-            "the call tree; f there: as a flame graph";
+            "the call tree; f there: a flame graph";
     }
     others {
         /// The processes to choose from.

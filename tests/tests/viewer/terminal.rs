@@ -134,6 +134,12 @@ fn frames_come_whole_and_ctrl_l_draws_the_screen_anew() {
     screen.wait_for_status("LIVE");
 }
 
+/// The headings without the scale of the bars, which follows the figures.
+fn columns(text: &str) -> Vec<String> {
+    let words = heading(text).split_whitespace();
+    words.filter(|word| !word.starts_with(char::is_numeric)).map(str::to_owned).collect()
+}
+
 /// Columns and sorting are as they were left, on the screen alone; a file that says something
 /// else than that keeps nothing.
 #[test]
@@ -149,28 +155,30 @@ fn what_was_chosen_is_kept_for_next_time() {
         screen.line(&format!("{variables} {} -d 0.1", pfp_top().display()));
         screen.wait_for_status("LIVE");
         let text = screen.wait_for("the rows", |text| text.contains(" tick "));
-        heading(&text).trim_end().to_owned()
+        columns(&text)
     };
     let first = begin();
-    assert!(first.contains("Load%") && first.contains("Trend"), "{first}");
+    assert!(first.iter().any(|column| column.starts_with("Load%")), "{first:?}");
     screen.keys(&["q"]);
     screen.wait_for_shell();
     assert!(!file.exists(), "nothing was chosen");
     begin();
-    // The next column to sort by, and the last but one goes.
+    // The next column to sort by, the other way round, and a column goes.
     screen.keys(&["s"]);
     screen.wait_for("the menu", |text| text.contains("Sort by"));
-    screen.keys(&["j", "Enter", "c"]);
+    screen.keys(&["j", "Enter", "I", "c"]);
     screen.wait_for("the columns", |text| text.contains("Columns, from left to right"));
     screen.keys(&["Space", "Escape"]);
     let text = screen.wait_for("another heading", |text| {
-        !text.contains("left to right") && heading(text).trim_end() != first
+        !text.contains("left to right") && columns(text) != first
     });
-    let chosen = heading(&text).trim_end().to_owned();
+    let chosen = columns(&text);
     screen.keys(&["q"]);
     screen.wait_for_shell();
     let kept = std::fs::read_to_string(&file).expect("it was kept");
-    assert!(kept.contains("columns") && kept.contains("sort"), "{kept}");
+    for what in ["columns", "sort", "descending"] {
+        assert!(kept.contains(what), "{kept}");
+    }
     assert_eq!(begin(), chosen);
     screen.keys(&["q"]);
     screen.wait_for_shell();
@@ -181,4 +189,35 @@ fn what_was_chosen_is_kept_for_next_time() {
     assert!(String::from_utf8_lossy(&printed.stdout).contains(" Load%"), "{printed:?}");
     std::fs::write(&file, "no JSON").unwrap();
     assert_eq!(begin(), first);
+}
+
+/// The settings file changes keys and colours; what it has wrong is said, and changes nothing.
+#[test]
+fn keys_and_colours_are_the_users() {
+    needs_a_screen!();
+    let place = Place::new();
+    let _target = place.start(STEADY, &[]);
+    let settings = "[keys]\ntoggle = \"X\"\nhelp = \"F2\"\n[colors]\nselected = \"white on 208\"\n";
+    std::fs::write(place.path("config.toml"), settings).unwrap();
+    let screen = place.screen(130, 30);
+    let begin = || {
+        let variables = "XDG_STATE_HOME=$PWD/state PFP_TOP_CONFIG=config.toml";
+        screen.line(&format!("{variables} {} -d 0.1 --color always", pfp_top().display()));
+        screen.wait_for_status("LIVE");
+    };
+    begin();
+    screen.wait_for("the rows", |text| text.contains("●  tick"));
+    screen.wait_for("the key of the help", |text| text.contains("F2 help"));
+    assert!(screen.styled().contains("48;5;208"), "{}", screen.styled());
+    screen.select("tick");
+    screen.keys(&["e", "X"]);
+    screen.wait_for("the point to be off", |text| text.contains("○  tick"));
+    screen.keys(&["F2"]);
+    screen.wait_for("the help", |text| text.contains(" X            switch the point"));
+    screen.keys(&["Escape", "q"]);
+    screen.wait_for_shell();
+    std::fs::write(place.path("config.toml"), "[keys]\ntoggle = \"r\"\n").unwrap();
+    begin();
+    screen.keys(&["q"]);
+    screen.wait_for("the complaint", |text| text.contains("r would mean toggle and reset"));
 }

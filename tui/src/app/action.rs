@@ -21,6 +21,20 @@ macro_rules! actions {
     };
 }
 
+impl Action {
+    /// Its name in the settings file, such as `page-up` and `show-points`.
+    pub fn word(self) -> String {
+        let mut word = String::new();
+        for c in format!("{self:?}").chars().filter(|c| c.is_alphabetic()) {
+            if c.is_uppercase() && !word.is_empty() {
+                word.push('-');
+            }
+            word.push(c.to_ascii_lowercase());
+        }
+        word
+    }
+}
+
 actions! {
     /// Leave the program.
     Quit,

@@ -1,6 +1,9 @@
 //! The keys: groups of bindings that screens and overlays are put together from, and that
 //! the dispatcher, the last line and the help read.
 
+mod chosen;
+
+pub use chosen::ChosenKeys;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{Action, Overlay};
@@ -57,22 +60,24 @@ impl Key {
 
 /// Keys, and what they do.
 #[derive(Clone, Copy, Debug)]
-pub struct Binding {
+pub struct Binding<'a> {
     /// What the keys do.
     pub action: Action,
     /// Any of these does it.
-    pub keys: &'static [Key],
+    pub keys: &'a [Key],
     /// One or two words for the last line of the screen; empty for none.
     pub hint: &'static str,
     /// A line for the help.
     pub help: &'static str,
+    /// What else there is to know, for the end of the help; empty for nothing.
+    pub more: &'static str,
 }
 
 /// Bindings that belong together.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     /// In the order of the last line and the help.
-    pub bindings: &'static [Binding],
+    pub bindings: &'static [Binding<'static>],
     /// Whether most screens have them; the help lists them behind a screen's own.
     pub is_common: bool,
 }
@@ -87,17 +92,17 @@ pub(crate) const fn bind(
     keys: &'static [Key],
     hint: &'static str,
     help: &'static str,
-) -> Binding {
-    Binding { action, keys, hint, help }
+) -> Binding<'static> {
+    Binding { action, keys, hint, help, more: "" }
 }
 
 /// Bindings of few screens.
-pub(crate) const fn own(bindings: &'static [Binding]) -> Group {
+pub(crate) const fn own(bindings: &'static [Binding<'static>]) -> Group {
     Group { bindings, is_common: false }
 }
 
 /// Bindings of most screens.
-pub(crate) const fn common(bindings: &'static [Binding]) -> Group {
+pub(crate) const fn common(bindings: &'static [Binding<'static>]) -> Group {
     Group { bindings, is_common: true }
 }
 
@@ -107,7 +112,7 @@ pub(crate) const RUN: Group = common(&[
         Action::Pause,
         &[Char(' '), Char('Z'), Char('p')],
         "pause",
-        "let the figures stand still, or go on; plays a recording, or stops it",
+        "pause or go on; play or stop a recording",
     ),
     bind(
         Action::StepBack,
@@ -116,12 +121,8 @@ pub(crate) const RUN: Group = common(&[
         "recording: the snapshot before",
     ),
     bind(Action::StepOn, &[Char('.'), Shift(KeyCode::Right)], "on", "recording: the next snapshot"),
-    bind(
-        Action::Seek,
-        &[Char('@')],
-        "go to",
-        "recording: go to a moment: 12:03:41, +34s behind the first snapshot, or #34",
-    ),
+    bind(Action::Seek, &[Char('@')], "go to", "recording: go to a moment")
+        .more("a moment is 12:03:41, +34s after the first snapshot, or #34"),
     bind(Action::PlayFaster, &[Char(']')], "faster", "recording: play faster"),
     bind(Action::PlaySlower, &[Char('[')], "slower", "recording: play more slowly"),
     bind(Action::MinuteBack, &[Char('{')], "", "recording: a minute back"),
@@ -136,8 +137,9 @@ pub(crate) const RUN: Group = common(&[
         Action::RecordingEnd,
         &[Char('$'), Shift(KeyCode::End)],
         "",
-        "recording: the last snapshot; while it grows, play from there to follow it",
-    ),
+        "recording: the last snapshot",
+    )
+    .more("while the recording grows, play from its last snapshot to follow it"),
 ]);
 
 /// Enter on a row.
@@ -145,7 +147,7 @@ pub(crate) const OPEN: Group = common(&[bind(
     Action::Open,
     &[Named(KeyCode::Enter)],
     "open",
-    "open what is under the cursor; of a thread: the points it was in",
+    "open the row; of a thread: its points",
 )]);
 
 /// Esc on a screen beside the table.
@@ -158,61 +160,46 @@ pub(crate) const BACK: Group =
 
 /// Changes of the point that the keys mean.
 pub(crate) const POINT: Group = own(&[
-    bind(
-        Action::Toggle,
-        &[Char('e')],
-        "on/off",
-        "switch the point on or off in the program; timeline: that of the region",
-    ),
-    bind(
-        Action::Reset,
-        &[Char('r')],
-        "reset",
-        "reset the point's figures; timeline: that of the region; asks first",
-    ),
+    bind(Action::Toggle, &[Char('e')], "on/off", "switch the point on or off in the program")
+        .more("on the timeline, these keys mean the point of the region under the cursor"),
+    bind(Action::Reset, &[Char('r')], "reset", "reset the point's figures; asks first"),
 ]);
 
 /// How that point measures.
 pub(crate) const TUNE: Group = own(&[
-    bind(
-        Action::Weight,
-        &[Char('a')],
-        "",
-        "set alpha, the weight of a new value in the point's exponential average: 0.2, a period \
+    bind(Action::Weight, &[Char('a')], "", "set alpha of the point's average").more(
+        "alpha is the weight of a new value in the point's exponential average: 0.2, a period \
          over a time constant as 100ms/500ms, or off; it stays so",
     ),
-    bind(
-        Action::Fence,
-        &[Char('F')],
-        "",
-        "fence the point, or not: its stamps wait for the work before them, so that a short region \
-         has its own time; it costs the program some 50 ns a region, and stays so",
+    bind(Action::Fence, &[Char('F')], "", "fence the point, or no longer").more(
+        "the stamps of a fenced point wait for the work before them, so that a short region has \
+         its own time; that costs the program some 50 ns a region, and stays so",
     ),
 ]);
 
 /// The row as text.
-pub(crate) const COPY: Group = own(&[bind(
-    Action::Copy,
-    &[Char('y')],
-    "",
-    "copy the row to the terminal's clipboard; in tmux with set-clipboard on",
-)]);
+pub(crate) const COPY: Group =
+    own(&[bind(Action::Copy, &[Char('y')], "", "copy the row to the clipboard")
+        .more("the terminal does the copying (OSC 52); in tmux with set-clipboard on")]);
 
 /// Which points are shown.
 pub(crate) const FILTER: Group = common(&[bind(
     Action::Filter,
     &[Char('/'), Char('\\'), Named(KeyCode::F(4))],
     "filter",
-    "show only points of a name: a part of it or a regular expression, also /in slashes/, \
-         or all of it \"in quotes\"; thread:NAME, tid:NUMBER and file:NAME look at those; \
-         load>5, /s>1k or avg<20us at a column's figure; a capital makes case count; of \
-         several terms all hold; !TERM excludes; Up brings earlier ones; timeline: find a \
-         region whose point is such",
+    "show only some points, by name or figure",
+)
+.more(
+    "a filter is a part of the name or a regular expression, also /in slashes/, or all of the \
+     name \"in quotes\"; thread:NAME, tid:NUMBER and file:NAME look at those; load>5, /s>1k or \
+     avg<20us at a column's figure; a capital makes case count; of several terms all hold; \
+     !TERM excludes; Up brings earlier filters; on the timeline it finds the region of such a \
+     point",
 )]);
 
 /// Files, units and processes.
 pub(crate) const SAVE: Group = common(&[
-    bind(Action::Write, &[Char('w')], "save", "write a snapshot of everything to a file"),
+    bind(Action::Write, &[Char('w')], "save", "save a snapshot of everything to a file"),
     bind(Action::Units, &[Char('u')], "cycles", "show time or cycles"),
     bind(Action::Processes, &[Char('P')], "process", "choose another process"),
 ]);
@@ -224,12 +211,11 @@ pub(crate) const POLL: Group = own(&[
 ]);
 
 /// What figures are compared with.
-pub(crate) const BASELINE: Group = common(&[bind(
-    Action::Baseline,
-    &[Char('b')],
-    "baseline",
-    "make what was measured since the last baseline, first of all so far, the next one",
-)]);
+pub(crate) const BASELINE: Group =
+    common(&[bind(Action::Baseline, &[Char('b')], "baseline", "take a baseline to compare with")
+        .more(
+            "a baseline is what was measured since the baseline before, or since the beginning",
+        )]);
 
 /// One row up or down.
 pub(crate) const WALK: Group = common(&[
@@ -237,54 +223,40 @@ pub(crate) const WALK: Group = common(&[
         Action::Up,
         &[Named(KeyCode::Up), Char('k')],
         "",
-        "one row up; in a point's detail: the point above",
+        "one row up; in Detail: the point above",
     ),
     bind(
         Action::Down,
         &[Named(KeyCode::Down), Char('j')],
         "",
-        "one row down; in a point's detail: the point below",
+        "one row down; in Detail: the point below",
     ),
 ]);
 
 /// Many rows at once.
 pub(crate) const PAGE: Group = common(&[
-    bind(
-        Action::PageUp,
-        &[Named(KeyCode::PageUp), Ctrl('b')],
-        "",
-        "one screen up; of an opened thread: among its points",
-    ),
-    bind(
-        Action::PageDown,
-        &[Named(KeyCode::PageDown), Ctrl('f')],
-        "",
-        "one screen down; of an opened thread: among its points",
-    ),
+    bind(Action::PageUp, &[Named(KeyCode::PageUp), Ctrl('b')], "", "one screen up"),
+    bind(Action::PageDown, &[Named(KeyCode::PageDown), Ctrl('f')], "", "one screen down"),
     bind(Action::Top, &[Named(KeyCode::Home), Twice('g')], "", "to the first row"),
     bind(Action::Bottom, &[Named(KeyCode::End), Char('G')], "", "to the last row"),
 ]);
 
 /// From screen to screen.
 pub(crate) const TURN: Group = common(&[
-    bind(Action::NextScreen, &[Named(KeyCode::Tab)], "", "the next of these"),
-    bind(Action::PreviousScreen, &[Named(KeyCode::BackTab)], "", "the one before"),
+    bind(Action::NextScreen, &[Named(KeyCode::Tab)], "", "the next screen"),
+    bind(Action::PreviousScreen, &[Named(KeyCode::BackTab)], "", "the screen before"),
 ]);
 
 /// Help and the way out.
 pub(crate) const LEAVE: Group = common(&[
     bind(Action::Help, &[Char('?'), Named(KeyCode::F(1))], "help", "this help"),
-    bind(
-        Action::Quit,
-        &[Char('q'), Named(KeyCode::F(10)), Ctrl('c')],
-        "quit",
-        "leave; toggled points are put back unless started with --keep",
-    ),
+    bind(Action::Quit, &[Char('q'), Named(KeyCode::F(10)), Ctrl('c')], "quit", "leave pfp-top")
+        .more("on leaving, points that you switched are switched back, unless started with --keep"),
 ]);
 
 /// What every line and screen has.
 pub(crate) const TERMINAL: Group = common(&[
-    bind(Action::Suspend, &[Ctrl('z')], "", "to the shell for a while; fg brings back"),
+    bind(Action::Suspend, &[Ctrl('z')], "", "to the shell; fg brings back"),
     bind(Action::Redraw, &[Ctrl('l')], "", "draw the whole screen anew"),
 ]);
 
@@ -293,7 +265,7 @@ const QUIT: Group = common(&[bind(
     Action::Quit,
     &[Char('q'), Named(KeyCode::F(10)), Ctrl('c')],
     "quit",
-    "leave; toggled points are put back unless started with --keep",
+    "leave pfp-top",
 )]);
 
 /// Enter or Esc closes it.
@@ -377,7 +349,17 @@ const CONFIRM: Group = own(&[
     ),
 ]);
 
-impl Binding {
+impl Binding<'_> {
+    /// The same with a text for the end of the help.
+    pub(crate) const fn more(self, more: &'static str) -> Self {
+        Self { more, ..self }
+    }
+
+    /// The first of its keys; nothing if it has none.
+    pub fn key_name(&self) -> String {
+        self.keys.first().map_or(String::new(), |key| key.name())
+    }
+
     /// Whether it is of use in a recording only.
     pub fn is_of_recordings(&self) -> bool {
         matches!(
@@ -419,8 +401,8 @@ impl Overlay {
 }
 
 /// All bindings of a key map, one after the other.
-pub fn bindings(keys: KeyMap) -> impl Iterator<Item = &'static Binding> {
-    keys.iter().copied().flatten().flat_map(|group| group.bindings)
+pub fn bindings(keys: KeyMap) -> impl Iterator<Item = Binding<'static>> + Clone {
+    keys.iter().copied().flatten().flat_map(|group| group.bindings).copied()
 }
 
 /// Turns keys into actions, and remembers the first half of two-key commands.
@@ -431,23 +413,27 @@ pub struct Keys {
 
 impl Keys {
     /// What the key asks for among these.
-    pub fn action(&mut self, keys: KeyMap, event: KeyEvent) -> Option<Action> {
+    pub fn action<'a>(
+        &mut self,
+        mut bindings: impl Iterator<Item = Binding<'a>> + Clone,
+        event: KeyEvent,
+    ) -> Option<Action> {
         let half = self.half.take();
         let typed = match event.code {
             KeyCode::Char(c) if !event.modifiers.contains(KeyModifiers::CONTROL) => Some(c),
             _ => None,
         };
-        let twice = |binding: &&Binding| {
+        let twice = |binding: &Binding| {
             binding.keys.iter().any(|key| typed.is_some_and(|c| *key == Twice(c)))
         };
-        if let Some(binding) = bindings(keys).find(twice) {
+        if let Some(binding) = bindings.clone().find(twice) {
             if half == typed {
                 return Some(binding.action);
             }
             self.half = typed;
             return None;
         }
-        bindings(keys)
+        bindings
             .find(|binding| binding.keys.iter().any(|key| key.matches(&event)))
             .map(|binding| binding.action)
     }
@@ -487,7 +473,7 @@ mod tests {
         for action in Action::ALL.iter().copied().chain(shows) {
             let mut all = all.iter().flat_map(|(_, keys)| bindings(keys));
             let has_both = |b: &Binding| !b.keys.is_empty() && !b.help.is_empty();
-            assert!(all.any(|b| b.action == action && has_both(b)), "{action:?}");
+            assert!(all.any(|b| b.action == action && has_both(&b)), "{action:?}");
         }
     }
 
@@ -495,7 +481,7 @@ mod tests {
     fn every_screen_can_be_left() {
         for (of, keys) in every_key_map() {
             let leaves =
-                |b: &Binding| matches!(b.action, Action::Quit | Action::Cancel | Action::Unfilter);
+                |b: Binding| matches!(b.action, Action::Quit | Action::Cancel | Action::Unfilter);
             assert!(bindings(keys).any(leaves), "{of}");
         }
     }
@@ -504,7 +490,8 @@ mod tests {
     fn two_key_commands_need_both_keys_in_a_row() {
         let screens = Screens::default();
         let map = screens.get(Screen::Points).keys();
-        let press = |keys: &mut Keys, c| keys.action(map, KeyEvent::from(KeyCode::Char(c)));
+        let press =
+            |keys: &mut Keys, c| keys.action(bindings(map), KeyEvent::from(KeyCode::Char(c)));
         let mut keys = Keys::default();
         assert_eq!(press(&mut keys, 'g'), None);
         assert_eq!(keys.half_typed(), Some('g'));

@@ -5,6 +5,7 @@
 //! order is: option, variable, file, what pfp-top does by itself. Of a file that cannot be
 //! read or understood the user is told, and nothing of it holds.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, io};
@@ -13,9 +14,10 @@ use anyhow::{Context, Result, anyhow};
 use clap::{Command, ValueEnum};
 use serde::{Deserialize, Deserializer, de::Error};
 
+use crate::app::keys::ChosenKeys;
 use crate::columns::Column;
 use crate::input;
-use crate::look::ThemeName;
+use crate::look::{ChosenColors, ThemeName};
 use crate::units::Unit;
 use crate::variables;
 
@@ -43,6 +45,16 @@ pub(super) struct Config {
     mouse: Option<bool>,
     ascii: Option<bool>,
     keep: Option<bool>,
+    #[serde(deserialize_with = "keys")]
+    keys: ChosenKeys,
+    colors: ChosenColors,
+}
+
+/// What no option says.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chosen {
+    pub(super) keys: ChosenKeys,
+    pub(super) colors: ChosenColors,
 }
 
 impl Config {
@@ -74,6 +86,11 @@ impl Config {
             let message = error.message().replace('\n', "; ");
             anyhow!("{}:{line}: {message}", path.display())
         })
+    }
+
+    /// What is not a default of an option.
+    pub(super) fn chosen(&self) -> Chosen {
+        Chosen { keys: self.keys.clone(), colors: self.colors }
     }
 
     /// Makes these the defaults of a command line.
@@ -143,11 +160,30 @@ fn columns<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Vec<Column>>, D
     columns.map(Some).map_err(D::Error::custom)
 }
 
+/// A key by itself, or a list of them.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a key in quotes, or a list of keys")]
+enum Names {
+    One(String),
+    All(Vec<String>),
+}
+
+fn keys<'de, D: Deserializer<'de>>(input: D) -> Result<ChosenKeys, D::Error> {
+    let words = BTreeMap::<String, Names>::deserialize(input)?;
+    let words = words.into_iter().map(|(action, names)| match names {
+        Names::One(name) => (action, vec![name]),
+        Names::All(names) => (action, names),
+    });
+    ChosenKeys::new(&words.collect()).map_err(D::Error::custom)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cli::{Cli, parse_from};
     use crate::columns::There;
+    use crate::look::Theme;
+    use ratatui::style::Color;
 
     fn read(text: &str) -> Result<Config> {
         Config::read(text, Path::new("c.toml"))
@@ -163,6 +199,13 @@ mod tests {
         ascii = true
         unit = \"cycles\"
         keep = true
+        [keys]
+        toggle = \"X\"
+        bottom = [\"B\", \"GG\"]
+        [colors]
+        bar = \"#ff8700\"
+        selected = \"white on blue bold\"
+        heat = [\"green\", \"yellow\", \"red\"]
     ";
 
     #[test]
@@ -174,6 +217,8 @@ mod tests {
                 Some(crate::cli::Command::Demo { show }) => show,
                 _ => &cli.show,
             };
+            let bar = show.chosen.colors.over(Theme::color()).bar.fg;
+            assert_eq!(bar, Some(Color::Rgb(0xff, 0x87, 0)));
             (show.options(Default::default()), show.ascii, show.theme)
         };
         for arguments in [&[][..], &["demo"]] {
@@ -185,6 +230,7 @@ mod tests {
             assert_eq!((found.sorting.column, found.unit), (Column::P99, Unit::Cycles));
             assert!(!found.mouse && ascii && found.keep);
             assert_eq!(theme, ThemeName::Sixteen);
+            assert_ne!(found.keys, ChosenKeys::default());
         }
         let (found, _, _) = options(&["-d", "3", "--sort", "avg", "--columns", "name,avg"]);
         assert_eq!(found.interval, Duration::from_secs(3));
@@ -204,6 +250,13 @@ mod tests {
             ),
             ("mouse = \"no\"", "c.toml:1: invalid type: string \"no\", expected a boolean"),
             ("tau = 5\n\nmouse", "c.toml:3:"),
+            ("[keys]\ntoggle = 5", "c.toml:2: expected a key in quotes, or a list of keys"),
+            ("\n[keys]\ntoggle = \"r\"", "c.toml:2: r would mean toggle and reset on"),
+            ("[colors]\nbar = \"pinkish\"", "c.toml:2: expected a colour such as red,"),
+            (
+                "[colors]\nbars = \"red\"",
+                "c.toml:2: unknown field `bars`, expected one of `header`",
+            ),
         ] {
             let error = format!("{:#}", read(text).unwrap_err());
             assert!(error.starts_with(said), "{error}");

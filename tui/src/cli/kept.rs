@@ -23,6 +23,8 @@ const MAX_BYTES: u64 = 4096;
 pub(super) struct Kept {
     columns: Option<Vec<String>>,
     sort: Option<String>,
+    /// Greatest first; none for the way that the column has.
+    descending: Option<bool>,
 }
 
 impl Kept {
@@ -38,8 +40,10 @@ impl Kept {
         columns.collect::<Option<Vec<_>>>().filter(|columns| !columns.is_empty())
     }
 
-    pub(super) fn sort(&self) -> Option<Column> {
-        Column::of_word(self.sort.as_ref()?).ok().filter(|column| column.sorts())
+    pub(super) fn sorting(&self) -> Option<Sorting> {
+        let column = Column::of_word(self.sort.as_ref()?).ok().filter(|column| column.sorts())?;
+        let own = Sorting::by(column);
+        Some(Sorting { descending: self.descending.unwrap_or(own.descending), ..own })
     }
 
     /// Keeps what differs from how the screen began. Nobody is told where that fails: the next
@@ -50,8 +54,10 @@ impl Kept {
             let words = || after.0.iter().map(|column| column.word().to_owned()).collect();
             kept.columns = (after.0 != Column::DEFAULT).then(words);
         }
-        if after.1.column != before.1.column {
-            kept.sort = Some(after.1.column.word().to_owned());
+        if after.1 != before.1 {
+            let Sorting { column, descending } = after.1;
+            kept.sort = Some(column.word().to_owned());
+            kept.descending = (after.1 != Sorting::by(column)).then_some(descending);
         }
         if kept != Self::load() {
             let _ = kept.save();

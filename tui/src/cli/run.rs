@@ -55,7 +55,7 @@ const TAIL: usize = 10;
 #[derive(Args, Clone, Debug)]
 pub struct Run {
     #[command(flatten)]
-    show: Show,
+    pub(super) show: Show,
     /// Write a snapshot to this file in the end.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,

@@ -67,6 +67,10 @@ impl ThemeName {
     pub fn theme(self, terminal: Terminal) -> Theme {
         match (self, terminal.depth) {
             (Self::Mono, _) | (Self::Auto, Depth::None) => Theme::monochrome(),
+            (Self::Light, Depth::Sixteen | Depth::None) => Theme::color_on_light(),
+            (Self::Sixteen, _) | (Self::Auto, Depth::Sixteen) if terminal.light == Some(true) => {
+                Theme::color_on_light()
+            }
             (Self::Sixteen, _) | (_, Depth::Sixteen | Depth::None) => Theme::color(),
             (Self::Light, depth) => LIGHT.theme(depth),
             (Self::Auto, depth) if terminal.light == Some(true) => LIGHT.theme(depth),
@@ -221,6 +225,45 @@ mod tests {
         }
     }
 
+    /// The sixteen as xterm has them.
+    fn of_xterm(color: Color) -> Rgb {
+        match color {
+            Color::Black => [0; 3],
+            Color::Red => [0xcd, 0, 0],
+            Color::Green => [0, 0xcd, 0],
+            Color::Yellow => [0xcd, 0xcd, 0],
+            Color::Blue => [0, 0, 0xee],
+            Color::Magenta => [0xcd, 0, 0xcd],
+            Color::Cyan => [0, 0xcd, 0xcd],
+            Color::Gray => [0xe5; 3],
+            Color::DarkGray => [0x7f; 3],
+            Color::LightGreen => [0, 0xff, 0],
+            Color::LightYellow => [0xff, 0xff, 0],
+            Color::LightBlue => [0x5c, 0x5c, 0xff],
+            Color::LightMagenta => [0xff, 0, 0xff],
+            Color::White => [0xff; 3],
+            other => panic!("{other:?} is none that a theme has"),
+        }
+    }
+
+    #[test]
+    fn the_sixteen_can_be_read_on_a_light_ground() {
+        let theme = Theme::color_on_light();
+        let on_white = |color| contrast(of_xterm(color), [255; 3]);
+        let styles = [theme.live, theme.warn, theme.error, theme.bar].into_iter().chain(theme.heat);
+        for style in styles {
+            assert!(on_white(style.fg.unwrap()) >= 4.0, "{style:?}");
+        }
+        for point in theme.points.unwrap() {
+            assert!(on_white(point) >= 3.0, "{point:?}");
+            assert!(contrast(of_xterm(point), of_xterm(theme.letters)) >= 3.0, "{point:?}");
+        }
+        for style in [theme.heading, theme.sorted, theme.selected] {
+            let [front, ground] = [style.fg, style.bg].map(|color| of_xterm(color.unwrap()));
+            assert!(contrast(front, ground) >= 4.5, "{style:?}");
+        }
+    }
+
     #[test]
     fn a_terminal_gets_what_it_can_show() {
         let theme = |name: ThemeName, colorterm, term, colorfgbg| {
@@ -241,5 +284,17 @@ mod tests {
         assert_eq!(bar("0;15"), LIGHT.theme(Depth::Full).bar);
         assert_eq!(bar("15;0"), DARK.theme(Depth::Full).bar);
         assert_eq!(bar("15;default;0"), DARK.theme(Depth::Full).bar);
+        let sixteen =
+            |name: ThemeName, colorfgbg| name.theme(Terminal::told("", "linux", colorfgbg)).bar;
+        let (dark, light) = (Theme::color().bar, Theme::color_on_light().bar);
+        assert_ne!(dark, light);
+        assert_eq!(
+            [Auto, Sixteen, Dark, Light].map(|name| sixteen(name, "0;15"))[..],
+            [light, light, dark, light]
+        );
+        assert_eq!(
+            [Auto, Sixteen, Dark, Light].map(|name| sixteen(name, ""))[..],
+            [dark, dark, dark, light]
+        );
     }
 }

@@ -48,6 +48,18 @@ const POINTS: [Color; 8] = [
     Color::LightMagenta,
 ];
 
+/// Dark enough for white letters; there are no more such colours among the sixteen.
+const POINTS_ON_LIGHT: [Color; 8] = [
+    Color::Magenta,
+    Color::DarkGray,
+    Color::LightBlue,
+    Color::Black,
+    Color::LightMagenta,
+    Color::Blue,
+    Color::Magenta,
+    Color::DarkGray,
+];
+
 impl Theme {
     /// The colour of a point on the timeline, the same wherever and whenever it
     /// is seen; none without colours.
@@ -87,6 +99,24 @@ impl Theme {
             key: plain.add_modifier(Modifier::BOLD),
             points: Some(POINTS),
             letters: Color::Black,
+        }
+    }
+
+    /// Those of the sixteen that can be read on a light ground.
+    pub fn color_on_light() -> Self {
+        let plain = Style::new();
+        let bold = |color| plain.fg(color).add_modifier(Modifier::BOLD);
+        Self {
+            live: bold(Color::Blue),
+            warn: bold(Color::Magenta),
+            error: bold(Color::Red),
+            sorted: plain.fg(Color::White).bg(Color::Blue),
+            selected: plain.fg(Color::White).bg(Color::Blue),
+            bar: plain.fg(Color::Blue),
+            heat: [Color::Blue, Color::Magenta, Color::Red].map(|color| plain.fg(color)),
+            points: Some(POINTS_ON_LIGHT),
+            letters: Color::White,
+            ..Self::color()
         }
     }
 

@@ -50,7 +50,7 @@ impl Trouble {
             Self::Invalid => {
                 "Invalid: the program began it again before it had ended it, as code does that \
                  leaves a region early. It measures no more; its figures are those from before. \
-                 The key e makes it valid again."
+                 Switch it on to make it valid again."
             }
             Self::Overflow => {
                 "More threads ran than the segment has lanes. What those without one measured \

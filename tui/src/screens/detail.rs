@@ -33,62 +33,30 @@ const CLOSE: Group = own(&[bind(
 )]);
 
 const LOAD: Group = own(&[
-    bind(
-        Action::ZoomIn,
-        &[Char('+'), Char('=')],
-        "closer",
-        "a point's load: look closer, at half of the time or less",
-    ),
-    bind(
-        Action::ZoomOut,
-        &[Char('-')],
-        "wider",
-        "a point's load: look wider, at twice the time or more",
-    ),
+    bind(Action::ZoomIn, &[Char('+'), Char('=')], "closer", "load: closer, half the time or less"),
+    bind(Action::ZoomOut, &[Char('-')], "wider", "load: wider, twice the time or more"),
     bind(
         Action::Earlier,
         &[Named(KeyCode::Left), Char('h')],
         "earlier",
-        "a point's load: a quarter back in time; it is paused there until End",
+        "load: earlier; it pauses there until End",
     ),
-    bind(
-        Action::Later,
-        &[Named(KeyCode::Right), Char('l')],
-        "",
-        "a point's load: a quarter on in time",
-    ),
-    bind(Action::Oldest, &[Named(KeyCode::Home)], "", "a point's load: the oldest that is known"),
-    bind(
-        Action::Newest,
-        &[Named(KeyCode::End)],
-        "now",
-        "a point's load: what is now, and follow it",
-    ),
+    bind(Action::Later, &[Named(KeyCode::Right), Char('l')], "", "load: later"),
+    bind(Action::Oldest, &[Named(KeyCode::Home)], "", "load: the oldest that is known"),
+    bind(Action::Newest, &[Named(KeyCode::End)], "now", "load: now, and follow it"),
 ]);
 
 const WINDOW: Group = own(&[
-    bind(
-        Action::Window,
-        &[Char('H')],
-        "window",
-        "histogram since the reset, since opened or marked, of the last 10 or 60 seconds",
+    bind(Action::Window, &[Char('H')], "window", "choose what the histogram is of").more(
+        "the histogram is of all since the reset, since pfp-top was opened, since the mark, or of \
+         the last 10 or 60 seconds",
     ),
     bind(Action::Moment, &[Char('m')], "mark", "the histogram counts from now on"),
 ]);
 
 const PAGE: Group = own(&[
-    bind(
-        Action::PageUp,
-        &[Named(KeyCode::PageUp), Ctrl('b')],
-        "",
-        "one screen up in a point's detail",
-    ),
-    bind(
-        Action::PageDown,
-        &[Named(KeyCode::PageDown), Ctrl('f')],
-        "",
-        "one screen down in a point's detail",
-    ),
+    bind(Action::PageUp, &[Named(KeyCode::PageUp), Ctrl('b')], "", "one screen up"),
+    bind(Action::PageDown, &[Named(KeyCode::PageDown), Ctrl('f')], "", "one screen down"),
     bind(Action::Top, &[Twice('g')], "", "to the first point"),
     bind(Action::Bottom, &[Char('G')], "", "to the last point"),
 ]);

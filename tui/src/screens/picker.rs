@@ -20,18 +20,8 @@ use crate::source::{Candidate, Choice, Discovery, Members, Together, Wanted, cho
 use crate::text;
 
 const MARK: Group = own(&[
-    bind(
-        Action::Mark,
-        &[Char(' ')],
-        "mark",
-        "mark the process; Enter then opens all marked ones as one",
-    ),
-    bind(
-        Action::OpenSummed,
-        &[Char('S')],
-        "summed",
-        "open the marked processes, points of the same name summed",
-    ),
+    bind(Action::Mark, &[Char(' ')], "mark", "mark; Enter opens all marked ones as one"),
+    bind(Action::OpenSummed, &[Char('S')], "summed", "the marked ones, points of one name summed"),
 ]);
 
 /// The processes to choose from.

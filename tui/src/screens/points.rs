@@ -31,21 +31,14 @@ const PID: usize = 8;
 const SCROLL: usize = 8;
 
 const ALL: Group = own(&[
-    bind(
-        Action::ToggleAll,
-        &[Char('E')],
-        "",
-        "switch all points shown off; again: those that it switched off on; asks first",
-    ),
-    bind(Action::ResetAll, &[Char('R')], "", "reset the figures of all points shown; asks first"),
+    bind(Action::ToggleAll, &[Char('E')], "", "switch all points shown off, or back on")
+        .more("E asks first, and switches on again only what it has switched off"),
+    bind(Action::ResetAll, &[Char('R')], "", "reset all points shown; asks first"),
 ]);
 
-const IDLE: Group = own(&[bind(
-    Action::ShowIdle,
-    &[Char('o')],
-    "",
-    "show the points that are off and never measured, or hide them; a filter finds them, too",
-)]);
+const IDLE: Group =
+    own(&[bind(Action::ShowIdle, &[Char('o')], "", "show idle points, or hide them")
+        .more("idle points are off and were never measured; a filter finds them, too")]);
 
 const TABLE: Group = own(&[
     bind(Action::Unfilter, &[Named(KeyCode::Esc)], "", "show all points again"),
@@ -56,13 +49,13 @@ const TABLE: Group = own(&[
         Action::ScrollLeft,
         &[Named(KeyCode::Left), Char('h')],
         "",
-        "more of the beginnings of names that are cut",
+        "more of the beginnings of long names",
     ),
     bind(
         Action::ScrollRight,
         &[Named(KeyCode::Right), Char('l')],
         "",
-        "more of the ends of names that are cut",
+        "more of the ends of long names",
     ),
     bind(Action::Invert, &[Char('I')], "invert", "sort the other way round"),
     bind(Action::Columns, &[Char('c')], "columns", "choose the columns"),

@@ -46,8 +46,9 @@ const MEASURE: Group = own(&[bind(
     Action::MeasureCeilings,
     &[Char('m')],
     "measure",
-    "roofline: measure what the machine can do at most; some seconds on all processors",
-)]);
+    "measure what the machine can do at most",
+)
+.more("measuring takes some seconds, on all processors")]);
 
 /// What the roofline shows.
 #[derive(Debug, Default)]

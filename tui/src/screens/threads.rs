@@ -29,7 +29,7 @@ const BELOW: Group = own(&[bind(
     Action::Below,
     &[Char('d')],
     "its points below",
-    "below the threads, what this one alone measured of each point; or no more",
+    "this thread's points below the list, or not",
 )]);
 
 const SORT: Group = own(&[

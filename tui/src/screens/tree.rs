@@ -42,33 +42,15 @@ const UNFOLDED_PART: u64 = 50;
 const SAMPLES_EVERY: Duration = Duration::from_micros(19_700);
 
 const TREE: Group = own(&[
-    bind(
-        Action::Flame,
-        &[Char('f')],
-        "flame/lines",
-        "show the call tree as a flame graph, or as lines",
+    bind(Action::Flame, &[Char('f')], "flame/lines", "as a flame graph, or as lines"),
+    bind(Action::Callers, &[Char('i')], "callers", "callers below each point, or callees"),
+    bind(Action::TreeSource, &[Char('v')], "source", "CPU time, or samples of open regions").more(
+        "CPU time is what the program counts; samples are 50 looks a second at the stacks of \
+         open regions, and waiting is in them, too",
     ),
-    bind(
-        Action::Callers,
-        &[Char('i')],
-        "callers",
-        "turn the tree round: below each point what calls it, or what it calls",
-    ),
-    bind(
-        Action::TreeSource,
-        &[Char('v')],
-        "source",
-        "CPU time from what the program counts, or samples of the stacks of open regions, 50 a \
-         second, which waiting is in, too",
-    ),
-    bind(
-        Action::Window,
-        &[Char('H')],
-        "window",
-        "CPU time since the start, of the last 10 to 20 seconds, or since the mark",
-    ),
-    bind(Action::Moment, &[Char('m')], "", "mark this moment: show what was spent since"),
-    bind(Action::ByThread, &[Char('T')], "", "a tree for each thread, or one of all threads"),
+    bind(Action::Window, &[Char('H')], "window", "CPU time: all, the last 10 s, since the mark"),
+    bind(Action::Moment, &[Char('m')], "", "mark: show what was spent since"),
+    bind(Action::ByThread, &[Char('T')], "", "a tree for each thread, or one for all"),
 ]);
 
 const FOLD: Group = own(&[
@@ -76,21 +58,16 @@ const FOLD: Group = own(&[
         Action::Unfold,
         &[Named(KeyCode::Right), Char('l')],
         "",
-        "unfold, or step inside; flame: the next bar to the right",
+        "unfold; flame: the next bar to the right",
     ),
     bind(
         Action::Fold,
         &[Named(KeyCode::Left), Char('h')],
         "",
-        "fold, or step outside; flame: the next bar to the left",
+        "fold; flame: the next bar to the left",
     ),
     bind(Action::UnfoldAll, &[Char('*')], "", "unfold all below, or fold it"),
-    bind(
-        Action::Zoom,
-        &[Char('z')],
-        "zoom",
-        "show only what is below the frame under the cursor, or all again",
-    ),
+    bind(Action::Zoom, &[Char('z')], "zoom", "only what is below the frame, or all again"),
 ]);
 
 /// Where the weights come from.

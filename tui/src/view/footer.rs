@@ -5,7 +5,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
 use super::Look;
-use crate::app::keys::{Binding, KeyMap, bindings};
+use crate::app::keys::Binding;
 use crate::app::{Action, App, Overlay, Prompt, Replay, Toast};
 use crate::text;
 
@@ -13,22 +13,23 @@ use crate::text;
 const TROUBLE: usize = 20;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+    let bindings: Vec<Binding> = app.bindings().collect();
     if let Some(prompt) = app.overlay.as_ref().and_then(Overlay::prompt) {
-        return draw_prompt(frame, area, prompt, app.keys(), look);
+        return draw_prompt(frame, area, prompt, &bindings, look);
     }
     match (&app.overlay, &app.common.toast) {
         (Some(Overlay::Replace(prompt)), _) => {
             let question = format!(" {} exists. ", text::clean(&prompt.text()));
-            draw_question(frame, area, &question, app.keys(), look);
+            draw_question(frame, area, &question, &bindings, look);
         }
         (Some(Overlay::Ask(question)), _) => {
             let question = format!(" {} ", app.asked(question));
-            draw_question(frame, area, &question, app.keys(), look);
+            draw_question(frame, area, &question, &bindings, look);
         }
         (_, Some(toast)) => draw_toast(frame, area, toast, look),
         (_, None) => {
             frame.render_widget(
-                hints(app.keys(), area.width.into(), look, app.common.replay.as_ref()),
+                hints(&bindings, area.width.into(), look, app.common.replay.as_ref()),
                 area,
             );
             if let Some(half) = app.half_typed() {
@@ -39,8 +40,8 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     }
 }
 
-fn draw_question(frame: &mut Frame, area: Rect, question: &str, keys: KeyMap, look: &Look) {
-    let hints = hints(keys, usize::from(area.width) / 2, look, None);
+fn draw_question(frame: &mut Frame, area: Rect, question: &str, bindings: &[Binding], look: &Look) {
+    let hints = hints(bindings, usize::from(area.width) / 2, look, None);
     let room = usize::from(area.width).saturating_sub(hints.width());
     let question = text::cut(question, room, look.glyphs.ellipsis);
     let mut line = Line::from(Span::styled(question, look.theme.warn));
@@ -55,7 +56,7 @@ fn draw_toast(frame: &mut Frame, area: Rect, toast: &Toast, look: &Look) {
 }
 
 /// The end of the line that is typed is always seen.
-fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, keys: KeyMap, look: &Look) {
+fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, bindings: &[Binding], look: &Look) {
     let label = format!(" {}: ", prompt.label);
     let (before, behind) = prompt.halves();
     let (before, behind) = (text::clean(&before).into_owned(), text::clean(&behind).into_owned());
@@ -83,7 +84,7 @@ fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, keys: KeyMap, loo
             frame.render_widget(Line::from(trouble).right_aligned(), area);
         }
         None => {
-            let hints = hints(keys, left, look, None);
+            let hints = hints(bindings, left, look, None);
             let fit = hints.width() < left;
             frame.render_widget(line, area);
             if fit {
@@ -101,7 +102,8 @@ pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Action> {
         return None;
     }
     let mut right = 1;
-    let found = hinted(app.keys(), width, app.common.replay.as_ref()).into_iter().find(|binding| {
+    let bindings: Vec<Binding> = app.bindings().collect();
+    let found = hinted(&bindings, width, app.common.replay.as_ref()).into_iter().find(|binding| {
         right += room(binding, app.common.replay.as_ref());
         (1..right).contains(&column)
     });
@@ -110,7 +112,7 @@ pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Action> {
 
 /// A key's name, and a word for what it does.
 fn hint(binding: &Binding, replay: Option<&Replay>) -> (String, &'static str) {
-    let key = binding.keys.first().map_or(String::new(), |key| key.name());
+    let key = binding.key_name();
     let word = match (binding.action, replay) {
         (Action::Pause, Some(replay)) if !replay.is_playing() => "play",
         (Action::Pause, Some(_)) => "stop",
@@ -122,20 +124,28 @@ fn hint(binding: &Binding, replay: Option<&Replay>) -> (String, &'static str) {
 /// Columns that it takes, with the blanks behind it.
 fn room(binding: &Binding, replay: Option<&Replay>) -> usize {
     let (key, word) = hint(binding, replay);
-    key.len() + 1 + word.len() + 2
+    text::width(&key) + 1 + word.len() + 2
 }
 
 /// As many keys as fit; how to get help and how to leave are always among
 /// them.
-fn hinted(keys: KeyMap, width: usize, replay: Option<&Replay>) -> Vec<&'static Binding> {
-    // What cannot be done in a process, or in a recording.
-    let fits_in = |b: &&Binding| match replay {
-        None => !b.is_of_recordings(),
-        Some(_) => !matches!(b.action, Action::Toggle | Action::Reset | Action::Weight),
+fn hinted<'a>(
+    bindings: &'a [Binding<'a>],
+    width: usize,
+    replay: Option<&Replay>,
+) -> Vec<&'a Binding<'a>> {
+    // What cannot be done in a process, or in a recording; and what no key does.
+    let fits_in = |b: &&Binding| {
+        !b.hint.is_empty()
+            && !b.keys.is_empty()
+            && match replay {
+                None => !b.is_of_recordings(),
+                Some(_) => !matches!(b.action, Action::Toggle | Action::Reset | Action::Weight),
+            }
     };
     let last = |b: &&Binding| matches!(b.action, Action::Help | Action::Quit);
     let (must, may): (Vec<&Binding>, Vec<&Binding>) =
-        bindings(keys).filter(|b| !b.hint.is_empty()).filter(fits_in).partition(last);
+        bindings.iter().filter(fits_in).partition(last);
     let mut left = width.saturating_sub(1 + must.iter().map(|b| room(b, replay)).sum::<usize>());
     let fits = may.into_iter().take_while(|binding| {
         let fits = room(binding, replay) <= left;
@@ -145,8 +155,13 @@ fn hinted(keys: KeyMap, width: usize, replay: Option<&Replay>) -> Vec<&'static B
     fits.chain(must.iter().copied()).collect()
 }
 
-fn hints(keys: KeyMap, width: usize, look: &Look, replay: Option<&Replay>) -> Line<'static> {
-    let spans = hinted(keys, width, replay).into_iter().flat_map(|binding| {
+fn hints(
+    bindings: &[Binding],
+    width: usize,
+    look: &Look,
+    replay: Option<&Replay>,
+) -> Line<'static> {
+    let spans = hinted(bindings, width, replay).into_iter().flat_map(|binding| {
         let (key, word) = hint(binding, replay);
         [Span::styled(key, look.theme.key), Span::raw(format!(" {word}  "))]
     });

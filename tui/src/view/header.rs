@@ -122,10 +122,11 @@ pub(super) fn notice(app: &App) -> Option<String> {
         .map(|(count, what)| format!("{count} {}", lost::words(*count, what)))
         .collect();
     let lost = (!parts.is_empty()).then(|| format!("lost: {}", parts.join("; ")));
+    let key = app.key_to(Screen::Log);
     let unread = match app.common.log.unread() {
         0 => None,
-        1 => Some("1 new problem (press 6)".to_owned()),
-        n => Some(format!("{n} new problems (press 6)")),
+        1 => Some(format!("1 new problem (press {key})")),
+        n => Some(format!("{n} new problems (press {key})")),
     };
     let said: Vec<String> = unread.into_iter().chain(lost).collect();
     (!said.is_empty()).then(|| format!(" {}", said.join("; ")))

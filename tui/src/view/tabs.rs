@@ -36,15 +36,15 @@ pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Screen> {
 
 /// What stands in the line for each screen.
 fn names(app: &App, named: bool) -> Vec<String> {
-    let name = |(place, tab): (usize, &Tab)| {
-        let (number, name) = (place + 1, tab.name);
+    let name = |tab: &Tab| {
+        let (key, name) = (app.key_to(tab.screen), tab.name);
         match (tab.screen == app.screen, named) {
-            (true, _) => format!("[{number} {name}]"),
-            (false, true) => format!(" {number} {name} "),
-            (false, false) => format!(" {number} "),
+            (true, _) => format!("[{key} {name}]"),
+            (false, true) => format!(" {key} {name} "),
+            (false, false) => format!(" {key} "),
         }
     };
-    Screen::TABS.iter().enumerate().map(name).collect()
+    Screen::TABS.iter().map(name).collect()
 }
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {

@@ -14,6 +14,7 @@ use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier};
 
 use super::*;
+use crate::app::keys;
 use crate::app::mouse::Target;
 use crate::app::tests::{Desk, Stage, candidate, desk};
 use crate::app::{Action, App, Options, Screen};
@@ -61,12 +62,17 @@ fn screen(desk: &mut Desk, ascii: bool, size: (u16, u16)) -> String {
 fn check(name: &str, found: &str, (width, height): (u16, u16)) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/view/screens");
     let path = folder.join(format!("{name}-{width}x{height}.txt"));
-    if std::env::var_os("PFP_UPDATE_SCREENS").is_some() {
+    if is_renewed() {
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(&path, found).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(found == expected, "{} differs; found:\n{found}", path.display());
+}
+
+/// Whether what is found is to be what is expected.
+fn is_renewed() -> bool {
+    std::env::var_os("PFP_UPDATE_SCREENS").is_some_and(|set| !set.is_empty())
 }
 
 #[track_caller]
@@ -250,6 +256,44 @@ fn the_detail_of_a_region_that_is_open() {
     assert!(text.contains("loop open 14.0s wall"), "{text}");
 }
 
+/// The table in docs/keys.md: what a person can choose keys for.
+#[test]
+fn the_page_of_keys_has_every_action() {
+    let screens = crate::screens::Screens::default();
+    let mut rows: Vec<([String; 3], Vec<&str>)> = Vec::new();
+    for screen in Screen::ALL {
+        for binding in keys::bindings(screens.get(*screen).keys()) {
+            let names: Vec<String> =
+                binding.keys.iter().map(|key| format!("`{}`", key.name())).collect();
+            let what =
+                [format!("`{}`", binding.action.word()), names.join(" "), binding.help.into()];
+            let name = screen.tab().map_or("Chooser", |tab| Screen::TABS[tab].name);
+            match rows.iter_mut().find(|(row, _)| *row == what) {
+                Some((_, names)) if names.last() == Some(&name) => {}
+                Some((_, names)) => names.push(name),
+                None => rows.push((what, vec![name])),
+            }
+        }
+    }
+    let table: String = rows
+        .iter()
+        .map(|([action, keys, help], names)| {
+            let names = if names.len() < 5 { names.join(", ") } else { "most".into() };
+            format!("| {action} | {} | {names} | {help} |\n", keys.replace('|', "\\|"))
+        })
+        .collect();
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/keys.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let begin = page.find("|---|---|---|---|\n").unwrap() + "|---|---|---|---|\n".len();
+    let end = page.find("\n## Colours").unwrap();
+    if is_renewed() {
+        let page = format!("{}{table}{}", &page[..begin], &page[end..]);
+        std::fs::write(&path, page).unwrap();
+    } else {
+        assert!(page[begin..end] == table, "docs/keys.md is not what the keys are:\n{table}");
+    }
+}
+
 #[test]
 fn the_help() {
     let mut desk = desk();
@@ -365,7 +409,7 @@ fn what_is_wrong_with_a_point_is_explained_in_its_detail() {
     desk.wait(1);
     check_all("anomalies", &mut desk);
     for (id, said) in [
-        (5, "The key e makes it valid again."),
+        (5, "Switch it on to make it valid again."),
         (1, "More threads ran than the segment has lanes."),
     ] {
         desk.app.common.selected = Some(id);

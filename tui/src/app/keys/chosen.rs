@@ -1,0 +1,163 @@
+//! Keys that a person chose in the settings file.
+
+use std::collections::BTreeMap;
+
+use crossterm::event::KeyCode;
+
+use super::{Action, Binding, Key, bindings};
+use crate::screens::{Screen, Screens};
+
+/// The keys of some actions, in place of the usual ones. Lines that are typed, menus and
+/// questions keep theirs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChosenKeys(Vec<(Action, Vec<Key>)>);
+
+impl ChosenKeys {
+    /// Understands actions and names of keys.
+    ///
+    /// # Errors
+    ///
+    /// Says what was expected if there is no such action or key, if a key would mean two
+    /// things on a screen, or if no key would leave pfp-top.
+    pub fn new(wanted: &BTreeMap<String, Vec<String>>) -> Result<Self, String> {
+        let actions = actions();
+        let one = |(word, keys): (&String, &Vec<String>)| {
+            let action = actions.iter().find(|action| action.word() == *word).ok_or_else(|| {
+                let all: Vec<_> = actions.iter().map(|action| action.word()).collect();
+                format!("expected actions among {}, found {word}", all.join(", "))
+            })?;
+            let keys = keys.iter().map(|name| {
+                Key::of_name(name).ok_or_else(|| {
+                    format!(
+                        "expected for {word} keys as the help names them, such as x, gg, F5, \
+                         Space, PgUp, Ctrl-B or Shift-Left, found {name:?}"
+                    )
+                })
+            });
+            Ok((*action, keys.collect::<Result<Vec<_>, String>>()?))
+        };
+        let chosen = Self(wanted.iter().map(one).collect::<Result<_, String>>()?);
+        if chosen.0.iter().any(|(action, keys)| *action == Action::Quit && keys.is_empty()) {
+            return Err("expected at least one key for quit, found none".into());
+        }
+        chosen.check()?;
+        Ok(chosen)
+    }
+
+    /// Whether each key still means one thing on each screen.
+    fn check(&self) -> Result<(), String> {
+        let screens = Screens::default();
+        for screen in Screen::ALL {
+            let mut seen: Vec<(Key, Action)> = Vec::new();
+            for binding in bindings(screens.get(*screen).keys()) {
+                for key in self.of(binding).keys {
+                    let half = |other: Key| match (*key, other) {
+                        (Key::Twice(a), Key::Char(b)) | (Key::Char(a), Key::Twice(b)) => a == b,
+                        _ => false,
+                    };
+                    if let Some((_, other)) =
+                        seen.iter().find(|(other, _)| other == key || half(*other))
+                    {
+                        return Err(format!(
+                            "{} would mean {} and {} on the screen {screen:?}; choose another key \
+                             for one of them",
+                            key.name(),
+                            other.word(),
+                            binding.action.word(),
+                        ));
+                    }
+                    seen.push((*key, binding.action));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A binding with the keys that were chosen for it, if any were.
+    pub fn of<'a>(&'a self, binding: Binding<'a>) -> Binding<'a> {
+        match self.0.iter().find(|(action, _)| *action == binding.action) {
+            Some((_, keys)) => Binding { keys, ..binding },
+            None => binding,
+        }
+    }
+}
+
+/// The actions that have keys on a screen.
+fn actions() -> Vec<Action> {
+    let screens = Screens::default();
+    let mut all: Vec<Action> = Vec::new();
+    for screen in Screen::ALL {
+        for binding in bindings(screens.get(*screen).keys()) {
+            if !all.contains(&binding.action) {
+                all.push(binding.action);
+            }
+        }
+    }
+    all
+}
+
+impl Key {
+    /// The key that the help spells so.
+    fn of_name(name: &str) -> Option<Self> {
+        use KeyCode::{
+            BackTab, Backspace, Delete, Down, End, Enter, Esc, Home, Insert, Left, PageDown,
+            PageUp, Right, Tab, Up,
+        };
+        let named = [
+            Enter, Esc, Tab, BackTab, Up, Down, Left, Right, Home, End, PageUp, PageDown, Insert,
+            Delete, Backspace,
+        ];
+        let named = named.into_iter().chain((1..=12).map(KeyCode::F)).map(Self::Named);
+        let shifted = [Left, Right, Home, End].map(Self::Shift);
+        let control = ('a'..='z').map(Self::Ctrl);
+        let mut known = named.chain(shifted).chain(control).chain([Self::Char(' ')]);
+        let mut letters = name.chars();
+        match (letters.next(), letters.next(), letters.next()) {
+            (Some(c), None, _) if !c.is_control() && c != ' ' => Some(Self::Char(c)),
+            (Some(a), Some(b), None) if a == b && !a.is_control() => Some(Self::Twice(a)),
+            _ => known.find(|key| key.name() == name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::tests::every_key_map;
+
+    fn chosen(wanted: &[(&str, &[&str])]) -> Result<ChosenKeys, String> {
+        let words = |keys: &&[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
+        ChosenKeys::new(
+            &wanted.iter().map(|(action, keys)| ((*action).to_owned(), words(keys))).collect(),
+        )
+    }
+
+    #[test]
+    fn every_key_is_known_by_its_name() {
+        for key in every_key_map().iter().flat_map(|(_, keys)| bindings(keys)).flat_map(|b| b.keys)
+        {
+            assert_eq!(Key::of_name(&key.name()), Some(*key), "{}", key.name());
+        }
+        for name in ["", " ", "ab", "Ctrl-", "Ctrl-1", "F13", "Hyper-x", "\u{7}"] {
+            assert_eq!(Key::of_name(name), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_would_mean_two_things_is_refused() {
+        assert!(chosen(&[("toggle", &["x"]), ("slowest", &["X"])]).is_ok());
+        assert!(chosen(&[("toggle", &["r"]), ("reset", &["e"])]).is_ok());
+        assert!(chosen(&[("reset-all", &[])]).is_ok());
+        for (wanted, said) in [
+            (&[("toggle", &["r"][..])][..], "r would mean toggle and reset on the screen Points;"),
+            (&[("toggle", &["g"])], "gg would mean toggle and top on the screen Points;"),
+            (&[("toggle", &["xx"])], "xx would mean slowest and toggle on the screen Timeline;"),
+            (&[("toggel", &["x"])], "expected actions among pause, step-back, step-on,"),
+            (&[("show-log", &["L1"])], "expected for show-log keys as the help names them,"),
+            (&[("quit", &[])], "expected at least one key for quit, found none"),
+        ] {
+            let error = chosen(wanted).unwrap_err();
+            assert!(error.starts_with(said), "{error}");
+        }
+    }
+}
