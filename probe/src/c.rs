@@ -5,6 +5,7 @@
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use pfp_shm_layout::control::Control;
 
@@ -85,6 +86,27 @@ pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
 #[must_use]
 pub fn private_pages(bytes: usize) -> Option<*mut u8> {
     process::private_pages(bytes)
+}
+
+/// Whether the point is on, or is not known yet, as while other threads make points.
+#[must_use]
+pub fn may_measure(point: &'static Point) -> bool {
+    point.is_enabled() || point.control().enabled()
+}
+
+/// Makes the segment before the program goes on: threads whose first regions come together lose
+/// none.
+pub fn get_ready() {
+    /// Another thread takes a millisecond or two for it.
+    const TRIES: u32 = 1000;
+    keeping_errno(|| {
+        for _ in 0..TRIES {
+            match crate::init() {
+                Err(crate::InitError::Busy) => std::thread::sleep(Duration::from_micros(200)),
+                _ => return,
+            }
+        }
+    });
 }
 
 /// Counts a region for which there was no room on the calling thread.

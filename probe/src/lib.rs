@@ -184,6 +184,10 @@ mod guard;
 #[cfg(feature = "enabled")]
 mod mark;
 mod metered;
+/// For libraries that another tool's interface loads; not part of the interface.
+#[cfg(feature = "enabled")]
+#[doc(hidden)]
+pub mod own;
 /// For libraries that record what another tool's interface tells them; not part of the interface.
 #[cfg(feature = "enabled")]
 #[doc(hidden)]
@@ -191,7 +195,15 @@ pub mod past;
 mod point;
 #[cfg(feature = "enabled")]
 mod snapshot;
+/// For libraries that another tool's interface calls; not part of the interface.
+#[cfg(feature = "enabled")]
+#[doc(hidden)]
+pub mod stack;
 mod stats;
+/// As `stack`.
+#[cfg(feature = "enabled")]
+#[doc(hidden)]
+pub mod table;
 #[cfg(feature = "enabled")]
 mod timed;
 mod timing;

@@ -15,9 +15,11 @@ use std::sync::atomic::{
 
 use abi::{Global, Id};
 
+use pfp::stack;
+use pfp::table::{Table, mix};
+
 use crate::names::{Domain, Kind, Named, Text, named, paired};
-use crate::table::{Table, mix};
-use crate::{get_ready, ompt, spans, stack, this_thread};
+use crate::{get_ready, ompt, spans, this_thread};
 
 const SYSTEM: &str = "itt";
 /// Waiting for something shared.
@@ -248,7 +250,7 @@ unsafe extern "C" fn task_begin(
     // SAFETY: as above.
     let is_on = unsafe { its.as_ref() }.is_some_and(|its| its.flags != 0);
     if is_on && let Some(named) = paired([its.addr(), name.addr()], find) {
-        stack::push(its.addr(), named, 0);
+        stack::push(its.addr(), |open| named.begin(open, 0));
     }
 }
 
@@ -263,7 +265,7 @@ unsafe extern "C" fn task_begin_function(
         && let Some(named) =
             named(domain, Text::of(format!("{function:p}").as_bytes()), Kind::Region)
     {
-        stack::push(its.addr(), named, 0);
+        stack::push(its.addr(), |open| named.begin(open, 0));
     }
 }
 
@@ -352,7 +354,7 @@ unsafe extern "C" fn marker(
         // SAFETY: as above.
         && let Some(named) = named(domain, unsafe { text(name) }, Kind::Region)
     {
-        stack::mark(named, 0);
+        stack::mark(|open| named.begin(open, 0));
     }
 }
 
@@ -432,7 +434,7 @@ unsafe extern "C" fn counter_inc_delta(id: *const c_void, delta: u64) {
     // One that was made before this library was there is not known.
     let found = known(&COUNTERS, id.addr(), || None);
     if let Some(named) = found.copied().flatten() {
-        stack::mark(named, delta);
+        stack::mark(|open| named.begin(open, delta));
     }
 }
 
@@ -451,7 +453,7 @@ unsafe extern "C" fn counter_inc_delta_in(
         // SAFETY: as above.
         && let Some(named) = named(domain, unsafe { text(name) }, Kind::Amount("value"))
     {
-        stack::mark(named, delta);
+        stack::mark(|open| named.begin(open, delta));
     }
 }
 
@@ -505,7 +507,7 @@ unsafe extern "C" fn sync_prepare(address: *const c_void) {
     if let Some(text) = unsafe { name.as_ref() }
         && let Some(named) = named(Domain::of(SYSTEM, SYNC), text, Kind::Region)
     {
-        stack::push(address.addr(), named, 0);
+        stack::push(address.addr(), |open| named.begin(open, 0));
     }
 }
 

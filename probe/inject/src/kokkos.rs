@@ -3,8 +3,10 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use pfp::stack;
+
 use crate::names::{Domain, Kind, Text, named};
-use crate::{get_ready, spans, stack};
+use crate::{get_ready, spans};
 
 const SYSTEM: &str = "kokkos";
 
@@ -44,7 +46,7 @@ pub(crate) extern "C" fn kokkosp_init_library(
 unsafe fn begin(domain: &'static Domain, name: *const c_char) {
     // SAFETY: as the caller says.
     if let Some(named) = named(domain, unsafe { Text::of_c(name) }, Kind::Region) {
-        stack::push(owner(domain), named, 0);
+        stack::push(owner(domain), |open| named.begin(open, 0));
     }
 }
 
@@ -114,7 +116,7 @@ pub(crate) unsafe extern "C" fn kokkosp_begin_deep_copy(
     let text = unsafe { Text::of_c(to) };
     let domain = Domain::of(SYSTEM, "copy");
     if let Some(named) = named(domain, text, Kind::Amount("bytes")) {
-        stack::push(owner(domain), named, bytes);
+        stack::push(owner(domain), |open| named.begin(open, bytes));
     }
 }
 
@@ -131,7 +133,7 @@ pub(crate) unsafe extern "C" fn kokkosp_profile_event(name: *const c_char) {
     // SAFETY: as the caller says.
     let text = unsafe { Text::of_c(name) };
     if let Some(named) = named(Domain::of(SYSTEM, "event"), text, Kind::Region) {
-        stack::mark(named, 0);
+        stack::mark(|open| named.begin(open, 0));
     }
 }
 

@@ -14,9 +14,9 @@ use std::env;
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
 
+use pfp::stack::Open;
+use pfp::table::{Table, mix};
 use pfp::{Point, Timed, past};
-
-use crate::table::{Table, mix};
 
 /// Names that are kept.
 const TEXTS: usize = 4096;
@@ -225,6 +225,17 @@ pub(crate) struct Named {
 unsafe impl Sync for Named {}
 // SAFETY: as above.
 unsafe impl Send for Named {}
+
+impl Named {
+    /// Begins a region, with an amount if the name has such.
+    #[inline]
+    pub(crate) fn begin(&'static self, open: &mut Open, amount: u64) {
+        match &self.measured {
+            Measured::Point(point) => open.measure(point),
+            Measured::Timed(timed) => open.measure_with(timed, [amount]),
+        }
+    }
+}
 
 pub(crate) enum Measured {
     Point(Point),

@@ -14,9 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use abi::{Ascii, Attributes, Callbacks, Function, GetExportTable, Wide};
 
+use pfp::stack;
+use pfp::table::{Table, mix};
+
 use crate::names::{Domain, Kind, Named, Text, named};
-use crate::table::{Table, mix};
-use crate::{get_ready, spans, stack, this_thread};
+use crate::{get_ready, spans, this_thread};
 
 const SYSTEM: &str = "nvtx";
 /// A pop without a push.
@@ -238,7 +240,8 @@ fn push(
     amount: Option<u64>,
 ) -> c_int {
     let Some(named) = own_point(text, domain, amount) else { return NONE };
-    stack::push(owner(handle), named, amount.unwrap_or(0)).map_or(NONE, |level| level as c_int)
+    stack::push(owner(handle), |open| named.begin(open, amount.unwrap_or(0)))
+        .map_or(NONE, |level| level as c_int)
 }
 
 /// Ranges nest in each domain for itself.
@@ -248,12 +251,12 @@ fn owner(handle: Handle) -> usize {
 }
 
 fn pop_of(handle: Handle) -> c_int {
-    stack::pop(owner(handle)).map_or(NONE, |level| level as c_int)
+    stack::pop(owner(handle)).map_or(NONE, |ended| ended.level as c_int)
 }
 
 fn mark(text: &'static Text, domain: &'static Domain, amount: Option<u64>) {
     if let Some(named) = own_point(text, domain, amount) {
-        stack::mark(named, amount.unwrap_or(0));
+        stack::mark(|open| named.begin(open, amount.unwrap_or(0)));
     }
 }
 

@@ -7,9 +7,9 @@ use std::sync::atomic::{
 };
 
 use pfp::past;
+use pfp::table::mix;
 
 use crate::names::{Measured, Named};
-use crate::table::mix;
 
 /// Spans that can be under way; a power of two.
 const SPANS: usize = 1 << 13;

@@ -925,6 +925,9 @@ fn finish_polls(
 }
 
 impl Polls {
+    /// Before the first.
+    pub(crate) const NONE: Self = Self(None);
+
     /// Whether some poll was measured and is not recorded yet.
     #[inline(always)]
     pub(crate) fn wait(&self) -> bool {

@@ -14,10 +14,10 @@
 use std::cell::Cell;
 use std::ptr;
 
+use pfp::own::Own;
 use pfp::past::{self, Past};
 
 use super::team::{Begun, Team};
-use crate::own::Own;
 
 /// Regions inside one another that are followed; those inside are not.
 const DEPTH: usize = 8;

@@ -6,9 +6,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use pfp::table::{Table, mix};
 use pfp::{Point, past};
-
-use crate::table::{Table, mix};
 
 /// Where a point has its file, this stands with the object: a viewer finds the source by both.
 const SYSTEM: &str = "openmp";

@@ -1,12 +1,12 @@
-//! What a thread has for itself, on the heap: the library is loaded into programs that run,
-//! where thread-local storage has some hundred bytes left.
+//! What a thread has for itself, on the heap: a library that is loaded into a program that runs
+//! has some hundred bytes of thread-local storage left.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
 
 /// A place in thread-local storage for something that is made when it is first used, and goes
 /// with the thread. It has nothing to drop itself, so a use need not ask whether it was.
-pub(crate) struct Own<T: 'static>(Cell<*mut T>);
+pub struct Own<T: 'static>(Cell<*mut T>);
 
 /// What goes as the thread ends.
 struct Left(RefCell<Vec<Box<dyn FnOnce()>>>);
@@ -15,14 +15,22 @@ thread_local! {
     static LEFT: Left = const { Left(RefCell::new(Vec::new())) };
 }
 
+impl<T> Default for Own<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Own<T> {
-    pub(crate) const fn new() -> Self {
+    /// Nothing yet.
+    #[must_use]
+    pub const fn new() -> Self {
         Self(Cell::new(ptr::null_mut()))
     }
 
     /// The thread's; none when it ends.
     #[inline(always)]
-    pub(crate) fn get(&'static self, make: fn() -> Box<T>) -> Option<&'static T> {
+    pub fn get(&'static self, make: fn() -> Box<T>) -> Option<&'static T> {
         let own = self.0.get();
         // SAFETY: null, or made below and freed only as the thread ends.
         match unsafe { own.as_ref() } {
@@ -33,7 +41,7 @@ impl<T> Own<T> {
 
     #[cold]
     fn first(&'static self, make: fn() -> Box<T>) -> Option<&'static T> {
-        pfp::c::keeping_errno(|| {
+        crate::c::keeping_errno(|| {
             LEFT.try_with(|left| {
                 let own = Box::into_raw(make());
                 self.0.set(own);

@@ -8,13 +8,21 @@ use std::sync::atomic::{
 
 /// Things that are made once and kept, found by a hash. `SLOTS` is a power of two, and more
 /// than are ever made.
-pub(crate) struct Table<T: 'static, const SLOTS: usize> {
+pub struct Table<T: 'static, const SLOTS: usize> {
     slots: [AtomicPtr<T>; SLOTS],
     count: AtomicUsize,
 }
 
+impl<T, const SLOTS: usize> Default for Table<T, SLOTS> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T, const SLOTS: usize> Table<T, SLOTS> {
-    pub(crate) const fn new() -> Self {
+    /// An empty one.
+    #[must_use]
+    pub const fn new() -> Self {
         Self {
             slots: [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS],
             count: AtomicUsize::new(0),
@@ -24,7 +32,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
     /// The thing with this hash that `is` the one, made if it is not there. None if it would be
     /// one more than `most`.
     #[inline(always)]
-    pub(crate) fn get(
+    pub fn get(
         &self,
         hash: u64,
         most: usize,
@@ -61,7 +69,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
                         return None;
                     }
                     let make = make.take()?;
-                    made = Some(pfp::c::keeping_errno(|| Box::new(make())));
+                    made = Some(crate::c::keeping_errno(|| Box::new(make())));
                 }
                 let new = made.take().map_or(ptr::null_mut(), Box::into_raw);
                 match slot.compare_exchange(ptr::null_mut(), new, Release, Acquire) {
@@ -90,7 +98,8 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
 
 /// Fibonacci hashing: the low bits of the result depend on all bits of the number.
 #[inline]
-pub(crate) fn mix(number: u64) -> u64 {
+#[must_use]
+pub fn mix(number: u64) -> u64 {
     let product = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ product >> 32
 }

@@ -1,0 +1,345 @@
+//! Regions of a thread that another tool's annotations have begun and not ended, by their owners.
+//!
+//! An owner may be a domain, which nests regions for itself, or one span. Owners may overlap: a
+//! region that ends around one of another owner ends when that one does.
+
+use std::cell::{Cell, UnsafeCell};
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::ptr;
+
+use crate::engine::ending::{Polls, end_poll};
+use crate::own::Own;
+use crate::{Amount, Guard, Point, Timed, TimedGuard, c};
+
+/// Regions that can be open on a thread; one more is not measured, and that is counted.
+const DEPTH: usize = 256;
+
+/// What regions have measured that are one measurement together, as the polls of a future are.
+#[derive(Debug, Default)]
+pub struct Parts(Polls);
+
+impl Parts {
+    /// None so far.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Polls::NONE)
+    }
+
+    /// Records what they have measured, if they have.
+    #[cold]
+    pub fn record(&mut self, point: &'static Point) {
+        self.0.record(point, None);
+    }
+}
+
+/// Finds the parts that an owner's region belongs to, and lends them; false if it cannot.
+pub type Lend = fn(owner: usize, take: &mut dyn FnMut(&mut Parts)) -> bool;
+
+/// A region that is open.
+pub struct Open {
+    /// Whose it is: an address.
+    owner: usize,
+    /// Regions of this owner around it.
+    level: u32,
+    has_ended: bool,
+    has_amount: bool,
+    /// Of a region that is a part of others.
+    part_of: Option<(&'static Point, Lend)>,
+    guard: Running,
+}
+
+/// A guard, which begins and ends where it stays: a copy would wait for the clock.
+union Running {
+    plain: ManuallyDrop<Guard>,
+    with_amount: ManuallyDrop<TimedGuard>,
+}
+
+impl Open {
+    fn new(owner: usize, level: u32) -> Self {
+        let guard = Running { plain: ManuallyDrop::new(Guard::empty()) };
+        Self { owner, level, has_ended: false, has_amount: false, part_of: None, guard }
+    }
+
+    /// Begins a region of a point, if it is on. Once.
+    #[inline(always)]
+    pub fn measure(&mut self, point: &'static Point) {
+        // SAFETY: this one is there, from `new` on.
+        point.measure_in(unsafe { &mut self.guard.plain });
+    }
+
+    /// Begins a region of a point, if it is on, that is a part of others. Once.
+    #[inline]
+    pub fn measure_part(&mut self, point: &'static Point, lend: Lend) {
+        self.measure(point);
+        if self.is_measured() {
+            self.part_of = Some((point, lend));
+        }
+    }
+
+    /// Whether it is measured; not if its point was off. Of one without amounts.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        // SAFETY: as above.
+        unsafe { &self.guard.plain }.tag() != 0
+    }
+
+    /// Begins a region with amounts, if the point is on. Once.
+    #[inline(always)]
+    pub fn measure_with<A: Amount, const N: usize>(
+        &mut self,
+        timed: &'static Timed,
+        amounts: [A; N],
+    ) {
+        self.has_amount = true;
+        self.guard = Running { with_amount: ManuallyDrop::new(TimedGuard::empty()) };
+        // SAFETY: it was put there just now.
+        timed.measure_in(amounts, unsafe { &mut self.guard.with_amount });
+    }
+}
+
+impl Open {
+    /// Ends it as a part; false if that cannot be.
+    #[cold]
+    fn end_part(&mut self, point: &'static Point, lend: Lend) -> bool {
+        // SAFETY: a part has no amounts.
+        let guard = unsafe { &self.guard.plain };
+        lend(self.owner, &mut |parts| end_poll(point, guard, &mut parts.0, false, None))
+    }
+
+    /// The region is not recorded, as if it had been left by a jump.
+    fn give_up(&mut self) {
+        self.has_amount = false;
+        self.part_of = None;
+        self.guard = Running { plain: ManuallyDrop::new(Guard::empty()) };
+    }
+}
+
+impl Drop for Open {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((point, lend)) = self.part_of
+            && self.end_part(point, lend)
+        {
+            return;
+        }
+        // SAFETY: `has_amount` says which one is there, and nobody uses it again.
+        unsafe {
+            match self.has_amount {
+                false => ManuallyDrop::drop(&mut self.guard.plain),
+                true => ManuallyDrop::drop(&mut self.guard.with_amount),
+            }
+        }
+    }
+}
+
+struct Stack {
+    depth: Cell<usize>,
+    /// Regions that were begun beyond the depth and not ended.
+    beyond: Cell<u32>,
+    open: [UnsafeCell<MaybeUninit<Open>>; DEPTH],
+}
+
+thread_local! {
+    static STACK: Own<Stack> = const { Own::new() };
+}
+
+/// Does something with the calling thread's; nothing when it ends.
+#[inline]
+fn with<R>(work: impl FnOnce(&Stack) -> R) -> Option<R> {
+    // SAFETY: of the calling thread, which uses it before it ends.
+    let own = STACK.with(|own| unsafe { &*ptr::from_ref(own) });
+    own.get(Stack::new).map(work)
+}
+
+/// Begins a region of an owner. The result is how many of this owner are around it; none when
+/// the thread ends.
+#[inline]
+pub fn push(owner: usize, begin: impl FnOnce(&mut Open)) -> Option<u32> {
+    with(|stack| {
+        let depth = stack.depth.get();
+        let level = stack.around(owner).map_or(0, |around| around.level + 1);
+        let Some(slot) = stack.open.get(depth) else {
+            stack.beyond.set(stack.beyond.get() + 1);
+            c::count_refusal();
+            return level + stack.beyond.get() - 1;
+        };
+        // SAFETY: the slot is the calling thread's, and nothing is in it.
+        let open = unsafe { (*slot.get()).write(Open::new(owner, level)) };
+        stack.depth.set(depth + 1);
+        begin(open);
+        level
+    })
+}
+
+/// A region that its owner has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// How many of this owner were around it.
+    pub level: u32,
+    /// Whether it ended at once, with no other region inside.
+    pub was_innermost: bool,
+}
+
+/// Ends the owner's last region; none if it has no region.
+#[inline]
+pub fn pop(owner: usize) -> Option<Ended> {
+    with(|stack| {
+        let beyond = stack.beyond.get();
+        if beyond > 0 {
+            stack.beyond.set(beyond - 1);
+            let level = stack.around(owner).map_or(0, |around| around.level + 1) + beyond - 1;
+            return Some(Ended { level, was_innermost: true });
+        }
+        let mut inside = 0;
+        let is_its = |open: &&mut Open| {
+            inside += 1;
+            open.owner == owner && !open.has_ended
+        };
+        let open = stack.open_ones().find(is_its)?;
+        open.has_ended = true;
+        let level = open.level;
+        stack.close();
+        Some(Ended { level, was_innermost: inside == 1 })
+    })
+    .flatten()
+}
+
+/// A region that ends as it begins: it counts.
+pub fn mark(begin: impl FnOnce(&mut Open)) {
+    begin(&mut Open::new(0, 0));
+}
+
+/// The owner of the innermost region that has not ended; none if there is none.
+#[must_use]
+pub fn innermost() -> Option<usize> {
+    with(|stack| stack.open_ones().find(|open| !open.has_ended).map(|open| open.owner)).flatten()
+}
+
+/// Gives up regions of owners that are gone: they are not recorded. The result is how many.
+#[cold]
+pub fn forget(is_gone: impl Fn(usize) -> bool) -> usize {
+    with(|stack| {
+        let mut forgotten = 0;
+        for open in stack.open_ones() {
+            if !open.has_ended && is_gone(open.owner) {
+                open.has_ended = true;
+                open.give_up();
+                forgotten += 1;
+            }
+        }
+        stack.close();
+        forgotten
+    })
+    .unwrap_or(0)
+}
+
+impl Stack {
+    fn new() -> Box<Self> {
+        Box::new(Self {
+            depth: Cell::new(0),
+            beyond: Cell::new(0),
+            open: [const { UnsafeCell::new(MaybeUninit::uninit()) }; DEPTH],
+        })
+    }
+
+    /// From the innermost on.
+    #[inline]
+    fn open_ones(&self) -> impl Iterator<Item = &mut Open> {
+        // SAFETY: below the depth: filled, and the calling thread's.
+        let open =
+            |slot: &UnsafeCell<MaybeUninit<Open>>| unsafe { (*slot.get()).assume_init_mut() };
+        self.open[..self.depth.get()].iter().rev().map(open)
+    }
+
+    /// The owner's last region that has not ended.
+    #[inline]
+    fn around(&self, owner: usize) -> Option<&mut Open> {
+        self.open_ones().find(|open| open.owner == owner && !open.has_ended)
+    }
+
+    /// Ends the innermost regions as far as their owners have.
+    #[inline]
+    fn close(&self) {
+        while let Some(last) = self.depth.get().checked_sub(1) {
+            // SAFETY: below the depth, and the calling thread's.
+            let open = unsafe { &mut *self.open[last].get() };
+            // SAFETY: as above: it is filled.
+            if !unsafe { open.assume_init_ref() }.has_ended {
+                break;
+            }
+            // First: what a handler begins as this ends comes behind it.
+            // SAFETY: as above, and nobody reads it again.
+            unsafe { open.assume_init_drop() };
+            self.depth.set(last);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pop(owner: usize) -> Option<u32> {
+        super::pop(owner).map(|ended| ended.level)
+    }
+
+    fn count(point: &'static Point) -> u64 {
+        point.stats().map_or(0, |stats| stats.count)
+    }
+
+    #[test]
+    fn owners_nest_for_themselves_and_may_overlap() {
+        static ONE: Point = Point::new("one");
+        static OTHER: Point = Point::new("other");
+        let push = |owner, point| push(owner, |open| open.measure(point));
+        assert_eq!((pop(1), innermost()), (None, None));
+        assert_eq!([push(1, &ONE), push(2, &OTHER), push(1, &ONE)], [0, 0, 1].map(Some));
+        // The inner one of the first owner, then its outer one, which the other is still in.
+        assert_eq!(
+            [pop(1), super::pop(1).map(|ended| u32::from(ended.was_innermost))],
+            [1, 0].map(Some)
+        );
+        assert_eq!((count(&ONE), count(&OTHER), innermost()), (1, 0, Some(2)));
+        assert_eq!(pop(1), None);
+        // Both end now.
+        assert_eq!(pop(2), Some(0));
+        assert_eq!((count(&ONE), count(&OTHER), innermost()), (2, 1, None));
+        assert_eq!(pop(2), None);
+    }
+
+    #[test]
+    fn what_is_too_deep_is_not_measured_and_the_rest_is() {
+        static DEEP: Point = Point::new("deep");
+        let all = DEPTH as u32 + 50;
+        for level in 0..all {
+            assert_eq!(push(3, |open| open.measure(&DEEP)), Some(level));
+        }
+        for level in (0..all).rev() {
+            assert_eq!(pop(3), Some(level));
+        }
+        assert_eq!((pop(3), count(&DEEP)), (None, DEPTH as u64));
+    }
+
+    #[test]
+    fn what_is_forgotten_counts_nothing_and_harms_nobody() {
+        static LOST: Point = Point::new("lost");
+        static KEPT: Point = Point::new("kept");
+        static LAST: Point = Point::new("last");
+        push(4, |open| open.measure(&KEPT));
+        push(5, |open| open.measure(&LOST));
+        push(6, |open| open.measure(&LAST));
+        assert_eq!(forget(|owner| owner == 5), 1);
+        assert_eq!([pop(6), pop(5), pop(4)], [Some(0), None, Some(0)]);
+        assert_eq!([&KEPT, &LOST, &LAST].map(count), [1, 0, 1]);
+        let [kept, last] = [&KEPT, &LAST].map(|point| point.stats().unwrap());
+        assert!(kept.inclusive >= last.inclusive, "{kept:?} {last:?}");
+    }
+
+    #[test]
+    fn a_mark_counts() {
+        static MARKED: Point = Point::new("marked");
+        mark(|open| open.measure(&MARKED));
+        assert_eq!((pop(0), count(&MARKED)), (None, 1));
+    }
+}
