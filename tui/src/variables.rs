@@ -38,6 +38,10 @@ pub const ALL: &[Variable] = &[
         "PFP_FOLD_DIGITS",
         "of a program: 1 has its annotations' names without numbers; `run` sets it",
     ),
+    of(
+        "PFP_TRACING",
+        "of a program that uses pfp-tracing: levels and targets of spans: info,hyper=off",
+    ),
     of(TOP_CONFIG, "the settings file; empty for none"),
     of("PFP_TOP_INTERVAL", "--interval"),
     of("PFP_TOP_TAU", "--tau"),
@@ -87,10 +91,16 @@ mod tests {
     fn the_list_is_what_the_sources_read() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut read = BTreeSet::new();
-        let mut folders: Vec<_> =
-            ["probe/src", "probe/c/src", "probe/inject/src", "shm-layout/src", "tui/src"]
-                .map(|folder| root.join(folder))
-                .into();
+        let mut folders: Vec<_> = [
+            "probe/src",
+            "probe/c/src",
+            "probe/inject/src",
+            "probe/tracing/src",
+            "shm-layout/src",
+            "tui/src",
+        ]
+        .map(|folder| root.join(folder))
+        .into();
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap().flatten() {
                 let path = entry.path();

@@ -199,7 +199,7 @@ fn every_failure_has_its_status_and_says_what_to_do() {
     fails(&["enable", "-p", &pid], 2, "GLOB");
     fails(&["alpha", "-p", &pid, "2", "tick"], 2, "expected above 0, up to 1");
     fails(&["--json", "--csv", "-p", &pid], 2, "cannot be used with");
-    fails(&["--once", "-p", &pid, "--filter", "/io(/"], 2, "unclosed group");
+    fails(&["--once", "-p", &pid, "--filter", "/io(/"], 2, "open group");
     fails(&["--once", "-p", &pid, "--columns", "trend"], 2, "bar and trend alone");
     let list: Value = serde_json::from_str(&good(&place, &["list", "--json"])).unwrap();
     assert_eq!(list[0]["pid"].to_string(), pid);

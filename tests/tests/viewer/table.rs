@@ -50,7 +50,7 @@ fn rows_are_filtered_while_the_text_is_typed() {
     screen.keys(&["C-u"]);
     screen.text("/^(tick|round");
     screen.wait_for("what is wrong", |text| {
-        last_line(text).contains("unclosed group") && names(text) == all
+        last_line(text).contains("open group") && names(text) == all
     });
     screen.text(")$");
     screen.keys(&["Enter"]);
@@ -64,7 +64,7 @@ fn rows_are_filtered_while_the_text_is_typed() {
     screen.keys(&["/", "C-u"]);
     screen.text("thread:ticker !tick file:/[/");
     screen.wait_for("which is wrong", |text| {
-        names(text) == ["round", "#5"] && last_line(text).contains("file:/[/: unclosed")
+        names(text) == ["round", "#5"] && last_line(text).contains("file:/[/: found unclosed")
     });
     screen.keys(&["Enter", "BSpace", "BSpace", "BSpace"]);
     screen.text("steady.rs");

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use regex::Regex;
+use regex_lite::Regex;
 
 use super::Target;
 use super::commands::{resolve, say};
@@ -111,7 +111,7 @@ fn glob(text: &str) -> Result<Regex, String> {
         match c {
             '*' => pattern.push_str(".*"),
             '?' => pattern.push('.'),
-            c => pattern.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+            c => pattern.push_str(&regex_lite::escape(c.encode_utf8(&mut [0; 4]))),
         }
     }
     pattern.push('$');

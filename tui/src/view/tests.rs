@@ -351,7 +351,7 @@ fn a_filter_is_said_with_how_many_rows_it_shows() {
     for size in SIZES {
         let text = screen(&mut desk, false, size);
         let last = text.lines().last().unwrap();
-        assert!(last.contains("/io(") && last.contains("unclosed"), "{text}");
+        assert!(last.contains("/io(") && last.contains("open group"), "{text}");
     }
 }
 

@@ -1,0 +1,263 @@
+//! Spans of the [`tracing`](https://docs.rs/tracing) crate as profile points: how much CPU time
+//! each takes itself, live, with nested spans, pre-emption and waiting taken out.
+//!
+//! ```
+//! # fn main() -> Result<(), pfp_tracing::InitError> {
+//! pfp_tracing::init()?;
+//! let _span = tracing::info_span!("parse").entered();
+//! // ...
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Run `pfp-top` beside the program. Each place that makes spans is a point with the span's target
+//! and name (`hyper::proto::h1::role::parse_headers`), its file and line. A span that is entered
+//! and left ten times, as an instrumented future is that is polled ten times, is ten measurements.
+//! What a future waits for between its polls is not counted.
+//!
+//! # Two ways
+//!
+//! [`init`] sets a subscriber that makes points of spans and nothing else. It is the cheaper one.
+//! [`layer`] stands beside other layers on a registry of `tracing-subscriber`:
+//!
+//! ```no_run
+//! use tracing_subscriber::layer::SubscriberExt;
+//!
+//! let all = tracing_subscriber::registry().with(pfp_tracing::layer());
+//! tracing::subscriber::set_global_default(all).expect("there is no other");
+//! ```
+//!
+//! Events are not measured, and cost what they cost without pfp.
+//!
+//! # Which spans
+//!
+//! All that the environment's `PFP_TRACING` lets pass: a level, targets, or both, as
+//! `info,hyper=off,my_app::db=trace`. Without it, all.
+//!
+//! A point that is switched off in `pfp-top` costs its callsite one load and a branch, as one does
+//! that nobody subscribes to. Callsites are told of switches ten times a second, by a thread that
+//! runs while a point is off; this needs nothing of the program. Other layers lose nothing by it.
+//! A forked child keeps off what was off when it was forked.
+//!
+//! # Amounts
+//!
+//! Fields with numbers can be amounts, such as bytes: those that [`Options::amounts`] names, or the
+//! span itself does:
+//!
+//! ```
+//! # let n = 17;
+//! let _span = tracing::info_span!("read", bytes = n, pfp.amounts = "bytes").entered();
+//! ```
+//!
+//! They belong to each entry of the span; of a field that is recorded later, to the entries after
+//! that. A point has at most four.
+//!
+//! # What is not measured
+//!
+//! - A guard that is held across an `.await` leaves its span on another thread, or lets other tasks
+//!   run inside: use `Instrument` instead. Such an entry is not recorded, and counted as a mismatch,
+//!   which `pfp-top` shows.
+//! - A guard that is dropped before those that were made inside it: the region ends with the last of
+//!   them. Exclusive times stay right; the inclusive time is longer. It is counted as a mismatch.
+//! - More than 4,096 callsites, 256 spans inside one another, or 16,384 spans with amounts at a time:
+//!   what is beyond is counted as refused, callsites excepted.
+
+mod fields;
+mod layer;
+mod live;
+mod site;
+mod subscriber;
+mod threads;
+mod watch;
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use tracing_core::dispatcher::{self, Dispatch};
+use tracing_core::{LevelFilter, Metadata, Subscriber};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::Filter;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Layer, Registry};
+
+pub use subscriber::PointSubscriber;
+
+/// The environment's filter.
+const VARIABLE: &str = "PFP_TRACING";
+
+/// Makes a profile point of each callsite that makes spans, from now on and in all threads.
+///
+/// # Errors
+///
+/// Another subscriber was set before; the program's stays. Or `PFP_TRACING` cannot be understood;
+/// then no spans are measured. A program that is to run in any case ignores both.
+pub fn init() -> Result<(), InitError> {
+    Options::default().init()
+}
+
+/// The same as a layer, for a registry with other layers.
+///
+/// A `PFP_TRACING` that cannot be understood counts as `off`; [`Options::layer`] says so instead.
+pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
+    let settings = Options::default().settings();
+    settings.unwrap_or_else(|_| Settings::off()).hold();
+    layer::PointLayer.with_filter(layer::PointFilter)
+}
+
+/// How spans are measured. The first ones that are used hold for the whole process.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    filter: Option<String>,
+    amounts: Vec<String>,
+    per_span: bool,
+    lifetimes: bool,
+}
+
+impl Options {
+    /// Lets only these spans pass, unless `PFP_TRACING` says something else: `info,hyper=off`.
+    #[must_use]
+    pub fn filter(mut self, filter: &str) -> Self {
+        self.filter = Some(filter.to_owned());
+        self
+    }
+
+    /// Takes the numbers in fields of these names as amounts, such as `["bytes", "items"]`. The
+    /// first four that a span has count.
+    #[must_use]
+    pub fn amounts<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.amounts = names.into_iter().map(str::to_owned).collect();
+        self
+    }
+
+    /// Makes all entries of a span one measurement, recorded as the span closes: of an instrumented
+    /// future, what all its polls took together. It costs more. Spans with amounts, and spans beyond
+    /// 16,384 at a time, are measured entry by entry; so is an entry that ends at the same moment as
+    /// one of the same span on another thread.
+    #[must_use]
+    pub fn per_span(mut self) -> Self {
+        self.per_span = true;
+        self
+    }
+
+    /// Also measures how long each span lives, by the wall clock, at a point of the same name that
+    /// `pfp-top` marks `(wall)`: what a request took, with all that it waited for.
+    #[must_use]
+    pub fn lifetimes(mut self) -> Self {
+        self.lifetimes = true;
+        self
+    }
+
+    /// As [`init`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn init(self) -> Result<(), InitError> {
+        dispatcher::set_global_default(Dispatch::new(self.subscriber()?))
+            .map_err(|_| InitError::NotTheFirst)
+    }
+
+    /// The subscriber that [`init`](Self::init) sets, for programs that set or wrap it themselves.
+    ///
+    /// # Errors
+    ///
+    /// The filter cannot be understood.
+    pub fn subscriber(self) -> Result<PointSubscriber, InitError> {
+        self.settings()?.hold();
+        Ok(PointSubscriber::new())
+    }
+
+    /// As [`layer`].
+    ///
+    /// # Errors
+    ///
+    /// The filter cannot be understood.
+    pub fn layer<S>(self) -> Result<impl Layer<S>, InitError>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        self.settings()?.hold();
+        Ok(layer::PointLayer.with_filter(layer::PointFilter))
+    }
+
+    fn settings(self) -> Result<Settings, InitError> {
+        let set = std::env::var(VARIABLE).ok().filter(|text| !text.trim().is_empty());
+        let filter = set
+            .or_else(|| self.filter.clone())
+            .map(|text| text.parse::<Targets>().map_err(|_| InitError::Filter { found: text }));
+        let Self { amounts, per_span, lifetimes, .. } = self;
+        Ok(Settings { filter: filter.transpose()?, amounts, per_span, lifetimes })
+    }
+}
+
+/// Why no spans are measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InitError {
+    /// The program has set another subscriber: use [`layer`] with that.
+    NotTheFirst,
+    /// A filter that cannot be understood.
+    Filter {
+        /// What was given.
+        found: String,
+    },
+}
+
+impl fmt::Display for InitError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotTheFirst => out.write_str(
+                "expected no subscriber before pfp's, found one; add pfp_tracing::layer() to it",
+            ),
+            Self::Filter { found } => write!(
+                out,
+                "expected levels and targets such as info,hyper=off, found {found:?}; correct \
+                 {VARIABLE} or the program's filter"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for InitError {}
+
+/// What holds for the process.
+#[derive(Default)]
+struct Settings {
+    /// None lets all pass.
+    filter: Option<Targets>,
+    amounts: Vec<String>,
+    per_span: bool,
+    lifetimes: bool,
+}
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+fn settings() -> &'static Settings {
+    SETTINGS.get_or_init(Settings::default)
+}
+
+impl Settings {
+    /// They hold for the process if they are the first.
+    fn hold(self) {
+        let _ = SETTINGS.set(self);
+        pfp::c::get_ready();
+    }
+
+    fn off() -> Self {
+        Self { filter: Some(Targets::new()), ..Self::default() }
+    }
+
+    /// Whether something is kept of spans without amounts.
+    fn keep_spans(&self) -> bool {
+        self.per_span || self.lifetimes
+    }
+
+    fn lets_pass(&self, metadata: &Metadata<'_>) -> bool {
+        let passes = |filter: &Targets| filter.would_enable(metadata.target(), metadata.level());
+        self.filter.as_ref().is_none_or(passes)
+    }
+
+    fn max_level(&self) -> Option<LevelFilter> {
+        Filter::<Registry>::max_level_hint(self.filter.as_ref()?)
+    }
+}

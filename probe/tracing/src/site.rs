@@ -1,0 +1,255 @@
+//! Callsites: each that makes spans is a point.
+
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use pfp::stack::Open;
+use pfp::table::{Table, mix};
+use pfp::{Point, Timed, past};
+use tracing_core::Metadata;
+use tracing_core::span::Attributes;
+
+use crate::fields::{Amounts, MOST, Said};
+use crate::{live, settings, watch};
+
+/// Callsites that can be points; spans of others are not measured.
+pub(crate) const SITES: usize = 4096;
+
+/// A field that names those whose numbers are amounts.
+const AMOUNTS: &str = "pfp.amounts";
+/// The crate `profiling` gives all functions this name, and has theirs in the message.
+const FUNCTION: &str = "function_scope";
+const MESSAGE: &str = "message";
+
+/// A callsite of spans.
+pub(crate) struct Site {
+    pub(crate) metadata: &'static Metadata<'static>,
+    /// Its place among all, below [`SITES`].
+    pub(crate) number: usize,
+    /// Made with the first span if that has the name, or says which amounts there are.
+    measured: OnceLock<Measured>,
+    /// How long its spans live, by the wall clock.
+    lifetime: OnceLock<Point>,
+    /// Whether it was last answered that spans are wanted.
+    is_wanted: AtomicBool,
+}
+
+enum Measured {
+    Point(Point),
+    Timed { timed: &'static Timed, names: &'static [&'static str] },
+}
+
+static BY_METADATA: Table<Site, { 4 * SITES }> = Table::new();
+static BY_NUMBER: [AtomicPtr<Site>; SITES] = [const { AtomicPtr::new(ptr::null_mut()) }; SITES];
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+impl Site {
+    /// The site of spans, made if it is not there; none of what is no span, what the filter
+    /// keeps out, and one site too many.
+    #[cold]
+    pub(crate) fn register(metadata: &'static Metadata<'static>) -> Option<&'static Self> {
+        if !metadata.is_span() || !settings().lets_pass(metadata) {
+            return None;
+        }
+        let site = Self::find(metadata, SITES)?;
+        let place = BY_NUMBER.get(site.number)?;
+        // Meets the load in `numbered`.
+        place.store(ptr::from_ref(site).cast_mut(), Release);
+        Some(site)
+    }
+
+    /// The site of a new span. It may come before its site: of two threads that meet a callsite at
+    /// once, one registers it, and the other goes on.
+    #[inline]
+    pub(crate) fn of(metadata: &'static Metadata<'static>) -> Option<&'static Self> {
+        Self::find(metadata, 0).or_else(|| Self::register(metadata))
+    }
+
+    #[inline]
+    fn find(metadata: &'static Metadata<'static>, most: usize) -> Option<&'static Self> {
+        let is = |site: &Self| ptr::eq(site.metadata, metadata);
+        let hash = mix(ptr::from_ref(metadata).addr() as u64);
+        BY_METADATA.get(hash, most, is, || Self::new(metadata))
+    }
+
+    /// The site of a number.
+    #[inline]
+    pub(crate) fn numbered(number: usize) -> Option<&'static Self> {
+        // Meets the store in `register`.
+        let site = BY_NUMBER.get(number)?.load(Acquire);
+        // SAFETY: null, or never freed.
+        unsafe { site.as_ref() }
+    }
+
+    pub(crate) fn all() -> impl Iterator<Item = &'static Self> {
+        (0..COUNT.load(Relaxed).min(SITES)).filter_map(Self::numbered)
+    }
+
+    fn new(metadata: &'static Metadata<'static>) -> Self {
+        let measured = OnceLock::new();
+        let has = |name| metadata.fields().field(name).is_some();
+        let is_function = metadata.name() == FUNCTION && has(MESSAGE);
+        if !is_function && !has(AMOUNTS) {
+            let name = format!("{}::{}", metadata.target(), metadata.name());
+            let _ = measured.set(Measured::new(metadata, name, &settings().amounts));
+        }
+        let number = COUNT.fetch_add(1, Relaxed);
+        let (lifetime, is_wanted) = (OnceLock::new(), AtomicBool::new(true));
+        Self { metadata, number, measured, lifetime, is_wanted }
+    }
+
+    /// What is said by the first span is made a point.
+    #[cold]
+    fn make(&self, first: &Attributes<'_>) -> &Measured {
+        let said = |field| Said::by(first, field);
+        self.measured.get_or_init(|| {
+            let listed = said(AMOUNTS);
+            let amounts: Vec<String> = match &listed {
+                Some(listed) => listed.split(',').map(|name| name.trim().to_owned()).collect(),
+                None => settings().amounts.clone(),
+            };
+            let (target, name) = (self.metadata.target(), self.metadata.name());
+            let function = (name == FUNCTION).then(|| said(MESSAGE)).flatten();
+            let name = function.unwrap_or_else(|| format!("{target}::{name}"));
+            Measured::new(self.metadata, name, &amounts)
+        })
+    }
+
+    /// Whether spans are wanted, for the caches of callsites.
+    pub(crate) fn answer(&'static self) -> bool {
+        let is_on = self.is_on();
+        self.is_wanted.store(is_on, Relaxed);
+        if !is_on {
+            watch::begin();
+        }
+        is_on
+    }
+
+    fn is_on(&'static self) -> bool {
+        match self.measured.get() {
+            None => true,
+            Some(measured) => pfp::c::may_measure(measured.point()),
+        }
+    }
+
+    /// Whether its spans are wanted no longer, or again, and nobody has been told.
+    pub(crate) fn has_changed(&'static self) -> bool {
+        self.is_on() != self.is_wanted.load(Relaxed)
+    }
+
+    /// Whether nobody makes spans of it now.
+    pub(crate) fn is_off(&self) -> bool {
+        !self.is_wanted.load(Relaxed)
+    }
+
+    /// The point of spans without amounts.
+    pub(crate) fn point(&'static self) -> Option<&'static Point> {
+        match self.measured.get() {
+            Some(Measured::Point(point)) => Some(point),
+            _ => None,
+        }
+    }
+
+    /// A span that was made when the counter was at `begun` is gone.
+    pub(crate) fn record_lifetime(&'static self, begun: u64) {
+        let Some(measured) = self.measured.get() else { return };
+        let point = self.lifetime.get_or_init(|| {
+            let place = measured.point();
+            let name = place.name().into_owned().leak();
+            past::wall_point(name, place.file(), place.line())
+        });
+        // Another CPU's counter may be behind.
+        let lived = (pfp::ticks().wrapping_sub(begun) as i64).max(0) as u64;
+        past::record_wall(point, begun, lived);
+    }
+
+    /// The numbers of a new span that are amounts; none if nothing is kept of it.
+    #[inline]
+    pub(crate) fn amounts(&self, span: &Attributes<'_>) -> Option<Amounts> {
+        let measured = match self.measured.get() {
+            None => self.make(span),
+            Some(measured) => measured,
+        };
+        match measured {
+            Measured::Point(_) => settings().keep_spans().then(|| Amounts::of(&[])),
+            Measured::Timed { names, .. } => {
+                let mut amounts = Amounts::of(names);
+                span.record(&mut amounts);
+                Some(amounts)
+            }
+        }
+    }
+
+    /// The names of amounts.
+    pub(crate) fn names(&'static self) -> &'static [&'static str] {
+        match self.measured.get() {
+            Some(Measured::Timed { names, .. }) => names,
+            _ => &[],
+        }
+    }
+
+    /// Begins a region of a span.
+    #[inline]
+    pub(crate) fn begin(&'static self, open: &mut Open, amounts: impl FnOnce() -> [u64; MOST]) {
+        match self.measured.get() {
+            Some(Measured::Point(point)) => {
+                match settings().per_span {
+                    false => open.measure(point),
+                    true => open.measure_part(point, live::lend),
+                }
+                if !open.is_measured() {
+                    self.notice();
+                }
+            }
+            Some(Measured::Timed { timed, names }) => {
+                let amounts = amounts();
+                match names.len() {
+                    1 | 2 => open.measure_with(timed, [amounts[0], amounts[1]]),
+                    _ => open.measure_with(timed, amounts),
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// A span was not measured: its point was switched off a moment ago.
+    #[cold]
+    fn notice(&'static self) {
+        if self.is_wanted.load(Relaxed) && !self.is_on() {
+            watch::begin();
+        }
+    }
+}
+
+impl Measured {
+    fn new(metadata: &'static Metadata<'static>, name: String, amounts: &[String]) -> Self {
+        let fields = metadata.fields();
+        let names: Vec<&'static str> = amounts
+            .iter()
+            .filter_map(|wanted| {
+                fields.iter().map(|field| field.name()).find(|name| name == wanted)
+            })
+            .take(MOST)
+            .collect();
+        let file = metadata.file().unwrap_or("");
+        let point = Point::at(name.leak(), file, metadata.line().unwrap_or(0));
+        match names.is_empty() {
+            true => Self::Point(point),
+            false => {
+                let names: &'static [&'static str] = names.leak();
+                Self::Timed { timed: Box::leak(Box::new(past::timed(point, names))), names }
+            }
+        }
+    }
+
+    fn point(&'static self) -> &'static Point {
+        match self {
+            Self::Point(point) => point,
+            Self::Timed { timed, .. } => timed.point(),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! HTTP/2 on several threads: every entry of every span of these crates is a measurement of its
+//! point, beside a layer that counts them by itself.
+
+mod counter;
+mod traffic;
+
+use tracing_subscriber::layer::SubscriberExt;
+
+#[test]
+fn every_entry_is_a_measurement() {
+    let all = tracing_subscriber::registry().with(pfp_tracing::layer()).with(counter::Counter);
+    tracing::subscriber::set_global_default(all).expect("it is the first");
+    traffic::run();
+    counter::judge(10, 1000);
+}

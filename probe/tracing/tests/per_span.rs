@@ -1,0 +1,62 @@
+//! By option, a span is one measurement, whichever threads its future is polled on.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tracing::{Instrument, info_span};
+
+const TASKS: usize = 40;
+const POLLS: usize = 25;
+
+fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {}
+}
+
+async fn work() {
+    for _ in 0..POLLS {
+        spin(Duration::from_micros(50));
+        let mut is_first = true;
+        poll_fn(|context| {
+            context.waker().wake_by_ref();
+            if std::mem::take(&mut is_first) { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+        info_span!("inside").in_scope(|| ());
+    }
+}
+
+#[test]
+fn a_span_is_one_measurement() {
+    pfp_tracing::Options::default().per_span().init().expect("it is the first");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).build().unwrap();
+    runtime.block_on(async {
+        let tasks: Vec<_> =
+            (0..TASKS).map(|_| tokio::spawn(work().instrument(info_span!("task")))).collect();
+        for task in tasks {
+            task.await.expect("it ends");
+        }
+    });
+    drop(runtime);
+    let stats = |name: &str| {
+        let point = pfp::points().find(|point| point.name() == format!("per_span::{name}"));
+        point.and_then(pfp::Point::stats).expect("it has measured")
+    };
+    assert_eq!(stats("inside").count, (TASKS * POLLS) as u64);
+    let task = stats("task");
+    assert_eq!(task.count, TASKS as u64);
+    // Spinning takes so long by the clock; off the CPU meanwhile it takes less of that.
+    let longest = POLLS as f64 * 50e-6 * pfp::ticks_per_second();
+    assert!(task.min as f64 > longest / 20.0, "{task:?}");
+    assert!(task.exclusive > 0 && task.inclusive >= task.exclusive, "{task:?}");
+    // Never left and forgotten: nothing is recorded, and nobody is harmed.
+    std::mem::forget(info_span!("task"));
+    let span = info_span!("late");
+    span.in_scope(|| ());
+    assert!(
+        pfp::points().all(|point| !point.name().ends_with("::late") || point.stats().is_none())
+    );
+    drop(span);
+    assert_eq!(stats("late").count, 1);
+}
