@@ -48,6 +48,12 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
         }
     }
 
+    /// All things that are there.
+    pub fn iter(&self) -> impl Iterator<Item = &'static T> {
+        // Meets `Release` below. SAFETY: null, or never freed.
+        self.slots.iter().filter_map(|slot| unsafe { slot.load(Acquire).as_ref() })
+    }
+
     #[inline(never)]
     fn search(
         &self,

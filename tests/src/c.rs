@@ -53,6 +53,11 @@ pub fn inject() -> PathBuf {
     library().join("libpfp_inject.so")
 }
 
+/// The native half of the Python package, built if need be.
+pub fn python() -> PathBuf {
+    library().join("lib_pfp.so")
+}
+
 /// The folder with `libpfp.a` and `libpfp.so`, built if need be.
 pub fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -69,7 +74,7 @@ pub fn library() -> &'static Path {
         command
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .args(["build", "--quiet", "--locked", "--profile", "c"])
-            .args(["-p", "pfp-c", "-p", "pfp-inject", "-p", "pfp-test-plugin"])
+            .args(["-p", "pfp-c", "-p", "pfp-inject", "-p", "pfp-python", "-p", "pfp-test-plugin"])
             .arg("--target-dir")
             .arg(&target);
         run(&mut command);
@@ -77,7 +82,9 @@ pub fn library() -> &'static Path {
         // another test may be starting with it just then.
         let (built, shown) = (target.join("c"), target.join("shown"));
         std::fs::create_dir_all(&shown).expect("there is room");
-        for name in ["libpfp.a", "libpfp.so", "libpfp_inject.so", "libpfp_test_plugin.so"] {
+        for name in
+            ["libpfp.a", "libpfp.so", "libpfp_inject.so", "lib_pfp.so", "libpfp_test_plugin.so"]
+        {
             let (new, place) = (built.join(name), shown.join(name));
             if std::fs::read(&new).expect("it was built")
                 != std::fs::read(&place).unwrap_or_default()

@@ -60,8 +60,10 @@ pub fn annotated(what: &str) -> Option<PathBuf> {
     python(what, "annotated", "tests/annotated/requirements.txt")
 }
 
+/// Python with the packages of a file; none where it is missing, which fails under `CI`.
 #[track_caller]
-fn python(what: &str, name: &str, packages: &str) -> Option<PathBuf> {
+#[must_use]
+pub fn python(what: &str, name: &str, packages: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let python = root.join("target/tools").join(name).join("bin/python3");
     if python.exists() {

@@ -34,6 +34,7 @@ const ALPHA: f64 = 0.25;
 pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    crate::c::get_ready();
     assert_eq!(crate::init(), Ok(()));
     // Whoever has made the process may still be at it, and would put what it finds in the
     // place of what a test has put there.

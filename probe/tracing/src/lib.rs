@@ -59,7 +59,7 @@
 //!   which `pfp-top` shows.
 //! - A guard that is dropped before those that were made inside it: the region ends with the last of
 //!   them. Exclusive times stay right; the inclusive time is longer. It is counted as a mismatch.
-//! - More than 4,096 callsites, 256 spans inside one another, or 16,384 spans with amounts at a time:
+//! - More than 4,096 callsites, 1,024 spans inside one another, or 16,384 spans with amounts at a time:
 //!   what is beyond is counted as refused, callsites excepted.
 
 mod fields;

@@ -1,0 +1,128 @@
+"""How much CPU time functions and regions of a program take themselves, live in pfp-top.
+
+    import pfp
+
+    with pfp.scope("parse"):
+        ...
+
+    @pfp.function
+    def work(): ...
+
+    with pfp.scope("read", bytes=len(block)):
+        ...
+
+`python -m pfp script.py` measures every function of a program that has none of this.
+"""
+
+import functools
+import inspect
+
+from . import _pfp
+from ._pfp import begin, end, scope
+
+__all__ = ["begin", "disable", "enable", "end", "function", "scope", "snapshot", "stats"]
+
+
+def function(wrapped=None, *, name=None):
+    """Measures each call of a function. What generators and coroutines wait for is not counted.
+
+    `name` is the module and the qualified name unless it is given.
+    """
+    if wrapped is None:
+        return functools.partial(function, name=name)
+    if not callable(wrapped):
+        raise TypeError(f"expected a function, found {type(wrapped).__name__}")
+    name = name or f"{wrapped.__module__}.{wrapped.__qualname__}"
+    from . import _watch
+
+    if _watch.can_monitor() and inspect.isfunction(wrapped):
+        _watch.add_function(wrapped.__code__, name)
+        return wrapped
+    return _wrapped(wrapped, name)
+
+
+def _wrapped(wrapped, name):
+    """The same where the interpreter cannot tell of single functions."""
+    code = getattr(wrapped, "__code__", None)
+    region = _pfp.scope_at(name, *((code.co_filename, code.co_firstlineno) if code else ("", 0)))
+
+    if inspect.iscoroutinefunction(wrapped):
+
+        @functools.wraps(wrapped)
+        async def call(*args, **kwargs):
+            return await _Driven(region, wrapped(*args, **kwargs).__await__())
+
+    elif inspect.isgeneratorfunction(wrapped):
+
+        @functools.wraps(wrapped)
+        def call(*args, **kwargs):
+            return (yield from _Driven(region, wrapped(*args, **kwargs)))
+
+    elif inspect.isasyncgenfunction(wrapped):
+        # Its parts are in what awaits them.
+        return wrapped
+
+    else:
+
+        @functools.wraps(wrapped)
+        def call(*args, **kwargs):
+            begin(region)
+            try:
+                return wrapped(*args, **kwargs)
+            finally:
+                end(region)
+
+    return call
+
+
+class _Driven:
+    """Drives a generator, and measures each of its steps."""
+
+    def __init__(self, region, steps):
+        self.region, self.steps = region, steps
+
+    def __iter__(self):
+        return self
+
+    __await__ = __iter__
+
+    def __next__(self):
+        return self.send(None)
+
+    def send(self, value):
+        begin(self.region)
+        try:
+            return self.steps.send(value)
+        finally:
+            end(self.region)
+
+    def throw(self, *error):
+        begin(self.region)
+        try:
+            return self.steps.throw(*error)
+        finally:
+            end(self.region)
+
+    def close(self):
+        self.steps.close()
+
+
+def stats():
+    """The figures of all points that have measured, by name: times in seconds."""
+    fields = ("count", "exclusive", "inclusive", "off_cpu", "mean", "min", "max", "p50", "p99")
+    return {name: dict(zip(fields, figures)) for name, *figures in _pfp.stats()}
+
+
+def snapshot(path):
+    """Writes all figures to a file that `pfp-top open`, `diff` and `export` read."""
+    _pfp.snapshot(str(path))
+
+
+def enable(name):
+    """Switches the points of a name on. The result is how many there are."""
+    return _pfp.switch(name, True)
+
+
+def disable(name):
+    """Switches the points of a name off. The result is how many there are."""
+    return _pfp.switch(name, False)

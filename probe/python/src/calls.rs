@@ -1,0 +1,315 @@
+//! Calls of functions, as the interpreter tells of them: by `sys.monitoring` from Python 3.12 on,
+//! and by its profile hook before.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
+
+use pfp::Point;
+use pfp::stack;
+use pfp::table::{Table, mix};
+use pyo3_ffi::{
+    Py_False, Py_None, Py_True, Py_ssize_t, PyErr_Clear, PyErr_Occurred, PyErr_WriteUnraisable,
+    PyFrame_GetCode, PyFrameObject, PyLong_AsLong, PyObject, PyObject_CallFunctionObjArgs,
+    PyTuple_GetItem, PyTuple_Size,
+};
+
+use crate::object::{Owned, none, shared, text};
+
+/// Functions that can be known; of others nothing is measured.
+const FUNCTIONS: usize = 1 << 15;
+
+/// A function, by its code.
+struct Function {
+    /// With a reference of its own: an address is not used again.
+    code: *mut PyObject,
+    /// None if it is not to be measured.
+    point: Option<Point>,
+    /// Whether the interpreter was told that nobody asks for it.
+    is_told_off: AtomicBool,
+}
+
+// SAFETY: the pointer is compared only.
+unsafe impl Sync for Function {}
+// SAFETY: as above.
+unsafe impl Send for Function {}
+
+static ALL: Table<Function, { 2 * FUNCTIONS }> = Table::new();
+static DECIDES: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
+static DISABLES: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
+/// Starts the thread that watches for points that are on again.
+static STARTS_WATCHER: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
+/// Whether any function was told off, and may be on again. The watcher runs while it is set.
+static IS_ANY_OFF: AtomicBool = AtomicBool::new(false);
+
+impl Function {
+    #[inline]
+    fn of(code: *mut PyObject) -> Option<&'static Self> {
+        let hash = mix(code.addr() as u64 >> 4);
+        ALL.get(hash, FUNCTIONS, |known| ptr::eq(known.code, code), || Self::new(code))
+    }
+
+    /// Asks Python whether a function is to be a point.
+    #[cold]
+    fn new(code: *mut PyObject) -> Self {
+        let point = decide(code);
+        // What went wrong there is not the program's.
+        // SAFETY: plain questions.
+        unsafe {
+            if !PyErr_Occurred().is_null() {
+                PyErr_WriteUnraisable(DECIDES.load(Relaxed));
+                PyErr_Clear();
+            }
+        }
+        Self { code: shared(code), point, is_told_off: AtomicBool::new(false) }
+    }
+
+    /// What tells its regions from others on a thread.
+    #[inline]
+    fn owner(&'static self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
+    #[inline]
+    fn enter(&'static self) -> bool {
+        let Some(point) = self.point.as_ref() else { return false };
+        let mut is_on = true;
+        stack::push(self.owner(), |open| {
+            open.measure(point);
+            is_on = open.is_measured();
+        });
+        is_on || pfp::c::may_measure(point)
+    }
+
+    #[inline]
+    fn leave(&'static self) {
+        if self.point.is_some() {
+            stack::pop(self.owner());
+        }
+    }
+}
+
+/// Name, file and line by the function that Python gave; none if it is not to be measured.
+fn decide(code: *mut PyObject) -> Option<Point> {
+    let decides = DECIDES.load(Relaxed);
+    if decides.is_null() {
+        return None;
+    }
+    // SAFETY: objects of the interpreter's, with its lock.
+    unsafe {
+        let end = ptr::null_mut::<PyObject>();
+        let found = Owned::take(PyObject_CallFunctionObjArgs(decides, code, end))?;
+        if ptr::eq(found.get(), Py_None()) {
+            return None;
+        }
+        let part = |at: Py_ssize_t| PyTuple_GetItem(found.get(), at);
+        let name = text(part(0), "a name")?.to_owned().leak();
+        let file = text(part(1), "a file")?.to_owned().leak();
+        Some(Point::at(name, file, PyLong_AsLong(part(2)).max(0) as u32))
+    }
+}
+
+/// Tells the interpreter that this event of this function is not asked for.
+#[cold]
+fn told_off(function: Option<&'static Function>) -> *mut PyObject {
+    if let Some(function) = function.filter(|function| function.point.is_some()) {
+        function.is_told_off.store(true, Relaxed);
+        if !IS_ANY_OFF.swap(true, Relaxed) {
+            start_watcher();
+        }
+    }
+    let disables = DISABLES.load(Relaxed);
+    if disables.is_null() { none() } else { shared(disables) }
+}
+
+fn start_watcher() {
+    let starts = STARTS_WATCHER.load(Relaxed);
+    // SAFETY: objects of the interpreter's, with its lock. An error is nobody's to handle.
+    unsafe {
+        if Owned::take(PyObject_CallFunctionObjArgs(starts, ptr::null_mut::<PyObject>())).is_none()
+        {
+            IS_ANY_OFF.store(false, Relaxed);
+            PyErr_WriteUnraisable(starts);
+            PyErr_Clear();
+        }
+    }
+}
+
+/// A function begins, or goes on.
+pub(crate) unsafe extern "C" fn enter(
+    _: *mut PyObject,
+    arguments: *mut *mut PyObject,
+    count: Py_ssize_t,
+) -> *mut PyObject {
+    if count < 1 {
+        return none();
+    }
+    // SAFETY: there is one.
+    let function = Function::of(unsafe { *arguments });
+    match function {
+        Some(known) if known.enter() => none(),
+        Some(known) => {
+            known.leave();
+            told_off(function)
+        }
+        None => told_off(None),
+    }
+}
+
+/// A function goes on with an exception. The interpreter does not stop telling of this one.
+pub(crate) unsafe extern "C" fn throw(
+    _: *mut PyObject,
+    arguments: *mut *mut PyObject,
+    count: Py_ssize_t,
+) -> *mut PyObject {
+    // SAFETY: there is one.
+    if let Some(function) = (count > 0).then(|| Function::of(unsafe { *arguments })).flatten()
+        && !function.is_told_off.load(Relaxed)
+    {
+        function.enter();
+    }
+    none()
+}
+
+/// A function ends, or waits.
+pub(crate) unsafe extern "C" fn leave(
+    _: *mut PyObject,
+    arguments: *mut *mut PyObject,
+    count: Py_ssize_t,
+) -> *mut PyObject {
+    if count < 1 {
+        return none();
+    }
+    // SAFETY: there is one.
+    let function = Function::of(unsafe { *arguments });
+    match function {
+        Some(known) if known.point.is_some() => {
+            known.leave();
+            match known.is_told_off.load(Relaxed) {
+                true => told_off(function),
+                false => none(),
+            }
+        }
+        _ => told_off(None),
+    }
+}
+
+/// A function is left by an exception.
+pub(crate) unsafe extern "C" fn unwind(
+    _: *mut PyObject,
+    arguments: *mut *mut PyObject,
+    count: Py_ssize_t,
+) -> *mut PyObject {
+    // SAFETY: there is one.
+    if let Some(function) = (count > 0).then(|| Function::of(unsafe { *arguments })).flatten() {
+        function.leave();
+    }
+    none()
+}
+
+/// Takes the function that decides what is measured.
+pub(crate) unsafe extern "C" fn decide_by(
+    _: *mut PyObject,
+    decides: *mut PyObject,
+) -> *mut PyObject {
+    let before = DECIDES.swap(shared(decides), Relaxed);
+    drop(Owned::take(before));
+    none()
+}
+
+/// That function, or None.
+pub(crate) unsafe extern "C" fn decides(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+    let decides = DECIDES.load(Relaxed);
+    if decides.is_null() { none() } else { shared(decides) }
+}
+
+/// Takes what a callback answers that is not to be called again, and what starts the watcher.
+pub(crate) unsafe extern "C" fn tell_off_by(
+    _: *mut PyObject,
+    given: *mut PyObject,
+) -> *mut PyObject {
+    for (at, kept) in (0..).zip([&DISABLES, &STARTS_WATCHER]) {
+        // SAFETY: a tuple of the interpreter's.
+        let object = unsafe { PyTuple_GetItem(given, at) };
+        if object.is_null() {
+            return ptr::null_mut();
+        }
+        drop(Owned::take(kept.swap(shared(object), Relaxed)));
+    }
+    none()
+}
+
+/// Whether a point is on again whose function the interpreter does not tell of. All functions are
+/// taken to be told then: those that are still off tell it off once more.
+pub(crate) unsafe extern "C" fn is_on_again(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+    let is_on_again = ALL.iter().any(|function| {
+        function.is_told_off.load(Relaxed) && function.point.as_ref().is_some_and(Point::is_enabled)
+    });
+    if is_on_again {
+        forget_all();
+    }
+    // SAFETY: they are always there.
+    shared(unsafe { if is_on_again { Py_True() } else { Py_False() } })
+}
+
+/// Takes all functions to be told.
+pub(crate) unsafe extern "C" fn forget_told_off(
+    _: *mut PyObject,
+    _: *mut PyObject,
+) -> *mut PyObject {
+    forget_all();
+    none()
+}
+
+fn forget_all() {
+    ALL.iter().for_each(|function| function.is_told_off.store(false, Relaxed));
+    IS_ANY_OFF.store(false, Relaxed);
+}
+
+// ---- the profile hook, before Python 3.12 ----
+
+type Hook = unsafe extern "C" fn(*mut PyObject, *mut PyFrameObject, c_int, *mut PyObject) -> c_int;
+
+unsafe extern "C" {
+    /// Not of the stable interface, and there in all versions.
+    fn PyEval_SetProfile(hook: Option<Hook>, object: *mut PyObject);
+}
+
+const CALL: c_int = 0;
+const RETURN: c_int = 3;
+
+unsafe extern "C" fn on_event(
+    _: *mut PyObject,
+    frame: *mut PyFrameObject,
+    what: c_int,
+    _: *mut PyObject,
+) -> c_int {
+    if what == CALL || what == RETURN {
+        // SAFETY: the interpreter hands over a frame, with its lock.
+        let code = unsafe { PyFrame_GetCode(frame) }.cast::<PyObject>();
+        if let Some(function) = Function::of(code) {
+            match what {
+                CALL => drop(function.enter()),
+                _ => function.leave(),
+            }
+        }
+        drop(Owned::take(code));
+    }
+    0
+}
+
+/// Python's own hook of a thread, for its first event: the library's takes its place.
+pub(crate) unsafe extern "C" fn profile_here(
+    _: *mut PyObject,
+    event: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: with the interpreter's lock; the arguments are a tuple of three.
+    unsafe {
+        PyEval_SetProfile(Some(on_event), ptr::null_mut());
+        // The call that this came with is not told of again.
+        if PyTuple_Size(event) == 3 && text(PyTuple_GetItem(event, 1), "an event") == Some("call") {
+            on_event(ptr::null_mut(), PyTuple_GetItem(event, 0).cast(), CALL, ptr::null_mut());
+        }
+    }
+    none()
+}

@@ -1,0 +1,333 @@
+//! Regions that a program marks: scopes by name, with amounts or without.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use pfp::stack::{self, Open};
+use pfp::{Point, Timed, past};
+use pyo3_ffi::{
+    METH_FASTCALL, METH_NOARGS, Py_EQ, Py_False, Py_TPFLAGS_DEFAULT,
+    Py_TPFLAGS_DISALLOW_INSTANTIATION, Py_TYPE, Py_ssize_t, Py_tp_dealloc, Py_tp_doc,
+    Py_tp_methods, PyDict_GetItemWithError, PyDict_New, PyDict_SetItem, PyErr_Occurred,
+    PyEval_GetFrame, PyFloat_AsDouble, PyFrame_GetCode, PyFrame_GetLineNumber, PyLong_AsLong,
+    PyLong_AsUnsignedLongLong, PyLong_Check, PyMethodDef, PyMethodDefPointer as Of,
+    PyModule_AddObjectRef, PyObject, PyObject_Free, PyObject_GetAttrString,
+    PyObject_RichCompareBool, PyTuple_GetItem, PyTuple_Size, PyType_FromSpec, PyType_GenericAlloc,
+    PyType_Slot, PyType_Spec, PyTypeObject, destructor,
+};
+
+use crate::object::{Error, Owned, fail, none, shared, text};
+use crate::{Kept, method};
+
+/// Amounts that a region can have.
+const MOST: usize = 4;
+
+/// What a name stands for.
+enum Named {
+    Plain(Point),
+    /// With the tuple of the amounts' names, which is kept for good.
+    Timed(&'static Timed, usize, AtomicPtr<PyObject>),
+}
+
+impl Named {
+    /// What tells its regions from others on a thread.
+    fn owner(&'static self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
+    #[inline]
+    fn begin(&'static self, amounts: [u64; MOST]) {
+        let begin = |open: &mut Open| match self {
+            Self::Plain(point) => open.measure(point),
+            Self::Timed(timed, 1 | 2, _) => open.measure_with(timed, [amounts[0], amounts[1]]),
+            Self::Timed(timed, ..) => open.measure_with(timed, amounts),
+        };
+        stack::push(self.owner(), begin);
+    }
+
+    #[inline]
+    fn end(&'static self) {
+        if stack::pop(self.owner()).is_none() {
+            pfp::c::count_mismatch();
+        }
+    }
+}
+
+/// A scope, as Python has it.
+#[repr(C)]
+struct Scope {
+    base: PyObject,
+    named: &'static Named,
+    amounts: [u64; MOST],
+}
+
+/// The type of scopes, and all that are known by name.
+static TYPE: AtomicPtr<PyTypeObject> = AtomicPtr::new(ptr::null_mut());
+static ALL: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
+
+static METHODS: Kept<[PyMethodDef; 3]> = Kept(UnsafeCell::new([
+    method(c"__enter__", Of { PyCFunction: enter }, METH_NOARGS, c"Begins the region."),
+    method(c"__exit__", Of { PyCFunctionFast: exit }, METH_FASTCALL, c"Ends the region."),
+    PyMethodDef::zeroed(),
+]));
+
+/// Makes the type of scopes; none if the interpreter could not.
+///
+/// # Safety
+///
+/// Once, with the interpreter's lock, and the module that it is for.
+pub(crate) unsafe fn add_types(module: *mut PyObject) -> Option<()> {
+    let mut slots = [
+        PyType_Slot {
+            slot: Py_tp_doc,
+            pfunc: c"A region of the program, for `with`.".as_ptr() as _,
+        },
+        PyType_Slot { slot: Py_tp_methods, pfunc: METHODS.0.get().cast() },
+        PyType_Slot { slot: Py_tp_dealloc, pfunc: free as destructor as _ },
+        PyType_Slot { slot: 0, pfunc: ptr::null_mut() },
+    ];
+    let mut spec = PyType_Spec {
+        name: c"pfp.Scope".as_ptr(),
+        basicsize: size_of::<Scope>() as c_int,
+        itemsize: 0,
+        flags: (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION) as _,
+        slots: slots.as_mut_ptr(),
+    };
+    // SAFETY: the type is made of what lives as long as the library; as the caller says.
+    unsafe {
+        let made = Owned::take(PyType_FromSpec(&raw mut spec))?;
+        if PyModule_AddObjectRef(module, c"Scope".as_ptr(), made.get()) < 0 {
+            return None;
+        }
+        TYPE.store(made.give().cast(), Relaxed);
+        ALL.store(Owned::take(PyDict_New())?.give(), Relaxed);
+    }
+    Some(())
+}
+
+unsafe extern "C" fn free(object: *mut PyObject) {
+    // SAFETY: of a type of the heap, which each of its objects has a reference to.
+    unsafe {
+        let its_type = Py_TYPE(object);
+        PyObject_Free(object.cast());
+        drop(Owned::take(its_type.cast()));
+    }
+}
+
+/// A new object for a region.
+fn new(named: &'static Named, amounts: [u64; MOST]) -> Option<Owned> {
+    // SAFETY: the type was made as the module was; the object is filled before anybody sees it.
+    unsafe {
+        let made = Owned::take(PyType_GenericAlloc(TYPE.load(Relaxed), 0))?;
+        let scope = made.get().cast::<Scope>();
+        (&raw mut (*scope).named).write(named);
+        (&raw mut (*scope).amounts).write(amounts);
+        Some(made)
+    }
+}
+
+/// The scope that an object is, or is the name of.
+#[inline]
+fn of<'a>(object: *mut PyObject) -> Option<&'a Scope> {
+    // SAFETY: an object of the caller's; one of this type has been filled.
+    unsafe {
+        if ptr::eq(Py_TYPE(object), TYPE.load(Relaxed)) {
+            return Some(&*object.cast::<Scope>());
+        }
+    }
+    let found = by_name(object, ptr::null_mut())?;
+    // It stays: the dictionary has it.
+    // SAFETY: as above.
+    Some(unsafe { &*found.cast::<Scope>() })
+}
+
+/// The scope of a name, made if it is new, as a reference that the dictionary keeps.
+#[inline]
+fn by_name(name: *mut PyObject, names: *mut PyObject) -> Option<*mut PyObject> {
+    // SAFETY: the dictionary was made as the module was.
+    let found = unsafe { PyDict_GetItemWithError(ALL.load(Relaxed), name) };
+    if found.is_null() { make(name, names, None) } else { Some(found) }
+}
+
+/// Makes the scope of a name. Its place is the caller's, unless it is given.
+#[cold]
+fn make(
+    name: *mut PyObject,
+    names: *mut PyObject,
+    place: Option<(&str, u32)>,
+) -> Option<*mut PyObject> {
+    // SAFETY: plain questions, with the interpreter's lock.
+    if !unsafe { PyErr_Occurred() }.is_null() {
+        return None;
+    }
+    let said = text(name, "a name")?;
+    let (file, line) = match place {
+        Some((file, line)) => (file.to_owned(), line),
+        None => caller(),
+    };
+    let point = Point::at(said.to_owned().leak(), file.leak(), line);
+    let named = if names.is_null() {
+        Named::Plain(point)
+    } else {
+        // SAFETY: a tuple of the interpreter's, of as many texts.
+        let count = unsafe { PyTuple_Size(names) } as usize;
+        if count > MOST {
+            return fail(Error::Type, &format!("expected at most {MOST} amounts, found {count}"));
+        }
+        let all = (0..count).map(|at| {
+            // SAFETY: below the size.
+            let name = text(unsafe { PyTuple_GetItem(names, at as Py_ssize_t) }, "a name")?;
+            Some(&*name.to_owned().leak())
+        });
+        let all: &'static [&'static str] = all.collect::<Option<Vec<_>>>()?.leak();
+        let timed = Box::leak(Box::new(past::timed(point, all)));
+        Named::Timed(timed, count, AtomicPtr::new(shared(names)))
+    };
+    let made = new(Box::leak(Box::new(named)), [0; MOST])?;
+    // SAFETY: as above; the dictionary takes a reference of its own.
+    unsafe {
+        let all = ALL.load(Relaxed);
+        if PyDict_SetItem(all, name, made.get()) < 0 {
+            return None;
+        }
+        // Another thread may have been faster where there is no lock.
+        let kept = PyDict_GetItemWithError(all, name);
+        (!kept.is_null()).then_some(kept)
+    }
+}
+
+/// Where the program is.
+fn caller() -> (String, u32) {
+    // SAFETY: the frame that calls, which stays for so long.
+    unsafe {
+        let frame = PyEval_GetFrame();
+        if frame.is_null() {
+            return (String::new(), 0);
+        }
+        let line = PyFrame_GetLineNumber(frame).max(0) as u32;
+        let code = Owned::take(PyFrame_GetCode(frame).cast());
+        let file = code.and_then(|code| {
+            let file = Owned::take(PyObject_GetAttrString(code.get(), c"co_filename".as_ptr()))?;
+            text(file.get(), "a file").map(str::to_owned)
+        });
+        (file.unwrap_or_default(), line)
+    }
+}
+
+/// `scope(name, **amounts)`.
+pub(crate) unsafe extern "C" fn scope(
+    _: *mut PyObject,
+    arguments: *const *mut PyObject,
+    count: Py_ssize_t,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    if count != 1 {
+        let said = format!("expected one name and amounts by keyword, found {count} arguments");
+        return fail(Error::Type, &said).unwrap_or(ptr::null_mut());
+    }
+    // SAFETY: there is one, and behind it one for each name.
+    let (name, amounts) = unsafe { (*arguments, arguments.add(1)) };
+    let found = match names.is_null() {
+        true => by_name(name, names).map(shared),
+        // SAFETY: as above.
+        false => unsafe { with_amounts(name, names, amounts) },
+    };
+    found.unwrap_or(ptr::null_mut())
+}
+
+/// A region of its own for these amounts.
+///
+/// # Safety
+///
+/// There are as many values as names.
+unsafe fn with_amounts(
+    name: *mut PyObject,
+    names: *mut PyObject,
+    values: *const *mut PyObject,
+) -> Option<*mut PyObject> {
+    let whole = by_name(name, names)?;
+    // SAFETY: the dictionary has nothing but scopes.
+    let named = unsafe { &*whole.cast::<Scope>() }.named;
+    let Named::Timed(_, count, known) = named else {
+        return fail(Error::Value, "expected no amounts: the scope had none before");
+    };
+    let known = known.load(Relaxed);
+    // SAFETY: two tuples of the interpreter's.
+    let is_same =
+        ptr::eq(known, names) || unsafe { PyObject_RichCompareBool(known, names, Py_EQ) } == 1;
+    if !is_same {
+        let said = "expected the amounts that the scope had before, in that order";
+        return fail(Error::Value, said);
+    }
+    let mut amounts = [0; MOST];
+    for (at, amount) in amounts.iter_mut().enumerate().take(*count) {
+        // SAFETY: as the caller says.
+        *amount = unsafe { number(*values.add(at)) }?;
+    }
+    new(named, amounts).map(Owned::give)
+}
+
+/// An amount: a whole number, or the nearest one.
+unsafe fn number(value: *mut PyObject) -> Option<u64> {
+    // SAFETY: an object of the caller's.
+    unsafe {
+        let number = match PyLong_Check(value) {
+            0 => PyFloat_AsDouble(value).round() as u64,
+            _ => PyLong_AsUnsignedLongLong(value),
+        };
+        PyErr_Occurred().is_null().then_some(number)
+    }
+}
+
+/// `scope_at(name, file, line)`.
+pub(crate) unsafe extern "C" fn scope_at(
+    _: *mut PyObject,
+    arguments: *mut *mut PyObject,
+    count: Py_ssize_t,
+) -> *mut PyObject {
+    if count != 3 {
+        return fail(Error::Type, "expected a name, a file and a line").unwrap_or(ptr::null_mut());
+    }
+    // SAFETY: there are three.
+    let [name, file, line] = unsafe { [*arguments, *arguments.add(1), *arguments.add(2)] };
+    let make = || {
+        let file = text(file, "a file")?;
+        // SAFETY: an object of the caller's.
+        let line = unsafe { PyLong_AsLong(line) }.max(0) as u32;
+        make(name, ptr::null_mut(), Some((file, line))).map(shared)
+    };
+    make().unwrap_or(ptr::null_mut())
+}
+
+pub(crate) unsafe extern "C" fn begin(_: *mut PyObject, object: *mut PyObject) -> *mut PyObject {
+    let Some(scope) = of(object) else { return ptr::null_mut() };
+    scope.named.begin(scope.amounts);
+    none()
+}
+
+pub(crate) unsafe extern "C" fn end(_: *mut PyObject, object: *mut PyObject) -> *mut PyObject {
+    let Some(scope) = of(object) else { return ptr::null_mut() };
+    scope.named.end();
+    none()
+}
+
+unsafe extern "C" fn enter(object: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+    // SAFETY: a method of this type.
+    let scope = unsafe { &*object.cast::<Scope>() };
+    scope.named.begin(scope.amounts);
+    shared(object)
+}
+
+unsafe extern "C" fn exit(
+    object: *mut PyObject,
+    _: *mut *mut PyObject,
+    _: Py_ssize_t,
+) -> *mut PyObject {
+    // SAFETY: as above.
+    unsafe { &*object.cast::<Scope>() }.named.end();
+    // What was raised goes on.
+    // SAFETY: it is always there.
+    shared(unsafe { Py_False() })
+}

@@ -1,0 +1,158 @@
+"""Regions and functions of all kinds, which count to one. Judges itself."""
+
+import asyncio
+import os
+import sys
+import threading
+import time
+
+import pfp
+
+
+def count(name):
+    return pfp.stats().get(name, {"count": 0})["count"]
+
+
+def until(is_so):
+    start = time.monotonic()
+    while not is_so():
+        assert time.monotonic() - start < 60
+        time.sleep(0.01)
+
+
+# Scopes: nested, by name, kept, with amounts, by hand, left by an exception.
+for _ in range(100):
+    with pfp.scope("outer"):
+        with pfp.scope("inner"):
+            pass
+kept = pfp.scope("kept")
+assert kept is pfp.scope("kept") and isinstance(kept, type(pfp.scope("inner")))
+for n in range(10):
+    with pfp.scope("read", bytes=n, items=2.6):
+        pfp.begin(kept)
+        pfp.end(kept)
+pfp.begin("by name")
+pfp.end("by name")
+try:
+    with pfp.scope("raised"):
+        raise KeyError
+except KeyError:
+    pass
+for name, expected in [("outer", 100), ("inner", 100), ("kept", 10), ("by name", 1), ("raised", 1)]:
+    assert count(name) == expected, (name, count(name))
+assert sum(figures["count"] for name, figures in pfp.stats().items() if name.startswith("read")) == 10
+
+# What is wrong is said, and nothing is begun.
+for wrong, said in [
+    (lambda: pfp.scope(), "expected one name"),
+    (lambda: pfp.scope(3), "expected a name"),
+    (lambda: pfp.scope("read", other=1), "expected the amounts that the scope had before"),
+    (lambda: pfp.scope("outer", bytes=1), "expected no amounts"),
+    (lambda: pfp.scope("many", a=1, b=2, c=3, d=4, e=5), "expected at most 4 amounts, found 5"),
+    (lambda: pfp.begin(7), "expected a name"),
+    (lambda: pfp.snapshot("/nowhere/at/all.json"), "/nowhere/at/all.json"),
+    (lambda: pfp.function(3), "expected a function, found int"),
+    (lambda: type(kept)(), "cannot create"),
+    (lambda: object.__new__(type(kept)), "not safe"),
+]:
+    try:
+        wrong()
+    except (TypeError, ValueError, OSError) as error:
+        assert said in str(error), error
+    else:
+        raise AssertionError(said)
+
+
+# Functions: recursion, exceptions, generators, coroutines, methods, threads.
+@pfp.function
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+
+@pfp.function(name="deep")
+def dive(depth):
+    return depth and dive(depth - 1)
+
+
+@pfp.function
+def fails():
+    raise ValueError("as it may")
+
+
+@pfp.function
+def steps(count):
+    for step in range(count):
+        yield step
+
+
+@pfp.function
+async def waits():
+    await asyncio.sleep(0.1)
+    return 7
+
+
+class Thing:
+    @pfp.function
+    def method(self, by):
+        return self, by
+
+
+sys.setrecursionlimit(3000)
+assert fib(12) == 144 and fib.__name__ == "fib"
+dive(700)
+for _ in range(5):
+    try:
+        fails()
+    except ValueError:
+        pass
+assert list(steps(4)) == [0, 1, 2, 3]
+assert asyncio.run(waits()) == 7
+thing = Thing()
+assert thing.method(by=2) == (thing, 2)
+threads = [threading.Thread(target=fib, args=(5,)) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+for name, expected in [
+    ("__main__.fib", 465 + 4 * 15),
+    ("deep", 701),
+    ("__main__.fails", 5),
+    ("__main__.steps", 5),
+    ("__main__.waits", 2),
+    ("__main__.Thing.method", 1),
+]:
+    assert count(name) == expected, (name, count(name))
+# Waiting is nobody's time.
+assert pfp.stats()["__main__.waits"]["exclusive"] < 0.05, pfp.stats()["__main__.waits"]
+
+# Off and on again. No thread of pfp's runs but for as long as something is off.
+until(lambda: len(os.listdir("/proc/self/task")) == 1)
+before = count("__main__.fib")
+assert pfp.disable("__main__.fib") == 1 and pfp.disable("nobody") == 0
+fib(8)
+assert count("__main__.fib") == before
+assert pfp.enable("__main__.fib") == 1
+start = time.monotonic()
+while count("__main__.fib") == before:
+    assert time.monotonic() - start < 60, "it stays off"
+    fib(3)
+    time.sleep(0.01)
+
+while len(os.listdir("/proc/self/task")) > 1:
+    assert time.monotonic() - start < 60, "the watcher runs on"
+    time.sleep(0.01)
+
+# A forked child has figures of its own, also of functions that are off as it is forked.
+pfp.disable("__main__.fib")
+fib(5)
+if child := os.fork():
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+else:
+    with pfp.scope("child"):
+        pass
+    pfp.enable("__main__.fib")
+    fib(5)
+    os._exit(0 if [count(name) for name in ("child", "__main__.fib", "outer")] == [1, 15, 0] else 1)
+pfp.snapshot(sys.argv[1])
+print("all is as it was to be")

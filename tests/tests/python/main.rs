@@ -1,0 +1,220 @@
+//! The Python package, with each interpreter that is there: the one that `.ci/run` gives packages
+//! to, and those from 3.10 on that are on the path.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use pfp_tests::c;
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::tools;
+use pfp_top::export::json;
+use pfp_top::snapshot::Snapshot;
+
+/// Later interpreters than Debian's own.
+const OTHERS: [&str; 5] = ["python3.10", "python3.12", "python3.13", "python3.14", "python3.15"];
+
+/// Interpreters, and where the program of others is.
+struct Pythons {
+    all: Vec<PathBuf>,
+    pygments: PathBuf,
+}
+
+fn pythons(what: &str) -> Option<Pythons> {
+    let own = tools::python(what, "python", "tests/python/requirements.txt")?;
+    let found = Command::new(&own)
+        .args(["-c", "import pygments, os; print(os.path.dirname(pygments.__file__))"])
+        .output()
+        .expect("it starts");
+    let pygments = String::from_utf8_lossy(&found.stdout).trim().into();
+    let mut all = vec![own];
+    all.extend(OTHERS.iter().filter(|name| tools::is_there(name)).map(PathBuf::from));
+    Some(Pythons { all, pygments })
+}
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("python").join(name)
+}
+
+/// Puts the package together as a wheel does, beside the program of others.
+fn packages(place: &Place, pygments: &Path) -> PathBuf {
+    let folder = place.path("packages");
+    let own = folder.join("pfp");
+    std::fs::create_dir_all(&own).expect("there is room");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../probe/python/pfp");
+    for entry in std::fs::read_dir(source).expect("it is there").flatten() {
+        if entry.path().extension().is_some_and(|extension| extension == "py") {
+            std::fs::copy(entry.path(), own.join(entry.file_name())).expect("there is room");
+        }
+    }
+    std::fs::copy(c::python(), own.join("_pfp.abi3.so")).expect("there is room");
+    // It may be there already.
+    let _ = std::os::unix::fs::symlink(pygments, folder.join("pygments"));
+    folder
+}
+
+impl Pythons {
+    /// An interpreter that finds the package.
+    fn command(&self, place: &Place, program: &Path, python: &Path) -> Command {
+        let mut command = place.command(program);
+        command
+            .env("PYTHONPATH", packages(place, &self.pygments))
+            .env("PYTHONDONTWRITEBYTECODE", "1");
+        if program != python {
+            command.args(["run", "--once", "--sum", "-o"]).arg(place.path("snapshot.json"));
+            command.arg("--log").arg(place.path("log")).arg("--").arg(python);
+        }
+        command
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[output.stdout.clone(), output.stderr.clone()].concat()).into_owned()
+}
+
+/// Calls of each function: file, line, and what it is called there.
+fn calls(snapshot: &Snapshot) -> Vec<(String, u32, String, u64)> {
+    let count = |id| {
+        let cells = snapshot.cells.iter().filter(|cell| cell.point == id);
+        cells.map(|cell| cell.stats.count).sum()
+    };
+    let points = snapshot.points.iter().filter(|point| point.line > 0);
+    let of = |point: &pfp_top::snapshot::Point| {
+        (point.file.clone(), point.line, point.name.clone(), count(point.id))
+    };
+    points.map(of).filter(|(.., count)| *count > 0).collect()
+}
+
+#[test]
+fn each_call_is_counted_as_cprofile_counts_it() {
+    let Some(pythons) = pythons("a program of others") else { return };
+    for python in &pythons.all {
+        let place = Place::new();
+        let input = file("regions.py");
+        let mut measured = pythons.command(&place, python, python);
+        measured.env("PFP_SNAPSHOT", place.path("snapshot.json"));
+        let arguments = |out: &str| ["-m", "pygments", "-f", "html", "-o", out].map(str::to_owned);
+        let [ours, theirs, bare] = ["ours", "theirs", "bare"].map(|name| place.path(name));
+        let text = |path: &Path| path.to_str().expect("it is plain text").to_owned();
+        let output =
+            measured.args(["-m", "pfp"]).args(arguments(&text(&ours))).arg(&input).output();
+        let output = output.expect("it starts");
+        assert!(output.status.success(), "{}", said(&output));
+        let (stats, profile) = (place.path("stats"), ["-m", "cProfile", "-o"]);
+        let mut other = pythons.command(&place, python, python);
+        other.args(profile).arg(&stats).args(arguments(&text(&theirs))).arg(&input);
+        c::run(&mut other);
+        c::run(pythons.command(&place, python, python).args(arguments(&text(&bare))).arg(&input));
+        let results = [ours, theirs, bare].map(|path| std::fs::read(path).expect("it was written"));
+        assert!(results[0] == results[1] && results[0] == results[2], "{python:?}");
+
+        let listed =
+            c::run(pythons.command(&place, python, python).arg(file("counts.py")).arg(&stats));
+        let expected = |file: &str, line: u32, name: &str| {
+            listed.lines().find_map(|row| {
+                let parts: Vec<&str> = row.split('\t').collect();
+                let [calls, its_line, its_file, its_name] = parts[..] else { return None };
+                let is_it = its_file == file && its_line.parse() == Ok(line) && its_name == name;
+                is_it.then(|| calls.parse::<u64>().ok()).flatten()
+            })
+        };
+        let snapshot = json::read(&place.path("snapshot.json")).expect("it can be read");
+        let calls = calls(&snapshot);
+        assert!(calls.len() > 100, "{python:?}: {calls:?}");
+        for (file, line, name, count) in &calls {
+            assert!(name.starts_with("pygments."), "{name}");
+            let short = name.rsplit('.').next().unwrap_or_default();
+            assert_eq!(expected(file, *line, short), Some(*count), "{python:?}: {name}");
+        }
+        let total: u64 = calls.iter().map(|(.., count)| count).sum();
+        pfp_tests::figure(&format!("{python:?}: {} functions, {total} calls", calls.len()));
+    }
+}
+
+#[test]
+fn regions_and_functions_count_to_one() {
+    let Some(pythons) = pythons("regions of Python") else { return };
+    for python in &pythons.all {
+        let place = Place::new();
+        let snapshot = place.path("snapshot.json");
+        let mut command = pythons.command(&place, python, python);
+        let output = command.arg(file("regions.py")).arg(&snapshot).output().expect("it starts");
+        assert!(output.status.success(), "{python:?}: {}", said(&output));
+        assert!(said(&output).contains("all is as it was to be"), "{}", said(&output));
+        let snapshot = json::read(&snapshot).expect("it can be read");
+        let read = snapshot.points.iter().find(|point| point.name == "read").expect("it is there");
+        assert!(read.file.ends_with("regions.py") && read.line > 0, "{read:?}");
+        assert_eq!(snapshot.losses.mismatched_ends, 0, "{python:?}");
+    }
+}
+
+#[test]
+fn children_are_a_group_and_the_status_is_the_programs() {
+    let Some(pythons) = pythons("children of Python") else { return };
+    for python in &pythons.all {
+        let place = Place::new();
+        let mut command = pythons.command(&place, pfp_top(), python);
+        let output = command.args(["-m", "pfp"]).arg(file("workers.py")).output();
+        let output = output.expect("it starts");
+        let log = std::fs::read_to_string(place.path("log")).unwrap_or_default();
+        assert_eq!(output.status.code(), Some(3), "{python:?}: {}\n{log}", said(&output));
+        let sum: u64 = (0..40u64).map(|n| (0..n).map(|i| i * i).sum::<u64>()).sum();
+        assert!(log.contains(&sum.to_string()), "{log}");
+        let snapshot = json::read(&place.path("snapshot.json")).expect("it can be read");
+        let calls = calls(&snapshot);
+        let works = calls.iter().filter(|(.., name, _)| name == "workers.work");
+        assert_eq!(works.map(|(.., count)| count).sum::<u64>(), 40, "{python:?}: {calls:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_said() {
+    let Some(pythons) = pythons("python -m pfp") else { return };
+    let python = &pythons.all[0];
+    let place = Place::new();
+    let script = place.path("script.py");
+    std::fs::write(&script, "import sys\nprint(sys.argv[1:], __name__)\n1 / 0\n").unwrap();
+    let script = script.to_str().expect("it is plain text");
+    for (arguments, code, expected) in [
+        (&[][..], 2, "expected a script, or -m and a module, found neither"),
+        (&["--include"], 2, "expected one argument"),
+        (&["/nowhere.py"], 1, "expected a script or a folder with one, found no '/nowhere.py'"),
+        (&["-m", "no_such_module"], 1, "No module named no_such_module"),
+        (&[script, "-x", "--include"], 1, "['-x', '--include'] __main__"),
+        (&[script], 1, "ZeroDivisionError"),
+    ] {
+        let mut command = pythons.command(&place, python, python);
+        let output = command.args(["-m", "pfp"]).args(arguments).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", said(&output));
+        assert!(said(&output).contains(expected), "{arguments:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn modules_are_included_and_excluded() {
+    let Some(pythons) = pythons("--include and --exclude") else { return };
+    for python in &pythons.all {
+        let place = Place::new();
+        std::fs::write(place.path("helper.py"), "def help():\n    pass\n").unwrap();
+        std::fs::write(
+            place.path("script.py"),
+            "import helper, textwrap\nhelper.help()\ntextwrap.dedent('  x')\n",
+        )
+        .unwrap();
+        let points = |options: &[&str]| {
+            let _ = std::fs::remove_file(place.path("snapshot.json"));
+            let mut command = pythons.command(&place, python, python);
+            command.env("PFP_SNAPSHOT", place.path("snapshot.json"));
+            c::run(command.args(["-m", "pfp"]).args(options).arg(place.path("script.py")));
+            let snapshot = json::read(&place.path("snapshot.json")).expect("it can be read");
+            let mut names: Vec<_> =
+                calls(&snapshot).into_iter().map(|(.., name, _)| name).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(points(&[]), ["helper.<module>", "helper.help", "script.<module>"]);
+        assert_eq!(points(&["--exclude", "help*"]), ["script.<module>"]);
+        let included = points(&["--include", "textwrap", "--exclude", "helper"]);
+        let has = |name: &str| included.iter().any(|its| its == name);
+        assert!(has("textwrap.dedent") && !has("helper.help"), "{included:?}");
+    }
+}
