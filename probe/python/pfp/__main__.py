@@ -50,7 +50,10 @@ def main():
         choice = _watch.Choice(options.include, options.exclude, stem)
         sys.path[0] = os.path.dirname(os.path.realpath(program))
         run = lambda: runpy.run_path(program, run_name="__main__")  # noqa: E731
-    _watch.start(choice)
+    try:
+        _watch.start(choice)
+    except RuntimeError as error:
+        sys.exit(f"python -m pfp: {error}")
     try:
         run()
     finally:

@@ -143,7 +143,9 @@ def start(choice):
     if _monitoring is not None:
         tool = _use_tool()
         if tool is None:
-            raise RuntimeError("expected a free tool of sys.monitoring, found none: another profiler runs")
+            raise RuntimeError(
+                "expected a free place for a tool in sys.monitoring, found that others have all"
+            )
         events = _monitoring.events
         _monitoring.set_events(tool, _local() | events.PY_THROW | events.PY_UNWIND)
     else:

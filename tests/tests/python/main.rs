@@ -190,6 +190,28 @@ fn what_cannot_be_run_is_said() {
 }
 
 #[test]
+fn other_tools_may_have_all_places() {
+    let Some(pythons) = pythons("sys.monitoring") else { return };
+    for python in &pythons.all {
+        let place = Place::new();
+        let mut command = pythons.command(&place, python, python);
+        let taken = "import sys\nfor place in range(6) if hasattr(sys, 'monitoring') else ():\n    \
+                     sys.monitoring.use_tool_id(place, 'other')\n";
+        std::fs::write(place.path("packages").join("sitecustomize.py"), taken).unwrap();
+        let program = "import pfp, sys\n@pfp.function\ndef work(): pass\nwork()\n\
+                       assert pfp.stats()['__main__.work']['count'] == 1\n\
+                       print(hasattr(sys, 'monitoring'))\n";
+        std::fs::write(place.path("script.py"), program).unwrap();
+        let has_places = c::run(command.arg(place.path("script.py"))).contains("True");
+        let mut command = pythons.command(&place, python, python);
+        let output = command.args(["-m", "pfp"]).arg(place.path("script.py")).output();
+        let said = said(&output.expect("it starts"));
+        let is_refused = said.contains("found that others have all");
+        assert_eq!(is_refused, has_places, "{python:?}: {said}");
+    }
+}
+
+#[test]
 fn modules_are_included_and_excluded() {
     let Some(pythons) = pythons("--include and --exclude") else { return };
     for python in &pythons.all {
