@@ -440,7 +440,7 @@ fn what_cannot_be_exported_has_its_status() {
         (&["xml", file][..], "possible values: csv, openmetrics"),
         (&["csv", file, "-p", "1"], "cannot be used with"),
         (&["csv", file, "--filter", "no such point"], "no point is admitted"),
-        (&["csv", file, "--filter", "/(/"], "unclosed group"),
+        (&["csv", file, "--filter", "/(/"], "open group"),
         (&["hlog", file, "--per-thread"], "csv and openmetrics"),
     ] {
         let (code, complaint) = status(arguments);
