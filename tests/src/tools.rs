@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Tools whose package has another name.
-const PACKAGES: [(&str, &str); 7] = [
+const PACKAGES: [(&str, &str); 8] = [
+    ("sshd", "openssh-server"),
     ("objdump", "binutils"),
     ("nm", "binutils"),
     ("c++", "g++"),

@@ -39,7 +39,7 @@ use crate::app::{Filter, Options};
 use crate::columns::{Column, Sorting};
 use crate::input;
 use crate::look::{Look, Terminal, Theme, ThemeName};
-use crate::source::{Members, Moment, Together, Wanted, Which};
+use crate::source::{self, Finder, Members, Moment, Together, Wanted, Which};
 use crate::text::clean_lines;
 use crate::units::Unit;
 use crate::variables;
@@ -274,6 +274,9 @@ pub enum Command {
         /// As JSON.
         #[arg(long)]
         json: bool,
+        /// Of another place, as of the viewer.
+        #[arg(long, value_name = "COMMAND")]
+        via: Option<String>,
     },
     /// Remove what processes that have ended left behind.
     Gc,
@@ -299,6 +302,10 @@ pub enum Command {
         /// The folder to write into.
         folder: Option<PathBuf>,
     },
+    /// Show the processes of this place to the viewer that started this, by --via, over
+    /// standard input and output.
+    #[command(hide = true)]
+    Agent,
     /// The program that `demo` watches.
     #[command(hide = true)]
     DemoWorkload,
@@ -322,17 +329,27 @@ pub struct Target {
     /// parallel job.
     #[arg(long)]
     sum: bool,
+    /// Watch processes of another place: of a machine, container or user that this command
+    /// leads to, as 'ssh node1', 'docker exec -i web' or 'sudo -u svc'. It starts `pfp-top
+    /// agent` there.
+    #[arg(long, value_name = "COMMAND")]
+    via: Option<String>,
 }
 
 impl Target {
     /// This process.
     fn of(which: Which) -> Self {
-        Self { pid: vec![which], name: None, all: false, sum: false }
+        Self { pid: vec![which], name: None, all: false, sum: false, via: None }
     }
 
     /// Whether any process was asked for.
     fn names_any(&self) -> bool {
         !self.pid.is_empty() || self.name.is_some() || self.all || self.sum
+    }
+
+    /// Finds the processes of the place that is meant.
+    fn finder(&self) -> anyhow::Result<Box<dyn Finder>> {
+        source::finder(self.via.as_deref(), false)
     }
 
     fn wanted(&self) -> Wanted {

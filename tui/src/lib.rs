@@ -23,9 +23,11 @@
 //! | [`grid`] | tables of aligned cells, and where they are scrolled to | what is in them |
 //! | [`export`] | the same figures as text and files | the screen |
 //! | [`roofline`] | what the machine can do at most | processes, the screen |
+//! | `agent` | a place's processes for a viewer elsewhere | the screen |
 //! | [`serve`] | the same figures over HTTP | the screen |
 //! | `push` | the same figures to a collector; with the feature `otlp` | the screen |
 
+mod agent;
 pub mod app;
 pub mod cli;
 pub mod columns;

@@ -229,11 +229,7 @@ impl FrameHeader {
         let packed = payload.get(self.snapshot.packed as usize..).unwrap_or_default();
         let text = unpack(packed, self.events.whole)?;
         let mut all: Vec<Drained> = parse(&text).context("its records cannot be read")?;
-        for drained in &mut all {
-            for record in &mut drained.records {
-                record.lane = drained.lane;
-            }
-        }
+        all.iter_mut().for_each(Drained::own);
         Ok(all)
     }
 

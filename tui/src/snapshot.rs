@@ -57,7 +57,7 @@ pub struct Snapshot {
 }
 
 /// What the kernel says of a running process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// CPU time of all its threads since it started, nanoseconds.
     pub cpu_ns: u64,
@@ -550,6 +550,11 @@ pub struct Drained {
 }
 
 impl Drained {
+    /// Tells its records, which come without, whose they are.
+    pub(crate) fn own(&mut self) {
+        self.records.iter_mut().for_each(|record| record.lane = self.lane);
+    }
+
     /// Number of the record that comes next.
     pub fn next(&self) -> u64 {
         self.from.saturating_add(self.lost).saturating_add(self.records.len() as u64)

@@ -19,6 +19,7 @@ mod refusal;
 mod symbol;
 pub mod synthetic;
 mod usage;
+pub(crate) mod via;
 mod which;
 
 use std::collections::BTreeSet;
@@ -28,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
 
 pub use choice::{Choice, Wanted, choose};
 pub use collecting::{Collecting, EveryProcess};
@@ -36,6 +38,7 @@ pub use group::{Members, Together};
 pub use guard::guarded;
 pub use recording::{Moment, Recording};
 pub use refusal::Refusal;
+use via::Via;
 pub use which::Which;
 
 use crate::export::json::{Overwrite, WriteError, unreadable};
@@ -101,10 +104,24 @@ pub trait Source {
     fn read_only(&self) -> Option<&str> {
         None
     }
+
+    /// The line to another place that its pictures come over; none for this machine.
+    fn line(&self) -> Option<Line> {
+        None
+    }
+}
+
+/// A line to another place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The command that leads there.
+    pub via: String,
+    /// How long ago the last picture came, if another one should have come since.
+    pub late: Option<Duration>,
 }
 
 /// Something the user wants changed in the process.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Change {
     /// Let this point measure; an invalid one becomes valid.
     Enable(u32),
@@ -120,7 +137,7 @@ pub enum Change {
 }
 
 /// A process that could be watched.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
     /// The name the program gave itself, else its executable's file name.
     pub name: String,
@@ -157,7 +174,7 @@ impl Candidate {
 }
 
 /// What looking for processes brought.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Discovery {
     /// What can be watched, in no particular order.
     pub candidates: Vec<Candidate>,
@@ -172,10 +189,12 @@ pub struct Discovery {
     pub instead: Option<String>,
     /// Whether nothing will come any more.
     pub is_over: bool,
+    /// The command that leads to the place where it was looked; none for this machine.
+    pub via: Option<String>,
 }
 
 /// A segment that was found but cannot be watched.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     /// Process id of its owner, where that is known.
     pub pid: Option<u32>,
@@ -200,7 +219,7 @@ impl Discovery {
         if let Some(refused) = self.refused.iter().find(concerns) {
             return refused.why.clone();
         }
-        if let Some(pid) = asked
+        if let Some(pid) = asked.filter(|_| self.via.is_none())
             && let Some(why) = foreign(pid)
         {
             return why;
@@ -227,7 +246,10 @@ impl Discovery {
     /// One sentence for a user who has nothing to watch.
     pub fn nothing_found(&self) -> String {
         if let Some(instead) = &self.instead {
-            return instead.clone();
+            return match &self.via {
+                Some(via) => format!("{via}: {instead}"),
+                None => instead.clone(),
+            };
         }
         // SAFETY: getuid has no preconditions and cannot fail.
         let uid = unsafe { libc::getuid() };
@@ -293,6 +315,19 @@ impl Finder for Machine {
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
         EveryProcess::default().attach_together(together)
     }
+}
+
+/// The finder of the processes of this machine, or of the place that a command leads to. With
+/// `keep`, points that were toggled there stay as they are when the line to it is lost.
+///
+/// # Errors
+///
+/// If there is no agent behind the command.
+pub fn finder(via: Option<&str>, keep: bool) -> Result<Box<dyn Finder>> {
+    Ok(match via {
+        Some(via) => Box::new(Via::open(via, keep)?),
+        None => Box::new(Machine),
+    })
 }
 
 /// Looks for the processes of this user.

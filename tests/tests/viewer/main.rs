@@ -18,3 +18,4 @@ mod table;
 mod terminal;
 mod time;
 mod timeline;
+mod via;

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use crate::export::json::{Overwrite, WriteError};
-use crate::snapshot::{PointState, Snapshot};
-use crate::source::{Change, Recording, Source};
+use crate::snapshot::{Drained, PointState, Snapshot};
+use crate::source::{Change, Line, Recording, Source};
 
 /// A source, with a memory of the points toggled through it. Dropping it puts
 /// them back, however the viewer comes to its end.
@@ -72,6 +72,31 @@ impl Session {
     /// Copies the segment itself to a file.
     pub fn save_raw(&mut self, path: &Path, overwrite: Overwrite) -> Result<(), WriteError> {
         self.source.save_raw(path, overwrite)
+    }
+
+    /// What the rings brought, as [`Source::new_records`] has it.
+    pub fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
+        self.source.new_records(snapshot, from)
+    }
+
+    /// Whether its process is known to run no more, as [`Source::has_died`] has it.
+    pub fn has_died(&self) -> bool {
+        self.source.has_died()
+    }
+
+    /// The line that it is watched over, as [`Source::line`] has it.
+    pub fn line(&self) -> Option<Line> {
+        self.source.line()
+    }
+
+    /// Why it can only be watched; none where it can be changed.
+    pub fn read_only(&self) -> Option<&str> {
+        self.source.read_only()
+    }
+
+    /// Leaves toggled points as they are now.
+    pub fn leave_as_is(&mut self) {
+        self.toggled.clear();
     }
 
     /// Whether it is a process, be it running or ended, and not a file.

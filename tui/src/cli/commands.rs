@@ -84,11 +84,12 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Disable(points)) => control::run(&points, Deed::Disable),
         Some(Command::Reset(points)) => control::run(&points, Deed::Reset),
         Some(Command::Alpha { weight, points }) => control::run(&points, weight),
-        Some(Command::List { json }) => list_processes(json),
+        Some(Command::List { json, via }) => list_processes(json, via.as_deref()),
         Some(Command::Gc) => gc(),
         Some(Command::Doctor { part, json }) => doctor::run(part, json),
         Some(Command::Completions { shell }) => manual::completions(shell),
         Some(Command::Man { folder }) => manual::man(folder.as_deref()),
+        Some(Command::Agent) => agent(),
         Some(Command::DemoWorkload) => bail!("the demo's program is started by `pfp-top demo`"),
     }
 }
@@ -106,8 +107,8 @@ fn watch(show: &Show, target: &Target) -> Result<u8> {
     let mut options = show.options(target.wanted());
     options.together = target.together();
     let finder: Box<dyn Finder> = match options.together {
-        Some(_) => Box::new(EveryProcess::from_now_on()),
-        None => Box::new(Machine),
+        Some(_) if target.via.is_none() => Box::new(EveryProcess::from_now_on()),
+        _ => source::finder(target.via.as_deref(), show.keep)?,
     };
     let mut app = App::new(options, finder, Instant::now());
     if let Some(file) = &show.baseline {
@@ -175,14 +176,24 @@ pub(super) fn is_headless(show: &Show) -> bool {
     is_asked || !io::stdout().is_terminal()
 }
 
+/// Answers the viewer that has started this.
+fn agent() -> Result<u8> {
+    // It ends with its input: a Ctrl-C at the viewer's terminal is for the viewer.
+    // SAFETY: to ignore a signal runs nothing.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+    crate::agent::run(io::stdin(), io::stdout(), &mut EveryProcess::default())?;
+    Ok(0)
+}
+
 /// The one process that is wanted, or why there is none.
 pub(super) fn resolve(target: &Target) -> Result<Box<dyn Source>> {
+    let mut finder = target.finder()?;
     if let Some(together) = target.together() {
-        return source::attach_together(&together);
+        return finder.attach_together(&together);
     }
-    let (discovery, wanted) = (source::discover()?, target.wanted());
+    let (discovery, wanted) = (finder.discover()?, target.wanted());
     match choose(&discovery, &wanted) {
-        Choice::One(candidate) => source::attach(&candidate),
+        Choice::One(candidate) => finder.attach(&candidate),
         Choice::Several(several) => {
             let shown = |c: &Candidate| {
                 format!("{} {}[{}]", discovery.number_of(c), c.name, c.visible_pid())
@@ -331,8 +342,8 @@ fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Snapsho
     Ok((old, new))
 }
 
-fn list_processes(json: bool) -> Result<u8> {
-    let discovery = source::discover()?;
+fn list_processes(json: bool, via: Option<&str>) -> Result<u8> {
+    let discovery = source::finder(via, false)?.discover()?;
     if json {
         say(&list::json(&discovery)?)?;
     }

@@ -11,7 +11,7 @@ use super::Target;
 use super::commands::say;
 use crate::interrupt::Interrupt;
 use crate::serve::{Pool, STAYS, Scope, http};
-use crate::source::{Candidate, Discovery, Members, Refusal, Together};
+use crate::source::{Candidate, Discovery, Members, Refusal, Together, newcomers};
 
 /// Which processes to serve, and where.
 #[derive(Args, Clone, Debug)]
@@ -56,12 +56,17 @@ impl Pooled {
             [] => Members::All(self.target.name.clone().unwrap_or_default()),
             named => Members::Named(named.to_vec()),
         };
-        let (pool, discovery) = Pool::new(Scope {
+        let scope = Scope {
             together: Together { members, sum: false },
             interval,
             lanes_apart: self.per_thread,
             stays,
-        })?;
+        };
+        let finder = match &self.target.via {
+            Some(_) => self.target.finder()?,
+            None => newcomers(),
+        };
+        let (pool, discovery) = Pool::new(scope, finder)?;
         if pool.is_empty() && !self.target.pid.is_empty() {
             return Err(none_named(&discovery, &self.target).into());
         }

@@ -14,7 +14,7 @@ use super::negotiate::Wish;
 use crate::export::{Begin, Subject};
 use crate::model::{Lifetime, Model, TAU_SECONDS};
 use crate::snapshot::{ProcessState, Snapshot};
-use crate::source::{self, Candidate, Discovery, Finder, Source, Together};
+use crate::source::{Candidate, Discovery, Finder, Source, Together};
 
 /// How long a process is served after it was found to have ended: its last figures
 /// are to be scraped, whenever in its usual round the scraper comes.
@@ -71,15 +71,15 @@ struct Member {
 }
 
 impl Pool {
-    /// The processes that there are now, and whatever looking for them brought.
+    /// The processes that this finder finds now, and whatever looking for them brought.
     ///
     /// # Errors
     ///
     /// If there is no place to look in.
-    pub fn new(scope: Scope) -> Result<(Self, Discovery)> {
+    pub fn new(scope: Scope, finder: Box<dyn Finder>) -> Result<(Self, Discovery)> {
         let mut pool = Self {
             scope,
-            finder: source::newcomers(),
+            finder,
             members: Vec::new(),
             polled: None,
             bodies: HashMap::new(),

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
 
 use super::{Candidate, Change, Collecting, Discovery, FileSource, Finder, Refusal, Source, Which};
 use crate::snapshot::{
@@ -36,7 +37,7 @@ const ENDED: &str = "the process has ended; nothing can be changed in it";
 const DEAD: usize = 3;
 
 /// Which processes are shown as one, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Together {
     /// Which.
     pub members: Members,
@@ -45,7 +46,7 @@ pub struct Together {
 }
 
 /// Which processes are shown as one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Members {
     /// All that run, now or later, and whose name contains this.
     All(String),

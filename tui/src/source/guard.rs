@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use super::{Change, Discovery, Recording, Source};
+use super::{Change, Discovery, Line, Recording, Source};
 use crate::export::json::{Overwrite, WriteError};
 use crate::snapshot::{AMOUNTS, Cell, Drained, Edge, Process, Snapshot};
 use crate::text::clean_in_place;
@@ -60,6 +60,10 @@ impl Source for Guarded {
 
     fn read_only(&self) -> Option<&str> {
         self.0.read_only()
+    }
+
+    fn line(&self) -> Option<Line> {
+        self.0.line()
     }
 }
 

@@ -7,6 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Candidate, Discovery};
 
 /// Digits that a number has at least.
@@ -15,7 +17,7 @@ const DIGITS: usize = 4;
 const MOST: usize = 32;
 
 /// One process, as the user names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Which {
     /// The one with this id: here, else in a pid namespace of its own.
     Pid(u32),

@@ -7,7 +7,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::Look;
-use crate::app::{App, Screen, Status};
+use crate::app::{App, Screen, Session, Status};
 use crate::headline::{Headline, ended_word, rhythm};
 use crate::model::{losses, lost};
 use crate::text;
@@ -29,6 +29,7 @@ const FILTER: usize = 24;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     let theme = &look.theme;
+    let line = app.common.session.as_ref().and_then(Session::line);
     let (word, style) = match app.common.status() {
         Status::Waiting if app.common.discovery.is_over => ("ENDED", theme.warn),
         Status::Waiting => ("WAITING", theme.warn),
@@ -39,9 +40,11 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         Status::File => ("FILE", theme.warn),
         Status::Replay => ("REPLAY", theme.warn),
     };
-    let word = match &app.common.replay {
-        Some(replay) => replay.words(),
-        None => word.into(),
+    let late = line.as_ref().and_then(|line| line.late);
+    let (word, style) = match (&app.common.replay, late) {
+        (Some(replay), _) => (replay.words(), style),
+        (None, Some(late)) => (format!("LATE {} s", late.as_secs()), theme.error),
+        (None, None) => (word.into(), style),
     };
     let mut words = vec![Span::styled(word, style)];
     // The table is what one expects; of the others one is told even where there
@@ -88,8 +91,12 @@ fn parts(app: &App, look: &Look, height: u16) -> Vec<Part> {
     let part = |text: String, rank| Part { text, style: plain, rank };
     let mut parts = vec![part("pfp-top".into(), 8)];
     if let Some(snapshot) = app.common.model.snapshot() {
+        let line = app.common.session.as_ref().and_then(Session::line);
         let head = Headline::of(snapshot, app.common.model.threads());
         parts.push(Part { text: head.process, style: look.theme.process, rank: 0 });
+        if let Some(line) = line {
+            parts.push(part(format!("via {}", text::clean(&line.via)), 1));
+        }
         if head.wall_clock {
             parts.push(Part { text: "WALL CLOCK".into(), style: look.theme.warn, rank: 1 });
         }

@@ -1,0 +1,396 @@
+//! Processes of another place: by commands that lead there, over lines that are cut, garbled,
+//! silent or hostile, and through a real sshd.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+
+use pfp_tests::needs_a_screen;
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::screen::row;
+use pfp_tests::target::{Target, end_with_test, wait_for};
+use pfp_tests::tools::{lacks, skipped};
+use pfp_top::snapshot::PointState;
+use pfp_top::source;
+use serde_json::{Value, json};
+
+const STEADY: &str = env!("CARGO_BIN_EXE_steady");
+/// What an agent says first.
+const MAGIC: &[u8] = b"\x89PFPVIA\r\n";
+
+/// A place where `pfp-top` is on the path.
+struct Near(Place);
+
+impl Near {
+    fn new() -> Self {
+        let place = Place::new();
+        std::fs::create_dir(place.path("bin")).expect("the folder is new");
+        symlink(pfp_top(), place.path("bin/pfp-top")).expect("the folder is new");
+        Self(place)
+    }
+
+    /// A shell's words for a command whose path has it.
+    fn via(&self) -> String {
+        format!("PATH={}:$PATH", self.0.path("bin").display())
+    }
+
+    /// Runs the viewer with arguments, through an agent that this command starts.
+    fn run(&self, via: &str, arguments: &[&str]) -> Output {
+        let mut command = self.0.command(pfp_top());
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.0.path("bin").display()));
+        command.args(arguments).args(["--via", via]).output().expect("pfp-top starts")
+    }
+
+    fn state(&self, target: &Target, name: &str) -> PointState {
+        let snapshot = self.0.snapshot(target);
+        snapshot.points.iter().find(|point| point.name == name).expect("it is there").state
+    }
+}
+
+fn complaint(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn figures_are_those_that_a_viewer_there_shows() {
+    let near = Near::new();
+    let mut target = near.0.start_watched(STEADY, &["far"]);
+    wait_for("figures", || pfp_tests::place::count(&near.0.snapshot(&target), "tick") > 3);
+    target.kill();
+    let pid = target.pid().to_string();
+    let picture = |output: Output, name: &str| {
+        assert!(output.status.success(), "{}", complaint(&output));
+        let text = std::fs::read_to_string(near.0.path(name)).expect("it was written");
+        let mut value: Value = serde_json::from_str(&text).expect("it is JSON");
+        value["taken_unix_ns"] = Value::Null;
+        value
+    };
+    let here = near.0.pfp_top(&["snapshot", "-p", &pid, "-o", "here.json"]);
+    let there = near.run(&near.via(), &["snapshot", "-p", &pid, "-o", "there.json"]);
+    let (here, there) = (picture(here, "here.json"), picture(there, "there.json"));
+    assert!(here["records"].as_array().is_some_and(|records| !records.is_empty()));
+    assert_eq!(here, there);
+
+    let listed = near.run(&near.via(), &["list"]);
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(text.contains(&pid) && text.contains("far"), "{text}{}", complaint(&listed));
+    // A process that is nowhere: the other end's, not this one's, are looked through.
+    let output = near.run(&near.via(), &["snapshot", "-p", "1", "-o", "none.json"]);
+    assert_eq!(output.status.code(), Some(3), "{}", complaint(&output));
+    assert!(complaint(&output).contains("far["), "{}", complaint(&output));
+    let output = near.run(&near.via(), &["save-raw", "-p", &pid, "-o", "raw"]);
+    assert!(complaint(&output).contains("save-raw` there"), "{}", complaint(&output));
+}
+
+#[test]
+fn a_recording_and_a_sum_of_another_place_are_as_of_this_one() {
+    let near = Near::new();
+    let targets = ["one", "two"].map(|name| near.0.start_watched(STEADY, &[name]));
+    let pid = targets[0].pid().to_string();
+    let arguments = ["record", "-p", &pid, "-i", "50ms", "-d", "1s", "--events", "-o", "run.rec"];
+    let output = near.run(&near.via(), &arguments);
+    assert!(output.status.success(), "{}", complaint(&output));
+    let mut recorded = source::open(&near.0.path("run.rec")).expect("it can be read");
+    let recording = recorded.recording().expect("it is one");
+    let events: Vec<_> =
+        (0..recording.len()).flat_map(|place| recording.events(place).expect("whole")).collect();
+    let (brought, lost) = events.iter().fold((0, 0), |(brought, lost), lane| {
+        assert!(lane.records.iter().all(|record| record.lane == lane.lane));
+        (brought + lane.records.len() as u64, lost + lane.lost)
+    });
+    let written: u64 = recorded.poll().unwrap().lanes.iter().map(|lane| lane.records_written).sum();
+    assert!(brought > 0);
+    assert_eq!(brought + lost, written);
+
+    let output = near.run(&near.via(), &["snapshot", "--sum", "-o", "sum.json"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    let sum = source::open(&near.0.path("sum.json")).unwrap().poll().unwrap();
+    assert_eq!(sum.process.members.len(), 2);
+    assert_eq!(sum.points.iter().filter(|point| point.name == "tick").count(), 1);
+}
+
+/// An agent that is spoken with byte by byte.
+struct Agent {
+    child: Child,
+    input: Option<ChildStdin>,
+    number: u32,
+}
+
+impl Agent {
+    fn start(place: &Place) -> Self {
+        let mut command = place.command(pfp_top());
+        command.arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = end_with_test(&mut command).spawn().expect("pfp-top starts");
+        let input = child.stdin.take();
+        let mut magic = [0; 9];
+        child.stdout.as_mut().unwrap().read_exact(&mut magic).expect("it speaks");
+        assert_eq!(magic, MAGIC);
+        Self { child, input, number: 0 }
+    }
+
+    /// Asks, and waits for the answer.
+    fn ask(&mut self, ask: Value) -> Value {
+        let head = json!({ "number": self.number, "ask": ask }).to_string();
+        let len = (head.len() as u32).to_le_bytes();
+        let input = self.input.as_mut().unwrap();
+        input.write_all(&[&len[..], &len[..], head.as_bytes()].concat()).expect("it reads");
+        let mut lengths = [0; 8];
+        let output = self.child.stdout.as_mut().unwrap();
+        output.read_exact(&mut lengths).expect("it answers");
+        let at = |at: usize| u32::from_le_bytes(lengths[at..at + 4].try_into().unwrap()) as usize;
+        let mut message = vec![0; at(0)];
+        output.read_exact(&mut message).expect("it answers");
+        let reply: Value = serde_json::from_slice(&message[..at(4)]).expect("it is JSON");
+        assert_eq!(reply["number"], self.number);
+        self.number += 1;
+        reply["answer"].clone()
+    }
+
+    /// Watches a process, and switches one of its points off.
+    fn switch_off(&mut self, place: &Place, target: &Target, name: &str, keep: bool) {
+        let hello = self.ask(json!({ "Hello": { "keep": keep } }));
+        assert_eq!(hello["Hello"]["version"], 1, "{hello}");
+        let snapshot = place.snapshot(target);
+        let segment = &snapshot.process.segment_id;
+        let point = snapshot.points.iter().find(|point| point.name == name).unwrap().id;
+        let attach = json!({ "Attach": { "source": 0, "segment_id": segment } });
+        let attached = self.ask(attach);
+        assert!(attached["Attached"].is_object(), "{attached}");
+        assert!(self.ask(json!({ "Picture": { "source": 0 } }))["Picture"].is_object());
+        let act = json!({ "Act": { "source": 0, "change": { "Disable": point } } });
+        assert_eq!(self.ask(act), "Done");
+    }
+
+    /// Cuts the line, after these last words.
+    fn cut(mut self, last: &[u8]) -> Output {
+        let mut input = self.input.take().unwrap();
+        // It may have gone already.
+        let _ = input.write_all(last);
+        drop(input);
+        self.child.wait_with_output().expect("it ends")
+    }
+}
+
+#[test]
+fn what_was_switched_is_put_back_when_the_line_breaks_and_only_then() {
+    let near = Near::new();
+    let target = near.0.start_watched(STEADY, &["far"]);
+    wait_for("the point", || {
+        near.0.snapshot(&target).points.iter().any(|point| point.name == "tick")
+    });
+    let goodbye = br#"{"number":9,"ask":"Goodbye"}"#;
+    let len = (goodbye.len() as u32).to_le_bytes();
+    let goodbye = [&len[..], &len[..], goodbye].concat();
+    for (keep, last, left) in [
+        (false, &b""[..], PointState::On),
+        (false, &goodbye[..7], PointState::On),
+        (false, &b"\xff\xff\xff\xff\xff\xff\xff\xff"[..], PointState::On),
+        (true, &b""[..], PointState::Off),
+        (false, &goodbye[..], PointState::Off),
+    ] {
+        let enabled = near.0.pfp_top(&["enable", "tick"]);
+        assert!(enabled.status.success(), "{}", complaint(&enabled));
+        let mut agent = Agent::start(&near.0);
+        agent.switch_off(&near.0, &target, "tick", keep);
+        assert_eq!(near.state(&target, "tick"), PointState::Off);
+        let ended = agent.cut(last);
+        assert!(!complaint(&ended).contains("panicked"), "{}", complaint(&ended));
+        assert_eq!(near.state(&target, "tick"), left, "{keep} {last:?}");
+    }
+    // A command says goodbye.
+    let output = near.run(&near.via(), &["enable", "tick"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    assert_eq!(near.state(&target, "tick"), PointState::On);
+}
+
+#[test]
+fn what_is_no_agent_is_told_in_a_sentence() {
+    let near = Near::new();
+    let say = |name: &str, bytes: &[u8]| {
+        std::fs::write(near.0.path(name), bytes).expect("there is room");
+        format!("cat {}; sleep 0.2 #", near.0.path(name).display())
+    };
+    let message = |head: &str| {
+        let len = (head.len() as u32).to_le_bytes();
+        [MAGIC, &len, &len, head.as_bytes()].concat()
+    };
+    let other =
+        message(r#"{"number":0,"answer":{"Hello":{"version":99,"program":"9.9\u001b[2J"}}}"#);
+    let wrong = message(r#"{"number":0,"answer":"Done"}"#);
+    for (via, status, expected) in [
+        ("true #".to_owned(), 2, "expected an agent of pfp-top, found nothing"),
+        ("echo welcome; exit 5 #".to_owned(), 2, "found \"welcome\""),
+        ("echo no such host >&2; exit 255 #".to_owned(), 2, "(no such host)"),
+        ("/nowhere/at/all".to_owned(), 3, "expected pfp-top on the path there"),
+        ("head -c 200000 /dev/zero #".to_owned(), 2, "expected an agent of pfp-top"),
+        (say("other", &other), 5, "install the same one at both ends"),
+        (say("wrong", &wrong), 2, "expected a greeting"),
+        (say("long", &[MAGIC, &[0xff; 8]].concat()), 2, "expected a message of at most"),
+        (say("cut", &other[..30]), 2, "in the middle of a message"),
+        (say("garbage", &message("{]}")), 2, "a message cannot be read"),
+    ] {
+        let output = near.run(&via, &["--once"]);
+        let said = complaint(&output);
+        assert_eq!(output.status.code(), Some(status), "{via}: {said}");
+        assert!(said.contains(expected) && !said.contains('\x1b'), "{via}: {said}");
+    }
+    // What a shell prints as it starts is in nobody's way.
+    let _target = near.0.start_watched(STEADY, &["far"]);
+    let output = near.run("echo welcome; ", &["--once"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+}
+
+#[test]
+fn a_line_that_is_cut_or_garbled_anywhere_harms_nobody() {
+    let near = Near::new();
+    let _target = near.0.start_watched(STEADY, &["far"]);
+    let run = |via: &str| {
+        let output = near.run(via, &["--once", "--json", "-d", "0.1"]);
+        let said = complaint(&output);
+        assert!(!said.contains("panicked") && output.status.code().is_some(), "{via}: {said}");
+        output.status.success()
+    };
+    // All that the agent says, which is so long; and then less of it.
+    let all = near.0.path("all");
+    assert!(run(&format!("pfp-top agent | tee {} #", all.display())));
+    let whole = std::fs::metadata(&all).expect("it was written").len();
+    for part in [0, 5, 9, 14, 40, 60] {
+        let bytes = whole * part / 100;
+        assert!(
+            !run(&format!("timeout 2 pfp-top agent | head -c {bytes} #")),
+            "{bytes} of {whole}"
+        );
+    }
+    // Some letters of it as others.
+    for letters in ["0 1", "a b", "{ [", "'\\001' '\\200'"] {
+        run(&format!("timeout 2 pfp-top agent | stdbuf -o0 tr {letters} #"));
+    }
+}
+
+#[test]
+fn the_screen_says_how_old_its_figures_are_and_goes_on() {
+    needs_a_screen!();
+    let near = Near::new();
+    let target = near.0.start_watched(STEADY, &["far"]);
+    let screen = near.0.screen(120, 30);
+    // Each agent tells its process id.
+    let via = format!("{}; echo $$ > pid; exec", near.via());
+    screen.pfp_top(&format!("--via '{via}' -d 0.2 --sort name"));
+    let head = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    screen.wait_for("the process", |text| {
+        head(text).contains(&format!("far[{}]", target.pid())) && row(text, "tick").is_some()
+    });
+    let signal = |signal: i32| {
+        let pid = std::fs::read_to_string(near.0.path("pid")).expect("it was written");
+        // SAFETY: to send a signal touches no memory.
+        assert_eq!(unsafe { libc::kill(pid.trim().parse().expect("an id"), signal) }, 0);
+    };
+    signal(libc::SIGSTOP);
+    screen.wait_for("that it is silent", |text| {
+        head(text).contains("LATE") && row(text, "tick").is_some()
+    });
+    signal(libc::SIGCONT);
+    screen.wait_for("that it speaks", |text| head(text).ends_with("LIVE"));
+    signal(libc::SIGKILL);
+    screen.wait_for("that it is lost", |text| {
+        head(text).contains("LATE")
+            && text.contains("the line was lost")
+            && row(text, "tick").is_some()
+    });
+    screen.wait_for("the next line", |text| head(text).ends_with("LIVE"));
+    screen.select("tick");
+    screen.keys(&["e"]);
+    wait_for("it to be off there", || near.state(&target, "tick") == PointState::Off);
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+    assert_eq!(near.state(&target, "tick"), PointState::On);
+}
+
+/// An sshd of the test's own, on the loopback.
+struct Sshd {
+    child: Child,
+    client: String,
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Sshd {
+    /// None where nobody can log in that way.
+    fn start(place: &Place) -> Option<Self> {
+        let path = |name: &str| place.path(name).display().to_string();
+        for key in ["host", "user"] {
+            let key = path(key);
+            let made = Command::new("ssh-keygen")
+                .args(["-q", "-t", "ed25519", "-N", "", "-f", &key])
+                .status()
+                .is_ok_and(|status| status.success());
+            assert!(made, "ssh-keygen makes keys");
+        }
+        // What sshd wants where it separates its privileges.
+        let _ = std::fs::create_dir("/run/sshd");
+        let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
+        std::fs::write(
+            path("sshd"),
+            format!(
+                "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\n\
+                 PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n\
+                 PermitUserEnvironment no\nAcceptEnv PFP_*\n",
+                path("host"),
+                path("user.pub"),
+            ),
+        )
+        .expect("there is room");
+        std::fs::set_permissions(path("user"), PermissionsExt::from_mode(0o600)).ok()?;
+        let mut command = Command::new("/usr/sbin/sshd");
+        command.args(["-D", "-e", "-f", &path("sshd")]).stderr(Stdio::null());
+        let child = end_with_test(&mut command).spawn().ok()?;
+        let client = format!(
+            "ssh -q -p {port} -i {} -o BatchMode=yes -o StrictHostKeyChecking=no \
+             -o UserKnownHostsFile=/dev/null -o SendEnv=PFP_* -o ConnectTimeout=10 127.0.0.1",
+            path("user")
+        );
+        let sshd = Self { child, client };
+        let enters = |_: &u32| {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            let words = format!("{} true", sshd.client);
+            Command::new("sh").args(["-c", &words]).status().is_ok_and(|status| status.success())
+        };
+        (0..25).find(enters)?;
+        Some(sshd)
+    }
+}
+
+#[test]
+fn a_process_is_watched_through_ssh() {
+    if !Path::new("/usr/sbin/sshd").exists() {
+        return assert!(!lacks("--via through ssh", "sshd"), "it is nowhere else");
+    }
+    let near = Near::new();
+    let target = near.0.start_watched(STEADY, &["far"]);
+    let Some(sshd) = Sshd::start(&near.0) else {
+        return skipped("--via through ssh", "the sshd that was started lets nobody in");
+    };
+    let via = format!("{} PATH={}:/usr/bin:/bin", sshd.client, near.0.path("bin").display());
+    let output = near.run(&via, &["--once", "--json"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    let shown: Value = serde_json::from_slice(&output.stdout).expect("a line of JSON");
+    assert!(shown.to_string().contains("tick"), "{shown}");
+    let output = near.run(&via, &["disable", "tick"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    assert_eq!(near.state(&target, "tick"), PointState::Off);
+    // Where it is not installed, that is said, and not what a shell says of it.
+    let without = format!("{} PATH=/nowhere", sshd.client);
+    let output = near.run(&without, &["--once"]);
+    assert_eq!(output.status.code(), Some(3), "{}", complaint(&output));
+    drop(sshd);
+    let output = near.run(&via, &["--once"]);
+    assert_eq!(output.status.code(), Some(2), "{}", complaint(&output));
+}

@@ -1,0 +1,525 @@
+//! Processes of another place, through an agent there.
+//!
+//! ```text
+//! Via, Remote -- requests --> `ssh node1 pfp-top agent` -- source --> process
+//!             <-- replies --
+//! ```
+//!
+//! The agent is started by a command of the user's, and spoken with over its standard input
+//! and output ([`wire`]). A request for a picture is made only after the one before came, so a
+//! slow line gets fewer pictures, and nothing piles up. A line that is lost is tried again; the
+//! last figures stay meanwhile. What comes over it is trusted no more than a file.
+
+pub(crate) mod wire;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::rc::Rc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+
+use self::wire::{Answer, Ask, Reply, Request};
+use super::guard::clean_discovery;
+use super::{Candidate, Change, Discovery, Finder, Line, Refusal, Source, Together, guarded};
+use crate::export::json::{Overwrite, WriteError};
+use crate::recording::{FRAME_HEADER, FrameHeader};
+use crate::snapshot::{Drained, Snapshot};
+use crate::text::clean;
+
+/// How long the screen waits for a picture before it shows the last one again.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// How long it waits for what it cannot go on without.
+const MOST_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a command may take until the agent answers: somebody may have to type a password.
+const TO_OPEN: Duration = Duration::from_secs(120);
+/// After so long, a picture is late.
+const SILENT: Duration = Duration::from_secs(3);
+/// Time between two tries to open a line again.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Bytes of a line of complaint that are kept.
+const LINE: u64 = 4096;
+/// How long a command may take to end when nobody needs it.
+const TO_END: Duration = Duration::from_secs(1);
+
+/// A running agent.
+struct Agent {
+    child: Child,
+    /// None once it was said goodbye to.
+    requests: Option<ChildStdin>,
+    replies: Receiver<Result<(Reply, Vec<u8>)>>,
+    /// Pictures that came while another reply was waited for.
+    early: VecDeque<(Reply, Vec<u8>)>,
+    /// The last line that the command wrote to its standard error.
+    said: Arc<Mutex<String>>,
+    /// Number of the next request.
+    next: u32,
+}
+
+impl Agent {
+    /// Starts an agent through a command, and makes sure that it speaks as this program does.
+    fn open(via: &str, keep: bool) -> Result<Self> {
+        let mut child = Command::new("sh")
+            .args(["-c", &format!("{via} pfp-top agent")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| anyhow!("{via}: expected a shell to run it, found none: {error}"))?;
+        let requests = child.stdin.take();
+        let said = Arc::new(Mutex::new(String::new()));
+        if let Some(errors) = child.stderr.take() {
+            let said = Arc::clone(&said);
+            thread::spawn(move || keep_last_line(errors, &said));
+        }
+        let (sender, replies) = mpsc::channel();
+        if let Some(output) = child.stdout.take() {
+            thread::spawn(move || {
+                let mut output = BufReader::new(output);
+                let mut found = wire::skip_to_magic(&mut output);
+                loop {
+                    let reply = found.and_then(|()| match wire::read(&mut output)? {
+                        Some(reply) => Ok(reply),
+                        None => bail!("it has ended"),
+                    });
+                    found = Ok(());
+                    let is_last = reply.is_err();
+                    if sender.send(reply).is_err() || is_last {
+                        return;
+                    }
+                }
+            });
+        }
+        let mut line = Self { child, requests, replies, early: VecDeque::new(), said, next: 0 };
+        // Where nobody reads it, what was written instead of an answer tells why.
+        let asked = line.send(Ask::Hello { keep }).unwrap_or_default();
+        match line.wait(asked, TO_OPEN) {
+            Ok(Some((Answer::Hello { version: wire::VERSION, .. }, _))) => Ok(line),
+            Ok(Some((Answer::Hello { version, program }, _))) => bail!(Refusal::Version(format!(
+                "{via}: expected an agent that speaks version {} as pfp-top {} does, found version \
+                 {version} of pfp-top {program}; install the same one at both ends",
+                wire::VERSION,
+                env!("CARGO_PKG_VERSION"),
+                program = clean(&program),
+            ))),
+            Ok(Some(_)) => bail!("{via}: expected a greeting, found another message"),
+            Ok(None) => Err(line.why_not(via, &anyhow!("expected an agent, found silence"))),
+            Err(error) => Err(line.why_not(via, &error)),
+        }
+    }
+
+    /// Why no agent answers, in words for the user.
+    fn why_not(&mut self, via: &str, error: &anyhow::Error) -> anyhow::Error {
+        // Standard error may come later than the end of standard output.
+        let status = self.end();
+        let said = self.said();
+        match status.and_then(|status| status.code()) {
+            Some(127) => Refusal::NoTarget(format!(
+                "{via}: expected pfp-top on the path there, found none{said}; install it there"
+            ))
+            .into(),
+            _ => anyhow!("{via}: {error:#}{said}"),
+        }
+    }
+
+    /// What the command complained about last.
+    fn said(&self) -> String {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        match said.trim() {
+            "" => String::new(),
+            said => format!(" ({})", clean(said)),
+        }
+    }
+
+    fn send(&mut self, ask: Ask) -> Result<u32> {
+        let number = self.next;
+        self.next += 1;
+        let requests = self.requests.as_mut().ok_or_else(|| anyhow!("it has ended"))?;
+        match wire::write(requests, &Request { number, ask }, &[]) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => bail!("it has ended"),
+            result => result.map(|()| number).map_err(Into::into),
+        }
+    }
+
+    /// The answer to a request; none if it does not come in time.
+    fn wait(&mut self, number: u32, patience: Duration) -> Result<Option<(Answer, Vec<u8>)>> {
+        let until = Instant::now() + patience;
+        if let Some(place) = self.early.iter().position(|(reply, _)| reply.number == number) {
+            let found = self.early.remove(place);
+            return Ok(found.map(|(reply, rest)| (reply.answer, rest)));
+        }
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let (reply, rest) = match self.replies.recv_timeout(left) {
+                Ok(reply) => reply?,
+                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Disconnected) => bail!("it has ended"),
+            };
+            if reply.number == number {
+                return Ok(Some((reply.answer, rest)));
+            }
+            // Nobody waits any more for an answer of another kind.
+            if matches!(reply.answer, Answer::Picture { .. }) {
+                self.early.push_back((reply, rest));
+            }
+        }
+    }
+
+    fn call(&mut self, ask: Ask, patience: Duration) -> Result<Answer> {
+        let number = self.send(ask)?;
+        match self.wait(number, patience)? {
+            Some((answer, _)) => Ok(answer),
+            None => bail!("expected an answer, found none for {} s", patience.as_secs()),
+        }
+    }
+
+    /// Ends the command: by itself, or if it does not, by force.
+    fn end(&mut self) -> Option<ExitStatus> {
+        self.requests = None;
+        let start = Instant::now();
+        loop {
+            match self.child.try_wait() {
+                Ok(None) if start.elapsed() < TO_END => thread::sleep(Duration::from_millis(5)),
+                Ok(Some(status)) => return Some(status),
+                _ => break,
+            }
+        }
+        let _ = self.child.kill();
+        self.child.wait().ok()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        if self.requests.is_some() {
+            let _ = self.send(Ask::Goodbye);
+            self.end();
+        }
+    }
+}
+
+fn keep_last_line(errors: impl Read, said: &Mutex<String>) {
+    // However long a line is.
+    let mut errors = BufReader::new(errors);
+    let mut line = Vec::new();
+    while let Ok(1..) = errors.by_ref().take(LINE).read_until(b'\n', &mut line) {
+        let text = String::from_utf8_lossy(&line);
+        if !text.trim().is_empty() {
+            *said.lock().unwrap_or_else(PoisonError::into_inner) = text.into_owned();
+        }
+        line.clear();
+    }
+}
+
+/// The line to an agent, which is opened again when it is lost.
+struct Far {
+    via: String,
+    keep: bool,
+    state: State,
+    /// How often it was opened.
+    opened: u32,
+    /// Number of the next source.
+    next: u32,
+}
+
+enum State {
+    Up(Agent),
+    Opening(Receiver<Result<Agent>>, String),
+    Lost { why: String, until: Instant },
+}
+
+impl Far {
+    fn open(via: &str, keep: bool) -> Result<Self> {
+        let state = State::Up(Agent::open(via, keep)?);
+        Ok(Self { via: via.to_owned(), keep, state, opened: 1, next: 0 })
+    }
+
+    /// The line, if it is up. If not, it is opened in the background.
+    fn line(&mut self) -> Result<&mut Agent> {
+        if let State::Lost { why, until } = &mut self.state
+            && *until <= Instant::now()
+        {
+            let (sender, opened) = mpsc::channel();
+            let (via, keep) = (self.via.clone(), self.keep);
+            thread::spawn(move || sender.send(Agent::open(&via, keep)));
+            self.state = State::Opening(opened, std::mem::take(why));
+        }
+        if let State::Opening(opened, _) = &self.state {
+            match opened.try_recv() {
+                Ok(Ok(line)) => {
+                    self.state = State::Up(line);
+                    self.opened += 1;
+                }
+                Ok(Err(error)) => self.lose(&format!("{error:#}")),
+                Err(_) => {}
+            }
+        }
+        match &mut self.state {
+            State::Up(line) => Ok(line),
+            State::Opening(_, why) | State::Lost { why, .. } => bail!("{why}; trying again"),
+        }
+    }
+
+    fn lose(&mut self, why: &str) {
+        self.state = State::Lost { why: why.to_owned(), until: Instant::now() + AGAIN };
+    }
+
+    /// Does something with the line, which is lost if that fails.
+    fn with<T>(&mut self, work: impl FnOnce(&mut Agent) -> Result<T>) -> Result<T> {
+        let line = self.line()?;
+        let error = match work(line) {
+            Ok(result) => return Ok(result),
+            Err(error) => error,
+        };
+        // It says no more, so what it complained about is there.
+        line.end();
+        let said = line.said();
+        let why = format!("{}: the line was lost: {error:#}{said}", self.via);
+        self.lose(&why);
+        bail!("{why}; trying again")
+    }
+
+    fn call(&mut self, ask: Ask, patience: Duration) -> Result<Answer> {
+        match self.with(|line| line.call(ask, patience))? {
+            Answer::Failed(failure) => Err(failure.into_error().context(self.via.clone())),
+            answer => Ok(answer),
+        }
+    }
+}
+
+/// The finder of the processes of another place.
+pub(super) struct Via(Rc<RefCell<Far>>);
+
+impl Via {
+    /// Starts an agent by this command. With `keep`, toggled points stay as they are when the
+    /// line is lost.
+    ///
+    /// # Errors
+    ///
+    /// If there is no agent, or none of this version.
+    pub(super) fn open(command: &str, keep: bool) -> Result<Self> {
+        Ok(Self(Rc::new(RefCell::new(Far::open(command, keep)?))))
+    }
+
+    fn watch(&self, what: What) -> Result<Box<dyn Source>> {
+        let mut far = self.0.borrow_mut();
+        let id = far.next;
+        far.next += 1;
+        drop(far);
+        let far = Rc::clone(&self.0);
+        let mut remote = Remote {
+            far,
+            id,
+            what,
+            opened: 0,
+            asked: None,
+            last: None,
+            came: Instant::now(),
+            read_only: None,
+            has_died: false,
+        };
+        remote.attach()?;
+        Ok(guarded(Box::new(remote)))
+    }
+}
+
+impl Finder for Via {
+    fn discover(&mut self) -> Result<Discovery> {
+        let mut far = self.0.borrow_mut();
+        match far.call(Ask::Discover, MOST_PATIENCE)? {
+            Answer::Found(mut discovery) => {
+                discovery.via = Some(far.via.clone());
+                clean_discovery(&mut discovery);
+                Ok(discovery)
+            }
+            _ => bail!("{}: expected what was found, found another message", far.via),
+        }
+    }
+
+    fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
+        self.watch(What::One(candidate.segment_id.clone()))
+    }
+
+    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
+        self.watch(What::Several(together.clone()))
+    }
+}
+
+/// What is watched.
+enum What {
+    One(String),
+    Several(Together),
+}
+
+/// A process of another place, or several.
+struct Remote {
+    far: Rc<RefCell<Far>>,
+    id: u32,
+    what: What,
+    /// Which opening of the line it is attached by.
+    opened: u32,
+    /// The picture that is to come, and since when.
+    asked: Option<(u32, Instant)>,
+    /// The last picture, which the next one is told from.
+    last: Option<Snapshot>,
+    /// When it came.
+    came: Instant,
+    read_only: Option<String>,
+    has_died: bool,
+}
+
+impl Remote {
+    /// Attaches by the line as it is now, unless that was done.
+    fn attach(&mut self) -> Result<()> {
+        let mut far = self.far.borrow_mut();
+        far.line()?;
+        if self.opened == far.opened {
+            return Ok(());
+        }
+        let source = self.id;
+        let ask = match &self.what {
+            What::One(segment_id) => Ask::Attach { source, segment_id: segment_id.clone() },
+            What::Several(together) => Ask::AttachTogether { source, together: together.clone() },
+        };
+        match far.call(ask, MOST_PATIENCE)? {
+            Answer::Attached { read_only } => self.read_only = read_only,
+            _ => bail!("{}: expected to be attached, found another message", far.via),
+        }
+        (self.opened, self.asked, self.last) = (far.opened, None, None);
+        Ok(())
+    }
+
+    /// A picture, told from the last one.
+    fn decode(&self, bytes: &[u8]) -> Result<Snapshot> {
+        let damaged = || anyhow!("expected a picture, found other data");
+        let (header, payload) = bytes.split_first_chunk::<FRAME_HEADER>().ok_or_else(damaged)?;
+        let header = FrameHeader::decode(header).ok_or_else(damaged)?;
+        if !header.fits(payload) {
+            return Err(damaged());
+        }
+        match (header.back, &self.last) {
+            (0, _) => header.snapshot(payload),
+            (_, Some(last)) => header.snapshot_from(payload, last),
+            (_, None) => Err(damaged()),
+        }
+    }
+
+    /// The next picture, if it comes in time.
+    fn next(&mut self) -> Result<Option<Snapshot>> {
+        let patience = if self.last.is_some() { PATIENCE } else { MOST_PATIENCE };
+        let source = self.id;
+        let far = Rc::clone(&self.far);
+        let mut far = far.borrow_mut();
+        let answer = far.with(|line| {
+            let (number, _) = match self.asked {
+                Some(asked) => asked,
+                None => {
+                    let asked = (line.send(Ask::Picture { source })?, Instant::now());
+                    *self.asked.insert(asked)
+                }
+            };
+            let (extra, bytes) = match line.wait(number, patience)? {
+                None => return Ok(None),
+                Some((Answer::Picture { extra }, bytes)) => (extra, bytes),
+                Some((Answer::Failed(failure), _)) => {
+                    self.asked = None;
+                    return Ok(Some(Err(failure)));
+                }
+                Some(_) => bail!("expected a picture, found another message"),
+            };
+            self.asked = None;
+            let mut snapshot = self.decode(&bytes)?;
+            self.has_died = extra.put(&mut snapshot);
+            Ok(Some(Ok(snapshot)))
+        })?;
+        match answer {
+            Some(Err(failure)) => Err(failure.into_error().context(far.via.clone())),
+            Some(Ok(snapshot)) => Ok(Some(snapshot)),
+            None => Ok(None),
+        }
+    }
+
+    fn call(&mut self, ask: Ask) -> Result<Answer> {
+        self.attach()?;
+        self.far.borrow_mut().call(ask, MOST_PATIENCE)
+    }
+}
+
+impl Source for Remote {
+    fn poll(&mut self) -> Result<Snapshot> {
+        self.attach()?;
+        if let Some(snapshot) = self.next()? {
+            self.last = Some(snapshot);
+            self.came = Instant::now();
+        }
+        // Late or not, it is the last that is known.
+        self.last
+            .clone()
+            .ok_or_else(|| anyhow!("{}: expected a picture, found silence", self.far.borrow().via))
+    }
+
+    fn has_died(&self) -> bool {
+        self.has_died
+    }
+
+    fn add_records(&mut self, snapshot: &mut Snapshot) {
+        if let Ok(Answer::Records(records)) = self.call(Ask::Records { source: self.id }) {
+            snapshot.records = records;
+        }
+    }
+
+    fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
+        let from = snapshot.lanes.iter().map(|lane| (lane.id, from(lane.id))).collect();
+        match self.call(Ask::NewRecords { source: self.id, from }) {
+            Ok(Answer::NewRecords(mut lanes)) => {
+                lanes.iter_mut().for_each(Drained::own);
+                lanes
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn save_raw(&mut self, _path: &Path, _overwrite: Overwrite) -> Result<(), WriteError> {
+        let why = "expected a process of this machine, whose segment can be copied; found one \
+                   behind --via: run `pfp-top save-raw` there";
+        Err(WriteError::Io(io::Error::new(io::ErrorKind::Unsupported, why)))
+    }
+
+    fn act(&mut self, change: Change) -> Result<()> {
+        self.call(Ask::Act { source: self.id, change }).map(drop)
+    }
+
+    fn is_process(&self) -> bool {
+        true
+    }
+
+    fn read_only(&self) -> Option<&str> {
+        self.read_only.as_deref()
+    }
+
+    fn line(&self) -> Option<Line> {
+        let far = self.far.borrow();
+        let is_down = !matches!(far.state, State::Up(_));
+        let silent = self.asked.map(|(_, since)| since.elapsed()).unwrap_or_default();
+        let late = (is_down || silent >= SILENT).then(|| self.came.elapsed());
+        Some(Line { via: far.via.clone(), late })
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        let mut far = self.far.borrow_mut();
+        if self.opened == far.opened
+            && let State::Up(line) = &mut far.state
+        {
+            // The answer is nobody's.
+            let _ = line.send(Ask::Detach { source: self.id });
+        }
+    }
+}
