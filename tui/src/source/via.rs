@@ -13,8 +13,9 @@
 pub(crate) mod wire;
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::rc::Rc;
@@ -35,7 +36,9 @@ use crate::text::clean;
 
 /// How long the screen waits for a picture before it shows the last one again.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How long it waits for what it cannot go on without.
+/// How long a key waits for what it asked for.
+const MORE_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a command waits, before there is a screen and for what takes long.
 const MOST_PATIENCE: Duration = Duration::from_secs(20);
 /// How long a command may take until the agent answers: somebody may have to type a password.
 const TO_OPEN: Duration = Duration::from_secs(120);
@@ -43,6 +46,8 @@ const TO_OPEN: Duration = Duration::from_secs(120);
 const SILENT: Duration = Duration::from_secs(3);
 /// Time between two tries to open a line again.
 const AGAIN: Duration = Duration::from_secs(5);
+/// Replies that nobody has looked at yet; the agent waits with more.
+const UNREAD: usize = 4;
 /// Bytes of a line of complaint that are kept.
 const LINE: u64 = 4096;
 /// How long a command may take to end when nobody needs it.
@@ -54,7 +59,9 @@ struct Agent {
     /// None once it was said goodbye to.
     requests: Option<ChildStdin>,
     replies: Receiver<Result<(Reply, Vec<u8>)>>,
-    /// Pictures that came while another reply was waited for.
+    /// Numbers of the requests for pictures that are not answered yet.
+    asked: HashSet<u32>,
+    /// Answers to those that came while another one was waited for.
     early: VecDeque<(Reply, Vec<u8>)>,
     /// The last line that the command wrote to its standard error.
     said: Arc<Mutex<String>>,
@@ -64,12 +71,21 @@ struct Agent {
 
 impl Agent {
     /// Starts an agent through a command, and makes sure that it speaks as this program does.
-    fn open(via: &str, keep: bool) -> Result<Self> {
-        let mut child = Command::new("sh")
-            .args(["-c", &format!("{via} pfp-top agent")])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+    /// Where the screen is shown, the command may not ask for a password.
+    fn open(via: &str, keep: bool, may_ask: bool) -> Result<Self> {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{via} pfp-top agent")]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if !may_ask {
+            // SAFETY: setsid may be called between fork and exec, and touches no memory.
+            unsafe {
+                command.pre_exec(|| {
+                    libc::setsid();
+                    Ok(())
+                });
+            }
+        }
+        let mut child = command
             .spawn()
             .map_err(|error| anyhow!("{via}: expected a shell to run it, found none: {error}"))?;
         let requests = child.stdin.take();
@@ -78,7 +94,7 @@ impl Agent {
             let said = Arc::clone(&said);
             thread::spawn(move || keep_last_line(errors, &said));
         }
-        let (sender, replies) = mpsc::channel();
+        let (sender, replies) = mpsc::sync_channel(UNREAD);
         if let Some(output) = child.stdout.take() {
             thread::spawn(move || {
                 let mut output = BufReader::new(output);
@@ -96,7 +112,8 @@ impl Agent {
                 }
             });
         }
-        let mut line = Self { child, requests, replies, early: VecDeque::new(), said, next: 0 };
+        let (asked, early) = (HashSet::new(), VecDeque::new());
+        let mut line = Self { child, requests, replies, asked, early, said, next: 0 };
         // Where nobody reads it, what was written instead of an answer tells why.
         let asked = line.send(Ask::Hello { keep }).unwrap_or_default();
         match line.wait(asked, TO_OPEN) {
@@ -147,6 +164,23 @@ impl Agent {
         }
     }
 
+    /// Asks for a picture.
+    fn send_for_picture(&mut self, source: u32) -> Result<u32> {
+        let number = self.send(Ask::Picture { source })?;
+        self.asked.insert(number);
+        Ok(number)
+    }
+
+    /// Watches a source no more, of which a picture may still be to come.
+    fn detach(&mut self, source: u32, asked: Option<u32>) {
+        if let Some(number) = asked {
+            self.asked.remove(&number);
+            self.early.retain(|(reply, _)| reply.number != number);
+        }
+        // The answer is nobody's, and a line that is lost needs none.
+        let _ = self.send(Ask::Detach { source });
+    }
+
     /// The answer to a request; none if it does not come in time.
     fn wait(&mut self, number: u32, patience: Duration) -> Result<Option<(Answer, Vec<u8>)>> {
         let until = Instant::now() + patience;
@@ -161,12 +195,16 @@ impl Agent {
                 Err(RecvTimeoutError::Timeout) => return Ok(None),
                 Err(RecvTimeoutError::Disconnected) => bail!("it has ended"),
             };
+            let is_for_picture = self.asked.remove(&reply.number);
             if reply.number == number {
                 return Ok(Some((reply.answer, rest)));
             }
-            // Nobody waits any more for an answer of another kind.
-            if matches!(reply.answer, Answer::Picture { .. }) {
+            // Nobody waits any more for any other.
+            if is_for_picture {
                 self.early.push_back((reply, rest));
+            }
+            if left.is_zero() {
+                return Ok(None);
             }
         }
     }
@@ -236,7 +274,7 @@ enum State {
 
 impl Far {
     fn open(via: &str, keep: bool) -> Result<Self> {
-        let state = State::Up(Agent::open(via, keep)?);
+        let state = State::Up(Agent::open(via, keep, true)?);
         Ok(Self { via: via.to_owned(), keep, state, opened: 1, next: 0 })
     }
 
@@ -247,7 +285,7 @@ impl Far {
         {
             let (sender, opened) = mpsc::channel();
             let (via, keep) = (self.via.clone(), self.keep);
-            thread::spawn(move || sender.send(Agent::open(&via, keep)));
+            thread::spawn(move || sender.send(Agent::open(&via, keep, false)).ok());
             self.state = State::Opening(opened, std::mem::take(why));
         }
         if let State::Opening(opened, _) = &self.state {
@@ -332,7 +370,7 @@ impl Via {
 impl Finder for Via {
     fn discover(&mut self) -> Result<Discovery> {
         let mut far = self.0.borrow_mut();
-        match far.call(Ask::Discover, MOST_PATIENCE)? {
+        match far.call(Ask::Discover, MORE_PATIENCE)? {
             Answer::Found(mut discovery) => {
                 discovery.via = Some(far.via.clone());
                 clean_discovery(&mut discovery);
@@ -387,7 +425,8 @@ impl Remote {
             What::One(segment_id) => Ask::Attach { source, segment_id: segment_id.clone() },
             What::Several(together) => Ask::AttachTogether { source, together: together.clone() },
         };
-        match far.call(ask, MOST_PATIENCE)? {
+        let patience = if self.opened == 0 { MOST_PATIENCE } else { MORE_PATIENCE };
+        match far.call(ask, patience)? {
             Answer::Attached { read_only } => self.read_only = read_only,
             _ => bail!("{}: expected to be attached, found another message", far.via),
         }
@@ -412,15 +451,19 @@ impl Remote {
 
     /// The next picture, if it comes in time.
     fn next(&mut self) -> Result<Option<Snapshot>> {
-        let patience = if self.last.is_some() { PATIENCE } else { MOST_PATIENCE };
         let source = self.id;
         let far = Rc::clone(&self.far);
         let mut far = far.borrow_mut();
+        let patience = match &self.last {
+            Some(_) => PATIENCE,
+            None if far.opened == 1 => MOST_PATIENCE,
+            None => MORE_PATIENCE,
+        };
         let answer = far.with(|line| {
             let (number, _) = match self.asked {
                 Some(asked) => asked,
                 None => {
-                    let asked = (line.send(Ask::Picture { source })?, Instant::now());
+                    let asked = (line.send_for_picture(source)?, Instant::now());
                     *self.asked.insert(asked)
                 }
             };
@@ -445,9 +488,9 @@ impl Remote {
         }
     }
 
-    fn call(&mut self, ask: Ask) -> Result<Answer> {
+    fn call(&mut self, ask: Ask, patience: Duration) -> Result<Answer> {
         self.attach()?;
-        self.far.borrow_mut().call(ask, MOST_PATIENCE)
+        self.far.borrow_mut().call(ask, patience)
     }
 }
 
@@ -469,14 +512,16 @@ impl Source for Remote {
     }
 
     fn add_records(&mut self, snapshot: &mut Snapshot) {
-        if let Ok(Answer::Records(records)) = self.call(Ask::Records { source: self.id }) {
+        if let Ok(Answer::Records(records)) =
+            self.call(Ask::Records { source: self.id }, MOST_PATIENCE)
+        {
             snapshot.records = records;
         }
     }
 
     fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
         let from = snapshot.lanes.iter().map(|lane| (lane.id, from(lane.id))).collect();
-        match self.call(Ask::NewRecords { source: self.id, from }) {
+        match self.call(Ask::NewRecords { source: self.id, from }, MOST_PATIENCE) {
             Ok(Answer::NewRecords(mut lanes)) => {
                 lanes.iter_mut().for_each(Drained::own);
                 lanes
@@ -492,7 +537,7 @@ impl Source for Remote {
     }
 
     fn act(&mut self, change: Change) -> Result<()> {
-        self.call(Ask::Act { source: self.id, change }).map(drop)
+        self.call(Ask::Act { source: self.id, change }, MORE_PATIENCE).map(drop)
     }
 
     fn is_process(&self) -> bool {
@@ -518,8 +563,7 @@ impl Drop for Remote {
         if self.opened == far.opened
             && let State::Up(line) = &mut far.state
         {
-            // The answer is nobody's.
-            let _ = line.send(Ask::Detach { source: self.id });
+            line.detach(self.id, self.asked.map(|(number, _)| number));
         }
     }
 }
