@@ -47,7 +47,7 @@ const SILENT: Duration = Duration::from_secs(3);
 /// Time between two tries to open a line again.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Replies that nobody has looked at yet; the agent waits with more.
-const UNREAD: usize = 4;
+const UNREAD: usize = 2;
 /// Bytes of a line of complaint that are kept.
 const LINE: u64 = 4096;
 /// How long a command may take to end when nobody needs it.

@@ -17,7 +17,6 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::input::MAX_BYTES;
 use crate::snapshot::{Drained, Record, Snapshot, Usage};
 use crate::source::{Change, Discovery, Refusal, Together};
 
@@ -27,7 +26,7 @@ pub(crate) const MAGIC: [u8; 9] = *b"\x89PFPVIA\r\n";
 pub(crate) const VERSION: u32 = 1;
 
 /// Bytes that a message has at most.
-const LIMIT: u32 = MAX_BYTES as u32;
+const LIMIT: u32 = 64 << 20;
 /// Bytes that may stand before [`MAGIC`].
 const NOISE: usize = 64 << 10;
 
