@@ -274,9 +274,9 @@ pub enum Command {
         /// As JSON.
         #[arg(long)]
         json: bool,
-        /// Of another place, as of the viewer.
+        /// Of another place, or several, as of the viewer.
         #[arg(long, value_name = "COMMAND")]
-        via: Option<String>,
+        via: Vec<String>,
     },
     /// Remove what processes that have ended left behind.
     Gc,
@@ -331,15 +331,15 @@ pub struct Target {
     sum: bool,
     /// Watch processes of another place: of a machine, container or user that this command
     /// leads to, as 'ssh node1', 'docker exec -i web' or 'sudo -u svc'. It starts `pfp-top
-    /// agent` there.
+    /// agent` there. Given several times, all these places as one.
     #[arg(long, value_name = "COMMAND")]
-    via: Option<String>,
+    via: Vec<String>,
 }
 
 impl Target {
     /// This process.
     fn of(which: Which) -> Self {
-        Self { pid: vec![which], name: None, all: false, sum: false, via: None }
+        Self { pid: vec![which], name: None, all: false, sum: false, via: Vec::new() }
     }
 
     /// Whether any process was asked for.
@@ -349,7 +349,7 @@ impl Target {
 
     /// Finds the processes of the place that is meant.
     fn finder(&self) -> anyhow::Result<Box<dyn Finder>> {
-        source::finder(self.via.as_deref(), false)
+        source::finder(&self.via, false)
     }
 
     fn wanted(&self) -> Wanted {

@@ -38,7 +38,7 @@ pub use group::{Members, Together};
 pub use guard::guarded;
 pub use recording::{Moment, Recording};
 pub use refusal::Refusal;
-use via::Via;
+use via::{Places, Via};
 pub use which::Which;
 
 use crate::export::json::{Overwrite, WriteError, unreadable};
@@ -54,6 +54,9 @@ pub trait Source {
     /// A process that has ended is no error: its last figures come with the
     /// state that says so, as often as asked.
     fn poll(&mut self) -> Result<Snapshot>;
+
+    /// Does what a poll can do ahead: called for all of several before the first is polled.
+    fn prepare(&mut self) {}
 
     /// Whether the process is known to run no more although there is no snapshot that
     /// says so: what it left cannot be read. Asked when [`Self::poll`] has failed.
@@ -317,16 +320,17 @@ impl Finder for Machine {
     }
 }
 
-/// The finder of the processes of this machine, or of the place that a command leads to. With
+/// The finder of the processes of this machine, or of the places that commands lead to. With
 /// `keep`, points that were toggled there stay as they are when the line to it is lost.
 ///
 /// # Errors
 ///
-/// If there is no agent behind the command.
-pub fn finder(via: Option<&str>, keep: bool) -> Result<Box<dyn Finder>> {
+/// If there is no agent behind any of the commands.
+pub fn finder(via: &[String], keep: bool) -> Result<Box<dyn Finder>> {
     Ok(match via {
-        Some(via) => Box::new(Via::open(via, keep)?),
-        None => Box::new(Machine),
+        [] => Box::new(Machine),
+        [one] => Box::new(Via::open(one, keep)?),
+        several => Box::new(Places::open(several, keep)?),
     })
 }
 

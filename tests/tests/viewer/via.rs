@@ -12,7 +12,7 @@ use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::screen::row;
 use pfp_tests::target::{Target, end_with_test, wait_for};
 use pfp_tests::tools::{lacks, skipped};
-use pfp_top::snapshot::PointState;
+use pfp_top::snapshot::{PointState, Snapshot};
 use pfp_top::source;
 use serde_json::{Value, json};
 
@@ -38,10 +38,16 @@ impl Near {
 
     /// Runs the viewer with arguments, through an agent that this command starts.
     fn run(&self, via: &str, arguments: &[&str]) -> Output {
+        self.run_by(&[via], arguments)
+    }
+
+    /// The same through several.
+    fn run_by(&self, vias: &[&str], arguments: &[&str]) -> Output {
         let mut command = self.0.command(pfp_top());
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", self.0.path("bin").display()));
-        command.args(arguments).args(["--via", via]).output().expect("pfp-top starts")
+        command.args(arguments).args(vias.iter().flat_map(|via| ["--via", via]));
+        command.output().expect("pfp-top starts")
     }
 
     fn state(&self, target: &Target, name: &str) -> PointState {
@@ -110,6 +116,60 @@ fn a_recording_and_a_sum_of_another_place_are_as_of_this_one() {
     let sum = source::open(&near.0.path("sum.json")).unwrap().poll().unwrap();
     assert_eq!(sum.process.members.len(), 2);
     assert_eq!(sum.points.iter().filter(|point| point.name == "tick").count(), 1);
+}
+
+#[test]
+fn several_places_are_as_one() {
+    let (near, other) = (Near::new(), Place::new());
+    let mut one = near.0.start_watched(STEADY, &["one"]);
+    let two = other.start_watched(STEADY, &["two"]);
+    let there = format!("PFP_DIR={} nice", other.beacons().display());
+    let both = ["env", there.as_str()];
+    let read = |name: &str| source::open(&near.0.path(name)).unwrap().poll().unwrap();
+
+    let output = near.run_by(&both, &["snapshot", "--all", "-o", "all.json"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    let all = read("all.json");
+    let mut names: Vec<_> = all.process.members.iter().map(|it| it.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["one@env", "two@nice"]);
+    let output = near.run_by(&both, &["disable", "--name", "two@nice", "tick"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    let state = |snapshot: &Snapshot| {
+        snapshot.points.iter().find(|point| point.name == "tick").expect("it is there").state
+    };
+    assert_eq!(state(&other.snapshot(&two)), PointState::Off);
+    assert_eq!(near.state(&one, "tick"), PointState::On);
+
+    // Their clocks may differ: ticks are nanoseconds.
+    one.kill();
+    let pid = one.pid().to_string();
+    let output = near.run_by(&both, &["snapshot", "-p", &pid, "-o", "one.json"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    let (here, there) = (near.0.snapshot(&one), read("one.json"));
+    assert_eq!(there.clock.ticks_per_second, 1e9);
+    assert_eq!(here.cells.len(), there.cells.len());
+    for (here, there) in here.cells.iter().zip(&there.cells) {
+        assert_eq!(here.stats.count, there.stats.count);
+    }
+    let seconds = |snapshot: &Snapshot| {
+        let ticks: u64 = snapshot.cells.iter().map(|cell| cell.stats.inclusive).sum();
+        ticks as f64 / snapshot.clock.ticks_per_second
+    };
+    let (here, there) = (seconds(&here), seconds(&there));
+    assert!((here / there - 1.0).abs() < 1e-5, "{here} {there}");
+
+    // Two commands that lead to one place show each process once.
+    let output = near.run_by(&["env", "nice env"], &["list", "--json"]);
+    let listed: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+
+    // One that cannot be reached keeps nobody from the others.
+    let output = near.run_by(&["env", "/nowhere/at/all"], &["list"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("one@env"), "{text}{}", complaint(&output));
+    let output = near.run_by(&["/nowhere/at/all", "/nowhere/else"], &["list"]);
+    assert_eq!(output.status.code(), Some(3), "{}", complaint(&output));
 }
 
 /// An agent that is spoken with byte by byte.

@@ -84,7 +84,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Disable(points)) => control::run(&points, Deed::Disable),
         Some(Command::Reset(points)) => control::run(&points, Deed::Reset),
         Some(Command::Alpha { weight, points }) => control::run(&points, weight),
-        Some(Command::List { json, via }) => list_processes(json, via.as_deref()),
+        Some(Command::List { json, via }) => list_processes(json, &via),
         Some(Command::Gc) => gc(),
         Some(Command::Doctor { part, json }) => doctor::run(part, json),
         Some(Command::Completions { shell }) => manual::completions(shell),
@@ -107,8 +107,8 @@ fn watch(show: &Show, target: &Target) -> Result<u8> {
     let mut options = show.options(target.wanted());
     options.together = target.together();
     let finder: Box<dyn Finder> = match options.together {
-        Some(_) if target.via.is_none() => Box::new(EveryProcess::from_now_on()),
-        _ => source::finder(target.via.as_deref(), show.keep)?,
+        Some(_) if target.via.is_empty() => Box::new(EveryProcess::from_now_on()),
+        _ => source::finder(&target.via, show.keep)?,
     };
     let mut app = App::new(options, finder, Instant::now());
     if let Some(file) = &show.baseline {
@@ -342,7 +342,7 @@ fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Snapsho
     Ok((old, new))
 }
 
-fn list_processes(json: bool, via: Option<&str>) -> Result<u8> {
+fn list_processes(json: bool, via: &[String]) -> Result<u8> {
     let discovery = source::finder(via, false)?.discover()?;
     if json {
         say(&list::json(&discovery)?)?;

@@ -62,9 +62,9 @@ impl Pooled {
             lanes_apart: self.per_thread,
             stays,
         };
-        let finder = match &self.target.via {
-            Some(_) => self.target.finder()?,
-            None => newcomers(),
+        let finder = match self.target.via.is_empty() {
+            true => newcomers(),
+            false => self.target.finder()?,
         };
         let (pool, discovery) = Pool::new(scope, finder)?;
         if pool.is_empty() && !self.target.pid.is_empty() {

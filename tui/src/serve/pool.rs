@@ -141,6 +141,7 @@ impl Pool {
             return Ok(());
         }
         self.join()?;
+        self.members.iter_mut().for_each(|member| member.source.prepare());
         for member in &mut self.members {
             member.poll(now);
         }

@@ -22,7 +22,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
-use super::{Candidate, Change, Collecting, Discovery, FileSource, Finder, Refusal, Source, Which};
+use super::{
+    Candidate, Change, Collecting, Discovery, FileSource, Finder, Line, Refusal, Source, Which,
+};
 use crate::snapshot::{
     Cell, ClockKind, Drained, Edge, Lane, LaneKind, Losses, Open, Point, PointState, Process,
     ProcessState, Snapshot, Usage,
@@ -435,6 +437,7 @@ impl Group {
 impl Source for Group {
     fn poll(&mut self) -> Result<Snapshot> {
         self.keep_last();
+        self.members.iter_mut().for_each(|member| member.source.prepare());
         for member in self.members.iter_mut().filter(|member| !member.is_kept) {
             // What cannot be read now keeps its figures, as one that has ended.
             match member.source.poll() {
@@ -447,6 +450,21 @@ impl Source for Group {
         // Those that come now were polled as they came.
         self.join()?;
         Ok(self.merge())
+    }
+
+    fn line(&self) -> Option<Line> {
+        let lines = self.members.iter().filter(|member| !member.is_kept);
+        let lines: Vec<Line> = lines.filter_map(|member| member.source.line()).collect();
+        let mut places: Vec<&str> = lines.iter().map(|line| line.via.as_str()).collect();
+        places.sort_unstable();
+        places.dedup();
+        let via = match places[..] {
+            [] => return None,
+            [one] => one.to_owned(),
+            [..] => format!("{} places", places.len()),
+        };
+        let late = lines.iter().max_by_key(|line| line.late).filter(|line| line.late.is_some());
+        Some(late.cloned().unwrap_or(Line { via, late: None }))
     }
 
     fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {

@@ -26,6 +26,10 @@ impl Source for Guarded {
         Ok(snapshot)
     }
 
+    fn prepare(&mut self) {
+        self.0.prepare();
+    }
+
     fn has_died(&self) -> bool {
         self.0.has_died()
     }

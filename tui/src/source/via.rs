@@ -10,6 +10,7 @@
 //! slow line gets fewer pictures, and nothing piles up. A line that is lost is tried again; the
 //! last figures stay meanwhile. What comes over it is trusted no more than a file.
 
+mod places;
 pub(crate) mod wire;
 
 use std::cell::RefCell;
@@ -26,6 +27,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 
+pub(super) use self::places::Places;
+use self::places::Scale;
 use self::wire::{Answer, Ask, Reply, Request};
 use super::guard::clean_discovery;
 use super::{Candidate, Change, Discovery, Finder, Line, Refusal, Source, Together, guarded};
@@ -202,8 +205,7 @@ impl Agent {
             // Nobody waits any more for any other.
             if is_for_picture {
                 self.early.push_back((reply, rest));
-            }
-            if left.is_zero() {
+            } else if left.is_zero() {
                 return Ok(None);
             }
         }
@@ -273,9 +275,16 @@ enum State {
 }
 
 impl Far {
-    fn open(via: &str, keep: bool) -> Result<Self> {
-        let state = State::Up(Agent::open(via, keep, true)?);
-        Ok(Self { via: via.to_owned(), keep, state, opened: 1, next: 0 })
+    /// The line by an agent; where there is none, another one is started after a while.
+    fn of(via: &str, keep: bool, agent: Result<Agent>) -> Self {
+        let (state, opened) = match agent {
+            Ok(agent) => (State::Up(agent), 1),
+            Err(error) => {
+                let until = Instant::now() + AGAIN;
+                (State::Lost { why: format!("{error:#}"), until }, 0)
+            }
+        };
+        Self { via: via.to_owned(), keep, state, opened, next: 0 }
     }
 
     /// The line, if it is up. If not, it is opened in the background.
@@ -332,7 +341,11 @@ impl Far {
 }
 
 /// The finder of the processes of another place.
-pub(super) struct Via(Rc<RefCell<Far>>);
+pub(super) struct Via {
+    far: Rc<RefCell<Far>>,
+    /// What it is called beside others; none where it is the only place.
+    place: Option<String>,
+}
 
 impl Via {
     /// Starts an agent by this command. With `keep`, toggled points stay as they are when the
@@ -342,17 +355,19 @@ impl Via {
     ///
     /// If there is no agent, or none of this version.
     pub(super) fn open(command: &str, keep: bool) -> Result<Self> {
-        Ok(Self(Rc::new(RefCell::new(Far::open(command, keep)?))))
+        let far = Far::of(command, keep, Ok(Agent::open(command, keep, true)?));
+        Ok(Self { far: Rc::new(RefCell::new(far)), place: None })
     }
 
     fn watch(&self, what: What) -> Result<Box<dyn Source>> {
-        let mut far = self.0.borrow_mut();
-        let id = far.next;
-        far.next += 1;
-        drop(far);
-        let far = Rc::clone(&self.0);
+        let far = Rc::clone(&self.far);
+        let id = far.borrow().next;
+        far.borrow_mut().next += 1;
         let mut remote = Remote {
             far,
+            place: self.place.clone(),
+            scale: None,
+            missed: 0,
             id,
             what,
             opened: 0,
@@ -369,10 +384,15 @@ impl Via {
 
 impl Finder for Via {
     fn discover(&mut self) -> Result<Discovery> {
-        let mut far = self.0.borrow_mut();
+        let mut far = self.far.borrow_mut();
         match far.call(Ask::Discover, MORE_PATIENCE)? {
             Answer::Found(mut discovery) => {
                 discovery.via = Some(far.via.clone());
+                if let Some(place) = &self.place {
+                    for candidate in &mut discovery.candidates {
+                        candidate.name = places::at(&candidate.name, place);
+                    }
+                }
                 clean_discovery(&mut discovery);
                 Ok(discovery)
             }
@@ -398,6 +418,12 @@ enum What {
 /// A process of another place, or several.
 struct Remote {
     far: Rc<RefCell<Far>>,
+    /// What it is called beside others; none where it is the only place.
+    place: Option<String>,
+    /// Beside others, what its ticks are; none before the first picture.
+    scale: Option<Scale>,
+    /// Polls since the last picture came.
+    missed: u32,
     id: u32,
     what: What,
     /// Which opening of the line it is attached by.
@@ -455,6 +481,8 @@ impl Remote {
         let far = Rc::clone(&self.far);
         let mut far = far.borrow_mut();
         let patience = match &self.last {
+            // A line that is late already keeps nobody from the others.
+            Some(_) if self.missed > 1 => Duration::ZERO,
             Some(_) => PATIENCE,
             None if far.opened == 1 => MOST_PATIENCE,
             None => MORE_PATIENCE,
@@ -488,6 +516,20 @@ impl Remote {
         }
     }
 
+    /// A picture as it is shown: beside those of other places, if there are any.
+    fn shown(&mut self, mut snapshot: Snapshot) -> Snapshot {
+        let Some(place) = &self.place else { return snapshot };
+        // A rate that is refined later must not move what was measured before.
+        let rate = snapshot.clock.ticks_per_second;
+        self.scale.get_or_insert_with(|| Scale::of(rate)).snapshot(&mut snapshot);
+        let process = &mut snapshot.process;
+        for member in &mut process.members {
+            member.name = places::at(&member.name, place);
+        }
+        process.name = places::at(&process.name, place);
+        snapshot
+    }
+
     fn call(&mut self, ask: Ask, patience: Duration) -> Result<Answer> {
         self.attach()?;
         self.far.borrow_mut().call(ask, patience)
@@ -495,16 +537,28 @@ impl Remote {
 }
 
 impl Source for Remote {
+    fn prepare(&mut self) {
+        let mut far = self.far.borrow_mut();
+        if self.opened == far.opened && self.asked.is_none() {
+            // A line that is lost is told of by the poll.
+            let number = far.with(|line| line.send_for_picture(self.id)).ok();
+            self.asked = number.map(|number| (number, Instant::now()));
+        }
+    }
+
     fn poll(&mut self) -> Result<Snapshot> {
         self.attach()?;
+        self.missed += 1;
         if let Some(snapshot) = self.next()? {
             self.last = Some(snapshot);
             self.came = Instant::now();
+            self.missed = 0;
         }
         // Late or not, it is the last that is known.
-        self.last
-            .clone()
-            .ok_or_else(|| anyhow!("{}: expected a picture, found silence", self.far.borrow().via))
+        match self.last.clone() {
+            Some(last) => Ok(self.shown(last)),
+            None => bail!("{}: expected a picture, found silence", self.far.borrow().via),
+        }
     }
 
     fn has_died(&self) -> bool {
@@ -516,6 +570,9 @@ impl Source for Remote {
             self.call(Ask::Records { source: self.id }, MOST_PATIENCE)
         {
             snapshot.records = records;
+            if let Some(scale) = self.scale {
+                scale.records(&mut snapshot.records);
+            }
         }
     }
 
@@ -524,6 +581,9 @@ impl Source for Remote {
         match self.call(Ask::NewRecords { source: self.id, from }, MOST_PATIENCE) {
             Ok(Answer::NewRecords(mut lanes)) => {
                 lanes.iter_mut().for_each(Drained::own);
+                if let Some(scale) = self.scale {
+                    scale.drained(&mut lanes);
+                }
                 lanes
             }
             _ => Vec::new(),
@@ -552,7 +612,8 @@ impl Source for Remote {
         let far = self.far.borrow();
         let is_down = !matches!(far.state, State::Up(_));
         let silent = self.asked.map(|(_, since)| since.elapsed()).unwrap_or_default();
-        let late = (is_down || silent >= SILENT).then(|| self.came.elapsed());
+        let is_late = is_down || (silent >= SILENT && self.missed > 1);
+        let late = is_late.then(|| self.came.elapsed());
         Some(Line { via: far.via.clone(), late })
     }
 }

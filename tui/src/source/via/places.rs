@@ -1,0 +1,257 @@
+//! Several places as one.
+//!
+//! Processes are called by their places, as `worker@node1`. Each machine's clock ticks at its own
+//! rate, so all ticks are made nanoseconds, and any processes can stand beside each other.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+
+use super::{Agent, Far, Via};
+use crate::snapshot::{Cell, Drained, Record, Snapshot, Stats};
+use crate::source::group::Group;
+use crate::source::{Candidate, Discovery, Finder, Refusal, Refused, Source, Together, guarded};
+
+/// Time between two looks for processes at a place.
+const LOOK: Duration = Duration::from_secs(2);
+const PER_SECOND: f64 = 1e9;
+
+/// The finder of the processes of several places.
+#[derive(Clone)]
+pub(in crate::source) struct Places(Rc<RefCell<Vec<Place>>>);
+
+struct Place {
+    via: Via,
+    /// What was found there last, and when.
+    found: Discovery,
+    looked: Option<Instant>,
+}
+
+impl Places {
+    /// Starts an agent by each command. Places that cannot be reached are tried again.
+    ///
+    /// # Errors
+    ///
+    /// If none can be reached: why the first was not.
+    pub(in crate::source) fn open(commands: &[String], keep: bool) -> Result<Self> {
+        let agents: Vec<Result<Agent>> = thread::scope(|scope| {
+            let open = |command| scope.spawn(move || Agent::open(command, keep, true));
+            let opening: Vec<_> = commands.iter().map(String::as_str).map(open).collect();
+            let opened = opening.into_iter().map(|agent| agent.join());
+            opened.map(|agent| agent.unwrap_or_else(|_| Err(anyhow!(NONE)))).collect()
+        });
+        if !agents.iter().any(Result::is_ok) {
+            return Err(agents.into_iter().find_map(Result::err).unwrap_or_else(|| anyhow!(NONE)));
+        }
+        let places = commands.iter().zip(agents).map(|(command, agent)| {
+            let far = Rc::new(RefCell::new(Far::of(command, keep, agent)));
+            let via = Via { far, place: Some(name_of(command)) };
+            Place { via, found: Discovery::default(), looked: None }
+        });
+        Ok(Self(Rc::new(RefCell::new(places.collect()))))
+    }
+}
+
+const NONE: &str = "expected places, found none";
+
+impl Place {
+    /// Looks for processes, unless that was done a moment ago.
+    fn look(&mut self) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+            return;
+        }
+        match self.via.discover() {
+            Ok(found) => self.found = found,
+            // What was found before may be there again.
+            Err(error) => {
+                let why = Refusal::NoTarget(format!("{error:#}"));
+                self.found.refused = vec![Refused { pid: None, why }];
+            }
+        }
+        self.looked = Some(Instant::now());
+    }
+}
+
+impl Finder for Places {
+    fn discover(&mut self) -> Result<Discovery> {
+        let mut places = self.0.borrow_mut();
+        let mut all =
+            Discovery { via: Some(format!("{} places", places.len())), ..Discovery::default() };
+        let mut nothing = Vec::new();
+        for place in places.iter_mut() {
+            place.look();
+            // Two commands may lead to one place.
+            let known: HashSet<String> =
+                all.candidates.iter().map(|known| known.segment_id.clone()).collect();
+            let new = place.found.candidates.iter().filter(|it| !known.contains(&it.segment_id));
+            all.candidates.extend(new.cloned());
+            all.refused.extend(place.found.refused.iter().cloned());
+            all.stale += place.found.stale;
+            nothing.extend(place.found.instead.clone());
+        }
+        all.instead = Some(nothing.join("; ")).filter(|why| !why.is_empty());
+        Ok(all)
+    }
+
+    fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
+        let mut places = self.0.borrow_mut();
+        let is_it = |known: &Candidate| known.segment_id == candidate.segment_id;
+        let place = places.iter_mut().find(|place| place.found.candidates.iter().any(is_it));
+        place
+            .ok_or_else(|| anyhow!("{} is at none of the places", candidate.name))?
+            .via
+            .attach(candidate)
+    }
+
+    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
+        Ok(guarded(Box::new(Group::new(together.clone(), Box::new(self.clone()))?)))
+    }
+}
+
+/// What a place is called: the last word of its command that is no option, as `node1` of
+/// `ssh -p 22 node1`.
+fn name_of(command: &str) -> String {
+    let words = || command.split_whitespace();
+    let is_name = |word: &&str| !word.starts_with('-') && !word.contains('=');
+    words().rfind(is_name).unwrap_or(command).to_owned()
+}
+
+/// How a process is called that is at a place.
+pub(super) fn at(name: &str, place: &str) -> String {
+    format!("{name}@{place}")
+}
+
+/// Makes ticks of one clock nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale(f64);
+
+impl Scale {
+    /// Of a clock with so many ticks a second; one that has none stays as it is.
+    pub(super) fn of(ticks_per_second: f64) -> Self {
+        let scale = PER_SECOND / ticks_per_second;
+        Self(if scale.is_finite() && scale > 0.0 { scale } else { 1.0 })
+    }
+
+    /// All of a snapshot.
+    pub(super) fn snapshot(self, snapshot: &mut Snapshot) {
+        let clock = &mut snapshot.clock;
+        clock.ticks_per_second = PER_SECOND;
+        clock.reported_ticks_per_second = None;
+        clock.overhead_inside = self.ticks(clock.overhead_inside);
+        clock.overhead_pair = self.ticks(clock.overhead_pair);
+        snapshot.elapsed_ticks = self.ticks(snapshot.elapsed_ticks);
+        for point in &mut snapshot.points {
+            point.since_ticks = point.since_ticks.map(|ticks| self.ticks(ticks));
+        }
+        for open in snapshot.lanes.iter_mut().flat_map(|lane| &mut lane.open) {
+            open.start = self.ticks(open.start);
+            open.on_cpu = open.on_cpu.map(|ticks| self.ticks(ticks));
+        }
+        for edge in &mut snapshot.edges {
+            edge.exclusive = self.ticks(edge.exclusive);
+            edge.inclusive = self.ticks(edge.inclusive);
+        }
+        for cell in &mut snapshot.cells {
+            self.cell(Arc::make_mut(cell));
+        }
+        self.records(&mut snapshot.records);
+    }
+
+    /// What rings brought.
+    pub(super) fn drained(self, lanes: &mut [Drained]) {
+        lanes.iter_mut().for_each(|lane| self.records(&mut lane.records));
+    }
+
+    pub(super) fn records(self, records: &mut [Record]) {
+        for record in records {
+            record.start = self.ticks(record.start);
+            record.span = self.ticks(record.span);
+            record.exclusive = self.ticks(record.exclusive);
+        }
+    }
+
+    fn cell(self, cell: &mut Cell) {
+        let of_variants = cell.variants.iter_mut().map(|variant| &mut variant.stats);
+        for stats in [&mut cell.stats, &mut cell.retired].into_iter().chain(of_variants) {
+            self.stats(stats);
+        }
+        for bucket in &mut cell.histogram {
+            let end = self.ticks(bucket.low.saturating_add(bucket.width));
+            bucket.low = self.ticks(bucket.low);
+            bucket.width = end.saturating_sub(bucket.low).max(1);
+        }
+    }
+
+    fn stats(self, stats: &mut Stats) {
+        let times = [
+            &mut stats.exclusive,
+            &mut stats.inclusive,
+            &mut stats.off_cpu,
+            &mut stats.min,
+            &mut stats.max,
+            &mut stats.last,
+        ];
+        times.into_iter().for_each(|ticks| *ticks = self.ticks(*ticks));
+        stats.squares = (stats.squares as f64 * self.0 * self.0) as u128;
+        stats.average *= self.0;
+    }
+
+    fn ticks(self, ticks: u64) -> u64 {
+        // What stands for none stays.
+        if ticks == u64::MAX { ticks } else { (ticks as f64 * self.0).round() as u64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::synthetic::Synthetic;
+
+    #[test]
+    fn a_place_is_called_by_its_command() {
+        for (command, name) in [
+            ("ssh node1", "node1"),
+            ("ssh -p 22 node1 PATH=/opt/bin", "node1"),
+            ("docker exec -i web", "web"),
+            ("kubectl exec -i pod --", "pod"),
+            ("sudo -u svc", "svc"),
+            ("env", "env"),
+            ("-", "-"),
+        ] {
+            assert_eq!(name_of(command), name);
+        }
+    }
+
+    #[test]
+    fn seconds_stay_what_they_are_whatever_ticks() {
+        let before = Synthetic::new().poll().unwrap();
+        let mut after = before.clone();
+        let rate = before.clock.ticks_per_second;
+        Scale::of(rate).snapshot(&mut after);
+        let near = |one: f64, other: f64| (one - other).abs() <= 1e-6 * one.abs() + 2e-9;
+        assert!(near(before.elapsed_ticks as f64 / rate, after.elapsed_ticks as f64 / PER_SECOND));
+        for (old, new) in before.cells.iter().zip(&after.cells) {
+            for time in [|s: &Stats| s.exclusive, |s: &Stats| s.inclusive, |s: &Stats| s.max] {
+                let [old, new] = [(time(&old.stats), rate), (time(&new.stats), PER_SECOND)]
+                    .map(|(ticks, rate)| ticks as f64 / rate);
+                assert!(near(old, new), "{old} {new}");
+            }
+            assert_eq!(old.stats.count, new.stats.count);
+            let counts =
+                |cell: &Cell| cell.histogram.iter().map(|bucket| bucket.count).sum::<u64>();
+            assert_eq!(counts(old), counts(new));
+            let [old, new] = [(old, rate), (new, PER_SECOND)]
+                .map(|(cell, rate)| cell.stats.squares as f64 / rate / rate);
+            assert!((old - new).abs() <= 1e-6 * old, "{old} {new}");
+        }
+        let mut empty = Stats::default();
+        Scale::of(rate).stats(&mut empty);
+        assert_eq!(empty, Stats::default());
+        assert_eq!(Scale::of(0.0).ticks(7), 7);
+    }
+}
