@@ -55,6 +55,8 @@ const TOLERANCE: f64 = 5.0;
 /// How often a process counts its case, and how many processes do at most.
 const TRIES: usize = 3;
 const PROCESSES: usize = 4;
+/// How often a case is counted again whose number is off: the clock only adds to it.
+const AGAIN: usize = 2;
 
 /// What two counts of the same may differ by, in percent. Which calls go the long
 /// way depends on the clock, which does not stand still under callgrind: the
@@ -87,7 +89,13 @@ fn a_region_takes_as_many_instructions_as_recorded() {
     for (case, recorded) in RECORDED {
         // A second lap that does some work: see there.
         let base = if case == "laps" { least("work") } else { empty };
-        let found = least(case) - base;
+        let is_off = |found: f64| (found - recorded).abs() * 100.0 > TOLERANCE * recorded;
+        let mut found = least(case) - base;
+        for _ in 0..AGAIN {
+            if is_off(found) && is_recorded_compiler() {
+                found = found.min(least(case) - base);
+            }
+        }
         figure(&format!("instructions, {case}: {found:.2}"));
         if case == "enabled" {
             for (how, count) in VIEWERS {
@@ -100,8 +108,7 @@ fn a_region_takes_as_many_instructions_as_recorded() {
             }
         }
         if is_recorded_compiler() {
-            let off = (found - recorded).abs() * 100.0;
-            if off > TOLERANCE * recorded {
+            if is_off(found) {
                 wrong.push(format!("{case}: expected {recorded}, found {found}"));
             }
         } else {

@@ -53,6 +53,8 @@ const AGAIN: Duration = Duration::from_secs(5);
 const UNREAD: usize = 2;
 /// Bytes of a line of complaint that are kept.
 const LINE: u64 = 4096;
+/// How long its last words may take, which a child of its may keep from ending.
+const TO_BE_SAID: Duration = Duration::from_millis(500);
 /// How long a command may take to end when nobody needs it.
 const TO_END: Duration = Duration::from_secs(1);
 
@@ -68,6 +70,8 @@ struct Agent {
     early: VecDeque<(Reply, Vec<u8>)>,
     /// The last line that the command wrote to its standard error.
     said: Arc<Mutex<String>>,
+    /// Disconnected once all of that was read.
+    all_said: Receiver<()>,
     /// Number of the next request.
     next: u32,
 }
@@ -93,9 +97,13 @@ impl Agent {
             .map_err(|error| anyhow!("{via}: expected a shell to run it, found none: {error}"))?;
         let requests = child.stdin.take();
         let said = Arc::new(Mutex::new(String::new()));
+        let (until_all, all_said) = mpsc::sync_channel(0);
         if let Some(errors) = child.stderr.take() {
             let said = Arc::clone(&said);
-            thread::spawn(move || keep_last_line(errors, &said));
+            thread::spawn(move || {
+                keep_last_line(errors, &said);
+                drop(until_all);
+            });
         }
         let (sender, replies) = mpsc::sync_channel(UNREAD);
         if let Some(output) = child.stdout.take() {
@@ -116,7 +124,7 @@ impl Agent {
             });
         }
         let (asked, early) = (HashSet::new(), VecDeque::new());
-        let mut line = Self { child, requests, replies, asked, early, said, next: 0 };
+        let mut line = Self { child, requests, replies, asked, early, said, all_said, next: 0 };
         // Where nobody reads it, what was written instead of an answer tells why.
         let asked = line.send(Ask::Hello { keep }).unwrap_or_default();
         match line.wait(asked, TO_OPEN) {
@@ -136,7 +144,6 @@ impl Agent {
 
     /// Why no agent answers, in words for the user.
     fn why_not(&mut self, via: &str, error: &anyhow::Error) -> anyhow::Error {
-        // Standard error may come later than the end of standard output.
         let status = self.end();
         let said = self.said();
         match status.and_then(|status| status.code()) {
@@ -226,7 +233,11 @@ impl Agent {
         loop {
             match self.child.try_wait() {
                 Ok(None) if start.elapsed() < TO_END => thread::sleep(Duration::from_millis(5)),
-                Ok(Some(status)) => return Some(status),
+                Ok(Some(status)) => {
+                    // What it complained about last may still be on its way.
+                    let _ = self.all_said.recv_timeout(TO_BE_SAID);
+                    return Some(status);
+                }
                 _ => break,
             }
         }
@@ -324,7 +335,6 @@ impl Far {
             Ok(result) => return Ok(result),
             Err(error) => error,
         };
-        // It says no more, so what it complained about is there.
         line.end();
         let said = line.said();
         let why = format!("{}: the line was lost: {error:#}{said}", self.via);
