@@ -42,7 +42,7 @@ for name, expected in [("outer", 100), ("inner", 100), ("kept", 10), ("by name",
     assert count(name) == expected, (name, count(name))
 assert sum(figures["count"] for name, figures in pfp.stats().items() if name.startswith("read")) == 10
 
-# What is wrong is said, and nothing is begun.
+# Wrong arguments raise an error, and begin nothing.
 for wrong, said in [
     (lambda: pfp.scope(), "expected one name"),
     (lambda: pfp.scope(3), "expected a name"),

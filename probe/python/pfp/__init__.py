@@ -42,7 +42,7 @@ def function(wrapped=None, *, name=None):
 
 
 def _wrapped(wrapped, name):
-    """The same where the interpreter cannot tell of single functions."""
+    """Wraps a function where the interpreter cannot tell of single ones."""
     code = getattr(wrapped, "__code__", None)
     region = _pfp.scope_at(name, *((code.co_filename, code.co_firstlineno) if code else ("", 0)))
 

@@ -95,7 +95,7 @@ pub fn init() -> Result<(), InitError> {
     Options::default().init()
 }
 
-/// The same as a layer, for a registry with other layers.
+/// A layer that makes points, for a registry with other layers.
 ///
 /// A `PFP_TRACING` that cannot be understood counts as `off`; [`Options::layer`] says so instead.
 pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {

@@ -82,7 +82,7 @@ pub(crate) fn keep(id: u64, site: &'static Site, amounts: Option<&Amounts>) {
     live.id.store(id, Release);
 }
 
-/// What is kept of a span.
+/// The live span of this id, with what it has measured.
 #[inline]
 pub(crate) fn find(id: u64) -> Option<&'static Live> {
     places(id).find(|live| live.id.load(Acquire) == id)

@@ -102,7 +102,7 @@ impl Site {
         Self { metadata, number, measured, lifetime, is_wanted }
     }
 
-    /// What is said by the first span is made a point.
+    /// Makes a point of a callsite at its first span.
     #[cold]
     fn make(&self, first: &Attributes<'_>) -> &Measured {
         let said = |field| Said::by(first, field);

@@ -52,7 +52,7 @@ fn site(id: &Id) -> Option<&'static Site> {
     Site::numbered(id.into_u64() as usize % SITES)
 }
 
-/// What is kept of a span.
+/// The span of this id, if it is alive and keeps measurements.
 #[inline]
 fn kept(id: &Id) -> Option<&'static live::Live> {
     (id.into_u64() & IS_KEPT != 0).then(|| live::find(id.into_u64())).flatten()

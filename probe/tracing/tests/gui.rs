@@ -22,7 +22,7 @@ fn functions_have_their_names() {
         assert!(!shapes.is_empty());
     }
     let (counted, measured) = (counter::counts(), counter::points());
-    // The same places as often; what is called `function_scope` there has a name here.
+    // Each place was entered as often; one that is called `function_scope` there has a name here.
     let places = |all: &std::collections::HashMap<counter::Place, u64>| {
         let mut all: Vec<_> =
             all.iter().map(|((_, file, line), count)| (file.clone(), *line, *count)).collect();

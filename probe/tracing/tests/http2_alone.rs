@@ -1,4 +1,4 @@
-//! The same traffic with the subscriber that has nothing else behind it.
+//! HTTP/2 traffic with the subscriber alone, and no layer beside it.
 
 mod counter;
 mod traffic;

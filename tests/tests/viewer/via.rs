@@ -41,7 +41,7 @@ impl Near {
         self.run_by(&[via], arguments)
     }
 
-    /// The same through several.
+    /// Runs the viewer through several agents.
     fn run_by(&self, vias: &[&str], arguments: &[&str]) -> Output {
         let mut command = self.0.command(pfp_top());
         let path = std::env::var("PATH").unwrap_or_default();

@@ -419,7 +419,7 @@ impl Finder for Via {
     }
 }
 
-/// What is watched.
+/// One process or several, as they are attached again when a line is lost.
 enum What {
     One(String),
     Several(Together),

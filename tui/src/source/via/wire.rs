@@ -40,7 +40,7 @@ pub(crate) enum Ask {
     Discover,
     /// To watch a process from now on, under this number.
     Attach { source: u32, segment_id: String },
-    /// The same for several processes as one.
+    /// To watch several processes as one.
     AttachTogether { source: u32, together: Together },
     /// To watch it no more.
     Detach { source: u32 },
