@@ -233,7 +233,7 @@ fn main() {
 fn measure(keys: &str, column: Column, lanes: u32) -> Vec<[Duration; 2]> {
     let mut now = Instant::now();
     let options = Options { sorting: Sorting::by(column), ..Options::default() };
-    let mut app = App::new(options, Box::new(Machine), now);
+    let mut app = App::new(options, Box::new(Machine::default()), now);
     let aside = std::rc::Rc::<std::cell::Cell<Duration>>::default();
     app.watch(Box::new(Prepared(Busy::new(lanes), aside.clone())), now);
     let look = Look::new(true, false);

@@ -59,7 +59,7 @@ fn main() -> Result<()> {
 
 /// Lets the viewer poll, then writes its screens.
 fn take(folder: &Path, source: Box<dyn Source>, polls: u32) -> Result<()> {
-    let mut app = App::new(Options::default(), Box::new(Machine), Instant::now());
+    let mut app = App::new(Options::default(), Box::new(Machine::default()), Instant::now());
     app.watch(source, Instant::now());
     watch(&mut app, polls);
     write(&folder.join("screen-points.svg"), &mut app, SIZE.1)?;
@@ -107,7 +107,7 @@ fn film(folder: &Path, source: Box<dyn Source>) -> Result<()> {
         &[],
         &[Action::Show(Screen::Points)],
     ];
-    let mut app = App::new(Options::default(), Box::new(Machine), Instant::now());
+    let mut app = App::new(Options::default(), Box::new(Machine::default()), Instant::now());
     app.watch(source, Instant::now());
     watch(&mut app, SINCE);
     let mut frames = Vec::new();

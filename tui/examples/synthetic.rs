@@ -21,7 +21,7 @@ fn main() -> anyhow::Result<()> {
         return Ok(());
     }
     let now = Instant::now();
-    let mut app = App::new(Options::default(), Box::new(Machine), now);
+    let mut app = App::new(Options::default(), Box::new(Machine::default()), now);
     app.watch(Box::new(Synthetic::new()), now);
     let color = std::env::var_os("NO_COLOR").is_none();
     app::run(&mut app, &Look::new(color, false), &Interrupt::install()?)

@@ -282,8 +282,8 @@ pub enum Command {
     Gc,
     /// Tell what is found here, why something is not, and what to do.
     Doctor {
-        /// What to look at alone, and more closely.
-        #[arg(value_enum)]
+        /// What to look at alone, and more closely: clocks, or the process with this id.
+        #[arg(value_name = "clocks|PID")]
         part: Option<doctor::Part>,
         /// As JSON.
         #[arg(long)]
@@ -305,7 +305,11 @@ pub enum Command {
     /// Show the processes of this place to the viewer that started this, by --via, over
     /// standard input and output.
     #[command(hide = true)]
-    Agent,
+    Agent {
+        /// As the user of this process, in its container.
+        #[arg(long, value_name = "PID")]
+        enter: Option<u32>,
+    },
     /// The program that `demo` watches.
     #[command(hide = true)]
     DemoWorkload,

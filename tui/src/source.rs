@@ -16,6 +16,7 @@ mod namespaces;
 mod place;
 mod recording;
 mod refusal;
+mod rooms;
 mod symbol;
 pub mod synthetic;
 mod usage;
@@ -38,6 +39,8 @@ pub use group::{Members, Together};
 pub use guard::guarded;
 pub use recording::{Moment, Recording};
 pub use refusal::Refusal;
+use rooms::Rooms;
+pub use rooms::{Whereabouts, enter, whereabouts};
 use via::{Places, Via};
 pub use which::Which;
 
@@ -174,6 +177,15 @@ impl Candidate {
     pub fn visible_pid(&self) -> u32 {
         self.pid_here.unwrap_or(self.pid)
     }
+
+    /// Its name and program, and its id inside a container.
+    pub fn label(&self) -> String {
+        let Self { name, exe, pid, .. } = self;
+        match self.pid_here {
+            Some(_) => format!("{name}  {exe}  (pid {pid} in its namespace)"),
+            None => format!("{name}  {exe}"),
+        }
+    }
 }
 
 /// What looking for processes brought.
@@ -187,6 +199,9 @@ pub struct Discovery {
     pub stale: usize,
     /// Segments that could not be used, and why.
     pub refused: Vec<Refused>,
+    /// Segments of other users here that this one has no right to see.
+    #[serde(default)]
+    pub unseen: usize,
     /// What to say where nothing is found, if the finder knows better than that
     /// there is nothing.
     pub instead: Option<String>,
@@ -266,10 +281,25 @@ impl Discovery {
             let places: Vec<_> = self.searched.iter().map(|p| p.display().to_string()).collect();
             text.push_str(&format!("; looked in {}", places.join(", ")));
         }
-        for refused in &self.refused {
-            text.push_str(&format!("; {}", refused.why));
+        for why in self.not_shown() {
+            text.push_str(&format!("; {why}"));
         }
         text
+    }
+
+    /// Why each of the others is not among the candidates.
+    pub fn not_shown(&self) -> impl Iterator<Item = String> {
+        self.refused.iter().map(|refused| refused.why.to_string()).chain(self.unseen())
+    }
+
+    /// What there is that this user may not see, and what would let them; none if all is seen.
+    pub fn unseen(&self) -> Option<String> {
+        let segments = match self.unseen {
+            0 => return None,
+            1 => "1 segment".into(),
+            n => format!("{n} segments"),
+        };
+        Some(format!("{segments} of other users cannot be seen here: `sudo pfp-top` shows them"))
     }
 }
 
@@ -284,7 +314,7 @@ fn foreign(pid: u32) -> Option<Refusal> {
     (owner != own).then(|| {
         Refusal::Permission(format!(
             "process {pid} belongs to uid {owner}, and this is uid {own}; a process shows its \
-             figures to its own user only: try `sudo -u '#{owner}' pfp-top -p {pid}`"
+             figures to its own user and to root: try `sudo pfp-top -p {pid}`"
         ))
     })
 }
@@ -302,21 +332,43 @@ pub trait Finder {
     fn let_go(&mut self, _segment_id: &str) {}
 }
 
-/// The finder of the processes of this machine.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Machine;
+/// The finder of the processes of this machine that this user may watch: their own, and where
+/// they have the right, those of other users and in containers.
+#[derive(Clone, Default)]
+pub struct Machine {
+    /// None where only this user's own are looked for.
+    rooms: Option<Rooms>,
+}
+
+impl Machine {
+    /// All that may be watched. With `keep`, points that were toggled in another user's process
+    /// stay as they are when that agent is lost.
+    #[must_use]
+    pub fn all(keep: bool) -> Self {
+        Self { rooms: Some(Rooms::new(keep)) }
+    }
+
+    fn add_rooms(&self, discovery: &mut Discovery) {
+        if let Some(rooms) = &self.rooms {
+            rooms.add_to(discovery);
+        }
+    }
+}
 
 impl Finder for Machine {
     fn discover(&mut self) -> Result<Discovery> {
-        discover()
+        let mut discovery = discover()?;
+        self.add_rooms(&mut discovery);
+        Ok(discovery)
     }
 
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        attach(candidate)
+        let elsewhere = self.rooms.as_ref().and_then(|rooms| rooms.attach(candidate));
+        elsewhere.unwrap_or_else(|| attach(candidate))
     }
 
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        EveryProcess::default().attach_together(together)
+        EveryProcess::of(self.clone()).attach_together(together)
     }
 }
 
@@ -328,7 +380,7 @@ impl Finder for Machine {
 /// If there is no agent behind any of the commands.
 pub fn finder(via: &[String], keep: bool) -> Result<Box<dyn Finder>> {
     Ok(match via {
-        [] => Box::new(Machine),
+        [] => Box::new(Machine::all(keep)),
         [one] => Box::new(Via::open(one, keep)?),
         several => Box::new(Places::open(several, keep)?),
     })
@@ -355,12 +407,12 @@ pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
 /// A finder of this machine's processes for whoever looks again and again: it finds
 /// nothing as long as no new process has announced itself.
 pub fn newcomers() -> Box<dyn Finder> {
-    Box::new(group::Newcomers::default())
+    Box::new(group::Newcomers::new(Machine::all(false), None))
 }
 
 /// Attaches to several processes, as one.
 pub fn attach_together(together: &Together) -> Result<Box<dyn Source>> {
-    Machine.attach_together(together)
+    Machine::default().attach_together(together)
 }
 
 /// Attaches to several of the processes that this finder finds, as one.

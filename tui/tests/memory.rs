@@ -163,7 +163,7 @@ impl Source for Restless {
 #[test]
 fn hours_of_polls_leave_nothing_behind() {
     let mut now = Instant::now();
-    let mut app = App::new(Options::default(), Box::new(Machine), now);
+    let mut app = App::new(Options::default(), Box::new(Machine::default()), now);
     app.watch(Box::new(Restless::new()), now);
     let look = Look::new(true, false);
     let mut terminal = Terminal::new(TestBackend::new(100, 30)).expect("it is only memory");

@@ -32,7 +32,8 @@ impl Source for Faulty {
 
 fn main() -> Result<()> {
     let (now, interval) = (Instant::now(), Duration::from_millis(100));
-    let mut app = App::new(Options { interval, ..Options::default() }, Box::new(Machine), now);
+    let mut app =
+        App::new(Options { interval, ..Options::default() }, Box::new(Machine::default()), now);
     app.watch(Box::new(Faulty(Synthetic::new())), now);
     app::run(&mut app, &Look::new(true, false), &Interrupt::install()?)?;
     Ok(())

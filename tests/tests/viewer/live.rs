@@ -625,5 +625,5 @@ fn a_process_of_another_user_is_refused_in_words() {
     foreign.kill().unwrap();
     foreign.wait().unwrap();
     assert_eq!(output.status.code(), Some(4), "{text}");
-    assert!(text.contains("belongs to uid 65534") && text.contains("sudo -u"), "{text}");
+    assert!(text.contains("belongs to uid 65534") && text.contains("sudo pfp-top -p"), "{text}");
 }

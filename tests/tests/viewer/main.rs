@@ -11,6 +11,7 @@ mod many;
 mod processes;
 mod readme;
 mod replay;
+mod rooms;
 mod run;
 mod several;
 mod short_processes;

@@ -89,7 +89,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Doctor { part, json }) => doctor::run(part, json),
         Some(Command::Completions { shell }) => manual::completions(shell),
         Some(Command::Man { folder }) => manual::man(folder.as_deref()),
-        Some(Command::Agent) => agent(),
+        Some(Command::Agent { enter }) => agent(enter),
         Some(Command::DemoWorkload) => bail!("the demo's program is started by `pfp-top demo`"),
     }
 }
@@ -107,7 +107,7 @@ fn watch(show: &Show, target: &Target) -> Result<u8> {
     let mut options = show.options(target.wanted());
     options.together = target.together();
     let finder: Box<dyn Finder> = match options.together {
-        Some(_) if target.via.is_empty() => Box::new(EveryProcess::from_now_on()),
+        Some(_) if target.via.is_empty() => Box::new(EveryProcess::from_now_on(show.keep)),
         _ => source::finder(&target.via, show.keep)?,
     };
     let mut app = App::new(options, finder, Instant::now());
@@ -124,7 +124,7 @@ pub(super) fn show_source(show: &Show, source: Box<dyn Source>) -> Result<u8> {
         return Ok(if slept { 0 } else { INTERRUPTED });
     }
     let now = Instant::now();
-    let mut app = App::new(show.options(Wanted::default()), Box::new(Machine), now);
+    let mut app = App::new(show.options(Wanted::default()), Box::new(Machine::all(show.keep)), now);
     if let Some(file) = &show.baseline {
         app.compare_with(baseline(file)?);
     }
@@ -177,11 +177,18 @@ pub(super) fn is_headless(show: &Show) -> bool {
 }
 
 /// Answers the viewer that has started this.
-fn agent() -> Result<u8> {
+fn agent(enter: Option<u32>) -> Result<u8> {
     // It ends with its input: a Ctrl-C at the viewer's terminal is for the viewer.
     // SAFETY: to ignore a signal runs nothing.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
-    crate::agent::run(io::stdin(), io::stdout(), &mut EveryProcess::default())?;
+    let machine = match enter {
+        Some(pid) => {
+            source::enter(pid)?;
+            Machine::default()
+        }
+        None => Machine::all(false),
+    };
+    crate::agent::run(io::stdin(), io::stdout(), &mut EveryProcess::of(machine))?;
     Ok(0)
 }
 
@@ -358,13 +365,10 @@ fn list_processes(json: bool, via: &[String]) -> Result<u8> {
     for c in &discovery.candidates {
         let state = c.state.word();
         let (number, pid) = (discovery.number_of(c), c.visible_pid());
-        text += &format!("{number:<7} {pid:<8} {state:<8} {:>6}  {}  {}", c.points, c.name, c.exe);
-        if c.pid_here.is_some() {
-            text += &format!("  (pid {} in its namespace)", c.pid);
-        }
-        text.push('\n');
+        text += &format!("{number:<7} {pid:<8} {state:<8} {:>6}  {}\n", c.points, c.label());
     }
     say(&text)?;
+    discovery.not_shown().for_each(|why| complain(&why));
     Ok(0)
 }
 

@@ -6,8 +6,10 @@
 
 mod checks;
 mod clocks;
+mod one;
 
 use std::fmt::Write;
+use std::str::FromStr;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -79,10 +81,24 @@ impl Finding {
 }
 
 /// What to look at alone, and more closely.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// How fast the counter and the core run, as measured and as reported.
     Clocks,
+    /// One process.
+    Process(u32),
+}
+
+impl FromStr for Part {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            Ok(pid) => Ok(Self::Process(pid)),
+            Err(_) if text == "clocks" => Ok(Self::Clocks),
+            Err(_) => Err("expected clocks, or a process id"),
+        }
+    }
 }
 
 /// Looks at everything, or at a part; the exit status tells whether something is wrong.
@@ -90,6 +106,7 @@ pub(super) fn run(part: Option<Part>, json: bool) -> Result<u8> {
     let findings = match part {
         None => checks::all(),
         Some(Part::Clocks) => clocks::all(),
+        Some(Part::Process(pid)) => one::all(pid),
     };
     let text = match json {
         true => serde_json::to_string_pretty(&findings)? + "\n",

@@ -147,14 +147,13 @@ impl View for Picker {
             let marked = self.marked.contains(&candidate.segment_id);
             let mark = if selected { look.glyphs.cursor } else { ' ' };
             let star = if marked { '*' } else { ' ' };
-            let Candidate { points, name, exe, .. } = candidate;
             let row = grid.line([
                 String::from_iter([mark, star]),
                 common.discovery.number_of(candidate).to_string(),
                 candidate.visible_pid().to_string(),
                 candidate.state.word().to_owned(),
-                points.to_string(),
-                format!(" {name}  {exe}"),
+                candidate.points.to_string(),
+                format!(" {}", candidate.label()),
             ]);
             let row = text::fit(&row, width, look.glyphs.ellipsis);
             let style = match (selected, candidate.state) {
@@ -164,8 +163,13 @@ impl View for Picker {
             };
             Line::styled(row, style)
         });
+        let not_shown = common.discovery.not_shown().map(|why| {
+            let row = text::fit(&format!("  {why}"), width, look.glyphs.ellipsis);
+            Line::styled(row, look.theme.faint)
+        });
         let heading = grid.heading(None, width, look);
-        draw_scrolled(frame, area, heading, lines.collect(), common.scroll.offset);
+        let lines = lines.chain(not_shown).collect();
+        draw_scrolled(frame, area, heading, lines, common.scroll.offset);
     }
 }
 

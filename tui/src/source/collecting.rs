@@ -93,23 +93,31 @@ fn remove_ended(dirs: &mut Vec<Directory>) -> bool {
 
 /// The finder for who watches all processes of this machine from the start on, also those
 /// that end between two looks.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct EveryProcess {
+    machine: Machine,
     /// None once somebody else has it.
     collecting: Option<Rc<Collecting>>,
 }
 
 impl EveryProcess {
-    /// From now on.
+    /// From now on; `keep` as of [`Machine::all`].
     #[must_use]
-    pub fn from_now_on() -> Self {
-        Self { collecting: Some(Rc::new(Collecting::start())) }
+    pub fn from_now_on(keep: bool) -> Self {
+        let collecting = Some(Rc::new(Collecting::start()));
+        Self { machine: Machine::all(keep), collecting }
+    }
+
+    /// Of this finder.
+    #[must_use]
+    pub fn of(machine: Machine) -> Self {
+        Self { machine, collecting: None }
     }
 }
 
 impl Finder for EveryProcess {
     fn discover(&mut self) -> Result<Discovery> {
-        let mut discovery = Machine.discover()?;
+        let mut discovery = self.machine.discover()?;
         if let Some(collecting) = &self.collecting {
             collecting.note(&mut discovery);
         }
@@ -118,7 +126,7 @@ impl Finder for EveryProcess {
 
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
         self.collecting = None;
-        Machine.attach(candidate)
+        self.machine.attach(candidate)
     }
 
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
@@ -126,7 +134,7 @@ impl Finder for EveryProcess {
             true => Some(self.collecting.clone().unwrap_or_else(|| Rc::new(Collecting::start()))),
             false => None,
         };
-        let newcomers = Box::new(Newcomers::collecting(collecting));
+        let newcomers = Box::new(Newcomers::new(self.machine.clone(), collecting));
         let group = Group::new(together.clone(), newcomers)?;
         self.collecting = None;
         Ok(guarded(Box::new(group)))

@@ -23,7 +23,8 @@ use anyhow::{Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Candidate, Change, Collecting, Discovery, FileSource, Finder, Line, Refusal, Source, Which,
+    Candidate, Change, Collecting, Discovery, FileSource, Finder, Line, Machine, Refusal, Source,
+    Which,
 };
 use crate::snapshot::{
     Cell, ClockKind, Drained, Edge, Lane, LaneKind, Losses, Open, Point, PointState, Process,
@@ -644,14 +645,15 @@ pub(super) struct Newcomers {
     looks: u32,
     /// When something new was seen last.
     since: Option<Instant>,
+    machine: Machine,
     /// Has those found that end between two looks.
     collecting: Option<Rc<Collecting>>,
 }
 
 impl Newcomers {
-    /// Also those that end between two looks.
-    pub(super) fn collecting(collecting: Option<Rc<Collecting>>) -> Self {
-        Self { collecting, ..Self::default() }
+    /// Of this finder; with `collecting`, also those that end between two looks.
+    pub(super) fn new(machine: Machine, collecting: Option<Rc<Collecting>>) -> Self {
+        Self { machine, collecting, ..Self::default() }
     }
 }
 
@@ -666,10 +668,12 @@ impl Finder for Newcomers {
         }
         self.seen = now;
         if self.looks == 0 && self.since.is_none_or(|since| since.elapsed() >= LOOK_FOR) {
-            return Ok(Discovery::default());
+            let mut discovery = Discovery::default();
+            self.machine.add_rooms(&mut discovery);
+            return Ok(discovery);
         }
         self.looks = self.looks.saturating_sub(1);
-        let mut discovery = super::discover()?;
+        let mut discovery = self.machine.discover()?;
         if let Some(collecting) = &self.collecting {
             collecting.note(&mut discovery);
         }
@@ -677,11 +681,11 @@ impl Finder for Newcomers {
     }
 
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        super::attach(candidate)
+        self.machine.attach(candidate)
     }
 
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        super::attach_together(together)
+        self.machine.attach_together(together)
     }
 
     fn let_go(&mut self, segment_id: &str) {

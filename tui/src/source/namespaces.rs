@@ -43,7 +43,7 @@ fn namespace_of(process: &str) -> Option<u64> {
 
 /// The id that a process has in its own namespace, by its status; none if that is the
 /// one that /proc is of.
-fn id_inside(status: &str) -> Option<u32> {
+pub(super) fn id_inside(status: &str) -> Option<u32> {
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     let mut ids = ids.split_ascii_whitespace();
     ids.next()?;

@@ -15,6 +15,7 @@ pub(crate) mod wire;
 
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -76,12 +77,61 @@ struct Agent {
     next: u32,
 }
 
+/// This program, whatever became of its file.
+const THIS: &str = "/proc/self/exe";
+
+/// How an agent is started.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
+    /// What messages call it.
+    name: String,
+    program: &'static str,
+    arguments: Vec<String>,
+    /// Variables that are set, or taken away.
+    variables: Vec<(&'static str, Option<OsString>)>,
+}
+
+impl Way {
+    /// Through a command.
+    fn through(command: &str) -> Self {
+        let arguments = vec!["-c".to_owned(), format!("{command} pfp-top agent")];
+        Self { name: command.to_owned(), program: "sh", arguments, variables: Vec::new() }
+    }
+
+    /// Into the room of a process of this machine.
+    pub(super) fn into_room(
+        name: String,
+        pid: u32,
+        variables: Vec<(&'static str, Option<OsString>)>,
+    ) -> Self {
+        let arguments = ["agent", "--enter", &pid.to_string()].map(str::to_owned);
+        Self { name, program: THIS, arguments: arguments.into(), variables }
+    }
+
+    /// Whether it leads to another room of this machine.
+    fn is_here(&self) -> bool {
+        self.program == THIS
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(self.program);
+        command.args(&self.arguments);
+        for (name, value) in &self.variables {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+    }
+}
+
 impl Agent {
-    /// Starts an agent through a command, and makes sure that it speaks as this program does.
-    /// Where the screen is shown, the command may not ask for a password.
-    fn open(via: &str, keep: bool, may_ask: bool) -> Result<Self> {
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("{via} pfp-top agent")]);
+    /// Starts an agent, and makes sure that it speaks as this program does. Where the screen is
+    /// shown, the command may not ask for a password.
+    fn open(way: &Way, keep: bool, may_ask: bool) -> Result<Self> {
+        let via = way.name.as_str();
+        let mut command = way.command();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if !may_ask {
             // SAFETY: setsid may be called between fork and exec, and touches no memory.
@@ -94,7 +144,7 @@ impl Agent {
         }
         let mut child = command
             .spawn()
-            .map_err(|error| anyhow!("{via}: expected a shell to run it, found none: {error}"))?;
+            .map_err(|error| anyhow!("{via}: expected to start an agent, found: {error}"))?;
         let requests = child.stdin.take();
         let said = Arc::new(Mutex::new(String::new()));
         let (until_all, all_said) = mpsc::sync_channel(0);
@@ -270,7 +320,7 @@ fn keep_last_line(errors: impl Read, said: &Mutex<String>) {
 
 /// The line to an agent, which is opened again when it is lost.
 struct Far {
-    via: String,
+    way: Way,
     keep: bool,
     state: State,
     /// How often it was opened.
@@ -287,7 +337,7 @@ enum State {
 
 impl Far {
     /// The line by an agent; where there is none, another one is started after a while.
-    fn of(via: &str, keep: bool, agent: Result<Agent>) -> Self {
+    fn of(way: Way, keep: bool, agent: Result<Agent>) -> Self {
         let (state, opened) = match agent {
             Ok(agent) => (State::Up(agent), 1),
             Err(error) => {
@@ -295,7 +345,7 @@ impl Far {
                 (State::Lost { why: format!("{error:#}"), until }, 0)
             }
         };
-        Self { via: via.to_owned(), keep, state, opened, next: 0 }
+        Self { way, keep, state, opened, next: 0 }
     }
 
     /// The line, if it is up. If not, it is opened in the background.
@@ -304,8 +354,8 @@ impl Far {
             && *until <= Instant::now()
         {
             let (sender, opened) = mpsc::channel();
-            let (via, keep) = (self.via.clone(), self.keep);
-            thread::spawn(move || sender.send(Agent::open(&via, keep, false)).ok());
+            let (way, keep) = (self.way.clone(), self.keep);
+            thread::spawn(move || sender.send(Agent::open(&way, keep, false)).ok());
             self.state = State::Opening(opened, std::mem::take(why));
         }
         if let State::Opening(opened, _) = &self.state {
@@ -337,14 +387,14 @@ impl Far {
         };
         line.end();
         let said = line.said();
-        let why = format!("{}: the line was lost: {error:#}{said}", self.via);
+        let why = format!("{}: the line was lost: {error:#}{said}", self.way.name);
         self.lose(&why);
         bail!("{why}; trying again")
     }
 
     fn call(&mut self, ask: Ask, patience: Duration) -> Result<Answer> {
         match self.with(|line| line.call(ask, patience))? {
-            Answer::Failed(failure) => Err(failure.into_error().context(self.via.clone())),
+            Answer::Failed(failure) => Err(failure.into_error().context(self.way.name.clone())),
             answer => Ok(answer),
         }
     }
@@ -355,6 +405,8 @@ pub(super) struct Via {
     far: Rc<RefCell<Far>>,
     /// What it is called beside others; none where it is the only place.
     place: Option<String>,
+    /// Whether its clock is another one than that of the places beside it.
+    is_elsewhere: bool,
 }
 
 impl Via {
@@ -365,8 +417,26 @@ impl Via {
     ///
     /// If there is no agent, or none of this version.
     pub(super) fn open(command: &str, keep: bool) -> Result<Self> {
-        let far = Far::of(command, keep, Ok(Agent::open(command, keep, true)?));
-        Ok(Self { far: Rc::new(RefCell::new(far)), place: None })
+        let way = Way::through(command);
+        let agent = Agent::open(&way, keep, true)?;
+        Ok(Self::of(Far::of(way, keep, Ok(agent)), None, false))
+    }
+
+    /// Starts an agent in another room of this machine. What it finds is called by the way's
+    /// name.
+    pub(super) fn of_room(way: Way, keep: bool) -> Self {
+        let agent = Agent::open(&way, keep, false);
+        let name = way.name.clone();
+        Self::of(Far::of(way, keep, agent), Some(name), false)
+    }
+
+    fn of(far: Far, place: Option<String>, is_elsewhere: bool) -> Self {
+        Self { far: Rc::new(RefCell::new(far)), place, is_elsewhere }
+    }
+
+    /// Whether something is watched there.
+    pub(super) fn is_in_use(&self) -> bool {
+        Rc::strong_count(&self.far) > 1
     }
 
     fn watch(&self, what: What) -> Result<Box<dyn Source>> {
@@ -376,6 +446,7 @@ impl Via {
         let mut remote = Remote {
             far,
             place: self.place.clone(),
+            is_elsewhere: self.is_elsewhere,
             scale: None,
             missed: 0,
             id,
@@ -397,7 +468,7 @@ impl Finder for Via {
         let mut far = self.far.borrow_mut();
         match far.call(Ask::Discover, MORE_PATIENCE)? {
             Answer::Found(mut discovery) => {
-                discovery.via = Some(far.via.clone());
+                discovery.via = Some(far.way.name.clone());
                 if let Some(place) = &self.place {
                     for candidate in &mut discovery.candidates {
                         candidate.name = places::at(&candidate.name, place);
@@ -406,7 +477,7 @@ impl Finder for Via {
                 clean_discovery(&mut discovery);
                 Ok(discovery)
             }
-            _ => bail!("{}: expected what was found, found another message", far.via),
+            _ => bail!("{}: expected what was found, found another message", far.way.name),
         }
     }
 
@@ -430,7 +501,9 @@ struct Remote {
     far: Rc<RefCell<Far>>,
     /// What it is called beside others; none where it is the only place.
     place: Option<String>,
-    /// Beside others, what its ticks are; none before the first picture.
+    /// Whether its clock is another one than that of the places beside it.
+    is_elsewhere: bool,
+    /// Then, what its ticks are; none before the first picture.
     scale: Option<Scale>,
     /// Polls since the last picture came.
     missed: u32,
@@ -464,7 +537,7 @@ impl Remote {
         let patience = if self.opened == 0 { MOST_PATIENCE } else { MORE_PATIENCE };
         match far.call(ask, patience)? {
             Answer::Attached { read_only } => self.read_only = read_only,
-            _ => bail!("{}: expected to be attached, found another message", far.via),
+            _ => bail!("{}: expected to be attached, found another message", far.way.name),
         }
         (self.opened, self.asked, self.last) = (far.opened, None, None);
         Ok(())
@@ -520,7 +593,7 @@ impl Remote {
             Ok(Some(Ok(snapshot)))
         })?;
         match answer {
-            Some(Err(failure)) => Err(failure.into_error().context(far.via.clone())),
+            Some(Err(failure)) => Err(failure.into_error().context(far.way.name.clone())),
             Some(Ok(snapshot)) => Ok(Some(snapshot)),
             None => Ok(None),
         }
@@ -529,9 +602,11 @@ impl Remote {
     /// A picture as it is shown: beside those of other places, if there are any.
     fn shown(&mut self, mut snapshot: Snapshot) -> Snapshot {
         let Some(place) = &self.place else { return snapshot };
-        // A rate that is refined later must not move what was measured before.
-        let rate = snapshot.clock.ticks_per_second;
-        self.scale.get_or_insert_with(|| Scale::of(rate)).snapshot(&mut snapshot);
+        if self.is_elsewhere {
+            // A rate that is refined later must not move what was measured before.
+            let rate = snapshot.clock.ticks_per_second;
+            self.scale.get_or_insert_with(|| Scale::of(rate)).snapshot(&mut snapshot);
+        }
         let process = &mut snapshot.process;
         for member in &mut process.members {
             member.name = places::at(&member.name, place);
@@ -567,7 +642,7 @@ impl Source for Remote {
         // Late or not, it is the last that is known.
         match self.last.clone() {
             Some(last) => Ok(self.shown(last)),
-            None => bail!("{}: expected a picture, found silence", self.far.borrow().via),
+            None => bail!("{}: expected a picture, found silence", self.far.borrow().way.name),
         }
     }
 
@@ -624,7 +699,8 @@ impl Source for Remote {
         let silent = self.asked.map(|(_, since)| since.elapsed()).unwrap_or_default();
         let is_late = is_down || (silent >= SILENT && self.missed > 1);
         let late = is_late.then(|| self.came.elapsed());
-        Some(Line { via: far.via.clone(), late })
+        // A room of this machine is as near as any process, as long as all is well.
+        (late.is_some() || !far.way.is_here()).then(|| Line { via: far.way.name.clone(), late })
     }
 }
 

@@ -100,7 +100,7 @@ pub(crate) fn watch(pid: u32, polls: u64) {
     let candidate = found.candidates.iter().find(|found| found.pid == pid);
     let process = source::attach(candidate.expect("the program runs")).expect("it can be watched");
     let mut now = Instant::now();
-    let mut app = App::new(Options::default(), Box::new(Machine), now);
+    let mut app = App::new(Options::default(), Box::new(Machine::default()), now);
     app.watch(Box::new(Hurried { process, polls: 0 }), now);
     let mut poll = |app: &mut App| {
         now += Duration::from_millis(100);

@@ -122,7 +122,7 @@ fn annotations() -> Vec<Finding> {
     libraries.map(library).into_iter().chain(taken).collect()
 }
 
-fn directories() -> Vec<Finding> {
+pub(super) fn directories() -> Vec<Finding> {
     const ABOUT: &str = "beacons";
     let mut any = false;
     let mut findings: Vec<Finding> = Directory::candidates()
@@ -154,7 +154,7 @@ fn directories() -> Vec<Finding> {
     findings
 }
 
-fn shared_memory(path: &Path) -> Vec<Finding> {
+pub(super) fn shared_memory(path: &Path) -> Vec<Finding> {
     const ABOUT: &str = "memory";
     let shown = path.display();
     if !path.is_dir() {
@@ -294,7 +294,7 @@ fn objects(shm: &Path) -> Vec<Finding> {
 }
 
 /// A program whose last start came to nothing, why, and what to do.
-fn failed(about: &'static str, note: &Failure) -> Finding {
+pub(super) fn failed(about: &'static str, note: &Failure) -> Finding {
     let exe = note.exe.file_name().unwrap_or(note.exe.as_os_str()).to_string_lossy();
     let what = match note.stage {
         Stage::Segment => "could not measure: no segment in /dev/shm",
@@ -330,7 +330,7 @@ fn several_copies(about: &'static str, entries: &[Entry]) -> Vec<Finding> {
     several.collect()
 }
 
-fn process(about: &'static str, entry: &Entry, here: &Identity) -> Finding {
+pub(super) fn process(about: &'static str, entry: &Entry, here: &Identity) -> Finding {
     let info = &entry.info;
     let exe = info.exe.file_name().unwrap_or(info.exe.as_os_str()).to_string_lossy();
     let name = if info.name.is_empty() { &exe } else { info.name.as_str() };
@@ -411,11 +411,14 @@ fn is_unoptimised(pair_ns: f64) -> bool {
     pair_ns.is_finite() && pair_ns > 200.0
 }
 
-/// Segments of others are seen by their owners alone: that is worth knowing
+/// Segments of others are seen by their owners and root alone: that is worth knowing
 /// before one looks for them for an hour.
 fn other_users() -> Vec<Finding> {
     // SAFETY: geteuid has no preconditions and cannot fail.
     let own = unsafe { libc::geteuid() };
+    if own == 0 {
+        return Vec::new();
+    }
     let list = |path: &str| fs::read_dir(path).into_iter().flatten().flatten();
     let temporary = list("/tmp")
         .filter(|entry| entry.file_name().as_bytes().starts_with(b"pfp-"))
@@ -426,9 +429,11 @@ fn other_users() -> Vec<Finding> {
         (meta.is_dir() && meta.uid() != own).then_some((meta.uid(), path))
     };
     let finding = |(uid, path): (u32, PathBuf)| {
-        let found =
-            format!("{} is of uid {uid}, whose programs only they can watch", path.display());
-        Finding::note("other users", found).advice(format!("`sudo -u '#{uid}' pfp-top`"))
+        let found = format!(
+            "{} is of uid {uid}, whose programs only they and root can watch",
+            path.display()
+        );
+        Finding::note("other users", found).advice("`sudo pfp-top`")
     };
     temporary.chain(runtime).filter_map(theirs).map(finding).collect()
 }

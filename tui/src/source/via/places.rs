@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-use super::{Agent, Far, Via};
+use super::{Agent, Far, Via, Way};
 use crate::snapshot::{Cell, Drained, Record, Snapshot, Stats};
 use crate::source::group::Group;
 use crate::source::{Candidate, Discovery, Finder, Refusal, Refused, Source, Together, guarded};
@@ -39,18 +39,19 @@ impl Places {
     ///
     /// If none can be reached: why the first was not.
     pub(in crate::source) fn open(commands: &[String], keep: bool) -> Result<Self> {
+        let ways: Vec<Way> = commands.iter().map(|command| Way::through(command)).collect();
         let agents: Vec<Result<Agent>> = thread::scope(|scope| {
-            let open = |command| scope.spawn(move || Agent::open(command, keep, true));
-            let opening: Vec<_> = commands.iter().map(String::as_str).map(open).collect();
+            let open = |way| scope.spawn(move || Agent::open(way, keep, true));
+            let opening: Vec<_> = ways.iter().map(open).collect();
             let opened = opening.into_iter().map(|agent| agent.join());
             opened.map(|agent| agent.unwrap_or_else(|_| Err(anyhow!(NONE)))).collect()
         });
         if !agents.iter().any(Result::is_ok) {
             return Err(agents.into_iter().find_map(Result::err).unwrap_or_else(|| anyhow!(NONE)));
         }
-        let places = commands.iter().zip(agents).map(|(command, agent)| {
-            let far = Rc::new(RefCell::new(Far::of(command, keep, agent)));
-            let via = Via { far, place: Some(name_of(command)) };
+        let places = ways.into_iter().zip(agents).map(|(way, agent)| {
+            let name = name_of(&way.name);
+            let via = Via::of(Far::of(way, keep, agent), Some(name), true);
             Place { via, found: Discovery::default(), looked: None }
         });
         Ok(Self(Rc::new(RefCell::new(places.collect()))))

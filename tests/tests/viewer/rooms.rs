@@ -1,0 +1,332 @@
+//! Processes of other users and in containers: what root sees, with whose rights it is read, and
+//! what others are told.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use pfp_tests::place::{Place, count, pfp_top};
+use pfp_tests::target::{Target, wait_for};
+use pfp_tests::{os, skipped};
+use pfp_top::export::json;
+use pfp_top::snapshot::{PointState, Snapshot};
+
+const STEADY: &str = env!("CARGO_BIN_EXE_steady");
+const USER: u32 = 65534;
+const OWNER: u32 = 65533;
+const STRANGER: u32 = 65532;
+/// Files and processes of its own.
+const CONTAINER: [&str; 5] = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+/// Folders of a container's own, and then the program.
+const INSIDE: &str = "mount -t tmpfs none /dev/shm && mount -t tmpfs none /tmp && exec \"$@\"";
+
+/// Programs that every user can start, and that announce themselves as users' programs do.
+struct Machine {
+    /// What they are called.
+    name: String,
+    folder: PathBuf,
+    place: Place,
+}
+
+impl Machine {
+    /// None if this user may not start programs as others.
+    fn new(test: &str) -> Option<Self> {
+        if !works(&mut as_user(USER, "true")) {
+            skipped("processes of other users", "this user may not start any");
+            return None;
+        }
+        let name = format!("pfp-{test}-{}", std::process::id());
+        // A container hides /tmp.
+        let folder = Path::new("/var/tmp").join(&name);
+        let own = folder.join("run");
+        fs::create_dir_all(&own).expect("there is room");
+        for (path, mode) in [(&folder, 0o755), (&own, 0o700)] {
+            fs::set_permissions(path, Permissions::from_mode(mode)).expect("it was just made");
+        }
+        chown(&own, Some(USER), Some(USER)).expect("root gives it away");
+        os::copy_program(STEADY, &folder.join("steady"));
+        os::copy_program(pfp_top(), &folder.join("pfp-top"));
+        Some(Self { name, folder, place: Place::new() })
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    /// Starts the program with these words before it.
+    fn start(&self, mut command: Command) -> Target {
+        Target::start(clear(&mut command).arg(self.path("steady")).arg(&self.name))
+    }
+
+    /// A process of another user.
+    fn of_user(&self) -> Target {
+        let mut command = as_user(USER, &self.path("steady"));
+        let run = self.path("run");
+        Target::start(clear(&mut command).arg(&self.name).env("XDG_RUNTIME_DIR", run))
+    }
+
+    /// A process in a container, and its id here. One that is not root's is of a user who may
+    /// make containers; none if they may not.
+    fn in_container(&self, is_root: bool) -> Option<(Target, u32)> {
+        let unshare = || match is_root {
+            true => Command::new("unshare"),
+            false => {
+                let mut command = as_user(OWNER, "unshare");
+                command.args(["--user", "--map-root-user"]);
+                command
+            }
+        };
+        if !works(unshare().args(CONTAINER).arg("true")) {
+            skipped("processes in containers", "this machine makes none");
+            return None;
+        }
+        let mut command = unshare();
+        command.args(CONTAINER).args(["sh", "-c", INSIDE, "sh"]);
+        let target = self.start(command);
+        let inside = wait_for("the process inside", || {
+            let children = format!("/proc/{0}/task/{0}/children", target.pid());
+            let child = fs::read_to_string(children).ok()?.trim().parse().ok()?;
+            let name = fs::read_to_string(format!("/proc/{child}/comm")).ok()?;
+            (name.trim() == "steady").then_some(child)
+        });
+        Some((target, inside))
+    }
+
+    /// Runs the viewer as root.
+    fn by_root(&self, arguments: &[&str]) -> Output {
+        let mut command = self.place.command(pfp_top());
+        clear(&mut command).args(arguments).output().expect("pfp-top starts")
+    }
+
+    /// Runs the viewer as a user who has started nothing.
+    fn by_stranger(&self, arguments: &[&str]) -> Output {
+        let mut command = as_user(STRANGER, &self.path("pfp-top"));
+        clear(&mut command).args(arguments).output().expect("pfp-top starts")
+    }
+
+    /// What root sees.
+    fn snapshot(&self, which: &[&str]) -> Snapshot {
+        let file = self.place.path("snapshot.json");
+        let path = file.to_str().expect("it is plain text");
+        let output = self.by_root(&[&["snapshot", "--force", "-o", path], which].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        json::read(&file).expect("what was written can be read")
+    }
+
+    fn state(&self, pid: u32, point: &str) -> PointState {
+        let snapshot = self.snapshot(&["-p", &pid.to_string()]);
+        snapshot.points.iter().find(|it| it.name == point).expect("it is there").state
+    }
+
+    /// The row of a process in root's list, once it is there.
+    fn row(&self, pid: u32) -> String {
+        let pid = pid.to_string();
+        wait_for("the process to be listed", || {
+            let list = said(&self.by_root(&["list"]));
+            let is_it = |row: &&str| row.split_whitespace().nth(1) == Some(&pid);
+            list.lines().find(is_it).map(str::to_owned)
+        })
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // What its killed programs left.
+        for beacon in fs::read_dir(self.folder.join("run/pfp")).into_iter().flatten().flatten() {
+            let id = beacon.path().with_extension("");
+            let id = id.file_name().unwrap_or_default().to_string_lossy();
+            let _ = fs::remove_file(format!("/dev/shm/pfp-{id}"));
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn as_user(user: u32, program: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={user}"), format!("--regid={user}")]);
+    command.args(["--clear-groups", program]);
+    command
+}
+
+/// Takes away what says where beacons are.
+fn clear(command: &mut Command) -> &mut Command {
+    for name in ["PFP_DIR", "XDG_RUNTIME_DIR"] {
+        command.env_remove(name);
+    }
+    command.env("PFP_TOP_CONFIG", "").env("LC_ALL", "C.UTF-8").current_dir("/")
+}
+
+fn works(command: &mut Command) -> bool {
+    command.current_dir("/").output().is_ok_and(|output| output.status.success())
+}
+
+fn said(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|part| String::from_utf8_lossy(part)).concat()
+}
+
+#[test]
+fn root_watches_every_user_and_container() {
+    let Some(machine) = Machine::new("all") else { return };
+    let user = machine.of_user();
+    let mut all = vec![(user.pid(), Some(user), "@")];
+    for is_root in [true, false] {
+        if let Some((target, pid)) = machine.in_container(is_root) {
+            all.push((pid, Some(target), "(pid 1 in its namespace)"));
+        }
+    }
+    for (pid, _, words) in &all {
+        let (row, id) = (machine.row(*pid), pid.to_string());
+        assert!(row.contains(&format!("{}@", machine.name)) && row.contains(words), "{row}");
+        wait_for("figures", || count(&machine.snapshot(&["-p", &id]), "tick") > 3);
+        // The viewer that switches it puts it back when it ends, and `disable` does not.
+        let output = machine.by_root(&["disable", "-p", &id, "tick"]);
+        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(machine.state(*pid, "tick"), PointState::Off, "{row}");
+        assert_eq!(machine.state(*pid, "round"), PointState::On, "{row}");
+    }
+    let sum = machine.snapshot(&["--all", "--sum", "--name", &machine.name]);
+    assert_eq!(sum.process.members.len(), all.len(), "{:?}", sum.process.members);
+    // With a folder named, only what is there is shown.
+    let here = said(&machine.place.pfp_top(&["list"]));
+    assert!(!here.contains(&machine.name), "{here}");
+    // What has ended is said to have.
+    let (pid, target, _) = &mut all[0];
+    *target = None;
+    wait_for("its end to show", || {
+        !said(&machine.by_root(&["list"])).contains(&format!(" {pid} "))
+    });
+}
+
+/// The agents that a viewer has started: those that have become somebody else.
+fn agents_of(viewer: u32) -> Vec<u32> {
+    let children = |pid: u32| {
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.unwrap_or_default();
+        children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
+    };
+    let ended = |pid: u32| match children(pid) {
+        none if none.is_empty() => vec![pid],
+        inside => inside,
+    };
+    children(viewer).into_iter().flat_map(ended).collect()
+}
+
+#[test]
+fn an_agent_has_the_rights_of_the_user_it_reads_for_and_no_more() {
+    let Some(machine) = Machine::new("rights") else { return };
+    let user = machine.of_user();
+    let container = machine.in_container(true);
+    let pids = [Some(user.pid()), container.as_ref().map(|(_, pid)| *pid)];
+    for (pid, owner) in pids.into_iter().zip([USER, 0]) {
+        let Some(pid) = pid else { continue };
+        machine.row(pid);
+        let mut viewer = machine.place.command(pfp_top());
+        clear(&mut viewer).args(["-b", "--json", "-p", &pid.to_string()]);
+        let mut viewer = Target::start(&mut viewer);
+        wait_for("figures", || !viewer.lines_so_far().is_empty());
+        let files = |process: u32| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+        let agents = agents_of(viewer.pid());
+        let agent = agents.iter().find(|it| {
+            let status = fs::read_to_string(format!("/proc/{it}/status")).unwrap_or_default();
+            files(**it) == files(pid) && status.contains(&format!("Uid:\t{owner}\t{owner}\t"))
+        });
+        let &agent = agent.unwrap_or_else(|| panic!("none of {agents:?} has become uid {owner}"));
+        let status = fs::read_to_string(format!("/proc/{agent}/status")).expect("it runs");
+        for line in [
+            format!("Gid:\t{owner}\t{owner}\t{owner}\t{owner}"),
+            "Groups:\t ".to_owned(),
+            "CapInh:\t0000000000000000".to_owned(),
+            "CapPrm:\t0000000000000000".to_owned(),
+            "CapEff:\t0000000000000000".to_owned(),
+            "CapAmb:\t0000000000000000".to_owned(),
+            "NoNewPrivs:\t1".to_owned(),
+        ] {
+            assert!(status.lines().any(|it| it == line), "{line}\n{status}");
+        }
+        // Its executable is the viewer's: who is watched must not get at it.
+        let mut theirs = as_user(USER, "cat");
+        theirs.arg(format!("/proc/{agent}/exe"));
+        assert!(!works(&mut theirs), "{theirs:?}");
+        viewer.kill();
+        wait_for("the agent to end", || !os::runs(agent));
+    }
+}
+
+#[test]
+fn what_a_user_plants_is_not_followed_by_root() {
+    let Some(machine) = Machine::new("planted") else { return };
+    let user = machine.of_user();
+    machine.row(user.pid());
+    let secret = machine.place.path("secret");
+    fs::write(&secret, "pfp-beacon 1\n").expect("the folder is new");
+    let beacons = machine.folder.join("run/pfp");
+    let before = fs::read_dir(&beacons).expect("it was announced").count();
+    let script = format!(
+        "cd {}; for i in 1 2 3; do ln -s {} $(printf %032d $i).beacon; done; ln -s /etc up",
+        beacons.display(),
+        secret.display()
+    );
+    assert!(works(as_user(USER, "sh").args(["-c", &script])), "{script}");
+    let list = machine.by_root(&["list"]);
+    assert!(said(&list).contains(&machine.name), "{}", said(&list));
+    assert_eq!(machine.state(user.pid(), "tick"), PointState::On);
+    assert!(machine.by_root(&["gc"]).status.success());
+    assert_eq!(fs::read_to_string(&secret).expect("it is there"), "pfp-beacon 1\n");
+    assert_eq!(fs::read_dir(&beacons).expect("it is there").count(), before + 4);
+}
+
+#[test]
+fn others_are_told_how_many_they_cannot_see() {
+    let Some(machine) = Machine::new("unseen") else { return };
+    let user = machine.of_user();
+    machine.row(user.pid());
+    let list = machine.by_stranger(&["list"]);
+    let text = said(&list);
+    assert_eq!(list.status.code(), Some(3), "{text}");
+    assert!(text.contains("of other users cannot be seen here: `sudo pfp-top`"), "{text}");
+    let watched = machine.by_stranger(&["--once", "-p", &user.pid().to_string()]);
+    let text = said(&watched);
+    assert_eq!(watched.status.code(), Some(4), "{text}");
+    assert!(text.contains("sudo pfp-top -p"), "{text}");
+}
+
+#[test]
+fn doctor_says_why_a_process_cannot_be_watched() {
+    let Some(machine) = Machine::new("doctor") else { return };
+    let check = |output: &Output, code: i32, words: &[&str]| {
+        let text = said(output);
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        for word in words {
+            assert!(text.contains(word), "{word:?} is not in: {text}");
+        }
+    };
+    let user = machine.of_user();
+    machine.row(user.pid());
+    let user = user.pid().to_string();
+    check(&machine.by_root(&["doctor", &user]), 0, &["as another user", "65534", &machine.name]);
+    let words = ["belongs to uid 65534", &format!("sudo pfp-top doctor {user}")];
+    check(&machine.by_stranger(&["doctor", &user]), 1, &words);
+
+    let plain = Target::start(Command::new("sleep").arg("600"));
+    check(&machine.by_root(&["doctor", &plain.pid().to_string()]), 1, &["not instrumented"]);
+
+    let named = machine.place.start_watched(STEADY, &["named"]);
+    let pid = named.pid().to_string();
+    check(&machine.place.pfp_top(&["doctor", &pid]), 0, &["it is instrumented"]);
+    check(&machine.by_root(&["doctor", &pid]), 1, &["it was started with PFP_DIR="]);
+
+    let mut command = Command::new("unshare");
+    let read_only = "mount -t tmpfs -o ro none /dev/shm && mount -t tmpfs none /tmp && exec \"$@\"";
+    command.args(["--mount", "sh", "-c", read_only, "sh"]);
+    let blocked = machine.start(command);
+    let pid = blocked.pid().to_string();
+    wait_for("its complaint", || {
+        let text = said(&machine.by_root(&["doctor", &pid]));
+        text.contains("no segment in /dev/shm").then_some(())
+    });
+    check(&machine.by_root(&["doctor", &pid]), 1, &["could not measure", "Read-only file system"]);
+
+    check(&machine.by_root(&["doctor", "4194305"]), 1, &["there is no process 4194305"]);
+    check(&machine.by_root(&["doctor", "clock"]), 2, &["expected clocks, or a process id"]);
+}

@@ -1,0 +1,153 @@
+//! `pfp-top doctor PID`: at which step one process cannot be watched.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use pfp_shm_layout::directory::Directory;
+use pfp_shm_layout::failure;
+use pfp_shm_layout::find;
+use pfp_shm_layout::liveness::Identity;
+
+use super::checks::{directories, failed, process, shared_memory};
+use super::{Finding, Verdict};
+use crate::source::{self, Whereabouts};
+
+const ABOUT: &str = "process";
+/// What every program has in it that was built with pfp.
+const SIGN: &[u8] = b"pfp-beacon ";
+
+/// Step by step, up to the one that fails. To look where another user's process is, this
+/// process becomes one of that user's.
+pub(super) fn all(pid: u32) -> Vec<Finding> {
+    let there = match source::whereabouts(pid) {
+        Ok(there) => there,
+        Err(why) => {
+            let finding = Finding::problem(ABOUT, why.to_string());
+            return vec![match Path::new(&format!("/proc/{pid}")).exists() {
+                true => finding.advice(format!("`sudo pfp-top doctor {pid}`")),
+                false => finding.advice("`pfp-top list` shows what can be watched"),
+            }];
+        }
+    };
+    let Whereabouts { room, inside, segments, variables } = there;
+    let is_instrumented = !segments.is_empty();
+    let mut who = format!("{pid} runs");
+    if let Some(room) = &room {
+        who += &format!(" as another user or in a container: {room}");
+    }
+    if inside != pid {
+        who += &format!(", with the id {inside} there");
+    }
+    let is_built_with_pfp = is_instrumented || has_sign(pid);
+    let mut findings =
+        vec![Finding::ok(ABOUT, who), instrumented(is_instrumented, is_built_with_pfp)];
+    findings.extend(variables.iter().filter_map(|(name, value)| {
+        let value = value.as_ref()?.to_string_lossy();
+        let is_ours = std::env::var_os(name).is_some_and(|own| own.to_string_lossy() == value);
+        (*name == "PFP_DIR" && !is_ours && room.is_none()).then(|| {
+            Finding::problem(ABOUT, format!("it was started with {name}={value}, and this was not"))
+                .advice(format!("{name}='{value}' pfp-top -p {pid}"))
+        })
+    }));
+    if room.is_some()
+        && let Err(error) = source::enter(pid)
+    {
+        let finding = Finding::problem("room", format!("{error:#}"));
+        findings.push(finding.advice(format!("`sudo pfp-top doctor {pid}`")));
+        return findings;
+    }
+    for (name, value) in variables {
+        // SAFETY: this process has no other thread.
+        unsafe {
+            match value {
+                Some(value) => std::env::set_var(name, value),
+                None => std::env::remove_var(name),
+            }
+        }
+    }
+    findings.extend(directories());
+    findings.extend(shared_memory(Path::new("/dev/shm")));
+    findings.extend(told_by(inside, &segments));
+    let is_wrong = findings.iter().any(|finding| finding.verdict == Verdict::Problem);
+    let is_found = findings.iter().any(|finding| finding.about == "segment");
+    if is_instrumented && !is_found && !is_wrong {
+        let found = "it has a segment, and no beacon that leads to it in the folders above";
+        findings.push(Finding::problem("segment", found).advice(
+            "the folder or /dev/shm was emptied or is another one there: start the program again",
+        ));
+    }
+    findings
+}
+
+fn instrumented(has_segment: bool, has_sign: bool) -> Finding {
+    match (has_segment, has_sign) {
+        (true, _) => Finding::ok(ABOUT, "it is instrumented, and has a segment"),
+        (_, true) => Finding::note(ABOUT, "it is built with pfp, and has no segment").advice(
+            "it has not reached a point yet, or could not make one, which stands below then",
+        ),
+        _ => Finding::problem(ABOUT, "it is not instrumented: nothing of pfp is in it").advice(
+            "mark regions with pfp and build it anew; `pfp-top run -- CMD` starts a program that \
+             is annotated for NVTX, ITT, OpenMP or Kokkos",
+        ),
+    }
+}
+
+/// What beacons say of these segments, and notes of the process with this id.
+fn told_by(inside: u32, segments: &[String]) -> Vec<Finding> {
+    let here = Identity::of_this_process();
+    let mut findings = Vec::new();
+    for place in find::find_everywhere().0 {
+        let has_it = |entry: &&find::Entry| segments.iter().any(|id| id == entry.info.object.hex());
+        let own = place.entries.iter().filter(has_it);
+        findings.extend(own.map(|entry| process("segment", entry, &here)));
+        let notes = Directory::open(&place.looked_in).and_then(|dir| failure::find(&dir));
+        let notes = notes.unwrap_or_default();
+        let own = notes.iter().filter(|note| note.pid == inside);
+        findings.extend(own.map(|note| failed("segment", note)));
+    }
+    findings
+}
+
+/// Whether the program was built with pfp, or has a library loaded that was.
+fn has_sign(pid: u32) -> bool {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let is_ours = |line: &&str| line.contains(" r-xp ") && line.contains("pfp");
+    let ours = maps.lines().filter(is_ours).filter_map(|line| line.split_ascii_whitespace().nth(5));
+    let ours = ours.map(|path| format!("/proc/{pid}/root{path}"));
+    std::iter::once(format!("/proc/{pid}/exe")).chain(ours).any(|path| {
+        File::open(path).is_ok_and(|file| contains(BufReader::with_capacity(1 << 20, file), SIGN))
+    })
+}
+
+/// Whether these bytes have those in them.
+fn contains(mut input: impl BufRead, wanted: &[u8]) -> bool {
+    let mut window: Vec<u8> = Vec::new();
+    loop {
+        let keep = window.len().min(wanted.len() - 1);
+        window.drain(..window.len() - keep);
+        match input.by_ref().take(1 << 20).read_to_end(&mut window) {
+            Ok(1..) => {}
+            _ => return false,
+        }
+        if window.windows(wanted.len()).any(|it| it == wanted) {
+            return true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_is_found_across_the_parts_that_are_read() {
+        let mut bytes = vec![0u8; (2 << 20) + 100];
+        assert!(!contains(&bytes[..], SIGN) && !contains(&b""[..], SIGN));
+        for place in [0, (1 << 20) - 5, (2 << 20) + 89] {
+            bytes[place..place + SIGN.len()].copy_from_slice(SIGN);
+            assert!(contains(&bytes[..], SIGN), "{place}");
+            bytes.fill(0);
+        }
+    }
+}

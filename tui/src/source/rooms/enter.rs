@@ -1,0 +1,144 @@
+//! Takes the place of a process's user: in its namespaces, under its root, with its ids and
+//! without any capability.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+
+use anyhow::{Context as _, Result, anyhow};
+
+use super::Files;
+
+/// Makes this process one of the user of that one, where it is, for good. It has to be the only
+/// thread of its process. In a pid namespace of its own, a child goes on, and this process waits
+/// for it.
+///
+/// The kernel asks for the right to trace that process. Descriptors that were opened before stay
+/// open.
+///
+/// # Errors
+///
+/// If the process has ended, or one of the steps is not allowed: which.
+pub fn enter(pid: u32) -> Result<()> {
+    // Nobody there may trace this process, nor get at its executable through it.
+    // SAFETY: plain numbers.
+    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) }, "leave no core")?;
+    // SAFETY: as above.
+    let process = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    check(process as libc::c_int, "open the process")?;
+    // SAFETY: a descriptor that was just opened and that nobody else owns.
+    let process = unsafe { OwnedFd::from_raw_fd(process as libc::c_int) };
+    let root = root_of(pid)?;
+    let spaces =
+        [("user", libc::CLONE_NEWUSER), ("mnt", libc::CLONE_NEWNS), ("pid", libc::CLONE_NEWPID)];
+    let others = spaces.map(|(kind, flag)| if is_other(pid, kind) { flag } else { 0 });
+    let [user_space, files, pids] = others;
+    // SAFETY: an empty list. Refused without the right, when the groups are this user's own.
+    unsafe { libc::setgroups(0, std::ptr::null()) };
+    // Its user namespace comes first: it gives the right to enter the others.
+    join(&process, user_space, "enter its user namespace")?;
+    let [user, group] = ids_of(pid)?;
+    join(&process, files | pids, "enter its namespaces")?;
+    if let Some(root) = root {
+        // SAFETY: an open descriptor and NUL-terminated paths.
+        check(unsafe { libc::fchdir(root.as_raw_fd()) }, "go to its root")?;
+        // SAFETY: as above.
+        check(unsafe { libc::chroot(c".".as_ptr()) }, "take its root")?;
+    }
+    // SAFETY: as above.
+    check(unsafe { libc::chdir(c"/".as_ptr()) }, "go to its root")?;
+    if pids != 0 {
+        continue_in_child()?;
+    }
+    // SAFETY: plain numbers.
+    check(unsafe { libc::setresgid(group, group, group) }, "take its group")?;
+    // SAFETY: as above.
+    check(unsafe { libc::setresuid(user, user, user) }, "take its user")?;
+    drop_capabilities()?;
+    // SAFETY: as above; after the change of user, which would undo it.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }, "end with its parent")?;
+    Ok(())
+}
+
+fn check(result: libc::c_int, what: &str) -> Result<()> {
+    if result >= 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    Err(anyhow!("expected the right to {what}, found: {error}; root has it"))
+}
+
+/// Where its root is; none where that is this process's.
+fn root_of(pid: u32) -> Result<Option<OwnedFd>> {
+    if Files::of("self").is_some_and(|own| Files::of(&pid.to_string()) == Some(own)) {
+        return Ok(None);
+    }
+    let path = CString::new(format!("/proc/{pid}/root"))?;
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    // SAFETY: a NUL-terminated path that outlives the call.
+    let root = unsafe { libc::open(path.as_ptr(), flags) };
+    check(root, "open its root")?;
+    // SAFETY: a descriptor that was just opened and that nobody else owns.
+    Ok(Some(unsafe { OwnedFd::from_raw_fd(root) }))
+}
+
+/// Whether it is in another namespace of this kind.
+fn is_other(pid: u32, kind: &str) -> bool {
+    let space =
+        |process: &str| fs::metadata(format!("/proc/{process}/ns/{kind}")).map(|it| it.ino());
+    space(&pid.to_string()).ok() != space("self").ok()
+}
+
+fn join(process: &OwnedFd, spaces: libc::c_int, what: &str) -> Result<()> {
+    if spaces == 0 {
+        return Ok(());
+    }
+    // SAFETY: an open descriptor and a plain number.
+    check(unsafe { libc::setns(process.as_raw_fd(), spaces) }, what)
+}
+
+/// Its effective user and group, as this process's user namespace knows them.
+fn ids_of(pid: u32) -> Result<[u32; 2]> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))
+        .with_context(|| format!("process {pid} has ended meanwhile"))?;
+    let id = |key: &str| {
+        let ids = status.lines().find_map(|line| line.strip_prefix(key))?;
+        ids.split_ascii_whitespace().nth(1)?.parse().ok()
+    };
+    match (id("Uid:"), id("Gid:")) {
+        (Some(user), Some(group)) => Ok([user, group]),
+        _ => Err(anyhow!("expected the ids of process {pid} in its status, found none")),
+    }
+}
+
+/// Goes on in a child, which is in the pid namespace that was joined.
+fn continue_in_child() -> Result<()> {
+    // SAFETY: the process has one thread, so its child is as whole as it is.
+    let child = unsafe { libc::fork() };
+    check(child, "start a process there")?;
+    if child == 0 {
+        return Ok(());
+    }
+    let mut status = 0;
+    // SAFETY: a child of this process, and a place for what it ended with.
+    while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
+    // SAFETY: ends the process; what was buffered is the child's.
+    unsafe { libc::_exit(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 1 }) }
+}
+
+/// Leaves a user with the id 0 no more rights than the files give.
+fn drop_capabilities() -> Result<()> {
+    /// The third version of the interface: 64 capabilities.
+    const VERSION: u32 = 0x2008_0522;
+    let header: [u32; 2] = [VERSION, 0];
+    let none = [0u32; 6];
+    // SAFETY: a header and two sets of three words, as the version has them.
+    let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
+    check(result as libc::c_int, "give up its capabilities")?;
+    // SAFETY: plain numbers.
+    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, "never have them again")
+}
