@@ -16,6 +16,7 @@ mod record;
 mod roofline;
 mod run;
 mod serve;
+mod target;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -34,12 +35,13 @@ pub use record::Record;
 pub use roofline::Roofline;
 pub use run::Run;
 pub use serve::Serve;
+pub use target::{Target, Via};
 
 use crate::app::{Filter, Options};
 use crate::columns::{Column, Sorting};
 use crate::input;
 use crate::look::{Look, Terminal, Theme, ThemeName};
-use crate::source::{self, Finder, Members, Moment, Together, Wanted, Which};
+use crate::source::{Moment, Wanted, Which};
 use crate::text::clean_lines;
 use crate::units::Unit;
 use crate::variables;
@@ -274,9 +276,9 @@ pub enum Command {
         /// As JSON.
         #[arg(long)]
         json: bool,
-        /// Of another place, or several, as of the viewer.
-        #[arg(long, value_name = "COMMAND")]
-        via: Vec<String>,
+        /// Of where.
+        #[command(flatten)]
+        via: Via,
     },
     /// Remove what processes that have ended left behind.
     Gc,
@@ -313,62 +315,6 @@ pub enum Command {
     /// The program that `demo` watches.
     #[command(hide = true)]
     DemoWorkload,
-}
-
-/// Which process.
-#[derive(Args, Clone, Debug)]
-pub struct Target {
-    /// Watch the process with this id, or with this number of `pfp-top list`, such as
-    /// @3f2a; given several times, all of them as one. `pfp-top 4711` does the same.
-    #[arg(short, long, value_name = "PID")]
-    pid: Vec<Which>,
-    /// Watch a process whose name contains this.
-    #[arg(long, value_name = "NAME", conflicts_with = "pid")]
-    name: Option<String>,
-    /// Watch all processes as one, those to come as well; with --name, all whose
-    /// name contains it.
-    #[arg(long, conflicts_with = "pid")]
-    all: bool,
-    /// The same, with points of the same name summed, as for the ranks of a
-    /// parallel job.
-    #[arg(long)]
-    sum: bool,
-    /// Watch processes of another place: of a machine, container or user that this command
-    /// leads to, as 'ssh node1', 'docker exec -i web' or 'sudo -u svc'. It starts `pfp-top
-    /// agent` there. Given several times, all these places as one.
-    #[arg(long, value_name = "COMMAND")]
-    via: Vec<String>,
-}
-
-impl Target {
-    /// This process.
-    fn of(which: Which) -> Self {
-        Self { pid: vec![which], name: None, all: false, sum: false, via: Vec::new() }
-    }
-
-    /// Whether any process was asked for.
-    fn names_any(&self) -> bool {
-        !self.pid.is_empty() || self.name.is_some() || self.all || self.sum
-    }
-
-    /// Finds the processes of the place that is meant.
-    fn finder(&self) -> anyhow::Result<Box<dyn Finder>> {
-        source::finder(&self.via, false)
-    }
-
-    fn wanted(&self) -> Wanted {
-        Wanted { which: self.pid.first().cloned(), name: self.name.clone() }
-    }
-
-    /// The processes to watch as one; none where it is just one.
-    fn together(&self) -> Option<Together> {
-        let members = match self.pid.as_slice() {
-            [] if self.all || self.sum => Members::All(self.name.clone().unwrap_or_default()),
-            [] | [_] => return None,
-            named => Members::Named(named.to_vec()),
-        };
-        Some(Together { members, sum: self.sum })
-    }
 }
 
 /// How to show it.

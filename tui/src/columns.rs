@@ -53,6 +53,11 @@ columns! {
         .rank(0)
         .text(|f, _| f.process().map_or(String::new(), process_text))
         .order(|a, b| process_key(a).cmp(&process_key(b)));
+    /// Where that runs; shown only where there are several machines.
+    Host = Spec::new("host", "Host", 16, Kind::Text, |_| None, "the machine of its process, where there are several")
+        .rank(8)
+        .text(|f, _| f.process().map_or(String::new(), |process| text::cut_middle(&process.host, 16, '~')))
+        .order(|a, b| host_of(a).cmp(&host_of(b)));
     /// Its name.
     Name = Spec::new("name", "Name", 0, Kind::Text, |_| None, "its name")
         .rank(0)
@@ -179,6 +184,8 @@ pub enum Measure {
 pub struct There {
     /// Several processes.
     pub processes: bool,
+    /// Processes of several machines.
+    pub hosts: bool,
     /// Points in domains.
     pub domains: bool,
     /// Points whose load may be spread unevenly: sums over processes, parallel regions.
@@ -190,8 +197,11 @@ impl There {
     pub fn of(model: &Model) -> Self {
         let domains = || model.points().iter().filter_map(|figures| figures.point().domain());
         let is_sum = model.points().first().is_some_and(|figures| figures.is_of_sum());
+        let members = model.snapshot().map_or(&[][..], |snapshot| &snapshot.process.members);
+        let has_processes = model.has_processes();
         Self {
-            processes: model.has_processes(),
+            processes: has_processes,
+            hosts: has_processes && members.iter().any(|it| it.host != members[0].host),
             domains: domains().next().is_some(),
             imbalance: is_sum || domains().any(|domain| domain == OPENMP),
         }
@@ -215,9 +225,10 @@ impl ValueEnum for Column {
 
 impl Column {
     /// Those of the table unless the user chooses others, from left to right.
-    pub const DEFAULT: [Self; 16] = [
+    pub const DEFAULT: [Self; 17] = [
         Self::On,
         Self::Process,
+        Self::Host,
         Self::Name,
         Self::Domain,
         Self::Load,
@@ -235,10 +246,11 @@ impl Column {
     ];
 
     /// Those that programs get unless the user chooses others.
-    pub const PRINTED: [Self; 16] = [
+    pub const PRINTED: [Self; 17] = [
         Self::On,
         Self::Id,
         Self::Process,
+        Self::Host,
         Self::Name,
         Self::Domain,
         Self::Count,
@@ -313,6 +325,7 @@ impl Column {
     pub fn shown(columns: &[Self], there: There) -> Vec<Self> {
         let says_something = |column: &Self| match column {
             Self::Process => there.processes,
+            Self::Host => there.hosts,
             Self::Domain => there.domains,
             Self::Imbalance => there.imbalance,
             _ => true,
@@ -477,6 +490,10 @@ fn load_text(figures: &Figures) -> String {
         (_, Some(load)) => units::percent(load),
         (_, None) => NONE.into(),
     }
+}
+
+fn host_of(figures: &Figures) -> Option<&str> {
+    figures.process().map(|process| process.host.as_str())
 }
 
 /// A process in its column: the id whole, the name as far as there is room, and

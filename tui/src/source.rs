@@ -41,6 +41,7 @@ pub use recording::{Moment, Recording};
 pub use refusal::Refusal;
 use rooms::Rooms;
 pub use rooms::{Whereabouts, enter, whereabouts};
+pub use via::Route;
 use via::{Places, Via};
 pub use which::Which;
 
@@ -378,7 +379,7 @@ impl Finder for Machine {
 /// # Errors
 ///
 /// If there is no agent behind any of the commands.
-pub fn finder(via: &[String], keep: bool) -> Result<Box<dyn Finder>> {
+pub fn finder(via: &[Route], keep: bool) -> Result<Box<dyn Finder>> {
     Ok(match via {
         [] => Box::new(Machine::all(keep)),
         [one] => Box::new(Via::open(one, keep)?),

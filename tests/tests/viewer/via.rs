@@ -172,6 +172,93 @@ fn several_places_are_as_one() {
     assert_eq!(output.status.code(), Some(3), "{}", complaint(&output));
 }
 
+#[test]
+fn places_are_read_from_a_file() {
+    let near = Near::new();
+    let _one = near.0.start_watched(STEADY, &["one"]);
+    let other = Place::new();
+    let _two = other.start_watched(STEADY, &["two"]);
+    let lines = format!(
+        "# where our ranks run\n\nnice env\n  PFP_DIR={} nice  \nnowhere.invalid\n",
+        other.beacons().display()
+    );
+    let file = near.0.path("hosts.txt");
+    std::fs::write(&file, lines).expect("the folder is new");
+    let list = |file: &str| near.run_by(&[], &["list", "--via-file", file]);
+    let output = list("hosts.txt");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("one@env") && text.contains("two@nice"), "{text}");
+    assert!(complaint(&output).contains("ssh nowhere.invalid"), "{}", complaint(&output));
+    std::fs::write(&file, "# nobody\n").expect("it is there");
+    for (file, words) in [("hosts.txt", "found none"), ("missing.txt", "No such file")] {
+        let output = list(file);
+        assert_eq!(output.status.code(), Some(2), "{}", complaint(&output));
+        assert!(complaint(&output).contains(words), "{}", complaint(&output));
+    }
+}
+
+#[test]
+fn this_program_is_taken_along() {
+    let near = Near::new();
+    let target = near.0.start_watched(STEADY, &["far"]);
+    let (bin, temporary) = (near.0.path("tools"), near.0.path("temporary"));
+    for folder in [&bin, &temporary] {
+        std::fs::create_dir(folder).expect("the folder is new");
+    }
+    // Without what this test's own path has.
+    let via = |path: &str| {
+        let (beacons, temporary) = (near.0.beacons().display(), temporary.display());
+        format!("env -i PATH={path} PFP_DIR={beacons} TMPDIR={temporary}")
+    };
+    let system = "/usr/bin:/bin";
+    let left = || std::fs::read_dir(&temporary).expect("it is there").count();
+    let run = |via: &str| near.run(via, &["list", "--via-copy"]);
+
+    let output = near.run(&via(system), &["list"]);
+    assert_eq!(output.status.code(), Some(3), "{}", complaint(&output));
+    assert!(complaint(&output).contains("--via-copy takes this one along"));
+    let output = run(&via(system));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains(&target.pid().to_string()), "{text}{}", complaint(&output));
+    assert_eq!(left(), 0);
+    // No file is there while it runs either.
+    let mut watching = near.0.command(pfp_top());
+    watching.args(["-b", "--json", "-d", "0.1", "--via", &via(system), "--via-copy"]);
+    let mut watching = Target::start(&mut watching);
+    wait_for("figures from there", || !watching.lines_so_far().is_empty());
+    assert_eq!(left(), 0);
+
+    // Where it would not run, it says why, and sends nothing.
+    let fake = |tool: &str, says: &str| {
+        let path = bin.join(tool);
+        std::fs::write(&path, format!("#!/bin/sh\n{says}\n")).expect("the folder is new");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
+            .expect("it is ours");
+    };
+    let with_fakes = via(&format!("{}:{system}", bin.display()));
+    let refused = |via: &str, words: &str| {
+        let output = run(via);
+        assert!(
+            !output.status.success() && complaint(&output).contains(words),
+            "{words}: {}",
+            complaint(&output)
+        );
+        assert_eq!(left(), 0, "{words}");
+    };
+    fake("getconf", "echo glibc 2.5");
+    refused(&with_fakes, "or later, found glibc 2.5");
+    fake("getconf", "exit 1");
+    refused(&with_fakes, "found another C library");
+    fake("uname", "echo sparc");
+    refused(&with_fakes, "found sparc on sparc");
+    refused(&via("/nowhere"), "expected pfp-top on the path there");
+    // The line is cut in the middle of the program.
+    let cut = format!("{} sh -c 'dd bs=1 count=9000 2>/dev/null | sh' --", via(system));
+    refused(&cut, "ended");
+    refused("true", "ended");
+    refused("cat", "ended");
+}
+
 /// An agent that is spoken with byte by byte.
 struct Agent {
     child: Child,

@@ -11,6 +11,8 @@
 //! tid:4711       a thread by its id
 //! file:io.rs     the same, of its source file
 //! domain:nvtx    the same, of the domain of an annotation for another tool
+//! process:web    the same, of its process, where there are several
+//! host:node3     the same, of the machine that this runs on, or what its place is called
 //! load>5         a column's figure: >, <, >=, <= or =, of the unit the column has
 //! !json          without these
 //! io !thread:ui  all terms have to hold
@@ -52,13 +54,17 @@ enum Field {
     Tid,
     File,
     Domain,
+    Process,
+    Host,
 }
 
-const FIELDS: [(&str, Field); 4] = [
+const FIELDS: [(&str, Field); 6] = [
     ("thread:", Field::Thread),
     ("tid:", Field::Tid),
     ("file:", Field::File),
     ("domain:", Field::Domain),
+    ("process:", Field::Process),
+    ("host:", Field::Host),
 ];
 
 #[derive(Clone, Debug)]
@@ -80,7 +86,8 @@ enum Pattern {
 
 impl Filter {
     /// What can stand before a name.
-    pub const PREFIXES: &str = "thread:, tid:, file:, domain: and columns such as load>5";
+    pub const PREFIXES: &str =
+        "thread:, tid:, file:, domain:, process:, host: and columns such as load>5";
 
     /// A word that looks like a prefix or a column, and is none.
     pub fn unknown(&self) -> Option<&str> {
@@ -224,6 +231,11 @@ impl Term {
             Field::Domain => figures.point().domain().is_some_and(|it| pattern.finds(it)),
             Field::Thread => lanes.any(|lane| pattern.finds(&lane.name)),
             Field::Tid => lanes.any(|lane| pattern.finds(&lane.tid.to_string())),
+            Field::Process => figures.processes().any(|process| pattern.finds(&process.name)),
+            Field::Host => figures.processes().any(|process| {
+                let place = process.name.rsplit_once('@').map(|(_, place)| place);
+                pattern.finds(&process.host) || place.is_some_and(|place| pattern.finds(place))
+            }),
         }
     }
 }

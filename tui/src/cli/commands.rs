@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::control::{self, Deed};
 use super::kept::Kept;
 use super::{
-    Cli, Command, Show, Target, demo, doctor, export, gate, headless, manual, roofline,
+    Cli, Command, Show, Target, Via, demo, doctor, export, gate, headless, manual, roofline,
     run as program, serve,
 };
 use crate::app::{self, App};
@@ -107,8 +107,8 @@ fn watch(show: &Show, target: &Target) -> Result<u8> {
     let mut options = show.options(target.wanted());
     options.together = target.together();
     let finder: Box<dyn Finder> = match options.together {
-        Some(_) if target.via.is_empty() => Box::new(EveryProcess::from_now_on(show.keep)),
-        _ => source::finder(&target.via, show.keep)?,
+        Some(_) if target.via.is_here() => Box::new(EveryProcess::from_now_on(show.keep)),
+        _ => source::finder(&target.via.routes()?, show.keep)?,
     };
     let mut app = App::new(options, finder, Instant::now());
     if let Some(file) = &show.baseline {
@@ -349,8 +349,8 @@ fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Snapsho
     Ok((old, new))
 }
 
-fn list_processes(json: bool, via: &[String]) -> Result<u8> {
-    let discovery = source::finder(via, false)?.discover()?;
+fn list_processes(json: bool, via: &Via) -> Result<u8> {
+    let discovery = source::finder(&via.routes()?, false)?.discover()?;
     if json {
         say(&list::json(&discovery)?)?;
     }

@@ -246,7 +246,7 @@ mod tests {
             ("tau = 5\ntheme = \"pink\"", "c.toml:2: expected one of auto, dark, light, 16, mono"),
             (
                 "columns = [\"name\", \"lod\"]",
-                "c.toml:1: expected columns among on, id, process, name",
+                "c.toml:1: expected columns among on, id, process, host, name",
             ),
             ("mouse = \"no\"", "c.toml:1: invalid type: string \"no\", expected a boolean"),
             ("tau = 5\n\nmouse", "c.toml:3:"),

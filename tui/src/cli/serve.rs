@@ -62,7 +62,7 @@ impl Pooled {
             lanes_apart: self.per_thread,
             stays,
         };
-        let finder = match self.target.via.is_empty() {
+        let finder = match self.target.via.is_here() {
             true => newcomers(),
             false => self.target.finder()?,
         };

@@ -22,7 +22,12 @@ fn columns_always_fit_and_the_most_needed_stay() {
     for width in 24..200 {
         for all in [&Column::DEFAULT[..], &Column::ALL] {
             for is_there in [false, true] {
-                let there = There { processes: is_there, domains: is_there, imbalance: is_there };
+                let there = There {
+                    processes: is_there,
+                    hosts: is_there,
+                    domains: is_there,
+                    imbalance: is_there,
+                };
                 let fit = Fit::new(all, width, width % 70, there);
                 assert_eq!(fit.columns.contains(&Column::Process), is_there && width >= 60);
                 assert!(is_there || !fit.columns.contains(&Column::Domain));

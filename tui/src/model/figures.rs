@@ -277,6 +277,17 @@ impl Figures {
         self.snapshot.process.members.get(self.point().process? as usize)
     }
 
+    /// The processes that it is of: its own, or all that it is summed over.
+    pub fn processes(&self) -> impl Iterator<Item = &Process> {
+        let whole = &self.snapshot.process;
+        let (one, several) = match self.process() {
+            None if whole.members.is_empty() => (Some(whole), &[][..]),
+            None => (None, whole.members.as_slice()),
+            one => (one, &[][..]),
+        };
+        one.into_iter().chain(several)
+    }
+
     /// Its state, with changes that the user has just made.
     pub fn state(&self) -> PointState {
         self.state

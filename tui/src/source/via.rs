@@ -10,13 +10,14 @@
 //! slow line gets fewer pictures, and nothing piles up. A line that is lost is tried again; the
 //! last figures stay meanwhile. What comes over it is trusted no more than a file.
 
+mod copy;
 mod places;
 pub(crate) mod wire;
 
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -77,6 +78,15 @@ struct Agent {
     next: u32,
 }
 
+/// A way to another place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The command that leads there, which is given what is to be run.
+    pub command: String,
+    /// Whether it is to run this program, and not the pfp-top that it finds there.
+    pub copies: bool,
+}
+
 /// This program, whatever became of its file.
 const THIS: &str = "/proc/self/exe";
 
@@ -89,13 +99,17 @@ pub(super) struct Way {
     arguments: Vec<String>,
     /// Variables that are set, or taken away.
     variables: Vec<(&'static str, Option<OsString>)>,
+    /// Whether this program goes along.
+    copies: bool,
 }
 
 impl Way {
     /// Through a command.
-    fn through(command: &str) -> Self {
-        let arguments = vec!["-c".to_owned(), format!("{command} pfp-top agent")];
-        Self { name: command.to_owned(), program: "sh", arguments, variables: Vec::new() }
+    fn through(Route { command, copies }: &Route) -> Self {
+        let agent = if *copies { "sh" } else { "pfp-top agent" };
+        let arguments = vec!["-c".to_owned(), format!("{command} {agent}")];
+        let (variables, copies) = (Vec::new(), *copies);
+        Self { name: command.clone(), program: "sh", arguments, variables, copies }
     }
 
     /// Into the room of a process of this machine.
@@ -105,7 +119,7 @@ impl Way {
         variables: Vec<(&'static str, Option<OsString>)>,
     ) -> Self {
         let arguments = ["agent", "--enter", &pid.to_string()].map(str::to_owned);
-        Self { name, program: THIS, arguments: arguments.into(), variables }
+        Self { name, program: THIS, arguments: arguments.into(), variables, copies: false }
     }
 
     /// Whether it leads to another room of this machine.
@@ -145,7 +159,7 @@ impl Agent {
         let mut child = command
             .spawn()
             .map_err(|error| anyhow!("{via}: expected to start an agent, found: {error}"))?;
-        let requests = child.stdin.take();
+        let mut requests = child.stdin.take();
         let said = Arc::new(Mutex::new(String::new()));
         let (until_all, all_said) = mpsc::sync_channel(0);
         if let Some(errors) = child.stderr.take() {
@@ -156,9 +170,19 @@ impl Agent {
             });
         }
         let (sender, replies) = mpsc::sync_channel(UNREAD);
+        let (hearing, heard) = mpsc::channel();
         if let Some(output) = child.stdout.take() {
+            let copies = way.copies;
             thread::spawn(move || {
                 let mut output = BufReader::new(output);
+                let hear = |output: &mut _| {
+                    let said = copy::hear(output);
+                    let is_more = matches!(said, Ok(Some(_)));
+                    hearing.send(said).is_ok() && is_more
+                };
+                if copies {
+                    while hear(&mut output) {}
+                }
                 let mut found = wire::skip_to_magic(&mut output);
                 loop {
                     let reply = found.and_then(|()| match wire::read(&mut output)? {
@@ -173,8 +197,15 @@ impl Agent {
                 }
             });
         }
+        let copied = match &mut requests {
+            Some(requests) if way.copies => bring(requests, &heard),
+            _ => Ok(()),
+        };
         let (asked, early) = (HashSet::new(), VecDeque::new());
         let mut line = Self { child, requests, replies, asked, early, said, all_said, next: 0 };
+        if let Err(error) = copied {
+            return Err(line.why_not(via, &error));
+        }
         // Where nobody reads it, what was written instead of an answer tells why.
         let asked = line.send(Ask::Hello { keep }).unwrap_or_default();
         match line.wait(asked, TO_OPEN) {
@@ -198,9 +229,14 @@ impl Agent {
         let said = self.said();
         match status.and_then(|status| status.code()) {
             Some(127) => Refusal::NoTarget(format!(
-                "{via}: expected pfp-top on the path there, found none{said}; install it there"
+                "{via}: expected pfp-top on the path there, found none{said}; install it there, or \
+                 --via-copy takes this one along"
             ))
             .into(),
+            Some(126) => anyhow!(
+                "{via}: {error:#}{said}; where it may not run what is in its temporary folder, \
+                 TMPDIR names another, as --via 'ssh node1 TMPDIR=/var/tmp'"
+            ),
             _ => anyhow!("{via}: {error:#}{said}"),
         }
     }
@@ -303,6 +339,21 @@ impl Drop for Agent {
             self.end();
         }
     }
+}
+
+/// Gives this program to the shell that the script is heard from.
+fn bring(to: &mut ChildStdin, heard: &Receiver<Result<Option<String>>>) -> Result<()> {
+    let program = copy::Program::load()?;
+    to.write_all(program.script().as_bytes()).map_err(|_| anyhow!("it has ended"))?;
+    let hear = || match heard.recv_timeout(TO_OPEN) {
+        Ok(said) => said,
+        Err(_) => bail!("expected a shell, found silence"),
+    };
+    if let Some(there) = hear()? {
+        program.send(&clean(&there), to)?;
+        hear()?;
+    }
+    Ok(())
 }
 
 fn keep_last_line(errors: impl Read, said: &Mutex<String>) {
@@ -416,8 +467,8 @@ impl Via {
     /// # Errors
     ///
     /// If there is no agent, or none of this version.
-    pub(super) fn open(command: &str, keep: bool) -> Result<Self> {
-        let way = Way::through(command);
+    pub(super) fn open(route: &Route, keep: bool) -> Result<Self> {
+        let way = Way::through(route);
         let agent = Agent::open(&way, keep, true)?;
         Ok(Self::of(Far::of(way, keep, Ok(agent)), None, false))
     }

@@ -95,3 +95,27 @@ fn the_detail_of_a_point_that_is_gone_closes() {
     assert!(desk.app.common.toast.clone().unwrap().text.contains("shown no more"));
     assert!(desk.app.common.selected.is_some_and(|id| desk.app.common.order.contains(&id)));
 }
+
+#[test]
+fn machines_have_a_column_and_a_filter() {
+    let mut desk = desk_of_two();
+    members(&desk, |all| all[0].host = "node3".into());
+    desk.wait(2);
+    let there = |desk: &Desk| There::of(&desk.app.common.model).hosts;
+    assert!(there(&desk));
+    desk.press("o");
+    let shown = |desk: &mut Desk, filter: &str| -> Vec<u32> {
+        desk.app.common.filter = Filter::new(filter).unwrap();
+        desk.wait(1);
+        desk.app.common.order.iter().map(|id| u32::from(*id >= 5)).collect()
+    };
+    assert_eq!(shown(&mut desk, "host:node3"), [0; 5]);
+    assert_eq!(shown(&mut desk, "!host:node3"), [1; 4]);
+    assert_eq!(shown(&mut desk, "process:first"), [1; 4]);
+    // What a place is called, by the command that leads there.
+    members(&desk, |all| all[1].name = "first@db".into());
+    assert_eq!(shown(&mut desk, "host:\"db\""), [1; 4]);
+    members(&desk, |all| all[0].host.clear());
+    desk.wait(1);
+    assert!(!there(&desk), "one machine needs no column");
+}

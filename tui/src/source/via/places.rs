@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-use super::{Agent, Far, Via, Way};
+use super::{Agent, Far, Route, Via, Way};
 use crate::snapshot::{Cell, Drained, Record, Snapshot, Stats};
 use crate::source::group::Group;
 use crate::source::{Candidate, Discovery, Finder, Refusal, Refused, Source, Together, guarded};
@@ -38,8 +38,8 @@ impl Places {
     /// # Errors
     ///
     /// If none can be reached: why the first was not.
-    pub(in crate::source) fn open(commands: &[String], keep: bool) -> Result<Self> {
-        let ways: Vec<Way> = commands.iter().map(|command| Way::through(command)).collect();
+    pub(in crate::source) fn open(routes: &[Route], keep: bool) -> Result<Self> {
+        let ways: Vec<Way> = routes.iter().map(Way::through).collect();
         let agents: Vec<Result<Agent>> = thread::scope(|scope| {
             let open = |way| scope.spawn(move || Agent::open(way, keep, true));
             let opening: Vec<_> = ways.iter().map(open).collect();

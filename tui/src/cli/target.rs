@@ -1,0 +1,117 @@
+//! Which process is meant, and where it is.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+
+use crate::source::{self, Finder, Members, Route, Together, Wanted, Which};
+
+/// Which process.
+#[derive(Args, Clone, Debug)]
+pub struct Target {
+    /// Watch the process with this id, or with this number of `pfp-top list`, such as
+    /// @3f2a; given several times, all of them as one. `pfp-top 4711` does the same.
+    #[arg(short, long, value_name = "PID")]
+    pub(super) pid: Vec<Which>,
+    /// Watch a process whose name contains this.
+    #[arg(long, value_name = "NAME", conflicts_with = "pid")]
+    pub(super) name: Option<String>,
+    /// Watch all processes as one, those to come as well; with --name, all whose
+    /// name contains it.
+    #[arg(long, conflicts_with = "pid")]
+    pub(super) all: bool,
+    /// The same, with points of the same name summed, as for the ranks of a
+    /// parallel job.
+    #[arg(long)]
+    pub(super) sum: bool,
+    /// Of where.
+    #[command(flatten)]
+    pub(super) via: Via,
+}
+
+/// Which places, if not this one.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Via {
+    /// Watch processes of another place: of a machine, container or user that this command
+    /// leads to, as 'ssh node1', 'docker exec -i web' or 'sudo -u svc'. It starts `pfp-top
+    /// agent` there. Given several times, all these places as one.
+    #[arg(long, value_name = "COMMAND")]
+    via: Vec<String>,
+    /// The same for each line of this file. A line of one word is a host for ssh; one that
+    /// is empty or begins with # is none.
+    #[arg(long, value_name = "FILE")]
+    via_file: Option<PathBuf>,
+    /// Run this very pfp-top there: it is sent over, runs, and leaves no file behind. It takes
+    /// a shell there, the same kind of machine and the same C library, no older.
+    #[arg(long)]
+    via_copy: bool,
+}
+
+impl Via {
+    /// Whether it is this place.
+    pub(super) fn is_here(&self) -> bool {
+        self.via.is_empty() && self.via_file.is_none() && !self.via_copy
+    }
+
+    /// The ways there; none for this place.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or names no place.
+    pub(super) fn routes(&self) -> Result<Vec<Route>> {
+        let mut commands = self.via.clone();
+        if let Some(path) = &self.via_file {
+            let file = path.display();
+            let text = fs::read_to_string(path)
+                .with_context(|| format!("--via-file {file}: expected a file of commands"))?;
+            let lines = text.lines().map(str::trim);
+            let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+            let before = commands.len();
+            commands.extend(lines.map(|line| match line.contains(char::is_whitespace) {
+                true => line.to_owned(),
+                false => format!("ssh {line}"),
+            }));
+            if commands.len() == before {
+                bail!("--via-file {file}: expected a command or host a line, found none");
+            }
+        }
+        if self.via_copy && commands.is_empty() {
+            bail!("--via-copy: expected --via COMMAND or --via-file FILE beside it, found neither");
+        }
+        let copies = self.via_copy;
+        Ok(commands.into_iter().map(|command| Route { command, copies }).collect())
+    }
+}
+
+impl Target {
+    /// This process.
+    pub(super) fn of(which: Which) -> Self {
+        Self { pid: vec![which], name: None, all: false, sum: false, via: Via::default() }
+    }
+
+    /// Whether any process was asked for.
+    pub(super) fn names_any(&self) -> bool {
+        !self.pid.is_empty() || self.name.is_some() || self.all || self.sum
+    }
+
+    /// Finds the processes of the place that is meant.
+    pub(super) fn finder(&self) -> Result<Box<dyn Finder>> {
+        source::finder(&self.via.routes()?, false)
+    }
+
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted { which: self.pid.first().cloned(), name: self.name.clone() }
+    }
+
+    /// The processes to watch as one; none where it is just one.
+    pub(super) fn together(&self) -> Option<Together> {
+        let members = match self.pid.as_slice() {
+            [] if self.all || self.sum => Members::All(self.name.clone().unwrap_or_default()),
+            [] | [_] => return None,
+            named => Members::Named(named.to_vec()),
+        };
+        Some(Together { members, sum: self.sum })
+    }
+}
