@@ -104,11 +104,21 @@ impl Prometheus {
     /// If it does not come up.
     #[must_use]
     pub fn start(folder: &Path, scraped: &str, features: &[&str]) -> Self {
-        std::fs::create_dir_all(folder).expect("a folder can be made");
         let config = format!(
             "global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}\n\
              scrape_configs: [{{job_name: pfp, static_configs: [{{targets: ['{scraped}']}}]}}]\n"
         );
+        Self::with(folder, &config, features)
+    }
+
+    /// Starts one with this configuration.
+    ///
+    /// # Panics
+    ///
+    /// If it does not come up.
+    #[must_use]
+    pub fn with(folder: &Path, config: &str, features: &[&str]) -> Self {
+        std::fs::create_dir_all(folder).expect("a folder can be made");
         std::fs::write(folder.join("prometheus.yml"), config).expect("a file can be written");
         for _ in 0..5 {
             // Somebody else may take the port in between: then with another one.
@@ -156,11 +166,8 @@ impl Prometheus {
     #[must_use]
     pub fn query(&self, query: &str, time: Option<f64>) -> Vec<Series> {
         let time = time.map_or(String::new(), |time| format!("&time={time:.3}"));
-        let path = format!("/api/v1/query?query={}{time}", encoded(query));
-        let answer = get(&self.address, &path, &[]);
-        let json: Value = serde_json::from_slice(&answer.body).expect("the answer is JSON");
-        assert_eq!(json["status"], "success", "{query}: {json}");
-        let result = json["data"]["result"].as_array().expect("there is a result").clone();
+        let answer = self.api(&format!("query?query={}{time}", encoded(query)));
+        let result = answer["result"].as_array().expect("there is a result").clone();
         let sample = |pair: &Value| {
             let value = pair[1].as_str().and_then(|value| value.parse().ok());
             Some((pair[0].as_f64()?, value?))
@@ -173,6 +180,19 @@ impl Prometheus {
             },
         });
         series.collect()
+    }
+
+    /// What a path of its interface answers.
+    ///
+    /// # Panics
+    ///
+    /// If it refuses.
+    #[must_use]
+    pub fn api(&self, path: &str) -> Value {
+        let answer = get(&self.address, &format!("/api/v1/{path}"), &[]);
+        let json: Value = serde_json::from_slice(&answer.body).expect("the answer is JSON");
+        assert_eq!(json["status"], "success", "{path}: {json}");
+        json["data"].clone()
     }
 
     /// The only value of an answer; none if there is none yet.

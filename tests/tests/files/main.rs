@@ -1,5 +1,6 @@
 //! What leaves the viewer: snapshots, recordings, and figures that others scrape or get.
 
+mod fleet;
 mod push;
 mod recording;
 mod resets;

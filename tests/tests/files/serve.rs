@@ -20,19 +20,19 @@ use pfp_tests::{figure, lacks};
 use serde_json::Value;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
-const OPEN_METRICS: &str = "Accept: application/openmetrics-text;version=1.0.0";
-const PROTOBUF: &str = "Accept: application/vnd.google.protobuf;\
+pub(super) const OPEN_METRICS: &str = "Accept: application/openmetrics-text;version=1.0.0";
+pub(super) const PROTOBUF: &str = "Accept: application/vnd.google.protobuf;\
                         proto=io.prometheus.client.MetricFamily;encoding=delimited";
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+pub(super) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// An endpoint under test.
-struct Served {
+pub(super) struct Served {
     viewer: Target,
-    address: String,
+    pub(super) address: String,
 }
 
 impl Served {
-    fn start(place: &Place, arguments: &[&str]) -> Self {
+    pub(super) fn start(place: &Place, arguments: &[&str]) -> Self {
         let mut command = place.command(pfp_top());
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
         let mut viewer = Target::start(&mut command);
@@ -44,7 +44,7 @@ impl Served {
         Self { viewer, address }
     }
 
-    fn metrics(&self) -> String {
+    pub(super) fn metrics(&self) -> String {
         let answer = get(&self.address, "/metrics", &[OPEN_METRICS]);
         assert_eq!(answer.status, 200, "{}", answer.head);
         answer.text().to_owned()

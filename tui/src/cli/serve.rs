@@ -9,6 +9,7 @@ use clap::Args;
 
 use super::Target;
 use super::commands::say;
+use crate::app::Filter;
 use crate::interrupt::Interrupt;
 use crate::serve::{Pool, STAYS, Scope, http};
 use crate::source::{Candidate, Discovery, Members, Refusal, Together, newcomers};
@@ -46,6 +47,13 @@ pub(super) struct Pooled {
         value_parser = clap::value_parser!(u32).range(1..=4096)
     )]
     per_thread: Option<u32>,
+    /// Only the points that this admits: a part of the name or a regular
+    /// expression, `thread:NAME` or `file:NAME`, as on the screen.
+    #[arg(long, value_name = "FILTER", default_value = "", value_parser = Filter::new, hide_default_value = true)]
+    filter: Filter,
+    /// Leave the histograms out, which are most of what is told; means stay.
+    #[arg(long)]
+    no_histograms: bool,
 }
 
 impl Pooled {
@@ -60,6 +68,8 @@ impl Pooled {
             together: Together { members, sum: false },
             interval,
             lanes_apart: self.per_thread,
+            filter: self.filter.clone(),
+            histograms: !self.no_histograms,
             stays,
         };
         let finder = match self.target.via.is_here() {

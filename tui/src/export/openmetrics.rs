@@ -285,13 +285,16 @@ impl Exposition {
     }
 
     fn histograms(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        if !self.parts.iter().any(|part| part.histograms) {
+            return Ok(());
+        }
         let mut metric = encoder.encode_descriptor(
             "pfp_call_exclusive",
             "Time on a CPU of single calls, nested regions taken out.",
             Some(&Unit::Seconds),
             MetricType::Histogram,
         )?;
-        for part in &self.parts {
+        for part in self.parts.iter().filter(|part| part.histograms) {
             part.each(|labels, _, cells| {
                 let (buckets, count) = part.buckets(cells);
                 let sum = part.seconds(total(cells.iter().map(Arc::as_ref)).exclusive);

@@ -234,6 +234,9 @@ impl Told {
             attributes.push(text("pfp.amount.name", name));
             self.sum(Of::Amount, begin, attributes, whole(u64::try_from(sum).unwrap_or(u64::MAX)));
         }
+        if !part.histograms {
+            return;
+        }
         let native = Native::of(part, cells);
         let counted = native.buckets.values().fold(native.zero, |sum, n| sum.saturating_add(*n));
         self.data_points += 1;

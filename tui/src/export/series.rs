@@ -14,6 +14,8 @@ pub(super) struct Part {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) process: String,
     per_thread: bool,
+    /// Whether histograms are told.
+    pub(super) histograms: bool,
     lanes: u32,
     ticks_per_second: f64,
     pub(super) points: Vec<Point>,
@@ -73,6 +75,7 @@ impl Part {
             snapshot: Arc::clone(subject.snapshot()),
             process: subject.snapshot().process.name.clone(),
             per_thread: subject.per_thread,
+            histograms: subject.histograms,
             lanes: subject.lanes_apart,
             ticks_per_second: subject.ticks_per_second(),
         }

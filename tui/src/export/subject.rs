@@ -20,6 +20,8 @@ pub struct Subject<'a> {
     pub per_thread: bool,
     /// Then lanes from this one on are told as one, where their number matters.
     pub lanes_apart: u32,
+    /// Whether histograms are told, where the format can do without.
+    pub histograms: bool,
     /// When its sums begin.
     pub begin: Begin,
     ticks_per_second: f64,
@@ -88,7 +90,16 @@ impl<'a> Subject<'a> {
             watched_unix_ns: snapshot.taken_unix_ns,
             rebased: false,
         };
-        Some(Self { model, snapshot, points, per_thread, lanes_apart, begin, ticks_per_second })
+        Some(Self {
+            model,
+            snapshot,
+            points,
+            per_thread,
+            lanes_apart,
+            histograms: true,
+            begin,
+            ticks_per_second,
+        })
     }
 
     /// The snapshot.

@@ -11,8 +11,9 @@ use flate2::write::GzEncoder;
 use hyper::body::Bytes;
 
 use super::negotiate::Wish;
+use crate::app::Filter;
 use crate::export::{Begin, Subject};
-use crate::model::{Lifetime, Model, TAU_SECONDS};
+use crate::model::{Figures, Lifetime, Model, TAU_SECONDS};
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{Candidate, Discovery, Finder, Source, Together};
 
@@ -38,6 +39,10 @@ pub struct Scope {
     pub interval: Duration,
     /// Lanes whose threads are told one by one, by their number; none for points only.
     pub lanes_apart: Option<u32>,
+    /// Which of their points.
+    pub filter: Filter,
+    /// Whether histograms are told.
+    pub histograms: bool,
     /// How long one stays that has ended.
     pub stays: Duration,
 }
@@ -122,7 +127,9 @@ impl Pool {
         let settled = self.members.iter().filter(|member| member.rate.is_some());
         let subjects = settled.filter_map(|member| {
             let per_thread = self.scope.lanes_apart.is_some();
-            let mut subject = Subject::new(&member.model, |_| true, per_thread)?;
+            let passes = |figures: &Figures| self.scope.filter.admits(figures);
+            let mut subject = Subject::new(&member.model, passes, per_thread)?;
+            subject.histograms = self.scope.histograms;
             subject.lanes_apart = self.scope.lanes_apart.unwrap_or(u32::MAX);
             subject.begin = Begin {
                 watched_unix_ns: member.watched_unix_ns.unwrap_or_default(),
