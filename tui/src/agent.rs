@@ -10,9 +10,9 @@ use std::io::{BufReader, Read, Write};
 use anyhow::{Context as _, Result, anyhow};
 
 use crate::app::Session;
-use crate::recording::Encoder;
+use crate::model::Summing;
 use crate::snapshot::{PointState, Snapshot};
-use crate::source::via::wire::{self, Answer, Ask, Extra, Failure, Reply, Request};
+use crate::source::via::wire::{self, Answer, Ask, Failure, Packer, Reply, Request};
 use crate::source::{Change, Finder, Refusal, Source};
 
 /// Answers until the viewer says goodbye, or the line ends.
@@ -48,10 +48,11 @@ struct Agent<'a> {
 /// What the viewer watches.
 struct Watched {
     session: Session,
-    encoder: Encoder,
-    /// The last picture that was sent, and how many were.
+    packer: Packer,
+    /// Makes sums while nothing else is looked at.
+    summing: Option<Summing>,
+    /// The last picture that was sent.
     last: Option<Snapshot>,
-    sent: u64,
 }
 
 impl Agent<'_> {
@@ -89,9 +90,10 @@ impl Agent<'_> {
                 }
                 Answer::Done
             }
-            Ask::Picture { source } => {
-                let (extra, frame) = self.watched(source)?.picture()?;
-                return Ok((Answer::Picture { extra }, frame));
+            Ask::Picture { source, sums } => {
+                let watched = self.watched(source)?;
+                let is_key = watched.last.is_none();
+                return Ok((Answer::Picture { is_key }, watched.picture(sums)?));
             }
             Ask::Records { source } => {
                 let watched = self.watched(source)?;
@@ -117,7 +119,7 @@ impl Agent<'_> {
     fn watch(&mut self, source: u32, attached: Box<dyn Source>) -> Result<Answer> {
         let session = Session::new(attached, self.keep);
         let read_only = session.read_only().map(str::to_owned);
-        let watched = Watched { session, encoder: Encoder::new()?, last: None, sent: 0 };
+        let watched = Watched { session, packer: Packer::new()?, summing: None, last: None };
         self.watched.insert(source, watched);
         Ok(Answer::Attached { read_only })
     }
@@ -128,16 +130,17 @@ impl Agent<'_> {
 }
 
 impl Watched {
-    /// The next picture as a frame: the first whole, and any other as what is different from the
-    /// one before.
-    fn picture(&mut self) -> Result<(Extra, Vec<u8>)> {
-        let snapshot = self.session.poll()?;
-        let extra = Extra::of(&snapshot, self.session.has_died());
-        let before = self.last.as_ref().map(|last| (1, last));
-        let (frame, _) = self.encoder.frame((self.sent, 0), &snapshot, before, &[])?;
-        self.sent += 1;
+    /// The next picture: the first whole, and any other as what is different from the one before.
+    fn picture(&mut self, sums: bool) -> Result<Vec<u8>> {
+        let mut snapshot = self.session.poll()?;
+        match sums {
+            true => snapshot = self.summing.get_or_insert_default().sum(&snapshot),
+            false => self.summing = None,
+        }
+        let has_died = self.session.has_died();
+        let packed = self.packer.pack(&snapshot, self.last.as_ref(), has_died)?;
         self.last = Some(snapshot);
-        Ok((extra, frame))
+        Ok(packed)
     }
 
     fn act(&mut self, change: Change) -> Result<()> {

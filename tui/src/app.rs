@@ -50,6 +50,8 @@ use crate::source::{Candidate, Finder, Source, Together, Wanted};
 use crate::units::Unit;
 use crate::view;
 
+/// How often all is asked for where there are sums alone, each time as long as a poll takes.
+const COMPLETING: usize = 3;
 /// How long the rows stand still after the cursor moved.
 const FREEZE: Duration = Duration::from_millis(1500);
 /// How long a message stays.
@@ -293,10 +295,12 @@ impl App {
     }
 
     fn take_snapshot(&mut self, now: Instant) {
+        let is_more = self.is_busy() || self.view().shows_more_than_sums(&self.common);
         let wants_records = self.view().wants_records();
         let Some(session) = &mut self.common.session else {
             return;
         };
+        session.look_at_sums(!is_more);
         match session.poll_after(self.common.model.snapshot()) {
             Ok(mut snapshot) => {
                 if wants_records {
@@ -332,6 +336,31 @@ impl App {
             Err(error) => self.common.trouble(now, format!("{error:#}")),
         }
         self.update(now);
+    }
+
+    /// Sees to it that the figures are not sums alone. Whether they are all there now: a line
+    /// may be slow.
+    fn complete(&mut self, now: Instant) -> bool {
+        let has_all = |snapshot: &Snapshot| snapshot.summed.is_none();
+        for _ in 0..COMPLETING {
+            if self.common.model.snapshot().is_none_or(has_all) {
+                return true;
+            }
+            let is_paused = self.common.status() == Status::Paused;
+            let Some(session) = self.common.session.as_mut().filter(|_| !is_paused) else {
+                return false;
+            };
+            session.look_at_sums(false);
+            match session.poll() {
+                Ok(snapshot) if has_all(&snapshot) => {
+                    self.common.model.complete(snapshot);
+                    self.update(now);
+                }
+                Ok(_) => {}
+                Err(_) => return false,
+            }
+        }
+        self.common.model.snapshot().is_none_or(has_all)
     }
 
     /// Brings the screen up to date with the figures.

@@ -32,6 +32,7 @@ mod open;
 mod past;
 mod recent;
 mod stacks;
+mod summing;
 pub mod threads;
 pub mod timeline;
 pub mod tree;
@@ -55,6 +56,7 @@ pub use past::{Lately, Past, Since};
 pub use recent::{Recent, RecentWindow};
 pub(crate) use stacks::share_out;
 pub use stacks::{Frame, Stacks, Weight};
+pub(crate) use summing::Summing;
 pub use trouble::Trouble;
 pub use window::{Length, Window};
 
@@ -164,6 +166,12 @@ impl Model {
         // Without what was reset, nobody can tell what is an open region's own.
         let is_reset = !self.open.is_empty() && was_reset(&before, &snapshot);
         self.threads = match interval {
+            _ if snapshot.summed.is_some() => threads::keep(&snapshot, &self.threads),
+            // What each did meanwhile was not told.
+            Some(_) if before.summed.is_some() => {
+                let seconds = seconds(&snapshot, snapshot.elapsed_ticks);
+                threads::life(&snapshot, &self.open, seconds)
+            }
             Some(ticks) => {
                 let seconds = seconds(&snapshot, ticks);
                 let alpha = load_alpha(seconds, self.tau_seconds);
@@ -207,6 +215,31 @@ impl Model {
             self.remember_top();
         }
         if ran(&before) && !ran(&snapshot) { News::Ended } else { News::Later }
+    }
+
+    /// Takes in all of the moment that was last folded as sums alone, or of one just after it:
+    /// rates and loads stay.
+    pub fn complete(&mut self, snapshot: Snapshot) {
+        let is_same = |before: &Snapshot| {
+            before.process.segment_id == snapshot.process.segment_id
+                && before.process.state == snapshot.process.state
+        };
+        if !self.snapshot().is_some_and(is_same) {
+            self.fold(snapshot);
+            return;
+        }
+        let snapshot = Arc::new(snapshot);
+        self.snapshot = Some(Arc::clone(&snapshot));
+        let mut old =
+            std::mem::replace(&mut self.points, Figures::all(&snapshot)).into_iter().peekable();
+        for figures in &mut self.points {
+            while old.next_if(|old| old.id() < figures.id()).is_some() {}
+            figures.keep(old.next_if(|old| old.id() == figures.id()));
+        }
+        self.open = open_regions(&snapshot);
+        self.show_open();
+        self.threads =
+            threads::life(&snapshot, &self.open, seconds(&snapshot, snapshot.elapsed_ticks));
     }
 
     fn remember_top(&mut self) {

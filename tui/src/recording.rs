@@ -203,7 +203,7 @@ impl FrameHeader {
     /// If the payload, which fits, was not written as the format has it.
     pub fn snapshot(&self, payload: &[u8]) -> Result<Snapshot> {
         let text = unpack(self.snapshot_part(payload)?, self.snapshot.whole)?;
-        parse(&text).context("its snapshot cannot be read")
+        read_text(&text, None)
     }
 
     /// The snapshot of a frame that is no key, from that of its key.
@@ -213,8 +213,7 @@ impl FrameHeader {
     /// As of [`Self::snapshot`].
     pub fn snapshot_from(&self, payload: &[u8], key: &Snapshot) -> Result<Snapshot> {
         let text = unpack(self.snapshot_part(payload)?, self.snapshot.whole)?;
-        let delta: Delta = parse(&text).context("its changes cannot be read")?;
-        Ok(delta.apply(key))
+        read_text(&text, Some(key))
     }
 
     /// What the rings brought since the frame before.
@@ -270,18 +269,7 @@ impl Encoder {
         events: &[Drained],
     ) -> io::Result<(Vec<u8>, usize)> {
         self.text.clear();
-        match key {
-            Some((_, key)) => {
-                serde_json::to_writer(&mut self.text, &Delta::between(key, snapshot))?;
-            }
-            None if snapshot.records.is_empty() => {
-                serde_json::to_writer(&mut self.text, snapshot)?;
-            }
-            None => {
-                let without = Snapshot { records: Vec::new(), ..snapshot.clone() };
-                serde_json::to_writer(&mut self.text, &without)?;
-            }
-        }
+        write_text(snapshot, key.map(|(_, key)| key), &mut self.text)?;
         let (mut frame, snapshot_part) = (vec![0; FRAME_HEADER], self.pack()?);
         frame.extend_from_slice(&snapshot_part.0);
         let mut events_part = (Vec::new(), Part { packed: 0, whole: 0 });
@@ -317,6 +305,38 @@ impl Encoder {
         let packed = self.packer.compress(&self.text)?;
         let len = u32::try_from(packed.len()).map_err(io::Error::other)?;
         Ok((packed, Part { packed: len, whole }))
+    }
+}
+
+/// Writes a snapshot without its records: whole, or what is different in it from another one.
+pub(crate) fn write_text(
+    snapshot: &Snapshot,
+    key: Option<&Snapshot>,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    match key {
+        Some(key) => serde_json::to_writer(out, &Delta::between(key, snapshot))?,
+        None if snapshot.records.is_empty() => serde_json::to_writer(out, snapshot)?,
+        None => {
+            let without = Snapshot { records: Vec::new(), ..snapshot.clone() };
+            serde_json::to_writer(out, &without)?;
+        }
+    }
+    Ok(())
+}
+
+/// The snapshot that [`write_text`] has written, from the same other one.
+///
+/// # Errors
+///
+/// If it is none.
+pub(crate) fn read_text(text: &[u8], key: Option<&Snapshot>) -> Result<Snapshot> {
+    match key {
+        None => parse(text).context("its snapshot cannot be read"),
+        Some(key) => {
+            let delta: Delta = parse(text).context("its changes cannot be read")?;
+            Ok(delta.apply(key))
+        }
     }
 }
 

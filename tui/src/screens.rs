@@ -188,6 +188,11 @@ pub trait View {
         Vec::new()
     }
 
+    /// Whether it shows more than sums over threads, with their quantiles.
+    fn shows_more_than_sums(&self, _common: &Common) -> bool {
+        true
+    }
+
     /// Does what a key asks for, if that is its own.
     fn act(&mut self, _action: Action, _common: &mut Common, _now: Instant) -> Outcome {
         Outcome::Pass

@@ -8,6 +8,7 @@
 //! All times are **ticks** of the process's clock (time-stamp-counter cycles)
 //! unless the name ends in another unit; [`Clock::ticks_per_second`] converts.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -54,6 +55,21 @@ pub struct Snapshot {
     /// What the kernel said of the process; none where it was not asked. Files do not have it.
     #[serde(skip)]
     pub usage: Option<Usage>,
+    /// Where the cells are sums over threads, without histograms and edges: what tells the
+    /// rest. Only a line to another place has such snapshots, and no file.
+    #[serde(skip)]
+    pub summed: Option<Arc<Summed>>,
+}
+
+/// What a snapshot of sums over threads has in place of histograms and edges.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summed {
+    /// Exclusive ticks that 50, 90 and 99 in a hundred measurements of a point do not exceed,
+    /// by the point's id.
+    pub quantiles: BTreeMap<u32, [u64; 3]>,
+    /// What the open regions have of their own, lane by lane, the outermost first: ticks that
+    /// are right in their growth, and ticks, where each is known.
+    pub open: Vec<(Option<f64>, Option<u64>)>,
 }
 
 /// What the kernel says of a running process.

@@ -59,6 +59,10 @@ pub trait Source {
     /// state that says so, as often as asked.
     fn poll(&mut self) -> Result<Snapshot>;
 
+    /// Says whether sums over threads are enough from now on. A source that sends for its
+    /// snapshots may then leave out the rest; see [`Snapshot::summed`].
+    fn look_at_sums(&mut self, _alone: bool) {}
+
     /// Does what a poll can do ahead: called for all of several before the first is polled.
     fn prepare(&mut self) {}
 

@@ -1,9 +1,10 @@
 //! A program of ordinary size to watch: a hundred points on four threads, most
 //! of them reached a hundred times a second, until its standard input ends. What
-//! the viewer costs is measured on it; see `tests/benches/viewer.rs`.
+//! the viewer costs is measured on it; see `tests/benches/viewer.rs`. With numbers, so many
+//! threads of which each reaches all of so many points.
 //!
 //! ```text
-//! hundred [NAME]
+//! hundred [NAME [THREADS POINTS]]
 //! ```
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,24 +13,10 @@ use std::time::Duration;
 
 use pfp::Point;
 
-const THREADS: usize = 4;
-/// Points that each thread reaches, half of them also the next one.
-const REACHED: usize = 50;
 /// Between two rounds of a thread.
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// Ten points of each name.
-macro_rules! tens {
-    ($($name:literal)*) => {
-        [$(tens!(@ $name 0 1 2 3 4 5 6 7 8 9)),*]
-    };
-    (@ $name:literal $($n:literal)*) => {
-        [$(Point::new(concat!($name, ".", $n))),*]
-    };
-}
-
-static POINTS: [[Point; 10]; 10] =
-    tens!("io" "parse" "index" "sort" "pack" "cache" "net" "search" "render" "log");
+const NAMES: [&str; 10] =
+    ["io", "parse", "index", "sort", "pack", "cache", "net", "search", "render", "log"];
 
 static RUNNING: AtomicBool = AtomicBool::new(true);
 
@@ -37,9 +24,22 @@ fn main() {
     if let Some(name) = std::env::args().nth(1) {
         pfp::set_program_name(&name);
     }
+    let numbers: Vec<usize> =
+        std::env::args().skip(2).map(|number| number.parse().expect("a number")).collect();
+    let (threads, count, reached) = match numbers[..] {
+        [threads, points] => (threads, points, points),
+        // Half of the points are also the next thread's.
+        _ => (4, 100, 50),
+    };
+    let point = |place: usize| {
+        Point::new(format!("{}.{}", NAMES[place / 10 % 10], place % 10 + place / 100 * 10).leak())
+    };
+    let points: &[Point] = (0..count).map(point).collect::<Vec<_>>().leak();
+    // As much work with many points as with few.
+    let pause = PAUSE * (threads * reached).div_ceil(200) as u32;
     thread::scope(|scope| {
-        for number in 0..THREADS {
-            scope.spawn(move || work(number));
+        for number in 0..threads {
+            scope.spawn(move || work(number, points, reached, pause));
         }
         // Nothing is ever sent; an error ends the reading just as well.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
@@ -49,14 +49,15 @@ fn main() {
 
 /// Rounds through this thread's points, nested in tens. The last of ten is
 /// reached in every 64th round only.
-fn work(number: usize) {
+fn work(number: usize, points: &'static [Point], reached: usize, pause: Duration) {
     pfp::register_thread(&format!("worker {number}"));
     let mut random = number as u32 + 1;
+    let tens: Vec<&[Point]> = points.chunks(10).collect();
     for round in 0_u32.. {
         if !RUNNING.load(Relaxed) {
             return;
         }
-        for ten in (0..REACHED / 10).map(|ten| &POINTS[(2 * number + ten) % 10]) {
+        for ten in (0..reached / 10).map(|ten| tens[(2 * number + ten) % tens.len()]) {
             let _outer = ten[0].measure();
             for (place, point) in ten.iter().enumerate().skip(1) {
                 if place == 9 && round % 64 != 0 {
@@ -67,7 +68,7 @@ fn work(number: usize) {
                 spin(100 + (random >> 16) % (200 << (place % 4)));
             }
         }
-        thread::sleep(PAUSE);
+        thread::sleep(pause);
     }
 }
 

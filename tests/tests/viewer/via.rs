@@ -7,11 +7,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 
-use pfp_tests::needs_a_screen;
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::screen::row;
 use pfp_tests::target::{Target, end_with_test, wait_for};
 use pfp_tests::tools::{lacks, skipped};
+use pfp_tests::{figure, needs_a_screen};
 use pfp_top::snapshot::{PointState, Snapshot};
 use pfp_top::source;
 use serde_json::{Value, json};
@@ -264,6 +264,8 @@ struct Agent {
     child: Child,
     input: Option<ChildStdin>,
     number: u32,
+    /// Bytes of the last answer.
+    came: usize,
 }
 
 impl Agent {
@@ -275,7 +277,7 @@ impl Agent {
         let mut magic = [0; 9];
         child.stdout.as_mut().unwrap().read_exact(&mut magic).expect("it speaks");
         assert_eq!(magic, MAGIC);
-        Self { child, input, number: 0 }
+        Self { child, input, number: 0, came: 0 }
     }
 
     /// Asks, and waits for the answer.
@@ -289,6 +291,7 @@ impl Agent {
         output.read_exact(&mut lengths).expect("it answers");
         let at = |at: usize| u32::from_le_bytes(lengths[at..at + 4].try_into().unwrap()) as usize;
         let mut message = vec![0; at(0)];
+        self.came = lengths.len() + message.len();
         output.read_exact(&mut message).expect("it answers");
         let reply: Value = serde_json::from_slice(&message[..at(4)]).expect("it is JSON");
         assert_eq!(reply["number"], self.number);
@@ -299,14 +302,16 @@ impl Agent {
     /// Watches a process, and switches one of its points off.
     fn switch_off(&mut self, place: &Place, target: &Target, name: &str, keep: bool) {
         let hello = self.ask(json!({ "Hello": { "keep": keep } }));
-        assert_eq!(hello["Hello"]["version"], 1, "{hello}");
+        assert_eq!(hello["Hello"]["version"], 2, "{hello}");
         let snapshot = place.snapshot(target);
         let segment = &snapshot.process.segment_id;
         let point = snapshot.points.iter().find(|point| point.name == name).unwrap().id;
         let attach = json!({ "Attach": { "source": 0, "segment_id": segment } });
         let attached = self.ask(attach);
         assert!(attached["Attached"].is_object(), "{attached}");
-        assert!(self.ask(json!({ "Picture": { "source": 0 } }))["Picture"].is_object());
+        assert!(
+            self.ask(json!({ "Picture": { "source": 0, "sums": false } }))["Picture"].is_object()
+        );
         let act = json!({ "Act": { "source": 0, "change": { "Disable": point } } });
         assert_eq!(self.ask(act), "Done");
     }
@@ -454,6 +459,97 @@ fn the_screen_says_how_old_its_figures_are_and_goes_on() {
     screen.keys(&["q"]);
     screen.wait_for_shell();
     assert_eq!(near.state(&target, "tick"), PointState::On);
+}
+
+/// The table is sent as sums over threads; nobody may see that.
+#[test]
+fn screens_are_those_of_a_viewer_there() {
+    needs_a_screen!();
+    let near = Near::new();
+    let mut target = near.0.start_watched(STEADY, &["far"]);
+    wait_for("figures", || pfp_tests::place::count(&near.0.snapshot(&target), "tick") > 3);
+    target.kill();
+    // What the screens show; where it is to be this, it may take a moment.
+    let shown = |via: &str, expected: &[String]| -> Vec<String> {
+        let screen = near.0.screen(140, 40);
+        screen.pfp_top(&format!("-p {} -d 0.2 --sort name {via}", target.pid()));
+        let body = |text: &str| {
+            let lines: Vec<&str> = text.lines().skip(2).take(30).map(str::trim_end).collect();
+            lines.join("\n")
+        };
+        let mut all = Vec::new();
+        let mut see = |what: &str, shows: &dyn Fn(&str) -> bool| {
+            let expected = expected.get(all.len());
+            let text = screen.wait_for(what, |text| {
+                shows(text) && expected.is_none_or(|expected| body(text) == *expected)
+            });
+            all.push(body(&text));
+        };
+        let filter = |text: &str| {
+            screen.keys(&["/", "C-u"]);
+            screen.text(text);
+            screen.keys(&["Enter"]);
+        };
+        see("the table", &|text| row(text, "tick").is_some());
+        filter("thread:ticker");
+        see("its points", &|text| row(text, "tick").is_some() && row(text, "work").is_none());
+        filter("");
+        screen.select("tick");
+        for (keys, tab) in [("Enter", "[2 Detail]"), ("3", "[3 Threads]"), ("8", "[8 Tree]")] {
+            screen.keys(&[keys]);
+            see(tab, &|text| text.contains(tab));
+        }
+        screen.keys(&["1", "w"]);
+        screen.wait_for("the name", |text| text.contains("write snapshot to"));
+        screen.keys(&["C-u"]);
+        screen.text(if via.is_empty() { "here.json" } else { "there.json" });
+        screen.keys(&["Enter"]);
+        screen.wait_for("that it is written", |text| text.contains("wrote "));
+        screen.keys(&["q"]);
+        screen.wait_for_shell();
+        all
+    };
+    let via = format!("--via '{}'", near.via());
+    let here = shown("", &[]);
+    assert_eq!(shown(&via, &here), here);
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(near.0.path(name)).expect("it was written");
+        let mut value: Value = serde_json::from_str(&text).expect("it is JSON");
+        value["taken_unix_ns"] = Value::Null;
+        value
+    };
+    assert_eq!(read("here.json"), read("there.json"));
+}
+
+/// What the agent says for a table is a small part of what it says for all.
+#[test]
+fn the_table_is_sent_as_sums() {
+    let near = Near::new();
+    let _target = near.0.start_watched(env!("CARGO_BIN_EXE_hundred"), &["far", "8", "100"]);
+    let snapshot = || {
+        let output = near.run("env", &["snapshot", "-o", "far.json", "--force"]);
+        output.status.success().then(|| source::open(&near.0.path("far.json")).unwrap().poll())
+    };
+    let snapshot = wait_for("all threads in all points", || {
+        let snapshot = snapshot()?.ok()?;
+        (snapshot.cells.len() >= 800).then_some(snapshot)
+    });
+    let mut bytes = [0, 0];
+    for (sums, bytes) in [true, false].into_iter().zip(&mut bytes) {
+        let mut agent = Agent::start(&near.0);
+        agent.ask(json!({ "Hello": { "keep": false } }));
+        let segment = &snapshot.process.segment_id;
+        agent.ask(json!({ "Attach": { "source": 0, "segment_id": segment } }));
+        let mut counted = 0;
+        for _ in 0..10 {
+            agent.ask(json!({ "Picture": { "source": 0, "sums": sums } }));
+            counted += agent.came;
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        *bytes = counted;
+    }
+    figure(&format!("via: ten pictures of 100 points x 8 threads: {bytes:?} bytes"));
+    assert!(bytes[0] * 8 < bytes[1], "{bytes:?}");
 }
 
 /// An sshd of the test's own, on the loopback.

@@ -13,6 +13,7 @@ use crate::screens::Outcome;
 use crate::snapshot::{PointState, Snapshot};
 use crate::units::Unit;
 
+const TOO_SLOW: &str = "expected all figures, found the line too slow for them: try again";
 /// The poll intervals that `+` and `-` walk through, milliseconds.
 const INTERVALS_MS: [u64; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];
 
@@ -152,6 +153,9 @@ impl App {
         self.scrolls[self.screen as usize] = self.common.scroll;
         self.common.scroll = self.scrolls[screen as usize];
         self.screen = screen;
+        if self.view().shows_more_than_sums(&self.common) {
+            self.complete(now);
+        }
         if self.view().wants_records() {
             self.look_at_records(now);
         }
@@ -236,6 +240,7 @@ impl App {
     fn pause(&mut self, now: Instant) {
         match self.common.status() {
             Status::Live => {
+                self.complete(now);
                 // Soon the rings will have forgotten this moment.
                 self.look_at_records(now);
                 self.common.paused = true;
@@ -256,6 +261,9 @@ impl App {
     /// Makes what was measured since the baseline the next one; the first one is
     /// everything so far.
     fn take_baseline(&mut self, now: Instant) {
+        if !self.complete(now) {
+            return self.common.complain(now, TOO_SLOW);
+        }
         let Some(snapshot) = self.common.model.snapshot() else {
             return;
         };
@@ -299,6 +307,7 @@ impl App {
     }
 
     pub(super) fn write(&mut self, prompt: Prompt, overwrite: Overwrite, now: Instant) {
+        let is_whole = self.complete(now);
         let (Some(snapshot), Some(session)) =
             (self.common.model.snapshot(), &mut self.common.session)
         else {
@@ -313,6 +322,10 @@ impl App {
         };
         if path.as_os_str().is_empty() {
             self.overlay = refused("a name is needed".into());
+            return;
+        }
+        if !is_whole {
+            self.overlay = refused(TOO_SLOW.into());
             return;
         }
         let shown = crate::text::clean(&prompt.text()).into_owned();

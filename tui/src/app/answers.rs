@@ -158,6 +158,9 @@ impl App {
 
     pub(super) fn filter_by(&mut self, filter: Filter, now: Instant) {
         self.common.filter = filter;
+        if self.common.filter.asks_for_threads() {
+            self.complete(now);
+        }
         self.carry_on(Outcome::Arrange, now);
     }
 }

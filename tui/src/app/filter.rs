@@ -139,6 +139,11 @@ impl Filter {
         !self.terms.is_empty()
     }
 
+    /// Whether it depends on the threads that a point was in.
+    pub fn asks_for_threads(&self) -> bool {
+        self.terms.iter().any(|term| matches!(term.of, Field::Thread | Field::Tid))
+    }
+
     /// Whether a point passes.
     pub fn admits(&self, figures: &Figures) -> bool {
         self.terms.iter().all(|term| term.finds(figures) != term.excludes)

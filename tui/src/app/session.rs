@@ -46,6 +46,11 @@ impl Session {
         })
     }
 
+    /// Says whether sums over threads are enough, as [`Source::look_at_sums`] has it.
+    pub fn look_at_sums(&mut self, alone: bool) {
+        self.source.look_at_sums(alone);
+    }
+
     /// The points that are open on each thread, asked between two polls; see
     /// [`Source::open_stacks`].
     pub fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::{History, Length, OpenNow, Quantiles, Sample, histogram};
 use crate::snapshot::{
-    AMOUNTS, Bucket, Cell, Lane, OPENMP, Point, PointState, Process, ProcessState, Snapshot, Stats,
+    AMOUNTS, Bucket, Cell, Lane, LaneKind, OPENMP, Point, PointState, Process, ProcessState,
+    Snapshot, Stats,
 };
 
 /// One point, all lanes together.
@@ -376,7 +377,7 @@ impl Figures {
                 of_each
             }
             point if point.domain() == Some(OPENMP) && point.name.ends_with(" busy") => {
-                let totals = self.lanes().map(|lane| lane.total);
+                let totals = self.parts().map(|part| part.total);
                 let used = totals.filter(|total| total.count > 0);
                 used.map(|total| u128::from(total.exclusive)).collect()
             }
@@ -461,6 +462,10 @@ impl Figures {
     /// than the table shows: only the rows on the screen are.
     pub fn quantiles(&self) -> Option<Quantiles> {
         *self.quantiles.get_or_init(|| {
+            if let Some(summed) = &self.snapshot.summed {
+                let [p50, p90, p99] = *summed.quantiles.get(&self.id())?;
+                return Some(Quantiles { p50, p90, p99 });
+            }
             let [p50, p90, p99] = self.quantiles_at([0.5, 0.9, 0.99])?;
             Some(Quantiles { p50, p90, p99 })
         })
@@ -497,8 +502,18 @@ impl Figures {
         histogram::merge(self.cells().iter().map(|cell| cell.histogram.as_slice()))
     }
 
-    /// Its figures lane by lane.
+    /// Its figures lane by lane; nothing where they are known as sums over lanes.
     pub fn lanes(&self) -> impl Iterator<Item = LaneFigures<'_>> {
+        self.parts().filter(|_| self.snapshot.summed.is_none())
+    }
+
+    /// Whether threads that found no lane of their own share one for it.
+    pub fn is_shared(&self) -> bool {
+        self.parts().any(|part| part.lane.map(|lane| lane.kind) == Some(LaneKind::Overflow))
+    }
+
+    /// Its figures as the snapshot has them: lane by lane, or summed over those of a process.
+    fn parts(&self) -> impl Iterator<Item = LaneFigures<'_>> {
         self.cells().iter().map(|cell| LaneFigures {
             lane: self.lane(cell.lane),
             id: cell.lane,

@@ -37,6 +37,13 @@ pub struct OpenRegion {
     own: Option<f64>,
 }
 
+impl OpenRegion {
+    /// What a snapshot of sums has of it.
+    pub(super) fn told(&self) -> (Option<f64>, Option<u64>) {
+        (self.own, self.exclusive)
+    }
+}
+
 /// The regions of a point that are open.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OpenNow {
@@ -130,6 +137,12 @@ pub(super) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
             let exclusive = own.filter(|_| !was_reset).map(|own| own.max(0.0) as u64);
             let lane = lane.id;
             regions.push(OpenRegion { lane, point, start, span, on_cpu, exclusive, own });
+        }
+    }
+    if let Some(summed) = &snapshot.summed {
+        for (place, region) in regions.iter_mut().enumerate() {
+            let told = summed.open.get(place).copied();
+            (region.own, region.exclusive) = told.unwrap_or_default();
         }
     }
     regions

@@ -100,7 +100,8 @@ impl Recent {
 impl Moment {
     /// The model's moment, without histograms and records.
     fn of(model: &Model) -> Option<Self> {
-        let whole = model.snapshot()?;
+        // Of sums nobody knows which thread they are of.
+        let whole = model.snapshot().filter(|snapshot| snapshot.summed.is_none())?;
         let lean = |cell: &Arc<Cell>| {
             let Cell { point, lane, stats, retired, .. } = &**cell;
             let (stats, retired) = (stats.clone(), retired.clone());
@@ -121,6 +122,7 @@ impl Moment {
             edges: whole.edges.clone(),
             losses: whole.losses.clone(),
             usage: None,
+            summed: None,
         };
         Some(Self { snapshot, open: model.open_regions().to_vec() })
     }

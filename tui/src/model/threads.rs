@@ -93,6 +93,9 @@ pub(super) fn life(snapshot: &Snapshot, open: &[OpenRegion], seconds: f64) -> Ve
         }
     }
     for (thread, grown) in threads.iter_mut().zip(grown) {
+        if snapshot.summed.is_some() {
+            continue;
+        }
         thread.load = (ticks > 0).then(|| grown.exclusive as f64 / ticks as f64);
         thread.switch_rate = (ticks > 0).then(|| thread.lane.switches as f64 / seconds);
         thread.top = top(&grown, None);
@@ -146,6 +149,9 @@ pub(super) fn keep(snapshot: &Snapshot, old: &[Thread]) -> Vec<Thread> {
     let (mut threads, _) = sums(snapshot, None, &[]);
     for thread in &mut threads {
         if let Some(old) = find(old, thread.lane.id) {
+            if snapshot.summed.is_some() {
+                (thread.points, thread.exclusive) = (old.points, old.exclusive);
+            }
             thread.load = old.load;
             thread.cpu = old.cpu;
             thread.switch_rate = old.switch_rate;
@@ -210,13 +216,15 @@ fn sums(
         settled: false,
     };
     let mut threads: Vec<Thread> = snapshot.lanes.iter().map(thread).collect();
+    // Sums are of no thread.
+    let all = if snapshot.summed.is_some() { &[][..] } else { &snapshot.cells };
     let mut grown = vec![Grown::default(); snapshot.lanes.len()];
     let tops: Vec<Option<u32>> = snapshot.lanes.iter().map(|lane| top_of(old, lane.id)).collect();
     let key = |cell: &Cell| (cell.point, cell.lane);
     let mut cells = before.map_or(&[][..], |before| &before.cells).iter().peekable();
     // Both are in the order of the points.
     let mut points = snapshot.points.iter().peekable();
-    for cell in &snapshot.cells {
+    for cell in all {
         while points.next_if(|point| point.id < cell.point).is_some() {}
         // A device's time is no thread's.
         if points.peek().is_some_and(|point| point.id == cell.point && point.device) {

@@ -1,7 +1,7 @@
 //! What makes the figures of a point other than they seem.
 
-use super::{Figures, LaneFigures};
-use crate::snapshot::{LaneKind, PointState};
+use super::Figures;
+use crate::snapshot::PointState;
 
 /// Something about a point that its figures alone do not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,6 @@ impl Figures {
 
     /// The same, and what is to be known of figures that are right as they stand.
     pub fn remarks(&self) -> Vec<Trouble> {
-        let is_overflow = |lane: LaneFigures| lane.lane.map(|l| l.kind) == Some(LaneKind::Overflow);
         let mut remarks = self.trouble();
         if self.point().device {
             remarks.push(Trouble::Device);
@@ -87,7 +86,7 @@ impl Figures {
         if self.is_short() {
             remarks.push(Trouble::Short);
         }
-        if self.lanes().any(is_overflow) {
+        if self.is_shared() {
             remarks.push(Trouble::Overflow);
         }
         remarks

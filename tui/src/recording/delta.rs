@@ -132,6 +132,7 @@ impl Delta {
             records: Vec::new(),
             losses: self.losses.unwrap_or_else(|| key.losses.clone()),
             usage: None,
+            summed: None,
         }
     }
 }

@@ -167,6 +167,10 @@ impl View for Points {
         ]
     }
 
+    fn shows_more_than_sums(&self, common: &Common) -> bool {
+        common.filter.asks_for_threads()
+    }
+
     fn legend(&self, look: &Look) -> Vec<(String, &'static str)> {
         let glyphs = &look.glyphs;
         let of = |signs: &[char]| signs.iter().map(char::to_string).collect::<Vec<_>>().join(" ");

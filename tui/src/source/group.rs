@@ -297,6 +297,7 @@ impl Group {
             records: Vec::new(),
             losses: Losses::default(),
             usage: None,
+            summed: None,
             ..first.clone()
         };
         self.routes.clear();

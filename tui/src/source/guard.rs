@@ -58,6 +58,10 @@ impl Source for Guarded {
         self.0.act(change)
     }
 
+    fn look_at_sums(&mut self, alone: bool) {
+        self.0.look_at_sums(alone);
+    }
+
     fn is_process(&self) -> bool {
         self.0.is_process()
     }

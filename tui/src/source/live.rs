@@ -696,6 +696,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
         edges: Vec::new(),
         records: Vec::new(),
         usage: None,
+        summed: None,
         losses: {
             let losses = &picture.losses;
             Losses {

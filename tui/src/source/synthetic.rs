@@ -117,6 +117,7 @@ impl Synthetic {
                 records: Vec::new(),
                 losses: Losses::default(),
                 usage: None,
+                summed: None,
             },
         }
     }

@@ -27,15 +27,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 
 pub(super) use self::places::Places;
 use self::places::Scale;
-use self::wire::{Answer, Ask, Reply, Request};
+use self::wire::{Answer, Ask, Reply, Request, Unpacker};
 use super::guard::clean_discovery;
 use super::{Candidate, Change, Discovery, Finder, Line, Refusal, Source, Together, guarded};
 use crate::export::json::{Overwrite, WriteError};
-use crate::recording::{FRAME_HEADER, FrameHeader};
 use crate::snapshot::{Drained, Snapshot};
 use crate::text::clean;
 
@@ -261,8 +260,8 @@ impl Agent {
     }
 
     /// Asks for a picture.
-    fn send_for_picture(&mut self, source: u32) -> Result<u32> {
-        let number = self.send(Ask::Picture { source })?;
+    fn send_for_picture(&mut self, source: u32, sums: bool) -> Result<u32> {
+        let number = self.send(Ask::Picture { source, sums })?;
         self.asked.insert(number);
         Ok(number)
     }
@@ -498,6 +497,8 @@ impl Via {
             far,
             place: self.place.clone(),
             is_elsewhere: self.is_elsewhere,
+            unpacker: Unpacker::new()?,
+            sums: false,
             scale: None,
             missed: 0,
             id,
@@ -554,7 +555,10 @@ struct Remote {
     place: Option<String>,
     /// Whether its clock is another one than that of the places beside it.
     is_elsewhere: bool,
-    /// Then, what its ticks are; none before the first picture.
+    unpacker: Unpacker,
+    /// Whether sums over threads are enough.
+    sums: bool,
+    /// Where it is elsewhere, what its ticks are; none before the first picture.
     scale: Option<Scale>,
     /// Polls since the last picture came.
     missed: u32,
@@ -590,23 +594,9 @@ impl Remote {
             Answer::Attached { read_only } => self.read_only = read_only,
             _ => bail!("{}: expected to be attached, found another message", far.way.name),
         }
+        self.unpacker = Unpacker::new()?;
         (self.opened, self.asked, self.last) = (far.opened, None, None);
         Ok(())
-    }
-
-    /// A picture, told from the last one.
-    fn decode(&self, bytes: &[u8]) -> Result<Snapshot> {
-        let damaged = || anyhow!("expected a picture, found other data");
-        let (header, payload) = bytes.split_first_chunk::<FRAME_HEADER>().ok_or_else(damaged)?;
-        let header = FrameHeader::decode(header).ok_or_else(damaged)?;
-        if !header.fits(payload) {
-            return Err(damaged());
-        }
-        match (header.back, &self.last) {
-            (0, _) => header.snapshot(payload),
-            (_, Some(last)) => header.snapshot_from(payload, last),
-            (_, None) => Err(damaged()),
-        }
     }
 
     /// The next picture, if it comes in time.
@@ -625,13 +615,13 @@ impl Remote {
             let (number, _) = match self.asked {
                 Some(asked) => asked,
                 None => {
-                    let asked = (line.send_for_picture(source)?, Instant::now());
+                    let asked = (line.send_for_picture(source, self.sums)?, Instant::now());
                     *self.asked.insert(asked)
                 }
             };
-            let (extra, bytes) = match line.wait(number, patience)? {
+            let (is_key, packed) = match line.wait(number, patience)? {
                 None => return Ok(None),
-                Some((Answer::Picture { extra }, bytes)) => (extra, bytes),
+                Some((Answer::Picture { is_key }, packed)) => (is_key, packed),
                 Some((Answer::Failed(failure), _)) => {
                     self.asked = None;
                     return Ok(Some(Err(failure)));
@@ -639,8 +629,9 @@ impl Remote {
                 Some(_) => bail!("expected a picture, found another message"),
             };
             self.asked = None;
-            let mut snapshot = self.decode(&bytes)?;
-            self.has_died = extra.put(&mut snapshot);
+            let unpacked = self.unpacker.unpack(&packed, self.last.as_ref(), is_key);
+            let (snapshot, has_died) = unpacked.context("expected a picture, found other data")?;
+            self.has_died = has_died;
             Ok(Some(Ok(snapshot)))
         })?;
         match answer {
@@ -677,9 +668,14 @@ impl Source for Remote {
         let mut far = self.far.borrow_mut();
         if self.opened == far.opened && self.asked.is_none() {
             // A line that is lost is told of by the poll.
-            let number = far.with(|line| line.send_for_picture(self.id)).ok();
+            let number = far.with(|line| line.send_for_picture(self.id, self.sums)).ok();
             self.asked = number.map(|number| (number, Instant::now()));
         }
+    }
+
+    fn look_at_sums(&mut self, alone: bool) {
+        // Beside others they are not put together.
+        self.sums = alone && self.place.is_none();
     }
 
     fn poll(&mut self) -> Result<Snapshot> {

@@ -8,27 +8,34 @@
 //! ```
 //!
 //! Numbers are little-endian. Each request has a number, and each gets one reply, in their
-//! order. A picture is a frame of a recording, which stands behind the head; the first is a
-//! key, and any other has what is different from the one before.
+//! order. Behind the head of a picture stand a line of what no file has and the text of a
+//! recording's frame: the first is a key, and any other has what is different from the one
+//! before. All pictures of a process are one stream of Zstandard, flushed after each.
 
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::{Drained, Record, Snapshot, Usage};
+use crate::recording;
+use crate::snapshot::{Drained, Record, Snapshot, Summed, Usage};
 use crate::source::{Change, Discovery, Refusal, Together};
 
 /// What an agent says first. Before it may stand what a shell prints as it starts.
 pub(crate) const MAGIC: [u8; 9] = *b"\x89PFPVIA\r\n";
 /// The version of all that follows; both ends have to have the same.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// Bytes that a message has at most.
 const LIMIT: u32 = 64 << 20;
 /// Bytes that may stand before [`MAGIC`].
 const NOISE: usize = 64 << 10;
+/// Level of Zstandard: the library's own middle between time and size.
+const LEVEL: i32 = 3;
+/// Bytes that a picture may be like earlier ones in, as a power of two.
+const WINDOW: u32 = 21;
 
 /// What a viewer asks.
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,8 +51,8 @@ pub(crate) enum Ask {
     AttachTogether { source: u32, together: Together },
     /// To watch it no more.
     Detach { source: u32 },
-    /// The next picture.
-    Picture { source: u32 },
+    /// The next picture; with `sums`, only what the table of points shows.
+    Picture { source: u32, sums: bool },
     /// The last finished measurements, as of the last picture.
     Records { source: u32 },
     /// What rings brought since these records of these lanes, up to the last picture.
@@ -72,8 +79,8 @@ pub(crate) enum Answer {
     Found(Discovery),
     /// It is watched; why it cannot be changed, if that is so.
     Attached { read_only: Option<String> },
-    /// A picture, which stands behind the head, and what its file does not have.
-    Picture { extra: Extra },
+    /// A picture, which stands behind the head; a key says all by itself.
+    Picture { is_key: bool },
     /// Measurements.
     Records(Vec<Record>),
     /// Measurements that are new.
@@ -91,31 +98,137 @@ pub(crate) struct Reply {
     pub(crate) answer: Answer,
 }
 
-/// What the kernel says of a process, which no file has.
+/// What no file has: what the kernel says of a process, and what stands beside sums.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Extra {
+struct Extra {
     usage: Option<Usage>,
     /// CPU time by lane, nanoseconds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     cpu_ns: Vec<(u32, u64)>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     has_died: bool,
+    /// Of sums; the quantiles that have changed since the picture before, if that had any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    summed: Option<Summed>,
 }
 
 impl Extra {
-    pub(crate) fn of(snapshot: &Snapshot, has_died: bool) -> Self {
+    /// Of a picture that follows on another.
+    fn of(snapshot: &Snapshot, before: Option<&Snapshot>, has_died: bool) -> Self {
         let of_lane = |lane: &crate::snapshot::Lane| Some((lane.id, lane.cpu_ns?));
-        let cpu_ns = snapshot.lanes.iter().filter_map(of_lane).collect();
-        Self { usage: snapshot.usage, cpu_ns, has_died }
+        let summed = snapshot.summed.as_deref().map(|summed| {
+            let mut new = summed.clone();
+            if let Some(before) = before.and_then(|last| last.summed.as_deref()) {
+                new.quantiles.retain(|id, now| before.quantiles.get(id) != Some(now));
+            }
+            new
+        });
+        // Only the threads' screen shows it.
+        let cpu_ns = match summed {
+            Some(_) => Vec::new(),
+            None => snapshot.lanes.iter().filter_map(of_lane).collect(),
+        };
+        Self { usage: snapshot.usage, cpu_ns, has_died, summed }
     }
 
-    /// Puts it into the picture; whether the process has died.
-    pub(crate) fn put(self, snapshot: &mut Snapshot) -> bool {
+    /// Puts it into the picture that follows on another; whether the process has died.
+    fn put(self, snapshot: &mut Snapshot, before: Option<&Snapshot>) -> bool {
         snapshot.usage = self.usage;
+        snapshot.summed = self.summed.map(|mut summed| {
+            let points = &snapshot.points;
+            let is_there = |id: &u32| points.binary_search_by_key(id, |point| point.id).is_ok();
+            if let Some(before) = before.and_then(|before| before.summed.as_deref()) {
+                for (id, quantiles) in &before.quantiles {
+                    summed.quantiles.entry(*id).or_insert(*quantiles);
+                }
+            }
+            summed.quantiles.retain(|id, _| is_there(id));
+            Arc::new(summed)
+        });
         for (id, cpu_ns) in self.cpu_ns {
             if let Ok(place) = snapshot.lanes.binary_search_by_key(&id, |lane| lane.id) {
                 snapshot.lanes[place].cpu_ns = Some(cpu_ns);
             }
         }
         self.has_died
+    }
+}
+
+/// Packs the pictures of a process for the line.
+pub(crate) struct Packer(zstd::stream::write::Encoder<'static, Vec<u8>>);
+
+impl Packer {
+    pub(crate) fn new() -> io::Result<Self> {
+        let mut stream = zstd::stream::write::Encoder::new(Vec::new(), LEVEL)?;
+        stream.window_log(WINDOW)?;
+        Ok(Self(stream))
+    }
+
+    /// The next picture, which follows on another.
+    pub(crate) fn pack(
+        &mut self,
+        snapshot: &Snapshot,
+        before: Option<&Snapshot>,
+        has_died: bool,
+    ) -> io::Result<Vec<u8>> {
+        let mut text = serde_json::to_vec(&Extra::of(snapshot, before, has_died))?;
+        text.push(b'\n');
+        recording::write_text(snapshot, before, &mut text)?;
+        self.0.write_all(&text)?;
+        self.0.flush()?;
+        Ok(std::mem::take(self.0.get_mut()))
+    }
+}
+
+/// Unpacks what a [`Packer`] has packed, in the same order.
+pub(crate) struct Unpacker(zstd::stream::write::Decoder<'static, Bounded>);
+
+impl Unpacker {
+    pub(crate) fn new() -> io::Result<Self> {
+        let mut stream = zstd::stream::write::Decoder::new(Bounded(Vec::new()))?;
+        stream.window_log_max(WINDOW)?;
+        Ok(Self(stream))
+    }
+
+    /// The next picture, and whether its process has died.
+    ///
+    /// # Errors
+    ///
+    /// If it is none. No other can follow then.
+    pub(crate) fn unpack(
+        &mut self,
+        packed: &[u8],
+        before: Option<&Snapshot>,
+        is_key: bool,
+    ) -> Result<(Snapshot, bool)> {
+        self.0.write_all(packed).and_then(|()| self.0.flush()).context("it cannot be unpacked")?;
+        let text = std::mem::take(&mut self.0.get_mut().0);
+        let end = text.iter().position(|byte| *byte == b'\n').context("it is not whole")?;
+        let extra: Extra = serde_json::from_slice(&text[..end])?;
+        let key = match (is_key, before) {
+            (true, _) => None,
+            (false, None) => bail!("there is none before it"),
+            (false, before) => before,
+        };
+        let mut snapshot = recording::read_text(&text[end + 1..], key)?;
+        let has_died = extra.put(&mut snapshot, key);
+        Ok((snapshot, has_died))
+    }
+}
+
+/// As many bytes as a picture may have.
+struct Bounded(Vec<u8>);
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > LIMIT as usize {
+            return Err(io::Error::other("it is too large"));
+        }
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

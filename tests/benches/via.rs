@@ -1,0 +1,105 @@
+//! What a line to another place takes: bytes a second at one picture a second, of the table and
+//! of the threads' screen, the time to the first picture, and the viewer's CPU time with 64
+//! places on one screen. The agents run on this machine.
+//!
+//! `cargo bench -p pfp-tests --bench via`
+
+use std::fmt::Write as _;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::screen::row;
+use pfp_tests::{lacks, os};
+
+const HUNDRED: &str = env!("CARGO_BIN_EXE_hundred");
+const PLACES: usize = 64;
+const WARM_UP: Duration = Duration::from_secs(4);
+const MEASURED: Duration = Duration::from_secs(10);
+
+fn main() {
+    if lacks("what a line costs", "tmux") {
+        return;
+    }
+    for (threads, points) in [(8, 100), (64, 1000)] {
+        bytes(threads, points);
+    }
+    places();
+}
+
+/// A place whose path leads to the viewer, and a command that counts what an agent says.
+fn near() -> (Place, String) {
+    let place = Place::new();
+    let bin = place.path("bin");
+    fs::create_dir(&bin).expect("the folder is new");
+    symlink(pfp_top(), bin.join("pfp-top")).expect("the folder is new");
+    let count = place.path("count");
+    let script = format!(
+        "#!/bin/sh\nPATH={}:$PATH \"$@\" | tee {}\n",
+        bin.display(),
+        place.path("bytes").display()
+    );
+    fs::write(&count, script).expect("the folder is new");
+    fs::set_permissions(&count, Permissions::from_mode(0o755)).expect("it was just made");
+    let count = count.display().to_string();
+    (place, count)
+}
+
+fn bytes(threads: usize, points: usize) {
+    let (place, count) = near();
+    let target = place.start(HUNDRED, &["far", &threads.to_string(), &points.to_string()]);
+    let _ = place.segment(target.pid());
+    let screen = place.screen(120, 40);
+    let start = Instant::now();
+    screen.pfp_top(&format!("-d 1 --via {count} -p {}", target.pid()));
+    screen.wait_for("the table", |text| row(text, "io.0").is_some());
+    println!(
+        "{points} points x {threads} threads: first picture after {:.2} s",
+        start.elapsed().as_secs_f64()
+    );
+    let said = || fs::metadata(place.path("bytes")).expect("the agent speaks").len();
+    for (keys, what) in [("", "the table"), ("3", "the threads")] {
+        if !keys.is_empty() {
+            screen.keys(&[keys]);
+        }
+        thread::sleep(WARM_UP);
+        let (start, before) = (Instant::now(), said());
+        thread::sleep(MEASURED);
+        let rate = (said() - before) as f64 / start.elapsed().as_secs_f64();
+        println!("  {what:<12} {:>8.1} KB/s", rate / 1000.0);
+    }
+}
+
+fn places() {
+    let (place, _) = near();
+    let mut file = String::new();
+    let programs: Vec<(Place, _)> = (0..PLACES)
+        .map(|number| {
+            let far = Place::new();
+            let target = far.start(HUNDRED, &["far", "1", "10"]);
+            let (bin, beacons) = (place.path("bin"), far.beacons().to_owned());
+            writeln!(
+                file,
+                "PATH={}:$PATH PFP_DIR={} env N=node{number}",
+                bin.display(),
+                beacons.display()
+            )
+            .expect("a text takes it");
+            (far, target)
+        })
+        .collect();
+    fs::write(place.path("hosts"), file).expect("the folder is new");
+    let screen = place.screen(120, 40);
+    screen.pfp_top("-d 1 --via-file hosts --all");
+    screen.wait_for("the table", |text| row(text, "io.0").is_some());
+    thread::sleep(WARM_UP);
+    let viewer = screen.viewer();
+    let cpu = || os::process_cpu(viewer).expect("the viewer runs");
+    let (start, before) = (Instant::now(), cpu());
+    thread::sleep(MEASURED);
+    let share = (cpu() - before).as_secs_f64() / start.elapsed().as_secs_f64();
+    println!("{PLACES} places of 10 points: {:.2} % of a CPU", 100.0 * share);
+    drop(programs);
+}
