@@ -310,6 +310,11 @@ impl App {
                     self.view_mut().0.take_records(&snapshot);
                 }
                 self.common.observe(&snapshot, now);
+                // Several places go on without one of them.
+                let line = self.common.session.as_ref().and_then(Session::line);
+                if let Some(why) = line.and_then(|line| line.why) {
+                    self.common.trouble(now, format!("{why}; trying again"));
+                }
                 let was_life = self.common.model.basis() == Basis::Life;
                 let news = self.common.model.fold(snapshot);
                 // The first order was one of whole lives. A cursor that has not

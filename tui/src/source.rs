@@ -129,6 +129,8 @@ pub struct Line {
     pub via: String,
     /// How long ago the last picture came, if another one should have come since.
     pub late: Option<Duration>,
+    /// Why none comes, where that is known.
+    pub why: Option<String>,
 }
 
 /// Something the user wants changed in the process.

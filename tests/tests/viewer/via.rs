@@ -1,6 +1,7 @@
 //! Processes of another place: by commands that lead there, over lines that are cut, garbled,
 //! silent or hostile, and through a real sshd.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -232,8 +233,7 @@ fn this_program_is_taken_along() {
     let fake = |tool: &str, says: &str| {
         let path = bin.join(tool);
         std::fs::write(&path, format!("#!/bin/sh\n{says}\n")).expect("the folder is new");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
-            .expect("it is ours");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("it is ours");
     };
     let with_fakes = via(&format!("{}:{system}", bin.display()));
     let refused = |via: &str, words: &str| {
@@ -459,6 +459,37 @@ fn the_screen_says_how_old_its_figures_are_and_goes_on() {
     screen.keys(&["q"]);
     screen.wait_for_shell();
     assert_eq!(near.state(&target, "tick"), PointState::On);
+}
+
+#[test]
+fn one_of_several_places_that_is_lost_is_named_with_the_reason() {
+    needs_a_screen!();
+    let (near, other) = (Near::new(), Place::new());
+    let _one = near.0.start_watched(STEADY, &["one"]);
+    let _two = other.start_watched(STEADY, &["two"]);
+    let screen = near.0.screen(140, 30);
+    let here = near.via();
+    let script = format!(
+        "#!/bin/sh\necho $$ >pid\nPFP_DIR={} {here} \"$@\"\necho the cable is out >&2\nexit 9\n",
+        other.beacons().display()
+    );
+    let there = near.0.path("far");
+    std::fs::write(&there, script).expect("the folder is new");
+    std::fs::set_permissions(&there, Permissions::from_mode(0o755)).expect("it is ours");
+    let vias = format!("--via '{here}' --via {}", there.display());
+    screen.pfp_top(&format!("{vias} --all -d 0.2 --sort process"));
+    let ticks = |text: &str| text.lines().filter(|line| line.contains("tick")).count();
+    screen.wait_for("both", |text| ticks(text) == 2);
+    let shell = std::fs::read_to_string(near.0.path("pid")).expect("it was written");
+    let shell = shell.trim();
+    let agent = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"));
+    let agent = agent.expect("it runs").trim().parse().expect("its only child");
+    pfp_tests::os::signal(agent, libc::SIGKILL);
+    let text = screen.wait_for("the reason", |text| text.contains("(the cable is out)"));
+    assert_eq!(ticks(&text), 2, "the last figures stay: {text}");
+    screen.wait_for("the next line", |text| {
+        text.lines().next().is_some_and(|head| head.ends_with("LIVE"))
+    });
 }
 
 /// The table is sent as sums over threads; nobody may see that.

@@ -466,7 +466,7 @@ impl Source for Group {
             [..] => format!("{} places", places.len()),
         };
         let late = lines.iter().max_by_key(|line| line.late).filter(|line| line.late.is_some());
-        Some(late.cloned().unwrap_or(Line { via, late: None }))
+        Some(late.cloned().unwrap_or(Line { via, late: None, why: None }))
     }
 
     fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {

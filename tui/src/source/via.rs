@@ -742,12 +742,16 @@ impl Source for Remote {
 
     fn line(&self) -> Option<Line> {
         let far = self.far.borrow();
-        let is_down = !matches!(far.state, State::Up(_));
+        let why = match &far.state {
+            State::Up(_) => None,
+            State::Opening(_, why) | State::Lost { why, .. } => Some(why.clone()),
+        };
         let silent = self.asked.map(|(_, since)| since.elapsed()).unwrap_or_default();
-        let is_late = is_down || (silent >= SILENT && self.missed > 1);
+        let is_late = why.is_some() || (silent >= SILENT && self.missed > 1);
         let late = is_late.then(|| self.came.elapsed());
         // A room of this machine is as near as any process, as long as all is well.
-        (late.is_some() || !far.way.is_here()).then(|| Line { via: far.way.name.clone(), late })
+        let via = || far.way.name.clone();
+        (late.is_some() || !far.way.is_here()).then(|| Line { via: via(), late, why })
     }
 }
 
