@@ -49,7 +49,7 @@ struct Agent<'a> {
 struct Watched {
     session: Session,
     packer: Packer,
-    /// Makes sums while nothing else is looked at.
+    /// Makes sums while the viewer looks at nothing else.
     summing: Option<Summing>,
     /// The last picture that was sent.
     last: Option<Snapshot>,

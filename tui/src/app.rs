@@ -50,7 +50,7 @@ use crate::source::{Candidate, Finder, Source, Together, Wanted};
 use crate::units::Unit;
 use crate::view;
 
-/// How often all is asked for where there are sums alone, each time as long as a poll takes.
+/// How many polls may pass until a whole snapshot comes in place of sums.
 const COMPLETING: usize = 3;
 /// How long the rows stand still after the cursor moved.
 const FREEZE: Duration = Duration::from_millis(1500);
@@ -343,8 +343,8 @@ impl App {
         self.update(now);
     }
 
-    /// Sees to it that the figures are not sums alone. Whether they are all there now: a line
-    /// may be slow.
+    /// Polls for a whole snapshot if the last has sums alone. Returns whether it is there now; a
+    /// slow line may take longer.
     fn complete(&mut self, now: Instant) -> bool {
         let has_all = |snapshot: &Snapshot| snapshot.summed.is_none();
         for _ in 0..COMPLETING {

@@ -276,7 +276,7 @@ pub enum Command {
         /// As JSON.
         #[arg(long)]
         json: bool,
-        /// Of where.
+        /// Where they run.
         #[command(flatten)]
         via: Via,
     },

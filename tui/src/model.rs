@@ -167,7 +167,7 @@ impl Model {
         let is_reset = !self.open.is_empty() && was_reset(&before, &snapshot);
         self.threads = match interval {
             _ if snapshot.summed.is_some() => threads::keep(&snapshot, &self.threads),
-            // What each did meanwhile was not told.
+            // Nobody knows what each thread did in between.
             Some(_) if before.summed.is_some() => {
                 let seconds = seconds(&snapshot, snapshot.elapsed_ticks);
                 threads::life(&snapshot, &self.open, seconds)
@@ -217,8 +217,8 @@ impl Model {
         if ran(&before) && !ran(&snapshot) { News::Ended } else { News::Later }
     }
 
-    /// Takes in all of the moment that was last folded as sums alone, or of one just after it:
-    /// rates and loads stay.
+    /// Replaces the sums that were folded last by a whole snapshot of that moment or just after.
+    /// Rates and loads stay.
     pub fn complete(&mut self, snapshot: Snapshot) {
         let is_same = |before: &Snapshot| {
             before.process.segment_id == snapshot.process.segment_id

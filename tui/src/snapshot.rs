@@ -55,8 +55,8 @@ pub struct Snapshot {
     /// What the kernel said of the process; none where it was not asked. Files do not have it.
     #[serde(skip)]
     pub usage: Option<Usage>,
-    /// Where the cells are sums over threads, without histograms and edges: what tells the
-    /// rest. Only a line to another place has such snapshots, and no file.
+    /// Set if the cells are sums over threads, without histograms and edges. Only a line to another
+    /// place brings such snapshots; no file has them.
     #[serde(skip)]
     pub summed: Option<Arc<Summed>>,
 }
@@ -67,8 +67,8 @@ pub struct Summed {
     /// Exclusive ticks that 50, 90 and 99 in a hundred measurements of a point do not exceed,
     /// by the point's id.
     pub quantiles: BTreeMap<u32, [u64; 3]>,
-    /// What the open regions have of their own, lane by lane, the outermost first: ticks that
-    /// are right in their growth, and ticks, where each is known.
+    /// Exclusive ticks of the open regions, lane by lane, the outermost first, where known: one
+    /// number whose growth is right, and one that is right itself.
     pub open: Vec<(Option<f64>, Option<u64>)>,
 }
 

@@ -129,7 +129,7 @@ pub struct Line {
     pub via: String,
     /// How long ago the last picture came, if another one should have come since.
     pub late: Option<Duration>,
-    /// Why none comes, where that is known.
+    /// Why no picture comes, where known.
     pub why: Option<String>,
 }
 

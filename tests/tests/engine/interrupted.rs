@@ -144,7 +144,9 @@ fn a_child_that_a_handler_clones_at_any_instruction_lives_and_ends_its_record_at
             what if what.contains("nested") => 2,
             _ => 1,
         };
-        assert!(outcome.bad * size(EACH, 1) <= LATE * records, "{what}: {outcome:?}");
+        // So many of those instructions are tried, wherever the first one falls.
+        let late = LATE.div_ceil(size(EACH, 1));
+        assert!(outcome.bad <= late * records, "{what}: {outcome:?}");
     });
 }
 

@@ -26,7 +26,7 @@ pub struct Target {
     /// parallel job.
     #[arg(long)]
     pub(super) sum: bool,
-    /// Of where.
+    /// Where it runs.
     #[command(flatten)]
     pub(super) via: Via,
 }
@@ -96,7 +96,7 @@ impl Target {
         !self.pid.is_empty() || self.name.is_some() || self.all || self.sum
     }
 
-    /// Finds the processes of the place that is meant.
+    /// Finds the processes of these places.
     pub(super) fn finder(&self) -> Result<Box<dyn Finder>> {
         source::finder(&self.via.routes()?, false)
     }

@@ -38,7 +38,7 @@ pub struct OpenRegion {
 }
 
 impl OpenRegion {
-    /// What a snapshot of sums has of it.
+    /// Its entry in [`crate::snapshot::Summed::open`].
     pub(super) fn told(&self) -> (Option<f64>, Option<u64>) {
         (self.own, self.exclusive)
     }

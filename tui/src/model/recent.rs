@@ -100,7 +100,7 @@ impl Recent {
 impl Moment {
     /// The model's moment, without histograms and records.
     fn of(model: &Model) -> Option<Self> {
-        // Of sums nobody knows which thread they are of.
+        // Sums do not say which thread they belong to.
         let whole = model.snapshot().filter(|snapshot| snapshot.summed.is_none())?;
         let lean = |cell: &Arc<Cell>| {
             let Cell { point, lane, stats, retired, .. } = &**cell;

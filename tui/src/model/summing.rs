@@ -5,8 +5,8 @@
 //! summed  a cell for each point and process; three quantiles; what open regions have of their own
 //! ```
 //!
-//! Where cells tell more than their sum, they stay: those of points with amounts, and of parallel
-//! regions, whose imbalance is told.
+//! Points with amounts and parallel regions keep their cells, since the table shows more of them
+//! than sums.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -29,13 +29,13 @@ struct Known {
     from: Vec<Arc<Cell>>,
     sums: Vec<Arc<Cell>>,
     quantiles: Option<[u64; 3]>,
-    /// They are of an earlier snapshot.
+    /// The quantiles are from an earlier snapshot.
     is_late: bool,
 }
 
 impl Summing {
-    /// A snapshot of sums. Where many points have changed at once, some quantiles are those of
-    /// the snapshot before, and come with the next.
+    /// Makes a snapshot of sums. Where many points change at once, some keep the quantiles of the
+    /// snapshot before, and get theirs with the next.
     pub(crate) fn sum(&mut self, snapshot: &Snapshot) -> Snapshot {
         let mut cells = Vec::new();
         let mut rest = snapshot.cells.as_slice();
@@ -78,7 +78,7 @@ impl Summing {
         }
     }
 
-    /// Of as many points as can be had in some milliseconds, in turn.
+    /// Works out the quantiles of as many points as a few milliseconds allow, in turn.
     fn work_out_quantiles(&mut self, points: &[Point]) {
         let first = points.partition_point(|point| point.id < self.next);
         let mut left = BUCKETS_AT_ONCE;
@@ -119,7 +119,7 @@ fn sums(snapshot: &Snapshot, point: &Point, cells: &[Arc<Cell>]) -> Vec<Arc<Cell
         of_processes.entry(process).or_default().push(cell);
     }
     let sum = |cells: Vec<&Cell>| {
-        // A lane that several threads share is to be told.
+        // The table marks points that were on a shared lane.
         let is_shared =
             |cell: &&&Cell| lane(cell).is_some_and(|lane| lane.kind == LaneKind::Overflow);
         let lane = cells.iter().find(is_shared).or(cells.first()).map_or(0, |cell| cell.lane);

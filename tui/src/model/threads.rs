@@ -216,7 +216,7 @@ fn sums(
         settled: false,
     };
     let mut threads: Vec<Thread> = snapshot.lanes.iter().map(thread).collect();
-    // Sums are of no thread.
+    // Sums belong to no thread.
     let all = if snapshot.summed.is_some() { &[][..] } else { &snapshot.cells };
     let mut grown = vec![Grown::default(); snapshot.lanes.len()];
     let tops: Vec<Option<u32>> = snapshot.lanes.iter().map(|lane| top_of(old, lane.id)).collect();

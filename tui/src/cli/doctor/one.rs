@@ -17,8 +17,8 @@ const ABOUT: &str = "process";
 /// What every program has in it that was built with pfp.
 const SIGN: &[u8] = b"pfp-beacon ";
 
-/// Step by step, up to the one that fails. To look where another user's process is, this
-/// process becomes one of that user's.
+/// Checks step by step, up to the one that fails. To look into another user's folders, this
+/// process becomes that user's.
 pub(super) fn all(pid: u32) -> Vec<Finding> {
     let there = match source::whereabouts(pid) {
         Ok(there) => there,
@@ -93,7 +93,7 @@ fn instrumented(has_segment: bool, has_sign: bool) -> Finding {
     }
 }
 
-/// What beacons say of these segments, and notes of the process with this id.
+/// Reads the beacons of these segments, and the notes of the process with this id.
 fn told_by(inside: u32, segments: &[String]) -> Vec<Finding> {
     let here = Identity::of_this_process();
     let mut findings = Vec::new();

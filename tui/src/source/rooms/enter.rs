@@ -11,8 +11,8 @@ use anyhow::{Context as _, Result, anyhow};
 
 use super::Files;
 
-/// Makes this process one of the user of that one, where it is, for good. It has to be the only
-/// thread of its process. In a pid namespace of its own, a child goes on, and this process waits
+/// Turns this process into one of the same user and in the same place as another one, for good.
+/// This must be the only thread. To enter a pid namespace, a child goes on and this process waits
 /// for it.
 ///
 /// The kernel asks for the right to trace that process. Descriptors that were opened before stay
@@ -20,7 +20,7 @@ use super::Files;
 ///
 /// # Errors
 ///
-/// If the process has ended, or one of the steps is not allowed: which.
+/// If the process has ended, or a step is not allowed; the error names it.
 pub fn enter(pid: u32) -> Result<()> {
     // Nobody there may trace this process, nor get at its executable through it.
     // SAFETY: plain numbers.

@@ -107,13 +107,13 @@ struct Extra {
     cpu_ns: Vec<(u32, u64)>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     has_died: bool,
-    /// Of sums; the quantiles that have changed since the picture before, if that had any.
+    /// Beside sums, with the quantiles that have changed since the picture before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     summed: Option<Summed>,
 }
 
 impl Extra {
-    /// Of a picture that follows on another.
+    /// What goes with a picture that follows another one.
     fn of(snapshot: &Snapshot, before: Option<&Snapshot>, has_died: bool) -> Self {
         let of_lane = |lane: &crate::snapshot::Lane| Some((lane.id, lane.cpu_ns?));
         let summed = snapshot.summed.as_deref().map(|summed| {
@@ -131,7 +131,7 @@ impl Extra {
         Self { usage: snapshot.usage, cpu_ns, has_died, summed }
     }
 
-    /// Puts it into the picture that follows on another; whether the process has died.
+    /// Completes a picture that follows another one. Returns whether the process has died.
     fn put(self, snapshot: &mut Snapshot, before: Option<&Snapshot>) -> bool {
         snapshot.usage = self.usage;
         snapshot.summed = self.summed.map(|mut summed| {
@@ -164,7 +164,7 @@ impl Packer {
         Ok(Self(stream))
     }
 
-    /// The next picture, which follows on another.
+    /// Packs the next picture; `before` is the one before it.
     pub(crate) fn pack(
         &mut self,
         snapshot: &Snapshot,
@@ -216,7 +216,7 @@ impl Unpacker {
     }
 }
 
-/// As many bytes as a picture may have.
+/// Takes no more bytes than a picture may have.
 struct Bounded(Vec<u8>);
 
 impl Write for Bounded {
