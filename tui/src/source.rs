@@ -13,6 +13,7 @@ mod group;
 mod guard;
 mod live;
 mod namespaces;
+mod newcomers;
 mod place;
 mod recording;
 mod refusal;
@@ -414,12 +415,7 @@ pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
 /// A finder of this machine's processes for whoever looks again and again: it finds
 /// nothing as long as no new process has announced itself.
 pub fn newcomers() -> Box<dyn Finder> {
-    Box::new(group::Newcomers::new(Machine::all(false), None))
-}
-
-/// Attaches to several processes, as one.
-pub fn attach_together(together: &Together) -> Result<Box<dyn Source>> {
-    Machine::default().attach_together(together)
+    Box::new(newcomers::Newcomers::new(Machine::all(false), None))
 }
 
 /// Attaches to several of the processes that this finder finds, as one.

@@ -100,15 +100,17 @@ fn one_prometheus_scrapes_a_hundred_machines() {
     let features = ["native-histograms"];
     let prometheus = Prometheus::with(&place.path("prometheus"), &config, &features);
     let number = |query: &str| prometheus.value(query, None);
-    wait_for("all to be scraped, each whole", || {
+    // On a busy machine a scrape may come too late and be one of none.
+    let most = wait_for("all to be scraped, each whole", || {
         let machines = format!("count(count by (instance) (pfp_calls_total) >= {POINTS})");
-        (number(&machines)? == MACHINES as f64).then_some(())
+        let all = [machines.as_str(), "count(up == 1)"];
+        let are_whole = all.iter().all(|query| number(query) == Some(MACHINES as f64));
+        let [least, most] =
+            ["min", "max"].map(|which| number(&format!("{which}(scrape_samples_scraped)")));
+        (are_whole && least == most).then_some(most?)
     });
-    assert_eq!(number("count(up == 1)"), Some(MACHINES as f64), "{}", prometheus.log());
     // Seven series a point and its histogram, and some of the process: each as many as the others.
     let points = number("count(pfp_calls_total)").expect("there are some") / MACHINES as f64;
-    let most = number("max(scrape_samples_scraped)").expect("it was scraped");
-    assert_eq!(number("min(scrape_samples_scraped)"), Some(most));
     assert!(most >= 8.0 * points && most <= 8.0 * points + 40.0, "{most} for {points} points");
     // What was seen first is no series less an hour later.
     assert_eq!(number("max(scrape_series_added)").map(|added| added <= most), Some(true));
@@ -126,9 +128,16 @@ fn one_prometheus_scrapes_a_hundred_machines() {
         let found = prometheus.query(&format!("count by (job, process) ({rule})"), None);
         assert!(found.len() <= 1, "{rule}: {found:?}");
     }
-    for group in prometheus.api("rules")["groups"].as_array().expect("there are groups") {
-        for rule in group["rules"].as_array().expect("there are rules") {
-            assert_eq!(rule["health"], "ok", "{rule}");
-        }
-    }
+    // One that was not run yet has no health.
+    wait_for("each rule to run without an error", || {
+        let rules = prometheus.api("rules");
+        let groups = rules["groups"].as_array().expect("there are groups");
+        let mut all =
+            groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten());
+        all.all(|rule| {
+            assert_ne!(rule["health"], "err", "{rule}");
+            rule["health"] == "ok"
+        })
+        .then_some(())
+    });
 }

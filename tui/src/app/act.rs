@@ -13,6 +13,7 @@ use crate::screens::Outcome;
 use crate::snapshot::{PointState, Snapshot};
 use crate::units::Unit;
 
+/// Said where what is asked for needs more than sums, and that did not come in time.
 const TOO_SLOW: &str = "expected all figures, found the line too slow for them: try again";
 /// The poll intervals that `+` and `-` walk through, milliseconds.
 const INTERVALS_MS: [u64; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];

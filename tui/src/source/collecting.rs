@@ -11,7 +11,8 @@ use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find;
 use pfp_shm_layout::object::Name;
 
-use super::group::{Group, Newcomers};
+use super::group::Group;
+use super::newcomers::Newcomers;
 use super::{Candidate, Discovery, Finder, Machine, Source, Together, guarded};
 
 /// How long a process may take from its last words to its end, when all that is left is

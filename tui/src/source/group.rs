@@ -13,19 +13,15 @@
 //! that died the last three stay, as of their segments. They all stay where the
 //! user named the processes, where nothing runs any more, and in a sum.
 
-use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Candidate, Change, Collecting, Discovery, FileSource, Finder, Line, Machine, Refusal, Source,
-    Which,
-};
+use super::{Candidate, Change, Discovery, FileSource, Finder, Line, Refusal, Source, Which};
 use crate::snapshot::{
     Cell, ClockKind, Drained, Edge, Lane, LaneKind, Losses, Open, Point, PointState, Process,
     ProcessState, Snapshot, Usage,
@@ -634,65 +630,6 @@ fn change_of(change: Change, id: u32) -> Change {
         Change::Reset(_) => Change::Reset(id),
         Change::SetAlpha(_, alpha) => Change::SetAlpha(id, alpha),
         Change::Fence(_, fenced) => Change::Fence(id, fenced),
-    }
-}
-
-/// Finds the processes of this machine, but looks into their segments only when
-/// another has announced itself: a group looks as often as it is polled.
-#[derive(Default)]
-pub(super) struct Newcomers {
-    seen: BTreeSet<PathBuf>,
-    /// Looks to go: a process announces itself a moment before it can be watched.
-    looks: u32,
-    /// When something new was seen last.
-    since: Option<Instant>,
-    machine: Machine,
-    /// Has those found that end between two looks.
-    collecting: Option<Rc<Collecting>>,
-}
-
-impl Newcomers {
-    /// Of this finder; with `collecting`, also those that end between two looks.
-    pub(super) fn new(machine: Machine, collecting: Option<Rc<Collecting>>) -> Self {
-        Self { machine, collecting, ..Self::default() }
-    }
-}
-
-impl Finder for Newcomers {
-    fn discover(&mut self) -> Result<Discovery> {
-        const LOOKS: u32 = 3;
-        const LOOK_FOR: Duration = Duration::from_secs(2);
-        let now = super::announced();
-        if !now.is_subset(&self.seen) {
-            self.looks = LOOKS;
-            self.since = Some(Instant::now());
-        }
-        self.seen = now;
-        if self.looks == 0 && self.since.is_none_or(|since| since.elapsed() >= LOOK_FOR) {
-            let mut discovery = Discovery::default();
-            self.machine.add_rooms(&mut discovery);
-            return Ok(discovery);
-        }
-        self.looks = self.looks.saturating_sub(1);
-        let mut discovery = self.machine.discover()?;
-        if let Some(collecting) = &self.collecting {
-            collecting.note(&mut discovery);
-        }
-        Ok(discovery)
-    }
-
-    fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        self.machine.attach(candidate)
-    }
-
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        self.machine.attach_together(together)
-    }
-
-    fn let_go(&mut self, segment_id: &str) {
-        if let Some(collecting) = &self.collecting {
-            collecting.let_go(segment_id);
-        }
     }
 }
 

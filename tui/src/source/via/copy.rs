@@ -5,7 +5,7 @@
 //! the line ends.
 
 use std::fs;
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Read as _, Write};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use object::elf::FileHeader64;
@@ -19,7 +19,7 @@ const SAYS: &str = "pfp-top-copy ";
 /// The last of them.
 const DONE: &str = "done";
 /// Bytes that may stand before a line of the script.
-const NOISE: usize = 64 << 10;
+const NOISE: u64 = 64 << 10;
 
 /// This program, as far as it is needed to run.
 pub(super) struct Program {
@@ -87,10 +87,11 @@ impl Program {
 ///
 /// If it says nothing, with what was said in its place.
 pub(super) fn hear(input: &mut impl BufRead) -> Result<Option<String>> {
+    let mut input = input.take(NOISE);
     let mut line = Vec::new();
-    for _ in 0..NOISE {
+    while input.limit() > 0 {
         line.clear();
-        std::io::Read::take(&mut *input, NOISE as u64).read_until(b'\n', &mut line)?;
+        input.read_until(b'\n', &mut line)?;
         match line.strip_prefix(SAYS.as_bytes()) {
             Some(said) => {
                 let said = String::from_utf8_lossy(said).trim().to_owned();
