@@ -2,10 +2,14 @@
 //!
 //! It is started by the viewer's command, reads requests from its standard input and answers on
 //! its standard output, one after the other: see [`wire`]. When the input ends without a goodbye,
-//! the line was lost, and points that were toggled over it are put back.
+//! or the viewer is silent for longer than it promised, the line was lost, and points that were
+//! toggled over it are put back.
 
 use std::collections::HashMap;
 use std::io::{BufReader, Read, Write};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 
@@ -20,12 +24,41 @@ use crate::source::{Change, Finder, Refusal, Source};
 /// # Errors
 ///
 /// If the line breaks, or brings what is no request.
-pub(crate) fn run(input: impl Read, mut output: impl Write, finder: &mut dyn Finder) -> Result<()> {
+pub(crate) fn run(
+    input: impl Read + Send + 'static,
+    mut output: impl Write,
+    finder: &mut dyn Finder,
+) -> Result<()> {
     output.write_all(&wire::MAGIC)?;
     output.flush()?;
-    let mut agent = Agent { finder, watched: HashMap::new(), keep: false };
-    let mut input = BufReader::new(input);
-    while let Some((Request { number, ask }, _)) = wire::read(&mut input)? {
+    let mut agent = Agent { finder, watched: HashMap::new(), keep: false, within: None };
+    let (sender, requests) = mpsc::sync_channel(0);
+    thread::spawn(move || {
+        let mut input = BufReader::new(input);
+        let mut is_more = true;
+        while is_more {
+            let request = wire::read(&mut input);
+            is_more = matches!(request, Ok(Some(_)));
+            is_more &= sender.send(request).is_ok();
+        }
+    });
+    loop {
+        let request = match agent.within {
+            Some(within) => requests.recv_timeout(within),
+            None => requests.recv().map_err(Into::into),
+        };
+        let Request { number, ask } = match request {
+            Ok(request) => match request? {
+                Some((request, _)) => request,
+                None => return Ok(()),
+            },
+            Err(RecvTimeoutError::Timeout) => {
+                agent.watched.values_mut().for_each(|watched| watched.session.restore());
+                agent.within = None;
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        };
         if matches!(ask, Ask::Goodbye) {
             agent.watched.values_mut().for_each(|watched| watched.session.leave_as_is());
             return Ok(());
@@ -35,7 +68,6 @@ pub(crate) fn run(input: impl Read, mut output: impl Write, finder: &mut dyn Fin
             answer.unwrap_or_else(|error| (Answer::Failed(Failure::of(&error)), Vec::new()));
         wire::write(&mut output, &Reply { number, answer }, &rest)?;
     }
-    Ok(())
 }
 
 struct Agent<'a> {
@@ -43,6 +75,8 @@ struct Agent<'a> {
     watched: HashMap<u32, Watched>,
     /// Toggled points stay when the line is lost.
     keep: bool,
+    /// It counts as lost when no request comes within this time.
+    within: Option<Duration>,
 }
 
 /// What the viewer watches.
@@ -90,7 +124,8 @@ impl Agent<'_> {
                 }
                 Answer::Done
             }
-            Ask::Picture { source, sums } => {
+            Ask::Picture { source, sums, within_s } => {
+                self.within = within_s.map(Duration::from_secs);
                 let watched = self.watched(source)?;
                 let is_key = watched.last.is_none();
                 return Ok((Answer::Picture { is_key }, watched.picture(sums)?));

@@ -46,7 +46,7 @@ use crate::look::Look;
 use crate::model::compare::Baseline;
 use crate::model::{Basis, Figures, Model, News, TAU_SECONDS};
 use crate::snapshot::{ProcessState, Snapshot};
-use crate::source::{Candidate, Finder, Source, Together, Wanted};
+use crate::source::{Candidate, Finder, Looking, Source, Together, Wanted};
 use crate::units::Unit;
 use crate::view;
 
@@ -297,10 +297,11 @@ impl App {
     fn take_snapshot(&mut self, now: Instant) {
         let is_more = self.is_busy() || self.view().shows_more_than_sums(&self.common);
         let wants_records = self.view().wants_records();
+        let within = Some(self.common.interval);
         let Some(session) = &mut self.common.session else {
             return;
         };
-        session.look_at_sums(!is_more);
+        session.look_at(Looking { sums: !is_more, within });
         match session.poll_after(self.common.model.snapshot()) {
             Ok(mut snapshot) => {
                 if wants_records {
@@ -347,6 +348,7 @@ impl App {
     /// slow line may take longer.
     fn complete(&mut self, now: Instant) -> bool {
         let has_all = |snapshot: &Snapshot| snapshot.summed.is_none();
+        let within = Some(self.common.interval);
         for _ in 0..COMPLETING {
             if self.common.model.snapshot().is_none_or(has_all) {
                 return true;
@@ -355,7 +357,7 @@ impl App {
             let Some(session) = self.common.session.as_mut().filter(|_| !is_paused) else {
                 return false;
             };
-            session.look_at_sums(false);
+            session.look_at(Looking { sums: false, within });
             match session.poll() {
                 Ok(snapshot) if has_all(&snapshot) => {
                     self.common.model.complete(snapshot);

@@ -67,10 +67,13 @@ pub struct Summed {
     /// Exclusive ticks that 50, 90 and 99 in a hundred measurements of a point do not exceed,
     /// by the point's id.
     pub quantiles: BTreeMap<u32, [u64; 3]>,
-    /// Exclusive ticks of the open regions, lane by lane, the outermost first, where known: one
-    /// number whose growth is right, and one that is right itself.
-    pub open: Vec<(Option<f64>, Option<u64>)>,
+    /// Those of the open regions by their lane's id, the outermost first.
+    pub open: BTreeMap<u32, Vec<OwnTicks>>,
 }
+
+/// Exclusive ticks of an open region, where known: one number whose growth is right, and one that
+/// is right itself.
+pub type OwnTicks = (Option<f64>, Option<u64>);
 
 /// What the kernel says of a running process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

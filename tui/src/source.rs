@@ -60,9 +60,8 @@ pub trait Source {
     /// state that says so, as often as asked.
     fn poll(&mut self) -> Result<Snapshot>;
 
-    /// Says whether sums over threads are enough from now on. A source that sends for its
-    /// snapshots may then leave out the rest; see [`Snapshot::summed`].
-    fn look_at_sums(&mut self, _alone: bool) {}
+    /// Says what is looked at from now on, to a source that sends for its snapshots.
+    fn look_at(&mut self, _looking: Looking) {}
 
     /// Does what a poll can do ahead: called for all of several before the first is polled.
     fn prepare(&mut self) {}
@@ -121,6 +120,15 @@ pub trait Source {
     fn line(&self) -> Option<Line> {
         None
     }
+}
+
+/// What a viewer looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Looking {
+    /// Sums over threads are enough: snapshots may leave out the rest, see [`Snapshot::summed`].
+    pub sums: bool,
+    /// The next poll comes within this time; none where nothing is promised.
+    pub within: Option<Duration>,
 }
 
 /// A line to another place.

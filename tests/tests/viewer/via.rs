@@ -299,19 +299,22 @@ impl Agent {
         reply["answer"].clone()
     }
 
+    /// Asks for a picture, and promises the next request within so many seconds.
+    fn picture(&mut self, sums: bool, within_s: Option<u64>) -> Value {
+        self.ask(json!({ "Picture": { "source": 0, "sums": sums, "within_s": within_s } }))
+    }
+
     /// Watches a process, and switches one of its points off.
     fn switch_off(&mut self, place: &Place, target: &Target, name: &str, keep: bool) {
         let hello = self.ask(json!({ "Hello": { "keep": keep } }));
-        assert_eq!(hello["Hello"]["version"], 2, "{hello}");
+        assert_eq!(hello["Hello"]["version"], 3, "{hello}");
         let snapshot = place.snapshot(target);
         let segment = &snapshot.process.segment_id;
         let point = snapshot.points.iter().find(|point| point.name == name).unwrap().id;
         let attach = json!({ "Attach": { "source": 0, "segment_id": segment } });
         let attached = self.ask(attach);
         assert!(attached["Attached"].is_object(), "{attached}");
-        assert!(
-            self.ask(json!({ "Picture": { "source": 0, "sums": false } }))["Picture"].is_object()
-        );
+        assert!(self.picture(false, None)["Picture"].is_object());
         let act = json!({ "Act": { "source": 0, "change": { "Disable": point } } });
         assert_eq!(self.ask(act), "Done");
     }
@@ -356,6 +359,31 @@ fn what_was_switched_is_put_back_when_the_line_breaks_and_only_then() {
     let output = near.run(&near.via(), &["enable", "tick"]);
     assert!(output.status.success(), "{}", complaint(&output));
     assert_eq!(near.state(&target, "tick"), PointState::On);
+}
+
+/// A line that falls silent need not end: a network may be gone for hours before anybody is told.
+#[test]
+fn what_was_switched_is_put_back_when_the_viewer_breaks_its_promise() {
+    let near = Near::new();
+    let target = near.0.start_watched(STEADY, &["far"]);
+    wait_for("the point", || {
+        near.0.snapshot(&target).points.iter().any(|point| point.name == "tick")
+    });
+    let mut agent = Agent::start(&near.0);
+    agent.switch_off(&near.0, &target, "tick", false);
+    assert!(agent.picture(true, Some(3600))["Picture"].is_object());
+    assert_eq!(near.state(&target, "tick"), PointState::Off);
+    assert!(agent.picture(true, Some(1))["Picture"].is_object());
+    wait_for("it to be put back", || near.state(&target, "tick") == PointState::On);
+    // The line goes on as if nothing had been.
+    assert!(agent.picture(true, Some(3600))["Picture"].is_object());
+    assert!(agent.child.try_wait().expect("it is ours").is_none());
+
+    let mut agent = Agent::start(&near.0);
+    agent.switch_off(&near.0, &target, "tick", true);
+    assert!(agent.picture(true, Some(0))["Picture"].is_object());
+    assert!(agent.ask(json!("Discover"))["Found"].is_object());
+    assert_eq!(near.state(&target, "tick"), PointState::Off, "it was to stay");
 }
 
 #[test]
@@ -573,7 +601,7 @@ fn the_table_is_sent_as_sums() {
         agent.ask(json!({ "Attach": { "source": 0, "segment_id": segment } }));
         let mut counted = 0;
         for _ in 0..10 {
-            agent.ask(json!({ "Picture": { "source": 0, "sums": sums } }));
+            agent.picture(sums, None);
             counted += agent.came;
             std::thread::sleep(std::time::Duration::from_millis(100));
         }

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::export::json::{Overwrite, WriteError};
 use crate::snapshot::{Drained, PointState, Snapshot};
-use crate::source::{Change, Line, Recording, Source};
+use crate::source::{Change, Line, Looking, Recording, Source};
 
 /// A source, with a memory of the points toggled through it. Dropping it puts
 /// them back, however the viewer comes to its end.
@@ -46,9 +46,9 @@ impl Session {
         })
     }
 
-    /// Says whether sums over threads are enough, as [`Source::look_at_sums`] has it.
-    pub fn look_at_sums(&mut self, alone: bool) {
-        self.source.look_at_sums(alone);
+    /// Says what is looked at, as [`Source::look_at`] has it.
+    pub fn look_at(&mut self, looking: Looking) {
+        self.source.look_at(looking);
     }
 
     /// The points that are open on each thread, asked between two polls; see
@@ -159,6 +159,14 @@ impl Session {
         }
     }
 
+    /// Puts toggled points back now, unless they are to stay.
+    pub fn restore(&mut self) {
+        if !self.keep && !self.toggled.is_empty() {
+            // The process may be gone, and nobody is left to be told.
+            let _ = self.put_back();
+        }
+    }
+
     fn put_back(&mut self) -> Result<()> {
         let now = self.source.poll()?;
         for (id, toggled) in self.toggled.drain() {
@@ -182,9 +190,6 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if !self.keep && !self.toggled.is_empty() {
-            // The process may be gone, and nobody is left to be told.
-            let _ = self.put_back();
-        }
+        self.restore();
     }
 }

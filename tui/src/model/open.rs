@@ -16,7 +16,7 @@
 use std::collections::HashMap;
 
 use super::total;
-use crate::snapshot::{Edge, LaneKind, Open, ProcessState, Snapshot};
+use crate::snapshot::{Edge, LaneKind, Open, OwnTicks, ProcessState, Snapshot};
 
 /// A region that is open.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +39,7 @@ pub struct OpenRegion {
 
 impl OpenRegion {
     /// Its entry in [`crate::snapshot::Summed::open`].
-    pub(super) fn told(&self) -> (Option<f64>, Option<u64>) {
+    pub(super) fn told(&self) -> OwnTicks {
         (self.own, self.exclusive)
     }
 }
@@ -136,13 +136,14 @@ pub(super) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
             let span = snapshot.elapsed_ticks.saturating_sub(start);
             let exclusive = own.filter(|_| !was_reset).map(|own| own.max(0.0) as u64);
             let lane = lane.id;
+            let (own, exclusive) = match &snapshot.summed {
+                Some(summed) => {
+                    let told = summed.open.get(&lane).and_then(|told| told.get(level));
+                    told.copied().unwrap_or_default()
+                }
+                None => (own, exclusive),
+            };
             regions.push(OpenRegion { lane, point, start, span, on_cpu, exclusive, own });
-        }
-    }
-    if let Some(summed) = &snapshot.summed {
-        for (place, region) in regions.iter_mut().enumerate() {
-            let told = summed.open.get(place).copied();
-            (region.own, region.exclusive) = told.unwrap_or_default();
         }
     }
     regions

@@ -59,7 +59,10 @@ impl Summing {
         self.work_out_quantiles(&snapshot.points);
         let quantiles: BTreeMap<_, _> =
             self.known.iter().filter_map(|(id, known)| Some((*id, known.quantiles?))).collect();
-        let open = open_regions(snapshot).iter().map(|region| region.told()).collect();
+        let mut open: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for region in open_regions(snapshot) {
+            open.entry(region.lane).or_default().push(region.told());
+        }
         Snapshot {
             cells,
             edges: Vec::new(),

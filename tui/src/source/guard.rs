@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use super::{Change, Discovery, Line, Recording, Source};
+use super::{Change, Discovery, Line, Looking, Recording, Source};
 use crate::export::json::{Overwrite, WriteError};
 use crate::snapshot::{AMOUNTS, Cell, Drained, Edge, Process, Snapshot};
 use crate::text::clean_in_place;
@@ -58,8 +58,8 @@ impl Source for Guarded {
         self.0.act(change)
     }
 
-    fn look_at_sums(&mut self, alone: bool) {
-        self.0.look_at_sums(alone);
+    fn look_at(&mut self, looking: Looking) {
+        self.0.look_at(looking);
     }
 
     fn is_process(&self) -> bool {

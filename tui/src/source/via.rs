@@ -33,7 +33,9 @@ pub(super) use self::places::Places;
 use self::places::Scale;
 use self::wire::{Answer, Ask, Reply, Request, Unpacker};
 use super::guard::clean_discovery;
-use super::{Candidate, Change, Discovery, Finder, Line, Refusal, Source, Together, guarded};
+use super::{
+    Candidate, Change, Discovery, Finder, Line, Looking, Refusal, Source, Together, guarded,
+};
 use crate::export::json::{Overwrite, WriteError};
 use crate::snapshot::{Drained, Snapshot};
 use crate::text::clean;
@@ -48,6 +50,8 @@ const MOST_PATIENCE: Duration = Duration::from_secs(20);
 const TO_OPEN: Duration = Duration::from_secs(120);
 /// After so long, a picture is late.
 const SILENT: Duration = Duration::from_secs(3);
+/// How much later than promised a request may reach the agent, as over a slow line.
+const FORGIVEN: Duration = Duration::from_secs(30);
 /// Time between two tries to open a line again.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Replies that nobody has looked at yet; the agent waits with more.
@@ -260,8 +264,10 @@ impl Agent {
     }
 
     /// Asks for a picture.
-    fn send_for_picture(&mut self, source: u32, sums: bool) -> Result<u32> {
-        let number = self.send(Ask::Picture { source, sums })?;
+    fn send_for_picture(&mut self, source: u32, looking: Looking) -> Result<u32> {
+        let Looking { sums, within } = looking;
+        let within_s = within.map(|within| (within + FORGIVEN).as_secs());
+        let number = self.send(Ask::Picture { source, sums, within_s })?;
         self.asked.insert(number);
         Ok(number)
     }
@@ -498,7 +504,7 @@ impl Via {
             place: self.place.clone(),
             is_elsewhere: self.is_elsewhere,
             unpacker: Unpacker::new()?,
-            sums: false,
+            looking: Looking::default(),
             scale: None,
             missed: 0,
             id,
@@ -556,8 +562,7 @@ struct Remote {
     /// Whether its clock is another one than that of the places beside it.
     is_elsewhere: bool,
     unpacker: Unpacker,
-    /// Whether sums over threads are enough.
-    sums: bool,
+    looking: Looking,
     /// Where it is elsewhere, what its ticks are; none before the first picture.
     scale: Option<Scale>,
     /// Polls since the last picture came.
@@ -615,7 +620,7 @@ impl Remote {
             let (number, _) = match self.asked {
                 Some(asked) => asked,
                 None => {
-                    let asked = (line.send_for_picture(source, self.sums)?, Instant::now());
+                    let asked = (line.send_for_picture(source, self.looking)?, Instant::now());
                     *self.asked.insert(asked)
                 }
             };
@@ -668,14 +673,13 @@ impl Source for Remote {
         let mut far = self.far.borrow_mut();
         if self.opened == far.opened && self.asked.is_none() {
             // A line that is lost is told of by the poll.
-            let number = far.with(|line| line.send_for_picture(self.id, self.sums)).ok();
+            let number = far.with(|line| line.send_for_picture(self.id, self.looking)).ok();
             self.asked = number.map(|number| (number, Instant::now()));
         }
     }
 
-    fn look_at_sums(&mut self, alone: bool) {
-        // Beside others they are not put together.
-        self.sums = alone && self.place.is_none();
+    fn look_at(&mut self, looking: Looking) {
+        self.looking = looking;
     }
 
     fn poll(&mut self) -> Result<Snapshot> {

@@ -26,7 +26,7 @@ use crate::source::{Change, Discovery, Refusal, Together};
 /// What an agent says first. Before it may stand what a shell prints as it starts.
 pub(crate) const MAGIC: [u8; 9] = *b"\x89PFPVIA\r\n";
 /// The version of all that follows; both ends have to have the same.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// Bytes that a message has at most.
 const LIMIT: u32 = 64 << 20;
@@ -51,8 +51,9 @@ pub(crate) enum Ask {
     AttachTogether { source: u32, together: Together },
     /// To watch it no more.
     Detach { source: u32 },
-    /// The next picture; with `sums`, only what the table of points shows.
-    Picture { source: u32, sums: bool },
+    /// The next picture; with `sums`, only what the table of points shows. If no request follows
+    /// within so many seconds, the line counts as lost until one does.
+    Picture { source: u32, sums: bool, within_s: Option<u64> },
     /// The last finished measurements, as of the last picture.
     Records { source: u32 },
     /// What rings brought since these records of these lanes, up to the last picture.
