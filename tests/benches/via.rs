@@ -24,8 +24,9 @@ fn main() {
         return;
     }
     for (threads, points) in [(8, 100), (64, 1000)] {
-        bytes(threads, points);
+        bytes(threads, points, false);
     }
+    bytes(8, 100, true);
     places();
 }
 
@@ -37,7 +38,7 @@ fn near() -> (Place, String) {
     symlink(pfp_top(), bin.join("pfp-top")).expect("the folder is new");
     let count = place.path("count");
     let script = format!(
-        "#!/bin/sh\nPATH={}:$PATH \"$@\" | tee {}\n",
+        "#!/bin/sh\nPATH={}:$PATH \"$@\" | tee -a {}\n",
         bin.display(),
         place.path("bytes").display()
     );
@@ -47,16 +48,22 @@ fn near() -> (Place, String) {
     (place, count)
 }
 
-fn bytes(threads: usize, points: usize) {
+/// What one place says, alone or with another one beside it.
+fn bytes(threads: usize, points: usize, beside: bool) {
     let (place, count) = near();
     let target = place.start(HUNDRED, &["far", &threads.to_string(), &points.to_string()]);
     let _ = place.segment(target.pid());
     let screen = place.screen(120, 40);
     let start = Instant::now();
-    screen.pfp_top(&format!("-d 1 --via {count} -p {}", target.pid()));
+    // What the second finds is known already.
+    let (others, words) = match beside {
+        true => (format!("--via '{count} env' --all"), ", beside another place"),
+        false => (format!("-p {}", target.pid()), ""),
+    };
+    screen.pfp_top(&format!("-d 1 --via {count} {others}"));
     screen.wait_for("the table", |text| row(text, "io.0").is_some());
     println!(
-        "{points} points x {threads} threads: first picture after {:.2} s",
+        "{points} points x {threads} threads{words}: first picture after {:.2} s",
         start.elapsed().as_secs_f64()
     );
     let said = || fs::metadata(place.path("bytes")).expect("the agent speaks").len();

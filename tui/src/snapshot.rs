@@ -303,7 +303,7 @@ impl PointState {
 }
 
 /// One lane: a thread's part of the segment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lane {
     /// Number of the lane.
     pub id: u32,
@@ -410,10 +410,11 @@ impl Amiss {
 }
 
 /// What a lane is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LaneKind {
     /// A thread that runs owns it.
+    #[default]
     Live,
     /// Its thread has ended; the next new thread may take it.
     Ended,

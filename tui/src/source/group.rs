@@ -21,16 +21,21 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
-use super::{Candidate, Change, Discovery, FileSource, Finder, Line, Refusal, Source, Which};
+use super::{
+    Candidate, Change, Discovery, FileSource, Finder, Line, Looking, Refusal, Source, Which,
+};
+use crate::model::Summing;
 use crate::snapshot::{
     Cell, ClockKind, Drained, Edge, Lane, LaneKind, Losses, Open, Point, PointState, Process,
-    ProcessState, Snapshot, Usage,
+    ProcessState, Snapshot, Summed, Usage,
 };
 
 /// How long the rows of a process that ended in order stay.
 const STAYS: Duration = Duration::from_secs(60);
 /// What the rates of two clocks may differ by and still be those of one machine.
 const SAME_RATE: f64 = 0.01;
+/// Of a place that has sent sums and is late, the id of a lane for all threads.
+const OF_ALL: u32 = u32::MAX;
 const ENDED: &str = "the process has ended; nothing can be changed in it";
 /// Of those that died, the rows of so many stay.
 const DEAD: usize = 3;
@@ -88,6 +93,7 @@ pub(super) struct Group {
     /// When the first picture was taken, and what its age was then.
     start: Option<(Instant, u64)>,
     elapsed_ticks: u64,
+    looking: Looking,
 }
 
 /// What makes points one.
@@ -181,6 +187,14 @@ struct Member {
     /// Each cell as it came and as it was passed on: what has not changed is
     /// passed on as it was.
     cells: HashMap<(u32, u32), [Arc<Cell>; 2]>,
+    /// Makes sums where others send nothing else.
+    summing: Summing,
+}
+
+impl Member {
+    fn is_late(&self) -> bool {
+        self.source.line().is_some_and(|line| line.late.is_some())
+    }
 }
 
 impl Group {
@@ -202,6 +216,7 @@ impl Group {
             id: format!("{:032x}", now.as_nanos()),
             start: None,
             elapsed_ticks: 0,
+            looking: Looking::default(),
         };
         let discovery = group.join()?;
         if group.members.is_empty() {
@@ -227,6 +242,7 @@ impl Group {
         for candidate in new {
             // One that has ended meanwhile is no reason to lose the others.
             let Ok(mut source) = self.finder.attach(&candidate) else { continue };
+            source.look_at(self.looking);
             let Ok(last) = source.poll() else { continue };
             self.members.push(Member {
                 segment_id: candidate.segment_id,
@@ -239,6 +255,7 @@ impl Group {
                 lanes: HashMap::new(),
                 began: None,
                 cells: HashMap::new(),
+                summing: Summing::default(),
             });
         }
         Ok(discovery)
@@ -247,7 +264,10 @@ impl Group {
     /// Keeps the last pictures of those that have died, and lets go of what they left: so
     /// many may come and go that their memory and descriptors would run out.
     fn keep_last(&mut self) {
-        for member in self.members.iter_mut().filter(|m| !m.is_kept && m.source.has_died()) {
+        // Of one that sends sums, the whole picture is yet to come.
+        let is_to_keep =
+            |m: &&mut Member| !m.is_kept && m.source.has_died() && m.last.summed.is_none();
+        for member in self.members.iter_mut().filter(is_to_keep) {
             let mut last = member.last.clone();
             member.source.add_records(&mut last);
             member.source = Box::new(FileSource::of(last));
@@ -282,6 +302,10 @@ impl Group {
     fn merge(&mut self) -> Snapshot {
         let state = self.state();
         let elapsed_ticks = self.age(state);
+        // A place that is late keeps nobody from seeing all that the others send.
+        let sums = self.looking.sums;
+        let is_summed = |m: &Member| m.last.summed.is_some() && (sums || !m.is_late());
+        let mut summed = self.members.iter().any(is_summed).then(Summed::default);
         let first = &self.members[0].last;
         let mut whole = Snapshot {
             elapsed_ticks,
@@ -300,7 +324,10 @@ impl Group {
         // A point's place among those of the whole, by its id.
         let mut places: HashMap<u32, usize> = HashMap::new();
         for (place, member) in self.members.iter_mut().enumerate() {
-            let last = &member.last;
+            let last = match (&summed, &member.last.summed) {
+                (Some(_), None) => &member.summing.sum(&member.last),
+                _ => &member.last,
+            };
             let process = &last.process;
             let running = process.state == ProcessState::Running;
             let age = last.elapsed_ticks;
@@ -336,11 +363,14 @@ impl Group {
                     Some(at) => add_point(&mut whole.points[*at], point, begin, running),
                 }
             }
-            for lane in &last.lanes {
-                let id = *member.lanes.entry(lane.id).or_insert_with(|| {
+            let mut lane_id = |lane: u32| {
+                *member.lanes.entry(lane).or_insert_with(|| {
                     self.lanes += 1;
                     self.lanes - 1
-                });
+                })
+            };
+            for lane in &last.lanes {
+                let id = lane_id(lane.id);
                 let name = format!("{}[{}] {}", process.name, process.pid, lane.name);
                 // No thread outlives its process, whatever its lane says last.
                 let kind = match lane.kind {
@@ -356,6 +386,23 @@ impl Group {
                 let open = open.collect();
                 whole.lanes.push(Lane { id, name, kind, process, clock, open, ..lane.clone() });
             }
+            // Nobody knows which of its threads the sums of a late place belong to.
+            let of_all = (summed.is_none() && last.summed.is_some()).then(|| lane_id(OF_ALL));
+            if let Some(id) = of_all {
+                let name = format!("{}[{}] all threads", process.name, process.pid);
+                let (kind, process) = (LaneKind::Ended, Some(place as u32));
+                whole.lanes.push(Lane { id, name, kind, process, ..Lane::default() });
+            }
+            if let (Some(whole), Some(summed)) = (&mut summed, &last.summed) {
+                let quantiles = summed.quantiles.iter();
+                whole.quantiles.extend(
+                    quantiles.filter_map(|(id, ticks)| Some((*member.points.get(id)?, *ticks))),
+                );
+                let open = summed.open.iter();
+                whole.open.extend(
+                    open.filter_map(|(id, own)| Some((*member.lanes.get(id)?, own.clone()))),
+                );
+            }
             whole.edges.extend(last.edges.iter().filter_map(|edge| {
                 Some(Edge {
                     point: *member.points.get(&edge.point)?,
@@ -367,15 +414,20 @@ impl Group {
                     ..*edge
                 })
             }));
-            for cell in &last.cells {
-                let ours = (member.points.get(&cell.point), member.lanes.get(&cell.lane));
-                let (Some(&point), Some(&lane)) = ours else { continue };
-                let kept = member.cells.entry((point, lane)).or_default();
-                if !Arc::ptr_eq(&kept[0], cell) {
-                    let passed = Cell { point, lane, ..Cell::clone(cell) };
-                    *kept = [Arc::clone(cell), Arc::new(passed)];
+            for of_point in last.cells.chunk_by(|a, b| a.point == b.point) {
+                for cell in of_point {
+                    let lane = of_all.filter(|_| of_point.len() == 1);
+                    let lane = lane.or_else(|| member.lanes.get(&cell.lane).copied());
+                    let (Some(&point), Some(lane)) = (member.points.get(&cell.point), lane) else {
+                        continue;
+                    };
+                    let kept = member.cells.entry((point, lane)).or_default();
+                    if !Arc::ptr_eq(&kept[0], cell) {
+                        let passed = Cell { point, lane, ..Cell::clone(cell) };
+                        *kept = [Arc::clone(cell), Arc::new(passed)];
+                    }
+                    whole.cells.push(Arc::clone(&kept[1]));
                 }
-                whole.cells.push(Arc::clone(&kept[1]));
             }
             add_losses(&mut whole.losses, &last.losses);
             if running {
@@ -391,6 +443,7 @@ impl Group {
                 whole.process.started_unix_ns.min(process.started_unix_ns);
             whole.process.members.push(process.clone());
         }
+        whole.summed = summed.map(Arc::new);
         whole.points.sort_by_key(|point| point.id);
         whole.lanes.sort_by_key(|lane| lane.id);
         whole.cells.sort_by_key(|cell| (cell.point, cell.lane));
@@ -433,6 +486,16 @@ impl Group {
 }
 
 impl Source for Group {
+    fn look_at(&mut self, looking: Looking) {
+        // The quantiles of a sum over processes cannot be made from theirs.
+        self.looking = Looking { sums: looking.sums && !self.together.sum, ..looking };
+        for Member { source, .. } in &mut self.members {
+            // The last picture of a process is kept whole.
+            let sums = self.looking.sums && !source.has_died();
+            source.look_at(Looking { sums, ..self.looking });
+        }
+    }
+
     fn poll(&mut self) -> Result<Snapshot> {
         self.keep_last();
         self.members.iter_mut().for_each(|member| member.source.prepare());
@@ -642,9 +705,10 @@ mod tests {
     use crate::model::Model;
     use crate::source::synthetic::Synthetic;
 
-    /// Made-up processes by their ids, which the test can change.
+    /// Made-up processes by their ids, which the test can change. Those with odd ids are here,
+    /// and the others behind a line.
     #[derive(Clone, Default)]
-    struct Machines(Rc<RefCell<Vec<(u32, Shared)>>>);
+    struct Machines(Rc<RefCell<Vec<(u32, Shared)>>>, Rc<std::cell::Cell<bool>>);
 
     type Shared = Rc<RefCell<Synthetic>>;
 
@@ -665,6 +729,43 @@ mod tests {
 
         fn is_process(&self) -> bool {
             true
+        }
+    }
+
+    /// One behind a line, which is late where that is set.
+    struct Distant {
+        made: Shared,
+        is_late: Rc<std::cell::Cell<bool>>,
+        looking: Looking,
+        summing: Summing,
+        last: Option<Snapshot>,
+    }
+
+    impl Source for Distant {
+        fn look_at(&mut self, looking: Looking) {
+            self.looking = looking;
+        }
+
+        fn poll(&mut self) -> Result<Snapshot> {
+            if let Some(last) = self.last.clone().filter(|_| self.is_late.get()) {
+                return Ok(last);
+            }
+            let all = self.made.borrow_mut().poll()?;
+            let snapshot = if self.looking.sums { self.summing.sum(&all) } else { all };
+            Ok(self.last.insert(snapshot).clone())
+        }
+
+        fn act(&mut self, change: Change) -> Result<()> {
+            self.made.borrow_mut().act(change)
+        }
+
+        fn is_process(&self) -> bool {
+            true
+        }
+
+        fn line(&self) -> Option<Line> {
+            let late = self.is_late.get().then_some(Duration::ZERO);
+            Some(Line { via: "far".into(), late, why: None })
         }
     }
 
@@ -699,7 +800,13 @@ mod tests {
         fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
             let all = self.0.borrow();
             let (_, made) = all.iter().find(|(pid, _)| *pid == candidate.pid).unwrap();
-            Ok(Box::new(Made(Rc::clone(made))))
+            let made = Rc::clone(made);
+            if candidate.pid % 2 == 1 {
+                return Ok(Box::new(Made(made)));
+            }
+            let (is_late, summing) = (Rc::clone(&self.1), Summing::default());
+            let looking = Looking::default();
+            Ok(Box::new(Distant { made, is_late, looking, summing, last: None }))
         }
 
         fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
@@ -758,6 +865,61 @@ mod tests {
                 .collect();
             assert_eq!(group.open_stacks(), Some(expected), "{sum}");
         }
+    }
+
+    #[test]
+    fn sums_of_places_are_shown_as_all_of_them_is() {
+        // What the table shows of a point.
+        let rows = |model: &Model| -> Vec<_> {
+            let points = model.points().iter();
+            points.map(|it| (it.id(), it.total().clone(), it.quantiles())).collect()
+        };
+        let own = |model: &Model| -> Vec<_> {
+            let open = model.open_regions().iter();
+            open.map(|region| (region.lane, region.point, region.exclusive)).collect()
+        };
+        let group = || {
+            let machines = Machines::default();
+            for pid in [7, 8, 10] {
+                let made = machines.start(pid);
+                let open = |point| Open { point, start: 5, on_cpu: Some(3) };
+                made.borrow_mut().snapshot_mut().lanes[1].open = vec![open(4), open(5)];
+            }
+            (machines.group(false), machines)
+        };
+        let ((mut of_all, _), (mut of_sums, machines)) = (group(), group());
+        let (mut all, mut sums) = (Model::default(), Model::default());
+        let looking = |sums| Looking { sums, within: None };
+        of_sums.look_at(looking(true));
+        for _ in 0..3 {
+            let (whole, summed) = (of_all.poll().unwrap(), of_sums.poll().unwrap());
+            assert!(summed.summed.is_some() && summed.cells.len() < whole.cells.len());
+            assert!(summed.cells.is_sorted_by_key(|cell| (cell.point, cell.lane)));
+            all.fold(whole);
+            sums.fold(summed);
+            assert_eq!(rows(&all), rows(&sums));
+            assert!(!own(&all).is_empty() && own(&all).iter().all(|open| open.2.is_some()));
+            assert_eq!(own(&all), own(&sums));
+        }
+        // The others are shown whole without one that is late; what its threads did is not
+        // known, and its last figures stay.
+        machines.1.set(true);
+        of_sums.look_at(looking(false));
+        let late = of_sums.poll().unwrap();
+        assert_eq!(late.summed, None);
+        let lane = |name: &str| {
+            late.lanes.iter().find(|lane| lane.name.ends_with(name)).map(|lane| lane.id)
+        };
+        let of_threads = lane("[8] all threads").expect("it stands for them");
+        let of = |lane: u32| late.cells.iter().filter(move |cell| cell.lane == lane).count();
+        assert!(of(of_threads) > 1 && lane("[7] all threads").is_none());
+        sums.fold(late);
+        for before in all.points().iter().filter(|it| it.point().process != Some(0)) {
+            assert_eq!(sums.point(before.id()).unwrap().total(), before.total());
+        }
+        machines.1.set(false);
+        let whole = of_sums.poll().unwrap();
+        assert!(whole.summed.is_none() && !whole.lanes.iter().any(|lane| lane.id == of_threads));
     }
 
     #[test]

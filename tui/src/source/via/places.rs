@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 
 use super::{Agent, Far, Route, Via, Way};
-use crate::snapshot::{Cell, Drained, Record, Snapshot, Stats};
+use crate::snapshot::{Cell, Drained, Record, Snapshot, Stats, Summed};
 use crate::source::group::Group;
 use crate::source::{Candidate, Discovery, Finder, Refusal, Refused, Source, Together, guarded};
 
@@ -159,6 +159,16 @@ impl Scale {
         }
         for cell in &mut snapshot.cells {
             self.cell(Arc::make_mut(cell));
+        }
+        if let Some(summed) = &mut snapshot.summed {
+            let Summed { quantiles, open } = Arc::make_mut(summed);
+            for ticks in quantiles.values_mut().flatten() {
+                *ticks = self.ticks(*ticks);
+            }
+            for (own, exclusive) in open.values_mut().flatten() {
+                *own = own.map(|ticks| ticks * self.0);
+                *exclusive = exclusive.map(|ticks| self.ticks(ticks));
+            }
         }
         self.records(&mut snapshot.records);
     }
