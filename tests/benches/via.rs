@@ -67,7 +67,7 @@ fn bytes(threads: usize, points: usize, beside: bool) {
         start.elapsed().as_secs_f64()
     );
     let said = || fs::metadata(place.path("bytes")).expect("the agent speaks").len();
-    for (keys, what) in [("", "the table"), ("3", "the threads")] {
+    for (keys, what) in [("", "the table"), ("3", "the threads"), ("4", "the timeline")] {
         if !keys.is_empty() {
             screen.keys(&[keys]);
         }

@@ -133,14 +133,16 @@ impl Agent<'_> {
             Ask::Records { source } => {
                 let watched = self.watched(source)?;
                 let last = watched.last.clone().context("there is no picture yet")?;
-                Answer::Records(watched.session.whole(&last).records)
+                let records = watched.session.whole(&last).records;
+                return Ok((Answer::Records, Packer::pack_one(&records)?));
             }
             Ask::NewRecords { source, from } => {
                 let watched = self.watched(source)?;
                 let last = watched.last.as_ref().context("there is no picture yet")?;
                 let from: HashMap<u32, u64> = from.into_iter().collect();
                 let first = |lane| from.get(&lane).copied().unwrap_or(0);
-                Answer::NewRecords(watched.session.new_records(last, &first))
+                let lanes = watched.session.new_records(last, &first);
+                return Ok((Answer::Records, Packer::pack_one(&lanes)?));
             }
             Ask::Act { source, change } => {
                 self.watched(source)?.act(change)?;

@@ -61,18 +61,6 @@ impl Part {
     }
 }
 
-/// What the ring of a lane holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ring {
-    /// Id of the lane.
-    pub lane: u32,
-    /// Records that it holds no more.
-    pub lost: u64,
-    /// Context of the region that ended last, 0 for the thread's own; none
-    /// without a region.
-    pub context: Option<u32>,
-}
-
 /// How far the sums of a thread have come in an interval.
 #[derive(Clone, Copy, Default)]
 struct Grown {
@@ -177,24 +165,6 @@ pub fn parts(snapshot: &Snapshot, lane: u32) -> Vec<Part> {
         .collect();
     parts.sort_by_key(|part| (std::cmp::Reverse(part.total.exclusive), part.point));
     parts
-}
-
-/// What the rings hold, by the records of a snapshot that was given them.
-pub fn rings(snapshot: &Snapshot) -> Vec<Ring> {
-    let ring = |lane: &Lane| Ring { lane: lane.id, lost: lane.records_written, context: None };
-    let mut rings: Vec<Ring> = snapshot.lanes.iter().map(ring).collect();
-    let mut latest = vec![0; rings.len()];
-    for record in &snapshot.records {
-        let Some(place) = place(snapshot, record.lane) else { continue };
-        let end = record.start.saturating_add(record.span);
-        let ring = &mut rings[place];
-        ring.lost = ring.lost.saturating_sub(1);
-        if latest[place] <= end {
-            latest[place] = end;
-            ring.context = Some(record.context);
-        }
-    }
-    rings
 }
 
 /// The threads without what an interval tells, and, by lane, what was added since
@@ -326,7 +296,6 @@ fn place(snapshot: &Snapshot, lane: u32) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::model::Model;
-    use crate::snapshot::Record;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 
@@ -418,26 +387,6 @@ mod tests {
         }
         // Nothing of the share of the one before fades out here.
         assert_eq!(model.thread_figures()[0].load, Some(0.0));
-    }
-
-    #[test]
-    fn rings_tell_what_they_lost_and_where_their_thread_is() {
-        let mut snapshot = Synthetic::new().poll().unwrap();
-        snapshot.lanes[0].records_written = 10;
-        let record = |lane, start, context| Record {
-            lane,
-            point: 1,
-            start,
-            span: 5,
-            exclusive: 5,
-            depth: 0,
-            context,
-        };
-        snapshot.records =
-            vec![record(0, 9, 4), record(0, 3, 8), record(99, 1, 1), record(2, u64::MAX, 6)];
-        let rings = rings(&snapshot);
-        let found: Vec<_> = rings.iter().map(|ring| (ring.lane, ring.lost, ring.context)).collect();
-        assert_eq!(found, [(0, 8, Some(4)), (1, 0, None), (2, 0, Some(6))]);
     }
 
     #[test]

@@ -16,8 +16,7 @@ use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::{Action, Common, Filter};
 use crate::grid::{SortColumn, Sorted};
 use crate::look::Look;
-use crate::model::threads::{Ring, Thread, find, rings};
-use crate::snapshot::Snapshot;
+use crate::model::threads::{Thread, find};
 
 const CLOCK: &str = "of a thread: how its process learns of switches, for all its threads alike: rseq, perf, \
                      cputime, or wall, which leaves time off the CPU in";
@@ -49,8 +48,6 @@ pub struct Threads {
     /// The points of that thread are shown, too.
     pub opened: bool,
     sorted: Sorted,
-    /// What the rings hold, in the order of the lanes.
-    pub rings: Vec<Ring>,
     /// Lines scrolled out at the top of the opened thread.
     below: usize,
 }
@@ -62,7 +59,6 @@ impl Default for Threads {
             selected: None,
             opened: false,
             sorted: Sorted { key: "load", descending: true },
-            rings: Vec::new(),
             below: 0,
         }
     }
@@ -73,12 +69,6 @@ impl Threads {
     fn place(&self) -> (usize, usize) {
         let place = self.order.iter().position(|lane| Some(*lane) == self.selected);
         (place.unwrap_or(0), self.order.len())
-    }
-
-    /// The ring of a lane; none before the rings were looked into.
-    pub fn ring(&self, lane: u32) -> Option<&Ring> {
-        let place = self.rings.binary_search_by_key(&lane, |ring| ring.lane).ok()?;
-        Some(&self.rings[place])
     }
 
     /// The points that the thread under the cursor was in.
@@ -105,7 +95,6 @@ impl View for Threads {
         vec![
             ("CPU%".into(), CPU),
             ("Load%".into(), "exclusive time of its points, as a share of one CPU, smoothed"),
-            ("Kept".into(), "its last records, which its ring still holds"),
             ("Clock".into(), CLOCK),
         ]
     }
@@ -116,14 +105,6 @@ impl View for Threads {
 
     fn begin(&mut self, common: &mut Common, _: Instant) {
         self.arrange(common);
-    }
-
-    fn wants_records(&self) -> bool {
-        true
-    }
-
-    fn take_records(&mut self, snapshot: &Snapshot) {
-        self.rings = rings(snapshot);
     }
 
     /// Puts the rows in order, or, while they stand still, only drops those that
@@ -198,7 +179,7 @@ impl View for Threads {
         let thread = find(common.model.thread_figures(), self.selected?)?;
         // Pictures have no title, and are left out.
         let look = &Look::new(false, true);
-        let seen = Seen { view: self, common, look };
+        let seen = Seen { common, look };
         let titled = COLUMNS.iter().filter(|column| !column.title.is_empty());
         let cells =
             titled.map(|column| format!("{} {}", column.title, (column.text)(&seen, thread)));

@@ -28,6 +28,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use serde::de::DeserializeOwned;
 
 pub(super) use self::places::Places;
 use self::places::Scale;
@@ -309,10 +310,11 @@ impl Agent {
         }
     }
 
-    fn call(&mut self, ask: Ask, patience: Duration) -> Result<Answer> {
+    /// The answer to a request, and what stands behind its head.
+    fn call(&mut self, ask: Ask, patience: Duration) -> Result<(Answer, Vec<u8>)> {
         let number = self.send(ask)?;
         match self.wait(number, patience)? {
-            Some((answer, _)) => Ok(answer),
+            Some(answer) => Ok(answer),
             None => bail!("expected an answer, found none for {} s", patience.as_secs()),
         }
     }
@@ -448,9 +450,11 @@ impl Far {
         bail!("{why}; trying again")
     }
 
-    fn call(&mut self, ask: Ask, patience: Duration) -> Result<Answer> {
+    fn call(&mut self, ask: Ask, patience: Duration) -> Result<(Answer, Vec<u8>)> {
         match self.with(|line| line.call(ask, patience))? {
-            Answer::Failed(failure) => Err(failure.into_error().context(self.way.name.clone())),
+            (Answer::Failed(failure), _) => {
+                Err(failure.into_error().context(self.way.name.clone()))
+            }
             answer => Ok(answer),
         }
     }
@@ -525,7 +529,7 @@ impl Finder for Via {
     fn discover(&mut self) -> Result<Discovery> {
         let mut far = self.far.borrow_mut();
         match far.call(Ask::Discover, MORE_PATIENCE)? {
-            Answer::Found(mut discovery) => {
+            (Answer::Found(mut discovery), _) => {
                 discovery.via = Some(far.way.name.clone());
                 if let Some(place) = &self.place {
                     for candidate in &mut discovery.candidates {
@@ -596,7 +600,7 @@ impl Remote {
         };
         let patience = if self.opened == 0 { MOST_PATIENCE } else { MORE_PATIENCE };
         match far.call(ask, patience)? {
-            Answer::Attached { read_only } => self.read_only = read_only,
+            (Answer::Attached { read_only }, _) => self.read_only = read_only,
             _ => bail!("{}: expected to be attached, found another message", far.way.name),
         }
         self.unpacker = Unpacker::new()?;
@@ -662,9 +666,16 @@ impl Remote {
         snapshot
     }
 
-    fn call(&mut self, ask: Ask, patience: Duration) -> Result<Answer> {
+    fn call(&mut self, ask: Ask, patience: Duration) -> Result<(Answer, Vec<u8>)> {
         self.attach()?;
         self.far.borrow_mut().call(ask, patience)
+    }
+
+    fn records<T: DeserializeOwned>(&mut self, ask: Ask) -> Result<T> {
+        match self.call(ask, MOST_PATIENCE)? {
+            (Answer::Records, packed) => Unpacker::unpack_one(&packed),
+            _ => bail!("expected records, found another message"),
+        }
     }
 }
 
@@ -702,9 +713,7 @@ impl Source for Remote {
     }
 
     fn add_records(&mut self, snapshot: &mut Snapshot) {
-        if let Ok(Answer::Records(records)) =
-            self.call(Ask::Records { source: self.id }, MOST_PATIENCE)
-        {
+        if let Ok(records) = self.records(Ask::Records { source: self.id }) {
             snapshot.records = records;
             if let Some(scale) = self.scale {
                 scale.records(&mut snapshot.records);
@@ -714,16 +723,13 @@ impl Source for Remote {
 
     fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
         let from = snapshot.lanes.iter().map(|lane| (lane.id, from(lane.id))).collect();
-        match self.call(Ask::NewRecords { source: self.id, from }, MOST_PATIENCE) {
-            Ok(Answer::NewRecords(mut lanes)) => {
-                lanes.iter_mut().for_each(Drained::own);
-                if let Some(scale) = self.scale {
-                    scale.drained(&mut lanes);
-                }
-                lanes
-            }
-            _ => Vec::new(),
+        let ask = Ask::NewRecords { source: self.id, from };
+        let mut lanes: Vec<Drained> = self.records(ask).unwrap_or_default();
+        lanes.iter_mut().for_each(Drained::own);
+        if let Some(scale) = self.scale {
+            scale.drained(&mut lanes);
         }
+        lanes
     }
 
     fn save_raw(&mut self, _path: &Path, _overwrite: Overwrite) -> Result<(), WriteError> {

@@ -74,7 +74,7 @@ fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, loo
     let theme = &look.theme;
     let (grid, columns, inner_width) = grid(width, look.glyphs.ellipsis);
     let threads = common.model.thread_figures();
-    let seen = Seen { view, common, look };
+    let seen = Seen { common, look };
     let lines = view.order.iter().filter_map(|lane| find(threads, *lane)).map(|thread| {
         let is_selected = view.selected == Some(thread.lane.id);
         let mark = if is_selected { look.glyphs.cursor } else { ' ' };

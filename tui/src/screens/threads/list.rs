@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 
-use super::Threads;
 use crate::app::Common;
 use crate::headline::clock_word;
 use crate::look::{Look, chart};
@@ -13,7 +12,6 @@ use crate::units::{self, NONE};
 
 /// What the columns of the list are filled from.
 pub(super) struct Seen<'a> {
-    pub(super) view: &'a Threads,
     pub(super) common: &'a Common,
     pub(super) look: &'a Look,
 }
@@ -165,27 +163,6 @@ pub(super) const COLUMNS: &[Column] = &[
             least_first: false,
             compare: |a, b| a.lane.records_written.cmp(&b.lane.records_written),
         }),
-    },
-    Column {
-        title: "Kept",
-        width: 6,
-        from: 150,
-        text: |seen, thread| {
-            let kept = |lost| units::count(thread.lane.records_written.saturating_sub(lost));
-            seen.view.ring(thread.lane.id).map_or(NONE.into(), |ring| kept(ring.lost))
-        },
-        order: None,
-    },
-    Column {
-        title: "Context",
-        width: 8,
-        from: 170,
-        text: |seen, thread| match seen.view.ring(thread.lane.id).and_then(|ring| ring.context) {
-            None => NONE.into(),
-            Some(0) => "own".into(),
-            Some(context) => context.to_string(),
-        },
-        order: None,
     },
     Column {
         title: "Clock",

@@ -10,7 +10,8 @@
 //! Numbers are little-endian. Each request has a number, and each gets one reply, in their
 //! order. Behind the head of a picture stand a line of what no file has and the text of a
 //! recording's frame: the first is a key, and any other has what is different from the one
-//! before. All pictures of a process are one stream of Zstandard, flushed after each.
+//! before. All pictures of a process are one stream of Zstandard, flushed after each. Records are
+//! JSON, each answer a stream of its own.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::recording;
-use crate::snapshot::{Drained, Record, Snapshot, Summed, Usage};
+use crate::snapshot::{Snapshot, Summed, Usage};
 use crate::source::{Change, Discovery, Refusal, Together};
 
 /// What an agent says first. Before it may stand what a shell prints as it starts.
@@ -80,12 +81,10 @@ pub(crate) enum Answer {
     Found(Discovery),
     /// It is watched; why it cannot be changed, if that is so.
     Attached { read_only: Option<String> },
-    /// A picture, which stands behind the head; a key says all by itself.
+    /// A picture stands behind the head; a key says all by itself.
     Picture { is_key: bool },
-    /// Measurements.
-    Records(Vec<Record>),
-    /// Measurements that are new.
-    NewRecords(Vec<Drained>),
+    /// Measurements, packed, stand behind the head.
+    Records,
     /// It is done.
     Done,
     /// It is not, for this reason.
@@ -155,7 +154,7 @@ impl Extra {
     }
 }
 
-/// Packs the pictures of a process for the line.
+/// Packs for the line: the pictures of a process, or one thing else.
 pub(crate) struct Packer(zstd::stream::write::Encoder<'static, Vec<u8>>);
 
 impl Packer {
@@ -163,6 +162,17 @@ impl Packer {
         let mut stream = zstd::stream::write::Encoder::new(Vec::new(), LEVEL)?;
         stream.window_log(WINDOW)?;
         Ok(Self(stream))
+    }
+
+    /// Packs what is no picture.
+    pub(crate) fn pack_one(told: &impl Serialize) -> io::Result<Vec<u8>> {
+        Self::new()?.add(&serde_json::to_vec(told)?)
+    }
+
+    fn add(&mut self, text: &[u8]) -> io::Result<Vec<u8>> {
+        self.0.write_all(text)?;
+        self.0.flush()?;
+        Ok(std::mem::take(self.0.get_mut()))
     }
 
     /// Packs the next picture; `before` is the one before it.
@@ -175,9 +185,7 @@ impl Packer {
         let mut text = serde_json::to_vec(&Extra::of(snapshot, before, has_died))?;
         text.push(b'\n');
         recording::write_text(snapshot, before, &mut text)?;
-        self.0.write_all(&text)?;
-        self.0.flush()?;
-        Ok(std::mem::take(self.0.get_mut()))
+        self.add(&text)
     }
 }
 
@@ -191,6 +199,20 @@ impl Unpacker {
         Ok(Self(stream))
     }
 
+    /// What [`Packer::pack_one`] has packed.
+    ///
+    /// # Errors
+    ///
+    /// If it is something else.
+    pub(crate) fn unpack_one<T: DeserializeOwned>(packed: &[u8]) -> Result<T> {
+        Ok(serde_json::from_slice(&Self::new()?.next(packed)?)?)
+    }
+
+    fn next(&mut self, packed: &[u8]) -> Result<Vec<u8>> {
+        self.0.write_all(packed).and_then(|()| self.0.flush()).context("it cannot be unpacked")?;
+        Ok(std::mem::take(&mut self.0.get_mut().0))
+    }
+
     /// The next picture, and whether its process has died.
     ///
     /// # Errors
@@ -202,8 +224,7 @@ impl Unpacker {
         before: Option<&Snapshot>,
         is_key: bool,
     ) -> Result<(Snapshot, bool)> {
-        self.0.write_all(packed).and_then(|()| self.0.flush()).context("it cannot be unpacked")?;
-        let text = std::mem::take(&mut self.0.get_mut().0);
+        let text = self.next(packed)?;
         let end = text.iter().position(|byte| *byte == b'\n').context("it is not whole")?;
         let extra: Extra = serde_json::from_slice(&text[..end])?;
         let key = match (is_key, before) {
