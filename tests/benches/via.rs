@@ -24,10 +24,12 @@ fn main() {
         return;
     }
     for (threads, points) in [(8, 100), (64, 1000)] {
-        bytes(threads, points, false);
+        bytes(threads, points, "");
     }
-    bytes(8, 100, true);
-    places();
+    for with_others in ["--all", "--all --sum"] {
+        bytes(8, 100, with_others);
+        places(with_others);
+    }
 }
 
 /// A place whose path leads to the viewer, and a command that counts what an agent says.
@@ -48,17 +50,17 @@ fn near() -> (Place, String) {
     (place, count)
 }
 
-/// What one place says, alone or with another one beside it.
-fn bytes(threads: usize, points: usize, beside: bool) {
+/// What one place says, alone or shown with another one by these options.
+fn bytes(threads: usize, points: usize, with_others: &str) {
     let (place, count) = near();
     let target = place.start(HUNDRED, &["far", &threads.to_string(), &points.to_string()]);
     let _ = place.segment(target.pid());
     let screen = place.screen(120, 40);
     let start = Instant::now();
     // What the second finds is known already.
-    let (others, words) = match beside {
-        true => (format!("--via '{count} env' --all"), ", beside another place"),
-        false => (format!("-p {}", target.pid()), ""),
+    let (others, words) = match with_others {
+        "" => (format!("-p {}", target.pid()), String::new()),
+        options => (format!("--via '{count} env' {options}"), format!(", two places {options}")),
     };
     screen.pfp_top(&format!("-d 1 --via {count} {others}"));
     screen.wait_for("the table", |text| row(text, "io.0").is_some());
@@ -79,7 +81,7 @@ fn bytes(threads: usize, points: usize, beside: bool) {
     }
 }
 
-fn places() {
+fn places(options: &str) {
     let (place, _) = near();
     let mut file = String::new();
     let programs: Vec<(Place, _)> = (0..PLACES)
@@ -99,7 +101,7 @@ fn places() {
         .collect();
     fs::write(place.path("hosts"), file).expect("the folder is new");
     let screen = place.screen(120, 40);
-    screen.pfp_top("-d 1 --via-file hosts --all");
+    screen.pfp_top(&format!("-d 1 --via-file hosts {options}"));
     screen.wait_for("the table", |text| row(text, "io.0").is_some());
     thread::sleep(WARM_UP);
     let viewer = screen.viewer();
@@ -107,6 +109,6 @@ fn places() {
     let (start, before) = (Instant::now(), cpu());
     thread::sleep(MEASURED);
     let share = (cpu() - before).as_secs_f64() / start.elapsed().as_secs_f64();
-    println!("{PLACES} places of 10 points: {:.2} % of a CPU", 100.0 * share);
+    println!("{PLACES} places of 10 points {options}: {:.2} % of a CPU", 100.0 * share);
     drop(programs);
 }

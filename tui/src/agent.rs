@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, anyhow};
 
 use crate::app::Session;
 use crate::model::Summing;
-use crate::snapshot::{PointState, Snapshot};
+use crate::snapshot::{Extent, PointState, Snapshot};
 use crate::source::via::wire::{self, Answer, Ask, Failure, Packer, Reply, Request};
 use crate::source::{Change, Finder, Refusal, Source};
 
@@ -124,11 +124,11 @@ impl Agent<'_> {
                 }
                 Answer::Done
             }
-            Ask::Picture { source, sums, within_s } => {
+            Ask::Picture { source, extent, within_s } => {
                 self.within = within_s.map(Duration::from_secs);
                 let watched = self.watched(source)?;
                 let is_key = watched.last.is_none();
-                return Ok((Answer::Picture { is_key }, watched.picture(sums)?));
+                return Ok((Answer::Picture { is_key }, watched.picture(extent)?));
             }
             Ask::Records { source } => {
                 let watched = self.watched(source)?;
@@ -168,11 +168,11 @@ impl Agent<'_> {
 
 impl Watched {
     /// The next picture: the first whole, and any other as what is different from the one before.
-    fn picture(&mut self, sums: bool) -> Result<Vec<u8>> {
+    fn picture(&mut self, extent: Extent) -> Result<Vec<u8>> {
         let mut snapshot = self.session.poll()?;
-        match sums {
-            true => snapshot = self.summing.get_or_insert_default().sum(&snapshot),
-            false => self.summing = None,
+        match extent {
+            Extent::All => self.summing = None,
+            _ => snapshot = self.summing.get_or_insert_default().sum(&snapshot, extent),
         }
         let has_died = self.session.has_died();
         let packed = self.packer.pack(&snapshot, self.last.as_ref(), has_died)?;

@@ -45,7 +45,7 @@ use crate::grid::Scroll;
 use crate::look::Look;
 use crate::model::compare::Baseline;
 use crate::model::{Basis, Figures, Model, News, TAU_SECONDS};
-use crate::snapshot::{ProcessState, Snapshot};
+use crate::snapshot::{Extent, ProcessState, Snapshot};
 use crate::source::{Candidate, Finder, Looking, Source, Together, Wanted};
 use crate::units::Unit;
 use crate::view;
@@ -296,12 +296,13 @@ impl App {
 
     fn take_snapshot(&mut self, now: Instant) {
         let is_more = self.is_busy() || self.view().shows_more_than_sums(&self.common);
+        let extent = if is_more { Extent::All } else { Extent::Sums };
         let wants_records = self.view().wants_records();
         let within = Some(self.common.interval);
         let Some(session) = &mut self.common.session else {
             return;
         };
-        session.look_at(Looking { sums: !is_more, within });
+        session.look_at(Looking { extent, within });
         match session.poll_after(self.common.model.snapshot()) {
             Ok(mut snapshot) => {
                 if wants_records {
@@ -357,7 +358,7 @@ impl App {
             let Some(session) = self.common.session.as_mut().filter(|_| !is_paused) else {
                 return false;
             };
-            session.look_at(Looking { sums: false, within });
+            session.look_at(Looking { extent: Extent::All, within });
             match session.poll() {
                 Ok(snapshot) if has_all(&snapshot) => {
                     self.common.model.complete(snapshot);

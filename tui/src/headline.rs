@@ -7,6 +7,9 @@ use crate::model::{Basis, Model};
 use crate::snapshot::{ClockKind, Process, ProcessState, Snapshot};
 use crate::units;
 
+/// The rate of the clocks of several machines, which their figures are brought to.
+const NANOSECONDS: f64 = 1e9;
+
 /// The parts of the first line that tell of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headline {
@@ -16,7 +19,7 @@ pub struct Headline {
     pub uptime: String,
     /// `8 thr`
     pub threads: String,
-    /// `rseq tsc 2.60GHz`
+    /// `rseq tsc 2.60GHz`; without the rate where figures came in nanoseconds.
     pub clock: String,
     /// `core 3.65GHz`, empty where it was not measured.
     pub core: String,
@@ -38,6 +41,8 @@ impl Headline {
             clock: if clock.system_clock {
                 // A counter that cannot be relied on.
                 format!("{} no tsc", clock_word(clock.kind))
+            } else if rate == NANOSECONDS {
+                clock_word(clock.kind).into()
             } else {
                 format!("{} tsc {}", clock_word(clock.kind), units::hertz(rate))
             },

@@ -61,6 +61,18 @@ pub struct Snapshot {
     pub summed: Option<Arc<Summed>>,
 }
 
+/// How much of a snapshot is looked at; it may leave out the rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Extent {
+    /// All of it.
+    #[default]
+    All,
+    /// Sums over the threads of each process, with their histograms.
+    Histograms,
+    /// Sums over the threads of each process, and three quantiles of a point.
+    Sums,
+}
+
 /// What a snapshot of sums over threads has in place of histograms and edges.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summed {

@@ -50,7 +50,7 @@ use crate::export::json::{Overwrite, WriteError, unreadable};
 use crate::input::Input;
 use crate::model::between;
 use crate::recording::MAGIC;
-use crate::snapshot::{Drained, ProcessState, Snapshot};
+use crate::snapshot::{Drained, Extent, ProcessState, Snapshot};
 
 /// A watched process, or what is left of one.
 pub trait Source {
@@ -125,8 +125,8 @@ pub trait Source {
 /// What a viewer looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looking {
-    /// Sums over threads are enough: snapshots may leave out the rest, see [`Snapshot::summed`].
-    pub sums: bool,
+    /// What is enough of each snapshot.
+    pub extent: Extent,
     /// The next poll comes within this time; none where nothing is promised.
     pub within: Option<Duration>,
 }

@@ -300,8 +300,8 @@ impl Agent {
     }
 
     /// Asks for a picture, and promises the next request within so many seconds.
-    fn picture(&mut self, sums: bool, within_s: Option<u64>) -> Value {
-        self.ask(json!({ "Picture": { "source": 0, "sums": sums, "within_s": within_s } }))
+    fn picture(&mut self, extent: &str, within_s: Option<u64>) -> Value {
+        self.ask(json!({ "Picture": { "source": 0, "extent": extent, "within_s": within_s } }))
     }
 
     /// Watches a process, and switches one of its points off.
@@ -314,7 +314,7 @@ impl Agent {
         let attach = json!({ "Attach": { "source": 0, "segment_id": segment } });
         let attached = self.ask(attach);
         assert!(attached["Attached"].is_object(), "{attached}");
-        assert!(self.picture(false, None)["Picture"].is_object());
+        assert!(self.picture("All", None)["Picture"].is_object());
         let act = json!({ "Act": { "source": 0, "change": { "Disable": point } } });
         assert_eq!(self.ask(act), "Done");
     }
@@ -371,17 +371,17 @@ fn what_was_switched_is_put_back_when_the_viewer_breaks_its_promise() {
     });
     let mut agent = Agent::start(&near.0);
     agent.switch_off(&near.0, &target, "tick", false);
-    assert!(agent.picture(true, Some(3600))["Picture"].is_object());
+    assert!(agent.picture("Sums", Some(3600))["Picture"].is_object());
     assert_eq!(near.state(&target, "tick"), PointState::Off);
-    assert!(agent.picture(true, Some(1))["Picture"].is_object());
+    assert!(agent.picture("Sums", Some(1))["Picture"].is_object());
     wait_for("it to be put back", || near.state(&target, "tick") == PointState::On);
     // The line goes on as if nothing had been.
-    assert!(agent.picture(true, Some(3600))["Picture"].is_object());
+    assert!(agent.picture("Sums", Some(3600))["Picture"].is_object());
     assert!(agent.child.try_wait().expect("it is ours").is_none());
 
     let mut agent = Agent::start(&near.0);
     agent.switch_off(&near.0, &target, "tick", true);
-    assert!(agent.picture(true, Some(0))["Picture"].is_object());
+    assert!(agent.picture("Sums", Some(0))["Picture"].is_object());
     assert!(agent.ask(json!("Discover"))["Found"].is_object());
     assert_eq!(near.state(&target, "tick"), PointState::Off, "it was to stay");
 }
@@ -593,22 +593,22 @@ fn the_table_is_sent_as_sums() {
         let snapshot = snapshot()?.ok()?;
         (snapshot.cells.len() >= 800).then_some(snapshot)
     });
-    let mut bytes = [0, 0];
-    for (sums, bytes) in [true, false].into_iter().zip(&mut bytes) {
+    let mut bytes = [0, 0, 0];
+    for (extent, bytes) in ["Sums", "Histograms", "All"].into_iter().zip(&mut bytes) {
         let mut agent = Agent::start(&near.0);
         agent.ask(json!({ "Hello": { "keep": false } }));
         let segment = &snapshot.process.segment_id;
         agent.ask(json!({ "Attach": { "source": 0, "segment_id": segment } }));
         let mut counted = 0;
         for _ in 0..10 {
-            agent.picture(sums, None);
+            agent.picture(extent, None);
             counted += agent.came;
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
         *bytes = counted;
     }
     figure(&format!("via: ten pictures of 100 points x 8 threads: {bytes:?} bytes"));
-    assert!(bytes[0] * 8 < bytes[1], "{bytes:?}");
+    assert!(bytes[0] * 8 < bytes[2] && bytes[1] * 2 < bytes[2], "{bytes:?}");
 }
 
 /// An sshd of the test's own, on the loopback.

@@ -462,11 +462,9 @@ impl Figures {
     /// than the table shows: only the rows on the screen are.
     pub fn quantiles(&self) -> Option<Quantiles> {
         *self.quantiles.get_or_init(|| {
-            if let Some(summed) = &self.snapshot.summed {
-                let [p50, p90, p99] = *summed.quantiles.get(&self.id())?;
-                return Some(Quantiles { p50, p90, p99 });
-            }
-            let [p50, p90, p99] = self.quantiles_at([0.5, 0.9, 0.99])?;
+            let summed = self.snapshot.summed.as_ref();
+            let told = summed.and_then(|summed| summed.quantiles.get(&self.id())).copied();
+            let [p50, p90, p99] = told.or_else(|| self.quantiles_at([0.5, 0.9, 0.99]))?;
             Some(Quantiles { p50, p90, p99 })
         })
     }

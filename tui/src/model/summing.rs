@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! all     a cell for each point and thread, a histogram in each; edges
-//! summed  a cell for each point and process; three quantiles; what open regions have of their own
+//! summed  a cell for each point and process, with a histogram or three quantiles;
+//!         what open regions have of their own
 //! ```
 //!
 //! Points with amounts and parallel regions keep their cells, since the table shows more of them
@@ -13,12 +14,13 @@ use std::sync::Arc;
 
 use super::open::open_regions;
 use super::{BUCKETS_AT_ONCE, histogram, total};
-use crate::snapshot::{Cell, LaneKind, OPENMP, Point, Snapshot, Stats, Summed};
+use crate::snapshot::{Cell, Extent, LaneKind, OPENMP, Point, Snapshot, Summed};
 
 /// Makes sums of one snapshot after the other.
 #[derive(Default)]
 pub(crate) struct Summing {
     known: HashMap<u32, Known>,
+    extent: Extent,
     /// The points whose quantiles are worked out first next time, from this id on.
     next: u32,
 }
@@ -34,9 +36,12 @@ struct Known {
 }
 
 impl Summing {
-    /// Makes a snapshot of sums. Where many points change at once, some keep the quantiles of the
-    /// snapshot before, and get theirs with the next.
-    pub(crate) fn sum(&mut self, snapshot: &Snapshot) -> Snapshot {
+    /// Makes a snapshot of sums to this extent. Where many points change at once, some keep the
+    /// quantiles of the snapshot before, and get theirs with the next.
+    pub(crate) fn sum(&mut self, snapshot: &Snapshot, extent: Extent) -> Snapshot {
+        if self.extent != extent {
+            *self = Self { extent, ..Self::default() };
+        }
         let mut cells = Vec::new();
         let mut rest = snapshot.cells.as_slice();
         self.known
@@ -51,12 +56,14 @@ impl Summing {
                 && known.from.iter().zip(own).all(|(old, new)| Arc::ptr_eq(old, new));
             if !is_same {
                 known.from = own.to_vec();
-                known.sums = sums(snapshot, point, own);
+                known.sums = sums(snapshot, point, own, extent);
                 known.is_late = true;
             }
             cells.extend(known.sums.iter().cloned());
         }
-        self.work_out_quantiles(&snapshot.points);
+        if extent == Extent::Sums {
+            self.work_out_quantiles(&snapshot.points);
+        }
         let quantiles: BTreeMap<_, _> =
             self.known.iter().filter_map(|(id, known)| Some((*id, known.quantiles?))).collect();
         let mut open: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -104,13 +111,17 @@ impl Summing {
 }
 
 /// The cells of a point, summed over the threads of each process.
-fn sums(snapshot: &Snapshot, point: &Point, cells: &[Arc<Cell>]) -> Vec<Arc<Cell>> {
+fn sums(snapshot: &Snapshot, point: &Point, cells: &[Arc<Cell>], extent: Extent) -> Vec<Arc<Cell>> {
+    let has_histograms = extent == Extent::Histograms;
     let lane = |cell: &Cell| {
         let place = snapshot.lanes.binary_search_by_key(&cell.lane, |lane| lane.id).ok()?;
         Some(&snapshot.lanes[place])
     };
     let tells_more =
         point.domain() == Some(OPENMP) || cells.iter().any(|cell| !cell.variants.is_empty());
+    if tells_more && has_histograms {
+        return cells.to_vec();
+    }
     if tells_more {
         let without =
             |cell: &Arc<Cell>| Arc::new(Cell { histogram: Vec::new(), ..Cell::clone(cell) });
@@ -126,9 +137,12 @@ fn sums(snapshot: &Snapshot, point: &Point, cells: &[Arc<Cell>]) -> Vec<Arc<Cell
         let is_shared =
             |cell: &&&Cell| lane(cell).is_some_and(|lane| lane.kind == LaneKind::Overflow);
         let lane = cells.iter().find(is_shared).or(cells.first()).map_or(0, |cell| cell.lane);
-        let stats = total(cells.into_iter());
-        let (retired, point) = (Stats::default(), point.id);
-        Arc::new(Cell { point, lane, stats, retired, ..Cell::default() })
+        let histogram = match has_histograms {
+            true => histogram::merge(cells.iter().map(|cell| cell.histogram.as_slice())),
+            false => Vec::new(),
+        };
+        let (stats, point) = (total(cells.into_iter()), point.id);
+        Arc::new(Cell { point, lane, stats, histogram, ..Cell::default() })
     };
     let mut sums: Vec<_> = of_processes.into_values().map(sum).collect();
     sums.sort_by_key(|cell| cell.lane);
@@ -139,6 +153,7 @@ fn sums(snapshot: &Snapshot, point: &Point, cells: &[Arc<Cell>]) -> Vec<Arc<Cell
 mod tests {
     use super::*;
     use crate::model::Model;
+    use crate::snapshot::Stats;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 
@@ -157,9 +172,15 @@ mod tests {
     fn the_table_is_the_same() {
         let (mut source, mut summing) = (Synthetic::new(), Summing::default());
         let (mut all, mut of_sums) = (Model::default(), Model::default());
-        for poll in 0..5 {
+        for poll in 0..6 {
             let snapshot = source.poll().unwrap();
-            let summed = summing.sum(&snapshot);
+            let has_histograms = poll > 2;
+            let extent = if has_histograms { Extent::Histograms } else { Extent::Sums };
+            let summed = summing.sum(&snapshot, extent);
+            let quantiles = &summed.summed.as_ref().unwrap().quantiles;
+            assert_eq!(quantiles.is_empty(), has_histograms);
+            let empty = |cell: &&Arc<Cell>| cell.histogram.is_empty() && cell.stats.count > 0;
+            assert_eq!(summed.cells.iter().filter(empty).count() == 0, has_histograms);
             assert!(summed.edges.is_empty() && summed.cells.len() <= snapshot.points.len());
             assert!(summed.cells.is_sorted_by_key(|cell| (cell.point, cell.lane)));
             all.fold(snapshot);
@@ -176,7 +197,11 @@ mod tests {
         for poll in 0..6 {
             let snapshot = source.poll().unwrap();
             let is_summed = (2..4).contains(&poll);
-            at_times.fold(if is_summed { summing.sum(&snapshot) } else { snapshot.clone() });
+            at_times.fold(if is_summed {
+                summing.sum(&snapshot, Extent::Sums)
+            } else {
+                snapshot.clone()
+            });
             all.fold(snapshot);
             assert_eq!(shown(&all), shown(&at_times), "poll {poll}");
             let loads = |model: &Model| -> Vec<Option<f64>> {

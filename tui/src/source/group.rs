@@ -26,8 +26,8 @@ use super::{
 };
 use crate::model::Summing;
 use crate::snapshot::{
-    Cell, ClockKind, Drained, Edge, Lane, LaneKind, Losses, Open, Point, PointState, Process,
-    ProcessState, Snapshot, Summed, Usage,
+    Cell, ClockKind, Drained, Edge, Extent, Lane, LaneKind, Losses, Open, Point, PointState,
+    Process, ProcessState, Snapshot, Summed, Usage,
 };
 
 /// How long the rows of a process that ended in order stay.
@@ -303,7 +303,7 @@ impl Group {
         let state = self.state();
         let elapsed_ticks = self.age(state);
         // A place that is late keeps nobody from seeing all that the others send.
-        let sums = self.looking.sums;
+        let sums = self.looking.extent != Extent::All;
         let is_summed = |m: &Member| m.last.summed.is_some() && (sums || !m.is_late());
         let mut summed = self.members.iter().any(is_summed).then(Summed::default);
         let first = &self.members[0].last;
@@ -325,7 +325,7 @@ impl Group {
         let mut places: HashMap<u32, usize> = HashMap::new();
         for (place, member) in self.members.iter_mut().enumerate() {
             let last = match (&summed, &member.last.summed) {
-                (Some(_), None) => &member.summing.sum(&member.last),
+                (Some(_), None) => &member.summing.sum(&member.last, Extent::Histograms),
                 _ => &member.last,
             };
             let process = &last.process;
@@ -487,12 +487,16 @@ impl Group {
 
 impl Source for Group {
     fn look_at(&mut self, looking: Looking) {
-        // The quantiles of a sum over processes cannot be made from theirs.
-        self.looking = Looking { sums: looking.sums && !self.together.sum, ..looking };
+        let extent = match looking.extent {
+            // The quantiles of a sum over processes cannot be made from theirs.
+            Extent::Sums if self.together.sum => Extent::Histograms,
+            extent => extent,
+        };
+        self.looking = Looking { extent, ..looking };
         for Member { source, .. } in &mut self.members {
             // The last picture of a process is kept whole.
-            let sums = self.looking.sums && !source.has_died();
-            source.look_at(Looking { sums, ..self.looking });
+            let extent = if source.has_died() { Extent::All } else { extent };
+            source.look_at(Looking { extent, ..looking });
         }
     }
 
@@ -702,7 +706,8 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::model::Model;
+    use crate::model::{Figures, Model};
+    use crate::snapshot::Stats;
     use crate::source::synthetic::Synthetic;
 
     /// Made-up processes by their ids, which the test can change. Those with odd ids are here,
@@ -751,7 +756,10 @@ mod tests {
                 return Ok(last);
             }
             let all = self.made.borrow_mut().poll()?;
-            let snapshot = if self.looking.sums { self.summing.sum(&all) } else { all };
+            let snapshot = match self.looking.extent {
+                Extent::All => all,
+                extent => self.summing.sum(&all, extent),
+            };
             Ok(self.last.insert(snapshot).clone())
         }
 
@@ -871,55 +879,68 @@ mod tests {
     fn sums_of_places_are_shown_as_all_of_them_is() {
         // What the table shows of a point.
         let rows = |model: &Model| -> Vec<_> {
-            let points = model.points().iter();
-            points.map(|it| (it.id(), it.total().clone(), it.quantiles())).collect()
+            let row = |it: &Figures| {
+                // Averages of averages are off by a rounding.
+                let average = it.total().average.round();
+                (it.id(), Stats { average, ..it.total().clone() }, it.quantiles())
+            };
+            model.points().iter().map(row).collect()
         };
         let own = |model: &Model| -> Vec<_> {
             let open = model.open_regions().iter();
             open.map(|region| (region.lane, region.point, region.exclusive)).collect()
         };
-        let group = || {
+        let group = |sum| {
             let machines = Machines::default();
             for pid in [7, 8, 10] {
                 let made = machines.start(pid);
                 let open = |point| Open { point, start: 5, on_cpu: Some(3) };
                 made.borrow_mut().snapshot_mut().lanes[1].open = vec![open(4), open(5)];
             }
-            (machines.group(false), machines)
+            (machines.group(sum), machines)
         };
-        let ((mut of_all, _), (mut of_sums, machines)) = (group(), group());
-        let (mut all, mut sums) = (Model::default(), Model::default());
-        let looking = |sums| Looking { sums, within: None };
-        of_sums.look_at(looking(true));
-        for _ in 0..3 {
-            let (whole, summed) = (of_all.poll().unwrap(), of_sums.poll().unwrap());
-            assert!(summed.summed.is_some() && summed.cells.len() < whole.cells.len());
-            assert!(summed.cells.is_sorted_by_key(|cell| (cell.point, cell.lane)));
-            all.fold(whole);
-            sums.fold(summed);
-            assert_eq!(rows(&all), rows(&sums));
-            assert!(!own(&all).is_empty() && own(&all).iter().all(|open| open.2.is_some()));
-            assert_eq!(own(&all), own(&sums));
+        for sum in [true, false] {
+            let ((mut of_all, _), (mut of_sums, machines)) = (group(sum), group(sum));
+            let (mut all, mut sums) = (Model::default(), Model::default());
+            let looking = |extent| Looking { extent, within: None };
+            of_sums.look_at(looking(Extent::Sums));
+            for _ in 0..3 {
+                let (whole, summed) = (of_all.poll().unwrap(), of_sums.poll().unwrap());
+                assert!(summed.summed.is_some() && summed.cells.len() < whole.cells.len());
+                assert!(summed.cells.is_sorted_by_key(|cell| (cell.point, cell.lane)));
+                all.fold(whole);
+                sums.fold(summed);
+                assert_eq!(rows(&all), rows(&sums));
+                // A sum as a whole tells less of what is open than its parts.
+                assert!(!own(&sums).is_empty() && own(&sums).iter().all(|open| open.2.is_some()));
+                assert!(sum || own(&all) == own(&sums), "{:?} {:?}", own(&all), own(&sums));
+            }
+            if sum {
+                continue;
+            }
+
+            // The others are shown whole without one that is late; what its threads did is not
+            // known, and its last figures stay.
+            machines.1.set(true);
+            of_sums.look_at(looking(Extent::All));
+            let late = of_sums.poll().unwrap();
+            assert_eq!(late.summed, None);
+            let lane = |name: &str| {
+                late.lanes.iter().find(|lane| lane.name.ends_with(name)).map(|lane| lane.id)
+            };
+            let of_threads = lane("[8] all threads").expect("it stands for them");
+            let of = |lane: u32| late.cells.iter().filter(move |cell| cell.lane == lane).count();
+            assert!(of(of_threads) > 1 && lane("[7] all threads").is_none());
+            sums.fold(late);
+            for before in all.points().iter().filter(|it| it.point().process != Some(0)) {
+                assert_eq!(sums.point(before.id()).unwrap().total(), before.total());
+            }
+            machines.1.set(false);
+            let whole = of_sums.poll().unwrap();
+            assert!(
+                whole.summed.is_none() && !whole.lanes.iter().any(|lane| lane.id == of_threads)
+            );
         }
-        // The others are shown whole without one that is late; what its threads did is not
-        // known, and its last figures stay.
-        machines.1.set(true);
-        of_sums.look_at(looking(false));
-        let late = of_sums.poll().unwrap();
-        assert_eq!(late.summed, None);
-        let lane = |name: &str| {
-            late.lanes.iter().find(|lane| lane.name.ends_with(name)).map(|lane| lane.id)
-        };
-        let of_threads = lane("[8] all threads").expect("it stands for them");
-        let of = |lane: u32| late.cells.iter().filter(move |cell| cell.lane == lane).count();
-        assert!(of(of_threads) > 1 && lane("[7] all threads").is_none());
-        sums.fold(late);
-        for before in all.points().iter().filter(|it| it.point().process != Some(0)) {
-            assert_eq!(sums.point(before.id()).unwrap().total(), before.total());
-        }
-        machines.1.set(false);
-        let whole = of_sums.poll().unwrap();
-        assert!(whole.summed.is_none() && !whole.lanes.iter().any(|lane| lane.id == of_threads));
     }
 
     #[test]

@@ -266,9 +266,9 @@ impl Agent {
 
     /// Asks for a picture.
     fn send_for_picture(&mut self, source: u32, looking: Looking) -> Result<u32> {
-        let Looking { sums, within } = looking;
+        let Looking { extent, within } = looking;
         let within_s = within.map(|within| (within + FORGIVEN).as_secs());
-        let number = self.send(Ask::Picture { source, sums, within_s })?;
+        let number = self.send(Ask::Picture { source, extent, within_s })?;
         self.asked.insert(number);
         Ok(number)
     }

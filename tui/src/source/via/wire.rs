@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::recording;
-use crate::snapshot::{Snapshot, Summed, Usage};
+use crate::snapshot::{Extent, Snapshot, Summed, Usage};
 use crate::source::{Change, Discovery, Refusal, Together};
 
 /// What an agent says first. Before it may stand what a shell prints as it starts.
@@ -52,9 +52,9 @@ pub(crate) enum Ask {
     AttachTogether { source: u32, together: Together },
     /// To watch it no more.
     Detach { source: u32 },
-    /// The next picture; with `sums`, only what the table of points shows. If no request follows
+    /// The next picture, of which this is enough. If no request follows
     /// within so many seconds, the line counts as lost until one does.
-    Picture { source: u32, sums: bool, within_s: Option<u64> },
+    Picture { source: u32, extent: Extent, within_s: Option<u64> },
     /// The last finished measurements, as of the last picture.
     Records { source: u32 },
     /// What rings brought since these records of these lanes, up to the last picture.
