@@ -7,7 +7,7 @@
 //! current: the word that leads to it
 //! measure: begin, end                        the hot path, and its cold doors
 //! fold:    what the thread's ring holds, added to its cells
-//! calibrate: what measuring costs
+//! calibrate, overhead: what measuring costs
 //! ending:  regions begun by hand, and the long way
 //! regions: what a context keeps
 //! context: tasks of the program's own
@@ -42,6 +42,7 @@ mod names;
 pub(crate) mod numeric;
 #[cfg(all(test, not(miri)))]
 pub(crate) mod oracle;
+pub(crate) mod overhead;
 mod owner;
 pub(crate) mod point;
 pub(crate) mod process;

@@ -20,22 +20,22 @@
 //!
 //! # What costs what
 //!
-//! Two bare readings of the time-stamp counter (`rdtsc`, some 17 to 19 ns on the machines below)
+//! Two bare readings of the time-stamp counter (`rdtsc`, some 17 to 23 ns on the machines below)
 //! are 1.00.
 //!
-//! | | AMD Zen 5 | AMD Zen 4 | Intel Xeon |
-//! |---|---:|---:|---:|
-//! | [`scope!`] | 1.17 | 1.19 | 1.76 |
-//! | [`scope!`] with two amounts | 1.19 | | 1.78 |
-//! | [`lap!`], per region | 0.81 | 0.79 | 1.18 |
-//! | 64 points in turn; 1,000 | 1.57; 2.07 | 1.22; 1.26 | 1.95; 3.93 |
-//! | async function, per poll | | 1.06 | 1.71 |
-//! | a region that is off, beyond an empty loop: four instructions, eight around a call | | 0.27 ns | 0.00 ns |
+//! | | AMD Zen 3 | AMD Zen 5 | AMD Zen 4 | Intel Xeon |
+//! |---|---:|---:|---:|---:|
+//! | [`scope!`] | 1.20 | 1.17 | 1.19 | 1.76 |
+//! | [`scope!`] with two amounts | 1.26 | 1.19 | | 1.78 |
+//! | [`lap!`], per region | 1.14 | 0.81 | 0.79 | 1.18 |
+//! | 64 points in turn | 2.27 | 1.57 | 1.22 | 1.95 |
+//! | async function, per poll | 1.37 | | 1.06 | 1.71 |
+//! | a region that is off, beyond an empty loop: four instructions, eight around a call | 0.6 ns | | 0.27 ns | 0.00 ns |
 //!
-//! A measured future that is off costs less than 2 ns a poll. Quiet machines; the columns of Zen 4 and Intel are of earlier versions with 223 instructions a
-//! region instead of 222. On the Zen 5 the first region of a process takes 1.8 ms, and the first
-//! region of a thread up to 70 us. `docs/costs.md` in the repository has all figures and how to
-//! repeat them. A build without optimisation makes a region cost some 700 ns: give the packages
+//! A measured future that is off costs 2 to 4 ns a poll. Quiet machines; only the column of Zen 3 is of
+//! this version, with 172 instructions a region; the others are of versions with 222. The first region
+//! of a process takes up to 1.8 ms, the first one of a thread up to 120 us. `docs/costs.md` in the
+//! repository has all figures and how to repeat them. A build without optimisation makes a region cost some 700 ns: give the packages
 //! `pfp-probe` and `pfp-shm-layout` `opt-level = 3` there.
 //!
 //! # What is guaranteed
@@ -207,6 +207,8 @@ pub mod table;
 #[cfg(feature = "enabled")]
 mod timed;
 mod timing;
+#[cfg(feature = "enabled")]
+mod word;
 
 pub use self::{
     amount::Amount,

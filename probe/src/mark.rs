@@ -23,16 +23,41 @@ use std::sync::atomic::{
 
 use crate::errno;
 
-/// In every mark, and in no other value of the words that are marked.
-pub(crate) const IS_MARK: u64 = 1;
+/// A mark is an address times this: below zero, as no other value of the words that are marked,
+/// and its lowest bits are 0, since the address is a multiple of 8.
+const SCALE: i64 = -16;
+/// The lowest bits of a mark, which are 0.
+pub(crate) const NO_MARK: u64 = SCALE.unsigned_abs() * align_of::<u64>() as u64 - 1;
 
-/// Set beside a mark while the context that set the mark is not the current one.
-const ELSEWHERE: u64 = 2;
+/// In a mark, unless the context that set it is not the current one.
+const HERE: u64 = 1 << 62;
 
 /// Whether a word holds a mark.
 #[inline(always)]
 pub(crate) fn is_mark(word: u64) -> bool {
-    word & IS_MARK != 0
+    (word as i64) < 0
+}
+
+/// The mark of an address.
+#[inline(always)]
+fn of(address: u64) -> u64 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let mark: u64;
+        // SAFETY: a product. The compiler would take two instructions for it.
+        unsafe {
+            std::arch::asm!(
+                "imul {mark}, {address}, {scale}",
+                mark = lateout(reg) mark,
+                address = in(reg) address,
+                scale = const SCALE,
+                options(nostack, nomem, pure)
+            );
+        }
+        mark
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    address.wrapping_mul(SCALE as u64)
 }
 
 /// Who has marked a word.
@@ -66,19 +91,19 @@ pub(crate) fn holder(word: &AtomicU64) -> Holder {
 /// Keeps the mark of the context that is put aside; 0 if another context set it.
 pub(crate) fn put_aside(word: &AtomicU64, kept: &AtomicU64) {
     let mark = word.load(Relaxed);
-    let is_its_own = mark & (IS_MARK | ELSEWHERE) == IS_MARK;
+    let is_its_own = is_mark(mark) && mark & HERE != 0;
     kept.store(if is_its_own { mark } else { 0 }, Relaxed);
 }
 
 /// Notes in a marked word whether the context that goes on set the mark. Returns the mark
 /// if another context did, else 0.
 pub(crate) fn resume(word: &AtomicU64, kept: &AtomicU64) -> u64 {
-    let mark = word.load(Relaxed) & !ELSEWHERE;
+    let mark = word.load(Relaxed);
     if !is_mark(mark) {
         return 0;
     }
-    let is_its_own = mark == kept.load(Relaxed);
-    let mark = if is_its_own { mark } else { mark | ELSEWHERE };
+    let is_its_own = mark | HERE == kept.load(Relaxed);
+    let mark = if is_its_own { mark | HERE } else { mark & !HERE };
     word.store(mark, Relaxed);
     if is_its_own { 0 } else { mark }
 }
@@ -93,45 +118,22 @@ pub(crate) fn new() -> MaybeUninit<u64> {
 /// undone.
 #[inline(always)]
 pub(crate) fn set<T>(frame: &mut T, word: &AtomicU64) {
-    const { assert!(size_of::<T>() == 8 && align_of::<T>() == 8) };
-    let place = ptr::from_mut(frame).cast::<u64>();
-    // A sum, since one instruction does it.
-    let mark = place.expose_provenance() as u64 + IS_MARK;
-    // SAFETY: a word of the caller's; volatile, since only its address leads here.
-    unsafe { place.write_volatile(mark) };
+    let mark = prepare(frame);
     word.store(mark, Relaxed);
     compiler_fence(SeqCst);
 }
 
-/// Marks a word of the thread's as [`set`] does if the word still has a value, in one instruction.
-/// Else false, and the caller writes the word in its frame anew.
+/// A mark, which stands in a word of the frame of whoever is at work, and is to be put into the
+/// word that it marks.
 #[inline(always)]
-pub(crate) fn set_from<T>(frame: &mut T, word: &AtomicU64, expected: u64) -> bool {
+pub(crate) fn prepare<T>(frame: &mut T) -> u64 {
     const { assert!(size_of::<T>() == 8 && align_of::<T>() == 8) };
     let place = ptr::from_mut(frame).cast::<u64>();
-    let mark = place.expose_provenance() as u64 + IS_MARK;
-    // SAFETY: as in `set`.
+    let mark = of(place.expose_provenance() as u64);
+    // SAFETY: a word of the caller's; volatile, since only its address leads here.
     unsafe { place.write_volatile(mark) };
     compiler_fence(SeqCst);
-    let found: u64;
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a word of ours. Not a locked exchange: no other thread takes part.
-    unsafe {
-        std::arch::asm!(
-            "cmpxchg qword ptr [{word}], {mark}",
-            word = in(reg) word.as_ptr(),
-            mark = in(reg) mark,
-            inout("rax") expected => found,
-            options(nostack)
-        );
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    {
-        found =
-            word.compare_exchange(expected, mark, Relaxed, Relaxed).unwrap_or_else(|found| found);
-    }
-    compiler_fence(SeqCst);
-    found == expected
+    mark
 }
 
 /// Makes sure that a word of [`new`] is no mark. It is not written before [`set`], so it may
@@ -146,7 +148,8 @@ pub(crate) fn wipe(frame: &mut MaybeUninit<u64>) {
 #[cold]
 #[inline(never)]
 fn is_live(mark: u64) -> bool {
-    let place = mark & !(IS_MARK | ELSEWHERE);
+    let whole = mark | HERE;
+    let place = whole.wrapping_neg() / SCALE.unsigned_abs();
     // What lies below this frame on this stack is nobody's.
     scrub();
     if place == 0 || !is_readable(place) {
@@ -154,7 +157,7 @@ fn is_live(mark: u64) -> bool {
     }
     // SAFETY: it was readable just now, as stacks stay.
     let found = unsafe { ptr::with_exposed_provenance::<u64>(place as usize).read_volatile() };
-    found == place | IS_MARK && (mark & ELSEWHERE != 0 || !is_below(place))
+    found == whole && (mark & HERE == 0 || !is_below(place))
 }
 
 /// How far below a frame one is looked for that was left by a jump.
@@ -259,8 +262,8 @@ mod tests {
 
     #[test]
     fn a_mark_on_memory_that_is_gone_is_no_fault() {
-        assert!(!is_live(0x1001));
-        assert!(!is_live(IS_MARK));
+        assert!(!is_live(of(0x1000)));
+        assert!(!is_live(of(u64::MAX >> 5)));
         assert!(!is_live(u64::MAX));
     }
 }

@@ -1,10 +1,10 @@
-//! Makes `assets/segment-v2.pfp` and `assets/segment-v2-amounts.pfp`: what programs that
+//! Makes `assets/segment-v3.pfp` and `assets/segment-v3-amounts.pfp`: what programs that
 //! were killed have left in their segments, every figure of them known.
 //!
 //! `cargo run -p pfp-shm-layout --example golden -- STORY FILE`, where the story is
 //! `first` or `amounts`.
 //!
-//! The files that are kept were written once, when layout version 2.0 was made, and
+//! The files that are kept were written once, when layout version 3.0 was made, and
 //! prove that later readers understand them. They are not made again: what a new
 //! minor version has gets a file of its own beside them. What they hold is told
 //! here by the writer's half of the layout, in the order in which the threads of a
@@ -27,7 +27,7 @@ use pfp_shm_layout::control::{Alpha, Change, Control, apply, reset};
 use pfp_shm_layout::header::{ClockKind, Facts};
 use pfp_shm_layout::histogram::{LIMIT, locate};
 use pfp_shm_layout::lane::Lane;
-use pfp_shm_layout::ring::{self, MOST_TICKS, Slot, What};
+use pfp_shm_layout::ring::{self, MOST_TICKS, POINT_SHIFT, Slot, What};
 use pfp_shm_layout::segment::{
     CALLS_BLOCKS, CHUNK, Config, PAGE, RING_BLOCKS, RING_SLOTS, Segment,
 };
@@ -234,8 +234,8 @@ impl<'a> Thread<'a> {
         let shown = self.segment.calls(block)?;
         shown.claim(2_004_711, 5_000);
         for (level, point) in [compress, wait].into_iter().enumerate() {
-            shown.open(level).name(point.number as u32);
-            shown.open(level).begin(self.now.get() + level as u64, 1_000_000);
+            shown.open(level).name((point.number as u32) << POINT_SHIFT, 1_000_000);
+            shown.open(level).begin(self.now.get() + level as u64);
         }
         let edge = shown.edge(0)?;
         edge.set_key(calls::key(parse.number as u32, compress.number as u32));

@@ -1,4 +1,4 @@
-//! The kept segment of layout version 2.0, `assets/segment-v2.pfp`: every figure
+//! The kept segment of layout version 3.0, `assets/segment-v3.pfp`: every figure
 //! of it is read as it was written down, and whatever is wrong with a copy of it
 //! is refused, or read in bounded time, without a panic.
 //!
@@ -20,7 +20,7 @@ use pfp_shm_layout::reader::{Call, ClockPicture, LaneCalls, Losses, Reader};
 use pfp_shm_layout::ring::Record;
 use pfp_shm_layout::segment::{BLOCK, CELLS_PER_BLOCK, PAGE, RING_SLOTS, Segment};
 
-static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v2.pfp");
+static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v3.pfp");
 
 /// Where the pool of blocks begins.
 const POOL: usize = 32 * 1024;
@@ -289,17 +289,17 @@ const VERSION: usize = 8;
 
 #[test]
 fn another_major_version_is_refused_and_both_are_named() {
-    let error = refusal(&with_word(VERSION, 0x0007_0003_0102_0304));
-    assert_eq!(error, FormatError::Version { found: (3, 7) });
+    let error = refusal(&with_word(VERSION, 0x0007_0004_0102_0304));
+    assert_eq!(error, FormatError::Version { found: (4, 7) });
     let text = error.to_string();
-    assert!(text.contains("layout version 3.7") && text.contains("reads 2.x"), "{text}");
+    assert!(text.contains("layout version 4.7") && text.contains("reads 3.x"), "{text}");
     // A higher minor version only has more.
-    assert!(Segment::from_copy(&with_word(VERSION, 0x0007_0002_0102_0304)).is_ok());
+    assert!(Segment::from_copy(&with_word(VERSION, 0x0007_0003_0102_0304)).is_ok());
 }
 
 #[test]
 fn the_other_byte_order_is_refused() {
-    assert_eq!(refusal(&with_word(VERSION, 0x0000_0002_0403_0201)), FormatError::ByteOrder);
+    assert_eq!(refusal(&with_word(VERSION, 0x0000_0003_0403_0201)), FormatError::ByteOrder);
     // As a machine of that order really writes it.
     let turned: Vec<u8> = GOLDEN.chunks(8).flat_map(|word| word.iter().rev()).copied().collect();
     assert_eq!(refusal(&turned), FormatError::ByteOrder);

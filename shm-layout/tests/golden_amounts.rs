@@ -1,4 +1,4 @@
-//! The other kept segment of layout version 2.0, `assets/segment-v2-amounts.pfp`: amounts,
+//! The other kept segment of layout version 3.0, `assets/segment-v3-amounts.pfp`: amounts,
 //! a device's time, and losses are read as they were written down.
 //! `examples/golden/amounts.rs` tells how the file came about, and the figures here are
 //! worked out by hand from that story.
@@ -16,7 +16,7 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::reader::{CellReading, Losses};
 use pfp_shm_layout::segment::Segment;
 
-static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v2-amounts.pfp");
+static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v3-amounts.pfp");
 
 const KI: u64 = 1 << 10;
 const COPY: u32 = 64;
@@ -42,8 +42,8 @@ const fn bytes(live: u64, retired: u64) -> [Amounts; 2] {
 }
 
 #[test]
-fn the_version_is_2_0() {
-    assert_eq!(GOLDEN[8..16], [4, 3, 2, 1, 2, 0, 0, 0]);
+fn the_version_is_3_0() {
+    assert_eq!(GOLDEN[8..16], [4, 3, 2, 1, 3, 0, 0, 0]);
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub const TARGETS: [(&str, Look); 4] =
 
 /// Read at run time: the file is outside this package.
 static GOLDEN: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../assets/segment-v2.pfp"))
+    std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../assets/segment-v3.pfp"))
         .expect("the repository has it")
 });
 

@@ -18,6 +18,9 @@ use std::time::Duration;
 
 use crate::os::{process_cpu, thread_count, thread_cpu, wall};
 
+/// To this both the kernel and pfp know when a thread was taken off the CPU.
+pub const SWITCH: Duration = Duration::from_micros(10);
+
 /// What has become of the calling thread's time up to now.
 #[derive(Clone, Copy, Debug)]
 pub struct Account {

@@ -56,13 +56,13 @@ fn version_1_is_read_with_every_figure() {
     assert_eq!(deflate.buckets().iter().map(|bucket| bucket.count).sum::<u64>(), 73_437);
 }
 
-/// With amounts, variants, their rest and a device: what `segment-v2-amounts.pfp` tells. The
+/// With amounts, variants, their rest and a device: what `segment-v3-amounts.pfp` tells. The
 /// figures are worked out by hand from the story of that, in
 /// `shm-layout/tests/golden_amounts.rs`.
 #[test]
 fn version_1_with_amounts_is_read_with_every_figure() {
     let snapshot = json::read(&asset("snapshot-v1-amounts.json")).unwrap();
-    let segment = opened(&asset("segment-v2-amounts.pfp")).unwrap();
+    let segment = opened(&asset("segment-v3-amounts.pfp")).unwrap();
     assert_eq!(snapshot.points, segment.points);
     assert_eq!((&snapshot.cells, &snapshot.lanes), (&segment.cells, &segment.lanes));
     assert_eq!((&snapshot.records, &snapshot.losses), (&segment.records, &segment.losses));
@@ -146,7 +146,7 @@ fn a_compressed_file_says_the_same() {
 /// `shm-layout/tests/golden.rs`.
 #[test]
 fn a_copy_of_a_segment_without_a_note_is_read() {
-    let snapshot = opened(&asset("segment-v2.pfp")).unwrap();
+    let snapshot = opened(&asset("segment-v3.pfp")).unwrap();
     let process = &snapshot.process;
     assert_eq!((process.name.as_str(), process.pid), ("golden", 4711));
     assert_eq!(process.state, ProcessState::Crashed);
@@ -167,23 +167,23 @@ fn a_copy_of_a_segment_without_a_note_is_read() {
 /// Of a program that ran: `pfp-test-target saved`, as it said of itself.
 #[test]
 fn a_copy_of_a_segment_with_a_note_is_read() {
-    let snapshot = opened(&asset("segment-copy-v2.pfp.zst")).unwrap();
+    let snapshot = opened(&asset("segment-copy-v3.pfp.zst")).unwrap();
     let process = &snapshot.process;
-    assert_eq!((process.name.as_str(), process.pid), ("the \"saving\" one", 31_556));
+    assert_eq!((process.name.as_str(), process.pid), ("the \"saving\" one", 6_375));
     assert_eq!(process.state, ProcessState::Running);
-    assert_eq!(process.started_unix_ns, 1_795_419_490_675_780_624);
+    assert_eq!(process.started_unix_ns, 1_795_573_316_074_131_973);
     let seconds = snapshot.elapsed_ticks as f64 / snapshot.clock.ticks_per_second;
     let by_calendar = (snapshot.taken_unix_ns - process.started_unix_ns) as f64 / 1e9;
     assert!((seconds - by_calendar).abs() < 0.01, "{seconds} and {by_calendar}");
-    assert_eq!(figures(&snapshot, "\"quoted"), [5_150, 18_344, 56]);
-    assert_eq!(figures(&snapshot, "reset in between"), [5_050, 18_122, 82]);
+    assert_eq!(figures(&snapshot, "\"quoted"), [5_150, 32_125, 389]);
+    assert_eq!(figures(&snapshot, "reset in between"), [5_050, 30_631, 120]);
     // Before the 50 measurements that came first since then, and in the first second.
     let point = snapshot.points.iter().find(|point| point.name == "reset in between").unwrap();
     let since = point.since_ticks.unwrap();
     assert!(0 < since && (since as f64) < snapshot.clock.ticks_per_second, "{since}");
     assert!(snapshot.points.iter().all(|other| other.since_ticks.is_none() || other == point));
     let lanes: Vec<_> = snapshot.lanes.iter().map(|lane| (lane.kind, &*lane.name)).collect();
-    assert_eq!(lanes, [(LaneKind::Live, "saving"), (LaneKind::Ended, "second")]);
+    assert_eq!(lanes, [(LaneKind::Live, "pfp-test-target"), (LaneKind::Ended, "second")]);
     assert_eq!(snapshot.records.iter().filter(|record| record.lane == 1).count(), 2_047);
 }
 
@@ -193,25 +193,25 @@ fn a_copy_of_a_segment_with_a_note_is_read() {
 fn a_copy_that_is_not_whole_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("copy");
-    let whole = fs::read(asset("segment-v2.pfp")).unwrap();
+    let whole = fs::read(asset("segment-v3.pfp")).unwrap();
     for len in [8, 100, 8_191, 8_192, 40_000, whole.len() / 2, whole.len() - 1] {
         fs::write(&path, &whole[..len]).unwrap();
         let error = format!("{:#}", opened(&path).unwrap_err());
         assert!(error.contains("expected a whole copy"), "{len}: {error}");
         assert!(error.contains("copy it again"), "{len}: {error}");
     }
-    let packed = fs::read(asset("segment-copy-v2.pfp.zst")).unwrap();
+    let packed = fs::read(asset("segment-copy-v3.pfp.zst")).unwrap();
     fs::write(&path, &packed[..packed.len() - 7]).unwrap();
     let error = format!("{:#}", opened(&path).unwrap_err());
     assert!(error.contains("ends early") && error.contains("copy it again"), "{error}");
 
     let mut newer = whole;
-    newer[12] = 3;
+    newer[12] = 4;
     fs::write(&path, newer).unwrap();
     let error = opened(&path).unwrap_err();
     let refusal = error.chain().find_map(|cause| cause.downcast_ref::<Refusal>());
     assert_eq!(refusal.map(Refusal::exit_status), Some(5), "{error:#}");
-    assert!(format!("{error:#}").contains("layout version 3.0"), "{error:#}");
+    assert!(format!("{error:#}").contains("layout version 4.0"), "{error:#}");
 }
 
 /// Bytes changed at random, the same ones in every run: whatever comes of it can be
@@ -220,7 +220,7 @@ fn a_copy_that_is_not_whole_says_so() {
 fn damaged_copies_are_shown_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (path, saved) = (folder.path().join("copy"), folder.path().join("saved"));
-    let whole = fs::read(asset("segment-v2.pfp")).unwrap();
+    let whole = fs::read(asset("segment-v3.pfp")).unwrap();
     let in_use: Vec<usize> = (0..whole.len()).filter(|&at| whole[at] != 0).collect();
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     let mut below = |limit: usize| {

@@ -38,7 +38,7 @@ fn forget_peak() -> io::Result<()> {
 #[test]
 fn what_unfolds_into_far_more_than_it_says_takes_little() {
     let folder = tempfile::tempdir().unwrap();
-    let segment = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../assets/segment-v2.pfp"));
+    let segment = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../assets/segment-v3.pfp"));
     let mut segment = segment.unwrap();
     // It says that it has many blocks and uses them all, and there are zeros in them.
     const BLOCKS: u64 = 30_000;

@@ -1,6 +1,7 @@
 //! One thread's clock: what it watches, and how its time off the CPU is brought
 //! up to date after a switch.
 
+use std::mem::offset_of;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
@@ -12,6 +13,7 @@ use pfp_shm_layout::header::ClockKind;
 use super::counter::{self, stamp};
 use super::{arch, calibrate, perf, rseq, state};
 use crate::mark::{self, Holder};
+use crate::word;
 
 /// Has every stamp of those that watch nothing take the cold path.
 pub(super) fn watch_closely() {
@@ -69,7 +71,7 @@ const COUNTING: u32 = 40;
 pub(crate) struct ThreadClock {
     /// The word that tells whether the thread was switched out.
     watch: AtomicU64,
-    /// Its value as long as it was not.
+    /// Its value as long as it was not; [`NEVER`] while the clock is disturbed.
     expect: AtomicU64,
     /// Ticks to subtract from the counter: time off the CPU, and whatever
     /// shifts the current context's clock.
@@ -84,6 +86,8 @@ pub(crate) struct ThreadClock {
     /// Switches of the thread.
     all_switches: AtomicU64,
 
+    /// What the word was when it was armed, disturbed or not.
+    armed: AtomicU64,
     kind: AtomicU64,
     /// The rung that was in force in the process when this thread took its own,
     /// which may be a lower one.
@@ -119,6 +123,9 @@ struct Anchor {
 /// end that reads it, or is being changed, so that the next stamp takes the cold path. What
 /// is below counts how often.
 const DISTURBED: u64 = 1 << 63;
+
+/// No word that is watched has this value.
+const NEVER: u64 = u64::MAX;
 
 /// A stamp that was taken on the cold path.
 #[derive(Clone, Copy, Debug)]
@@ -181,7 +188,18 @@ impl ThreadClock {
         if super::mock::is_running() {
             return self.was_switched() || self.is_disturbed();
         }
-        self.was_switched() || now.wrapping_sub(self.looked.load(Relaxed)) > STALE
+        self.was_switched() || word::minus::<Self, { offset_of!(Self, looked) }>(self, now) > STALE
+    }
+
+    /// As [`Self::is_outdated`], for an end, so many ticks after a begin that has found the clock up
+    /// to date. Also if the counter ran backwards.
+    #[inline(always)]
+    pub(crate) fn is_outdated_after(&self, elapsed: u64) -> bool {
+        #[cfg(test)]
+        if super::mock::is_running() {
+            return self.was_switched() || self.is_disturbed();
+        }
+        self.was_switched() || elapsed > STALE
     }
 
     /// Whether somebody else has changed the clock since the last stamp.
@@ -195,17 +213,23 @@ impl ThreadClock {
     pub(crate) fn disturb(&self) -> u64 {
         let disturbed = self.looked.load(Relaxed).wrapping_add(1) | DISTURBED;
         self.looked.store(disturbed, Relaxed);
+        self.expect.store(NEVER, Relaxed);
         disturbed
     }
 
-    /// Whether the thread was switched out since the word was armed.
+    /// Whether the thread was switched out since the word was armed, or the clock is disturbed.
     #[inline(always)]
     fn was_switched(&self) -> bool {
+        !word::is::<Self, { offset_of!(Self, expect) }>(self, self.watched())
+    }
+
+    /// What the word is that is watched.
+    #[inline(always)]
+    fn watched(&self) -> u64 {
         let watch = self.watch.load(Relaxed) as *const AtomicU64;
         // SAFETY: `start` has set `watch` to a word that lives as long as the
         // thread, or to a static one; a clock that was not started is not read.
-        let word = unsafe { &*watch };
-        word.load(Relaxed) != self.expect.load(Relaxed)
+        unsafe { &*watch }.load(Relaxed)
     }
 
     /// Ticks to subtract from the counter.
@@ -260,6 +284,7 @@ impl ThreadClock {
         let read = self.read_both().unwrap_or_else(|| Reading::without(stamp()));
         self.anchor(read.stamps.late, read.cpu_ns, 0, 0);
         self.looked.store(read.stamps.late, Relaxed);
+        self.expect.store(self.armed.load(Relaxed), Relaxed);
         compiler_fence(SeqCst);
         self.refreshing.store(0, Relaxed);
     }
@@ -306,7 +331,8 @@ impl ThreadClock {
             return Stamps::one(stamp());
         }
         let was_left = holder == Holder::Gone;
-        if !was_left && !verify && self.is_disturbed() && !self.was_switched() {
+        let is_armed = self.watched() == self.armed.load(Relaxed);
+        if !was_left && !verify && self.is_disturbed() && is_armed {
             // Nothing but that: there is no need to ask.
             let disturbed = self.looked.load(Relaxed);
             let (now, looked) = (stamp(), disturbed & !DISTURBED);
@@ -332,7 +358,12 @@ impl ThreadClock {
 
     /// The clock was looked at, and is to be believed unless it was disturbed again.
     fn settle(&self, disturbed: u64, looked: u64) {
-        let _ = self.looked.compare_exchange(disturbed, looked & !DISTURBED, Relaxed, Relaxed);
+        self.expect.store(self.armed.load(Relaxed), Relaxed);
+        compiler_fence(SeqCst);
+        let settled = looked & !DISTURBED;
+        if self.looked.compare_exchange(disturbed, settled, Relaxed, Relaxed).is_err() {
+            self.expect.store(NEVER, Relaxed);
+        }
     }
 
     /// After a refresh that was cut off: ends what it had put in force.
@@ -483,12 +514,10 @@ impl ThreadClock {
                 rseq::word().is_some_and(|word| word.swap(rseq::armed(), Relaxed) != rseq::armed())
             }
             ClockKind::Perf => {
-                let watch = self.watch.load(Relaxed) as *const AtomicU64;
-                // SAFETY: on this rung `watch` is the word of a mapped page.
-                let word = unsafe { (*watch).load(Relaxed) };
-                self.expect.swap(word, Relaxed) != word
+                let word = self.watched();
+                self.armed.swap(word, Relaxed) != word
             }
-            _ => self.was_switched(),
+            _ => self.watched() != self.armed.load(Relaxed),
         }
     }
 
@@ -506,7 +535,7 @@ impl ThreadClock {
             match rseq::word() {
                 Some(word) => {
                     word.store(rseq::armed(), Relaxed);
-                    self.expect.store(rseq::armed(), Relaxed);
+                    self.armed.store(rseq::armed(), Relaxed);
                     self.watch.store((&raw const *word).addr() as u64, Relaxed);
                 }
                 None => kind = ClockKind::Cputime,
@@ -517,7 +546,7 @@ impl ThreadClock {
                 Some(page) => {
                     let word = page.word();
                     // SAFETY: the page was mapped just now.
-                    self.expect.store(unsafe { (*word).load(Relaxed) }, Relaxed);
+                    self.armed.store(unsafe { (*word).load(Relaxed) }, Relaxed);
                     self.watch.store(word.expose_provenance() as u64, Relaxed);
                     self.perf_page.store(page.into_address(), Relaxed);
                 }
@@ -532,7 +561,7 @@ impl ThreadClock {
     }
 
     fn watch_nothing(&self, expect: u64) {
-        self.expect.store(expect, Relaxed);
+        self.armed.store(expect, Relaxed);
         self.watch.store((&raw const state().still).expose_provenance() as u64, Relaxed);
     }
 

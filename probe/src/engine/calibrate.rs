@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::measure::{Guard, OVERHEAD};
+use super::measure::Guard;
+use super::overhead::overhead;
 use super::thread::{self, Entry, Thread};
 use super::turn::Turn;
 use super::{cold, copies, process};
@@ -73,7 +74,7 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     }
     let thread = recording()?;
     let entry = thread.entry(point.index());
-    let before = OVERHEAD.replace(Costs::NONE);
+    let before = overhead().replace(Costs::NONE);
     let mut least = Costs::UNKNOWN;
     for _ in 0..(pairs as usize).div_ceil(BATCH).max(1) {
         let switches = thread.clock.switches();
@@ -90,7 +91,7 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     // Never 0, so that each region shows in what is covered.
     least.pair = least.pair.max(least.inside).max(1);
     least.lap = least.lap.max(least.inside);
-    OVERHEAD.replace(least);
+    overhead().replace(least);
     calibrate_fences(point, thread, entry);
     // Viewers are shown the leader's costs.
     if let Some(process) = process::current().filter(|_| !copies::follows()) {
@@ -109,8 +110,8 @@ fn recording() -> Option<&'static Thread> {
 fn calibrate_fences(point: &'static Point, thread: &Thread, entry: &Entry) {
     /// The first ones come upon cold code.
     const FENCE_BATCHES: usize = 8;
-    let costs = OVERHEAD.replace(Costs::NONE);
-    OVERHEAD.fence_inside.store(0, Relaxed);
+    let costs = overhead().replace(Costs::NONE);
+    overhead().fence_inside.store(0, Relaxed);
     let mut least = None;
     for _ in 0..FENCE_BATCHES {
         let switches = thread.clock.switches();
@@ -120,10 +121,10 @@ fn calibrate_fences(point: &'static Point, thread: &Thread, entry: &Entry) {
             least = Some((known.min(inside), pair.min(all / BATCH as u64)));
         }
     }
-    OVERHEAD.replace(costs);
+    overhead().replace(costs);
     let (inside, pair) = least.unwrap_or((costs.inside, costs.pair));
-    OVERHEAD.fence_inside.store(inside.saturating_sub(costs.inside), Relaxed);
-    OVERHEAD.fence_pair.store(pair.saturating_sub(costs.pair), Relaxed);
+    overhead().fence_inside.store(inside.saturating_sub(costs.inside), Relaxed);
+    overhead().fence_pair.store(pair.saturating_sub(costs.pair), Relaxed);
 }
 
 /// Measures what the hooks of a function cost beyond what a scope does, and takes
@@ -145,7 +146,7 @@ fn calibrate_hooks_alone(point: &'static Point, call: fn(), again: bool) -> bool
     }
     // Out of force meanwhile: what a scope costs must not make a figure negative, which
     // would count as zero.
-    let scope_inside = if again { OVERHEAD.inside() } else { OVERHEAD.inside.swap(0, Relaxed) };
+    let scope_inside = if again { overhead().inside() } else { overhead().inside.swap(0, Relaxed) };
     let mut least = None;
     for _ in 0..if again { 1 } else { HOOK_BATCHES } {
         let (switches, written) = (thread.clock.switches(), thread.written());
@@ -155,16 +156,16 @@ fn calibrate_hooks_alone(point: &'static Point, call: fn(), again: bool) -> bool
             least = Some((inside.min(own), pair.min(all / BATCH as u64)));
         }
     }
-    OVERHEAD.inside.store(scope_inside, Relaxed);
+    overhead().inside.store(scope_inside, Relaxed);
     let Some((inside, pair)) = least else { return false };
     if !again {
-        OVERHEAD.hooks_inside.store(inside.saturating_sub(scope_inside), Relaxed);
-    } else if pair >= OVERHEAD.pair() + OVERHEAD.hooks_pair.load(Relaxed) {
+        overhead().hooks_inside.store(inside.saturating_sub(scope_inside), Relaxed);
+    } else if pair >= overhead().pair() + overhead().hooks_pair.load(Relaxed) {
         return true;
     }
     // A pair of hooks is never cheaper than a scope's.
-    OVERHEAD.pair.fetch_min(pair, Relaxed);
-    OVERHEAD.hooks_pair.store(pair.saturating_sub(OVERHEAD.pair()), Relaxed);
+    overhead().pair.fetch_min(pair, Relaxed);
+    overhead().hooks_pair.store(pair.saturating_sub(overhead().pair()), Relaxed);
     true
 }
 

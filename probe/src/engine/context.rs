@@ -262,14 +262,13 @@ fn resume(thread: &Thread, now: u64) {
     let current = thread.current.load(Relaxed);
     // SAFETY: null, or a context that being current keeps alive.
     let number = unsafe { current.as_ref() }.map_or(0, Shared::number);
-    thread.context.store(u64::from(number), Relaxed);
     let regions = thread.regions();
     let paused = &regions.paused;
     thread.clock.set_off(now.wrapping_sub(paused.clock.load(Relaxed)));
     let stretch = next_stretch();
     thread.clock.set_switches(paused.switches.load(Relaxed), stretch);
     thread.set_covered(paused.covered.load(Relaxed));
-    thread.begin_stretch(stretch);
+    thread.begin_stretch(stretch, number);
     let level = paused.place.load(Relaxed);
     thread.set_level(level);
     thread.show_again(now, &paused.open, level);

@@ -16,6 +16,7 @@ use pfp_shm_layout::ring::What;
 
 use super::fold;
 use super::measure::{self, Begun, Destination, End, Guard, Part};
+use super::overhead::overhead;
 use super::process;
 use super::regions::{Noted, Regions, Slot, Sum};
 use super::thread::{self, Entry, FENCED, LEVEL, LEVELS, Thread, Unready};
@@ -157,7 +158,7 @@ impl Thread {
         let off = at.off.wrapping_sub(begun.off);
         let raw = (elapsed.wrapping_sub(off) as i64).max(0) as u64;
         Part {
-            net: raw.wrapping_sub(measure::OVERHEAD.inside()),
+            net: raw.wrapping_sub(overhead().inside()),
             child: at.covered.wrapping_sub(begun.covered),
             // Less than before, if the counter ran backwards.
             off: (off as i64).max(0) as u64,
@@ -257,8 +258,8 @@ pub(super) fn note_long(
         if holds || tried == TRIES {
             if thread.calls().is_some() {
                 let open = thread.open_region(place);
-                open.name(point.index() as u32);
-                open.begin(now, off);
+                open.name(point.offset(), off);
+                open.begin(now);
             }
             return Begun { start: now, covered, off, switches, inclusive };
         }
@@ -583,11 +584,30 @@ fn end_fenced(
 
 /// Ends a region on the short way whose record is the first of a page.
 fn end_turned(thread: &Thread, guard: &mut Guard, end: End) -> bool {
-    let Some(took) = thread.turn_page() else { return false };
-    // It took nothing of the region, which had ended.
-    guard.cover(took);
+    let entry = thread.entry_at(guard.point().offset());
+    // What is covered, and the point's inclusive total at the same moment.
+    let read = || {
+        (0..TRIES).find_map(|_| {
+            let (covered, total) = (thread.covered(), entry.total());
+            thread.has_covered(covered).then_some((covered, total))
+        })
+    };
+    let Some((covered, total)) = read().filter(|_| thread.turn_page()) else { return false };
+    let Some((now_covered, now_total)) = read() else { return false };
+    let took = now_covered.wrapping_sub(covered);
+    // Nothing of it was in the region, which had ended; nor a handler that came meanwhile.
+    guard.leave_out(took, now_total.wrapping_sub(total));
     let covered = end.covered.wrapping_add(took);
-    guard.end_at::<true>(thread, thread.position(), End { covered, ..end }, None)
+    let mut is_short = true;
+    guard.end_at::<true>(thread, End { covered, ..end }, None, |guard, door| {
+        guard.end_by(door);
+        is_short = false;
+    });
+    if !is_short {
+        // It will be found to end later: so much later it begins.
+        guard.delay(took);
+    }
+    is_short
 }
 
 /// The door out of a guard's end: what the hot path could not end.
@@ -692,7 +712,7 @@ fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
         off: part.off,
         switches: part.switches,
     };
-    thread.add_to_total(point.index(), sum.inclusive);
+    thread.add_to_total(point.offset(), sum.inclusive);
     let regions = thread.regions();
     // A point with amounts latches zeros at least: the place may still hold another thread's.
     let kept = point.timed().map(|_| amounts.copied().unwrap_or_default());
@@ -774,7 +794,7 @@ fn finish_with(
     let entry = thread.entry(index);
     let is_recorded = !busy && entry.cell().is_some() && {
         // The region is closed already, so the thread's place is the region's.
-        let what = measure::what(thread, index, thread.place.load(Relaxed));
+        let what = measure::what(thread, point, thread.place.load(Relaxed));
         let times = (start, elapsed, what);
         thread.busy(|| thread.record_counted(entry, measured, times, amounts)).is_some()
     };
@@ -846,7 +866,7 @@ pub(crate) fn record_past(point: &'static Point, past: &Past, is_inside: bool) {
     if is_inside {
         thread.cover(own);
     }
-    thread.add_to_total(point.index(), own);
+    thread.add_to_total(point.offset(), own);
     let sum = Sum { own, inclusive: own, off: past.ticks - own, switches: 0 };
     finish_with(thread, point, sum, (past.start, past.span), None);
 }
@@ -901,7 +921,7 @@ pub(crate) fn end_poll(
         polls.0.get_or_insert_with(|| Unrecorded { sum: Sum::default(), start: begun.start });
     let inclusive = if recursive { 0 } else { part.span().wrapping_sub(inside) };
     // At once, so that a poll around this one finds it.
-    thread.add_to_total(point.index(), inclusive);
+    thread.add_to_total(point.offset(), inclusive);
     unrecorded.sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
     if last && let Some(Unrecorded { sum, start }) = polls.0.take() {
         let elapsed = moment.now.wrapping_sub(start);

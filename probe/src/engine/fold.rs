@@ -11,15 +11,15 @@
 //! Whoever folds has marked the thread as busy: a signal handler that comes meanwhile
 //! records elsewhere. One that jumps out leaves figures staged, which [`recover`] drops.
 
-use std::iter;
-use std::sync::atomic::Ordering::Relaxed;
+use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pfp_shm_layout::amounts::SumWords;
 use pfp_shm_layout::calls::CallSums;
 use pfp_shm_layout::cell::{self, Cell, Sums};
-use pfp_shm_layout::histogram::{self, BUCKETS};
+use pfp_shm_layout::histogram::{self, BUCKETS, FIRST_OCTAVE_NUMBER};
 use pfp_shm_layout::ring::{self, Added, Addition, Slot, What};
-use pfp_shm_layout::segment::{RING_SLOTS, Segment};
+use pfp_shm_layout::segment::{Chunk, RING_SLOTS, Segment};
 
 use super::process::{self, Process};
 use super::thread::{self, SLOTS_PER_PAGE, Thread};
@@ -107,8 +107,8 @@ fn fold_again(thread: &Thread) {
         let Addition { point, caller, exclusive, inclusive } = addition;
         let cell = (u64::from(point) < points).then(|| thread.cell(point as usize)).flatten();
         let is_missing = cell.is_some_and(|cell| cell.folded() <= number);
-        let added = iter::once(slot.added());
-        if is_missing && !fold_point(thread, point, Callers::One(caller), added, number + 1) {
+        let one = slice::from_ref(slot);
+        if is_missing && !fold_point(thread, point, Callers::One(caller), one, number + 1) {
             return;
         }
         // The cell was first.
@@ -131,15 +131,15 @@ fn fold_some(thread: &Thread, from: u64, end: u64) -> bool {
     let slots = thread.slots(from, end);
     let first = slots.first().map_or(What::default(), Slot::what);
     // Most often all are of one point, with one caller.
-    let differ = slots.iter().fold(0, |differ, slot| differ | slot.what().key ^ first.key);
-    let differ = What { key: differ, ..first };
+    let names = slots.iter().fold(0, |differ, slot| differ | slot.names() ^ first.names);
+    let differ = What { names, ..first };
     if differ.point() == 0 {
         let point = first.point();
         if u64::from(point) >= thread.points.load(Relaxed) {
             return true;
         }
         let callers = Callers::of(differ.caller() == 0, first.caller(), slots);
-        return fold_point(thread, point, callers, slots.iter().map(Slot::added), end);
+        return fold_point(thread, point, callers, slots, end);
     }
     fold_sorted(thread, slots, end)
 }
@@ -210,7 +210,7 @@ fn fold_sorted(thread: &Thread, slots: &[Slot], end: u64) -> bool {
         (added, rest) = rest.split_at(count.min(rest.len()));
         thread.entry(point as usize).batch.store(0, Relaxed);
         let callers = Callers::of(!differ[number], callers[number], slots);
-        fold_point(thread, point, callers, added.iter().copied(), end)
+        fold_point(thread, point, callers, added, end)
     })
 }
 
@@ -260,13 +260,10 @@ fn add_calls(thread: &Thread, point: u32, slots: &[Slot], end: u64) -> bool {
 /// Adds to the cell of a point; the lane's records up to `end` are in it then. False in a child
 /// that a signal handler has forked in here.
 #[inline(always)]
-fn fold_point(
-    thread: &Thread,
-    point: u32,
-    callers: Callers<'_>,
-    added: impl Iterator<Item = Added> + Clone,
-    end: u64,
-) -> bool {
+fn fold_point<T>(thread: &Thread, point: u32, callers: Callers<'_>, records: &[T], end: u64) -> bool
+where
+    for<'a> &'a T: Source,
+{
     let entry = thread.entry(point as usize);
     // In a forked child the table reads zero.
     let Some(cell) = entry.cell() else { return thread.is_alive() };
@@ -275,40 +272,13 @@ fn fold_point(
     let control = entry.follows();
     if control.alpha_fixed() != 0 {
         let mut is_first = live.count == 0;
-        for added in added.clone() {
-            live.take_into_average(control, is_first, added.exclusive());
+        for record in records {
+            live.take_into_average(control, is_first, record.added().exclusive());
             is_first = false;
         }
     }
-    // What they add, and the histogram apart: so registers do.
-    let mut more = Sums::default();
-    for added in added.clone() {
-        more.add_short(added);
-    }
+    let Some(more) = add_up(thread, cell, records) else { return false };
     live.append(&more);
-    let mut rest = added.map(|added| histogram::number(added.exclusive()));
-    let mut next = rest.next();
-    while let Some(number) = next {
-        let (part, first) = (number / BUCKETS, number / BUCKETS * BUCKETS);
-        let Some(chunk) = thread.part_for(cell, part) else {
-            next = rest.next();
-            continue;
-        };
-        // Those that follow are most often of the same part.
-        let mut bucket = number - first;
-        next = loop {
-            // As late as that: the histogram has no copy that a child could write to.
-            if !thread.is_alive() {
-                return false;
-            }
-            cell::add(&chunk.0[bucket % BUCKETS], 1);
-            let Some(number) = rest.next() else { break None };
-            bucket = number.wrapping_sub(first);
-            if bucket >= BUCKETS {
-                break Some(number);
-            }
-        };
-    }
     cell.put_in_force(&live, sums(cell), end);
     let Sums { count, exclusive, inclusive, .. } = more;
     match callers {
@@ -318,6 +288,172 @@ fn fold_point(
         Callers::Of(slots) => add_calls(thread, point, slots, end),
     }
 }
+
+/// What a record of one point is found in.
+trait Source: Copy {
+    fn added(&self) -> Added;
+}
+
+impl Source for &Slot {
+    #[inline(always)]
+    fn added(&self) -> Added {
+        Slot::added(self)
+    }
+}
+
+impl Source for &Added {
+    #[inline(always)]
+    fn added(&self) -> Added {
+        **self
+    }
+}
+
+/// Counts records of one point in the histogram of their cell, and adds them up. None in a child
+/// that a signal handler has forked in here.
+#[inline(always)]
+fn add_up<T>(thread: &Thread, cell: &Cell, records: &[T]) -> Option<Sums>
+where
+    for<'a> &'a T: Source,
+{
+    // Where many points take turns, each has few records in a page.
+    if records.len() <= FEW {
+        let mut all = Sums::default();
+        for record in records {
+            all.append(&add_one(thread, cell, record.added())?);
+        }
+        return Some(all);
+    }
+    let mut sum = Sum::NONE;
+    let mut rest = records.iter();
+    loop {
+        match sum.add(thread, cell, &mut rest) {
+            Progress::All => break,
+            Progress::Forked => return None,
+            Progress::NoPart { part, bucket } => {
+                let chunk = thread.part_for(cell, part);
+                if !thread.is_still_alive() {
+                    return None;
+                }
+                if let Some(chunk) = chunk {
+                    cell::add(&chunk.0[bucket], 1);
+                }
+            }
+        }
+    }
+    let Sum { exclusive, inclusive, squares, min, max } = sum;
+    let squares = match max < Sum::SMALL {
+        true => u128::from(squares),
+        false => records.iter().map(|record| u128::from(record.added().exclusive()).pow(2)).sum(),
+    };
+    let last = records.last().map_or(0, |record| record.added().exclusive());
+    let count = records.len() as u64;
+    Some(Sums { count, exclusive, inclusive, min, max, last, squares, ..Sums::default() })
+}
+
+/// So many records are added up one by one.
+const FEW: usize = 4;
+
+/// As [`add_up`], of one record.
+#[inline(always)]
+fn add_one(thread: &Thread, cell: &Cell, added: Added) -> Option<Sums> {
+    let exclusive = added.exclusive();
+    let (part, bucket) = histogram::locate(exclusive);
+    let chunk = thread.part_for(cell, part);
+    if !thread.is_still_alive() {
+        return None;
+    }
+    if let Some(chunk) = chunk {
+        cell::add(&chunk.0[bucket], 1);
+    }
+    Some(Sums {
+        count: 1,
+        exclusive,
+        inclusive: added.inclusive(),
+        min: exclusive,
+        max: exclusive,
+        last: exclusive,
+        squares: u128::from(exclusive).pow(2),
+        ..Sums::default()
+    })
+}
+
+/// What records add up to.
+struct Sum {
+    exclusive: u64,
+    inclusive: u64,
+    squares: u64,
+    min: u64,
+    max: u64,
+}
+
+/// How far [`Sum::add`] has come.
+enum Progress {
+    All,
+    /// In a child that a signal handler has forked.
+    Forked,
+    /// Only that a record is to be counted is left of it: its histogram part has no memory yet.
+    NoPart {
+        part: usize,
+        bucket: usize,
+    },
+}
+
+impl Sum {
+    const NONE: Self = Self { exclusive: 0, inclusive: 0, squares: 0, min: u64::MAX, max: 0 };
+    /// Squares of less, a page of them, add up to less than 2^64.
+    const SMALL: u64 = 1 << 28;
+
+    /// Adds records and counts them in the histogram of their cell, until a part of that is
+    /// missing. It calls nothing, so that all that the loop goes on with has a register.
+    #[inline(never)]
+    fn add<'a, T>(
+        &mut self,
+        thread: &Thread,
+        cell: &Cell,
+        rest: &mut slice::Iter<'a, T>,
+    ) -> Progress
+    where
+        &'a T: Source,
+    {
+        const { assert!(Self::SMALL.pow(2) as u128 * SLOTS_PER_PAGE as u128 <= 1 << 63) };
+        let Self { mut exclusive, mut inclusive, mut squares, mut min, mut max } = *self;
+        // The histogram part that was last added to, and the octave number of its first bucket.
+        let (mut chunk, mut first) = (&NO_CHUNK, 0);
+        let mut progress = Progress::All;
+        let mut left = rest.clone();
+        for record in &mut left {
+            let added = record.added();
+            let own = added.exclusive();
+            exclusive = exclusive.wrapping_add(own);
+            inclusive = inclusive.wrapping_add(added.inclusive());
+            min = min.min(own);
+            max = max.max(own);
+            squares = squares.wrapping_add(own.wrapping_mul(own));
+            let number = histogram::octave_number(own);
+            if number.wrapping_sub(first) >= BUCKETS {
+                first = number / BUCKETS * BUCKETS;
+                let part = (first - FIRST_OCTAVE_NUMBER) / BUCKETS;
+                let Some(found) = thread.chunk(cell.part(part)) else {
+                    progress = Progress::NoPart { part, bucket: number % BUCKETS };
+                    break;
+                };
+                chunk = found;
+            }
+            // As late as that: the histogram has no copy that a child could write to.
+            if !thread.is_still_alive() {
+                progress = Progress::Forked;
+                break;
+            }
+            cell::add(&chunk.0[number % BUCKETS], 1);
+        }
+        *self = Self { exclusive, inclusive, squares, min, max };
+        *rest = left;
+        progress
+    }
+}
+
+/// In place of a histogram part, of which nothing is read or written.
+static NO_CHUNK: Chunk = Chunk([const { AtomicU64::new(0) }; BUCKETS]);
 
 fn sums(cell: &Cell) -> Option<&SumWords> {
     match cell.amounts() {

@@ -24,7 +24,6 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicU64,
     Ordering::{Relaxed, SeqCst},
     compiler_fence,
 };
@@ -32,9 +31,9 @@ use std::sync::atomic::{
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::Measurement;
 use pfp_shm_layout::control::Control;
-use pfp_shm_layout::ring::{CALLER_SHIFT, DEPTH_SHIFT, MOST_TICKS, What};
+use pfp_shm_layout::ring::{MOST_TICKS, What};
 
-use super::calibrate::Costs;
+use super::overhead::{self, overhead};
 use super::thread::{self, Entry, Position, Thread, Unready};
 use super::{ending, process};
 use crate::clock::{fenced_ticks, ticks};
@@ -42,74 +41,8 @@ use crate::mark;
 use crate::point::Point;
 use crate::timed::Timed;
 
-/// What is taken out of all figures. In one place, so that one address does.
-pub(crate) static OVERHEAD: Overhead = Overhead {
-    inside: AtomicU64::new(0),
-    pair: AtomicU64::new(1),
-    lap: AtomicU64::new(0),
-    late: AtomicU64::new(0),
-    hooks_inside: AtomicU64::new(0),
-    hooks_pair: AtomicU64::new(0),
-    fence_inside: AtomicU64::new(0),
-    fence_pair: AtomicU64::new(0),
-};
-
-/// What measuring costs, in ticks.
-#[derive(Debug)]
-pub(crate) struct Overhead {
-    /// What falls inside a region.
-    pub(super) inside: AtomicU64,
-    /// A begin and end pair, `inside` among them.
-    pub(super) pair: AtomicU64,
-    /// What falls inside a region that a lap began: the recording of the one
-    /// before it as well.
-    pub(super) lap: AtomicU64,
-    /// By how much such a region starts after the stamp, so that taking out
-    /// `inside` takes out all of `lap`.
-    pub(super) late: AtomicU64,
-    /// By how much more than `inside` falls inside a function that a compiler's
-    /// hooks begin and end.
-    pub(super) hooks_inside: AtomicU64,
-    /// By how much more than `pair` such a function takes from the one around.
-    pub(super) hooks_pair: AtomicU64,
-    /// The same of a region of a fenced point.
-    pub(super) fence_inside: AtomicU64,
-    pub(super) fence_pair: AtomicU64,
-}
-
-impl Overhead {
-    #[inline(always)]
-    pub(crate) fn inside(&self) -> u64 {
-        self.inside.load(Relaxed)
-    }
-
-    #[inline(always)]
-    pub(super) fn pair(&self) -> u64 {
-        self.pair.load(Relaxed)
-    }
-
-    #[inline(always)]
-    fn lap(&self) -> u64 {
-        self.lap.load(Relaxed)
-    }
-
-    #[inline(always)]
-    fn late(&self) -> u64 {
-        self.late.load(Relaxed)
-    }
-
-    /// Puts costs in force, and returns those that were.
-    pub(crate) fn replace(&self, costs: Costs) -> Costs {
-        let inside = self.inside.swap(costs.inside, Relaxed);
-        let pair = self.pair.swap(costs.pair, Relaxed);
-        let lap = self.lap.swap(costs.lap, Relaxed);
-        self.late.store(costs.lap.saturating_sub(costs.inside), Relaxed);
-        Costs { inside, pair, lap }
-    }
-}
-
 /// What `begin` notes of a region, for `end`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Begun {
     /// The counter.
@@ -128,7 +61,7 @@ impl Begun {
     /// With what the hooks of a function cost taken out.
     #[inline(always)]
     fn of_a_function(mut self) -> Self {
-        self.start = self.start.wrapping_add(OVERHEAD.hooks_inside.load(Relaxed));
+        self.start = self.start.wrapping_add(overhead().hooks_inside.load(Relaxed));
         self
     }
 }
@@ -149,12 +82,12 @@ pub struct Guard {
     tag: u64,
     /// Defined unless the tag is 0: a region that is off shall not even clear it.
     point: MaybeUninit<&'static Point>,
-    /// Defined if the tag is neither.
+    /// As the point. Of no meaning with [`LONG_WAY`].
     begun: MaybeUninit<Begun>,
     thread_bound: PhantomData<*const ()>,
 }
 
-/// The tag of a region that the context keeps: no place, whose lowest bit is 1, and without
+/// The tag of a region that the context keeps: no place, whose highest bit is 1, and without
 /// [`thread::FENCED`].
 const LONG_WAY: u64 = 4;
 /// The same where the guard has the amounts of the region, in place of what `begin`
@@ -195,7 +128,7 @@ impl Guard {
             return Self::begin_function_fenced(point, guard);
         };
         let tag = thread.place.load(Relaxed);
-        thread.cover(OVERHEAD.hooks_pair.load(Relaxed));
+        thread.cover(overhead().hooks_pair.load(Relaxed));
         let begun = note(thread, entry, point);
         if must_note_again(thread, &begun) {
             return Self::begin_function_late(point, thread, entry, tag, guard);
@@ -234,7 +167,7 @@ impl Guard {
             return Self::begin_function_slow(point, guard);
         };
         let tag = thread.place.load(Relaxed) | thread::FENCED;
-        thread.cover(OVERHEAD.hooks_pair.load(Relaxed));
+        thread.cover(overhead().hooks_pair.load(Relaxed));
         guard.write(Self::of(point, tag, begin_fenced_in(thread, entry, point).of_a_function()));
     }
 
@@ -246,47 +179,49 @@ impl Guard {
         control: Control,
         guard: &mut MaybeUninit<Self>,
     ) {
-        let Some((thread, entry)) = ready(point, control) else {
+        let Some(thread) = thread::current() else {
             return Self::begin_function_slow(point, guard);
         };
+        let offset = point.offset();
+        if !thread.follows(offset, control) {
+            return Self::begin_function_slow(point, guard);
+        }
         let tag = thread.place.load(Relaxed);
         let covered = thread.covered();
         // Each word goes where it stays as soon as it is known, so that few registers do.
         let words = guard.as_mut_ptr();
+        let open = thread.open_region(tag);
         // SAFETY: the caller's memory, and what is written is plain words.
         let begun = unsafe {
             (*words).point = MaybeUninit::new(point);
             let begun = (&raw mut (*words).begun).cast::<Begun>();
             (*begun).covered = covered;
-            (*begun).off = thread.clock.off();
+            let off = thread.clock.off();
+            (*begun).off = off;
+            open.name(offset, off);
             (*begun).switches = thread.clock.switches();
-            (*begun).inclusive = entry.total();
+            (*begun).inclusive = thread.entry_at(offset).total();
             begun
         };
-        let open = thread.open_region(tag);
-        open.name(point.index() as u32);
         thread.deepen();
         // Last, so that as little as possible of this is inside the region.
         let start = ticks();
-        if thread.covered() != covered || thread.clock.is_outdated(start) {
-            return Self::begin_in_place_late(point, thread, tag, guard);
+        if !thread.has_covered(covered) || thread.clock.is_outdated(start) {
+            return Self::begin_in_place_late(thread, tag, guard);
         }
         // SAFETY: as above. The tag says that all is there.
         unsafe {
             (*begun).start = start;
-            open.begin(start, (*begun).off);
+            open.begin(start);
             (*words).tag = tag;
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn begin_in_place_late(
-        point: &'static Point,
-        thread: &Thread,
-        tag: u64,
-        guard: &mut MaybeUninit<Self>,
-    ) {
+    fn begin_in_place_late(thread: &Thread, tag: u64, guard: &mut MaybeUninit<Self>) {
+        // SAFETY: written just now; one register less to save than if it were passed on.
+        let point = unsafe { (*guard.as_ptr()).point.assume_init() };
         guard.write(Self::begin_late(point, thread, tag));
     }
 
@@ -344,8 +279,7 @@ impl Guard {
             }
             Some(Err(Unready::Overflow(thread))) => {
                 let kept = ending::begin_kept(thread, point);
-                let tag = if kept { LONG_WAY } else { 0 };
-                Self { tag, point: MaybeUninit::new(point), ..Self::none() }
+                Self::of(point, if kept { LONG_WAY } else { 0 }, Begun::default())
             }
             Some(Ok((thread, entry))) if point.control().fenced() => {
                 Self::begin_fenced(point, thread, entry)
@@ -378,104 +312,123 @@ impl Guard {
     #[inline(never)]
     pub(crate) fn end_on(&mut self) {
         let Some(thread) = thread::current() else { return };
-        let position = thread.position();
         let covered = thread.covered();
         // As early as that: the counter is read when everything before it is done, and
         // what comes after it goes on side by side with what waits for the reading.
         let now = ticks();
-        if !self.end_at::<false>(thread, position, End { now, covered }, None) {
-            ending::end_guard(self, End { now, covered }, None);
-        }
+        // Word by word, in registers.
+        self.end_at::<false>(thread, End { now, covered }, None, |guard, door| {
+            guard.end_slow(door.elapsed, door.covered, door.marked);
+        });
     }
 
     /// Ends a region of a point whose cells have sums of amounts.
     #[inline(never)]
     pub(crate) fn end_rest(&mut self, amounts: &Amounts) {
         let Some(thread) = thread::current() else { return };
-        let position = thread.position();
         let covered = thread.covered();
         let now = ticks();
-        if !self.end_at::<false>(thread, position, End { now, covered }, Some(amounts)) {
-            ending::end_guard(self, End { now, covered }, Some(amounts));
-        }
+        self.end_at::<false>(thread, End { now, covered }, Some(amounts), |guard, door| {
+            let end = guard.end_by(door);
+            ending::end_guard(guard, end, Some(amounts));
+        });
     }
 
-    /// Ends the region on the short way, if it can be. With `TURNED`, there is room for its
-    /// record, and what that took was covered since. Amounts have no place in the ring: a
+    /// The door out of `end`.
+    #[cold]
+    #[inline(never)]
+    fn end_slow(&mut self, elapsed: u64, covered: u64, marked: u64) {
+        let end = self.end_by(Door { elapsed, covered, marked });
+        ending::end_guard(self, end, None);
+    }
+
+    /// Puts right what the short way has done, and says when the region ended.
+    pub(super) fn end_by(&mut self, Door { elapsed, covered, marked }: Door) -> End {
+        if marked != 0
+            && let Some(thread) = thread::current()
+        {
+            ending::take_back(thread, &mut self.tag, marked);
+        }
+        End { now: self.begun_at().wrapping_add(elapsed), covered }
+    }
+
+    /// When the region began, of a guard that has a tag.
+    fn begun_at(&self) -> u64 {
+        // SAFETY: filled, then.
+        unsafe { self.begun.assume_init_ref() }.start
+    }
+
+    /// Ends the region on the short way, if it can be; else by `slow`. With `TURNED`, there is room
+    /// for its record, and what that took was covered since. Amounts have no place in the ring: a
     /// region that has some goes into its cell.
     #[inline(always)]
     pub(super) fn end_at<const TURNED: bool>(
         &mut self,
         thread: &Thread,
-        position: Position,
         at: End,
         amounts: Option<&Amounts>,
-    ) -> bool {
+        mut slow: impl FnMut(&mut Self, Door),
+    ) {
         let End { now, covered } = at;
         let tag = self.tag;
-        // A forked child finds no place: its pages are wiped.
-        if thread.inner_place() != tag {
-            return false;
-        }
-        // SAFETY: a guard with the tag of a place has been filled.
+        // SAFETY: a guard with a tag has been filled.
         let (point, begun) = unsafe { (self.point.assume_init(), self.begun.assume_init_ref()) };
-        let index = point.index();
-        // Before the clock is asked: that tells whether another fibre has run meanwhile, which
-        // may have added to it.
-        let total = thread.entry(index).total();
-        compiler_fence(SeqCst);
-        if thread.clock.is_outdated(now) {
-            return false;
-        }
         let elapsed = now.wrapping_sub(begun.start);
-        let is_at_page = !TURNED && amounts.is_none() && position.begins_page();
-        // More does not fit a record. Also a counter that ran backwards: that is long, too.
-        if is_at_page || !position.is_free() || elapsed > MOST_TICKS {
-            return false;
+        let door = Door { elapsed, covered, marked: 0 };
+        // A forked child finds no place: its pages are wiped.
+        if !thread.is_in(tag) {
+            return slow(self, door);
+        }
+        let offset = point.offset();
+        // What regions of the point inside have added, below zero. Before the clock is asked: that
+        // tells whether another fibre has run meanwhile, which may have added to it.
+        let inside = thread.less_total(offset, begun.inclusive);
+        if thread.clock.is_outdated_after(elapsed) {
+            return slow(self, door);
+        }
+        let position = thread.position();
+        let may_be_written = match TURNED || amounts.is_some() {
+            true => position.is_free(),
+            false => position.is_in_page(),
+        };
+        if !may_be_written {
+            return slow(self, door);
         }
         // From here on signal handlers and other fibres leave the ring alone. One that has
-        // written a record since the counter was read has moved the position; one that has
-        // measured has covered something; a child that one has forked finds nothing covered.
-        // Then nothing of this holds, and nothing may be written.
-        if !mark::set_from(&mut self.tag, &thread.position, position.word()) {
+        // written a record since the position was read has moved it; one that has measured since
+        // the counter was read has covered something; a child that one has forked finds nothing
+        // covered. Then nothing of this holds, and nothing may be written.
+        if !thread.mark_at(position, &mut self.tag) {
             self.tag = tag;
-            return false;
+            return slow(self, door);
         }
-        if thread.covered() != covered {
-            ending::take_back(thread, &mut self.tag, tag);
-            return false;
+        if !thread.has_covered(covered) {
+            return slow(self, Door { marked: tag, ..door });
         }
         // SAFETY: as above; looked at anew, so that few registers do.
         let begun = unsafe { self.begun.assume_init_ref() };
-        let what = what(thread, index, tag);
         let slot = thread.slot_at(position);
         // Each figure goes where it belongs as soon as it is known, so that few registers do.
         if amounts.is_none() {
+            slot.fill_place(tag as u32);
+            slot.fill_names(offset, thread.caller(tag));
             slot.fill_times(begun.start, elapsed);
-            slot.fill_what(what);
         }
         thread.rise();
-        let child = covered.wrapping_sub(begun.covered);
-        let net = elapsed.wrapping_sub(OVERHEAD.inside());
-        // What regions of the point inside have added is inside the span.
-        let inclusive = not_below_zero(net).wrapping_sub(total.wrapping_sub(begun.inclusive));
-        thread.add_to_total(index, inclusive);
-        let own = net.wrapping_sub(child);
-        thread.cover(own.wrapping_add(OVERHEAD.pair()));
+        let net = overhead::less_inside(elapsed);
+        let inclusive = not_below_zero(net).wrapping_add(inside);
+        thread.add_to_total(offset, inclusive);
+        let own = net.wrapping_add(begun.covered).wrapping_sub(covered);
         if amounts.is_some() {
+            thread.cover(overhead::with_pair(own));
             let measured = Measurement { exclusive: not_below_zero(own), inclusive, away: None };
-            thread.record_counted(
-                thread.entry(index),
-                measured,
-                (begun.start, elapsed, what),
-                amounts,
-            );
-            thread.done();
-            return true;
+            let times = (begun.start, elapsed, what(thread, point, tag));
+            thread.record_counted(thread.entry_at(offset), measured, times, amounts);
+            return thread.done();
         }
         slot.fill_figures(own, inclusive);
+        thread.cover(overhead::with_pair(own));
         thread.publish(position);
-        true
     }
 
     /// Ends the region and begins one of another point; see [`Self::lap`].
@@ -501,30 +454,34 @@ impl Guard {
             let position = thread.position();
             let totals = (thread.entry(point.index()).total(), begun.inclusive);
             let covered = thread.covered();
+            // What a handler adds from now on is inside the next region, or the lap starts again.
+            let next_total = next_entry.total();
             // Here and not first, as an end does: measured, it is cheaper.
             let now = ticks();
             let elapsed = now.wrapping_sub(begun.start);
             // It may end before it starts, if that is later than the stamp.
-            let is_short = elapsed.wrapping_add(OVERHEAD.late()) <= MOST_TICKS;
+            let is_short = elapsed.wrapping_add(overhead().late()) <= MOST_TICKS;
             if is_short && !thread.clock.is_outdated(now) && position.is_free() {
                 // Whoever jumps out from here on leaves nothing open.
-                let is_marked = mark::set_from(&mut self.tag, &thread.position, position.word());
-                if is_marked && thread.covered() == covered {
+                let is_marked = thread.mark_at(position, &mut self.tag);
+                if is_marked && thread.has_covered(covered) {
                     let closing = Closing::of(thread, point, begun, totals, covered, elapsed);
                     // Between two regions there is nothing, so all of what has
                     // elapsed is the region's: what measuring adds is part of it. What
                     // recording takes is inside the next one, which starts that
                     // much later; the region around both must not pay for it.
-                    let ended = closing.net.wrapping_add(OVERHEAD.lap());
+                    let ended = closing.net.wrapping_add(overhead().lap());
                     begun.covered = begun.covered.wrapping_add(ended);
-                    begun.start = now.wrapping_add(OVERHEAD.late());
-                    thread.add_to_total(closing.point.index(), closing.inclusive);
-                    begun.inclusive = next_entry.total();
+                    begun.start = now.wrapping_add(overhead().late());
+                    thread.add_to_total(closing.point.offset(), closing.inclusive);
+                    let is_same = ptr::eq(next, point);
+                    let ended_too = if is_same { closing.inclusive } else { 0 };
+                    begun.inclusive = next_total.wrapping_add(ended_too);
                     self.point.write(next);
-                    let what = what(thread, point.index(), tag);
+                    let what = what(thread, point, tag);
                     let open = thread.open_region(tag);
-                    open.name(next.index() as u32);
-                    open.begin(begun.start, begun.off);
+                    open.name(next.offset(), begun.off);
+                    open.begin(begun.start);
                     thread.cover(ended.wrapping_sub(closing.child));
                     closing.record(position, what);
                     compiler_fence(SeqCst);
@@ -568,11 +525,20 @@ impl Guard {
         self.tag & !thread::FENCED
     }
 
-    /// Something was covered since it began that was not inside.
-    pub(super) fn cover(&mut self, ticks: u64) {
+    /// So much was covered since it began that was not inside, and so much was added to the
+    /// inclusive total of its point.
+    pub(super) fn leave_out(&mut self, covered: u64, added: u64) {
         // SAFETY: asked of a guard that has the tag of a place.
         let begun = unsafe { self.begun.assume_init_mut() };
-        begun.covered = begun.covered.wrapping_add(ticks);
+        begun.covered = begun.covered.wrapping_add(covered);
+        begun.inclusive = begun.inclusive.wrapping_add(added);
+    }
+
+    /// It begins later.
+    pub(super) fn delay(&mut self, ticks: u64) {
+        // SAFETY: as above.
+        let begun = unsafe { self.begun.assume_init_mut() };
+        begun.start = begun.start.wrapping_add(ticks);
     }
 
     /// The point, of a guard that has a region.
@@ -641,8 +607,8 @@ pub(crate) fn ready(
     control: Control,
 ) -> Option<(&'static Thread, &'static Entry)> {
     let thread = thread::current()?;
-    let entry = thread.entry(point.index());
-    (entry.follows() == control).then_some((thread, entry))
+    let offset = point.offset();
+    if thread.follows(offset, control) { Some((thread, thread.entry_at(offset))) } else { None }
 }
 
 /// The same of a fenced point, whose word no cell equals.
@@ -666,7 +632,7 @@ fn note_by(thread: &Thread, entry: &Entry, point: &Point, ticks: impl FnOnce() -
     let switches = thread.clock.switches();
     let inclusive = entry.total();
     // Before it is inside, so that what a signal handler measures knows its caller.
-    thread.open_region(thread.place.load(Relaxed)).name(point.index() as u32);
+    thread.open_region(thread.place.load(Relaxed)).name(point.offset(), off);
     thread.deepen();
     // Last, so that as little as possible of this is inside the region.
     let start = ticks();
@@ -677,13 +643,13 @@ fn note_by(thread: &Thread, entry: &Entry, point: &Point, ticks: impl FnOnce() -
 /// in between, this is a forked child, or the thread was switched out before.
 #[inline(always)]
 fn must_note_again(thread: &Thread, begun: &Begun) -> bool {
-    thread.covered() != begun.covered || thread.clock.is_outdated(begun.start)
+    !thread.has_covered(begun.covered) || thread.clock.is_outdated(begun.start)
 }
 
 /// Shows that a region of a place is open.
 #[inline(always)]
 fn show(thread: &Thread, place: u64, begun: &Begun) {
-    thread.open_region(place).begin(begun.start, begun.off);
+    thread.open_region(place).begin(begun.start);
 }
 
 /// What [`note`] should have noted of a region of a place, which is shown.
@@ -707,7 +673,7 @@ pub(crate) fn begin_in(thread: &Thread, entry: &Entry, point: &Point) -> Begun {
 /// The same with a stamp that waits for the work before.
 pub(super) fn begin_fenced_in(thread: &Thread, entry: &Entry, point: &Point) -> Begun {
     // What the fences cost the region around.
-    thread.cover(OVERHEAD.fence_pair.load(Relaxed));
+    thread.cover(overhead().fence_pair.load(Relaxed));
     let mut begun = note_by(thread, entry, point, fenced_ticks);
     let place = thread.inner_place();
     if must_note_again(thread, &begun) {
@@ -715,7 +681,7 @@ pub(super) fn begin_fenced_in(thread: &Thread, entry: &Entry, point: &Point) -> 
     } else {
         show(thread, place, &begun);
     }
-    begun.start = begun.start.wrapping_add(OVERHEAD.fence_inside.load(Relaxed));
+    begun.start = begun.start.wrapping_add(overhead().fence_inside.load(Relaxed));
     begun
 }
 
@@ -724,6 +690,17 @@ pub(super) fn begin_fenced_in(thread: &Thread, entry: &Entry, point: &Point) -> 
 pub(crate) struct Destination<'a> {
     pub(crate) thread: &'a Thread,
     pub(crate) point: &'a Point,
+}
+
+/// What the short way of an end leaves to the long one.
+#[derive(Clone, Copy)]
+pub(super) struct Door {
+    /// Ticks since the region began.
+    elapsed: u64,
+    /// What was covered before the counter was read.
+    covered: u64,
+    /// The guard's tag, if it holds a mark instead; else 0.
+    marked: u64,
 }
 
 /// What an end reads first.
@@ -757,20 +734,20 @@ pub(crate) fn close(
     if thread.clock.is_outdated(now)
         || !position.is_free()
         || elapsed > MOST_TICKS
-        || !mark::set_from(&mut mark, &thread.position, position.word())
+        || !thread.mark_at(position, &mut mark)
     {
         mark::wipe(&mut mark);
         return false;
     }
     leave();
     compiler_fence(SeqCst);
-    if thread.covered() != covered || thread.clock.off() != begun.off {
+    if !thread.has_covered(covered) || thread.clock.off() != begun.off {
         ending::unmark(thread);
         return false;
     }
     let closing = Closing::of(thread, point, begun, totals, covered, elapsed);
-    let what = what(thread, point.index(), thread.inner_place());
-    closing.leave(OVERHEAD.pair());
+    let what = what(thread, point, thread.inner_place());
+    closing.leave();
     closing.record(position, what);
     true
 }
@@ -802,19 +779,19 @@ impl<'a> Closing<'a> {
         elapsed: u64,
     ) -> Self {
         let child = covered.wrapping_sub(begun.covered);
-        let net = elapsed.wrapping_sub(OVERHEAD.inside());
+        let net = overhead::less_inside(elapsed);
         let (own, span) = (net.wrapping_sub(child), not_below_zero(net));
         // What regions of the point inside have added is inside the span.
         let inclusive = span.wrapping_sub(total.wrapping_sub(noted));
         Self { thread, point, start: begun.start, elapsed, own, net, inclusive, child }
     }
 
-    /// Takes the region out of what is open. `pair` is what a begin and end cost.
+    /// Takes the region out of what is open.
     #[inline(always)]
-    fn leave(&self, pair: u64) {
-        self.thread.cover(self.own.wrapping_add(pair));
+    fn leave(&self) {
+        self.thread.cover(overhead::with_pair(self.own));
         self.thread.rise();
-        self.thread.add_to_total(self.point.index(), self.inclusive);
+        self.thread.add_to_total(self.point.offset(), self.inclusive);
     }
 
     /// Writes it into the ring, and takes the mark away.
@@ -831,12 +808,10 @@ impl<'a> Closing<'a> {
     }
 }
 
-/// What a record says of a region beside its ticks.
+/// What a record says of a region of a place beside its ticks.
 #[inline(always)]
-pub(crate) fn what(thread: &Thread, index: usize, place: u64) -> What {
-    const { assert!((u8::MAX as u64) << DEPTH_SHIFT == thread::LEVELS) };
-    let key = index as u64 | place & thread::LEVELS | thread.caller(place) << CALLER_SHIFT;
-    What { key, context: thread.context.load(Relaxed) as u32 }
+pub(crate) fn what(thread: &Thread, point: &Point, place: u64) -> What {
+    What::at(point.offset(), thread.caller(place), place as u32)
 }
 
 /// A difference of two stamps, or 0 if it is negative: what calibration takes
@@ -878,14 +853,14 @@ impl Part {
 /// one around it.
 #[inline(always)]
 pub(crate) fn give_back(thread: &Thread, child: u64, net: u64) {
-    thread.cover(net.wrapping_add(OVERHEAD.pair()).wrapping_sub(child));
+    thread.cover(net.wrapping_add(overhead().pair()).wrapping_sub(child));
     thread.rise();
 }
 
 /// Whether this many ticks from begin to end say that the counter ran backwards,
 /// not only that a region that a lap or a hook began was left at once.
 pub(crate) fn ran_backwards(elapsed: u64) -> bool {
-    let late = OVERHEAD.hooks_inside.load(Relaxed) + OVERHEAD.fence_inside.load(Relaxed);
-    let late = late.max(OVERHEAD.late());
+    let late = overhead().hooks_inside.load(Relaxed) + overhead().fence_inside.load(Relaxed);
+    let late = late.max(overhead().late());
     (elapsed as i64) < -(late as i64)
 }

@@ -15,7 +15,7 @@ use pfp_shm_layout::segment::Segment;
 
 use super::calibrate::Costs;
 use super::context::{self, Shared, Switched};
-use super::measure::OVERHEAD;
+use super::overhead::overhead;
 use crate::clock::mock;
 use crate::{Point, Stats};
 
@@ -511,14 +511,14 @@ fn seeds() -> u64 {
 /// and on the one that never asks, on which everything goes the short way.
 fn many_seeds(costs: Costs, program: impl Fn(&mut Random, &mut Reference) + Send + Sync) {
     let _one = one_at_a_time();
-    let before = OVERHEAD.replace(costs);
+    let before = overhead().replace(costs);
     for rung in ["cputime", "wall"] {
         crate::clock::choose(Some(rung));
         for seed in 1..=seeds() {
             check(seed, Reference::new(rung, costs), &program);
         }
     }
-    OVERHEAD.replace(before);
+    overhead().replace(before);
 }
 
 const SOME: Costs = Costs { inside: 13, pair: 50, lap: 40 };
@@ -556,7 +556,7 @@ fn recursion_counts_once_but_for_a_guard_in_a_region_by_hand() {
         drop(guard);
     }
     let _one = one_at_a_time();
-    let before = OVERHEAD.replace(Costs::NONE);
+    let before = overhead().replace(Costs::NONE);
     for rung in ["cputime", "wall"] {
         crate::clock::choose(Some(rung));
         for (outer_by_hand, inner_by_hand, inclusive) in
@@ -577,5 +577,5 @@ fn recursion_counts_once_but_for_a_guard_in_a_region_by_hand() {
             assert_eq!(found, (2, 150, inclusive), "{rung} {outer_by_hand} {inner_by_hand}");
         }
     }
-    OVERHEAD.replace(before);
+    overhead().replace(before);
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{
 use pfp_shm_layout::control::{self, Control};
 pub(crate) use pfp_shm_layout::control::{Alpha, Change};
 use pfp_shm_layout::point::{DEVICE, WALL};
+use pfp_shm_layout::ring::POINT_SHIFT;
 
 use super::cold;
 use super::figures::{self, Histogram};
@@ -38,8 +39,8 @@ pub(crate) struct State {
     /// The word that steers it, in the segment. First, as C's inline functions
     /// expect it.
     control: AtomicPtr<AtomicU64>,
-    /// Its number in the point table.
-    index: AtomicU32,
+    /// Its number in the point table, as an offset in a thread's.
+    offset: AtomicU32,
     /// Held by the thread that registers it.
     registering: Turn,
     /// The next one in the process's list, or [`UNLISTED`].
@@ -129,7 +130,7 @@ impl State {
         let starts_on = !matches!(name, Name::Number) || number == 0;
         Self {
             control: AtomicPtr::new((&raw const UNREGISTERED).cast_mut()),
-            index: AtomicU32::new(number),
+            offset: AtomicU32::new(number << POINT_SHIFT),
             registering: Turn::new(),
             next: AtomicPtr::new(UNLISTED),
             name,
@@ -239,12 +240,18 @@ impl Point {
     /// Number of the point; 0 while not registered.
     #[inline(always)]
     pub(crate) fn index(&self) -> usize {
-        self.state.index.load(Relaxed) as usize
+        (self.offset() >> POINT_SHIFT) as usize
+    }
+
+    /// Number of the point times the size of a thread's entry of it.
+    #[inline(always)]
+    pub(crate) fn offset(&self) -> u32 {
+        self.state.offset.load(Relaxed)
     }
 
     /// Number that the point must have.
     pub(crate) fn number(&self) -> Option<u32> {
-        let index = self.state.index.load(Relaxed);
+        let index = self.index() as u32;
         // A refused point has none.
         let known = index != 0 && self.state.registering.is_done();
         (self.is_numeric() || known).then_some(index)
@@ -253,12 +260,12 @@ impl Point {
     /// Number that the point is to have in a table, also if it was not registered to the
     /// end: the one that it has in the parent's.
     pub(crate) fn wanted_number(&self) -> Option<u32> {
-        let index = self.state.index.load(Relaxed);
+        let index = self.index() as u32;
         (self.is_numeric() || index != 0).then_some(index)
     }
 
     pub(crate) fn description(&self) -> (&str, &str, u32) {
-        let is_calibration = self.is_numeric() && self.state.index.load(Relaxed) == 0;
+        let is_calibration = self.is_numeric() && self.index() == 0;
         let name = if is_calibration { "overhead" } else { self.state.name.known() };
         (name, self.state.file, self.state.line)
     }
@@ -445,9 +452,10 @@ impl Point {
 
     /// The number of the point: this one, unless another thread was faster.
     pub(crate) fn decide_number(&self, reserved: u32) -> u32 {
-        match self.state.index.compare_exchange(0, reserved, Relaxed, Relaxed) {
+        let offset = reserved << POINT_SHIFT;
+        match self.state.offset.compare_exchange(0, offset, Relaxed, Relaxed) {
             Ok(_) => reserved,
-            Err(found) => found,
+            Err(found) => found >> POINT_SHIFT,
         }
     }
 

@@ -19,6 +19,7 @@ mod lane;
 mod ring;
 mod space;
 
+use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64,
@@ -31,17 +32,18 @@ use pfp_shm_layout::cell::Cell;
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::lane::Tally;
-use pfp_shm_layout::ring::Slot;
+use pfp_shm_layout::ring::{DEPTH_SHIFT, POINT_SHIFT, Slot};
 use pfp_shm_layout::segment::{CHUNK, Chunk, PAGE};
 
 use super::copies;
-use super::current as word;
+use super::current as state;
 use super::fold::Sorting;
 use super::owner;
 use super::process::{self, Process};
 use super::regions::Regions;
 use crate::clock::ThreadClock;
 use crate::errno;
+use crate::word;
 use calls::EdgeIndex;
 
 pub(super) use lane::{at_thread_exit, forget, forget_claim, of_follower};
@@ -57,16 +59,15 @@ pub(super) use space::clear_chunk;
 #[derive(Debug)]
 pub(crate) struct Thread {
     // What begin and end touch.
+    /// First, so that a pointer to it is one to the thread.
+    pub(crate) clock: ThreadClock,
     /// A [`Position`], or a [`crate::mark`] while something is under way that a signal handler
     /// must not do as well.
     pub(crate) position: AtomicU64,
-    pub(crate) clock: ThreadClock,
     ring: AtomicPtr<Slot>,
     /// What the thread shows of its calls, in the segment; null on the overflow lane.
     pub(super) calls: AtomicPtr<Calls>,
     tally: AtomicPtr<Tally>,
-    /// Number of the current context, 0 for the thread's own.
-    pub(crate) context: AtomicU64,
     pub(super) segment: AtomicPtr<u8>,
     first_chunk: AtomicU64,
     chunk_count: AtomicU64,
@@ -113,11 +114,15 @@ pub(crate) struct Thread {
     /// Ticks of all regions that have ended in the current context, those inside others
     /// counted once, with what measuring them took. Never zero.
     covered: AtomicU64,
-    /// How many regions are open in the current context, in units of [`LEVEL`], and above that
-    /// a number of the time that has passed since the clock's offset was changed; see
-    /// [`GENERATION`]. A region notes it as it begins, and a difference at its end says that
-    /// the thread may have been off the CPU, that regions inside were not ended, or that
-    /// contexts were switched.
+    /// Where the thread is:
+    ///
+    /// ```text
+    /// | is place 1 | fenced 1 | stretch 17 | generation 13 | open regions 8 | context 24 |
+    /// ```
+    ///
+    /// A region notes it as it begins, and a difference at its end says that the thread may have
+    /// been off the CPU, that regions inside were not ended, or that contexts were switched. The
+    /// lower half is what a record says of its place.
     pub(crate) place: AtomicU64,
     /// Zero in a wiped copy.
     alive: AtomicU64,
@@ -183,48 +188,7 @@ impl Entry {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const FOLDED_LINES: usize = 5;
 
-const PLACE: usize = std::mem::offset_of!(Thread, place);
-
-/// Adds to the word at an offset of a thread's state in one instruction, so that nothing is lost
-/// of what a signal handler adds.
-#[inline(always)]
-fn add_at_once<const WORD: usize>(of: *const Thread, more: u64) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: adds to a word of ours. Not a locked addition: no other thread takes part.
-    unsafe {
-        std::arch::asm!(
-            "add qword ptr [{of} + {word}], {more}",
-            of = in(reg) of,
-            word = const WORD,
-            more = in(reg) more,
-            options(nostack)
-        );
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    {
-        let word = of.expose_provenance() + WORD;
-        // SAFETY: an atomic word at that offset, as the callers say.
-        unsafe { &*ptr::with_exposed_provenance::<AtomicU64>(word) }.fetch_add(more, Relaxed);
-    }
-}
-
-/// Adds a constant as [`add_at_once`] does, without a register for it.
-#[inline(always)]
-fn add_constant_at_once<const WORD: usize, const MORE: i32>(of: &Thread) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!(
-            "add qword ptr [{of} + {word}], {more}",
-            of = in(reg) ptr::from_ref(of),
-            word = const WORD,
-            more = const MORE,
-            options(nostack)
-        );
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    add_at_once::<WORD>(of, MORE as u64);
-}
+const PLACE: usize = offset_of!(Thread, place);
 
 /// The start of a page.
 #[repr(align(4096))]
@@ -232,12 +196,13 @@ fn add_constant_at_once<const WORD: usize, const MORE: i32>(of: &Thread) {
 struct WipedFromHere;
 
 /// Bytes of a [`Thread`] that a forked child keeps.
-const KEPT: usize = std::mem::offset_of!(Thread, wiped);
+const KEPT: usize = offset_of!(Thread, wiped);
 const _: () = assert!(KEPT == PAGE && PAGE == align_of::<WipedFromHere>());
 /// Where the table begins.
-const TABLE: usize = std::mem::offset_of!(Thread, table);
+const TABLE: usize = offset_of!(Thread, table);
 /// Entries of the table that fill the page: padding must not be written.
 const FIRST: usize = (PAGE - 4 * size_of::<u64>()) / size_of::<Entry>();
+const _: () = assert!(size_of::<Entry>() == 1 << POINT_SHIFT);
 const _: () = assert!(TABLE + FIRST * size_of::<Entry>() == size_of::<Thread>());
 /// [`Thread::covered`] of a context in which no region has ended.
 pub(super) const NOTHING_COVERED: u64 = 1;
@@ -247,7 +212,7 @@ pub(super) const NOTHING_COVERED: u64 = 1;
 pub(crate) fn current() -> Option<&'static Thread> {
     // SAFETY: null, or the pages of a lane of this process or of the parent it
     // was forked from; those are never unmapped while a thread refers to them.
-    unsafe { word::get().as_ref() }
+    unsafe { state::get().as_ref() }
 }
 
 /// Kernel id of the calling thread.
@@ -260,20 +225,24 @@ pub(crate) fn tid() -> u32 {
 }
 
 /// In every [`Thread::place`], so that none is 0.
-pub(crate) const IS_PLACE: u64 = 1;
+pub(crate) const IS_PLACE: u64 = 1 << 63;
 /// In the tag of a guard, beside its place: the point is fenced.
-pub(crate) const FENCED: u64 = 2;
-/// One look at the clock, in [`Thread::place`].
-const GENERATION: u64 = 1 << 2;
-/// The highest bit that counts those: more than a region of the short way can see.
-const GENERATIONS: u64 = 1 << 23;
+pub(crate) const FENCED: u64 = 1 << 62;
+/// The bits of the current context's number, 0 for the thread's own.
+const CONTEXT: u64 = LEVEL - 1;
 /// One open region, in [`Thread::place`].
-pub(crate) const LEVEL: u64 = 1 << 24;
-/// The bits that count open regions: where a record has them.
+pub(crate) const LEVEL: u64 = 1 << DEPTH_SHIFT;
+/// The bits that count open regions.
 pub(crate) const LEVELS: u64 = 0xff * LEVEL;
-/// Above this many bits is the number of the stretch in which the current context runs: no
-/// other stretch in the process has it.
-const STRETCH: u32 = 32;
+/// One look at the clock, in [`Thread::place`].
+const GENERATION: u64 = 1 << 32;
+/// The highest bit that counts those. They come round in no less than a millisecond, after which
+/// an end looks at the clock in any case.
+const GENERATIONS: u64 = 1 << 44;
+/// Above this many bits is the number of the stretch in which the current context runs, modulo
+/// 2^17: no other one of the last stretches in the process has it.
+const STRETCH: u32 = 45;
+const STRETCHES: u64 = FENCED - (1 << STRETCH);
 
 /// Whether a thread that shares the caller's memory has that kernel id. Asked by a
 /// child in its parent's memory, it is about the parent's threads.
@@ -303,10 +272,10 @@ impl Thread {
     pub(super) const LAYOUT: [usize; 7] = [
         size_of::<Self>(),
         TABLE,
-        std::mem::offset_of!(Self, covered),
-        std::mem::offset_of!(Self, alive),
-        std::mem::offset_of!(Self, own),
-        std::mem::offset_of!(Self, followers),
+        offset_of!(Self, covered),
+        offset_of!(Self, alive),
+        offset_of!(Self, own),
+        offset_of!(Self, followers),
         size_of::<Regions>(),
     ];
 
@@ -354,12 +323,34 @@ impl Thread {
         self.sorting().wrapping_add(1).cast()
     }
 
+    /// The entry of a point's [offset](Point::offset).
+    #[inline(always)]
+    pub(crate) fn entry_at(&self, offset: u32) -> &Entry {
+        let table = ptr::from_ref(self).addr() + TABLE;
+        let table = ptr::with_exposed_provenance::<Entry>(table);
+        // SAFETY: as in `entry`.
+        unsafe { &*table.byte_add(offset as usize) }
+    }
+
+    /// Whether the entry of a point's offset has a cell that follows a control word.
+    #[inline(always)]
+    pub(crate) fn follows(&self, offset: u32, control: Control) -> bool {
+        const FOLLOWS: usize = TABLE + offset_of!(Entry, follows);
+        word::is_further::<Self, FOLLOWS>(self, u64::from(offset), control.0)
+    }
+
     /// Adds to the inclusive total of a point, in one instruction as [`Thread::cover`] does.
     #[inline(always)]
-    pub(crate) fn add_to_total(&self, index: usize, ticks: u64) {
-        const TOTAL: usize = TABLE + std::mem::offset_of!(Entry, total);
-        let entry = ptr::from_ref(self).wrapping_byte_add(index * size_of::<Entry>());
-        add_at_once::<TOTAL>(entry, ticks);
+    pub(crate) fn add_to_total(&self, offset: u32, ticks: u64) {
+        const TOTAL: usize = TABLE + offset_of!(Entry, total);
+        word::add_further::<Self, TOTAL>(self, u64::from(offset), ticks);
+    }
+
+    /// An inclusive total that was noted of a point less what that is now.
+    #[inline(always)]
+    pub(crate) fn less_total(&self, offset: u32, noted: u64) -> u64 {
+        const TOTAL: usize = TABLE + offset_of!(Entry, total);
+        word::minus_further::<Self, TOTAL>(self, u64::from(offset), noted)
     }
 
     /// See the field; 0 in a forked child.
@@ -372,7 +363,13 @@ impl Thread {
     /// signal handler adds.
     #[inline(always)]
     pub(crate) fn cover(&self, ticks: u64) {
-        add_at_once::<{ std::mem::offset_of!(Thread, covered) }>(self, ticks);
+        word::add::<Self, { offset_of!(Thread, covered) }>(self, ticks);
+    }
+
+    /// Whether nothing was covered since that was: false in a forked child.
+    #[inline(always)]
+    pub(crate) fn has_covered(&self, covered: u64) -> bool {
+        word::is::<Self, { offset_of!(Thread, covered) }>(self, covered)
     }
 
     /// Sets it to that of a context which becomes current.
@@ -389,13 +386,13 @@ impl Thread {
     /// A region more is open.
     #[inline(always)]
     pub(crate) fn deepen(&self) {
-        add_constant_at_once::<PLACE, { LEVEL as i32 }>(self);
+        word::add_constant::<Self, PLACE, { LEVEL as i32 }>(self);
     }
 
     /// A region less is open.
     #[inline(always)]
     pub(crate) fn rise(&self) {
-        add_constant_at_once::<PLACE, { -(LEVEL as i32) }>(self);
+        word::add_constant::<Self, PLACE, { -(LEVEL as i32) }>(self);
     }
 
     /// The regions that are open must ask the clock as they end. Said before that changes, so
@@ -403,12 +400,20 @@ impl Thread {
     pub(crate) fn outdate(&self) {
         // Never into the bits above.
         let start_again = self.place.load(Relaxed) & GENERATIONS;
-        add_at_once::<PLACE>(self, GENERATION.wrapping_sub(start_again));
+        word::add::<Self, PLACE>(self, GENERATION.wrapping_sub(start_again));
+    }
+
+    /// Whether a region of a place is the innermost one, and nothing has happened since that
+    /// another place tells.
+    #[inline(always)]
+    pub(crate) fn is_in(&self, place: u64) -> bool {
+        word::is::<Self, PLACE>(self, place.wrapping_add(LEVEL))
     }
 
     /// Begins a stretch of a context in which no region is open.
-    pub(super) fn begin_stretch(&self, stretch: u64) {
-        self.place.store(stretch << STRETCH | IS_PLACE, Relaxed);
+    pub(super) fn begin_stretch(&self, stretch: u64, context: u32) {
+        let stretch = stretch << STRETCH & STRETCHES;
+        self.place.store(IS_PLACE | stretch | u64::from(context) & CONTEXT, Relaxed);
     }
 
     /// The counter of the histogram bucket of a duration; none where the cell
@@ -431,7 +436,7 @@ impl Thread {
 
     /// A chunk of the segment; none if there is none of that number.
     #[inline(always)]
-    fn chunk(&self, number: u32) -> Option<&Chunk> {
+    pub(super) fn chunk(&self, number: u32) -> Option<&Chunk> {
         let number = u64::from(number);
         // Catches both "none yet" and a number that somebody else has written.
         if number.wrapping_sub(self.first_chunk.load(Relaxed)) >= self.chunk_count.load(Relaxed) {
@@ -473,6 +478,12 @@ impl Thread {
     #[inline(always)]
     pub(crate) fn is_alive(&self) -> bool {
         self.alive.load(Relaxed) != 0
+    }
+
+    /// As [`Self::is_alive`], where it was so far: compared where it stands.
+    #[inline(always)]
+    pub(super) fn is_still_alive(&self) -> bool {
+        word::is_constant::<Self, { offset_of!(Thread, alive) }, 1>(self)
     }
 
     /// Whether the thread found no lane and shares the overflow lane.

@@ -1,4 +1,4 @@
-//! The story of `assets/segment-v2-amounts.pfp`: amounts, a device, and losses.
+//! The story of `assets/segment-v3-amounts.pfp`: amounts, a device, and losses.
 //!
 //! A program copies blocks, mostly of 4,096 bytes and of 64, and takes steps, of which
 //! no two are alike; a device works for it.

@@ -28,8 +28,8 @@
 //! | `open-begin` store | `open-enter` load | the point of a region that has a start |
 //! | `open-resume` store | `open-resumed` load | what the regions below that level show |
 
-use crate::layout::ring::Record;
-use crate::sync::{AtomicU64, Ordering, fence_at, ord};
+use crate::layout::ring::{POINT_SHIFT, Record};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 
 /// Open regions of a lane that are kept; those further inside go round.
 pub const MAX_OPEN: usize = 256;
@@ -98,8 +98,8 @@ fn is_since(moment: u64, since: u64) -> bool {
 pub struct OpenRegion {
     start: AtomicU64,
     off: AtomicU64,
-    point: AtomicU64,
-    spare: AtomicU64,
+    point: AtomicU32,
+    spare: [AtomicU32; 3],
 }
 
 /// What a point measured inside another one.
@@ -174,7 +174,7 @@ impl Calls {
 
     /// Prepares them for a new owner.
     pub fn claim(&self, now: u64, cpu: u64) {
-        self.root.name(ROOT);
+        self.root.name(ROOT << POINT_SHIFT, 0);
         for region in self.open.iter().filter(|region| get(&region.start) != 0) {
             region.end();
         }
@@ -254,23 +254,25 @@ impl Calls {
 }
 
 impl OpenRegion {
-    /// Says which point the region is of that begins here.
+    /// Says which point the region is of that begins here, as an [offset](POINT_SHIFT), and how
+    /// long its thread had been off the CPU.
     #[inline(always)]
-    pub fn name(&self, point: u32) {
-        self.point.store(u64::from(point), Ordering::Relaxed);
+    pub fn name(&self, point: u32, off: u64) {
+        self.point.store(point, Ordering::Relaxed);
+        self.off.store(off, Ordering::Relaxed);
     }
 
     /// Says when it began.
     #[inline(always)]
-    pub fn begin(&self, start: u64, off: u64) {
-        self.off.store(off, Ordering::Relaxed);
+    pub fn begin(&self, start: u64) {
         // Meets `open-enter`.
         self.start.store(start, ord!("open-begin", Release));
     }
 
     /// Says that the region has ended.
     pub fn end(&self) {
-        self.begin(0, 0);
+        self.off.store(0, Ordering::Relaxed);
+        self.begin(0);
     }
 
     /// What stands here, for a reader.
@@ -279,7 +281,7 @@ impl OpenRegion {
         // Meets `open-begin`.
         let start = self.start.load(ord!("open-enter", Acquire));
         OpenPicture {
-            point: (self.point.load(Ordering::Relaxed) & POINT) as u32,
+            point: self.point() >> POINT_SHIFT,
             start,
             off: self.off.load(Ordering::Relaxed),
         }
@@ -288,19 +290,20 @@ impl OpenRegion {
     /// What stands here, for whoever puts the context aside.
     #[must_use]
     pub fn words(&self) -> [u64; 3] {
-        [&self.start, &self.off, &self.point].map(|word| word.load(Ordering::Relaxed))
+        let [start, off] = [&self.start, &self.off].map(get);
+        [start, off, u64::from(self.point())]
     }
 
     /// Puts back what [`Self::words`] gave.
     pub fn put_back(&self, [start, off, point]: [u64; 3]) {
-        self.point.store(point, Ordering::Relaxed);
-        self.begin(start, off);
+        self.name(point as u32, off);
+        self.begin(start);
     }
 
-    /// The point.
+    /// The point, as an offset.
     #[inline(always)]
     #[must_use]
-    pub fn point(&self) -> u64 {
+    pub fn point(&self) -> u32 {
         self.point.load(Ordering::Relaxed)
     }
 }

@@ -26,7 +26,7 @@ use crate::sync::{AtomicU64, Ordering, ord};
 /// The first eight bytes of a complete segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"pfp-seg\0");
 /// Layout version, major part: another one cannot be read.
-pub const MAJOR: u16 = 2;
+pub const MAJOR: u16 = 3;
 /// Layout version, minor part: a higher one only has more.
 pub const MINOR: u16 = 0;
 /// Reads as something else on a machine of the other byte order.

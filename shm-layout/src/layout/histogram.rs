@@ -32,17 +32,28 @@ pub const fn locate(ticks: u64) -> (usize, usize) {
 }
 
 /// The bucket among those of all parts.
+#[inline(always)]
+#[must_use]
+pub const fn number(ticks: u64) -> usize {
+    octave_number(ticks) - FIRST_OCTAVE_NUMBER
+}
+
+/// [`number`] and [`FIRST_OCTAVE_NUMBER`], a multiple of [`BUCKETS`].
 ///
 /// A double has the octave and the bits after the leading one side by side, and holds every
 /// duration below [`LIMIT`] exactly. It is faster than to look for the leading one.
 #[inline(always)]
 #[must_use]
-pub const fn number(ticks: u64) -> usize {
-    const BITS: u32 = BUCKETS.ilog2();
-    const FIRST: u64 = (BUCKETS as f64).to_bits() >> (f64::MANTISSA_DIGITS - 1 - BITS);
+pub const fn octave_number(ticks: u64) -> usize {
     let double = (ticks + BUCKETS as u64) as i64 as f64;
-    ((double.to_bits() >> (f64::MANTISSA_DIGITS - 1 - BITS)) - FIRST) as usize
+    (double.to_bits() >> SHIFT) as usize
 }
+
+/// The [`octave_number`] of 0 ticks.
+pub const FIRST_OCTAVE_NUMBER: usize = ((BUCKETS as f64).to_bits() >> SHIFT) as usize;
+const _: () = assert!(FIRST_OCTAVE_NUMBER.is_multiple_of(BUCKETS));
+/// Bits of a double below those that tell the bucket.
+const SHIFT: u32 = f64::MANTISSA_DIGITS - 1 - BUCKETS.ilog2();
 
 /// The least value of a bucket and the number of values in it, in ticks.
 #[must_use]

@@ -5,9 +5,11 @@
 //! written: number of records ever written, in the lane
 //! folded:  number of those that are in the cells
 //! slots:   | 0 | 1 | ... | capacity - 1 |      record n is in slot n % capacity
-//! slot:    | start 64 | elapsed 32 | exclusive 32 | inclusive 32 | context 32 |
-//!          | point 24, depth 8, caller 24, shift 8 |
+//! slot:    | start 64 | elapsed 32 | exclusive 32 | inclusive 32 |
+//!          | context 24, depth 8 | point 32, caller 32 |
 //! ```
+//!
+//! Points stand as [offsets](POINT_SHIFT), as an end has them.
 //!
 //! The writer overwrites the oldest record and never waits. It **folds** what it has
 //! written into the cells of its lane before it can be overwritten: a page of records at a
@@ -34,11 +36,16 @@ pub struct Slot {
     start: AtomicU64,
     elapsed: AtomicU32,
     exclusive: AtomicU32,
+    /// Of a counted record: how many bits its ticks are shifted.
     inclusive: AtomicU32,
-    context: AtomicU32,
-    /// See [`What`]; above the caller, how many bits the ticks of a counted record are shifted.
-    what: AtomicU64,
+    /// See [`What`].
+    place: AtomicU32,
+    names: AtomicU64,
 }
+
+/// A record names a point by its number times 32: the offset of its entry in the table that a
+/// thread keeps of points.
+pub const POINT_SHIFT: u32 = 5;
 
 /// Beside the elapsed ticks: the measurement is in its cell already, and in the ring for the
 /// flight recorder only.
@@ -59,7 +66,7 @@ pub struct Record {
     pub point: u32,
     /// How many regions were open around it; modulo 256.
     pub depth: u8,
-    /// The context, 0 for the thread's own.
+    /// The context, 0 for the thread's own; modulo 2^24.
     pub context: u32,
     /// The point of the region around it, [`ROOT`](crate::layout::calls::ROOT) or
     /// [`UNKNOWN`](crate::layout::calls::UNKNOWN).
@@ -69,41 +76,43 @@ pub struct Record {
 /// What a record says beside its ticks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct What {
-    /// Point, depth and caller.
-    pub key: u64,
-    /// The context, 0 for the thread's own.
-    pub context: u32,
+    /// The point, as an [offset](POINT_SHIFT), and above it in the same way the point around it.
+    pub names: u64,
+    /// The context's number, modulo 2^24, and above it the depth, modulo 256.
+    pub place: u32,
 }
 
-/// Where a record's word has the caller.
-pub const CALLER_SHIFT: u32 = 32;
-/// Where a record's word has the depth.
+/// Where a record's place has the depth.
 pub const DEPTH_SHIFT: u32 = 24;
-const SHIFT_SHIFT: u32 = 56;
-const POINT: u64 = 0xff_ffff;
+const CONTEXT: u32 = (1 << DEPTH_SHIFT) - 1;
 
 impl What {
-    /// Puts it together: numbers of points have 24 bits, a depth is modulo 256.
+    /// Puts it together from numbers: those of points have 24 bits.
     #[must_use]
     pub const fn new(point: u32, depth: u8, caller: u32, context: u32) -> Self {
-        let key = point as u64 & POINT
-            | (depth as u64) << DEPTH_SHIFT
-            | (caller as u64 & POINT) << CALLER_SHIFT;
-        Self { key, context }
+        let place = context & CONTEXT | (depth as u32) << DEPTH_SHIFT;
+        Self::at(point << POINT_SHIFT, caller << POINT_SHIFT, place)
     }
 
-    /// The point.
+    /// Puts it together from offsets and a place.
+    #[inline(always)]
+    #[must_use]
+    pub const fn at(point: u32, caller: u32, place: u32) -> Self {
+        Self { names: point as u64 | (caller as u64) << u32::BITS, place }
+    }
+
+    /// The number of the point.
     #[inline(always)]
     #[must_use]
     pub const fn point(self) -> u32 {
-        (self.key & POINT) as u32
+        self.names as u32 >> POINT_SHIFT
     }
 
-    /// The point around it.
+    /// The number of the point around it.
     #[inline(always)]
     #[must_use]
     pub const fn caller(self) -> u32 {
-        (self.key >> CALLER_SHIFT & POINT) as u32
+        (self.names >> u32::BITS) as u32 >> POINT_SHIFT
     }
 }
 
@@ -136,8 +145,8 @@ impl Slot {
             elapsed: half(),
             exclusive: half(),
             inclusive: half(),
-            context: half(),
-            what: AtomicU64::new(0),
+            place: half(),
+            names: AtomicU64::new(0),
         }
     }
 
@@ -150,7 +159,8 @@ impl Slot {
     pub fn fill(&self, start: u64, elapsed: u64, exclusive: u64, inclusive: u64, what: What) {
         self.fill_times(start, elapsed);
         self.fill_figures(exclusive, inclusive);
-        self.fill_what(what);
+        self.fill_place(what.place);
+        self.names.store(what.names, Ordering::Relaxed);
     }
 
     /// The first part of [`Self::fill`].
@@ -167,11 +177,16 @@ impl Slot {
         self.inclusive.store(inclusive as u32, Ordering::Relaxed);
     }
 
-    /// The third part of [`Self::fill`].
+    /// The third part of [`Self::fill`]; see [`What`].
     #[inline(always)]
-    pub fn fill_what(&self, what: What) {
-        self.context.store(what.context, Ordering::Relaxed);
-        self.what.store(what.key, Ordering::Relaxed);
+    pub fn fill_place(&self, place: u32) {
+        self.place.store(place, Ordering::Relaxed);
+    }
+
+    /// The fourth part of [`Self::fill`], as offsets.
+    #[inline(always)]
+    pub fn fill_names(&self, point: u32, caller: u32) {
+        self.names.store(What::at(point, caller, 0).names, Ordering::Relaxed);
     }
 
     /// Fills the slot with a measurement of any length that its cell has already. Ticks of more than
@@ -180,8 +195,7 @@ impl Slot {
         let most = elapsed.max(exclusive);
         let shift = (64 - most.leading_zeros()).saturating_sub(31);
         let elapsed = elapsed >> shift | u64::from(COUNTED);
-        let what = What { key: what.key | u64::from(shift) << SHIFT_SHIFT, ..what };
-        self.fill(start, elapsed, exclusive >> shift, 0, what);
+        self.fill(start, elapsed, exclusive >> shift, u64::from(shift), what);
     }
 
     /// Clears the slot, so that nothing is added for it.
@@ -192,19 +206,19 @@ impl Slot {
     /// The record.
     #[must_use]
     pub fn copy(&self) -> Record {
-        let what = self.what.load(Ordering::Relaxed);
         let elapsed = self.elapsed.load(Ordering::Relaxed);
         let is_counted = elapsed & COUNTED != 0;
-        let shift = if is_counted { (what >> SHIFT_SHIFT) as u32 % u64::BITS } else { 0 };
-        let named = What { key: what, context: self.context.load(Ordering::Relaxed) };
+        let inclusive = self.inclusive.load(Ordering::Relaxed);
+        let shift = if is_counted { inclusive % u64::BITS } else { 0 };
+        let what = self.what();
         Record {
             start: self.start.load(Ordering::Relaxed),
             span: u64::from(elapsed & !COUNTED) << shift,
             exclusive: self.added().exclusive() << shift,
-            point: named.point(),
-            depth: (what >> DEPTH_SHIFT) as u8,
-            context: named.context,
-            caller: named.caller(),
+            point: what.point(),
+            depth: (what.place >> DEPTH_SHIFT) as u8,
+            context: what.place & CONTEXT,
+            caller: what.caller(),
         }
     }
 
@@ -215,11 +229,19 @@ impl Slot {
         self.what().point()
     }
 
-    /// Point and caller of the record, of one that is not counted.
+    /// The points that it names; see [`What`].
+    #[inline(always)]
+    #[must_use]
+    pub fn names(&self) -> u64 {
+        self.names.load(Ordering::Relaxed)
+    }
+
+    /// What the record says beside its ticks.
     #[inline(always)]
     #[must_use]
     pub fn what(&self) -> What {
-        What { key: self.what.load(Ordering::Relaxed), context: 0 }
+        let names = self.names.load(Ordering::Relaxed);
+        What { names, place: self.place.load(Ordering::Relaxed) }
     }
 
     /// What the record adds to a cell; none if it is there already.

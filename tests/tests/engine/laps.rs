@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pfp_tests::os::{burn, thread_cpu};
 use pfp_tests::own::{figures, watch};
+use pfp_tests::stolen::SWITCH;
 use pfp_tests::watch::{id, lane};
 use pfp_tests::{figure, stolen};
 
@@ -14,8 +15,6 @@ const STEP: Duration = Duration::from_millis(2);
 /// How near figures are to the CPU time, which is read with a system call on
 /// either side.
 const NEAR: f64 = 0.01;
-/// To which both clocks know when a thread was taken off the CPU.
-const SWITCH: Duration = Duration::from_micros(10);
 
 fn seconds(ticks: u64) -> f64 {
     ticks as f64 / pfp::ticks_per_second()

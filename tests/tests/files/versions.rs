@@ -29,7 +29,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 
 /// A segment whose layout has this version.
 fn segment(major: u16, minor: u16) -> Vec<u8> {
-    let mut bytes = bytes("segment-v2.pfp");
+    let mut bytes = bytes("segment-v3.pfp");
     bytes[12..14].copy_from_slice(&major.to_le_bytes());
     bytes[14..16].copy_from_slice(&minor.to_le_bytes());
     bytes
@@ -70,10 +70,10 @@ fn files_of_another_major_version_are_refused_with_both_named() {
     let path = place.path("file");
     let mut tried = 0;
     for other in [0_u16, 3, 4, 255, u16::MAX] {
-        // The layout of segments is at its second version.
-        let layout = if other == 3 { 1 } else { other };
+        // The layout of segments is at its third version.
+        let layout = if other == 3 { 2 } else { other };
         let files = [
-            (segment(layout, 4), [format!("layout version {layout}.4"), "reads 2.x".into()]),
+            (segment(layout, 4), [format!("layout version {layout}.4"), "reads 3.x".into()]),
             (snapshot(other.into()), ["version 1 ".into(), format!("found {other}")]),
             (recording(other, 0), ["version 1 ".into(), format!("found {other}")]),
         ];
@@ -94,8 +94,8 @@ fn a_later_minor_version_is_read() {
     let place = Place::new();
     let path = place.path("file");
     let files = [
-        (segment(2, 1), bytes("segment-v2.pfp")),
-        (segment(2, u16::MAX), bytes("segment-v2.pfp")),
+        (segment(3, 1), bytes("segment-v3.pfp")),
+        (segment(3, u16::MAX), bytes("segment-v3.pfp")),
         (recording(1, 1), bytes("recording-v1.pfprec")),
         (recording(1, u16::MAX), bytes("recording-v1.pfprec")),
     ];
@@ -123,7 +123,7 @@ fn a_running_process_of_another_major_version_is_refused_with_both_named() {
     let pid = target.pid().to_string();
     let folder = place.path("out");
     let out = folder.to_str().unwrap();
-    for (major, minor) in [(3_u16, 0_u16), (0, 9)] {
+    for (major, minor) in [(4_u16, 0_u16), (0, 9)] {
         object.write_all_at(&major.to_le_bytes(), 12).expect("it can be written to");
         object.write_all_at(&minor.to_le_bytes(), 14).expect("it can be written to");
         let found = format!("{major}.{minor}");
@@ -136,15 +136,15 @@ fn a_running_process_of_another_major_version_is_refused_with_both_named() {
             &["record", "-p", &pid, "-d", "1s", "-o", out],
         ];
         for command in commands {
-            refused(&place.pfp_top(command), &[&found, "2.x"], &format!("{command:?}"));
+            refused(&place.pfp_top(command), &[&found, "3.x"], &format!("{command:?}"));
         }
         let doctor = place.pfp_top(&["doctor"]);
         let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
-        assert!(text.contains(&found) && text.contains("2.x"), "{text}");
+        assert!(text.contains(&found) && text.contains("3.x"), "{text}");
     }
     assert!(!folder.exists(), "something was written");
     // A later minor version is watched.
-    object.write_all_at(&2_u16.to_le_bytes(), 12).expect("it can be written to");
+    object.write_all_at(&3_u16.to_le_bytes(), 12).expect("it can be written to");
     object.write_all_at(&7_u16.to_le_bytes(), 14).expect("it can be written to");
     let output = place.pfp_top(&["--once"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -158,9 +158,9 @@ fn a_running_process_of_another_major_version_is_refused_with_both_named() {
 fn every_golden_file_is_read() {
     let place = Place::new();
     let files = [
-        ("segment-v2.pfp", "golden"),
-        ("segment-v2-amounts.pfp", "golden amounts"),
-        ("segment-copy-v2.pfp.zst", "the \"saving\" one"),
+        ("segment-v3.pfp", "golden"),
+        ("segment-v3-amounts.pfp", "golden amounts"),
+        ("segment-copy-v3.pfp.zst", "the \"saving\" one"),
         ("snapshot-v1.json", "pfp-demo"),
         ("snapshot-v1.json.zst", "pfp-demo"),
         ("snapshot-v1-amounts.json", "golden amounts"),

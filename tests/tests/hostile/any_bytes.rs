@@ -39,7 +39,7 @@ fn a_segment_may_change_in_any_word() {
 
 #[test]
 fn a_header_may_say_anything() {
-    let golden = asset("segment-v2.pfp");
+    let golden = asset("segment-v3.pfp");
     run("headers", size(2_000, 200_000), fuzz::copy, |random| {
         let mut bytes = golden.clone();
         bytes.truncate(random.below(golden.len() + 1));
@@ -59,7 +59,7 @@ fn a_header_may_say_anything() {
 fn files_may_say_anything() {
     let files = [
         "snapshot-v1.json.zst",
-        "segment-copy-v2.pfp.zst",
+        "segment-copy-v3.pfp.zst",
         "recording-v1.pfprec",
         "recording-v1-amounts.pfprec",
     ];

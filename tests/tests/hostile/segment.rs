@@ -59,7 +59,7 @@ fn kinds(name: &str) -> Vec<(&'static str, PathBuf)> {
         compile(Compiler::C, &format!("hostile_{name}"), &["functions.c"], Link::Shared, flags);
     let of = |kind: &str| format!("{name}-{kind}");
     vec![
-        ("by hand", asset("segment-v2.pfp")),
+        ("by hand", asset("segment-v3.pfp")),
         ("threads and contexts", caught(&of("contexts"), attacked, &["3"], &[])),
         ("a lane for many", caught(&of("shared"), attacked, &["3"], &[("PFP_LANES", "2")])),
         ("functions of C", caught(&of("c"), &functions, &["threads"], &[("PFP_ENABLE", "*")])),
@@ -133,8 +133,8 @@ fn segments_cut_short_are_refused_before_and_while_they_are_mapped() {
 #[test]
 fn files_cut_short_are_shown_as_far_as_they_go_or_refused() {
     let files = [
-        ("segment-v2.pfp", size(997, 1)),
-        ("segment-copy-v2.pfp.zst", size(97, 1)),
+        ("segment-v3.pfp", size(997, 1)),
+        ("segment-copy-v3.pfp.zst", size(97, 1)),
         ("snapshot-v1.json", size(997, 1)),
         ("snapshot-v1.json.zst", size(97, 1)),
         ("recording-v1.pfprec", size(97, 1)),
@@ -155,7 +155,7 @@ fn files_cut_short_are_shown_as_far_as_they_go_or_refused() {
 
 #[test]
 fn headers_in_another_order_are_refused() {
-    let copy = asset("segment-v2.pfp");
+    let copy = asset("segment-v3.pfp");
     let copy = copy.to_str().expect("paths are text here");
     let said = looked(&["headers", copy, &HEADERS.to_string()]);
     let looked = said.all::<u64>("looked").concat();

@@ -6,12 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::figure;
 use pfp_tests::place::Place;
+use pfp_tests::stolen::SWITCH;
 use pfp_tests::watch::{self, Watch};
 
 /// A share by which figures may be off that two clocks tell.
 const NEAR: f64 = 0.02;
-/// Seconds to which both clocks know when a thread was taken off the CPU.
-const SWITCH: f64 = 10e-6;
 
 /// All in ticks, `unknown` as they were stolen from the threads that have run it, or nearly.
 fn assert_near(what: &str, found: f64, expected: f64, unknown: f64) {
@@ -85,7 +84,7 @@ fn nothing_is_lost_when_tasks_are_interrupted_and_pre_empted_anywhere() {
     let switched = switched as f64 * picture.clock.ticks_per_second;
     let pair = watch.reader().segment().ledger().overhead_pair.load(Relaxed);
     let [cpu, stolen] = said.all::<f64>("cpu")[0][..] else { panic!("{said:?}") };
-    let unknown = stolen + switched * SWITCH;
+    let unknown = stolen + switched * SWITCH.as_secs_f64();
     assert_near("all exclusive time", (all + measured * pair) as f64, cpu, unknown);
     target.end_well();
 }

@@ -104,7 +104,7 @@ fn strange(folder: &Path) -> Vec<(PathBuf, &'static str)> {
         (recording, "not a recording"),
     ];
     // Copies of segments whose lengths are made up.
-    let segment = asset("segment-v2.pfp");
+    let segment = asset("segment-v3.pfp");
     for (name, blocks, used) in [("many", 1_u64 << 29, 1_u64 << 29), ("few", 1 << 29, 3)] {
         let path = folder.join(name);
         let mut bytes = segment.clone();

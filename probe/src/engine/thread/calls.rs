@@ -1,14 +1,18 @@
 //! Calls: what a thread shows of its open regions, and which point ran inside which.
 
+use std::mem::offset_of;
+use std::ptr;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 
 use pfp_shm_layout::calls::{
     self, CallSums, Calls, ELSEWHERE, Edge, MAX_EDGES, OpenRegion, UNKNOWN,
 };
+use pfp_shm_layout::ring::POINT_SHIFT;
 use pfp_shm_layout::segment::{PAGE, Segment};
 
 use super::{LEVEL, LEVELS, Thread};
 use crate::engine::process;
+use crate::word;
 
 /// Where a thread finds its edges: a hash table of their numbers, each one more than it is.
 #[derive(Debug)]
@@ -35,17 +39,15 @@ impl Thread {
         const BYTES: u64 = size_of::<OpenRegion>() as u64;
         const _: () = assert!(LEVELS / LEVEL + 1 == calls::MAX_OPEN as u64);
         let at = (place & LEVELS) / (LEVEL / BYTES);
+        let at = word::plus::<Self, { offset_of!(Self, calls) }>(self, at) as usize;
         // SAFETY: a thread that has cells has calls, in the segment, with an entry for each level.
-        unsafe {
-            let open = self.calls.load(Relaxed).byte_add(Calls::OPEN_OFFSET);
-            &*open.cast::<OpenRegion>().byte_add(at as usize)
-        }
+        unsafe { &*ptr::with_exposed_provenance::<OpenRegion>(at + Calls::OPEN_OFFSET) }
     }
 
-    /// The point around a region of a place, or what stands for none.
+    /// The point around a region of a place, or what stands for none, as an offset.
     #[inline(always)]
-    pub(crate) fn caller(&self, place: u64) -> u64 {
-        let region = std::ptr::from_ref(self.open_region(place));
+    pub(crate) fn caller(&self, place: u64) -> u32 {
+        let region = ptr::from_ref(self.open_region(place));
         // SAFETY: before the entry of level 0 is the root's.
         unsafe { &*region.sub(1) }.point()
     }
@@ -81,7 +83,7 @@ impl Thread {
         let Some(calls) = self.calls() else { return };
         let level = level / LEVEL;
         for at in 0..level as usize {
-            let unknown = [0, 0, u64::from(UNKNOWN)];
+            let unknown = [0, 0, u64::from(UNKNOWN << POINT_SHIFT)];
             let words = kept.get(at).map(|kept| kept.each_ref().map(|word| word.load(Relaxed)));
             calls.open(at).put_back(words.unwrap_or(unknown));
         }

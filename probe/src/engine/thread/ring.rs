@@ -1,5 +1,7 @@
 //! A thread's ring: where the next record goes, and how it gets there.
 
+use std::mem::offset_of;
+use std::ptr;
 use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
     compiler_fence,
@@ -14,6 +16,7 @@ use pfp_shm_layout::segment::{PAGE, RING_SLOTS};
 use super::{Entry, Thread};
 use crate::engine::{fold, process, process::Process};
 use crate::mark;
+use crate::word;
 
 /// Slots of a ring in a page.
 pub(in crate::engine) const SLOTS_PER_PAGE: usize = PAGE / size_of::<Slot>();
@@ -24,37 +27,28 @@ pub(in crate::engine) fn begins_page(number: u64) -> bool {
     (number as usize).is_multiple_of(SLOTS_PER_PAGE)
 }
 
-/// Where the next record goes, in bytes from the first one that the ring ever had; or how many
-/// latched parts wait in the current context, which the next end must look for.
+/// The number of the next record; or how many latched parts wait in the current context, which
+/// the next end must look for.
 #[derive(Clone, Copy)]
 pub(crate) struct Position(u64);
 
 impl Position {
-    /// One latched part that waits.
-    const WAITING: u64 = 4;
-    /// In what is no position.
-    const NONE: u64 = 2;
-
-    fn of(number: u64) -> Self {
-        Self(number * size_of::<Slot>() as u64)
-    }
-
-    /// As it stands in [`Thread::position`].
-    #[inline(always)]
-    pub(crate) fn word(self) -> u64 {
-        self.0
-    }
+    /// In what is no number.
+    const NONE: u64 = 1 << 62;
+    /// One latched part that waits. The bits below it are 0, as those of a [`mark`].
+    const WAITING: u64 = mark::NO_MARK + 1;
 
     /// Whether nothing is under way, and nothing waits.
     #[inline(always)]
     pub(crate) fn is_free(self) -> bool {
-        self.0 & (mark::IS_MARK | Self::NONE) == 0
+        self.0 < Self::NONE
     }
 
-    /// Whether it is the first one of its page.
+    /// Whether it is also not the first one of its page: one test of the lowest bits.
     #[inline(always)]
-    pub(crate) fn begins_page(self) -> bool {
-        (self.0 as u32).is_multiple_of(PAGE as u32)
+    pub(crate) fn is_in_page(self) -> bool {
+        const { assert!(SLOTS_PER_PAGE as u64 == mark::NO_MARK + 1) };
+        self.0 & mark::NO_MARK != 0
     }
 }
 
@@ -67,7 +61,7 @@ impl Thread {
     /// Where it is while nothing is under way.
     fn position_at_rest(&self) -> Position {
         match self.regions().waiting() {
-            0 => Position::of(self.written()),
+            0 => Position(self.written()),
             waiting => Position(Position::NONE + waiting * Position::WAITING),
         }
     }
@@ -85,6 +79,13 @@ impl Thread {
         self.done();
     }
 
+    /// Marks the thread, if its position still is that one.
+    #[inline(always)]
+    pub(crate) fn mark_at<T>(&self, position: Position, frame: &mut T) -> bool {
+        let mark = mark::prepare(frame);
+        word::exchange::<Self, { offset_of!(Self, position) }>(self, position.0, mark)
+    }
+
     /// Writes a region into the ring, the next record, whose ticks are no more than
     /// [`MOST_TICKS`](ring::MOST_TICKS), and takes the mark of the caller away.
     #[inline(always)]
@@ -99,7 +100,7 @@ impl Thread {
     ) {
         // Asked by whoever is about to write, so that nobody, a signal handler
         // neither, comes to a page that is not backed.
-        if position.begins_page() {
+        if !position.is_in_page() {
             return self.record_at_page(start, elapsed, own, inclusive, what);
         }
         self.slot_at(position).fill(start, elapsed, own, inclusive, what);
@@ -109,8 +110,8 @@ impl Thread {
     /// Announces that a record is complete, and takes the mark of the caller away.
     #[inline(always)]
     pub(in crate::engine) fn publish(&self, position: Position) {
-        let next = position.0.wrapping_add(size_of::<Slot>() as u64);
-        ring::publish(&self.tally().written, next / size_of::<Slot>() as u64);
+        let next = position.0.wrapping_add(1);
+        ring::publish(&self.tally().written, next);
         compiler_fence(SeqCst);
         self.position.store(next, Relaxed);
     }
@@ -121,14 +122,14 @@ impl Thread {
         self.position.store(self.position_at_rest().0, Relaxed);
     }
 
-    /// Has room for the next record, which is the first of its page, and folds the others; the
-    /// ticks that this took. None where the page has no memory.
-    pub(in crate::engine) fn turn_page(&self) -> Option<u64> {
-        self.busy(|| {
-            let before = self.covered();
+    /// Has room for the next record, which is the first of its page, and folds the others; false
+    /// where the page has no memory.
+    pub(in crate::engine) fn turn_page(&self) -> bool {
+        let turned = self.busy(|| {
             fold::fold(self);
-            self.back_page(self.written()).then(|| self.covered().wrapping_sub(before))
-        })?
+            self.back_page(self.written())
+        });
+        turned == Some(true)
     }
 
     #[cold]
@@ -226,18 +227,17 @@ impl Thread {
     #[inline(always)]
     pub(in crate::engine) fn slot(&self, number: u64) -> &Slot {
         ring::reuse();
+        let bytes = number % RING_SLOTS as u64 * size_of::<Slot>() as u64;
+        let slot = word::plus::<Self, { offset_of!(Self, ring) }>(self, bytes);
         // SAFETY: a thread that has cells has a ring of so many slots, in the
         // segment.
-        unsafe { &*self.ring.load(Relaxed).add(number as usize % RING_SLOTS) }
+        unsafe { &*ptr::with_exposed_provenance::<Slot>(slot as usize) }
     }
 
     /// The slot at a position, which may be written over from now on.
     #[inline(always)]
     pub(in crate::engine) fn slot_at(&self, position: Position) -> &Slot {
-        const BYTES: usize = RING_SLOTS * size_of::<Slot>();
-        ring::reuse();
-        // SAFETY: as in `slot`.
-        unsafe { &*self.ring.load(Relaxed).byte_add(position.0 as usize % BYTES) }
+        self.slot(position.0)
     }
 
     /// The slots of some records of one page.

@@ -1,7 +1,6 @@
 //! Sums over measurements, and how they are added up.
 
 use crate::layout::control::{ALPHA_BITS, Control};
-use crate::layout::ring::Added;
 
 /// Fraction bits of the exponential average as kept in a cell.
 pub const AVERAGE_FRACTION_BITS: u32 = 16;
@@ -76,20 +75,6 @@ impl Sums {
         // be the longest chain of all.
         let square = u128::from(exclusive) * u128::from(exclusive);
         self.squares = self.squares.wrapping_add(square);
-    }
-
-    /// Adds what a record says, but for the average.
-    #[inline(always)]
-    pub fn add_short(&mut self, added: Added) {
-        let exclusive = added.exclusive();
-        self.count = self.count.wrapping_add(1);
-        self.exclusive = self.exclusive.wrapping_add(exclusive);
-        self.inclusive = self.inclusive.wrapping_add(added.inclusive());
-        self.min = self.min.min(exclusive);
-        self.max = self.max.max(exclusive);
-        self.last = exclusive;
-        // The square of 32 bits fits.
-        self.squares = self.squares.wrapping_add(u128::from(exclusive * exclusive));
     }
 
     /// Adds what comes after these; the average has it already.

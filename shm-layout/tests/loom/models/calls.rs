@@ -6,6 +6,7 @@ use loom::thread;
 
 use super::check;
 use crate::calls::{self, CallSums, Edge, OpenRegion, Resumed};
+use crate::ring::POINT_SHIFT;
 use crate::sync::{AtomicU64, watch};
 
 /// An edge that is added to while it is read: its sums belong together, and to the number of
@@ -53,14 +54,14 @@ pub(super) fn edge_has_its_key() {
 pub(super) fn open_region_has_its_point() {
     check(|| {
         let region = Arc::new(OpenRegion::default());
-        region.name(7);
-        region.begin(100, 1);
+        region.name(7 << POINT_SHIFT, 1);
+        region.begin(100);
         watch(&*region, &["start", "point", "off"]);
         let writer = {
             let region = Arc::clone(&region);
             thread::spawn(move || {
-                region.name(8);
-                region.begin(200, 2);
+                region.name(8 << POINT_SHIFT, 2);
+                region.begin(200);
             })
         };
         let seen = region.seen();

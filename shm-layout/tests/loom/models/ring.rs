@@ -18,20 +18,15 @@ pub(super) fn ring_is_drained() {
         let ring = Arc::new(([Slot::new(), Slot::new()], AtomicU64::new(0)));
         ring.1.watch();
         for slot in &ring.0 {
-            watch(slot, &["start", "what"]);
+            watch(slot, &["start", "names"]);
         }
         let writer = {
             let ring = Arc::clone(&ring);
             thread::spawn(move || {
                 for n in 0..WRITTEN {
                     ring::reuse();
-                    ring.0[n as usize % 2].fill(
-                        n + 100,
-                        1,
-                        1,
-                        1,
-                        What { key: n + 200, context: 0 },
-                    );
+                    let what = What::new(n as u32 + 200, 0, 0, 0);
+                    ring.0[n as usize % 2].fill(n + 100, 1, 1, 1, what);
                     ring::publish(&ring.1, n + 1);
                 }
             })
@@ -129,7 +124,7 @@ pub(super) fn ring_is_written_over() {
         let log = Log::new(8);
         (0..3).for_each(|n| log.write(n));
         ring::announce_folded(&log.folded, 2);
-        log.slots.iter().for_each(|slot| watch(slot, &["exclusive", "what"]));
+        log.slots.iter().for_each(|slot| watch(slot, &["exclusive", "names"]));
         log.written.watch();
         log.folded.watch();
         let writer = {

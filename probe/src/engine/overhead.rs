@@ -1,0 +1,178 @@
+//! What measuring costs, which is taken out of all figures.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::calibrate::Costs;
+
+/// What measuring costs, in ticks.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Overhead {
+    /// What falls inside a region.
+    pub(super) inside: AtomicU64,
+    /// A begin and end pair, `inside` among them.
+    pub(super) pair: AtomicU64,
+    /// What falls inside a region that a lap began: the recording of the one
+    /// before it as well.
+    pub(super) lap: AtomicU64,
+    /// By how much such a region starts after the stamp, so that taking out
+    /// `inside` takes out all of `lap`.
+    pub(super) late: AtomicU64,
+    /// By how much more than `inside` falls inside a function that a compiler's
+    /// hooks begin and end.
+    pub(super) hooks_inside: AtomicU64,
+    /// By how much more than `pair` such a function takes from the one around.
+    pub(super) hooks_pair: AtomicU64,
+    /// The same of a region of a fenced point.
+    pub(super) fence_inside: AtomicU64,
+    pub(super) fence_pair: AtomicU64,
+}
+
+/// In assembly, so that a region subtracts from memory: the compiler would look up where a static
+/// is, in case another library has it too.
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+mod place {
+    use std::arch::{asm, global_asm};
+
+    use super::Overhead;
+
+    /// Only its name is used, which no other copy of pfp has.
+    static NAME: u8 = 0;
+
+    global_asm!(
+        ".pushsection .data.{name}.overhead, \"aw\"",
+        ".globl {name}.overhead",
+        ".hidden {name}.overhead",
+        ".type {name}.overhead, @object",
+        ".size {name}.overhead, 64",
+        ".p2align 6",
+        "{name}.overhead:",
+        ".quad 0, 1, 0, 0, 0, 0, 0, 0",
+        ".popsection",
+        name = sym NAME,
+    );
+    const _: () = assert!(size_of::<Overhead>() == 64);
+
+    #[inline(always)]
+    pub(super) fn overhead() -> &'static Overhead {
+        let found: *const Overhead;
+        // SAFETY: an address, and what is there is atomic words.
+        unsafe {
+            asm!(
+                "lea {found}, [rip + {name}.overhead]",
+                found = out(reg) found,
+                name = sym NAME,
+                options(nostack, nomem, pure, preserves_flags)
+            );
+            &*found
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn less_inside(mut ticks: u64) -> u64 {
+        // SAFETY: reads a word.
+        unsafe {
+            asm!(
+                "sub {ticks}, qword ptr [rip + {name}.overhead]",
+                ticks = inout(reg) ticks,
+                name = sym NAME,
+                options(nostack, readonly, pure)
+            );
+        }
+        ticks
+    }
+
+    #[inline(always)]
+    pub(super) fn with_pair(mut ticks: u64) -> u64 {
+        // SAFETY: reads a word.
+        unsafe {
+            asm!(
+                "add {ticks}, qword ptr [rip + {name}.overhead + 8]",
+                ticks = inout(reg) ticks,
+                name = sym NAME,
+                options(nostack, readonly, pure)
+            );
+        }
+        ticks
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
+mod place {
+    use super::{AtomicU64, Overhead};
+
+    static OVERHEAD: Overhead = Overhead {
+        inside: AtomicU64::new(0),
+        pair: AtomicU64::new(1),
+        lap: AtomicU64::new(0),
+        late: AtomicU64::new(0),
+        hooks_inside: AtomicU64::new(0),
+        hooks_pair: AtomicU64::new(0),
+        fence_inside: AtomicU64::new(0),
+        fence_pair: AtomicU64::new(0),
+    };
+
+    #[inline(always)]
+    pub(super) fn overhead() -> &'static Overhead {
+        &OVERHEAD
+    }
+
+    #[inline(always)]
+    pub(super) fn less_inside(ticks: u64) -> u64 {
+        ticks.wrapping_sub(OVERHEAD.inside())
+    }
+
+    #[inline(always)]
+    pub(super) fn with_pair(ticks: u64) -> u64 {
+        ticks.wrapping_add(OVERHEAD.pair())
+    }
+}
+
+/// What is taken out of all figures.
+#[inline(always)]
+pub(crate) fn overhead() -> &'static Overhead {
+    place::overhead()
+}
+
+/// The ticks of a region without what falls inside it.
+#[inline(always)]
+pub(super) fn less_inside(ticks: u64) -> u64 {
+    place::less_inside(ticks)
+}
+
+/// Ticks with what a begin and end pair costs.
+#[inline(always)]
+pub(super) fn with_pair(ticks: u64) -> u64 {
+    place::with_pair(ticks)
+}
+
+impl Overhead {
+    #[inline(always)]
+    pub(crate) fn inside(&self) -> u64 {
+        self.inside.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn pair(&self) -> u64 {
+        self.pair.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn lap(&self) -> u64 {
+        self.lap.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn late(&self) -> u64 {
+        self.late.load(Relaxed)
+    }
+
+    /// Puts costs in force, and returns those that were.
+    pub(crate) fn replace(&self, costs: Costs) -> Costs {
+        let inside = self.inside.swap(costs.inside, Relaxed);
+        let pair = self.pair.swap(costs.pair, Relaxed);
+        let lap = self.lap.swap(costs.lap, Relaxed);
+        self.late.store(costs.lap.saturating_sub(costs.inside), Relaxed);
+        Costs { inside, pair, lap }
+    }
+}
