@@ -28,7 +28,7 @@
 //! | [`scope!`] | 1.20 | 1.17 | 1.19 | 1.76 |
 //! | [`scope!`] with two amounts | 1.26 | 1.19 | | 1.78 |
 //! | [`lap!`], per region | 1.14 | 0.81 | 0.79 | 1.18 |
-//! | 64 points in turn | 2.27 | 1.57 | 1.22 | 1.95 |
+//! | 64 points in turn | 2.28 | 1.57 | 1.22 | 1.95 |
 //! | async function, per poll | 1.37 | | 1.06 | 1.71 |
 //! | a region that is off, beyond an empty loop: four instructions, eight around a call | 0.6 ns | | 0.27 ns | 0.00 ns |
 //!

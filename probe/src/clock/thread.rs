@@ -86,7 +86,7 @@ pub(crate) struct ThreadClock {
     /// Switches of the thread.
     all_switches: AtomicU64,
 
-    /// What the word was when it was armed, disturbed or not.
+    /// The watched word as it was armed, whether the clock is disturbed or not.
     armed: AtomicU64,
     kind: AtomicU64,
     /// The rung that was in force in the process when this thread took its own,
@@ -223,7 +223,7 @@ impl ThreadClock {
         !word::is::<Self, { offset_of!(Self, expect) }>(self, self.watched())
     }
 
-    /// What the word is that is watched.
+    /// The watched word as it is now.
     #[inline(always)]
     fn watched(&self) -> u64 {
         let watch = self.watch.load(Relaxed) as *const AtomicU64;
@@ -358,6 +358,7 @@ impl ThreadClock {
 
     /// The clock was looked at, and is to be believed unless it was disturbed again.
     fn settle(&self, disturbed: u64, looked: u64) {
+        // First, so that a handler that disturbs the clock after it has the last word.
         self.expect.store(self.armed.load(Relaxed), Relaxed);
         compiler_fence(SeqCst);
         let settled = looked & !DISTURBED;

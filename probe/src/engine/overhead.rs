@@ -23,7 +23,8 @@ pub(crate) struct Overhead {
     pub(super) hooks_inside: AtomicU64,
     /// By how much more than `pair` such a function takes from the one around.
     pub(super) hooks_pair: AtomicU64,
-    /// The same of a region of a fenced point.
+    /// By how much more than `inside` falls inside a region of a fenced point, and than `pair`
+    /// such a region takes from the one around.
     pub(super) fence_inside: AtomicU64,
     pub(super) fence_pair: AtomicU64,
 }
@@ -128,7 +129,7 @@ mod place {
     }
 }
 
-/// What is taken out of all figures.
+/// The costs that are taken out of all figures.
 #[inline(always)]
 pub(crate) fn overhead() -> &'static Overhead {
     place::overhead()
