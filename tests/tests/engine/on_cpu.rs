@@ -5,6 +5,7 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use pfp::Point;
 use pfp_shm_layout::header::ClockKind;
@@ -116,24 +117,35 @@ fn wall_is_marked_as_such() {
     assert_eq!((everything.off_cpu, everything.switches), (0, 0));
 }
 
-/// Each step waits for the one before.
+/// Each step waits for the one before. The same instructions for all callers.
+#[inline(never)]
 fn work(steps: u64) {
     let last = (0..steps).fold(1u64, |value, _| black_box(value.wrapping_mul(3)));
     black_box(last);
 }
 
+/// How long work took, with what the clock takes.
+fn timed(work: impl FnOnce()) -> Duration {
+    let began = Instant::now();
+    work();
+    began.elapsed()
+}
+
 /// Time off the CPU that is learnt late makes no region of fixed work shorter than it was,
-/// neither on a thread that is left alone nor among others that want its CPU.
+/// neither on a thread that is left alone nor among others that want its CPU. A core's rate
+/// changes, so the same work without pfp, in turn with the regions, says how short it can be.
 #[test]
 fn no_region_of_fixed_work_is_told_as_shorter_than_it_was() {
-    const REGIONS: u64 = size(100_000, 500_000);
+    const REGIONS: u64 = size(50_000, 500_000);
     static POINTS: [[Point; 2]; 2] = [
         [Point::new("short, alone"), Point::new("long, alone")],
         [Point::new("short, competing"), Point::new("long, competing")],
     ];
     for (points, competitors) in POINTS.iter().zip([0, 4]) {
-        for (point, steps) in points.iter().zip([600, 6_000]) {
+        // Half a microsecond and ten, or so.
+        for (point, steps) in points.iter().zip([1_600, 32_000]) {
             let is_over = AtomicBool::new(false);
+            let mut shortest = Duration::MAX;
             thread::scope(|scope| {
                 for _ in 0..competitors {
                     scope.spawn(|| {
@@ -143,22 +155,25 @@ fn no_region_of_fixed_work_is_told_as_shorter_than_it_was() {
                     });
                 }
                 for _ in 0..REGIONS {
-                    let _guard = point.measure();
-                    work(steps);
+                    {
+                        let _guard = point.measure();
+                        work(steps);
+                    }
+                    shortest = shortest.min(timed(|| work(steps)));
                 }
                 is_over.store(true, Relaxed);
             });
             let stats = point.stats().expect("it has measured");
             assert_eq!(stats.count, REGIONS);
-            let (least, half) = (stats.min(), stats.quantile(0.5).expect("it has measured"));
+            let of_clock = (0..1_000).map(|_| timed(|| ())).min().expect("a thousand");
+            let (least, shortest) = (stats.min(), shortest.saturating_sub(of_clock));
             figure(&format!(
-                "on_cpu {}: least {least:?}, median {half:?}, off the CPU for {:?}, {} switches",
+                "on_cpu {}: least {least:?}, without pfp {shortest:?}, off the CPU for {:?}, {} switches",
                 point.name(),
                 stats.off_cpu(),
                 stats.switches
             ));
-            // A core may have been at up to twice its usual rate for a while.
-            assert!(least * 2 >= half, "{least:?}, and half of all below {half:?}: {stats:?}");
+            assert!(least * 10 >= shortest * 9, "{least:?}, and {shortest:?} without: {stats:?}");
         }
     }
 }
