@@ -2,7 +2,7 @@
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    let major = std::env::var("CARGO_PKG_VERSION_MAJOR").unwrap_or_default();
+    let major = env!("CARGO_PKG_VERSION_MAJOR");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libpfp.so.{major}");
     // Threads that end and the process's exit call back: a plugin that was linked
     // with the library and is unloaded must not take it along.

@@ -3,9 +3,9 @@
 //! C has neither guards nor counted references, so the library keeps both where
 //! C says, and these are the parts that Rust makes of them by itself.
 
+use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use pfp_shm_layout::control::Control;
 
@@ -77,6 +77,12 @@ pub fn is_ready(point: &'static Point, word: u64) -> bool {
     measure::ready(point, Control(word)).is_some() || measure::ready_fenced(point).is_some()
 }
 
+/// The value of a variable of the program's own user; none in a set-user-id program.
+#[must_use]
+pub fn environment(name: &CStr) -> Option<&'static OsStr> {
+    pfp_shm_layout::environment::variable(name)
+}
+
 /// Leaves the caller's `errno` as it was.
 pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     errno::kept(work)
@@ -94,19 +100,10 @@ pub fn may_measure(point: &'static Point) -> bool {
     point.is_enabled() || point.control().enabled()
 }
 
-/// Makes the segment before the program goes on: threads whose first regions come together lose
-/// none.
+/// Makes the segment before the program goes on, or waits a moment for the thread that does:
+/// threads whose first regions come together lose none.
 pub fn get_ready() {
-    /// Another thread takes a millisecond or two for it.
-    const TRIES: u32 = 1000;
-    keeping_errno(|| {
-        for _ in 0..TRIES {
-            match crate::init() {
-                Err(crate::InitError::Busy) => std::thread::sleep(Duration::from_micros(200)),
-                _ => return,
-            }
-        }
-    });
+    keeping_errno(|| crate::init().ok());
 }
 
 /// Counts a region for which there was no room on the calling thread.

@@ -1,9 +1,9 @@
-//! A table that finds without a lock, and only grows.
+//! What is made once and kept, and found without a lock: one thing, or a table of them.
 
 use std::ptr;
 use std::sync::atomic::{
     AtomicPtr, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
 /// Things that are made once and kept, found by a hash. `SLOTS` is a power of two, and more
@@ -99,6 +99,55 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
             }
         }
         None
+    }
+}
+
+/// A thing that is made once and kept. Nobody waits for the thread that makes it: whoever needs it
+/// meanwhile makes one, too, and the first one that is there stays.
+pub struct Once<T: 'static>(AtomicPtr<T>);
+
+impl<T: Send + Sync> Default for Once<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Send + Sync> Once<T> {
+    /// Nothing yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// The thing, if it was made.
+    #[inline(always)]
+    pub fn get(&self) -> Option<&'static T> {
+        // Meets `AcqRel` below. SAFETY: null, or never freed.
+        unsafe { self.0.load(Acquire).as_ref() }
+    }
+
+    /// The thing, made if it is not there.
+    #[inline(always)]
+    pub fn get_or_make(&self, make: impl FnOnce() -> T) -> &'static T {
+        self.get().unwrap_or_else(|| self.make(make))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make(&self, make: impl FnOnce() -> T) -> &'static T {
+        crate::c::keeping_errno(|| {
+            let new = Box::into_raw(Box::new(make()));
+            match self.0.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire) {
+                // SAFETY: made from a box just now, and never freed.
+                Ok(_) => unsafe { &*new },
+                Err(first) => {
+                    // SAFETY: as above, and nobody has seen it.
+                    drop(unsafe { Box::from_raw(new) });
+                    // SAFETY: not null, and never freed.
+                    unsafe { &*first }
+                }
+            }
+        })
     }
 }
 

@@ -1,5 +1,7 @@
 /* A process that is interrupted at instructions of pfp's cold paths, by a handler that
- * forks; the child comes back into what was interrupted, and goes on by itself.
+ * forks; the child comes back into what was interrupted, and goes on by itself. Or, with
+ * "jump" in place of how children are made, children of a program that has not measured,
+ * each of which jumps out of one handler.
  *
  * stepped STAGE HOW EACH FIRST MOST: what is interrupted; how children are made; how many
  * instructions lie between two of them, the first after FIRST; and how many there are. */
@@ -12,12 +14,14 @@ int main(void)
 }
 #else
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -49,11 +53,8 @@ static unsigned long count_of(const char *name)
     return pfp_get_stats(point, &stats) == PFP_OK ? (unsigned long)stats.n_count : 0;
 }
 
-static void judge(pid_t child)
+static void count_end(int status)
 {
-    int status;
-    if (waitpid(child, &status, 0) != child)
-        _exit(90);
     if (WIFSIGNALED(status)) {
         if (WTERMSIG(status) == SIGALRM)
             hung++;
@@ -68,6 +69,14 @@ static void judge(pid_t child)
             fprintf(stderr, "child %lu at step %lu: status %d\n", children, steps,
                     WEXITSTATUS(status));
     }
+}
+
+static void judge(pid_t child)
+{
+    int status;
+    if (waitpid(child, &status, 0) != child)
+        _exit(90);
+    count_end(status);
 }
 
 static void on_trap(int number, siginfo_t *info, void *context)
@@ -131,19 +140,130 @@ static void go_on(void)
     exit(0);
 }
 
-static void *begins(void *stage)
+static void measure_first(const char *stage)
 {
-    if (!strcmp(stage, "thread"))
-        trap(1);
-    call(1);
-    trap(!strcmp(stage, "thread-exit"));
-    go_on();
+    if (!strcmp(stage, "point")) {
+        PFP_SCOPE("another");
+    } else {
+        call(1);
+    }
+}
+
+/* Jumps: the instruction to leave at, and where to. */
+static unsigned long leave_at;
+static sigjmp_buf left;
+
+static void on_trap_jump(int number)
+{
+    (void)number;
+    if (++steps == leave_at)
+        siglongjmp(left, 1);
+}
+
+static unsigned long long cpu_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+}
+
+static void *call_some(void *unused)
+{
+    (void)unused;
+    call(CALLS);
     return NULL;
 }
 
-static void at_exit(void)
+/* How a child ends that has jumped. */
+enum { WELL, NOT_INTERRUPTED = 1, MISCOUNTED = 10, SLOW, MASKED, UNCANCELLABLE };
+
+/* Leaves the stage in the middle, and then measures as if nothing had been. */
+static void *jump(void *stage)
 {
+    /* With the signals that were blocked, and without. */
+    const int keeps_mask = leave_at % 2 == 0;
+    const unsigned long before = calls_before;
+    unsigned long counted, calls;
+    unsigned long long began;
+    pthread_t other;
+    sigset_t blocked;
+    int state;
+
+    if (!sigsetjmp(left, keeps_mask)) {
+        trap(1);
+        measure_first(stage);
+        trap(0);
+        _exit(NOT_INTERRUPTED);
+    }
+    began = cpu_us();
+    call(CALLS);
+    EXPECT(pthread_create(&other, NULL, call_some, NULL) == 0);
+    EXPECT(pthread_join(other, NULL) == 0);
+    /* Waiting for others costs CPU time. */
+    if (cpu_us() - began > 500000)
+        _exit(SLOW);
+    /* A thread that needs nothing of pfp any more finds out within a millisecond. */
+    for (calls = 2 * CALLS; calls < 100000 * CALLS; calls += CALLS) {
+        pthread_sigmask(SIG_BLOCK, NULL, &blocked);
+        pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
+        pthread_setcancelstate(state, NULL);
+        if (!sigismember(&blocked, SIGUSR1) && state == PTHREAD_CANCEL_ENABLE)
+            break;
+        call(CALLS);
+    }
+    counted = count_of("call") - before - calls;
+    /* The one that was left may have been as good as over. */
+    if (counted != 0 && (counted != 1 || !strcmp(stage, "point")))
+        _exit(MISCOUNTED);
+    if (sigismember(&blocked, SIGUSR1) || sigismember(&blocked, SIGALRM))
+        _exit(MASKED);
+    if (state != PTHREAD_CANCEL_ENABLE)
+        _exit(UNCANCELLABLE);
+    _exit(WELL);
+}
+
+static void jump_in_child(const char *stage)
+{
+    pthread_t thread;
+    alarm(60);
+    if (strcmp(stage, "process"))
+        call(1), calls_before = 1;
+    if (strcmp(stage, "thread"))
+        jump((void *)stage);
+    EXPECT(pthread_create(&thread, NULL, jump, (void *)stage) == 0);
+    EXPECT(pthread_join(thread, NULL) == 0);
+}
+
+/* A child for each instruction to leave at, until one comes through. */
+static void jump_everywhere(const char *stage)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_trap_jump;
+    action.sa_flags = SA_NODEFER;
+    EXPECT(sigaction(SIGTRAP, &action, NULL) == 0);
+    for (leave_at = next; children < most; leave_at += each) {
+        int status = 0;
+        pid_t child = fork();
+        EXPECT(child >= 0);
+        if (child == 0)
+            jump_in_child(stage);
+        EXPECT(waitpid(child, &status, 0) == child);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_INTERRUPTED)
+            break;
+        children++;
+        count_end(status);
+    }
+}
+
+static void *begins(void *unused)
+{
+    (void)unused;
     trap(1);
+    call(1);
+    trap(0);
+    go_on();
+    return NULL;
 }
 
 int main(int count, char **arguments)
@@ -158,30 +278,31 @@ int main(int count, char **arguments)
     each = strtoul(arguments[3], NULL, 10);
     next = strtoul(arguments[4], NULL, 10);
     most = strtoul(arguments[5], NULL, 10);
+    if (!strcmp(arguments[2], "jump")) {
+        jump_everywhere(stage);
+        say("children %lu", children);
+        say("crashed %lu", crashed);
+        say("hung %lu", hung);
+        say("failed %lu", failed);
+        reach("done");
+        return 0;
+    }
     memset(&action, 0, sizeof action);
     action.sa_sigaction = on_trap;
     action.sa_flags = SA_SIGINFO;
     EXPECT(sigaction(SIGTRAP, &action, NULL) == 0);
     if (strcmp(stage, "process"))
         call(1), calls_before = 1;
-    if (!strcmp(stage, "exit")) {
-        EXPECT(atexit(at_exit) == 0);
-        /* Said by the last child as well as by this: what is asked for is the status. */
-        return 0;
-    }
-    if (!strncmp(stage, "thread", 6)) {
-        EXPECT(pthread_create(&thread, NULL, begins, (void *)stage) == 0);
+    if (!strcmp(stage, "thread")) {
+        EXPECT(pthread_create(&thread, NULL, begins, NULL) == 0);
         EXPECT(pthread_join(thread, NULL) == 0);
         calls_before++;
     } else {
         trap(1);
-        if (!strcmp(stage, "point")) {
-            PFP_SCOPE("another");
-        } else {
-            call(1);
-            calls_before++;
-        }
+        measure_first(stage);
         trap(0);
+        if (strcmp(stage, "point"))
+            calls_before++;
     }
     go_on();
     say("children %lu", children);

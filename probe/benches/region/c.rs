@@ -107,7 +107,7 @@ fn build_annotated() -> io::Result<PathBuf> {
 fn built() -> io::Result<PathBuf> {
     let probe = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libpfp");
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(probe).args(["build", "--quiet", "--locked", "--profile", "c"]);
     cargo.args(["-p", "pfp-c", "-p", "pfp-inject", "--target-dir"]).arg(&target);
     run(&mut cargo)?;

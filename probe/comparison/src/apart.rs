@@ -15,10 +15,9 @@ pub(crate) const CASE: &str = "region";
 /// Builds them, as and where this program was built. One after the other: built
 /// together they would share their features after all.
 pub(crate) fn build() -> io::Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     for program in PROGRAMS {
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-        let built = Command::new(&cargo)
+        let built = Command::new(env!("CARGO"))
             .args(["build", "--quiet", "--release", "--locked", "--manifest-path", manifest])
             .args(["--package", program])
             .status()?;

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use pfp::stack;
+use pfp::table::Once;
 
 use crate::names::{Domain, Kind, Text, named};
 use crate::{get_ready, spans};
@@ -138,7 +139,7 @@ pub(crate) unsafe extern "C" fn kokkosp_profile_event(name: *const c_char) {
 }
 
 /// Names of sections, by their numbers.
-static SECTIONS: [std::sync::OnceLock<&Text>; 1024] = [const { std::sync::OnceLock::new() }; 1024];
+static SECTIONS: [Once<&Text>; 1024] = [const { Once::new() }; 1024];
 
 /// # Safety
 ///
@@ -149,7 +150,8 @@ pub(crate) unsafe extern "C" fn kokkosp_create_profile_section(name: *const c_ch
     let number = MADE.fetch_add(1, Relaxed);
     if let Some(section) = SECTIONS.get(number as usize) {
         // SAFETY: as the caller says.
-        let _ = section.set(unsafe { Text::of_c(name) });
+        let text = unsafe { Text::of_c(name) };
+        section.get_or_make(|| text);
     }
     // SAFETY: Kokkos's word for the section.
     unsafe { *id = number }

@@ -10,13 +10,11 @@
 //! their domain, [`OTHERS`].
 
 use std::borrow::Cow;
-use std::env;
 use std::ffi::{CStr, c_char};
-use std::sync::OnceLock;
 
 use pfp::stack::Open;
-use pfp::table::{Table, mix};
-use pfp::{Point, Timed, past};
+use pfp::table::{Once, Table, mix};
+use pfp::{Point, Timed, c, past};
 
 /// Names that are kept.
 const TEXTS: usize = 4096;
@@ -32,7 +30,7 @@ const GAP: &[u8] = "…".as_bytes();
 /// All names of a domain for which there was no room.
 const OTHERS: &str = "(other names)";
 /// Set by `pfp-top run --fold-digits`: each run of digits in a name is one `#`.
-const FOLD: &str = "PFP_FOLD_DIGITS";
+const FOLD: &CStr = c"PFP_FOLD_DIGITS";
 
 /// A name, as it is shown.
 pub(crate) struct Text {
@@ -105,8 +103,8 @@ impl Text {
     }
 
     fn others() -> &'static Self {
-        static OTHER_TEXTS: OnceLock<Text> = OnceLock::new();
-        OTHER_TEXTS.get_or_init(|| Self::new(hash_of(OTHERS.as_bytes()), OTHERS.as_bytes()))
+        static OTHER_TEXTS: Once<Text> = Once::new();
+        OTHER_TEXTS.get_or_make(|| Self::new(hash_of(OTHERS.as_bytes()), OTHERS.as_bytes()))
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -115,8 +113,9 @@ impl Text {
 }
 
 fn folds_digits() -> bool {
-    static FOLDS: OnceLock<bool> = OnceLock::new();
-    *FOLDS.get_or_init(|| env::var_os(FOLD).is_some_and(|value| value != "0" && !value.is_empty()))
+    static FOLDS: Once<bool> = Once::new();
+    *FOLDS
+        .get_or_make(|| c::environment(FOLD).is_some_and(|value| value != "0" && !value.is_empty()))
 }
 
 /// Writes a name as it is kept, and says how long that is.
@@ -180,8 +179,8 @@ impl Domain {
         let make = || Self { label: label.clone().into_owned().leak() };
         let found = ALL_DOMAINS.get(hash, DOMAINS, |domain| domain.label == label, make);
         found.unwrap_or_else(|| {
-            static REST: OnceLock<Domain> = OnceLock::new();
-            REST.get_or_init(|| Self { label: "(other domains)" })
+            static REST: Once<Domain> = Once::new();
+            REST.get_or_make(|| Self { label: "(other domains)" })
         })
     }
 

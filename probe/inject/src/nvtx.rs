@@ -9,13 +9,12 @@ mod abi;
 use std::ffi::c_int;
 use std::mem::offset_of;
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use abi::{Ascii, Attributes, Callbacks, Function, GetExportTable, Wide};
 
 use pfp::stack;
-use pfp::table::{Table, mix};
+use pfp::table::{Once, Table, mix};
 
 use crate::names::{Domain, Kind, Named, Text, named};
 use crate::{get_ready, spans, this_thread};
@@ -129,9 +128,9 @@ pub(crate) unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTa
 /// It is null, or one of ours.
 #[inline]
 unsafe fn domain(handle: Handle) -> &'static Domain {
-    static OWN: OnceLock<&Domain> = OnceLock::new();
+    static OWN: Once<&Domain> = Once::new();
     // SAFETY: as the caller says; ours are statics.
-    unsafe { handle.as_ref() }.unwrap_or_else(|| OWN.get_or_init(|| Domain::of(SYSTEM, "")))
+    unsafe { handle.as_ref() }.unwrap_or_else(|| OWN.get_or_make(|| Domain::of(SYSTEM, "")))
 }
 
 /// What an event is: its text, its domain with the category, and the payload if that is a

@@ -14,6 +14,7 @@ const PACKAGE: &str = "pfp-probe";
 
 /// The path of the crate: `::pfp`, or what the manifest calls it.
 pub(crate) fn of_the_crate() -> syn::Path {
+    #[expect(clippy::disallowed_methods, reason = "the compiler's, not a program's")]
     let here = std::env::var_os("CARGO_MANIFEST_DIR");
     match here.and_then(|here| renamed_in(Path::new(&here))) {
         Some(name) => {

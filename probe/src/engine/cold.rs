@@ -3,7 +3,7 @@
 //! In a section no signal handler comes in between but those of the thread's own faults,
 //! the thread cannot be cancelled, and `errno` stays the host's. A handler that comes all
 //! the same may jump out of the section. The thread finds that out when it next enters
-//! one, and puts right what was left.
+//! one or has its clock brought up to date, and puts right what was left.
 //!
 //! Nobody waits for another thread longer than [`PATIENCE_NS`], all waits of a thread
 //! together.
@@ -11,6 +11,7 @@
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 use super::turn;
 use crate::clock::calibrate::monotonic_ns;
@@ -37,20 +38,32 @@ const NEVER: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
 /// The signals that are blocked in a section, as the kernel counts them.
 const BLOCKED: u64 = !(OF_FAULTS | OF_THE_LIBRARY | NEVER);
 
-#[derive(Clone, Copy)]
+/// The sections that a thread is in. Whoever jumps out at any moment leaves what the outermost
+/// one is to restore.
 struct Section {
     /// Sections that the thread is in, one inside the other; 0 for none.
-    depth: u32,
-    /// What the outermost one restores.
-    cancelling: libc::c_int,
-    signals: u64,
+    depth: Cell<u32>,
+    /// Whether the thread could be cancelled before; [`UNCHANGED`] until that was changed.
+    cancelling: Cell<libc::c_int>,
+    /// The signals that were blocked before; [`NONE_BLOCKED`] until any were.
+    signals: Cell<u64>,
     /// An address in the frame of the outermost one.
-    frame: usize,
+    frame: Cell<usize>,
 }
 
+const UNCHANGED: libc::c_int = -1;
+/// No set of signals that are blocked, since some never are.
+const NONE_BLOCKED: u64 = u64::MAX;
+
 thread_local! {
-    static SECTION: Cell<Section> =
-        const { Cell::new(Section { depth: 0, cancelling: 0, signals: 0, frame: 0 }) };
+    static SECTION: Section = const {
+        Section {
+            depth: Cell::new(0),
+            cancelling: Cell::new(UNCHANGED),
+            signals: Cell::new(NONE_BLOCKED),
+            frame: Cell::new(0),
+        }
+    };
     /// What is left of the thread's patience.
     static PATIENCE: Cell<u64> = const { Cell::new(PATIENCE_NS) };
 }
@@ -71,34 +84,37 @@ pub(crate) fn section<R>(work: impl FnOnce() -> R) -> R {
     })
 }
 
+/// Puts right what a jump out of a section has left, on a thread that may enter no other one.
+#[inline]
+pub(super) fn put_right() {
+    if SECTION.with(|section| section.depth.get()) > 0 {
+        section(|| ());
+    }
+}
+
 /// Whether the section that the thread is in has no other one around it. Then whatever
 /// says that this thread is at it was left by a jump.
 pub(super) fn is_outermost() -> bool {
-    SECTION.get().depth == 1
+    SECTION.with(|section| section.depth.get()) == 1
 }
 
 struct Entered;
 
 impl Entered {
     fn enter() -> Self {
-        let signals = change_signals(libc::SIG_BLOCK, BLOCKED);
-        let here = (&raw const signals).addr();
-        let mut section = SECTION.get();
-        let was_left = section.depth > 0 && was_left(section, signals, here);
-        if section.depth == 0 || was_left {
-            let is_restored = signals & BLOCKED != BLOCKED;
-            if !was_left || is_restored {
-                section.signals = signals;
+        let here = 0u8;
+        let here = (&raw const here).addr();
+        let was_left = SECTION.with(|section| match section.depth.get() {
+            0 => {
+                section.start(here);
+                false
             }
-            let before = change_cancelling(CANCEL_DISABLE);
-            if !was_left || before == CANCEL_ENABLE {
-                section.cancelling = before;
+            depth => {
+                let was_left = section.was_left(here);
+                section.depth.set(if was_left { 1 } else { depth + 1 });
+                was_left
             }
-            section.frame = here;
-            section.depth = 0;
-        }
-        section.depth += 1;
-        SECTION.set(section);
+        });
         if was_left {
             turn::give_back_what_was_left();
         }
@@ -108,20 +124,64 @@ impl Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        let mut section = SECTION.get();
-        section.depth = section.depth.saturating_sub(1);
-        SECTION.set(section);
-        if section.depth == 0 {
-            change_cancelling(section.cancelling);
-            change_signals(libc::SIG_SETMASK, section.signals);
-        }
+        SECTION.with(|section| {
+            let depth = section.depth.get().saturating_sub(1);
+            if depth == 0 {
+                section.restore();
+            }
+            section.depth.set(depth);
+        });
     }
 }
 
-/// Whether the thread has jumped out of a section: what that had blocked is not blocked
-/// any more, or its frame is gone.
-fn was_left(section: Section, signals: u64, here: usize) -> bool {
-    signals & BLOCKED != BLOCKED || (here >= section.frame && !is_on_signal_stack())
+impl Section {
+    fn start(&self, here: usize) {
+        self.signals.set(NONE_BLOCKED);
+        self.cancelling.set(UNCHANGED);
+        // What was before is noted by whoever changes it, so that it can be left at any moment.
+        self.enter(here);
+        change_signals(libc::SIG_BLOCK, BLOCKED, self.signals.as_ptr());
+        // A handler that came until then took it for left.
+        self.enter(here);
+        change_cancelling(CANCEL_DISABLE, self.cancelling.as_ptr());
+    }
+
+    fn enter(&self, here: usize) {
+        self.frame.set(here);
+        compiler_fence(SeqCst);
+        self.depth.set(1);
+        compiler_fence(SeqCst);
+    }
+
+    /// Whether the thread has jumped out of it: what it had blocked is not blocked any more, or
+    /// its frame is gone. Then it starts anew here.
+    fn was_left(&self, here: usize) -> bool {
+        let mut signals = 0;
+        change_signals(libc::SIG_BLOCK, BLOCKED, &raw mut signals);
+        let is_restored = signals & BLOCKED != BLOCKED;
+        let is_gone = here >= self.frame.get() && !is_on_signal_stack();
+        if !is_restored && !is_gone {
+            return false;
+        }
+        if is_restored || self.signals.get() == NONE_BLOCKED {
+            self.signals.set(signals);
+        }
+        let mut before = UNCHANGED;
+        change_cancelling(CANCEL_DISABLE, &raw mut before);
+        if before == CANCEL_ENABLE || self.cancelling.get() == UNCHANGED {
+            self.cancelling.set(before);
+        }
+        self.frame.set(here);
+        true
+    }
+
+    fn restore(&self) {
+        change_cancelling(self.cancelling.get(), ptr::null_mut());
+        // Not if a filter refuses to change them.
+        if self.signals.get() != NONE_BLOCKED {
+            change_signals(libc::SIG_SETMASK, self.signals.get(), ptr::null_mut());
+        }
+    }
 }
 
 /// Whether the thread runs on the stack that it has set aside for signal handlers.
@@ -147,32 +207,30 @@ fn signal_stack() -> Option<libc::stack_t> {
     (!refused).then(|| unsafe { stack.assume_init() })
 }
 
-/// Changes which signals are blocked; those that were before.
-fn change_signals(how: libc::c_int, signals: u64) -> u64 {
-    let mut before = 0u64;
+/// Changes which signals are blocked, and notes those that were before.
+fn change_signals(how: libc::c_int, signals: u64, before: *mut u64) {
     // The bare system call: the C library's own signals are not in the set.
-    // SAFETY: both sets are of the size given.
+    // SAFETY: both sets are of the size given, the second one null or the caller's.
     unsafe {
-        let (new, old) = (&raw const signals, &raw mut before);
-        libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, size_of::<u64>());
+        libc::syscall(libc::SYS_rt_sigprocmask, how, &raw const signals, before, size_of::<u64>());
     }
-    before
 }
 
-/// Changes whether the thread can be cancelled; whether it could before.
-fn change_cancelling(state: libc::c_int) -> libc::c_int {
-    let mut before = state;
-    // SAFETY: the place is valid for writes.
-    unsafe { pthread_setcancelstate(state, &raw mut before) };
-    before
+/// Changes whether the thread can be cancelled, and notes whether it could before.
+fn change_cancelling(state: libc::c_int, before: *mut libc::c_int) {
+    let mut unused = state;
+    let before = if before.is_null() { &raw mut unused } else { before };
+    // SAFETY: the place is valid for writes, and is written before anything changes.
+    unsafe { pthread_setcancelstate(state, before) };
 }
 
 /// Does something that takes long, and in which signals may come, on a thread that
 /// cannot be cancelled meanwhile.
 pub(crate) fn uncancelled<R>(work: impl FnOnce() -> R) -> R {
-    let before = change_cancelling(CANCEL_DISABLE);
+    let mut before = CANCEL_DISABLE;
+    change_cancelling(CANCEL_DISABLE, &raw mut before);
     let result = work();
-    change_cancelling(before);
+    change_cancelling(before, ptr::null_mut());
     result
 }
 

@@ -14,6 +14,7 @@ use pfp_shm_layout::control::{Change, Control};
 use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::What;
 
+use super::cold;
 use super::fold;
 use super::measure::{self, Begun, Destination, End, Guard, Part};
 use super::overhead::overhead;
@@ -114,6 +115,7 @@ impl Thread {
 
     /// Brings the clock up to date, and counts if that had gone astray.
     fn refresh(&self) -> Stamps {
+        cold::put_right();
         self.outdate();
         let stamps = self.clock.refresh();
         if stamps.astray || stamps.missed {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pfp_shm_layout::calls::{CallSums, ROOT};
+use pfp_shm_layout::environment::variable;
 use pfp_shm_layout::lane::LaneState::Live;
 use pfp_shm_layout::reader::Reader;
 use pfp_shm_layout::segment::Segment;
@@ -504,7 +505,8 @@ fn check(
 
 /// How many programs are tried. An emulator takes a hundred times as long for each.
 fn seeds() -> u64 {
-    std::env::var("PFP_TEST_SEEDS").map_or(200, |seeds| seeds.parse().expect("a number"))
+    variable(c"PFP_TEST_SEEDS")
+        .map_or(200, |seeds| seeds.to_str().and_then(|seeds| seeds.parse().ok()).expect("a number"))
 }
 
 /// On the rung that asks at every stamp, on which everything goes the long way,

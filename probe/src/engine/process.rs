@@ -144,15 +144,15 @@ fn make_or_wait() -> Option<&'static Process> {
         return joined;
     }
     let gate = Gate::map();
-    let made = make(&gate);
-    if let (Some(process), Ok(gate)) = (made, gate) {
+    if let (Some(process), Ok(gate)) = (make(&gate), gate) {
         // A child that was forked meanwhile, and has come back into this, has no process.
         let is_ours = gate.is_ours();
         gate.keep();
         turn.done();
         return is_ours.then_some(process);
     }
-    made
+    // Another thread may have taken the turn over, and been faster.
+    current()
 }
 
 /// Puts private memory in the place of a parent's segment, if there is one in this
@@ -189,7 +189,12 @@ pub(super) extern "C" fn in_child() {
 
 /// A page that a forked child sees as zeros: of what is made, and whether it is this
 /// process that makes it.
-struct Gate(*mut GatePage);
+struct Gate {
+    page: *mut GatePage,
+    /// What there was before, in place of which it opens.
+    before: *mut AtomicPtr<Process>,
+    newest_before: *mut Process,
+}
 
 #[repr(C)]
 struct GatePage {
@@ -199,7 +204,9 @@ struct GatePage {
 
 impl Gate {
     fn map() -> io::Result<Self> {
-        let gate = Self(uninterrupted(|| map_private(PAGE))?.cast());
+        let (before, newest_before) = (GATE.load(Acquire), NEWEST.load(Acquire));
+        let page = uninterrupted(|| map_private(PAGE))?.cast();
+        let gate = Self { page, before, newest_before };
         gate.page().is_ours.store(1, Relaxed);
         Ok(gate)
     }
@@ -207,7 +214,7 @@ impl Gate {
     fn page(&self) -> &'static GatePage {
         // SAFETY: a page of our own, and of atomics. It is unmapped only if nobody has
         // seen it.
-        unsafe { &*self.0 }
+        unsafe { &*self.page }
     }
 
     /// False in a child that was forked since, and has come back into the middle of this.
@@ -215,14 +222,29 @@ impl Gate {
         self.page().is_ours.load(Relaxed) != 0
     }
 
-    /// Leads to the process from now on.
-    fn open(&self, process: &'static Process) {
+    /// From here on a child that is forked has private memory in place of the segment; one that
+    /// was forked before writes nothing. False if another thread has made a process meanwhile.
+    fn announce(&self, process: &'static Process) -> bool {
+        let new = ptr::from_ref(process).cast_mut();
+        NEWEST.compare_exchange(self.newest_before, new, Release, Relaxed).is_ok()
+    }
+
+    /// Leads to the process from now on. False if another thread has made one meanwhile.
+    fn open(&self, process: &'static Process) -> bool {
         let page = self.page();
-        page.process.store(ptr::from_ref(process).cast_mut(), Release);
+        let new = ptr::from_ref(process).cast_mut();
+        page.process.store(new, Release);
         if !self.is_ours() {
             page.process.store(ptr::null_mut(), Relaxed);
         }
-        GATE.store((&raw const page.process).cast_mut(), Release);
+        let gate = (&raw const page.process).cast_mut();
+        // Meets the load in `current`.
+        let is_first = GATE.compare_exchange(self.before, gate, Release, Relaxed).is_ok();
+        if is_first {
+            // Another thread may have announced one that it finds to be the second.
+            NEWEST.store(new, Release);
+        }
+        is_first
     }
 
     fn keep(self) {
@@ -233,12 +255,12 @@ impl Gate {
 impl Drop for Gate {
     fn drop(&mut self) {
         // SAFETY: the page that was mapped, which nobody has seen.
-        unsafe { libc::munmap(self.0.cast(), PAGE) };
+        unsafe { libc::munmap(self.page.cast(), PAGE) };
     }
 }
 
-/// Makes the process; a note is left if it cannot be made. In a forked child that comes
-/// back into this, nothing.
+/// Makes the process; a note is left if it cannot be made. None in a forked child that comes
+/// back into this, and where another thread was faster.
 fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
     let settings = settings::get();
     let origin = calibrate::begin();
@@ -272,7 +294,7 @@ fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
 }
 
 /// Makes the process under a name of chance; none in a forked child that comes back into
-/// this.
+/// this, and where another thread was faster.
 ///
 /// # Errors
 ///
@@ -307,15 +329,12 @@ fn make_as_named(
     let fill = |ledger: &Ledger| fill(ledger, settings, name);
     let made = uninterrupted(|| Segment::create(object, config, &facts, fill))
         .map_err(|error| (Stage::Segment, error))
-        .and_then(|segment| {
-            publish(gate, segment, settings).map_err(|error| (Stage::Process, error))
-        });
+        .and_then(|segment| of_segment(segment, settings).map_err(|error| (Stage::Process, error)));
     if !gate.is_ours() {
         return Ok(None);
     }
     let process = match made {
-        Ok(Some(process)) => process,
-        Ok(None) => return Ok(None),
+        Ok(process) => process,
         Err((stage, error)) => {
             let is_taken = stage == Stage::Segment && error.kind() == io::ErrorKind::AlreadyExists;
             // What has that name already is somebody's; what cannot be removed stays to be
@@ -334,7 +353,12 @@ fn make_as_named(
     if let Ok(beacon) = beacon {
         process.beacon.store(Box::into_raw(Box::new(beacon)), Release);
     }
-    gate.open(process);
+    if !gate.is_ours() || !gate.announce(process) || !gate.open(process) {
+        if gate.is_ours() {
+            process.give_up();
+        }
+        return Ok(None);
+    }
     let missed = MISSED.swap(0, Relaxed);
     if settings.on_by_default {
         process.segment.ledger().begins_missed.fetch_add(missed, Relaxed);
@@ -463,19 +487,15 @@ fn note_failure(directory: &io::Result<Directory>, exe: &Path, stage: Stage, err
     };
 }
 
-/// Makes a process of a new segment; none in a forked child that comes back into this.
+/// Makes a process of a new segment.
 ///
 /// # Errors
 ///
 /// What the system answered: it has no key for threads.
-fn publish(
-    gate: &Gate,
-    segment: Segment,
-    settings: &'static Settings,
-) -> io::Result<Option<&'static Process>> {
+fn of_segment(segment: Segment, settings: &'static Settings) -> io::Result<&'static Process> {
     let exit_key = image::exit_key()?;
     let lanes = (0..=segment.geometry().lanes()).map(|_| AtomicPtr::default()).collect();
-    let process: &'static Process = Box::leak(Box::new(Process {
+    Ok(Box::leak(Box::new(Process {
         segment,
         beacon: AtomicPtr::default(),
         // SAFETY: no preconditions.
@@ -488,14 +508,7 @@ fn publish(
         settings,
         _inherited: AtomicPtr::new(NEWEST.load(Relaxed)),
         snapshot: settings.snapshot.as_ref().and_then(snapshot::Asked::path_at_exit),
-    }));
-    // From here on a child that is forked has private memory in place of the segment. One
-    // that was forked before writes nothing.
-    NEWEST.store(ptr::from_ref(process).cast_mut(), Release);
-    if !gate.is_ours() {
-        return Ok(None);
-    }
-    Ok(Some(process))
+    })))
 }
 
 /// Fills the ledger of a segment that nobody can open yet.
@@ -729,6 +742,19 @@ impl Process {
         if DETACHED.swap(this, Relaxed) != this {
             self.segment.detach();
         }
+    }
+
+    /// Another thread has made the process meanwhile: nothing is left of this one but some of its
+    /// memory, which others may look at.
+    fn give_up(&self) {
+        self.segment.unlink();
+        let beacon = self.beacon.swap(ptr::null_mut(), Acquire);
+        if !beacon.is_null() {
+            // SAFETY: the box that was left there, taken by nobody else.
+            let _ = unsafe { Box::from_raw(beacon) }.extinguish();
+        }
+        // What it has touched is given back.
+        self.segment.detach();
     }
 
     /// What is left to do when the calling process ends in order.

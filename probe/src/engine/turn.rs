@@ -11,7 +11,8 @@
 //!
 //! A turn never waits for a thread that is no more, which a forked child has none of, nor
 //! for one that has jumped out of it. Who takes over where the other one is only slow
-//! must do no harm: so whatever is done in a turn is put in force by one exchange.
+//! must do no harm: so whatever is done in a turn is put in force by one exchange. What cannot
+//! be done so is done [alone](Turn::take_alone), and left to a thread that is slow.
 
 use std::cell::Cell;
 use std::ptr;
@@ -53,6 +54,14 @@ pub(crate) enum Denied {
     Others,
     /// The calling thread is at it, in code that its handler interrupted.
     Own,
+}
+
+/// What is done about another thread that is at it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Others {
+    WaitedFor,
+    NotWaitedFor,
+    LeftAlone,
 }
 
 /// A turn that the calling thread has. Given back when dropped.
@@ -106,20 +115,26 @@ impl Turn {
     /// Takes the turn, in a cold section. Waits for another thread, but not longer than
     /// the calling one has patience.
     pub(crate) fn take(&'static self) -> Result<Taken, Denied> {
-        self.take_from(FREE, true)
+        self.take_from(FREE, Others::WaitedFor)
     }
 
     /// The same where what was done is of no use here: in a forked child.
     pub(crate) fn take_anew(&'static self) -> Result<Taken, Denied> {
-        self.take_from(DONE, true)
+        self.take_from(DONE, Others::WaitedFor)
     }
 
     /// The same without waiting.
     pub(crate) fn take_at_once(&'static self) -> Result<Taken, Denied> {
-        self.take_from(FREE, false)
+        self.take_from(FREE, Others::NotWaitedFor)
     }
 
-    fn take_from(&'static self, also: u32, waits: bool) -> Result<Taken, Denied> {
+    /// The same without waiting, and never from a thread that may go on with it.
+    pub(crate) fn take_alone(&'static self) -> Result<Taken, Denied> {
+        self.take_from(FREE, Others::LeftAlone)
+    }
+
+    fn take_from(&'static self, also: u32, others: Others) -> Result<Taken, Denied> {
+        let is_left = |word| others != Others::LeftAlone && is_old(word);
         let me = thread::tid() & IDS;
         let word = (moment() as u32) << ID_BITS | me;
         let mut turns = None;
@@ -130,11 +145,11 @@ impl Turn {
                 FREE => true,
                 DONE if also == DONE => true,
                 DONE => return Err(Denied::Done),
-                _ if found & IDS == me => cold::is_outermost() || is_old(found),
+                _ if found & IDS == me => cold::is_outermost() || is_left(found),
                 // Asked once: who is there now is so for longer than one waits.
                 _ if asked != Some(found) => {
                     asked = Some(found);
-                    is_old(found) || !thread::exists(found & IDS)
+                    is_left(found) || !thread::exists(found & IDS)
                 }
                 _ => false,
             };
@@ -148,6 +163,7 @@ impl Turn {
             if found & IDS == me {
                 return Err(Denied::Own);
             }
+            let waits = others == Others::WaitedFor;
             if !waits || turns.get_or_insert_with(cold::patience).next().is_none() {
                 return Err(Denied::Others);
             }

@@ -70,9 +70,10 @@ mod subscriber;
 mod threads;
 mod watch;
 
+use std::ffi::CStr;
 use std::fmt;
-use std::sync::OnceLock;
 
+use pfp::table::Once;
 use tracing_core::dispatcher::{self, Dispatch};
 use tracing_core::{LevelFilter, Metadata, Subscriber};
 use tracing_subscriber::filter::Targets;
@@ -83,7 +84,7 @@ use tracing_subscriber::{Layer, Registry};
 pub use subscriber::PointSubscriber;
 
 /// The environment's filter.
-const VARIABLE: &str = "PFP_TRACING";
+const VARIABLE: &CStr = c"PFP_TRACING";
 
 /// Makes a profile point of each callsite that makes spans, from now on and in all threads.
 ///
@@ -181,8 +182,9 @@ impl Options {
     }
 
     fn settings(self) -> Result<Settings, InitError> {
-        let set = std::env::var(VARIABLE).ok().filter(|text| !text.trim().is_empty());
+        let set = pfp::c::environment(VARIABLE).map(|text| text.to_string_lossy().into_owned());
         let filter = set
+            .filter(|text| !text.trim().is_empty())
             .or_else(|| self.filter.clone())
             .map(|text| text.parse::<Targets>().map_err(|_| InitError::Filter { found: text }));
         let Self { amounts, per_span, lifetimes, .. } = self;
@@ -212,7 +214,8 @@ impl fmt::Display for InitError {
             Self::Filter { found } => write!(
                 out,
                 "expected levels and targets such as info,hyper=off, found {found:?}; correct \
-                 {VARIABLE} or the program's filter"
+                 {} or the program's filter",
+                VARIABLE.to_string_lossy()
             ),
         }
     }
@@ -230,16 +233,16 @@ struct Settings {
     lifetimes: bool,
 }
 
-static SETTINGS: OnceLock<Settings> = OnceLock::new();
+static SETTINGS: Once<Settings> = Once::new();
 
 fn settings() -> &'static Settings {
-    SETTINGS.get_or_init(Settings::default)
+    SETTINGS.get_or_make(Settings::default)
 }
 
 impl Settings {
     /// They hold for the process if they are the first.
     fn hold(self) {
-        let _ = SETTINGS.set(self);
+        SETTINGS.get_or_make(|| self);
         pfp::c::get_ready();
     }
 

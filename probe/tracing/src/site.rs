@@ -1,14 +1,13 @@
 //! Callsites: each that makes spans is a point.
 
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
 use pfp::stack::Open;
-use pfp::table::{Table, mix};
+use pfp::table::{Once, Table, mix};
 use pfp::{Point, Timed, past};
 use tracing_core::Metadata;
 use tracing_core::span::Attributes;
@@ -31,9 +30,9 @@ pub(crate) struct Site {
     /// Its place among all, below [`SITES`].
     pub(crate) number: usize,
     /// Made with the first span if that has the name, or says which amounts there are.
-    measured: OnceLock<Measured>,
+    measured: Once<Measured>,
     /// How long its spans live, by the wall clock.
-    lifetime: OnceLock<Point>,
+    lifetime: Once<Point>,
     /// Whether it was last answered that spans are wanted.
     is_wanted: AtomicBool,
 }
@@ -90,15 +89,15 @@ impl Site {
     }
 
     fn new(metadata: &'static Metadata<'static>) -> Self {
-        let measured = OnceLock::new();
+        let measured = Once::new();
         let has = |name| metadata.fields().field(name).is_some();
         let is_function = metadata.name() == FUNCTION && has(MESSAGE);
         if !is_function && !has(AMOUNTS) {
             let name = format!("{}::{}", metadata.target(), metadata.name());
-            let _ = measured.set(Measured::new(metadata, name, &settings().amounts));
+            measured.get_or_make(|| Measured::new(metadata, name, &settings().amounts));
         }
         let number = COUNT.fetch_add(1, Relaxed);
-        let (lifetime, is_wanted) = (OnceLock::new(), AtomicBool::new(true));
+        let (lifetime, is_wanted) = (Once::new(), AtomicBool::new(true));
         Self { metadata, number, measured, lifetime, is_wanted }
     }
 
@@ -106,7 +105,7 @@ impl Site {
     #[cold]
     fn make(&self, first: &Attributes<'_>) -> &Measured {
         let said = |field| Said::by(first, field);
-        self.measured.get_or_init(|| {
+        self.measured.get_or_make(|| {
             let listed = said(AMOUNTS);
             let amounts: Vec<String> = match &listed {
                 Some(listed) => listed.split(',').map(|name| name.trim().to_owned()).collect(),
@@ -157,7 +156,7 @@ impl Site {
     /// A span that was made when the counter was at `begun` is gone.
     pub(crate) fn record_lifetime(&'static self, begun: u64) {
         let Some(measured) = self.measured.get() else { return };
-        let point = self.lifetime.get_or_init(|| {
+        let point = self.lifetime.get_or_make(|| {
             let place = measured.point();
             let name = place.name().into_owned().leak();
             past::wall_point(name, place.file(), place.line())

@@ -7,27 +7,23 @@
 //! word stands for itself.
 //!
 //! **A reset.** A point has two such cells. One of them takes what is measured; after a
-//! reset a thread clears the other one, and puts it in force by its control word. Nobody
-//! adds to a cell while it is cleared, and whoever is in the middle of a measurement
-//! finishes it where it was begun, so that count and sums are of one window. Threads that
-//! come meanwhile add to the window before, and do not wait. (One that stands still in the
-//! middle of a measurement over two resets finishes it in the newer window.)
+//! reset one thread, in its turn, clears the other one, and puts it in force by its control
+//! word. Nobody adds to a cell while it is cleared, and whoever is in the middle of a
+//! measurement finishes it where it was begun, so that count and sums are of one window.
+//! Threads that come meanwhile add to the window before, and do not wait. (One that stands
+//! still in the middle of a measurement over two resets finishes it in the newer window.)
 //!
 //! **What there ever was**, over all resets, has words of its own, to which every
 //! measurement is added first and which nobody takes from.
 //!
 //! | site | meets | makes visible |
 //! |---|---|---|
-//! | `shared-cleared` swap | `shared-seen` load | the cell is cleared |
+//! | `shared-cleared` store | `shared-seen` load | the cell is cleared |
 
 use crate::layout::amounts::{self, Amounts, SumWords};
 use crate::layout::cell::{AVERAGE_FRACTION_BITS, Cell, Measurement};
 use crate::layout::control::{ALPHA_BITS, Control, is_newer};
-use crate::sync::{
-    AtomicU64,
-    Ordering::{Acquire, Relaxed},
-    ord,
-};
+use crate::sync::{AtomicU64, Ordering::Relaxed, ord};
 
 impl Cell {
     /// Records one measurement, whoever else records at the same time.
@@ -87,7 +83,8 @@ impl Cell {
     }
 
     /// Of a point's two shared cells, the one that takes what is measured under a control
-    /// word. `clear` sets a chunk to zeros.
+    /// word. After a reset, `restart` has one [follow the word](Self::restart_shared); false
+    /// while another thread may do that.
     ///
     /// # Errors
     ///
@@ -95,13 +92,13 @@ impl Cell {
     pub fn shared_for(
         cells: [Option<&Self>; 2],
         control: Control,
-        clear: impl FnMut(u32),
+        restart: impl FnOnce(&Self) -> bool,
     ) -> Result<&Self, usize> {
         let Some((newest, other)) = Self::newest_shared(cells) else { return Err(0) };
         let found = newest.shared_control();
         if is_newer(control.epoch(), found.epoch()) {
             let Some(other) = other else { return Err(1) };
-            return Ok(if other.restart_shared(control, clear) { other } else { newest });
+            return Ok(if restart(other) { other } else { newest });
         }
         // A thread that read its control word before a reset does not take it back.
         if found != control && found.epoch() == control.epoch() {
@@ -131,23 +128,13 @@ impl Cell {
         Control(self.shared_words().control.load(ord!("shared-seen", Acquire)))
     }
 
-    /// Clears the cell of a window that has passed, and has it follow a control word; false
-    /// while another thread does that.
-    fn restart_shared(&self, control: Control, mut clear: impl FnMut(u32)) -> bool {
+    /// Clears the cell of a window that has passed, and has it follow a control word, unless
+    /// that was done. No other thread may do it at the same time. `clear` sets a chunk to zeros.
+    pub fn restart_shared(&self, control: Control, mut clear: impl FnMut(u32)) {
+        if !is_newer(control.epoch(), self.shared_control().epoch()) {
+            return;
+        }
         let words = self.shared_words();
-        let found = self.shared_control();
-        if !is_newer(control.epoch(), found.epoch()) {
-            // Another thread has done it just now.
-            return true;
-        }
-        let found = found.0;
-        let is_cleared = found & CLEARING != 0;
-        let begins = !is_cleared || found & FINDS == FINDS;
-        let next = if begins { (found & !FINDS) | CLEARING } else { found + FIND };
-        let won = words.control.compare_exchange(found, next, Acquire, Relaxed).is_ok();
-        if !begins || !won {
-            return false;
-        }
         for word in [
             words.count,
             words.exclusive,
@@ -168,16 +155,6 @@ impl Cell {
             clear(self.amounts());
         }
         words.epoch.store(u64::from(control.epoch()), Relaxed);
-        // An exchange, since others may be counting their finds.
-        words.control.swap(control.0, ord!("shared-cleared", Release));
-        true
+        words.control.store(control.0, ord!("shared-cleared", Release));
     }
 }
-
-/// In the control word of a shared cell that a thread clears, beside its old epoch. These
-/// bits have no meaning in a control word, so no other one has them.
-const CLEARING: u64 = 1 << 2;
-/// How often others have found it so. At the most of them, the thread has left by a jump or
-/// died, and the next one does it.
-const FINDS: u64 = 0xfff << 3;
-const FIND: u64 = 1 << 3;

@@ -6,6 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
+use pfp_shm_layout::environment::variable;
 use pfp_shm_layout::object::Name;
 
 /// Another process of this binary, in a role.
@@ -32,7 +33,7 @@ impl Actor {
         let arguments: Vec<&[u8]> = arguments.iter().map(|a| a.as_os_str().as_bytes()).collect();
         let exe = std::env::current_exe().unwrap();
         // What runs programs of a processor that is not this machine's.
-        let runner = std::env::var("PFP_TEST_RUNNER").unwrap_or_default();
+        let runner = variable(c"PFP_TEST_RUNNER").unwrap_or_default().to_str().unwrap();
         let mut words = runner.split_whitespace();
         let mut command = Command::new(words.next().map_or(exe.as_os_str(), OsStr::new));
         if !runner.is_empty() {

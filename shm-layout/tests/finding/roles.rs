@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pfp_shm_layout::beacon::{Beacon, Info};
 use pfp_shm_layout::directory::Directory;
+use pfp_shm_layout::environment::variable;
 use pfp_shm_layout::find::{gc, sweep};
 use pfp_shm_layout::liveness::{Liveness, liveness};
 use pfp_shm_layout::object::{self, Name, NoSpace, Object};
@@ -21,10 +22,10 @@ pub(crate) const MANY: usize = 10;
 /// Not a test: what a process that `Actor::start` made does.
 #[test]
 fn role() {
-    let Some(role) = std::env::var_os("PFP_TEST_ROLE") else {
+    let Some(role) = variable(c"PFP_TEST_ROLE") else {
         return;
     };
-    let arguments: Vec<PathBuf> = std::env::var_os("PFP_TEST_ARGUMENTS")
+    let arguments: Vec<PathBuf> = variable(c"PFP_TEST_ARGUMENTS")
         .unwrap()
         .as_bytes()
         .split(|&b| b == b'|')

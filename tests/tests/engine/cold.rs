@@ -3,6 +3,7 @@
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
+use pfp_tests::target::Said;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, size};
 
@@ -12,30 +13,91 @@ fn said(output: &str, word: &str) -> Vec<u64> {
     lines.map(|rest| rest.trim().parse().expect("a number")).collect()
 }
 
+/// A program that is interrupted at some instructions of a cold path, by a handler that does
+/// something: what it says of that, of which nothing went wrong.
+fn stepped(stage: &str, how: &str, each: u64, most: u64) -> Said {
+    let program = c::compile(Compiler::C, "stepped", &["stepped.c"], Link::Static, ["-pthread"]);
+    let place = Place::new();
+    let arguments = [stage, how, &each.to_string(), "1", &most.to_string()];
+    let mut target = place.start(program.to_str().expect("plain text"), &arguments);
+    let said = target.reach("done").clone();
+    let number = |key: &str| said.one::<u64>(key);
+    assert!(number("children") > 0, "{stage} {how}");
+    let wrong = (number("crashed"), number("hung"), number("failed"));
+    assert_eq!(wrong, (0, 0, 0), "{stage} {how} {each}: crashed, hung, failed");
+    target.end_well();
+    said
+}
+
 /// A child comes back into what its parent was in the middle of, measures by itself and
 /// ends; the parent's figures are its own.
 #[test]
 fn a_child_of_a_handler_leaves_its_parent_alone() {
-    let program = c::compile(Compiler::C, "stepped", &["stepped.c"], Link::Static, ["-pthread"]);
     let mut all = 0;
     let stages =
         [("point", 101), ("thread", 101), ("process", 1009), ("point", 97), ("thread", 97)];
     for (stage, each) in stages {
-        let place = Place::new();
         let each = if size(0, 1) == 1 { 1 } else { each };
         // A start spins until clocks agree, so it has no fixed number of instructions.
         let most = if stage == "process" { size(300, 10_000) } else { 10_000 };
-        let arguments = [stage, "fork", &each.to_string(), "1", &most.to_string()];
-        let mut target = place.start(program.to_str().expect("plain text"), &arguments);
-        let said = target.reach("done").clone();
-        let number = |key: &str| said.one::<u64>(key);
-        assert!(number("children") > 0);
-        assert_eq!((number("crashed"), number("hung"), number("failed")), (0, 0, 0), "{stage}");
-        assert_eq!(number("counted"), number("expected"), "{stage}");
-        all += number("children");
-        target.end_well();
+        let said = stepped(stage, "fork", each, most);
+        assert_eq!(said.one::<u64>("counted"), said.one::<u64>("expected"), "{stage}");
+        all += said.one::<u64>("children");
     }
     figure(&format!("cold: {all} children at instructions of cold paths"));
+}
+
+/// So does one of a bare `clone`, but for a record that it may have been in the midst of.
+#[test]
+fn a_bare_child_of_a_handler_ends_its_record_at_most() {
+    let mut all = 0;
+    for (stage, each) in [("point", 101), ("thread", 101), ("process", 2003)] {
+        let said = stepped(stage, "bare", each, size(300, 10_000));
+        let twice = said.one::<u64>("counted") - said.one::<u64>("expected");
+        assert!(twice <= u64::from(stage != "point"), "{stage}: {twice} counted twice");
+        all += said.one::<u64>("children");
+    }
+    figure(&format!("cold: {all} children of bare clones"));
+}
+
+/// Whoever jumps out of a cold path finds everything as before: what comes is counted, on this
+/// thread and on others, nobody waits, and neither signals nor cancellation stay off.
+#[test]
+fn a_jump_out_of_a_cold_path_leaves_nothing_behind() {
+    let mut all = 0;
+    for (stage, each) in [("point", 173), ("thread", 211), ("process", 10_007)] {
+        let each = each / size(1, 7);
+        all += stepped(stage, "jump", each, size(30, 1_000)).one::<u64>("children");
+    }
+    figure(&format!("cold: {all} jumps out of cold paths"));
+}
+
+/// A thread that stops while it makes the segment keeps nobody waiting. Another one makes it
+/// instead, and when the first one goes on, one segment is left, with all calls.
+#[test]
+fn a_maker_that_stops_is_replaced() {
+    for link in [Link::Static, Link::Shared] {
+        let name = format!("stalled-{link:?}");
+        let program = c::compile(Compiler::C, &name, &["stalled.c"], link, ["-pthread"]);
+        for stop in ["before", "within", "after"] {
+            let place = Place::new();
+            let mut target = place.start(program.to_str().expect("plain text"), &[stop]);
+            let said = target.reach("done").clone();
+            // A thread waits for others for 900 us in its life; the rest is a thousand calls.
+            let waited = said.one::<u64>("waited_us");
+            assert!(waited < 10_000, "{link:?} {stop}: {waited} us");
+            assert_eq!(place.lit().len(), 1, "{link:?} {stop}");
+            let mut watch = Watch::attach(&place, &target);
+            let picture = watch.poll();
+            let (counted, missed) =
+                (watch::named(picture, "stalled").count, picture.losses.begins_missed);
+            assert_eq!(counted + missed, said.one::<u64>("called"), "{link:?} {stop}");
+            // As long as nobody could know that the maker was not at it, and the maker's own.
+            assert!((1_000..=1_001).contains(&missed), "{link:?} {stop}: {missed} missed");
+            target.end_well();
+            assert!(place.lit().is_empty(), "{link:?} {stop}");
+        }
+    }
 }
 
 /// Threads that have measured in a plugin live on when that is closed, measure once more in

@@ -54,6 +54,34 @@ fn note(all: &mut HashMap<u32, Windows>, picture: &Picture, point: u32) {
     }
 }
 
+/// Threads without a lane share a point's cells: after resets that come as fast, and while the
+/// threads that clear cells are put off the CPU, count, sums and histogram are of one window, and
+/// nothing is lost over all of them.
+#[test]
+fn a_window_that_threads_share_is_whole() {
+    let place = Place::new();
+    let threads = (4 * THREADS).to_string();
+    let mut target = place.start_with(TARGET, &["storm", &threads], "PFP_LANES", "1");
+    target.reach("running");
+    let mut watch = Watch::attach(&place, &target);
+    let steady = watch::id(watch.poll(), "steady");
+    for _ in 0..RESETS {
+        watch.change(steady, Change::Reset);
+        watch.poll();
+    }
+    target.go();
+    let calls: u64 = target.reach("done").all::<u64>("thread").iter().map(|said| said[1]).sum();
+    let picture = watch.poll();
+    let shared: Vec<_> = watch::cells(picture, steady).collect();
+    let [cell] = shared[..] else { panic!("{shared:?}") };
+    assert!(picture.lanes.iter().any(|lane| lane.overflow && lane.id == cell.lane));
+    cells::check_left_shared(cell, 0);
+    assert_eq!(cell.lifetime_count + picture.losses.begins_missed, calls);
+    assert!(cell.live.count < calls, "no reset came through: {cell:?}");
+    target.go();
+    target.end_well();
+}
+
 #[test]
 fn the_sum_of_the_windows_is_the_total() {
     let place = Place::new();

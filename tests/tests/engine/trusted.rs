@@ -34,6 +34,7 @@ struct Effects {
     default_and_enable: bool,
     run: bool,
     cuda_library: bool,
+    tracing: bool,
 }
 
 impl Effects {
@@ -52,6 +53,7 @@ impl Effects {
             default_and_enable: yes,
             run: yes,
             cuda_library: yes,
+            tracing: yes,
         }
     }
 }
@@ -101,12 +103,16 @@ fn effects(
             .env("PFP_DEFAULT", "off")
             .env("PFP_ENABLE", "asked*")
             .env("PFP_RUN", "abcdef")
-            .env("PFP_CUDA_LIBRARY", cuda);
+            .env("PFP_CUDA_LIBRARY", cuda)
+            .env("PFP_TRACING", "no=such=filter");
         if let Some(user) = user {
             command.uid(user).gid(user);
         }
         let mut target = Target::start(&mut command);
-        let is_secure = target.reach("done").one::<u64>("secure") == 1;
+        let said = target.reach("done");
+        let is_secure = said.one::<u64>("secure") == 1;
+        // C has no spans.
+        effects.tracing |= said.all("traced").contains(&vec![0u64]);
         if is_secure != user.is_some() {
             return None;
         }
@@ -147,8 +153,10 @@ fn check(name: &str, program: &Path, argument: Option<&str>) {
     let stand_in = StandIn::new(name);
     let cuda = stand_in.path();
     let plain = effects(program, argument, cuda, None).expect("no other rights");
-    // C has no timers for devices.
-    assert_eq!(plain, Effects { cuda_library: argument.is_some(), ..Effects::all(true) }, "{name}");
+    // C has neither timers for devices nor spans.
+    let is_rust = argument.is_some();
+    let all = Effects { cuda_library: is_rust, tracing: is_rust, ..Effects::all(true) };
+    assert_eq!(plain, all, "{name}");
 
     // Where another user may start it.
     let open: PathBuf = std::env::temp_dir().join(format!("pfp-{name}-{}", std::process::id()));

@@ -48,6 +48,7 @@ fn later() -> BTreeSet<String> {
         "a thread's first region",
         "a point that is new to the thread",
         "after a switch",
+        "a signal handler",
         "a thread ends",
         "the process ends",
     ])
@@ -105,6 +106,26 @@ fn after_the_start_nothing_is_asked_for_but_what_is_published() {
         begins += run.begins;
     }
     figure(&format!("confined: {begins} regions with nothing but {}", list(&published)));
+}
+
+/// What is published for the start is all that it asks for, beside another program too, and so
+/// it is in a forked child.
+#[test]
+fn what_the_start_and_a_child_ask_for_is_published() {
+    let place = Place::new();
+    let mut other = place.start(STRICT, &["confined", "refuse", "", "1"]);
+    other.reach("done");
+    let (start, later, fork) = (published(&["the start"]), later(), published(&["a child"]));
+    let most = [&start, &later, &fork].map(list).join(",");
+    for mode in ["allow-start", "allow-in-child"] {
+        let calls = format!("{OWN},wait4,{most}");
+        let mut target = place.start(STRICT, &["confined", mode, &calls, "1"]);
+        let begins: u64 = target.reach("done").one("begins");
+        let picture = Watch::attach(&place, &target).poll().clone();
+        assert!(begins > 0 && !picture.cells.is_empty(), "{mode}");
+        assert_eq!(target.end().status.code(), ORDERLY, "{mode}");
+    }
+    other.end();
 }
 
 /// The filter is one, what is published is needed, and the program's own calls are not

@@ -5,6 +5,7 @@ use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use pfp_shm_layout::calls::Calls;
+use pfp_shm_layout::lane::Lane;
 use pfp_shm_layout::segment::{CALLS_BLOCKS, RING_BLOCKS, Segment};
 
 use super::calls::EdgeIndex;
@@ -194,38 +195,55 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
         } else {
             segment.back_lane(number).ok()??
         };
+        // A child of a bare clone, which has come back into this, writes there no more.
+        if !process.is_current() {
+            return None;
+        }
         let Some(generation) = lane.claim() else { continue };
         CLAIMED.set((number + 1, generation));
-        let Some(thread) = pages_of(process, number) else {
-            lane.release(generation);
+        let Some(thread) = furnished(process, lane, number) else {
+            if process.is_current() {
+                lane.release(generation);
+            }
             return None;
         };
-        if thread.ring.load(Relaxed).is_null() {
-            let Some(block) = process.take_blocks(RING_BLOCKS + CALLS_BLOCKS) else {
-                lane.release(generation);
-                return None;
-            };
-            let (slots, calls) = (segment.ring(block)?, segment.calls(block + RING_BLOCKS)?);
-            let Some(backed) = back_ring_and_calls(process, block) else {
-                lane.release(generation);
-                return None;
-            };
-            lane.set_ring_block(block);
-            lane.set_calls_block(block + RING_BLOCKS);
-            thread.ring_backed.store(backed, Relaxed);
-            thread.calls.store((&raw const *calls).cast_mut(), Relaxed);
-            thread.ring.store(slots.as_ptr().cast_mut(), Relaxed);
-        }
         if let Some(calls) = thread.calls() {
             calls.claim(stamp(), clock::cpu_time_ns().unwrap_or(0));
         }
         thread.tally.store((&raw const lane.tally).cast_mut(), Relaxed);
         thread.settle_in(segment, number, generation);
+        if !process.is_current() {
+            return None;
+        }
         // Meets the load in `bury`.
         thread.holder.store(u64::from(generation) << 32 | u64::from(tid()), Release);
         lane.announce(generation, tid(), stamp(), &thread_name());
         return Some(thread);
     }
+}
+
+/// The private pages of a lane that the calling thread has claimed, and a ring and calls for it;
+/// none where there is no room, and in a child of a bare clone.
+fn furnished(process: &'static Process, lane: &Lane, number: usize) -> Option<&'static Thread> {
+    let segment = &process.segment;
+    let thread = pages_of(process, number)?;
+    if !process.is_current() {
+        return None;
+    }
+    if thread.ring.load(Relaxed).is_null() {
+        let block = process.take_blocks(RING_BLOCKS + CALLS_BLOCKS)?;
+        let (slots, calls) = (segment.ring(block)?, segment.calls(block + RING_BLOCKS)?);
+        let backed = back_ring_and_calls(process, block)?;
+        if !process.is_current() {
+            return None;
+        }
+        lane.set_ring_block(block);
+        lane.set_calls_block(block + RING_BLOCKS);
+        thread.ring_backed.store(backed, Relaxed);
+        thread.calls.store((&raw const *calls).cast_mut(), Relaxed);
+        thread.ring.store(slots.as_ptr().cast_mut(), Relaxed);
+    }
+    process.is_current().then_some(thread)
 }
 
 /// Gives a new lane's ring and calls memory; the pages of the ring that have some, a bit each.
@@ -248,6 +266,9 @@ fn claim_overflow(process: &'static Process) -> Option<&'static Thread> {
     let number = segment.overflow_lane();
     let lane = segment.back_lane(number).ok()??;
     let thread = map_pages(process.segment.geometry().points())?;
+    if !process.is_current() {
+        return None;
+    }
     segment.ledger().lanes_overflowed.fetch_add(1, Relaxed);
     thread.tally.store((&raw const lane.tally).cast_mut(), Relaxed);
     thread.settle_in(segment, number, 0);
@@ -383,6 +404,10 @@ fn bury(process: &Process) -> bool {
         let holder = thread.holder.load(Acquire);
         if holder == 0 || exists(holder as u32) {
             continue;
+        }
+        // In a child of a bare clone they are there, in the parent.
+        if !process.is_current() {
+            return false;
         }
         // Nobody but one of those that look; and not what was claimed anew meanwhile.
         if thread.holder.compare_exchange(holder, 0, Acquire, Relaxed).is_ok() {

@@ -8,9 +8,13 @@ use pfp_shm_layout::histogram;
 use pfp_shm_layout::segment::{BLOCK, CELLS_PER_BLOCK, CHUNK, Chunk, PAGE, Segment};
 
 use super::{Entry, Thread};
-use crate::engine::fold;
 use crate::engine::process::{self, Process};
+use crate::engine::turn::Turn;
+use crate::engine::{cold, fold};
 use crate::point::Point;
+
+/// Held by the thread that clears a shared cell.
+static CLEARING: Turn = Turn::new();
 
 /// Chunks in a block.
 const PER_BLOCK: u64 = (BLOCK / CHUNK) as u64;
@@ -148,8 +152,14 @@ impl Thread {
         // One of the two may be missing, and then it is taken as it was put there.
         for _ in 0..3 {
             let cells = entry.shared_cells().map(|offset| segment.shared_cell(offset));
-            let clear = |chunk| clear_chunk(segment, chunk);
-            let place = match Cell::shared_for(cells, control, clear) {
+            let restart = |cell: &Cell| {
+                // Left in the middle, the next thread clears it once more.
+                let alone = || CLEARING.take_alone().ok();
+                let restart =
+                    |_turn| cell.restart_shared(control, |chunk| clear_chunk(segment, chunk));
+                !CLEARING.is_hopeless() && cold::section(|| alone().map(restart).is_some())
+            };
+            let place = match Cell::shared_for(cells, control, restart) {
                 Ok(cell) => return Some(cell),
                 Err(place) => place,
             };

@@ -8,7 +8,7 @@ use loom::thread;
 use super::{after_reset, check, memory, new_cell, torn_or_whole};
 use crate::cell::{Cell, Measurement};
 use crate::control::{Change, Control};
-use crate::sync::{Ordering, watch};
+use crate::sync::{AtomicU64, Ordering, watch};
 
 fn record_shared(cell: &Cell, ticks: u64) {
     let measured = Measurement { exclusive: ticks, inclusive: ticks, away: None };
@@ -36,20 +36,33 @@ pub(super) fn shared_cell_records() {
     });
 }
 
-/// The two cells of a point, the first in force; the other is of the window before.
-fn two_cells() -> [Arc<Cell>; 2] {
+/// The two cells of a point, and whether a thread may clear one.
+type TwoCells = ([Arc<Cell>; 2], Arc<AtomicU64>);
+
+/// The first in force, the other of the window before.
+fn two_cells() -> TwoCells {
     let before = Cell::new();
     before.prepare(3, Control(Control(1).0.wrapping_sub(after_reset().0 - Control(1).0)), 0);
     record_shared(&before, 5);
     let before = Arc::new(before);
     watch(&*before, &["control", "count", "exclusive"]);
-    [Arc::new(new_cell()), before]
+    ([Arc::new(new_cell()), before], memory())
 }
 
-/// Finds the cell that takes what is measured under a control word.
-fn shared_for(cells: &[Arc<Cell>; 2], control: Control) -> &Cell {
+/// Finds the cell that takes what is measured under a control word, as a thread does that
+/// clears only in its turn.
+fn shared_for((cells, turn): &TwoCells, control: Control) -> &Cell {
     let cells = cells.each_ref().map(|cell| Some(&**cell));
-    Cell::shared_for(cells, control, |_| ()).expect("both are there")
+    let restart = |cell: &Cell| {
+        // Meets the store below.
+        let is_ours = turn.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if is_ours {
+            cell.restart_shared(control, |_| ());
+            turn.store(0, Ordering::Release);
+        }
+        is_ours
+    };
+    Cell::shared_for(cells, control, restart).expect("both are there")
 }
 
 /// Two threads find a reset and record: each measurement is in one window, with its ticks.
@@ -62,7 +75,7 @@ pub(super) fn shared_cell_reset() {
         };
         record_shared(shared_for(&cells, after_reset()), 10);
         other.join().unwrap();
-        let windows = cells.each_ref().map(|cell| torn_or_whole(cell).live);
+        let windows = cells.0.each_ref().map(|cell| torn_or_whole(cell).live);
         assert_eq!(windows.each_ref().map(|sums| sums.count).iter().sum::<u64>(), 2);
         assert_eq!(windows.each_ref().map(|sums| sums.exclusive).iter().sum::<u64>(), 30);
         for sums in windows {
@@ -82,9 +95,9 @@ pub(super) fn shared_cell_cleared() {
                 shared_for(&cells, after_reset());
             })
         };
-        let both = cells.each_ref().map(|cell| Some(&**cell));
+        let both = cells.0.each_ref().map(|cell| Some(&**cell));
         let (found, _) = Cell::newest_shared(both).expect("both are there");
-        if ptr::eq(found, &*cells[1]) {
+        if ptr::eq(found, &*cells.0[1]) {
             assert_eq!(torn_or_whole(found).live.exclusive, 0);
         }
         other.join().unwrap();
@@ -132,7 +145,7 @@ pub(super) fn shared_cell_death_in_reset() {
             })
         };
         let total = || {
-            let ever = cells.each_ref().map(|cell| cell.ever().map_or(0, |(count, _)| count));
+            let ever = cells.0.each_ref().map(|cell| cell.ever().map_or(0, |(count, _)| count));
             ever.iter().sum::<u64>()
         };
         let least = 1 + returned.load(Ordering::Acquire);

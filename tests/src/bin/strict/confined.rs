@@ -33,13 +33,16 @@ pub(crate) struct Filter {
 /// Runs under a filter that is set right after the start.
 ///
 /// `mode` is `allow` (whatever is not named kills the process), `refuse` (what is named
-/// gets EPERM), `refuse-start` (the same, set before the start) or `plain`, which is as
-/// `allow` without a region.
+/// gets EPERM), `allow-start` and `refuse-start` (the same, set before the start),
+/// `allow-in-child` (where a forked child measures, too) or `plain`, which is as `allow` without
+/// a region.
 pub(crate) fn run(mode: &str, calls: &str, rounds: u64) {
     const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
     const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
     let filter = match mode {
-        "allow" | "plain" => Filter { named: ALLOW, others: KILL },
+        "allow" | "allow-start" | "allow-in-child" | "plain" => {
+            Filter { named: ALLOW, others: KILL }
+        }
         "refuse" | "refuse-start" => {
             Filter { named: libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, others: ALLOW }
         }
@@ -47,7 +50,7 @@ pub(crate) fn run(mode: &str, calls: &str, rounds: u64) {
     };
     let measures = mode != "plain";
     // The C library's own memory for threads is there before anything is refused.
-    let early = mode == "refuse-start";
+    let early = mode.ends_with("-start");
     if early {
         let stacks: Vec<_> = (0..THREADS).map(|_| start(nothing)).collect();
         stacks.into_iter().for_each(join);
@@ -68,10 +71,31 @@ pub(crate) fn run(mode: &str, calls: &str, rounds: u64) {
     // The C library has kept the stacks, so it needs no memory for these.
     let late: Vec<_> = (0..THREADS).map(|_| start(late)).collect();
     late.into_iter().for_each(join);
+    if mode == "allow-in-child" {
+        a_child_measures();
+    }
     say("begins", &[&BEGINS.load(Relaxed)]);
     pause("done");
     // SAFETY: the other threads are gone. Rust's own way out asks for a signal stack.
     unsafe { libc::exit(ORDERLY) };
+}
+
+/// A forked child measures for the first time, and once more.
+fn a_child_measures() {
+    // SAFETY: the child calls nothing that another thread of the parent's could be in.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "a child can be made");
+    if child == 0 {
+        for _ in 0..2 {
+            let _guard = NAMED[0].measure();
+        }
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(ORDERLY) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for a child of ours.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(libc::WEXITSTATUS(status), ORDERLY, "the child's end: {status:#x}");
 }
 
 extern "C" fn nothing(_: *mut libc::c_void) -> *mut libc::c_void {
@@ -166,6 +190,7 @@ fn number(name: &str) -> Option<libc::c_long> {
         ("mlock2", libc::SYS_mlock2),
         ("mmap", libc::SYS_mmap),
         ("mprotect", libc::SYS_mprotect),
+        ("mremap", libc::SYS_mremap),
         ("munlock", libc::SYS_munlock),
         ("munmap", libc::SYS_munmap),
         ("nanosleep", libc::SYS_nanosleep),
@@ -185,9 +210,11 @@ fn number(name: &str) -> Option<libc::c_long> {
         ("renameat2", libc::SYS_renameat2),
         ("rseq", libc::SYS_rseq),
         ("rt_sigprocmask", libc::SYS_rt_sigprocmask),
+        ("rt_sigreturn", libc::SYS_rt_sigreturn),
         ("sched_getaffinity", libc::SYS_sched_getaffinity),
         ("sched_yield", libc::SYS_sched_yield),
         ("set_robust_list", libc::SYS_set_robust_list),
+        ("sigaltstack", libc::SYS_sigaltstack),
         #[cfg(target_arch = "x86_64")]
         ("stat", libc::SYS_stat),
         ("statfs", libc::SYS_statfs),
@@ -195,6 +222,7 @@ fn number(name: &str) -> Option<libc::c_long> {
         ("sysinfo", libc::SYS_sysinfo),
         ("tgkill", libc::SYS_tgkill),
         ("uname", libc::SYS_uname),
+        ("wait4", libc::SYS_wait4),
         #[cfg(target_arch = "x86_64")]
         ("unlink", libc::SYS_unlink),
         #[cfg(not(target_arch = "x86_64"))]

@@ -126,6 +126,8 @@ pub(crate) fn trusted() {
     }
     // Loads the driver, or what stands in for it.
     let _ = pfp::Gpu::find();
+    let is_traced = pfp_tracing::Options::default().subscriber().is_ok();
+    say("traced", &[&u64::from(is_traced)]);
     // SAFETY: takes a plain number.
     say("secure", &[&unsafe { libc::getauxval(libc::AT_SECURE) }]);
     pause("done");

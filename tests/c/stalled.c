@@ -1,0 +1,115 @@
+/* The thread that makes the segment stops in the middle of it, for longer than anybody believes
+ * that it is still at it. What others do meanwhile, and once it goes on, is said, for the test to
+ * judge. */
+#include <pfp.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "script.h"
+
+enum { CALLS = 1000 };
+
+static const char *stop_in;
+static pthread_t maker;
+static atomic_int is_making, is_stopped, may_go;
+static unsigned long long called;
+
+static void stop(const char *where)
+{
+    const int is_maker = atomic_load(&is_making) && pthread_equal(pthread_self(), maker);
+    if (is_maker && strcmp(where, stop_in) == 0 && !atomic_exchange(&is_stopped, 1))
+        while (!atomic_load(&may_go))
+            usleep(1000);
+}
+
+/* In the place of the C library's. */
+int gethostname(char *name, size_t size)
+{
+    stop("before");
+    strncpy(name, "here", size);
+    return 0;
+}
+
+int ftruncate(int file, off_t size)
+{
+    stop("within");
+    return (int)syscall(SYS_ftruncate, file, size);
+}
+
+int ftruncate64(int file, off_t size)
+{
+    return ftruncate(file, size);
+}
+
+int unlinkat(int folder, const char *path, int flags)
+{
+    stop("after");
+    return (int)syscall(SYS_unlinkat, folder, path, flags);
+}
+
+static void call(unsigned calls)
+{
+    for (unsigned i = 0; i < calls; i++) {
+        PFP_SCOPE("stalled");
+        called++;
+    }
+}
+
+static void *make(void *unused)
+{
+    (void)unused;
+    maker = pthread_self();
+    atomic_store(&is_making, 1);
+    call(1);
+    return NULL;
+}
+
+static void *call_some(void *unused)
+{
+    (void)unused;
+    call(CALLS);
+    return NULL;
+}
+
+static unsigned long long cpu_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+}
+
+static void join(pthread_t thread)
+{
+    EXPECT(pthread_join(thread, NULL) == 0);
+}
+
+int main(int count, char **arguments)
+{
+    pthread_t first, later;
+    EXPECT(count == 2);
+    stop_in = arguments[1];
+    EXPECT(pthread_create(&first, NULL, make, NULL) == 0);
+    while (!atomic_load(&is_stopped))
+        usleep(1000);
+    /* Who waits keeps its CPU, so its CPU time has all of it. */
+    const unsigned long long before = cpu_us();
+    call(CALLS);
+    say("waited_us %llu", cpu_us() - before);
+    /* Until the maker is believed to have left it. */
+    usleep(1500 * 1000);
+    call(CALLS);
+    atomic_store(&may_go, 1);
+    join(first);
+    call(CALLS);
+    EXPECT(pthread_create(&later, NULL, call_some, NULL) == 0);
+    join(later);
+    say("called %llu", called);
+    reach("done");
+    return 0;
+}
