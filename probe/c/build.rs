@@ -7,4 +7,6 @@ fn main() {
     // Threads that end and the process's exit call back: a plugin that was linked
     // with the library and is unloaded must not take it along.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // It tells unwinders of the stubs that it makes: exceptions of signal handlers come through.
+    println!("cargo:rustc-cdylib-link-arg=-fuse-ld=bfd");
 }

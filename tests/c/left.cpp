@@ -1,5 +1,6 @@
 // A thread whose signal handler leaves for good at one instruction of a begin or end: by an
-// exception, by the end of the thread, or by a cancellation.
+// exception, by the end of the thread, or by a cancellation, which may be one that waits for no
+// cancellation point.
 //
 // left HOW EACH: at every so manyth instruction, one after the other.
 #include <pfp.h>
@@ -22,7 +23,7 @@ constexpr unsigned long CALLS = 3;
 
 struct Left {};
 
-enum { EXCEPTION, EXIT, CANCELLATION } how;
+enum { EXCEPTION, EXIT, CANCELLATION, AT_ONCE } how;
 // The instruction to leave at, and how many there were.
 unsigned long at, steps;
 volatile sig_atomic_t ends, has_left;
@@ -71,7 +72,10 @@ __attribute__((noinline)) void be_interrupted()
 // A warm region, one that is interrupted, and, if this goes on, more.
 void *measure(void *)
 {
+    int type;
     call();
+    if (how == AT_ONCE)
+        EXPECT(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type) == 0);
     steps = 0;
     ends = has_left = 0;
     pfp_begin(outer);
@@ -100,6 +104,7 @@ int main(int count, char **arguments)
     EXPECT(count == 3);
     how = !strcmp(arguments[1], "exception") ? EXCEPTION
         : !strcmp(arguments[1], "exit")      ? EXIT
+        : !strcmp(arguments[1], "at once")   ? AT_ONCE
                                              : CANCELLATION;
     unsigned long each = strtoul(arguments[2], nullptr, 10), tried = 0, wrong = 0, first = 0;
     inner = pfp_point("inner", "left", 1);

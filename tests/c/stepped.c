@@ -33,7 +33,8 @@ int main(void)
 static unsigned long each, most;
 static unsigned long steps, next, children;
 static unsigned long crashed, hung, failed, calls_before;
-static int bare, is_child;
+static int bare;
+static volatile sig_atomic_t is_child;
 
 #define LINE 1
 static void call(int times)

@@ -28,6 +28,10 @@ const LEAST_SWITCH_NS: u64 = 500;
 /// thread's time, another part not. In virtual machines under load 3.9 us were seen.
 const SWITCH_ERROR_NS: u64 = 10_000;
 
+/// What else it may be wrong by, as a share of the time off the CPU: a hypervisor's time that the
+/// kernel takes off whichever thread comes next. At most ten times as much as above.
+const STOLEN_SHIFT: u32 = 8;
+
 /// The share of [`ThreadClock::late`] that each reading takes off, as a shift: a sixteenth. In the
 /// mean it holds 16 readings' worth, more than one reading finds but for a rare one.
 const LATE_SHIFT: u32 = 4;
@@ -254,12 +258,15 @@ impl ThreadClock {
         self.all_switches.load(Relaxed)
     }
 
-    /// What a region's time off the CPU may be wrong by, in ticks: what a switch is, how far apart
-    /// the two clocks are read, and what was taken from regions before and is found only now.
-    pub(crate) fn error(&self) -> u64 {
+    /// What a region's time off the CPU may be wrong by, in ticks: what a switch is, what a
+    /// hypervisor has taken meanwhile, how far apart the two clocks are read, and what was taken
+    /// from regions before and is found only now.
+    pub(crate) fn error(&self, off: u64) -> u64 {
         let switch = u128::from(SWITCH_ERROR_NS) * u128::from(calibrate::ticks_per_ns_fixed());
+        let switch = (switch >> 32) as u64;
+        let stolen = (off >> STOLEN_SHIFT).min(10 * switch);
         let width = LEAST_WIDTH.load(Relaxed).saturating_mul(WIDEST).min(STALE);
-        (switch >> 32) as u64 + width + self.late.load(Relaxed)
+        switch + stolen + width + self.late.load(Relaxed)
     }
 
     /// Sets the switches that the context which becomes current has seen, and the

@@ -72,6 +72,26 @@ fn a_jump_out_of_a_cold_path_leaves_nothing_behind() {
     figure(&format!("cold: {all} jumps out of cold paths"));
 }
 
+/// A child takes no lock of the C library's or of Rust's that a thread of its parent's may hold:
+/// it measures, whatever those were in the midst of.
+#[test]
+fn a_child_waits_for_no_lock_of_its_parents_threads() {
+    let flags = ["-pthread", "-ldl"];
+    for link in [Link::Static, Link::Shared] {
+        let name = format!("beside-locks-{link:?}");
+        let program = c::compile(Compiler::C, &name, &["beside_locks.c"], link, flags);
+        for when in ["first", "later"] {
+            let place = Place::new();
+            let arguments = [when, &size(200, 10_000).to_string()];
+            let mut target = place.start(program.to_str().expect("plain text"), &arguments);
+            let said = target.reach("done").clone();
+            let wrong = ["hung", "died", "miscounted"].map(|key| said.one::<u64>(key));
+            assert_eq!(wrong, [0; 3], "{link:?} {when}: hung, died, miscounted");
+            target.end_well();
+        }
+    }
+}
+
 /// A thread that stops while it makes the segment keeps nobody waiting. Another one makes it
 /// instead, and when the first one goes on, one segment is left, with all calls.
 #[test]
@@ -131,14 +151,10 @@ fn a_handler_that_leaves_for_good_loses_its_region_alone() {
     for link in [Link::Static, Link::Shared] {
         let name = format!("left-{link:?}");
         let program = c::compile(Compiler::CXX, &name, &["left.cpp"], link, flags);
-        for (how, clock) in ["exception", "exit", "cancellation"]
+        for (how, clock) in ["exception", "exit", "cancellation", "at once"]
             .into_iter()
             .flat_map(|how| [(how, "wall"), (how, "rseq")])
         {
-            // Linkers describe no stub of a shared library to who unwinds the stack.
-            if (link, how) == (Link::Shared, "exception") {
-                continue;
-            }
             let place = Place::new();
             let each = if clock == "wall" { size(5, 1) } else { size(61, 1) };
             let mut command = place.command(program.to_str().expect("plain text"));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::figure;
 use pfp_tests::place::Place;
-use pfp_tests::stolen::Outside;
+use pfp_tests::stolen::{Outside, SWITCH};
 use pfp_tests::target::{Target, wait_for};
 use pfp_tests::watch::{self, Watch};
 
@@ -108,11 +108,12 @@ fn judge(program: &Path, loads: &[(u32, Duration)], near: f64) -> Watch {
             "{name}, point {id}: {off:+.5} from {computed_ms} ms for {load:?}, {stolen:?} stolen"
         );
         figure(&said);
-        let room = near + stolen.div_duration_f64(load * PERIODS as u32);
+        let cells = watch::total(picture, id);
+        let unknown = stolen + SWITCH * cells.switches as u32;
+        let room = near + unknown.div_duration_f64(load * PERIODS as u32);
         assert!(off.abs() < room, "{said}: {row:?}");
         assert!(row.min <= row.max && row.cycles >= row.count * row.min);
 
-        let cells = watch::total(picture, id);
         assert_eq!((cells.count, cells.exclusive), (row.count, row.cycles));
         assert_eq!((cells.min, cells.max), (row.min, row.max));
         let ring: Vec<u64> = records

@@ -176,11 +176,12 @@ impl Thread {
     ) {
         fold::fold(self);
         let Some(cell) = entry.cell() else { return };
-        let kept_cpu = measured.away.is_none_or(|away| away.off_cpu == 0);
+        let off_cpu = measured.away.map_or(0, |away| away.off_cpu);
+        let kept_cpu = off_cpu == 0;
         let exclusive = measured.exclusive;
         let credible = match kept_cpu {
             true => exclusive,
-            false => cell.credible(exclusive, self.clock.error()),
+            false => cell.credible(exclusive, self.clock.error(off_cpu)),
         };
         let bucket = self.bucket_for(cell, credible);
         // As late as that: a child that a signal handler has forked writes nothing.

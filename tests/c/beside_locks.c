@@ -1,0 +1,89 @@
+/* Children are forked while other threads are in the loader and in the environment, with the
+ * locks of both. Each child measures for the first time; how many hung, died or miscounted is
+ * said, for the test to judge.
+ *
+ * beside_locks first|later CHILDREN: whether the parent has measured before. */
+#include <pfp.h>
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "script.h"
+
+enum { CALLS = 3 };
+
+static atomic_int is_over, loads, changes;
+
+static void *load(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&is_over)) {
+        void *library = dlopen("libm.so.6", RTLD_NOW);
+        if (library)
+            dlclose(library);
+        atomic_fetch_add(&loads, 1);
+    }
+    return NULL;
+}
+
+static void *change(void *unused)
+{
+    char value[16];
+    (void)unused;
+    while (!atomic_load(&is_over)) {
+        snprintf(value, sizeof value, "%d", atomic_fetch_add(&changes, 1) % 100);
+        setenv("NOTHING_OF_PFPS", value, 1);
+    }
+    return NULL;
+}
+
+static unsigned long call(void)
+{
+    static pfp_point_t *point;
+    pfpStats_t stats;
+    point = pfp_point("beside locks", "beside", 1);
+    for (int i = 0; i < CALLS; i++) {
+        pfp_begin(point);
+        pfp_end(point, 0);
+    }
+    return pfp_get_stats(point, &stats) == PFP_OK ? (unsigned long)stats.n_count : 0;
+}
+
+int main(int count, char **arguments)
+{
+    pthread_t loader, changer;
+    unsigned long hung = 0, died = 0, miscounted = 0;
+    EXPECT(count == 3);
+    if (!strcmp(arguments[1], "later"))
+        EXPECT(call() == CALLS);
+    EXPECT(setenv("NOTHING_OF_PFPS", "00", 1) == 0);
+    EXPECT(pthread_create(&loader, NULL, load, NULL) == 0);
+    EXPECT(pthread_create(&changer, NULL, change, NULL) == 0);
+    while (!atomic_load(&loads) || !atomic_load(&changes))
+        usleep(1000);
+    for (int left = atoi(arguments[2]); left > 0; left--) {
+        int status = 0;
+        pid_t child = fork();
+        EXPECT(child >= 0);
+        if (child == 0) {
+            alarm(20);
+            _exit(call() != CALLS);
+        }
+        EXPECT(waitpid(child, &status, 0) == child);
+        hung += WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
+        died += WIFSIGNALED(status) && WTERMSIG(status) != SIGALRM;
+        miscounted += WIFEXITED(status) && WEXITSTATUS(status);
+    }
+    atomic_store(&is_over, 1);
+    EXPECT(pthread_join(loader, NULL) == 0 && pthread_join(changer, NULL) == 0);
+    say("hung %lu", hung);
+    say("died %lu", died);
+    say("miscounted %lu", miscounted);
+    reach("done");
+    return 0;
+}
