@@ -3,7 +3,7 @@
 //! It is started by the viewer's command, reads requests from its standard input and answers on
 //! its standard output, one after the other: see [`wire`]. When the input ends without a goodbye,
 //! or the viewer is silent for longer than it promised, the line was lost, and points that were
-//! toggled over it are put back.
+//! toggled over it are put back. So they are when a signal ends the agent.
 
 use std::collections::HashMap;
 use std::io::{BufReader, Read, Write};
@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 
 use crate::app::Session;
+use crate::interrupt::Interrupt;
 use crate::model::Summing;
 use crate::snapshot::{Extent, PointState, Snapshot};
 use crate::source::via::wire::{self, Answer, Ask, Failure, Packer, Reply, Request};
@@ -28,11 +29,17 @@ pub(crate) fn run(
     input: impl Read + Send + 'static,
     mut output: impl Write,
     finder: &mut dyn Finder,
+    interrupt: Interrupt,
 ) -> Result<()> {
     output.write_all(&wire::MAGIC)?;
     output.flush()?;
     let mut agent = Agent { finder, watched: HashMap::new(), keep: false, within: None };
     let (sender, requests) = mpsc::sync_channel(0);
+    let ends = sender.clone();
+    thread::spawn(move || {
+        while interrupt.sleep(Duration::MAX) {}
+        ends.send(Ok(None))
+    });
     thread::spawn(move || {
         let mut input = BufReader::new(input);
         let mut is_more = true;

@@ -209,6 +209,7 @@ impl App {
         self.common.selected = None;
         self.common.paused = false;
         self.common.ended_unseen = None;
+        self.common.had_bad_places = false;
         for screen in self.screens.all_mut() {
             screen.forget();
         }
@@ -298,7 +299,8 @@ impl App {
         let is_more = self.is_busy() || self.view().shows_more_than_sums(&self.common);
         let extent = if is_more { Extent::All } else { Extent::Sums };
         let wants_records = self.view().wants_records();
-        let within = Some(self.common.interval);
+        // The first snapshot is waited for.
+        let within = self.common.model.snapshot().map(|_| self.common.interval);
         let Some(session) = &mut self.common.session else {
             return;
         };
@@ -313,7 +315,10 @@ impl App {
                 }
                 self.common.observe(&snapshot, now);
                 // Several places go on without one of them.
-                let line = self.common.session.as_ref().and_then(Session::line);
+                let session = self.common.session.as_ref();
+                self.common.had_bad_places |=
+                    session.is_some_and(|session| !session.bad_places().is_empty());
+                let line = session.and_then(Session::line);
                 if let Some(why) = line.and_then(|line| line.why) {
                     self.common.trouble(now, format!("{why}; trying again"));
                 }

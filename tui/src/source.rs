@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,11 @@ pub trait Source {
     /// Whether the process is known to run no more although there is no snapshot that
     /// says so: what it left cannot be read. Asked when [`Self::poll`] has failed.
     fn has_died(&self) -> bool {
+        false
+    }
+
+    /// Whether its first snapshot is still to come: asked when [`Self::poll`] has failed.
+    fn is_coming(&self) -> bool {
         false
     }
 
@@ -120,6 +125,11 @@ pub trait Source {
     fn line(&self) -> Option<Line> {
         None
     }
+
+    /// The places that show nothing new, where it is watched at several.
+    fn bad_places(&self) -> Vec<BadPlace> {
+        Vec::new()
+    }
 }
 
 /// What a viewer looks at.
@@ -139,6 +149,17 @@ pub struct Line {
     /// How long ago the last picture came, if another one should have come since.
     pub late: Option<Duration>,
     /// Why no picture comes, where known.
+    pub why: Option<String>,
+}
+
+/// A place that is late, or has no line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadPlace {
+    /// What it is called beside others.
+    pub name: String,
+    /// Since when.
+    pub since: Instant,
+    /// Why there is no line; none where it is late.
     pub why: Option<String>,
 }
 
@@ -344,6 +365,10 @@ pub trait Finder {
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>>;
     /// Attaches to several, as one.
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>>;
+    /// Places that cannot be asked now, where there are several.
+    fn bad_places(&mut self) -> Vec<BadPlace> {
+        Vec::new()
+    }
     /// Nobody will ask for this segment any more, whose process has ended.
     fn let_go(&mut self, _segment_id: &str) {}
 }
@@ -381,6 +406,10 @@ impl Finder for Machine {
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
         let elsewhere = self.rooms.as_ref().and_then(|rooms| rooms.attach(candidate));
         elsewhere.unwrap_or_else(|| attach(candidate))
+    }
+
+    fn bad_places(&mut self) -> Vec<BadPlace> {
+        self.rooms.as_ref().map(Rooms::bad_places).unwrap_or_default()
     }
 
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {

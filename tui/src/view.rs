@@ -3,7 +3,7 @@
 //! ```text
 //! header    pfp-top  my_app[4711]  up 00:12:31  8 thr  ...       LIVE
 //! summary   CPU 131 % of 2 ██████▌░░░  parse 56.8 % ...   (above the table)
-//! notice    lost: 7 ring records overwritten unread        (if any)
+//! notice    node2 DOWN 40 s (the cable is out); lost: 7 ring records overwritten unread (if any)
 //! body      table | detail | threads | timeline | diff | log | roofline | picker | waiting | help
 //! tabs      1 Points  2 Detail [3 Threads] 4 Timeline ...  (if there is room)
 //! footer    Space pause  Enter open  ...  ? help  q quit
@@ -65,7 +65,7 @@ struct Parts {
 
 impl Parts {
     fn of(app: &App, area: Rect) -> Self {
-        let notice = u16::from(header::notice(app).is_some());
+        let notice = u16::from(header::has_notice(app));
         let tabs = u16::from(tabs::has_room(app, area.height));
         let summary = u16::from(summary::has_room(app, area.height));
         let [header, summary, notice, body, tabs, footer] = Layout::vertical([

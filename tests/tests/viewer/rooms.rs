@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use pfp_tests::place::{Place, count, pfp_top};
+use pfp_tests::screen::{Screen, row};
 use pfp_tests::target::{Target, wait_for};
-use pfp_tests::{os, skipped};
+use pfp_tests::{needs_a_screen, os, skipped};
 use pfp_top::export::json;
 use pfp_top::snapshot::{PointState, Snapshot};
 
@@ -198,13 +199,18 @@ fn root_watches_every_user_and_container() {
     });
 }
 
-/// The agents that a viewer has started: those that have become somebody else.
-fn agents_of(viewer: u32) -> Vec<u32> {
-    let children = |pid: u32| {
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let children = children.unwrap_or_default();
+/// The children of all threads of a process.
+fn children(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let children = |thread: fs::DirEntry| {
+        let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
         children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
     };
+    threads.flat_map(children).collect()
+}
+
+/// The agents that a viewer has started: those that have become somebody else.
+fn agents_of(viewer: u32) -> Vec<u32> {
     let ended = |pid: u32| match children(pid) {
         none if none.is_empty() => vec![pid],
         inside => inside,
@@ -251,6 +257,64 @@ fn an_agent_has_the_rights_of_the_user_it_reads_for_and_no_more() {
         viewer.kill();
         wait_for("the agent to end", || !os::runs(agent));
     }
+}
+
+/// The screen of root, who watches this process.
+fn watch<'a>(machine: &'a Machine, pid: u32) -> Screen<'a> {
+    let screen = machine.place.screen(120, 30);
+    let viewer = pfp_top().display();
+    let clear = "env -u PFP_DIR -u XDG_RUNTIME_DIR";
+    screen.line(&format!("{clear} {viewer} -p {pid} -d 0.2 --sort name"));
+    screen.wait_for("figures", |text| row(text, "tick").is_some());
+    screen
+}
+
+#[test]
+fn what_was_switched_in_another_room_is_put_back_when_the_viewer_is_killed() {
+    needs_a_screen!();
+    let Some(machine) = Machine::new("killed") else { return };
+    let user = machine.of_user();
+    let container = machine.in_container(true);
+    let pids = [Some(user.pid()), container.as_ref().map(|(_, pid)| *pid)];
+    for pid in pids.into_iter().flatten() {
+        machine.row(pid);
+        let screen = watch(&machine, pid);
+        let viewer = screen.viewer();
+        let agents = [agents_of(viewer), children(viewer)].concat();
+        assert!(!agents.is_empty());
+        screen.select("tick");
+        screen.keys(&["e"]);
+        wait_for("it to be off", || machine.state(pid, "tick") == PointState::Off);
+        os::signal(viewer, libc::SIGKILL);
+        wait_for("it to be put back", || machine.state(pid, "tick") == PointState::On);
+        wait_for("the agents to end", || !agents.iter().any(|agent| os::runs(*agent)));
+    }
+}
+
+#[test]
+fn an_agent_of_another_room_that_ended_is_started_again() {
+    needs_a_screen!();
+    let Some(machine) = Machine::new("again") else { return };
+    // The room is entered by the first of them.
+    let mut all = vec![machine.of_user(), machine.of_user()];
+    all.sort_by_key(Target::pid);
+    let pid = all[1].pid();
+    all.iter().for_each(|target| drop(machine.row(target.pid())));
+    let screen = watch(&machine, pid);
+    let viewer = screen.viewer();
+    // One of them; the others are of what runs beside this test.
+    let agents = agents_of(viewer);
+    all.remove(0);
+    agents.iter().for_each(|agent| os::signal(*agent, libc::SIGKILL));
+    let head = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    screen.wait_for("that it is lost", |text| head(text).contains("LATE"));
+    let text = screen.wait_for("the next agent", |text| head(text).ends_with("LIVE"));
+    let count = |text: &str| row(text, "tick").map(|row| row.count().to_owned());
+    let before = count(&text);
+    screen.wait_for("figures to go on", |text| {
+        head(text).ends_with("LIVE") && count(text).is_some() && count(text) != before
+    });
+    assert!(agents_of(viewer).iter().any(|it| !agents.contains(it)));
 }
 
 #[test]

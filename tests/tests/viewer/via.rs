@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 
 use pfp_tests::place::{Place, pfp_top};
-use pfp_tests::screen::row;
+use pfp_tests::screen::{row, rows};
 use pfp_tests::target::{Target, end_with_test, wait_for};
 use pfp_tests::tools::{lacks, skipped};
-use pfp_tests::{figure, needs_a_screen};
+use pfp_tests::{figure, needs_a_screen, os};
 use pfp_top::snapshot::{PointState, Snapshot};
 use pfp_top::source;
 use serde_json::{Value, json};
@@ -355,7 +355,23 @@ fn what_was_switched_is_put_back_when_the_line_breaks_and_only_then() {
         assert!(!complaint(&ended).contains("panicked"), "{}", complaint(&ended));
         assert_eq!(near.state(&target, "tick"), left, "{keep} {last:?}");
     }
+    // A signal ends it as the end of the line does; that of a key is for the viewer.
+    let enabled = near.0.pfp_top(&["enable", "tick"]);
+    assert!(enabled.status.success(), "{}", complaint(&enabled));
+    for signal in [libc::SIGTERM, libc::SIGHUP] {
+        let mut agent = Agent::start(&near.0);
+        agent.switch_off(&near.0, &target, "tick", false);
+        os::signal(agent.child.id(), libc::SIGINT);
+        assert!(agent.ask(json!("Discover"))["Found"].is_object());
+        assert_eq!(near.state(&target, "tick"), PointState::Off);
+        os::signal(agent.child.id(), signal);
+        wait_for("it to be put back", || near.state(&target, "tick") == PointState::On);
+        assert!(agent.child.wait().expect("it is ours").success());
+    }
     // A command says goodbye.
+    let output = near.run(&near.via(), &["disable", "tick"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    assert_eq!(near.state(&target, "tick"), PointState::Off);
     let output = near.run(&near.via(), &["enable", "tick"]);
     assert!(output.status.success(), "{}", complaint(&output));
     assert_eq!(near.state(&target, "tick"), PointState::On);
@@ -504,20 +520,98 @@ fn one_of_several_places_that_is_lost_is_named_with_the_reason() {
     let there = near.0.path("far");
     std::fs::write(&there, script).expect("the folder is new");
     std::fs::set_permissions(&there, Permissions::from_mode(0o755)).expect("it is ours");
-    let vias = format!("--via '{here}' --via {}", there.display());
+    let vias = format!("--via '{here} env' --via {} --via /nowhere", there.display());
     screen.pfp_top(&format!("{vias} --all -d 0.2 --sort process"));
     let ticks = |text: &str| text.lines().filter(|line| line.contains("tick")).count();
-    screen.wait_for("both", |text| ticks(text) == 2);
+    screen.wait_for("both, and one that is nowhere", |text| {
+        let is_named = |line: &str| {
+            line.contains("/nowhere DOWN ") && line.contains(" s (expected pfp-top on the path")
+        };
+        ticks(text) == 2 && text.lines().any(is_named)
+    });
     let shell = std::fs::read_to_string(near.0.path("pid")).expect("it was written");
     let shell = shell.trim();
     let agent = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"));
     let agent = agent.expect("it runs").trim().parse().expect("its only child");
-    pfp_tests::os::signal(agent, libc::SIGKILL);
+    os::signal(agent, libc::SIGKILL);
     let text = screen.wait_for("the reason", |text| text.contains("(the cable is out)"));
     assert_eq!(ticks(&text), 2, "the last figures stay: {text}");
+    screen.wait_for("both bad places in a line", |text| {
+        text.lines().any(|line| line.contains("/far DOWN ") && line.contains("/nowhere DOWN "))
+    });
     screen.wait_for("the next line", |text| {
         text.lines().next().is_some_and(|head| head.ends_with("LIVE"))
+            && text.contains("/nowhere DOWN ")
+            && !text.contains("/far DOWN ")
     });
+}
+
+/// The agent of a place can be stopped; until it goes on, the others do.
+#[test]
+fn a_place_that_stalls_keeps_nobody_from_the_others_and_is_not_given_up() {
+    needs_a_screen!();
+    let (near, other) = (Near::new(), Place::new());
+    let one = near.0.start_watched(STEADY, &["one"]);
+    let two = other.start_watched(STEADY, &["two"]);
+    let screen = near.0.screen(140, 30);
+    let here = near.via();
+    let there =
+        format!("{here}; echo $$ > pid; exec env PFP_DIR={} nice", other.beacons().display());
+    let vias = format!("--via '{here} env' --via '{there}'");
+    screen.pfp_top(&format!("{vias} --all -d 0.2 --sort process --filter tick"));
+    let counts = |text: &str| {
+        let all = rows(text).into_iter().filter(|row| row.name() == "tick");
+        all.map(|row| row.count().to_owned()).collect::<Vec<_>>()
+    };
+    screen.wait_for("both", |text| counts(text).len() == 2);
+    let agent = || {
+        let pid = std::fs::read_to_string(near.0.path("pid")).expect("it was written");
+        pid.trim().parse::<u32>().expect("an id")
+    };
+    let stopped = agent();
+    os::signal(stopped, libc::SIGSTOP);
+    let late = |text: &str| {
+        let head = text.lines().next().unwrap_or_default();
+        let seconds = head.split_once("LATE ")?.1.split_whitespace().next()?;
+        seconds.parse::<u32>().ok()
+    };
+    let text = screen.wait_for("that it is silent", |text| late(text).is_some());
+    let before = counts(&text);
+    let text = screen.wait_for("the other's figures", |text| {
+        late(text).is_some_and(|seconds| seconds >= 9) && counts(text)[0] != before[0]
+    });
+    assert_eq!(counts(&text)[1], before[1], "{text}");
+    assert!(!text.contains("lost"), "{text}");
+    // Keys answer; what is switched there waits for the line.
+    let state = |place: &Place, target: &Target| {
+        let snapshot = place.snapshot(target);
+        snapshot.points.iter().find(|point| point.name == "tick").expect("it is there").state
+    };
+    screen.select("tick");
+    screen.keys(&["e"]);
+    wait_for("it to be off here", || state(&near.0, &one) == PointState::Off);
+    screen.keys(&["j"]);
+    screen.wait_for("the other row", |text| rows(text).last().is_some_and(|row| row.selected));
+    screen.keys(&["e"]);
+    screen.wait_for("an answer", |text| text.lines().last().unwrap_or_default().contains("tick"));
+    assert_eq!(state(&other, &two), PointState::On);
+    os::signal(stopped, libc::SIGCONT);
+    wait_for("it to be off there", || state(&other, &two) == PointState::Off);
+    screen.wait_for("that it speaks", |text| {
+        text.lines().next().is_some_and(|head| head.ends_with("LIVE"))
+            && counts(text)[1] != before[1]
+    });
+    assert_eq!(agent(), stopped, "the line was not opened again");
+
+    // Who leaves while it is stopped is not kept, and what was switched is put back.
+    os::signal(stopped, libc::SIGSTOP);
+    screen.wait_for("that it is silent", |text| late(text).is_some());
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+    assert_eq!(state(&near.0, &one), PointState::On);
+    os::signal(stopped, libc::SIGCONT);
+    wait_for("it to be put back", || state(&other, &two) == PointState::On);
+    wait_for("its end", || !os::runs(stopped));
 }
 
 /// The table is sent as sums over threads; nobody may see that.

@@ -41,6 +41,8 @@ pub struct Common {
     pub(crate) session: Option<Session>,
     /// Until when rows stand still.
     pub(crate) frozen_until: Option<Instant>,
+    /// A place was bad at some time: the line that says so stays.
+    pub(crate) had_bad_places: bool,
     /// What became of the process while the figures stood still.
     pub(super) ended_unseen: Option<ProcessState>,
     /// Where the list on the screen is scrolled to.
@@ -70,6 +72,7 @@ impl Common {
             options,
             session: None,
             frozen_until: None,
+            had_bad_places: false,
             ended_unseen: None,
             scroll: Scroll::default(),
             rows: 1,

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::export::json::{Overwrite, WriteError};
 use crate::snapshot::{Drained, PointState, Snapshot};
-use crate::source::{Change, Line, Looking, Recording, Source};
+use crate::source::{BadPlace, Change, Line, Looking, Recording, Source};
 
 /// A source, with a memory of the points toggled through it. Dropping it puts
 /// them back, however the viewer comes to its end.
@@ -92,6 +92,11 @@ impl Session {
     /// The line that it is watched over, as [`Source::line`] has it.
     pub fn line(&self) -> Option<Line> {
         self.source.line()
+    }
+
+    /// The places that show nothing new, as [`Source::bad_places`] has it.
+    pub fn bad_places(&self) -> Vec<BadPlace> {
+        self.source.bad_places()
     }
 
     /// Why it can only be watched; none where it can be changed.

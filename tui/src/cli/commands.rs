@@ -178,9 +178,12 @@ pub(super) fn is_headless(show: &Show) -> bool {
 
 /// Answers the viewer that has started this.
 fn agent(enter: Option<u32>) -> Result<u8> {
-    // It ends with its input: a Ctrl-C at the viewer's terminal is for the viewer.
-    // SAFETY: to ignore a signal runs nothing.
-    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+    let ignore_interrupt = || {
+        // It ends with its input: a Ctrl-C at the viewer's terminal is for the viewer.
+        // SAFETY: to ignore a signal runs nothing.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+    };
+    ignore_interrupt();
     let machine = match enter {
         Some(pid) => {
             source::enter(pid)?;
@@ -188,7 +191,11 @@ fn agent(enter: Option<u32>) -> Result<u8> {
         }
         None => Machine::all(false),
     };
-    crate::agent::run(io::stdin(), io::stdout(), &mut EveryProcess::of(machine))?;
+    // This starts a thread, and who enters a room may have only one.
+    let interrupt = Interrupt::install()?;
+    ignore_interrupt();
+    let mut finder = EveryProcess::of(machine);
+    crate::agent::run(io::stdin(), io::stdout(), &mut finder, interrupt)?;
     Ok(0)
 }
 

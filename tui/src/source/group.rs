@@ -22,7 +22,8 @@ use anyhow::{Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Candidate, Change, Discovery, FileSource, Finder, Line, Looking, Refusal, Source, Which,
+    BadPlace, Candidate, Change, Discovery, FileSource, Finder, Line, Looking, Refusal, Source,
+    Which,
 };
 use crate::model::Summing;
 use crate::snapshot::{
@@ -83,6 +84,10 @@ pub(super) struct Group {
     together: Together,
     finder: Box<dyn Finder>,
     members: Vec<Member>,
+    /// Those whose first picture is still to come, by their segments.
+    coming: Vec<(String, Box<dyn Source>)>,
+    /// Places that could not be asked at the last poll.
+    bad: Vec<BadPlace>,
     /// Ids that were given to points so far, and those that several share.
     points: u32,
     ids: HashMap<Key, u32>,
@@ -209,6 +214,8 @@ impl Group {
             together,
             finder,
             members: Vec::new(),
+            coming: Vec::new(),
+            bad: Vec::new(),
             points: 0,
             ids: HashMap::new(),
             lanes: 0,
@@ -228,7 +235,11 @@ impl Group {
     /// Takes in those that have come.
     fn join(&mut self) -> Result<Discovery> {
         let discovery = self.finder.discover()?;
-        let known = |c: &Candidate| self.members.iter().any(|m| m.segment_id == c.segment_id);
+        let known = |c: &Candidate| {
+            let of_members = self.members.iter().map(|member| &member.segment_id);
+            let mut all = of_members.chain(self.coming.iter().map(|(id, _)| id));
+            all.any(|id| *id == c.segment_id)
+        };
         let (admitted, others): (Vec<&Candidate>, Vec<&Candidate>) = discovery
             .candidates
             .iter()
@@ -243,9 +254,19 @@ impl Group {
             // One that has ended meanwhile is no reason to lose the others.
             let Ok(mut source) = self.finder.attach(&candidate) else { continue };
             source.look_at(self.looking);
-            let Ok(last) = source.poll() else { continue };
+            self.coming.push((candidate.segment_id, source));
+        }
+        for (segment_id, mut source) in std::mem::take(&mut self.coming) {
+            let last = match source.poll() {
+                Ok(last) => last,
+                Err(_) if source.is_coming() => {
+                    self.coming.push((segment_id, source));
+                    continue;
+                }
+                Err(_) => continue,
+            };
             self.members.push(Member {
-                segment_id: candidate.segment_id,
+                segment_id,
                 source,
                 last,
                 ended: None,
@@ -258,6 +279,7 @@ impl Group {
                 summing: Summing::default(),
             });
         }
+        self.bad = self.finder.bad_places();
         Ok(discovery)
     }
 
@@ -493,6 +515,9 @@ impl Source for Group {
             extent => extent,
         };
         self.looking = Looking { extent, ..looking };
+        for (_, source) in &mut self.coming {
+            source.look_at(self.looking);
+        }
         for Member { source, .. } in &mut self.members {
             // The last picture of a process is kept whole.
             let extent = if source.has_died() { Extent::All } else { extent };
@@ -530,6 +555,10 @@ impl Source for Group {
         };
         let late = lines.iter().max_by_key(|line| line.late).filter(|line| line.late.is_some());
         Some(late.cloned().unwrap_or(Line { via, late: None, why: None }))
+    }
+
+    fn bad_places(&self) -> Vec<BadPlace> {
+        self.bad.clone()
     }
 
     fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use super::{Change, Discovery, Line, Looking, Recording, Source};
+use super::{BadPlace, Change, Discovery, Line, Looking, Recording, Source};
 use crate::export::json::{Overwrite, WriteError};
 use crate::snapshot::{AMOUNTS, Cell, Drained, Edge, Process, Snapshot};
 use crate::text::clean_in_place;
@@ -32,6 +32,10 @@ impl Source for Guarded {
 
     fn has_died(&self) -> bool {
         self.0.has_died()
+    }
+
+    fn is_coming(&self) -> bool {
+        self.0.is_coming()
     }
 
     fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
@@ -72,6 +76,15 @@ impl Source for Guarded {
 
     fn line(&self) -> Option<Line> {
         self.0.line()
+    }
+
+    fn bad_places(&self) -> Vec<BadPlace> {
+        let mut places = self.0.bad_places();
+        for place in &mut places {
+            clean_in_place(&mut place.name);
+            place.why.iter_mut().for_each(clean_in_place);
+        }
+        places
     }
 }
 

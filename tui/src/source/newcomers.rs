@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{Candidate, Collecting, Discovery, Finder, Machine, Source, Together};
+use super::{BadPlace, Candidate, Collecting, Discovery, Finder, Machine, Source, Together};
 
 /// Finds the processes of this machine, but looks into their segments only when
 /// another has announced itself: a group looks as often as it is polled.
@@ -59,6 +59,10 @@ impl Finder for Newcomers {
 
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
         self.machine.attach_together(together)
+    }
+
+    fn bad_places(&mut self) -> Vec<BadPlace> {
+        self.machine.bad_places()
     }
 
     fn let_go(&mut self, segment_id: &str) {

@@ -17,12 +17,12 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 pub use self::enter::enter;
 use super::namespaces::id_inside;
 use super::via::{Via, Way};
-use super::{Candidate, Discovery, Finder as _, Refusal, Refused, Source};
+use super::{BadPlace, Candidate, Discovery, Refusal, Refused, Source};
 
 /// Time between two looks for processes of other rooms.
 const LOOK: Duration = Duration::from_secs(2);
@@ -85,7 +85,8 @@ impl Rooms {
         }
         let mut known = self.0.borrow_mut();
         if known.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
-            known.look();
+            let is_first = known.looked.is_none();
+            known.look(is_first);
             known.looked = Some(Instant::now());
         }
         let mut ids: HashSet<String> =
@@ -110,17 +111,24 @@ impl Rooms {
         discovery.unseen = count_unseen(&ids);
     }
 
+    /// Rooms whose agents cannot be asked now.
+    pub(super) fn bad_places(&self) -> Vec<BadPlace> {
+        self.0.borrow().rooms.iter().filter_map(|room| room.via.bad_place()).collect()
+    }
+
     /// Attaches to a process of another room; none if it is in none of them.
     pub(super) fn attach(&self, candidate: &Candidate) -> Option<Result<Box<dyn Source>>> {
         let mut known = self.0.borrow_mut();
         let is_it = |known: &Candidate| known.segment_id == candidate.segment_id;
         let room = known.rooms.iter_mut().find(|room| room.found.candidates.iter().any(is_it))?;
-        Some(room.via.attach(candidate))
+        Some(room.via.watch_later(candidate))
     }
 }
 
 impl Known {
-    fn look(&mut self) {
+    /// Looks for rooms, and into them. Those that are found later than the first time are not
+    /// waited for.
+    fn look(&mut self, is_first: bool) {
         let mut there: HashMap<usize, Vec<Resident>> = HashMap::new();
         self.left_out = 0;
         for (key, resident) in residents() {
@@ -131,7 +139,7 @@ impl Known {
                     continue;
                 }
                 None => {
-                    self.rooms.push(Room::open(key, resident.pid, self.keep));
+                    self.rooms.push(Room::open(key, resident.pid, self.keep, is_first));
                     self.rooms.len() - 1
                 }
             };
@@ -153,15 +161,21 @@ impl Known {
 }
 
 impl Room {
-    fn open(key: Key, pid: u32, keep: bool) -> Self {
-        let variables = VARIABLES.into_iter().zip(key.variables.clone());
-        let way = Way::into_room(key.name(pid), pid, variables.collect());
-        Self { via: Via::of_room(way, keep), key, pid, found: Discovery::default() }
+    fn open(key: Key, pid: u32, keep: bool, may_wait: bool) -> Self {
+        let variables = VARIABLES.into_iter().zip(key.variables.clone()).collect();
+        let way = Way::into_room(key.name(pid), Entrance { key: key.clone(), pid }, variables);
+        let via = Via::of_room(way, keep, may_wait);
+        Self { via, key, pid, found: Discovery::default() }
     }
 
     fn look(&mut self, residents: &[Resident]) {
-        match self.via.discover() {
-            Ok(mut found) => {
+        let is_there = residents.iter().any(|resident| resident.pid == self.pid);
+        if let (false, [first, ..]) = (is_there, residents) {
+            self.pid = first.pid;
+        }
+        match self.via.look() {
+            Ok(None) => {}
+            Ok(Some(mut found)) => {
                 for candidate in &mut found.candidates {
                     let here = residents.iter().find(|resident| resident.inside == candidate.pid);
                     candidate.pid_here = here
@@ -175,6 +189,37 @@ impl Room {
                 self.found.refused = vec![Refused { pid: Some(self.pid), why }];
             }
         }
+    }
+}
+
+/// How a room is entered: through a process that is there.
+#[derive(Clone, Debug)]
+pub(super) struct Entrance {
+    key: Key,
+    /// One that was there when the room was found.
+    pid: u32,
+}
+
+impl Entrance {
+    /// A process that is there now.
+    ///
+    /// # Errors
+    ///
+    /// If there is none any more.
+    pub(super) fn resident(&self) -> Result<u32> {
+        let is_there = |pid: u32| {
+            let (user, files, status) = room_of(pid)?;
+            let (key, _) = resident(pid, user, files, &status)?;
+            Some(key == self.key)
+        };
+        if is_there(self.pid) == Some(true) {
+            return Ok(self.pid);
+        }
+        let mut all = residents().into_iter();
+        let found = all.find_map(|(key, resident)| (key == self.key).then_some(resident.pid));
+        found.ok_or_else(|| {
+            anyhow!("expected an instrumented process to enter by, found that they have ended")
+        })
     }
 }
 

@@ -34,17 +34,21 @@ pub(super) use self::places::Places;
 use self::places::Scale;
 use self::wire::{Answer, Ask, Reply, Request, Unpacker};
 use super::guard::clean_discovery;
+use super::rooms::Entrance;
 use super::{
-    Candidate, Change, Discovery, Finder, Line, Looking, Refusal, Source, Together, guarded,
+    BadPlace, Candidate, Change, Discovery, Finder, Line, Looking, Refusal, Source, Together,
+    guarded,
 };
 use crate::export::json::{Overwrite, WriteError};
 use crate::snapshot::{Drained, Snapshot};
 use crate::text::clean;
 
-/// How long the screen waits for a picture before it shows the last one again.
+/// How long a line may owe an answer before the screen goes on without it.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How long a key waits for what it asked for.
-const MORE_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a key waits for what it asked for, over a line that owes nothing else.
+const MORE_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a first look for processes waits for each place.
+const TO_FIND: Duration = Duration::from_secs(3);
 /// How long a command waits, before there is a screen and for what takes long.
 const MOST_PATIENCE: Duration = Duration::from_secs(20);
 /// How long a command may take until the agent answers: somebody may have to type a password.
@@ -61,7 +65,7 @@ const UNREAD: usize = 2;
 const LINE: u64 = 4096;
 /// How long its last words may take, which a child of its may keep from ending.
 const TO_BE_SAID: Duration = Duration::from_millis(500);
-/// How long a command may take to end when nobody needs it.
+/// How long a command may take to end when nobody needs it, and then when it is told to.
 const TO_END: Duration = Duration::from_secs(1);
 
 /// A running agent.
@@ -70,16 +74,32 @@ struct Agent {
     /// None once it was said goodbye to.
     requests: Option<ChildStdin>,
     replies: Receiver<Result<(Reply, Vec<u8>)>>,
-    /// Numbers of the requests for pictures that are not answered yet.
+    /// Numbers of the requests whose answers somebody will ask for.
     asked: HashSet<u32>,
     /// Answers to those that came while another one was waited for.
     early: VecDeque<(Reply, Vec<u8>)>,
+    /// When it spoke last.
+    heard: Instant,
+    /// Since when an answer is owed and none has come; none while nothing is owed.
+    silent_since: Option<Instant>,
+    /// It may not have read all requests: when it ends, the line is cut without a goodbye, and
+    /// the agent puts back what was switched.
+    is_cut: bool,
     /// The last line that the command wrote to its standard error.
     said: Arc<Mutex<String>>,
     /// Disconnected once all of that was read.
     all_said: Receiver<()>,
     /// Number of the next request.
     next: u32,
+}
+
+/// What a line brought.
+enum Heard {
+    Nothing,
+    /// An answer that somebody will take.
+    Answer,
+    /// What nobody asked for, or waits for any more.
+    Other,
 }
 
 /// A way to another place.
@@ -105,6 +125,8 @@ pub(super) struct Way {
     variables: Vec<(&'static str, Option<OsString>)>,
     /// Whether this program goes along.
     copies: bool,
+    /// The room that it leads into, if it is one of this machine.
+    room: Option<Entrance>,
 }
 
 impl Way {
@@ -113,34 +135,38 @@ impl Way {
         let agent = if *copies { "sh" } else { "pfp-top agent" };
         let arguments = vec!["-c".to_owned(), format!("{command} {agent}")];
         let (variables, copies) = (Vec::new(), *copies);
-        Self { name: command.clone(), program: "sh", arguments, variables, copies }
+        let name = command.clone();
+        Self { name, program: "sh", arguments, variables, copies, room: None }
     }
 
-    /// Into the room of a process of this machine.
+    /// Into a room of this machine.
     pub(super) fn into_room(
         name: String,
-        pid: u32,
+        room: Entrance,
         variables: Vec<(&'static str, Option<OsString>)>,
     ) -> Self {
-        let arguments = ["agent", "--enter", &pid.to_string()].map(str::to_owned);
-        Self { name, program: THIS, arguments: arguments.into(), variables, copies: false }
+        let arguments = ["agent", "--enter"].map(str::to_owned).into();
+        Self { name, program: THIS, arguments, variables, copies: false, room: Some(room) }
     }
 
     /// Whether it leads to another room of this machine.
     fn is_here(&self) -> bool {
-        self.program == THIS
+        self.room.is_some()
     }
 
-    fn command(&self) -> Command {
+    fn command(&self) -> Result<Command> {
         let mut command = Command::new(self.program);
         command.args(&self.arguments);
+        if let Some(room) = &self.room {
+            command.arg(room.resident()?.to_string());
+        }
         for (name, value) in &self.variables {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
-        command
+        Ok(command)
     }
 }
 
@@ -149,7 +175,7 @@ impl Agent {
     /// shown, the command may not ask for a password.
     fn open(way: &Way, keep: bool, may_ask: bool) -> Result<Self> {
         let via = way.name.as_str();
-        let mut command = way.command();
+        let mut command = way.command().with_context(|| via.to_owned())?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if !may_ask {
             // SAFETY: setsid may be called between fork and exec, and touches no memory.
@@ -205,13 +231,26 @@ impl Agent {
             Some(requests) if way.copies => bring(requests, &heard),
             _ => Ok(()),
         };
-        let (asked, early) = (HashSet::new(), VecDeque::new());
-        let mut line = Self { child, requests, replies, asked, early, said, all_said, next: 0 };
+        let mut line = Self {
+            child,
+            requests,
+            replies,
+            asked: HashSet::new(),
+            early: VecDeque::new(),
+            heard: Instant::now(),
+            silent_since: None,
+            is_cut: false,
+            said,
+            all_said,
+            next: 0,
+        };
         if let Err(error) = copied {
             return Err(line.why_not(via, &error));
         }
         // Where nobody reads it, what was written instead of an answer tells why.
-        let asked = line.send(Ask::Hello { keep }).unwrap_or_default();
+        let asked = line.next;
+        let _ = line.ask(Ask::Hello { keep });
+        line.asked.insert(asked);
         match line.wait(asked, TO_OPEN) {
             Ok(Some((Answer::Hello { version: wire::VERSION, .. }, _))) => Ok(line),
             Ok(Some((Answer::Hello { version, program }, _))) => bail!(Refusal::Version(format!(
@@ -254,94 +293,116 @@ impl Agent {
         }
     }
 
+    /// Asks for what nobody waits for.
     fn send(&mut self, ask: Ask) -> Result<u32> {
         let number = self.next;
         self.next += 1;
         let requests = self.requests.as_mut().ok_or_else(|| anyhow!("it has ended"))?;
         match wire::write(requests, &Request { number, ask }, &[]) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => bail!("it has ended"),
-            result => result.map(|()| number).map_err(Into::into),
+            result => result?,
         }
+        self.silent_since.get_or_insert_with(Instant::now);
+        Ok(number)
     }
 
-    /// Asks for a picture.
-    fn send_for_picture(&mut self, source: u32, looking: Looking) -> Result<u32> {
-        let Looking { extent, within } = looking;
-        let within_s = within.map(|within| (within + FORGIVEN).as_secs());
-        let number = self.send(Ask::Picture { source, extent, within_s })?;
+    /// Asks for what somebody will take.
+    fn ask(&mut self, ask: Ask) -> Result<u32> {
+        let number = self.send(ask)?;
         self.asked.insert(number);
         Ok(number)
     }
 
-    /// Watches a source no more, of which a picture may still be to come.
-    fn detach(&mut self, source: u32, asked: Option<u32>) {
-        if let Some(number) = asked {
-            self.asked.remove(&number);
-            self.early.retain(|(reply, _)| reply.number != number);
-        }
-        // The answer is nobody's, and a line that is lost needs none.
-        let _ = self.send(Ask::Detach { source });
+    /// Nobody will take the answer to this request.
+    fn forget(&mut self, number: u32) {
+        self.asked.remove(&number);
+        self.early.retain(|(reply, _)| reply.number != number);
     }
 
-    /// The answer to a request; none if it does not come in time.
+    /// The answer to a request; none if the line gives no answer for so long.
     fn wait(&mut self, number: u32, patience: Duration) -> Result<Option<(Answer, Vec<u8>)>> {
         let until = Instant::now() + patience;
-        if let Some(place) = self.early.iter().position(|(reply, _)| reply.number == number) {
-            let found = self.early.remove(place);
-            return Ok(found.map(|(reply, rest)| (reply.answer, rest)));
-        }
         loop {
+            if let Some(place) = self.early.iter().position(|(reply, _)| reply.number == number) {
+                let found = self.early.remove(place);
+                return Ok(found.map(|(reply, rest)| (reply.answer, rest)));
+            }
+            let silent = self.silent_since.map(|since| since.elapsed()).unwrap_or_default();
             let left = until.saturating_duration_since(Instant::now());
-            let (reply, rest) = match self.replies.recv_timeout(left) {
-                Ok(reply) => reply?,
-                Err(RecvTimeoutError::Timeout) => return Ok(None),
-                Err(RecvTimeoutError::Disconnected) => bail!("it has ended"),
-            };
-            let is_for_picture = self.asked.remove(&reply.number);
-            if reply.number == number {
-                return Ok(Some((reply.answer, rest)));
-            }
-            // Nobody waits any more for any other.
-            if is_for_picture {
-                self.early.push_back((reply, rest));
-            } else if left.is_zero() {
-                return Ok(None);
+            let left = left.min(patience.saturating_sub(silent));
+            match self.hear(left)? {
+                // One that floods the line with what nobody asked for gets nobody to wait.
+                Heard::Nothing => return Ok(None),
+                Heard::Other if left.is_zero() => return Ok(None),
+                Heard::Other | Heard::Answer => {}
             }
         }
     }
 
-    /// The answer to a request, and what stands behind its head.
-    fn call(&mut self, ask: Ask, patience: Duration) -> Result<(Answer, Vec<u8>)> {
-        let number = self.send(ask)?;
-        match self.wait(number, patience)? {
-            Some(answer) => Ok(answer),
-            None => bail!("expected an answer, found none for {} s", patience.as_secs()),
+    /// Takes one reply in, if it comes in time.
+    fn hear(&mut self, patience: Duration) -> Result<Heard> {
+        let (reply, rest) = match self.replies.recv_timeout(patience) {
+            Ok(reply) => reply?,
+            Err(RecvTimeoutError::Timeout) => return Ok(Heard::Nothing),
+            Err(RecvTimeoutError::Disconnected) => bail!("it has ended"),
+        };
+        let owes_more = reply.number.wrapping_add(1) != self.next;
+        self.heard = Instant::now();
+        self.silent_since = owes_more.then_some(self.heard);
+        if !self.asked.remove(&reply.number) {
+            return Ok(Heard::Other);
         }
+        self.early.push_back((reply, rest));
+        Ok(Heard::Answer)
     }
 
-    /// Ends the command: by itself, or if it does not, by force.
+    /// Whether it owes an answer for so long that nobody should wait for it.
+    fn is_late(&mut self) -> Result<bool> {
+        for _ in 0..=UNREAD {
+            if matches!(self.hear(Duration::ZERO)?, Heard::Nothing) {
+                break;
+            }
+        }
+        Ok(self.silent_since.is_some_and(|since| since.elapsed() >= PATIENCE))
+    }
+
+    /// Ends the command: by itself, or if it does not, by a signal. One that is stopped puts
+    /// back what was switched when it goes on, and is not waited for.
     fn end(&mut self) -> Option<ExitStatus> {
         self.requests = None;
-        let start = Instant::now();
-        loop {
-            match self.child.try_wait() {
-                Ok(None) if start.elapsed() < TO_END => thread::sleep(Duration::from_millis(5)),
-                Ok(Some(status)) => {
-                    // What it complained about last may still be on its way.
-                    let _ = self.all_said.recv_timeout(TO_BE_SAID);
-                    return Some(status);
-                }
-                _ => break,
-            }
+        if let Some(status) = self.wait_for_end() {
+            // What it complained about last may still be on its way.
+            let _ = self.all_said.recv_timeout(TO_BE_SAID);
+            return Some(status);
         }
-        let _ = self.child.kill();
-        self.child.wait().ok()
+        self.terminate();
+        self.wait_for_end()
+    }
+
+    fn wait_for_end(&mut self) -> Option<ExitStatus> {
+        let start = Instant::now();
+        while start.elapsed() < TO_END {
+            if let Some(status) = self.child.try_wait().ok()? {
+                return Some(status);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        None
+    }
+
+    fn terminate(&self) {
+        let id = libc::pid_t::try_from(self.child.id()).unwrap_or(libc::pid_t::MAX);
+        // SAFETY: to send a signal touches no memory; nobody has waited for the child.
+        unsafe { libc::kill(id, libc::SIGTERM) };
     }
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        if self.requests.is_some() {
+        if self.is_cut {
+            self.requests = None;
+            self.terminate();
+        } else if self.requests.is_some() {
             let _ = self.send(Ask::Goodbye);
             self.end();
         }
@@ -376,6 +437,14 @@ fn keep_last_line(errors: impl Read, said: &Mutex<String>) {
     }
 }
 
+/// Starts an agent in the background.
+fn open_later(way: &Way, keep: bool) -> Receiver<Result<Agent>> {
+    let (sender, opened) = mpsc::channel();
+    let way = way.clone();
+    thread::spawn(move || sender.send(Agent::open(&way, keep, false)).ok());
+    opened
+}
+
 /// The line to an agent, which is opened again when it is lost.
 struct Far {
     way: Way,
@@ -383,14 +452,20 @@ struct Far {
     state: State,
     /// How often it was opened.
     opened: u32,
+    /// While it is not up, when it spoke last, or was to be opened first.
+    down_since: Instant,
     /// Number of the next source.
     next: u32,
 }
 
 enum State {
     Up(Agent),
-    Opening(Receiver<Result<Agent>>, String),
-    Lost { why: String, until: Instant },
+    /// It is being opened, again if there is a reason for that.
+    Opening(Receiver<Result<Agent>>, Option<String>),
+    Lost {
+        why: String,
+        until: Instant,
+    },
 }
 
 impl Far {
@@ -403,7 +478,32 @@ impl Far {
                 (State::Lost { why: format!("{error:#}"), until }, 0)
             }
         };
-        Self { way, keep, state, opened, next: 0 }
+        Self { way, keep, state, opened, down_since: Instant::now(), next: 0 }
+    }
+
+    /// The line by an agent that is being started.
+    fn opening(way: Way, keep: bool) -> Self {
+        let state = State::Opening(open_later(&way, keep), None);
+        Self { way, keep, state, opened: 0, down_since: Instant::now(), next: 0 }
+    }
+
+    /// Waits until it is open, or is known not to be.
+    fn wait_until_open(&mut self, patience: Duration) {
+        if let State::Opening(opening, _) = &self.state
+            && let Ok(opened) = opening.recv_timeout(patience)
+        {
+            self.take(opened);
+        }
+    }
+
+    fn take(&mut self, opened: Result<Agent>) {
+        match opened {
+            Ok(line) => {
+                self.state = State::Up(line);
+                self.opened += 1;
+            }
+            Err(error) => self.lose(&format!("{error:#}")),
+        }
     }
 
     /// The line, if it is up. If not, it is opened in the background.
@@ -411,24 +511,16 @@ impl Far {
         if let State::Lost { why, until } = &mut self.state
             && *until <= Instant::now()
         {
-            let (sender, opened) = mpsc::channel();
-            let (way, keep) = (self.way.clone(), self.keep);
-            thread::spawn(move || sender.send(Agent::open(&way, keep, false)).ok());
-            self.state = State::Opening(opened, std::mem::take(why));
+            let why = std::mem::take(why);
+            self.state = State::Opening(open_later(&self.way, self.keep), Some(why));
         }
-        if let State::Opening(opened, _) = &self.state {
-            match opened.try_recv() {
-                Ok(Ok(line)) => {
-                    self.state = State::Up(line);
-                    self.opened += 1;
-                }
-                Ok(Err(error)) => self.lose(&format!("{error:#}")),
-                Err(_) => {}
-            }
-        }
+        self.wait_until_open(Duration::ZERO);
         match &mut self.state {
             State::Up(line) => Ok(line),
-            State::Opening(_, why) | State::Lost { why, .. } => bail!("{why}; trying again"),
+            State::Opening(_, None) => {
+                bail!("{}: expected an agent, found none yet", self.way.name)
+            }
+            State::Opening(_, Some(why)) | State::Lost { why, .. } => bail!("{why}; trying again"),
         }
     }
 
@@ -443,21 +535,75 @@ impl Far {
             Ok(result) => return Ok(result),
             Err(error) => error,
         };
+        let heard = line.heard;
         line.end();
         let said = line.said();
+        self.down_since = heard;
         let why = format!("{}: the line was lost: {error:#}{said}", self.way.name);
         self.lose(&why);
         bail!("{why}; trying again")
     }
 
-    fn call(&mut self, ask: Ask, patience: Duration) -> Result<(Answer, Vec<u8>)> {
-        match self.with(|line| line.call(ask, patience))? {
-            (Answer::Failed(failure), _) => {
+    /// Asks, and waits for no answer.
+    fn ask(&mut self, ask: Ask) -> Result<Asked> {
+        let number = self.with(|line| line.ask(ask))?;
+        Ok(Asked { number, opened: self.opened, since: Instant::now() })
+    }
+
+    /// The answer to what was asked; none if the line gives no answer for so long. A line that
+    /// is late is not lost.
+    fn answer(&mut self, asked: Asked, patience: Duration) -> Result<Option<(Answer, Vec<u8>)>> {
+        self.line()?;
+        if asked.opened != self.opened {
+            bail!("{}: the line was lost before it answered", self.way.name);
+        }
+        match self.with(|line| line.wait(asked.number, patience))? {
+            Some((Answer::Failed(failure), _)) => {
                 Err(failure.into_error().context(self.way.name.clone()))
             }
             answer => Ok(answer),
         }
     }
+
+    /// Why there is no answer to what was asked.
+    fn silence(&self, asked: Asked) -> anyhow::Error {
+        let silent = asked.since.elapsed().as_secs();
+        anyhow!("{}: expected an answer, found none for {silent} s", self.way.name)
+    }
+
+    fn forget(&mut self, asked: Asked) {
+        if let State::Up(line) = &mut self.state
+            && asked.opened == self.opened
+        {
+            line.forget(asked.number);
+        }
+    }
+
+    fn is_late(&mut self) -> bool {
+        self.with(Agent::is_late).unwrap_or(true)
+    }
+
+    /// Since when it has nothing new, and why if that is known; none while all is well.
+    fn bad(&mut self) -> Option<(Instant, Option<String>)> {
+        self.is_late();
+        let name = format!("{}: ", self.way.name);
+        let why = |why: &String| why.strip_prefix(&name).unwrap_or(why).to_owned();
+        let (since, why) = match &self.state {
+            State::Up(line) => (line.silent_since?, None),
+            State::Opening(_, found) => (self.down_since, found.as_ref().map(why)),
+            State::Lost { why: found, .. } => (self.down_since, Some(why(found))),
+        };
+        (why.is_some() || since.elapsed() >= SILENT).then_some((since, why))
+    }
+}
+
+/// A request that is to be answered.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    number: u32,
+    /// Which opening of the line it was asked over.
+    opened: u32,
+    since: Instant,
 }
 
 /// The finder of the processes of another place.
@@ -467,6 +613,12 @@ pub(super) struct Via {
     place: Option<String>,
     /// Whether its clock is another one than that of the places beside it.
     is_elsewhere: bool,
+    /// A look for processes that is to be answered.
+    asked: Option<Asked>,
+    /// What the last one brought.
+    found: Option<Discovery>,
+    /// Until when the first is waited for.
+    until: Instant,
 }
 
 impl Via {
@@ -482,16 +634,29 @@ impl Via {
         Ok(Self::of(Far::of(way, keep, Ok(agent)), None, false))
     }
 
-    /// Starts an agent in another room of this machine. What it finds is called by the way's
-    /// name.
-    pub(super) fn of_room(way: Way, keep: bool) -> Self {
-        let agent = Agent::open(&way, keep, false);
+    /// Starts an agent in another room of this machine, without waiting for it. What it finds is
+    /// called by the way's name. The first look may wait.
+    pub(super) fn of_room(way: Way, keep: bool, may_wait: bool) -> Self {
         let name = way.name.clone();
-        Self::of(Far::of(way, keep, agent), Some(name), false)
+        let mut via = Self::of(Far::opening(way, keep), Some(name), false);
+        if !may_wait {
+            via.until = Instant::now();
+        }
+        via
     }
 
     fn of(far: Far, place: Option<String>, is_elsewhere: bool) -> Self {
-        Self { far: Rc::new(RefCell::new(far)), place, is_elsewhere }
+        let far = Rc::new(RefCell::new(far));
+        let until = Instant::now() + TO_FIND;
+        Self { far, place, is_elsewhere, asked: None, found: None, until }
+    }
+
+    /// This place, if it cannot be asked now.
+    pub(super) fn bad_place(&self) -> Option<BadPlace> {
+        let mut far = self.far.borrow_mut();
+        let (since, why) = far.bad()?;
+        let name = self.place.clone().unwrap_or_else(|| far.way.name.clone());
+        Some(BadPlace { name, since, why })
     }
 
     /// Whether something is watched there.
@@ -499,7 +664,59 @@ impl Via {
         Rc::strong_count(&self.far) > 1
     }
 
-    fn watch(&self, what: What) -> Result<Box<dyn Source>> {
+    /// Asks for what is there, unless an answer is still to come.
+    fn ask(&mut self) -> Result<Asked> {
+        let mut far = self.far.borrow_mut();
+        // The answer to what was asked over a line that was lost never comes.
+        let asked = match self.asked.filter(|asked| asked.opened == far.opened) {
+            Some(asked) => asked,
+            None => far.ask(Ask::Discover)?,
+        };
+        Ok(*self.asked.insert(asked))
+    }
+
+    /// What is there; none if the answer is still to come. Only the first is waited for.
+    pub(super) fn look(&mut self) -> Result<Option<Discovery>> {
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        {
+            let mut far = self.far.borrow_mut();
+            far.wait_until_open(left(self.until));
+            if matches!(far.state, State::Opening(_, None)) {
+                return Ok(None);
+            }
+        }
+        let asked = self.ask()?;
+        let patience = if self.found.is_none() { left(self.until) } else { Duration::ZERO };
+        self.take(asked, patience)
+    }
+
+    /// What is there, if the answer comes in time.
+    fn take(&mut self, asked: Asked, patience: Duration) -> Result<Option<Discovery>> {
+        let mut far = self.far.borrow_mut();
+        let mut discovery = match far.answer(asked, patience) {
+            Ok(None) if asked.since.elapsed() >= SILENT => return Err(far.silence(asked)),
+            Ok(None) => return Ok(None),
+            Ok(Some((Answer::Found(discovery), _))) => discovery,
+            other => {
+                self.asked = None;
+                other?;
+                bail!("{}: expected what was found, found another message", far.way.name);
+            }
+        };
+        self.asked = None;
+        discovery.via = Some(far.way.name.clone());
+        if let Some(place) = &self.place {
+            for candidate in &mut discovery.candidates {
+                candidate.name = places::at(&candidate.name, place);
+            }
+        }
+        clean_discovery(&mut discovery);
+        self.found = Some(discovery.clone());
+        Ok(Some(discovery))
+    }
+
+    /// Watches it; whether that can be done is told by the first poll.
+    fn watch(&self, what: What) -> Result<Remote> {
         let far = Rc::clone(&self.far);
         let id = far.borrow().next;
         far.borrow_mut().next += 1;
@@ -514,41 +731,50 @@ impl Via {
             id,
             what,
             opened: 0,
+            attaching: None,
             asked: None,
+            asked_for_records: None,
+            acts: Vec::new(),
             last: None,
+            is_base: false,
             came: Instant::now(),
             read_only: None,
             has_died: false,
         };
         remote.attach()?;
+        Ok(remote)
+    }
+
+    /// Watches a process, without waiting for the line.
+    pub(super) fn watch_later(&self, candidate: &Candidate) -> Result<Box<dyn Source>> {
+        let remote = self.watch(What::One(candidate.segment_id.clone()))?;
+        Ok(guarded(Box::new(remote)))
+    }
+
+    fn watch_now(&self, what: What) -> Result<Box<dyn Source>> {
+        let mut remote = self.watch(what)?;
+        remote.wait_until_attached()?;
         Ok(guarded(Box::new(remote)))
     }
 }
 
 impl Finder for Via {
     fn discover(&mut self) -> Result<Discovery> {
-        let mut far = self.far.borrow_mut();
-        match far.call(Ask::Discover, MORE_PATIENCE)? {
-            (Answer::Found(mut discovery), _) => {
-                discovery.via = Some(far.way.name.clone());
-                if let Some(place) = &self.place {
-                    for candidate in &mut discovery.candidates {
-                        candidate.name = places::at(&candidate.name, place);
-                    }
-                }
-                clean_discovery(&mut discovery);
-                Ok(discovery)
-            }
-            _ => bail!("{}: expected what was found, found another message", far.way.name),
+        let asked = self.ask()?;
+        let patience = if self.found.is_none() { TO_FIND } else { PATIENCE };
+        match (self.take(asked, patience)?, &self.found) {
+            (Some(found), _) => Ok(found),
+            (None, Some(last)) => Ok(last.clone()),
+            (None, None) => Err(self.far.borrow().silence(asked)),
         }
     }
 
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        self.watch(What::One(candidate.segment_id.clone()))
+        self.watch_now(What::One(candidate.segment_id.clone()))
     }
 
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        self.watch(What::Several(together.clone()))
+        self.watch_now(What::Several(together.clone()))
     }
 }
 
@@ -575,10 +801,18 @@ struct Remote {
     what: What,
     /// Which opening of the line it is attached by.
     opened: u32,
-    /// The picture that is to come, and since when.
-    asked: Option<(u32, Instant)>,
-    /// The last picture, which the next one is told from.
+    /// The agent has yet to say whether it is attached.
+    attaching: Option<Asked>,
+    /// The picture that is to come.
+    asked: Option<Asked>,
+    /// The records that are to come.
+    asked_for_records: Option<Asked>,
+    /// Changes that were not waited for.
+    acts: Vec<Asked>,
+    /// The last picture.
     last: Option<Snapshot>,
+    /// The next one is told from it.
+    is_base: bool,
     /// When it came.
     came: Instant,
     read_only: Option<String>,
@@ -586,7 +820,7 @@ struct Remote {
 }
 
 impl Remote {
-    /// Attaches by the line as it is now, unless that was done.
+    /// Attaches by the line as it is now, unless that was done, without waiting for it.
     fn attach(&mut self) -> Result<()> {
         let mut far = self.far.borrow_mut();
         far.line()?;
@@ -598,56 +832,82 @@ impl Remote {
             What::One(segment_id) => Ask::Attach { source, segment_id: segment_id.clone() },
             What::Several(together) => Ask::AttachTogether { source, together: together.clone() },
         };
-        let patience = if self.opened == 0 { MOST_PATIENCE } else { MORE_PATIENCE };
-        match far.call(ask, patience)? {
-            (Answer::Attached { read_only }, _) => self.read_only = read_only,
-            _ => bail!("{}: expected to be attached, found another message", far.way.name),
-        }
         self.unpacker = Unpacker::new()?;
-        (self.opened, self.asked, self.last) = (far.opened, None, None);
+        self.attaching = Some(far.ask(ask)?);
+        self.opened = far.opened;
+        (self.asked, self.asked_for_records, self.is_base) = (None, None, false);
+        self.acts.clear();
         Ok(())
+    }
+
+    /// Whether it is attached, or the answer does not come in time.
+    fn is_attached(&mut self, patience: Duration) -> Result<bool> {
+        let Some(asked) = self.attaching else { return Ok(true) };
+        let mut far = self.far.borrow_mut();
+        match far.answer(asked, patience) {
+            Ok(None) => return Ok(false),
+            Ok(Some((Answer::Attached { read_only }, _))) => self.read_only = read_only,
+            other => {
+                // It is asked again.
+                (self.attaching, self.opened) = (None, 0);
+                other?;
+                bail!("{}: expected to be attached, found another message", far.way.name);
+            }
+        }
+        self.attaching = None;
+        Ok(true)
+    }
+
+    fn wait_until_attached(&mut self) -> Result<()> {
+        let asked = self.attaching;
+        match (self.is_attached(MOST_PATIENCE)?, asked) {
+            (false, Some(asked)) => Err(self.far.borrow().silence(asked)),
+            _ => Ok(()),
+        }
+    }
+
+    /// How long to wait for a picture.
+    fn patience(&self) -> Duration {
+        match (&self.last, self.looking.within) {
+            (None, None) => MOST_PATIENCE,
+            _ => PATIENCE,
+        }
     }
 
     /// The next picture, if it comes in time.
     fn next(&mut self) -> Result<Option<Snapshot>> {
-        let source = self.id;
+        let patience = self.patience();
+        let asked = match self.asked {
+            Some(asked) => asked,
+            None => self.ask_for_picture()?,
+        };
         let far = Rc::clone(&self.far);
         let mut far = far.borrow_mut();
-        let patience = match &self.last {
-            // A line that is late already keeps nobody from the others.
-            Some(_) if self.missed > 1 => Duration::ZERO,
-            Some(_) => PATIENCE,
-            None if far.opened == 1 => MOST_PATIENCE,
-            None => MORE_PATIENCE,
-        };
-        let answer = far.with(|line| {
-            let (number, _) = match self.asked {
-                Some(asked) => asked,
-                None => {
-                    let asked = (line.send_for_picture(source, self.looking)?, Instant::now());
-                    *self.asked.insert(asked)
-                }
-            };
-            let (is_key, packed) = match line.wait(number, patience)? {
-                None => return Ok(None),
-                Some((Answer::Picture { is_key }, packed)) => (is_key, packed),
-                Some((Answer::Failed(failure), _)) => {
-                    self.asked = None;
-                    return Ok(Some(Err(failure)));
-                }
-                Some(_) => bail!("expected a picture, found another message"),
-            };
+        let Some((answer, packed)) = far.answer(asked, patience).inspect_err(|_| {
             self.asked = None;
-            let unpacked = self.unpacker.unpack(&packed, self.last.as_ref(), is_key);
-            let (snapshot, has_died) = unpacked.context("expected a picture, found other data")?;
-            self.has_died = has_died;
-            Ok(Some(Ok(snapshot)))
-        })?;
-        match answer {
-            Some(Err(failure)) => Err(failure.into_error().context(far.way.name.clone())),
-            Some(Ok(snapshot)) => Ok(Some(snapshot)),
-            None => Ok(None),
-        }
+        })?
+        else {
+            return Ok(None);
+        };
+        self.asked = None;
+        let unpacked = far.with(|_| {
+            let Answer::Picture { is_key } = answer else {
+                bail!("expected a picture, found another message");
+            };
+            let base = self.last.as_ref().filter(|_| self.is_base);
+            let unpacked = self.unpacker.unpack(&packed, base, is_key);
+            unpacked.context("expected a picture, found other data")
+        });
+        let (snapshot, has_died) = unpacked?;
+        (self.has_died, self.is_base) = (has_died, true);
+        Ok(Some(snapshot))
+    }
+
+    fn ask_for_picture(&mut self) -> Result<Asked> {
+        let Looking { extent, within } = self.looking;
+        let within_s = within.map(|within| (within + FORGIVEN).as_secs());
+        let ask = Ask::Picture { source: self.id, extent, within_s };
+        Ok(*self.asked.insert(self.far.borrow_mut().ask(ask)?))
     }
 
     /// A picture as it is shown: beside those of other places, if there are any.
@@ -666,26 +926,58 @@ impl Remote {
         snapshot
     }
 
-    fn call(&mut self, ask: Ask, patience: Duration) -> Result<(Answer, Vec<u8>)> {
-        self.attach()?;
-        self.far.borrow_mut().call(ask, patience)
+    /// How long to wait for what belongs to the picture that came, or for what a key asked for.
+    fn more_patience(&self) -> Duration {
+        match self.looking.within {
+            None => MOST_PATIENCE,
+            Some(_) if self.far.borrow_mut().is_late() => Duration::ZERO,
+            Some(_) => MORE_PATIENCE,
+        }
     }
 
-    fn records<T: DeserializeOwned>(&mut self, ask: Ask) -> Result<T> {
-        match self.call(ask, MOST_PATIENCE)? {
-            (Answer::Records, packed) => Unpacker::unpack_one(&packed),
-            _ => bail!("expected records, found another message"),
+    /// Records that the agent sends for this; none if they are still to come.
+    fn records<T: DeserializeOwned>(&mut self, ask: Ask) -> Result<Option<T>> {
+        self.attach()?;
+        let patience = self.more_patience();
+        let mut far = self.far.borrow_mut();
+        let asked = match self.asked_for_records {
+            Some(asked) => asked,
+            None => far.ask(ask)?,
+        };
+        self.asked_for_records = None;
+        match far.answer(asked, patience)? {
+            Some((Answer::Records, packed)) => Unpacker::unpack_one(&packed).map(Some),
+            Some(_) => bail!("expected records, found another message"),
+            None => {
+                self.asked_for_records = Some(asked);
+                Ok(None)
+            }
         }
+    }
+
+    /// Looks at the answers to changes that were not waited for.
+    fn look_after_acts(&mut self) -> Result<()> {
+        let mut far = self.far.borrow_mut();
+        while let Some(&asked) = self.acts.first() {
+            let answer = far.answer(asked, Duration::ZERO);
+            if !matches!(answer, Ok(None)) {
+                self.acts.remove(0);
+            }
+            if answer?.is_none() {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
 impl Source for Remote {
     fn prepare(&mut self) {
-        let mut far = self.far.borrow_mut();
-        if self.opened == far.opened && self.asked.is_none() {
+        let is_ready = self.attaching.is_none() && self.asked.is_none();
+        let opened = self.far.borrow().opened;
+        if is_ready && self.opened == opened {
             // A line that is lost is told of by the poll.
-            let number = far.with(|line| line.send_for_picture(self.id, self.looking)).ok();
-            self.asked = number.map(|number| (number, Instant::now()));
+            let _ = self.ask_for_picture();
         }
     }
 
@@ -696,10 +988,13 @@ impl Source for Remote {
     fn poll(&mut self) -> Result<Snapshot> {
         self.attach()?;
         self.missed += 1;
-        if let Some(snapshot) = self.next()? {
-            self.last = Some(snapshot);
-            self.came = Instant::now();
-            self.missed = 0;
+        if self.is_attached(self.patience())? {
+            self.look_after_acts()?;
+            if let Some(snapshot) = self.next()? {
+                self.last = Some(snapshot);
+                self.came = Instant::now();
+                self.missed = 0;
+            }
         }
         // Late or not, it is the last that is known.
         match self.last.clone() {
@@ -708,12 +1003,16 @@ impl Source for Remote {
         }
     }
 
+    fn is_coming(&self) -> bool {
+        self.last.is_none() && (self.attaching.is_some() || self.asked.is_some())
+    }
+
     fn has_died(&self) -> bool {
         self.has_died
     }
 
     fn add_records(&mut self, snapshot: &mut Snapshot) {
-        if let Ok(records) = self.records(Ask::Records { source: self.id }) {
+        if let Ok(Some(records)) = self.records(Ask::Records { source: self.id }) {
             snapshot.records = records;
             if let Some(scale) = self.scale {
                 scale.records(&mut snapshot.records);
@@ -724,7 +1023,8 @@ impl Source for Remote {
     fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
         let from = snapshot.lanes.iter().map(|lane| (lane.id, from(lane.id))).collect();
         let ask = Ask::NewRecords { source: self.id, from };
-        let mut lanes: Vec<Drained> = self.records(ask).unwrap_or_default();
+        let lanes: Result<Option<Vec<Drained>>> = self.records(ask);
+        let mut lanes = lanes.ok().flatten().unwrap_or_default();
         lanes.iter_mut().for_each(Drained::own);
         if let Some(scale) = self.scale {
             scale.drained(&mut lanes);
@@ -739,7 +1039,22 @@ impl Source for Remote {
     }
 
     fn act(&mut self, change: Change) -> Result<()> {
-        self.call(Ask::Act { source: self.id, change }, MORE_PATIENCE).map(drop)
+        self.attach()?;
+        let patience = self.more_patience();
+        if !self.is_attached(patience)? {
+            bail!("{}: the line is late; nothing was changed", self.far.borrow().way.name);
+        }
+        let mut far = self.far.borrow_mut();
+        let asked = far.ask(Ask::Act { source: self.id, change })?;
+        match far.answer(asked, patience)? {
+            Some(_) => Ok(()),
+            None if self.looking.within.is_none() => Err(far.silence(asked)),
+            // It is done when the line speaks again.
+            None => {
+                self.acts.push(asked);
+                Ok(())
+            }
+        }
     }
 
     fn is_process(&self) -> bool {
@@ -754,9 +1069,11 @@ impl Source for Remote {
         let far = self.far.borrow();
         let why = match &far.state {
             State::Up(_) => None,
-            State::Opening(_, why) | State::Lost { why, .. } => Some(why.clone()),
+            State::Opening(_, why) => why.clone(),
+            State::Lost { why, .. } => Some(why.clone()),
         };
-        let silent = self.asked.map(|(_, since)| since.elapsed()).unwrap_or_default();
+        let owed = self.attaching.or(self.asked);
+        let silent = owed.map(|asked| asked.since.elapsed()).unwrap_or_default();
         let is_late = why.is_some() || (silent >= SILENT && self.missed > 1);
         let late = is_late.then(|| self.came.elapsed());
         // A room of this machine is as near as any process, as long as all is well.
@@ -768,10 +1085,21 @@ impl Source for Remote {
 impl Drop for Remote {
     fn drop(&mut self) {
         let mut far = self.far.borrow_mut();
-        if self.opened == far.opened
-            && let State::Up(line) = &mut far.state
-        {
-            line.detach(self.id, self.asked.map(|(number, _)| number));
+        if self.opened != far.opened {
+            return;
+        }
+        // A screen that is left while the line is late cannot know what is switched there.
+        let cuts = self.looking.within.is_some() && far.is_late();
+        let owed = [self.attaching, self.asked, self.asked_for_records];
+        for asked in owed.into_iter().flatten().chain(self.acts.drain(..)) {
+            far.forget(asked);
+        }
+        if let State::Up(line) = &mut far.state {
+            match cuts {
+                true => line.is_cut = true,
+                // The answer is nobody's, and a line that is lost needs none.
+                false => drop(line.send(Ask::Detach { source: self.id })),
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The first line: who is watched, by which clock, and what the figures are.
 //! Below it, when there is something, a line of what was lost.
 
+use std::time::Duration;
+
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -10,6 +12,7 @@ use super::Look;
 use crate::app::{App, Screen, Session, Status};
 use crate::headline::{Headline, ended_word, rhythm};
 use crate::model::{losses, lost};
+use crate::source::BadPlace;
 use crate::text;
 
 /// A part of the line, and how soon it gives way: the greatest rank first.
@@ -23,6 +26,9 @@ struct Part {
 const EXPLAINS: &str = ": Enter explains";
 /// Columns from which on there is room for that.
 const EXPLAINS_FROM: usize = 50;
+
+/// Columns that the reason of a bad place gets at least.
+const REASON: usize = 12;
 
 /// Columns that the text of the filter gets at most.
 const FILTER: usize = 24;
@@ -120,9 +126,9 @@ fn parts(app: &App, look: &Look, height: u16) -> Vec<Part> {
     parts
 }
 
-/// How many problems nobody has looked at, and what was lost, in one line; none
-/// while there is nothing of either.
-pub(super) fn notice(app: &App) -> Option<String> {
+/// Which places are bad, how many problems nobody has looked at, and what was lost, in one line
+/// of so many columns; none while there is nothing of all that.
+pub(super) fn notice(app: &App, width: usize, ellipsis: char) -> Option<String> {
     let losses = losses(app.common.model.snapshot()?);
     let parts: Vec<_> = losses
         .iter()
@@ -135,8 +141,47 @@ pub(super) fn notice(app: &App) -> Option<String> {
         1 => Some(format!("1 new problem (press {key})")),
         n => Some(format!("{n} new problems (press {key})")),
     };
-    let said: Vec<String> = unread.into_iter().chain(lost).collect();
+    let mut said: Vec<String> = unread.into_iter().chain(lost).collect();
+    if app.common.had_bad_places {
+        let bad = app.common.session.as_ref().map(Session::bad_places).unwrap_or_default();
+        let others: usize = said.iter().map(|text| text::width(text) + 2).sum();
+        said.insert(0, places(&bad, width.saturating_sub(others + 1), ellipsis));
+    }
     (!said.is_empty()).then(|| format!(" {}", said.join("; ")))
+}
+
+pub(super) fn has_notice(app: &App) -> bool {
+    notice(app, 0, ' ').is_some()
+}
+
+/// Bad places, and as much of the reasons as there is room for.
+fn places(bad: &[BadPlace], room: usize, ellipsis: char) -> String {
+    if bad.is_empty() {
+        return "all places answer".into();
+    }
+    let heads: Vec<String> = bad
+        .iter()
+        .map(|BadPlace { name, since, why }| {
+            let word = if why.is_some() { "DOWN" } else { "LATE" };
+            format!("{name} {word} {}", age(since.elapsed()))
+        })
+        .collect();
+    let used: usize = heads.iter().map(|head| text::width(head) + 2).sum();
+    let reasons = bad.iter().filter(|place| place.why.is_some()).count().max(1);
+    let room = (room.saturating_sub(used) / reasons).saturating_sub(" ()".len());
+    let all = heads.into_iter().zip(bad).map(|(head, place)| match &place.why {
+        Some(why) if room >= REASON => format!("{head} ({})", text::cut(why, room, ellipsis)),
+        _ => head,
+    });
+    all.collect::<Vec<_>>().join(", ")
+}
+
+fn age(age: Duration) -> String {
+    match age.as_secs() {
+        seconds @ ..120 => format!("{seconds} s"),
+        seconds @ ..7200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3600),
+    }
 }
 
 /// Whether Enter opens what explains a part of the notice.
@@ -146,8 +191,8 @@ fn explains(app: &App) -> bool {
 }
 
 pub(super) fn draw_notice(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
-    if let Some(notice) = notice(app) {
-        let width = usize::from(area.width);
+    let width = usize::from(area.width);
+    if let Some(notice) = notice(app, width, look.glyphs.ellipsis) {
         let explains = if explains(app) && width >= EXPLAINS_FROM { EXPLAINS } else { "" };
         let room = width.saturating_sub(explains.len());
         let notice = text::cut(&notice, room, look.glyphs.ellipsis) + explains;

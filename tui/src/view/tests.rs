@@ -3,7 +3,9 @@
 //! After an intended change, `PFP_UPDATE_SCREENS=1 cargo test -p pfp-top`
 //! writes the files anew; the difference is then there to be read.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,8 +20,11 @@ use crate::app::keys;
 use crate::app::mouse::Target;
 use crate::app::tests::{Desk, Stage, candidate, desk};
 use crate::app::{Action, App, Options, Screen};
-use crate::snapshot::{Cell, ClockKind, Edge, Open, PointState, ProcessState, Stats, Usage};
-use crate::source::synthetic::TICKS_PER_SECOND;
+use crate::snapshot::{
+    Cell, ClockKind, Edge, Open, PointState, ProcessState, Snapshot, Stats, Usage,
+};
+use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
+use crate::source::{BadPlace, Change, Source};
 use crate::units::Unit;
 
 const SIZES: [(u16, u16); 3] = [(120, 30), (80, 24), (40, 8)];
@@ -868,4 +873,56 @@ fn without_amounts_the_roofline_says_how_to_have_them() {
     let text = screen(&mut desk, false, (100, 30));
     assert!(text.contains("m measures what this machine can do"), "{text}");
     assert!(text.contains("no points that report bytes and flops"), "{text}");
+}
+
+/// A process that is watched at several places, some of which are bad.
+struct Far(Synthetic, Rc<RefCell<Vec<BadPlace>>>);
+
+impl Source for Far {
+    fn poll(&mut self) -> anyhow::Result<Snapshot> {
+        self.0.poll()
+    }
+
+    fn act(&mut self, _: Change) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn is_process(&self) -> bool {
+        true
+    }
+
+    fn bad_places(&self) -> Vec<BadPlace> {
+        self.1.borrow().clone()
+    }
+}
+
+#[test]
+fn bad_places_are_named_with_their_age_and_reason() {
+    let bad = |name: &str, seconds: u64, why: Option<&str>| BadPlace {
+        name: name.into(),
+        since: Instant::now().checked_sub(Duration::from_secs(seconds)).expect("it is not new"),
+        why: why.map(str::to_owned),
+    };
+    let (mut desk, places) = (desk(), Rc::default());
+    desk.app.watch(Box::new(Far(Synthetic::new(), Rc::clone(&places))), desk.now);
+    desk.wait(1);
+    let line = |text: &str, words: &str| text.lines().position(|line| line.contains(words));
+    let text = screen(&mut desk, false, (120, 30));
+    assert!(line(&text, "places").is_none(), "{text}");
+
+    let reason = "no route to host, and then a long story about the network of the house";
+    *places.borrow_mut() = vec![bad("node2", 200, Some(reason)), bad("node3", 150, None)];
+    desk.wait(1);
+    let text = screen(&mut desk, false, (120, 30));
+    let (said, head) = ("node2 DOWN 3 min (no route to host, and then", line(&text, " Name"));
+    assert!(line(&text, said).is_some() && line(&text, "node3 LATE 2 min").is_some(), "{text}");
+    let narrow = screen(&mut desk, false, (50, 30));
+    assert!(narrow.contains("node2 DOWN 3 min, node3 LATE 2 min"), "{narrow}");
+
+    // Nothing moves when they are back.
+    places.borrow_mut().clear();
+    desk.wait(1);
+    let text = screen(&mut desk, false, (120, 30));
+    assert!(text.contains(" all places answer"), "{text}");
+    assert_eq!(line(&text, " Name"), head);
 }

@@ -49,7 +49,8 @@ pub fn enter(pid: u32) -> Result<()> {
     }
     // SAFETY: as above.
     check(unsafe { libc::chdir(c"/".as_ptr()) }, "go to its root")?;
-    if pids != 0 {
+    let is_child = pids != 0;
+    if is_child {
         continue_in_child()?;
     }
     // SAFETY: plain numbers.
@@ -57,8 +58,12 @@ pub fn enter(pid: u32) -> Result<()> {
     // SAFETY: as above.
     check(unsafe { libc::setresuid(user, user, user) }, "take its user")?;
     drop_capabilities()?;
-    // SAFETY: as above; after the change of user, which would undo it.
-    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }, "end with its parent")?;
+    if is_child {
+        // Its end is that of its input. Only one who waits for it can be ended alone.
+        // SAFETY: as above; after the change of user, which would undo it.
+        let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+        check(result, "end with its parent")?;
+    }
     Ok(())
 }
 

@@ -15,7 +15,9 @@ use anyhow::{Result, anyhow};
 use super::{Agent, Far, Route, Via, Way};
 use crate::snapshot::{Cell, Drained, Record, Snapshot, Stats, Summed};
 use crate::source::group::Group;
-use crate::source::{Candidate, Discovery, Finder, Refusal, Refused, Source, Together, guarded};
+use crate::source::{
+    BadPlace, Candidate, Discovery, Finder, Refusal, Refused, Source, Together, guarded,
+};
 
 /// Time between two looks for processes at a place.
 const LOOK: Duration = Duration::from_secs(2);
@@ -61,17 +63,25 @@ impl Places {
 const NONE: &str = "expected places, found none";
 
 impl Place {
-    /// Looks for processes, unless that was done a moment ago.
+    /// Whether it is to be looked for processes, now or since the answer is to come.
+    fn is_due(&self) -> bool {
+        self.looked.is_none_or(|looked| looked.elapsed() >= LOOK)
+    }
+
+    /// Looks for processes, unless that was done a moment ago. An answer that is late is taken
+    /// by a later look.
     fn look(&mut self) {
-        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+        if !self.is_due() {
             return;
         }
-        match self.via.discover() {
-            Ok(found) => self.found = found,
+        match self.via.look() {
+            Ok(Some(found)) => self.found = found,
+            Ok(None) => return,
             // What was found before may be there again.
             Err(error) => {
                 let why = Refusal::NoTarget(format!("{error:#}"));
                 self.found.refused = vec![Refused { pid: None, why }];
+                return;
             }
         }
         self.looked = Some(Instant::now());
@@ -84,6 +94,10 @@ impl Finder for Places {
         let mut all =
             Discovery { via: Some(format!("{} places", places.len())), ..Discovery::default() };
         let mut nothing = Vec::new();
+        for place in places.iter_mut().filter(|place| place.is_due()) {
+            // One that cannot be asked says so when it is looked at.
+            let _ = place.via.ask();
+        }
         for place in places.iter_mut() {
             place.look();
             // Two commands may lead to one place.
@@ -106,7 +120,11 @@ impl Finder for Places {
         place
             .ok_or_else(|| anyhow!("{} is at none of the places", candidate.name))?
             .via
-            .attach(candidate)
+            .watch_later(candidate)
+    }
+
+    fn bad_places(&mut self) -> Vec<BadPlace> {
+        self.0.borrow().iter().filter_map(|place| place.via.bad_place()).collect()
     }
 
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
