@@ -209,11 +209,17 @@ pub enum Command {
     ///
     /// `diff BEFORE NOW` compares two; of the same process, what it has more. Several on a
     /// side, as `diff now-*.json --baseline before-*.json`, are summed: points of one name are
-    /// one.
+    /// one. `diff BEFORE -p PID` compares a process with a file, and all files are the baseline.
     Diff {
         /// The baseline, and what is compared with it; with --baseline, all are compared.
-        #[arg(value_name = "FILE", required = true)]
+        #[arg(
+            value_name = "FILE",
+            required_unless_present_any = ["pid", "name", "all", "sum", "via", "via_file"]
+        )]
         files: Vec<PathBuf>,
+        /// Which process is compared, in place of files.
+        #[command(flatten)]
+        target: Target,
         /// The files of the baseline, up to the next option.
         #[arg(long, value_name = "FILE", num_args = 1..)]
         baseline: Vec<PathBuf>,

@@ -120,6 +120,86 @@ fn a_recording_and_a_sum_of_another_place_are_as_of_this_one() {
 }
 
 #[test]
+fn a_recording_goes_on_when_a_lost_line_comes_back() {
+    let near = Near::new();
+    let target = near.0.start_watched(STEADY, &["far"]);
+    let via = format!("{}; echo $$ >> pids; exec", near.via());
+    let mut recorder = near.0.command(pfp_top());
+    let pid = target.pid().to_string();
+    let arguments = ["record", "-p", &pid, "-i", "50ms", "--events", "-o", "run.rec"];
+    recorder.args(arguments).args(["--via", &via]).stderr(Stdio::piped());
+    let recorder = end_with_test(&mut recorder).spawn().expect("pfp-top starts");
+    let frames = || {
+        let mut recorded = source::open(&near.0.path("run.rec")).ok()?;
+        Some(recorded.recording()?.len())
+    };
+    let more = |than: usize| wait_for("more moments", || frames().filter(|now| *now > than));
+    let before = more(3);
+    let agents = || -> Vec<u32> {
+        let pids = std::fs::read_to_string(near.0.path("pids")).unwrap_or_default();
+        pids.lines().filter_map(|pid| pid.trim().parse().ok()).collect()
+    };
+    os::signal(agents()[0], libc::SIGKILL);
+    wait_for("the next line", || agents().len() > 1);
+    more(before + 20);
+    os::signal(recorder.id(), libc::SIGINT);
+    let output = recorder.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", complaint(&output));
+    assert!(complaint(&output).contains("the line was lost"), "{}", complaint(&output));
+    // No measurement was lost between the lines that the ring still had.
+    let mut recorded = source::open(&near.0.path("run.rec")).expect("it can be read");
+    let recording = recorded.recording().expect("it is one");
+    let events: Vec<_> =
+        (0..recording.len()).flat_map(|place| recording.events(place).expect("whole")).collect();
+    let told: u64 = events.iter().map(|lane| lane.records.len() as u64 + lane.lost).sum();
+    let written: u64 = recorded.poll().unwrap().lanes.iter().map(|lane| lane.records_written).sum();
+    assert_eq!(told, written);
+}
+
+#[test]
+fn a_process_of_another_place_is_compared_with_files() {
+    let near = Near::new();
+    let [far, before] = ["far", "before"].map(|name| near.0.start_watched(STEADY, &[name]));
+    for target in [&far, &before] {
+        wait_for("figures", || pfp_tests::place::count(&near.0.snapshot(target), "work") > 100);
+    }
+    let pid = far.pid().to_string();
+    for (name, target) in [("far.json", &far), ("before.json", &before)] {
+        let pid = target.pid().to_string();
+        let output = near.0.pfp_top(&["snapshot", "-p", &pid, "-o", name]);
+        assert!(output.status.success(), "{}", complaint(&output));
+    }
+    let run = |arguments: &[&str]| {
+        let output = near.run(&near.via(), arguments);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &complaint(&output);
+        (output.status.code(), said)
+    };
+    let limits = ["--max-regress", "mean=100000%"];
+    let gate = [&["gate", "--baseline", "before.json"], &limits[..], &["-p", &pid]].concat();
+    let (status, said) = run(&gate);
+    assert!(status == Some(0) && said.contains("work"), "{said}");
+    let files = [&["gate", "--baseline", "before.json"], &limits[..], &["far.json"]].concat();
+    let (status, said) = run(&files);
+    assert!(status == Some(2) && said.contains("expected -p PID with --via"), "{said}");
+    // Of another process all, of the same one what it has more.
+    let counted = |said: &str| {
+        let found: Value = serde_json::from_str(said).expect("it is JSON");
+        let points = found["points"].as_array().expect("it has points").clone();
+        let work = points.iter().find(|point| point["name"] == "work").expect("it is there");
+        work.to_string()
+    };
+    for baseline in ["before.json", "far.json"] {
+        let (status, said) = run(&["diff", baseline, "-p", &pid, "--json"]);
+        assert_eq!(status, Some(0), "{said}");
+        assert!(!counted(&said).is_empty());
+    }
+    let (status, said) = run(&["diff", "before.json", "far.json", "--sum"]);
+    assert!(status == Some(2) && said.contains("would be on both sides"), "{said}");
+    let (status, said) = run(&["diff", "-p", &pid]);
+    assert!(status == Some(2) && said.contains("the files to compare it with"), "{said}");
+}
+
+#[test]
 fn several_places_are_as_one() {
     let (near, other) = (Near::new(), Place::new());
     let mut one = near.0.start_watched(STEADY, &["one"]);

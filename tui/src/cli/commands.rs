@@ -49,6 +49,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         }
         Some(Command::Diff {
             files,
+            target,
             baseline: before,
             from,
             to,
@@ -64,6 +65,16 @@ pub fn run(cli: Cli) -> Result<u8> {
                 _ => diff_table,
             };
             let baseline = Span { from: baseline_from, to: baseline_to };
+            if target.is_given() {
+                let files = [before, files].concat();
+                if files.is_empty() || from.or(to).is_some() {
+                    bail!(
+                        "expected a process and the files to compare it with, found no file, or a \
+                         moment to look for in the process"
+                    );
+                }
+                return diff_process((&files, baseline), &target, form, fail_over);
+            }
             let (before, now) = match (before.as_slice(), files.as_slice()) {
                 ([], [before, now]) => (slice::from_ref(before), slice::from_ref(now)),
                 ([], files) => bail!(
@@ -288,27 +299,67 @@ fn diff(
         }
         _ => sums(before, now)?,
     };
-    let Some(comparison) = Comparison::new(&baseline, &new) else {
-        let (before, now) = (shown(before.0), shown(now.0));
+    compare(&baseline, &new, (&shown(before.0), &shown(now.0)), form, fail_over)
+}
+
+/// A process as it is now, beside files.
+fn diff_process(
+    before: (&[PathBuf], Span),
+    target: &Target,
+    form: fn(&Baseline, &Comparison) -> Result<String>,
+    fail_over: Option<f64>,
+) -> Result<u8> {
+    let baseline = match before {
+        ([file], span) => baseline_of(file, source::read(file, &span, false)?),
+        (files, span) => {
+            Baseline::of(source::read_sum(files, &span)?, Some(format!("{} files", files.len())))
+        }
+    };
+    let new = resolve(target)?.poll()?;
+    let (olds, news) = (ids(baseline.until()), ids(&new));
+    let is_one = olds.len() == 1 && olds == news;
+    if !is_one && news.iter().any(|id| olds.contains(id)) {
+        bail!(
+            "expected other processes than in {}, found one of them, whose measurements would be \
+             on both sides",
+            shown(before.0)
+        );
+    }
+    compare(&baseline, &new, (&shown(before.0), "the process"), form, fail_over)
+}
+
+fn compare(
+    baseline: &Baseline,
+    new: &Snapshot,
+    (before, now): (&str, &str),
+    form: fn(&Baseline, &Comparison) -> Result<String>,
+    fail_over: Option<f64>,
+) -> Result<u8> {
+    let Some(comparison) = Comparison::new(baseline, new) else {
         bail!(
             "expected a later moment than that of {before}, found {now}, of the same process and not \
              later: swap them"
         );
     };
-    say(&form(&baseline, &comparison)?)?;
+    say(&form(baseline, &comparison)?)?;
     let fails = fail_over
         .is_some_and(|percent| diff::slower_than(&comparison, percent / 100.0).next().is_some());
     Ok(if fails { SLOWER } else { 0 })
+}
+
+/// The segments that are in a snapshot.
+fn ids(snapshot: &Snapshot) -> Vec<String> {
+    let process = &snapshot.process;
+    match process.members.as_slice() {
+        [] => vec![process.segment_id.clone()],
+        members => members.iter().map(|member| member.segment_id.clone()).collect(),
+    }
 }
 
 /// Each side as the sum of its files.
 fn sums(before: (&[PathBuf], Span), now: (&[PathBuf], Span)) -> Result<(Baseline, Snapshot)> {
     let old = source::read_sum(before.0, &before.1)?;
     let new = source::read_sum(now.0, &now.1)?;
-    let ids = |snapshot: &Snapshot| {
-        let members = snapshot.process.members.iter().map(|member| member.segment_id.clone());
-        members.collect::<Vec<_>>()
-    };
     let olds = ids(&old);
     if ids(&new).iter().any(|id| olds.contains(id)) {
         bail!(

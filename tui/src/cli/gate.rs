@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use super::commands::{resolve, say};
+use super::target::Via;
 use super::{Target, percent, seconds};
 use crate::app::Filter;
 use crate::export::gate as export;
@@ -68,6 +69,9 @@ pub struct Gate {
     /// Instead of files, the process with this id or number: all that it has measured.
     #[arg(short, long, value_name = "PID", conflicts_with = "files")]
     pid: Option<Which>,
+    /// Where that process runs.
+    #[command(flatten)]
+    via: Via,
     /// What the process measures from now on, in windows of so many seconds.
     #[arg(short = 'd', long, value_name = "SECS", requires = "pid", value_parser = seconds)]
     window: Option<Duration>,
@@ -101,6 +105,9 @@ fn part(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn run(gate: &Gate) -> Result<u8> {
+    if gate.pid.is_none() && !gate.via.is_here() {
+        bail!("expected -p PID with --via, which leads to a process, found files");
+    }
     let (baseline, files) = sides(gate)?;
     let before = read(baseline, &Span { from: gate.baseline_from, to: gate.baseline_to }, gate)?;
     let now = match &gate.pid {
@@ -196,7 +203,7 @@ fn read(files: &[PathBuf], span: &Span, gate: &Gate) -> Result<Vec<Run>> {
 
 /// What a process measured, or measures from now on; none if a signal came first.
 fn watch(gate: &Gate, which: &Which) -> Result<Option<Run>> {
-    let mut source = resolve(&Target::of(which.clone()))?;
+    let mut source = resolve(&Target::of(which.clone(), gate.via.clone()))?;
     let first = source.poll()?;
     let Some(window) = gate.window else {
         return Ok(Run::all(vec![first]).pop());

@@ -73,6 +73,7 @@ pub(super) fn run(record: &Record) -> Result<u8> {
     let mut progress = Progress::new(start);
     let interval_ns = record.interval.as_nanos();
     let mut why = ended(&snapshot);
+    let mut is_down = false;
     while why.is_none() {
         // The next moment of the grid; those that were missed are left out.
         let round = start.elapsed().as_nanos() / interval_ns + 1;
@@ -82,19 +83,37 @@ pub(super) fn run(record: &Record) -> Result<u8> {
             why = Some("asked to end");
             break;
         }
-        snapshot = source.poll()?;
-        let events = recorder.events(source.as_mut(), &snapshot);
-        if let Err(error) = writer.append(&snapshot, &events) {
-            progress.clear();
-            let (shown, n) = (record.output.display(), writer.frames());
-            return Err(error).with_context(|| {
-                format!("{shown}: the recording ended early and is whole up to its {n} snapshots")
-            });
+        match source.poll() {
+            // A line that is late brings the last one again.
+            Ok(same) if is_same(&same, &snapshot) => {}
+            Ok(next) => {
+                (snapshot, is_down) = (next, false);
+                let events = recorder.events(source.as_mut(), &snapshot);
+                if let Err(error) = writer.append(&snapshot, &events) {
+                    progress.clear();
+                    let (shown, n) = (record.output.display(), writer.frames());
+                    return Err(error).with_context(|| {
+                        format!(
+                            "{shown}: the recording ended early and is whole up to its {n} snapshots"
+                        )
+                    });
+                }
+                why = ended(&snapshot);
+            }
+            Err(error) => {
+                // A line that is lost is opened again, and the recording goes on.
+                let Some(reason) = source.line().and_then(|line| line.why) else {
+                    return Err(error);
+                };
+                if !is_down {
+                    progress.clear();
+                    complain(&format!("{reason}; trying again"));
+                }
+                is_down = true;
+            }
         }
-        why = ended(&snapshot).or(record
-            .duration
-            .is_some_and(|end| start.elapsed() >= end)
-            .then_some("the time is over"));
+        let is_over = record.duration.is_some_and(|end| start.elapsed() >= end);
+        why = why.or(is_over.then_some("the time is over"));
     }
     progress.clear();
     let shown = record.output.display();
@@ -110,6 +129,12 @@ pub(super) fn run(record: &Record) -> Result<u8> {
 fn ignore_file_size_signal() {
     // SAFETY: to ignore a signal runs nothing.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Whether it is the same picture of a process that runs.
+fn is_same(one: &Snapshot, other: &Snapshot) -> bool {
+    let runs = one.process.state == ProcessState::Running;
+    runs && one.taken_unix_ns == other.taken_unix_ns && one.elapsed_ticks == other.elapsed_ticks
 }
 
 fn ended(snapshot: &Snapshot) -> Option<&'static str> {

@@ -73,6 +73,8 @@ struct Member {
     /// Names that each lane has had.
     names: HashMap<u32, Vec<String>>,
     ended: Option<Instant>,
+    /// It is behind a line that brings nothing new.
+    is_late: bool,
 }
 
 impl Pool {
@@ -124,7 +126,9 @@ impl Pool {
 
     /// What is told of each process, after a [`Pool::poll`].
     pub fn subjects(&self) -> Vec<Subject<'_>> {
-        let settled = self.members.iter().filter(|member| member.rate.is_some());
+        // Figures that stand still would be taken for those of a process that does nothing.
+        let is_told = |member: &&Member| member.rate.is_some() && !member.is_late;
+        let settled = self.members.iter().filter(is_told);
         let subjects = settled.filter_map(|member| {
             let per_thread = self.scope.lanes_apart.is_some();
             let passes = |figures: &Figures| self.scope.filter.admits(figures);
@@ -222,6 +226,7 @@ impl Pool {
                 rebased: false,
                 names: HashMap::new(),
                 ended: None,
+                is_late: false,
             });
         }
         Ok(discovery)
@@ -230,8 +235,10 @@ impl Pool {
 
 impl Member {
     fn poll(&mut self, now: Instant) {
+        let polled = self.source.poll();
+        self.is_late = self.source.line().is_some_and(|line| line.late.is_some());
         // What cannot be read now keeps its figures.
-        let Ok(snapshot) = self.source.poll() else {
+        let Ok(snapshot) = polled else {
             if self.source.has_died()
                 && self.ended.is_none()
                 && let Some(mut last) = self.model.snapshot().cloned()
@@ -292,8 +299,12 @@ impl Member {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
     use super::*;
     use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
+    use crate::source::{Change, Line, Members};
 
     fn member(source: Synthetic) -> Member {
         Member {
@@ -307,7 +318,75 @@ mod tests {
             rebased: false,
             names: HashMap::new(),
             ended: None,
+            is_late: false,
         }
+    }
+
+    /// A process behind a line, and whether that is late.
+    struct Far(Synthetic, Rc<Cell<bool>>);
+
+    impl Source for Far {
+        fn poll(&mut self) -> Result<Snapshot> {
+            self.0.poll()
+        }
+
+        fn act(&mut self, _: Change) -> Result<()> {
+            Ok(())
+        }
+
+        fn is_process(&self) -> bool {
+            true
+        }
+
+        fn line(&self) -> Option<Line> {
+            let late = self.1.get().then_some(Duration::from_secs(6));
+            Some(Line { via: "ssh node1".into(), late, why: None })
+        }
+    }
+
+    struct Both(Rc<Cell<bool>>);
+
+    impl Finder for Both {
+        fn discover(&mut self) -> Result<Discovery> {
+            let made = |pid: u32| Candidate {
+                pid,
+                segment_id: pid.to_string(),
+                state: ProcessState::Running,
+                ..Candidate::default()
+            };
+            Ok(Discovery { candidates: vec![made(7), made(9)], ..Discovery::default() })
+        }
+
+        fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
+            let is_late = if candidate.pid == 9 { Rc::clone(&self.0) } else { Rc::default() };
+            Ok(Box::new(Far(Synthetic::new(), is_late)))
+        }
+
+        fn attach_together(&mut self, _: &Together) -> Result<Box<dyn Source>> {
+            anyhow::bail!("they are served one by one")
+        }
+    }
+
+    #[test]
+    fn a_process_behind_a_late_line_is_left_out_until_it_speaks() {
+        let is_late = Rc::new(Cell::new(false));
+        let scope = Scope {
+            together: Together { members: Members::All(String::new()), sum: false },
+            interval: Duration::ZERO,
+            lanes_apart: None,
+            filter: Filter::default(),
+            histograms: true,
+            stays: STAYS,
+        };
+        let (mut pool, _) = Pool::new(scope, Box::new(Both(Rc::clone(&is_late)))).unwrap();
+        let mut told = |late: bool| {
+            is_late.set(late);
+            pool.poll().unwrap();
+            pool.subjects().len()
+        };
+        while told(false) < 2 {}
+        assert_eq!([true, true, false].map(told), [1, 1, 2]);
+        assert_eq!(pool.len(), 2);
     }
 
     #[test]
