@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Tools whose package has another name.
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 10] = [
     ("sshd", "openssh-server"),
+    ("setpriv", "util-linux"),
+    ("unshare", "util-linux"),
     ("objdump", "binutils"),
     ("nm", "binutils"),
     ("c++", "g++"),

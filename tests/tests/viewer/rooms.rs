@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use pfp_tests::place::{Place, count, pfp_top};
 use pfp_tests::screen::{Screen, row};
 use pfp_tests::target::{Target, wait_for};
-use pfp_tests::{needs_a_screen, os, skipped};
+use pfp_tests::{lacks, needs_a_screen, os, skipped};
 use pfp_top::export::json;
 use pfp_top::snapshot::{PointState, Snapshot};
 
@@ -33,6 +33,9 @@ struct Machine {
 impl Machine {
     /// None if this user may not start programs as others.
     fn new(test: &str) -> Option<Self> {
+        if lacks("processes of other users", "setpriv") {
+            return None;
+        }
         if !works(&mut as_user(USER, "true")) {
             skipped("processes of other users", "this user may not start any");
             return None;
@@ -70,6 +73,9 @@ impl Machine {
     /// A process in a container, and its id here. One that is not root's is of a user who may
     /// make containers; none if they may not.
     fn in_container(&self, is_root: bool) -> Option<(Target, u32)> {
+        if lacks("processes in containers", "unshare") {
+            return None;
+        }
         let unshare = || match is_root {
             true => Command::new("unshare"),
             false => {

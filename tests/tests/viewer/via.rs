@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::screen::{row, rows};
 use pfp_tests::target::{Target, end_with_test, wait_for};
-use pfp_tests::tools::{lacks, skipped};
+use pfp_tests::tools::{lacks, missing};
 use pfp_tests::{figure, needs_a_screen, os};
 use pfp_top::snapshot::{PointState, Snapshot};
 use pfp_top::source;
@@ -496,11 +496,16 @@ fn what_is_no_agent_is_told_in_a_sentence() {
     let other =
         message(r#"{"number":0,"answer":{"Hello":{"version":99,"program":"9.9\u001b[2J"}}}"#);
     let wrong = message(r#"{"number":0,"answer":"Done"}"#);
+    let bring = "install it there, or --via-copy takes this one along";
     for (via, status, expected) in [
         ("true #".to_owned(), 2, "expected an agent of pfp-top, found nothing"),
         ("echo welcome; exit 5 #".to_owned(), 2, "found \"welcome\""),
         ("echo no such host >&2; exit 255 #".to_owned(), 2, "(no such host)"),
         ("/nowhere/at/all".to_owned(), 3, "expected pfp-top on the path there"),
+        ("echo sudo: pfp-top: command not found >&2; exit 1 #".to_owned(), 3, bring),
+        ("echo 'exec: \"pfp-top\": executable file not found in $PATH' >&2; exit 126 #".to_owned(), 3, bring),
+        ("printf 'pfp-top: No such file or directory\nit ended with exit code 126\n' >&2; exit 1 #".to_owned(), 3, bring),
+        ("echo 'pfp-top: Permission denied' >&2; exit 126 #".to_owned(), 2, bring),
         ("head -c 200000 /dev/zero #".to_owned(), 2, "expected an agent of pfp-top"),
         (say("other", &other), 5, "install the same one at both ends"),
         (say("wrong", &wrong), 2, "expected a greeting"),
@@ -512,7 +517,10 @@ fn what_is_no_agent_is_told_in_a_sentence() {
         let said = complaint(&output);
         assert_eq!(output.status.code(), Some(status), "{via}: {said}");
         assert!(said.contains(expected) && !said.contains('\x1b'), "{via}: {said}");
+        assert!(!said.contains("TMPDIR"), "{via}: {said}");
     }
+    let output = near.run("exit 126 #", &["--once", "--via-copy"]);
+    assert!(complaint(&output).contains("TMPDIR names another"), "{}", complaint(&output));
     // What a shell prints as it starts is in nobody's way.
     let _target = near.0.start_watched(STEADY, &["far"]);
     let output = near.run("echo welcome; ", &["--once"]);
@@ -852,7 +860,8 @@ fn a_process_is_watched_through_ssh() {
     let near = Near::new();
     let target = near.0.start_watched(STEADY, &["far"]);
     let Some(sshd) = Sshd::start(&near.0) else {
-        return skipped("--via through ssh", "the sshd that was started lets nobody in");
+        let why = "the sshd that was started lets nobody in";
+        return missing("--via through ssh", why, "start it by hand, and see what it says");
     };
     let via = format!("{} PATH={}:/usr/bin:/bin", sshd.client, near.0.path("bin").display());
     let output = near.run(&via, &["--once", "--json"]);

@@ -71,6 +71,8 @@ const TO_END: Duration = Duration::from_secs(1);
 /// A running agent.
 struct Agent {
     child: Child,
+    /// Whether this program was to go along.
+    copies: bool,
     /// None once it was said goodbye to.
     requests: Option<ChildStdin>,
     replies: Receiver<Result<(Reply, Vec<u8>)>>,
@@ -233,6 +235,7 @@ impl Agent {
         };
         let mut line = Self {
             child,
+            copies: way.copies,
             requests,
             replies,
             asked: HashSet::new(),
@@ -268,17 +271,22 @@ impl Agent {
 
     /// Why no agent answers, in words for the user.
     fn why_not(&mut self, via: &str, error: &anyhow::Error) -> anyhow::Error {
-        let status = self.end();
+        let code = self.end().and_then(|status| status.code());
         let said = self.said();
-        match status.and_then(|status| status.code()) {
-            Some(127) => Refusal::NoTarget(format!(
+        if code == Some(127) || says_missing(&said) {
+            return anyhow!(Refusal::NoTarget(format!(
                 "{via}: expected pfp-top on the path there, found none{said}; install it there, or \
                  --via-copy takes this one along"
-            ))
-            .into(),
-            Some(126) => anyhow!(
+            )));
+        }
+        match (code, self.copies) {
+            (Some(126), true) => anyhow!(
                 "{via}: {error:#}{said}; where it may not run what is in its temporary folder, \
                  TMPDIR names another, as --via 'ssh node1 TMPDIR=/var/tmp'"
+            ),
+            (Some(126), false) => anyhow!(
+                "{via}: expected a pfp-top there that may be run, found none{said}; install it \
+                 there, or --via-copy takes this one along"
             ),
             _ => anyhow!("{via}: {error:#}{said}"),
         }
@@ -424,14 +432,22 @@ fn bring(to: &mut ChildStdin, heard: &Receiver<Result<Option<String>>>) -> Resul
     Ok(())
 }
 
+/// Whether a complaint is that there is no pfp-top, as `sudo`, `docker` and `kubectl` have it,
+/// whose exit status need not tell.
+fn says_missing(said: &str) -> bool {
+    said.contains("pfp-top") && (said.contains("not found") || said.contains("No such file"))
+}
+
 fn keep_last_line(errors: impl Read, said: &Mutex<String>) {
     // However long a line is.
     let mut errors = BufReader::new(errors);
     let mut line = Vec::new();
     while let Ok(1..) = errors.by_ref().take(LINE).read_until(b'\n', &mut line) {
         let text = String::from_utf8_lossy(&line);
-        if !text.trim().is_empty() {
-            *said.lock().unwrap_or_else(PoisonError::into_inner) = text.into_owned();
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        // Some say in a last line with which status that ended.
+        if !text.trim().is_empty() && !says_missing(&said) {
+            *said = text.into_owned();
         }
         line.clear();
     }
