@@ -210,3 +210,9 @@ pub fn count(snapshot: &Snapshot, name: &str) -> u64 {
     let cells = snapshot.cells.iter().filter(|cell| cell.point == id);
     cells.map(|cell| cell.stats.count + cell.retired.count).sum()
 }
+
+/// Whether a point is there, and has more measurements than this.
+#[must_use]
+pub fn has_counted(snapshot: &Snapshot, name: &str, above: u64) -> bool {
+    snapshot.points.iter().any(|point| point.name == name) && count(snapshot, name) > above
+}

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use pfp_tests::place::{Place, count, pfp_top};
+use pfp_tests::place::{Place, has_counted, pfp_top};
 use pfp_tests::screen::{Screen, row};
 use pfp_tests::target::{Target, wait_for};
 use pfp_tests::{lacks, needs_a_screen, os, skipped};
@@ -185,7 +185,7 @@ fn root_watches_every_user_and_container() {
     for (pid, _, words) in &all {
         let (row, id) = (machine.row(*pid), pid.to_string());
         assert!(row.contains(&format!("{}@", machine.name)) && row.contains(words), "{row}");
-        wait_for("figures", || count(&machine.snapshot(&["-p", &id]), "tick") > 3);
+        wait_for("figures", || has_counted(&machine.snapshot(&["-p", &id]), "tick", 3));
         // The viewer that switches it puts it back when it ends, and `disable` does not.
         let output = machine.by_root(&["disable", "-p", &id, "tick"]);
         assert!(output.status.success(), "{}", said(&output));
@@ -265,12 +265,12 @@ fn an_agent_has_the_rights_of_the_user_it_reads_for_and_no_more() {
     }
 }
 
-/// The screen of root, who watches this process.
-fn watch<'a>(machine: &'a Machine, pid: u32) -> Screen<'a> {
+/// The screen of root, who watches what these arguments name.
+fn watch<'a>(machine: &'a Machine, which: &str) -> Screen<'a> {
     let screen = machine.place.screen(120, 30);
     let viewer = pfp_top().display();
     let clear = "env -u PFP_DIR -u XDG_RUNTIME_DIR";
-    screen.line(&format!("{clear} {viewer} -p {pid} -d 0.2 --sort name"));
+    screen.line(&format!("{clear} {viewer} {which} -d 0.2 --sort name"));
     screen.wait_for("figures", |text| row(text, "tick").is_some());
     screen
 }
@@ -284,7 +284,7 @@ fn what_was_switched_in_another_room_is_put_back_when_the_viewer_is_killed() {
     let pids = [Some(user.pid()), container.as_ref().map(|(_, pid)| *pid)];
     for pid in pids.into_iter().flatten() {
         machine.row(pid);
-        let screen = watch(&machine, pid);
+        let screen = watch(&machine, &format!("-p {pid}"));
         let viewer = screen.viewer();
         let agents = [agents_of(viewer), children(viewer)].concat();
         assert!(!agents.is_empty());
@@ -297,6 +297,45 @@ fn what_was_switched_in_another_room_is_put_back_when_the_viewer_is_killed() {
     }
 }
 
+/// A user may stop the agent that has become theirs.
+#[test]
+fn an_agent_that_its_user_stops_keeps_root_from_nobody_else() {
+    needs_a_screen!();
+    let Some(machine) = Machine::new("stopped") else { return };
+    let user = machine.of_user();
+    let Some((_container, inside)) = machine.in_container(true) else { return };
+    machine.row(user.pid());
+    machine.row(inside);
+    let screen = watch(&machine, &format!("--all --name {} --filter tick", machine.name));
+    let counts = |text: &str| -> Vec<(u32, String)> {
+        let lines = text.lines().filter(|line| line.contains("] tick"));
+        let pid = |line: &str| line.split_once('[')?.1.split_once(']')?.0.parse().ok();
+        lines.filter_map(|line| Some((pid(line)?, line.to_owned()))).collect()
+    };
+    screen.wait_for("both", |text| counts(text).len() == 2);
+    let is_theirs = |agent: &u32| {
+        let status = fs::read_to_string(format!("/proc/{agent}/status")).unwrap_or_default();
+        status.contains(&format!("Uid:\t{USER}\t"))
+    };
+    let agents: Vec<u32> = agents_of(screen.viewer()).into_iter().filter(is_theirs).collect();
+    agents.iter().for_each(|agent| os::signal(*agent, libc::SIGSTOP));
+    let head = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    let text = screen.wait_for("that it is late", |text| head(text).contains("LATE"));
+    let of_container = |text: &str| counts(text).into_iter().find(|(pid, _)| *pid != user.pid());
+    let before = of_container(&text);
+    screen.wait_for("the other's figures, and who is late", |text| {
+        let is_named = |line: &str| line.contains("nobody LATE") && !line.contains("DOWN");
+        let now = of_container(text);
+        text.lines().any(is_named) && now.is_some() && now != before
+    });
+    agents.iter().for_each(|agent| os::signal(*agent, libc::SIGCONT));
+    screen.wait_for("that it speaks", |text| {
+        head(text).ends_with("LIVE") && text.contains("all places answer")
+    });
+    // Those of what runs beside this test may have ended.
+    assert!(agents.iter().any(|agent| os::runs(*agent)));
+}
+
 #[test]
 fn an_agent_of_another_room_that_ended_is_started_again() {
     needs_a_screen!();
@@ -306,7 +345,7 @@ fn an_agent_of_another_room_that_ended_is_started_again() {
     all.sort_by_key(Target::pid);
     let pid = all[1].pid();
     all.iter().for_each(|target| drop(machine.row(target.pid())));
-    let screen = watch(&machine, pid);
+    let screen = watch(&machine, &format!("-p {pid}"));
     let viewer = screen.viewer();
     // One of them; the others are of what runs beside this test.
     let agents = agents_of(viewer);

@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 
-use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::place::{Place, has_counted, pfp_top};
 use pfp_tests::screen::{row, rows};
 use pfp_tests::target::{Target, end_with_test, wait_for};
 use pfp_tests::tools::{lacks, missing};
@@ -65,7 +65,7 @@ fn complaint(output: &Output) -> String {
 fn figures_are_those_that_a_viewer_there_shows() {
     let near = Near::new();
     let mut target = near.0.start_watched(STEADY, &["far"]);
-    wait_for("figures", || pfp_tests::place::count(&near.0.snapshot(&target), "tick") > 3);
+    wait_for("figures", || has_counted(&near.0.snapshot(&target), "tick", 3));
     target.kill();
     let pid = target.pid().to_string();
     let picture = |output: Output, name: &str| {
@@ -161,7 +161,7 @@ fn a_process_of_another_place_is_compared_with_files() {
     let near = Near::new();
     let [far, before] = ["far", "before"].map(|name| near.0.start_watched(STEADY, &[name]));
     for target in [&far, &before] {
-        wait_for("figures", || pfp_tests::place::count(&near.0.snapshot(target), "work") > 100);
+        wait_for("figures", || has_counted(&near.0.snapshot(target), "work", 100));
     }
     let pid = far.pid().to_string();
     for (name, target) in [("far.json", &far), ("before.json", &before)] {
@@ -708,7 +708,7 @@ fn screens_are_those_of_a_viewer_there() {
     needs_a_screen!();
     let near = Near::new();
     let mut target = near.0.start_watched(STEADY, &["far"]);
-    wait_for("figures", || pfp_tests::place::count(&near.0.snapshot(&target), "tick") > 3);
+    wait_for("figures", || has_counted(&near.0.snapshot(&target), "tick", 3));
     target.kill();
     // What the screens show; where it is to be this, it may take a moment.
     let shown = |via: &str, expected: &[String]| -> Vec<String> {

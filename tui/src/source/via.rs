@@ -7,8 +7,8 @@
 //!
 //! The agent is started by a command of the user's, and spoken with over its standard input
 //! and output ([`wire`]). A request for a picture is made only after the one before came, so a
-//! slow line gets fewer pictures, and nothing piles up. A line that is lost is tried again; the
-//! last figures stay meanwhile. What comes over it is trusted no more than a file.
+//! slow line gets fewer pictures, and nothing piles up. No answer is waited for long: one that is
+//! late is taken later. A line that is lost is tried again; the last figures stay meanwhile. What comes over it is trusted no more than a file.
 
 mod copy;
 mod places;
@@ -398,22 +398,37 @@ impl Agent {
         None
     }
 
+    fn id(&self) -> libc::pid_t {
+        libc::pid_t::try_from(self.child.id()).unwrap_or(libc::pid_t::MAX)
+    }
+
     fn terminate(&self) {
-        let id = libc::pid_t::try_from(self.child.id()).unwrap_or(libc::pid_t::MAX);
         // SAFETY: to send a signal touches no memory; nobody has waited for the child.
-        unsafe { libc::kill(id, libc::SIGTERM) };
+        unsafe { libc::kill(self.id(), libc::SIGTERM) };
     }
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        if self.is_cut {
-            self.requests = None;
-            self.terminate();
-        } else if self.requests.is_some() {
-            let _ = self.send(Ask::Goodbye);
-            self.end();
+        if self.requests.is_none() {
+            return;
         }
+        let is_late = self.is_late().unwrap_or(false);
+        if !self.is_cut {
+            let _ = self.send(Ask::Goodbye);
+        }
+        if !self.is_cut && !is_late {
+            self.end();
+            return;
+        }
+        // Nobody waits for one that is late: it hears of its end when it goes on.
+        self.requests = None;
+        if self.is_cut {
+            self.terminate();
+        }
+        let id = self.id();
+        // SAFETY: a child that nobody else waits for, and no place for its status.
+        thread::spawn(move || unsafe { libc::waitpid(id, std::ptr::null_mut(), 0) });
     }
 }
 
@@ -609,7 +624,8 @@ impl Far {
             State::Opening(_, found) => (self.down_since, found.as_ref().map(why)),
             State::Lost { why: found, .. } => (self.down_since, Some(why(found))),
         };
-        (why.is_some() || since.elapsed() >= SILENT).then_some((since, why))
+        // A room whose last process has just ended is none a moment later.
+        (since.elapsed() >= SILENT).then_some((since, why))
     }
 }
 
