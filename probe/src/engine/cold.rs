@@ -11,11 +11,16 @@
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+    compiler_fence,
+};
 
 use super::turn;
 use crate::clock::calibrate::monotonic_ns;
 use crate::errno;
+use crate::mark::{self, Holder};
 
 /// How long a thread waits for others, in its whole life.
 const PATIENCE_NS: u64 = 900_000;
@@ -47,8 +52,8 @@ struct Section {
     cancelling: Cell<libc::c_int>,
     /// The signals that were blocked before; [`NONE_BLOCKED`] until any were.
     signals: Cell<u64>,
-    /// An address in the frame of the outermost one.
-    frame: Cell<usize>,
+    /// A [`mark`] of the outermost one.
+    holder: AtomicU64,
 }
 
 const UNCHANGED: libc::c_int = -1;
@@ -61,7 +66,7 @@ thread_local! {
             depth: Cell::new(0),
             cancelling: Cell::new(UNCHANGED),
             signals: Cell::new(NONE_BLOCKED),
-            frame: Cell::new(0),
+            holder: AtomicU64::new(0),
         }
     };
     /// What is left of the thread's patience.
@@ -79,7 +84,8 @@ const CANCEL_DISABLE: libc::c_int = 1;
 #[inline(never)]
 pub(crate) fn section<R>(work: impl FnOnce() -> R) -> R {
     errno::kept(|| {
-        let _entered = Entered::enter();
+        let mut mark = mark::new();
+        let _entered = Entered::enter(&mut mark);
         work()
     })
 }
@@ -101,16 +107,14 @@ pub(super) fn is_outermost() -> bool {
 struct Entered;
 
 impl Entered {
-    fn enter() -> Self {
-        let here = 0u8;
-        let here = (&raw const here).addr();
+    fn enter(mark: &mut MaybeUninit<u64>) -> Self {
         let was_left = SECTION.with(|section| match section.depth.get() {
             0 => {
-                section.start(here);
+                section.start(mark);
                 false
             }
             depth => {
-                let was_left = section.was_left(here);
+                let was_left = section.was_left(mark);
                 section.depth.set(if was_left { 1 } else { depth + 1 });
                 was_left
             }
@@ -127,6 +131,7 @@ impl Drop for Entered {
         SECTION.with(|section| {
             let depth = section.depth.get().saturating_sub(1);
             if depth == 0 {
+                section.holder.store(0, Relaxed);
                 section.restore();
             }
             section.depth.set(depth);
@@ -135,32 +140,30 @@ impl Drop for Entered {
 }
 
 impl Section {
-    fn start(&self, here: usize) {
+    fn start(&self, mark: &mut MaybeUninit<u64>) {
         self.signals.set(NONE_BLOCKED);
         self.cancelling.set(UNCHANGED);
         // What was before is noted by whoever changes it, so that it can be left at any moment.
-        self.enter(here);
+        self.enter(mark);
         change_signals(libc::SIG_BLOCK, BLOCKED, self.signals.as_ptr());
         // A handler that came until then took it for left.
-        self.enter(here);
+        self.enter(mark);
         change_cancelling(CANCEL_DISABLE, self.cancelling.as_ptr());
     }
 
-    fn enter(&self, here: usize) {
-        self.frame.set(here);
-        compiler_fence(SeqCst);
+    fn enter(&self, mark: &mut MaybeUninit<u64>) {
+        mark::set(mark, &self.holder);
         self.depth.set(1);
         compiler_fence(SeqCst);
     }
 
     /// Whether the thread has jumped out of it: what it had blocked is not blocked any more, or
     /// its frame is gone. Then it starts anew here.
-    fn was_left(&self, here: usize) -> bool {
+    fn was_left(&self, mark: &mut MaybeUninit<u64>) -> bool {
         let mut signals = 0;
         change_signals(libc::SIG_BLOCK, BLOCKED, &raw mut signals);
         let is_restored = signals & BLOCKED != BLOCKED;
-        let is_gone = here >= self.frame.get() && !is_on_signal_stack();
-        if !is_restored && !is_gone {
+        if !is_restored && mark::holder(&self.holder) == Holder::AtWork {
             return false;
         }
         if is_restored || self.signals.get() == NONE_BLOCKED {
@@ -171,7 +174,7 @@ impl Section {
         if before == CANCEL_ENABLE || self.cancelling.get() == UNCHANGED {
             self.cancelling.set(before);
         }
-        self.frame.set(here);
+        mark::set(mark, &self.holder);
         true
     }
 
@@ -182,11 +185,6 @@ impl Section {
             change_signals(libc::SIG_SETMASK, self.signals.get(), ptr::null_mut());
         }
     }
-}
-
-/// Whether the thread runs on the stack that it has set aside for signal handlers.
-fn is_on_signal_stack() -> bool {
-    signal_stack().is_none_or(|stack| stack.ss_flags & libc::SS_ONSTACK != 0)
 }
 
 /// Whether the thread runs on a stack for signal handlers that has less room than this.

@@ -61,6 +61,8 @@ pub(crate) struct Process {
     _inherited: AtomicPtr<Process>,
     /// Where the last figures go when the process ends in order.
     snapshot: Option<PathBuf>,
+    /// Held by the thread that clears a cell which threads without a lane share.
+    pub(super) clearing: Turn,
 }
 
 /// Keeps what is never freed within reach of a leak checker, which does not look
@@ -243,6 +245,8 @@ impl Gate {
         if is_first {
             // Another thread may have announced one that it finds to be the second.
             NEWEST.store(new, Release);
+        } else {
+            let _ = NEWEST.compare_exchange(new, self.newest_before, Release, Relaxed);
         }
         is_first
     }
@@ -267,7 +271,8 @@ fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
     let directory = uninterrupted(Directory::for_this_process);
     let exe = this_exe();
     let failed = |stage, error: &io::Error| {
-        if gate.as_ref().is_ok_and(|gate| !gate.is_ours()) {
+        // Or another thread was faster, and has made one.
+        if gate.as_ref().is_ok_and(|gate| !gate.is_ours()) || current().is_some() {
             return None;
         }
         FAILED.store(Failed { stage, errno: failure::errno_of(error) }.pack(), Relaxed);
@@ -508,6 +513,7 @@ fn of_segment(segment: Segment, settings: &'static Settings) -> io::Result<&'sta
         settings,
         _inherited: AtomicPtr::new(NEWEST.load(Relaxed)),
         snapshot: settings.snapshot.as_ref().and_then(snapshot::Asked::path_at_exit),
+        clearing: Turn::new(),
     })))
 }
 
@@ -718,7 +724,7 @@ pub(crate) fn listed() -> impl Iterator<Item = &'static Point> {
 
 impl Process {
     /// Where another copy of pfp must expect what it uses.
-    pub(super) const LAYOUT: [usize; 10] = [
+    pub(super) const LAYOUT: [usize; 11] = [
         size_of::<Self>(),
         offset_of!(Self, pid),
         offset_of!(Self, exit_key),
@@ -729,6 +735,7 @@ impl Process {
         offset_of!(Self, settings),
         offset_of!(Self, _inherited),
         offset_of!(Self, snapshot),
+        offset_of!(Self, clearing),
     ];
 
     /// Whether regions are measured into it: not in a forked child.

@@ -102,14 +102,20 @@ impl Turn {
     /// Whether there is no use in asking: a thread is at it, and the calling one has
     /// waited enough. Asks the system now and then.
     pub(crate) fn is_hopeless(&self) -> bool {
+        !cold::is_patient() && self.is_held() && !is_old(self.0.load(Relaxed))
+    }
+
+    /// Whether a thread is at it, as far as is known without asking the system; which is to be
+    /// asked now and then.
+    pub(crate) fn is_held(&self) -> bool {
         let word = self.0.load(Relaxed);
-        if word == FREE || word == DONE || cold::is_patient() {
+        if word == FREE || word == DONE {
             return false;
         }
         let (now, asked) = (monotonic_ns(), ASKED_NS.load(Relaxed));
         let is_time = now.saturating_sub(asked) > ASK_NS
             && ASKED_NS.compare_exchange(asked, now, Relaxed, Relaxed).is_ok();
-        !is_time && !is_old(word)
+        !is_time
     }
 
     /// Takes the turn, in a cold section. Waits for another thread, but not longer than

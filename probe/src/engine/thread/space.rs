@@ -9,12 +9,8 @@ use pfp_shm_layout::segment::{BLOCK, CELLS_PER_BLOCK, CHUNK, Chunk, PAGE, Segmen
 
 use super::{Entry, Thread};
 use crate::engine::process::{self, Process};
-use crate::engine::turn::Turn;
 use crate::engine::{cold, fold};
 use crate::point::Point;
-
-/// Held by the thread that clears a shared cell.
-static CLEARING: Turn = Turn::new();
 
 /// Chunks in a block.
 const PER_BLOCK: u64 = (BLOCK / CHUNK) as u64;
@@ -154,10 +150,10 @@ impl Thread {
             let cells = entry.shared_cells().map(|offset| segment.shared_cell(offset));
             let restart = |cell: &Cell| {
                 // Left in the middle, the next thread clears it once more.
-                let alone = || CLEARING.take_alone().ok();
-                let restart =
-                    |_turn| cell.restart_shared(control, |chunk| clear_chunk(segment, chunk));
-                !CLEARING.is_hopeless() && cold::section(|| alone().map(restart).is_some())
+                let turn = &process.clearing;
+                let clear = |chunk| clear_chunk(segment, chunk);
+                let restart = |_taken| cell.restart_shared(control, clear);
+                !turn.is_held() && cold::section(|| turn.take_alone().map(restart).is_ok())
             };
             let place = match Cell::shared_for(cells, control, restart) {
                 Ok(cell) => return Some(cell),
