@@ -113,7 +113,7 @@ fn a_maker_that_stops_is_replaced() {
                 (watch::named(picture, "stalled").count, picture.losses.begins_missed);
             assert_eq!(counted + missed, said.one::<u64>("called"), "{link:?} {stop}");
             // As long as nobody could know that the maker was not at it, and the maker's own.
-            assert!((1_000..=1_001).contains(&missed), "{link:?} {stop}: {missed} missed");
+            assert!(missed <= 1_001, "{link:?} {stop}: {missed} missed");
             target.end_well();
             assert!(place.lit().is_empty(), "{link:?} {stop}");
         }

@@ -193,7 +193,9 @@ fn no_region_of_fixed_work_is_told_as_shorter_than_it_was() {
             );
             figure(&format!("on_cpu {said}"));
             assert!(missing <= stolen + stolen::SWITCH, "{said}");
-            assert!(missing > Duration::ZERO || time(sums.min) >= shortest, "{said}");
+            // The least is somewhere in its bucket.
+            let least = time(sums.min) * 20 / 19;
+            assert!(missing > Duration::ZERO || least >= shortest, "{said}");
         }
     }
 }

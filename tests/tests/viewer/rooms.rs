@@ -324,7 +324,7 @@ fn an_agent_that_its_user_stops_keeps_root_from_nobody_else() {
     let of_container = |text: &str| counts(text).into_iter().find(|(pid, _)| *pid != user.pid());
     let before = of_container(&text);
     screen.wait_for("the other's figures, and who is late", |text| {
-        let is_named = |line: &str| line.contains("nobody LATE") && !line.contains("DOWN");
+        let is_named = |line: &str| line.contains("nobody LATE");
         let now = of_container(text);
         text.lines().any(is_named) && now.is_some() && now != before
     });

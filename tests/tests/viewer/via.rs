@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 
-use pfp_tests::place::{Place, has_counted, pfp_top};
+use pfp_tests::place::{self, Place, has_counted, pfp_top};
 use pfp_tests::screen::{row, rows};
 use pfp_tests::target::{Target, end_with_test, wait_for};
 use pfp_tests::tools::{lacks, missing};
@@ -182,17 +182,19 @@ fn a_process_of_another_place_is_compared_with_files() {
     let (status, said) = run(&files);
     assert!(status == Some(2) && said.contains("expected -p PID with --via"), "{said}");
     // Of another process all, of the same one what it has more.
-    let counted = |said: &str| {
-        let found: Value = serde_json::from_str(said).expect("it is JSON");
-        let points = found["points"].as_array().expect("it has points").clone();
-        let work = points.iter().find(|point| point["name"] == "work").expect("it is there");
-        work.to_string()
-    };
-    for baseline in ["before.json", "far.json"] {
+    let counts = |baseline: &str| {
         let (status, said) = run(&["diff", baseline, "-p", &pid, "--json"]);
         assert_eq!(status, Some(0), "{said}");
-        assert!(!counted(&said).is_empty());
-    }
+        let found: Value = serde_json::from_str(&said).expect("it is JSON");
+        let points = found["points"].as_array().expect("it has points").clone();
+        let work = points.iter().find(|point| point["name"] == "work").expect("it is there");
+        ["before", "now"]
+            .map(|side| work[side]["count"].as_u64().unwrap_or_else(|| panic!("{work}")))
+    };
+    let [_, all] = counts("before.json");
+    let [saved, more] = counts("far.json");
+    let now = place::count(&near.0.snapshot(&far), "work");
+    assert!(saved <= all && 0 < more && saved + more <= now, "{saved}, {more}; {all}, {now}");
     let (status, said) = run(&["diff", "before.json", "far.json", "--sum"]);
     assert!(status == Some(2) && said.contains("would be on both sides"), "{said}");
     let (status, said) = run(&["diff", "-p", &pid]);

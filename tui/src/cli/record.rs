@@ -134,7 +134,7 @@ fn ignore_file_size_signal() {
 /// Whether it is the same picture of a process that runs.
 fn is_same(one: &Snapshot, other: &Snapshot) -> bool {
     let runs = one.process.state == ProcessState::Running;
-    runs && one.taken_unix_ns == other.taken_unix_ns && one.elapsed_ticks == other.elapsed_ticks
+    runs && one.taken_unix_ns == other.taken_unix_ns
 }
 
 fn ended(snapshot: &Snapshot) -> Option<&'static str> {

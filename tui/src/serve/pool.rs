@@ -249,8 +249,12 @@ impl Member {
             }
             return;
         };
-        let mut snapshot = self.lifetime.extend(snapshot);
+        // A line that is late brings the last picture again.
         let ended = snapshot.process.state != ProcessState::Running;
+        let last = self.model.snapshot().map(|last| last.taken_unix_ns);
+        let is_same = !ended && last == Some(snapshot.taken_unix_ns);
+        self.is_late |= is_same && self.source.line().is_some();
+        let mut snapshot = self.lifetime.extend(snapshot);
         if ended {
             self.ended.get_or_insert(now);
         }

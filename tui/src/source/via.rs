@@ -45,6 +45,8 @@ use crate::text::clean;
 
 /// How long a line may owe an answer before the screen goes on without it.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// How long whoever has no screen waits for a picture that is not the first.
+const PATIENCE_OF_READERS: Duration = Duration::from_secs(2);
 /// How long a key waits for what it asked for, over a line that owes nothing else.
 const MORE_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a first look for processes waits for each place.
@@ -67,6 +69,8 @@ const LINE: u64 = 4096;
 const TO_BE_SAID: Duration = Duration::from_millis(500);
 /// How long a command may take to end when nobody needs it, and then when it is told to.
 const TO_END: Duration = Duration::from_secs(1);
+/// How long the screen waits for a command that nobody needs any more.
+const TO_SAY_GOODBYE: Duration = Duration::from_millis(300);
 
 /// A running agent.
 struct Agent {
@@ -378,18 +382,18 @@ impl Agent {
     /// back what was switched when it goes on, and is not waited for.
     fn end(&mut self) -> Option<ExitStatus> {
         self.requests = None;
-        if let Some(status) = self.wait_for_end() {
+        if let Some(status) = self.wait_for_end(TO_END) {
             // What it complained about last may still be on its way.
             let _ = self.all_said.recv_timeout(TO_BE_SAID);
             return Some(status);
         }
         self.terminate();
-        self.wait_for_end()
+        self.wait_for_end(TO_END)
     }
 
-    fn wait_for_end(&mut self) -> Option<ExitStatus> {
+    fn wait_for_end(&mut self, patience: Duration) -> Option<ExitStatus> {
         let start = Instant::now();
-        while start.elapsed() < TO_END {
+        while start.elapsed() < patience {
             if let Some(status) = self.child.try_wait().ok()? {
                 return Some(status);
             }
@@ -410,20 +414,22 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        if self.requests.is_none() {
-            return;
+        let mut is_late = false;
+        if self.requests.is_some() {
+            is_late = self.is_late().unwrap_or(false);
+            if !self.is_cut {
+                let _ = self.send(Ask::Goodbye);
+            }
+            self.requests = None;
+            if !self.is_cut && !is_late {
+                self.wait_for_end(TO_SAY_GOODBYE);
+            }
         }
-        let is_late = self.is_late().unwrap_or(false);
-        if !self.is_cut {
-            let _ = self.send(Ask::Goodbye);
-        }
-        if !self.is_cut && !is_late {
-            self.end();
+        if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
         // Nobody waits for one that is late: it hears of its end when it goes on.
-        self.requests = None;
-        if self.is_cut {
+        if self.is_cut || !is_late {
             self.terminate();
         }
         let id = self.id();
@@ -902,6 +908,8 @@ impl Remote {
     fn patience(&self) -> Duration {
         match (&self.last, self.looking.within) {
             (None, None) => MOST_PATIENCE,
+            // No screen stands still meanwhile; once is enough, where a line is silent.
+            (Some(_), None) if self.missed <= 1 => PATIENCE_OF_READERS,
             _ => PATIENCE,
         }
     }
