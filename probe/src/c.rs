@@ -6,6 +6,7 @@
 use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use pfp_shm_layout::control::Control;
 
@@ -100,10 +101,19 @@ pub fn may_measure(point: &'static Point) -> bool {
     point.is_enabled() || point.control().enabled()
 }
 
-/// Makes the segment before the program goes on, or waits a moment for the thread that does:
-/// threads whose first regions come together lose none.
+/// Makes the segment before the program goes on: threads whose first regions come together lose
+/// none. For what starts a library, which its host waits for anyway.
 pub fn get_ready() {
-    keeping_errno(|| crate::init().ok());
+    /// Another thread takes a millisecond or two for it.
+    const TRIES: u32 = 1000;
+    keeping_errno(|| {
+        for _ in 0..TRIES {
+            match crate::init() {
+                Err(crate::InitError::Busy) => std::thread::sleep(Duration::from_micros(200)),
+                _ => return,
+            }
+        }
+    });
 }
 
 /// Counts a region for which there was no room on the calling thread.

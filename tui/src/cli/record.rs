@@ -100,6 +100,8 @@ pub(super) fn run(record: &Record) -> Result<u8> {
                 }
                 why = ended(&snapshot);
             }
+            // While a line was lost.
+            Err(_) if source.has_died() => why = Some("the process has ended"),
             Err(error) => {
                 // A line that is lost is opened again, and the recording goes on.
                 let Some(reason) = source.line().and_then(|line| line.why) else {

@@ -226,10 +226,14 @@ impl Group {
             looking: Looking::default(),
         };
         let discovery = group.join()?;
-        if group.members.is_empty() {
-            bail!(Refusal::NoTarget(discovery.nothing_found()));
+        match (group.members.is_empty(), group.coming.len()) {
+            (false, _) => Ok(group),
+            (true, 0) => bail!(Refusal::NoTarget(discovery.nothing_found())),
+            (true, late) => bail!(
+                "expected figures, found {late} processes whose places are late; try again, or \
+                 leave those places out"
+            ),
         }
-        Ok(group)
     }
 
     /// Takes in those that have come.
