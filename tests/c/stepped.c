@@ -162,10 +162,48 @@ static __attribute__((noinline)) void call_deep_down(void)
 static unsigned long leave_at;
 static sigjmp_buf left;
 
+/* Nobody may jump out of the C library's heap, which is then in the middle of something. */
+static volatile sig_atomic_t in_heap;
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), __libc_free(void *);
+extern void *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
+#define OF_HEAP(call) (in_heap++, result = (call), in_heap--, result)
+
+void *malloc(size_t size)
+{
+    void *result;
+    return OF_HEAP(__libc_malloc(size));
+}
+
+void *calloc(size_t count, size_t size)
+{
+    void *result;
+    return OF_HEAP(__libc_calloc(count, size));
+}
+
+void *realloc(void *old, size_t size)
+{
+    void *result;
+    return OF_HEAP(__libc_realloc(old, size));
+}
+
+int posix_memalign(void **place, size_t alignment, size_t size)
+{
+    void *result;
+    *place = OF_HEAP(__libc_memalign(alignment, size));
+    return result ? 0 : 12;
+}
+
+void free(void *old)
+{
+    in_heap++;
+    __libc_free(old);
+    in_heap--;
+}
+
 static void on_trap_jump(int number)
 {
     (void)number;
-    if (++steps == leave_at)
+    if (++steps >= leave_at && !in_heap)
         siglongjmp(left, 1);
 }
 

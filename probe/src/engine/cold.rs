@@ -44,16 +44,18 @@ const NEVER: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
 const BLOCKED: u64 = !(OF_FAULTS | OF_THE_LIBRARY | NEVER);
 
 /// The sections that a thread is in. Whoever jumps out at any moment leaves what the outermost
-/// one is to restore.
+/// one is to restore; a handler that comes at any moment leaves all as it was.
 struct Section {
-    /// Sections that the thread is in, one inside the other; 0 for none.
+    /// A [`mark`] of the outermost one; 0 for none.
+    holder: AtomicU64,
+    /// Sections that the thread is in, one inside the other. Not 0 only while there is a holder.
     depth: Cell<u32>,
+    /// Whether all is changed that is to be restored: a handler finds the signals blocked.
+    is_settled: Cell<bool>,
     /// Whether the thread could be cancelled before; [`UNCHANGED`] until that was changed.
     cancelling: Cell<libc::c_int>,
     /// The signals that were blocked before; [`NONE_BLOCKED`] until any were.
     signals: Cell<u64>,
-    /// A [`mark`] of the outermost one.
-    holder: AtomicU64,
 }
 
 const UNCHANGED: libc::c_int = -1;
@@ -63,10 +65,11 @@ const NONE_BLOCKED: u64 = u64::MAX;
 thread_local! {
     static SECTION: Section = const {
         Section {
+            holder: AtomicU64::new(0),
             depth: Cell::new(0),
+            is_settled: Cell::new(false),
             cancelling: Cell::new(UNCHANGED),
             signals: Cell::new(NONE_BLOCKED),
-            holder: AtomicU64::new(0),
         }
     };
     /// What is left of the thread's patience.
@@ -104,87 +107,158 @@ pub(super) fn is_outermost() -> bool {
     SECTION.with(|section| section.depth.get()) == 1
 }
 
-struct Entered;
+/// What the thread's section was as another one began.
+#[derive(Clone, Copy)]
+struct Before {
+    depth: u32,
+    cancelling: libc::c_int,
+    signals: u64,
+}
+
+impl Before {
+    const NOTHING: Self = Self { depth: 0, cancelling: UNCHANGED, signals: NONE_BLOCKED };
+}
+
+/// How a section was entered, and so what its end does.
+enum Entered {
+    /// No other one is around it, or one that was left by a jump.
+    Outermost,
+    /// Another one around it has changed everything.
+    Inner(Before),
+    /// A handler has interrupted another one that was changing something: this one restores
+    /// what it has found.
+    Beside { before: Before, cancelling: libc::c_int, signals: u64 },
+}
 
 impl Entered {
     fn enter(mark: &mut MaybeUninit<u64>) -> Self {
-        let was_left = SECTION.with(|section| match section.depth.get() {
-            0 => {
-                section.start(mark);
-                false
-            }
-            depth => {
-                let was_left = section.was_left(mark);
-                section.depth.set(if was_left { 1 } else { depth + 1 });
-                was_left
-            }
-        });
+        let (entered, was_left) = SECTION.with(|section| section.enter(mark));
         if was_left {
             turn::give_back_what_was_left();
         }
-        Self
+        entered
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        SECTION.with(|section| {
-            let depth = section.depth.get().saturating_sub(1);
-            if depth == 0 {
+        SECTION.with(|section| match *self {
+            Self::Outermost => {
+                section.is_settled.set(false);
+                compiler_fence(SeqCst);
+                restore(section.cancelling.get(), section.signals.get());
+                section.put_back(Before::NOTHING);
                 section.holder.store(0, Relaxed);
-                section.restore();
             }
-            section.depth.set(depth);
+            Self::Inner(before) => section.depth.set(before.depth),
+            Self::Beside { before, cancelling, signals } => {
+                restore(cancelling, signals);
+                section.put_back(before);
+            }
         });
     }
 }
 
 impl Section {
-    fn start(&self, mark: &mut MaybeUninit<u64>) {
-        self.signals.set(NONE_BLOCKED);
-        self.cancelling.set(UNCHANGED);
-        // What was before is noted by whoever changes it, so that it can be left at any moment.
-        self.enter(mark);
-        change_signals(libc::SIG_BLOCK, BLOCKED, self.signals.as_ptr());
-        // A handler that came until then took it for left.
-        self.enter(mark);
-        change_cancelling(CANCEL_DISABLE, self.cancelling.as_ptr());
+    /// And whether the thread had jumped out of another one.
+    fn enter(&self, mark: &mut MaybeUninit<u64>) -> (Entered, bool) {
+        let (depth, cancelling) = (self.depth.get(), self.cancelling.get());
+        let before = Before { depth, cancelling, signals: self.signals.get() };
+        let holder = mark::holder(&self.holder);
+        let is_settled = self.is_settled.get();
+        match holder {
+            Holder::Nobody => (self.start(mark), false),
+            Holder::AtWork if !is_settled => (self.start_beside(before), false),
+            // A jump may have restored the signals.
+            Holder::AtWork if is_blocked(blocked_signals()) => {
+                self.depth.set(before.depth + 1);
+                (Entered::Inner(before), false)
+            }
+            Holder::AtWork | Holder::Gone => (self.start_again(mark, before), true),
+        }
     }
 
-    fn enter(&self, mark: &mut MaybeUninit<u64>) {
+    fn start(&self, mark: &mut MaybeUninit<u64>) -> Entered {
+        self.take(mark);
+        // What was before is noted by whoever changes it, so that it can be left at any moment.
+        change_signals(libc::SIG_BLOCK, BLOCKED, self.signals.as_ptr());
+        change_cancelling(CANCEL_DISABLE, self.cancelling.as_ptr());
+        self.settle();
+        Entered::Outermost
+    }
+
+    /// In the place of one that the thread has jumped out of.
+    fn start_again(&self, mark: &mut MaybeUninit<u64>, left: Before) -> Entered {
+        self.is_settled.set(false);
+        compiler_fence(SeqCst);
+        self.take(mark);
+        let mut signals = NONE_BLOCKED;
+        change_signals(libc::SIG_BLOCK, BLOCKED, &raw mut signals);
+        let is_noted = is_blocked(signals) && left.signals != NONE_BLOCKED;
+        self.signals.set(if is_noted { left.signals } else { signals });
+        let mut cancelling = UNCHANGED;
+        change_cancelling(CANCEL_DISABLE, &raw mut cancelling);
+        let is_noted = cancelling != CANCEL_ENABLE && left.cancelling != UNCHANGED;
+        self.cancelling.set(if is_noted { left.cancelling } else { cancelling });
+        self.settle();
+        Entered::Outermost
+    }
+
+    fn start_beside(&self, before: Before) -> Entered {
+        self.depth.set(before.depth + 1);
+        let (mut signals, mut cancelling) = (NONE_BLOCKED, UNCHANGED);
+        // Where it is noted for one who jumps out of both, if that is not done yet.
+        let noted =
+            if before.signals == NONE_BLOCKED { self.signals.as_ptr() } else { &mut signals };
+        change_signals(libc::SIG_BLOCK, BLOCKED, noted);
+        // SAFETY: one of the two just named.
+        let signals = unsafe { noted.read() };
+        let noted =
+            if before.cancelling == UNCHANGED { self.cancelling.as_ptr() } else { &mut cancelling };
+        change_cancelling(CANCEL_DISABLE, noted);
+        // SAFETY: as above.
+        let cancelling = unsafe { noted.read() };
+        Entered::Beside { before, cancelling, signals }
+    }
+
+    fn take(&self, mark: &mut MaybeUninit<u64>) {
         mark::set(mark, &self.holder);
         self.depth.set(1);
         compiler_fence(SeqCst);
     }
 
-    /// Whether the thread has jumped out of it: what it had blocked is not blocked any more, or
-    /// its frame is gone. Then it starts anew here.
-    fn was_left(&self, mark: &mut MaybeUninit<u64>) -> bool {
-        let mut signals = 0;
-        change_signals(libc::SIG_BLOCK, BLOCKED, &raw mut signals);
-        let is_restored = signals & BLOCKED != BLOCKED;
-        if !is_restored && mark::holder(&self.holder) == Holder::AtWork {
-            return false;
-        }
-        if is_restored || self.signals.get() == NONE_BLOCKED {
-            self.signals.set(signals);
-        }
-        let mut before = UNCHANGED;
-        change_cancelling(CANCEL_DISABLE, &raw mut before);
-        if before == CANCEL_ENABLE || self.cancelling.get() == UNCHANGED {
-            self.cancelling.set(before);
-        }
-        mark::set(mark, &self.holder);
-        true
+    fn settle(&self) {
+        compiler_fence(SeqCst);
+        self.is_settled.set(true);
     }
 
-    fn restore(&self) {
-        change_cancelling(self.cancelling.get(), ptr::null_mut());
-        // Not if a filter refuses to change them.
-        if self.signals.get() != NONE_BLOCKED {
-            change_signals(libc::SIG_SETMASK, self.signals.get(), ptr::null_mut());
-        }
+    fn put_back(&self, Before { depth, cancelling, signals }: Before) {
+        compiler_fence(SeqCst);
+        self.signals.set(signals);
+        self.cancelling.set(cancelling);
+        self.depth.set(depth);
+        compiler_fence(SeqCst);
     }
+}
+
+/// The other way round than they were changed.
+fn restore(cancelling: libc::c_int, signals: u64) {
+    change_cancelling(cancelling, ptr::null_mut());
+    // Not if a filter refuses to change them.
+    if signals != NONE_BLOCKED {
+        change_signals(libc::SIG_SETMASK, signals, ptr::null_mut());
+    }
+}
+
+fn is_blocked(signals: u64) -> bool {
+    signals & BLOCKED == BLOCKED
+}
+
+/// The signals that are blocked; [`NONE_BLOCKED`] if a filter refuses to tell.
+fn blocked_signals() -> u64 {
+    let mut signals = NONE_BLOCKED;
+    change_signals(libc::SIG_BLOCK, 0, &raw mut signals);
+    signals
 }
 
 /// Whether the thread runs on a stack for signal handlers that has less room than this.

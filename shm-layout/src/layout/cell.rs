@@ -58,7 +58,7 @@ use crate::layout::histogram::PARTS;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 
 pub use read::{CellPicture, CellRead, Parts};
-pub use sums::{AVERAGE_FRACTION_BITS, Sums};
+pub use sums::{AVERAGE_FRACTION_BITS, Sums, variance};
 
 /// One lane's statistics of one point; see the module for the drawing.
 ///

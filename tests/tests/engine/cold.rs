@@ -3,7 +3,7 @@
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
-use pfp_tests::target::Said;
+use pfp_tests::target::{Said, Target};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, size};
 
@@ -60,14 +60,53 @@ fn a_bare_child_of_a_handler_ends_its_record_at_most() {
     figure(&format!("cold: {all} children of bare clones"));
 }
 
+/// Every function of the interface is interrupted by handlers that measure, steer and make
+/// children. What the handlers have measured is counted, and so is what the functions have.
+#[test]
+fn every_function_can_be_interrupted() {
+    let program =
+        c::compile(Compiler::C, "everything", &["everything.c"], Link::Static, ["-pthread"]);
+    let mut all = 0;
+    let ways =
+        [("measures", 211), ("interrupt", 97), ("steers", 97), ("forks", 397), ("vforks", 397)];
+    for (how, each) in ways {
+        let place = Place::new();
+        let arguments =
+            [how, &(each / size(1, 30)).to_string(), &size(5_000, 1_000_000).to_string()];
+        let mut command = place.command(program.to_str().expect("plain text"));
+        // Where the snapshots go.
+        command.args(arguments).current_dir(place.folder());
+        let mut target = Target::start(&mut command);
+        let said = target.reach("done").clone();
+        let number = |key: &str| said.one::<u64>(key);
+        assert_eq!((number("crashed"), number("failed")), (0, 0), "{how}: crashed, failed");
+        let mut watch = Watch::attach(&place, &target);
+        let picture = watch.poll();
+        let count = |name| watch::named(picture, name).count;
+        assert_eq!((count("named"), count("numbered")), (4, 1), "{how}");
+        // One was called once before. Those that came while all was off may have measured or not.
+        let is_one = matches!(how, "steers" | "forks");
+        let most = 1 + if is_one { 0 } else { number("handlers") };
+        let least = most - if is_one { 0 } else { number("handlers_off") };
+        let of_handlers =
+            ["handler", "named of handler", "numbered of handler", "asked"].map(count);
+        let found = of_handlers.iter().sum::<u64>() + picture.losses.begins_missed;
+        let expected = 4 * least..=4 * most;
+        assert!(expected.contains(&found), "{how}: {of_handlers:?}, {expected:?} expected");
+        all += number("handlers");
+        target.end_well();
+    }
+    figure(&format!("cold: {all} handlers at instructions of every function"));
+}
+
 /// Whoever jumps out of a cold path finds everything as before: what comes is counted, on this
 /// thread and on others, nobody waits, and neither signals nor cancellation stay off.
 #[test]
 fn a_jump_out_of_a_cold_path_leaves_nothing_behind() {
     let mut all = 0;
-    for (stage, each) in [("point", 173), ("thread", 211), ("process", 10_007)] {
-        let each = each / size(1, 7);
-        all += stepped(stage, "jump", each, size(30, 1_000)).one::<u64>("children");
+    for (stage, each, most) in [("point", 173, 30), ("thread", 211, 30), ("process", 25_013, 12)] {
+        let (each, most) = (each / size(1, 17), size(most, 1_000));
+        all += stepped(stage, "jump", each, most).one::<u64>("children");
     }
     figure(&format!("cold: {all} jumps out of cold paths"));
 }

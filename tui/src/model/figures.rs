@@ -4,6 +4,8 @@ use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
 
+use pfp_shm_layout::cell;
+
 use super::{History, Length, OpenNow, Quantiles, Sample, histogram};
 use crate::snapshot::{
     AMOUNTS, Bucket, Cell, Lane, LaneKind, OPENMP, Point, PointState, Process, ProcessState,
@@ -569,23 +571,10 @@ pub fn mean(stats: &Stats) -> Option<f64> {
     (stats.count > 0).then(|| stats.exclusive as f64 / stats.count as f64)
 }
 
-/// Variance of exclusive ticks, of a sample: squares about the mean over
-/// n - 1; none for fewer than two measurements.
-///
-/// `(squares - exclusive^2 / n) / (n - 1)` would cancel to noise in floating
-/// point, so the difference is taken in integers: the quotient's whole part
-/// exactly, its remainder after that.
+/// Variance of exclusive ticks, of a sample; none for fewer than two measurements.
 pub fn variance(stats: &Stats) -> Option<f64> {
-    let n = u128::from(stats.count);
-    if n < 2 {
-        return None;
-    }
-    let square = u128::from(stats.exclusive) * u128::from(stats.exclusive);
-    let (whole, rest) = (square / n, square % n);
-    // Below zero only for figures that do not belong together.
-    let difference = stats.squares.checked_sub(whole)?;
-    let about_mean = difference as f64 - rest as f64 / n as f64;
-    Some(about_mean.max(0.0) / (n - 1) as f64)
+    let Stats { count, exclusive, squares, min, max, .. } = *stats;
+    cell::variance(count, exclusive, squares, min..=max)
 }
 
 /// Share of the span between begin and end in which the thread did not run;

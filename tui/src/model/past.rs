@@ -158,6 +158,9 @@ fn difference(now: &Stats, before: &Stats) -> Option<Stats> {
         count: now.count.checked_sub(before.count)?,
         exclusive: now.exclusive.checked_sub(before.exclusive)?,
         squares: now.squares.checked_sub(before.squares)?,
+        // Those since the reset: what came meanwhile is within.
+        min: now.min,
+        max: now.max,
         ..Stats::default()
     })
 }

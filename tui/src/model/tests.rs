@@ -57,6 +57,10 @@ fn variance_agrees_with_two_passes_even_far_from_zero() {
     assert_eq!(variance(&stats(&[5, 5, 5])), Some(0.0));
     let torn = Stats { squares: 1, ..stats(&[5, 9]) };
     assert_eq!(variance(&torn), None);
+    // One that was told as nothing, since the thread was off the CPU, and is not believed.
+    let squares = [500, 560, 0].map(|ticks: u128| ticks * ticks).iter().sum();
+    let told = Stats { count: 3, exclusive: 1_060, squares, min: 500, max: 560, ..stats(&[]) };
+    assert_eq!(variance(&told), Some(1_350.0));
     let greatest =
         Stats { count: u64::MAX, exclusive: u64::MAX, squares: u128::MAX, ..Stats::default() };
     assert!(variance(&greatest).is_some_and(f64::is_finite));

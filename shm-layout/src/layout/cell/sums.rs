@@ -1,5 +1,7 @@
 //! Sums over measurements, and how they are added up.
 
+use std::ops::RangeInclusive;
+
 use crate::layout::control::{ALPHA_BITS, Control};
 
 /// Fraction bits of the exponential average as kept in a cell.
@@ -119,19 +121,30 @@ impl Sums {
         self.average_fixed as f64 / f64::from(1u32 << AVERAGE_FRACTION_BITS)
     }
 
-    /// Sample variance of exclusive ticks, `(S2 - S1^2 / n) / (n - 1)`; none
-    /// below two measurements. The sums are exact integers, so the difference
-    /// loses nothing.
+    /// Variance of exclusive ticks, of a sample; see [`variance`].
     #[must_use]
     pub fn variance(&self) -> Option<f64> {
-        if self.count < 2 {
-            return None;
-        }
-        let (n, sum) = (u128::from(self.count), u128::from(self.exclusive));
-        let (whole, rest) = (sum * sum / n, sum * sum % n);
-        let spread = self.squares.saturating_sub(whole) as f64 - rest as f64 / n as f64;
-        Some(spread.max(0.0) / (n - 1) as f64)
+        variance(self.count, self.exclusive, self.squares, self.min..=self.max)
     }
+}
+
+/// Variance of a sample, `(S2 - S1^2 / n) / (n - 1)`, of so many measurements with these sums;
+/// none below two, or if the sums do not belong together.
+///
+/// The sums are exact integers, so the difference loses nothing. What is in the sums and not
+/// believed (see [`Cell::credible`](super::Cell::credible)) is not in the extremes, and a sample
+/// with these has a variance of at most `n (max - min)^2 / 4 (n - 1)` (Popoviciu's inequality).
+#[must_use]
+pub fn variance(count: u64, sum: u64, squares: u128, extremes: RangeInclusive<u64>) -> Option<f64> {
+    if count < 2 {
+        return None;
+    }
+    let (n, sum) = (u128::from(count), u128::from(sum));
+    let (whole, rest) = (sum * sum / n, sum * sum % n);
+    let about_mean = squares.checked_sub(whole)? as f64 - rest as f64 / n as f64;
+    let range = extremes.end().saturating_sub(*extremes.start()) as f64;
+    let most = n as f64 * range * range / 4.0;
+    Some(about_mean.clamp(0.0, most) / (n - 1) as f64)
 }
 
 /// The exponential average after a measurement of so many ticks; see
