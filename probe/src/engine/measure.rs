@@ -444,57 +444,64 @@ impl Guard {
 
     #[inline(never)]
     fn lap_on(&mut self, next: &'static Point, next_control: Control) {
+        let Some(thread) = thread::current() else { return self.lap_slow(next) };
         let tag = self.tag;
-        if let Some((thread, next_entry)) = ready(next, next_control)
-            && thread.inner_place() == tag
-        {
-            // SAFETY: a guard with the tag of a place has been filled.
-            let (point, begun) =
-                unsafe { (self.point.assume_init(), self.begun.assume_init_mut()) };
-            let position = thread.position();
-            let totals = (thread.entry(point.index()).total(), begun.inclusive);
-            let covered = thread.covered();
-            // What a handler adds from now on is inside the next region, or the lap starts again.
-            let next_total = next_entry.total();
-            // Here and not first, as an end does: measured, it is cheaper.
-            let now = ticks();
-            let elapsed = now.wrapping_sub(begun.start);
-            // It may end before it starts, if that is later than the stamp.
-            let is_short = elapsed.wrapping_add(overhead().late()) <= MOST_TICKS;
-            if is_short && !thread.clock.is_outdated(now) && position.is_free() {
-                // Whoever jumps out from here on leaves nothing open.
-                let is_marked = thread.mark_at(position, &mut self.tag);
-                if is_marked && thread.has_covered(covered) {
-                    let closing = Closing::of(thread, point, begun, totals, covered, elapsed);
-                    // Between two regions there is nothing, so all of what has
-                    // elapsed is the region's: what measuring adds is part of it. What
-                    // recording takes is inside the next one, which starts that
-                    // much later; the region around both must not pay for it.
-                    let ended = closing.net.wrapping_add(overhead().lap());
-                    begun.covered = begun.covered.wrapping_add(ended);
-                    begun.start = now.wrapping_add(overhead().late());
-                    thread.add_to_total(closing.point.offset(), closing.inclusive);
-                    let is_same = ptr::eq(next, point);
-                    let ended_too = if is_same { closing.inclusive } else { 0 };
-                    begun.inclusive = next_total.wrapping_add(ended_too);
-                    self.point.write(next);
-                    let what = what(thread, point, tag);
-                    let open = thread.open_region(tag);
-                    open.name(next.offset(), begun.off);
-                    open.begin(begun.start);
-                    thread.cover(ended.wrapping_sub(closing.child));
-                    closing.record(position, what);
-                    compiler_fence(SeqCst);
-                    self.tag = tag;
-                    return;
-                }
-                if is_marked {
-                    ending::unmark(thread);
-                }
-                self.tag = tag;
-            }
+        let next_offset = next.offset();
+        if !thread.follows(next_offset, next_control) || !thread.is_in(tag) {
+            return self.lap_slow(next);
         }
-        self.lap_slow(next);
+        // SAFETY: a guard with the tag of a place has been filled.
+        let (point, begun) = unsafe { (self.point.assume_init(), self.begun.assume_init_ref()) };
+        let covered = thread.covered();
+        // What a handler adds from now on is inside the next region, or the lap starts again.
+        let next_total = thread.entry_at(next_offset).total();
+        let now = ticks();
+        let elapsed = now.wrapping_sub(begun.start);
+        let offset = point.offset();
+        let inside = thread.less_total(offset, begun.inclusive);
+        let position = thread.position();
+        // It ends before it starts where that is later than the stamp, see below. The first record
+        // of a page takes an end and a begin.
+        let is_short = !thread.clock.is_outdated(now) && (elapsed as i64) >= 0;
+        if !is_short || !position.is_in_page() {
+            return self.lap_slow(next);
+        }
+        // As in `end_at`. Whoever jumps out from here on leaves nothing open.
+        if !thread.mark_at(position, &mut self.tag) {
+            self.tag = tag;
+            return self.lap_slow(next);
+        }
+        if !thread.has_covered(covered) {
+            ending::take_back(thread, &mut self.tag, tag);
+            return self.lap_slow(next);
+        }
+        // SAFETY: as above; looked at anew, so that few registers do.
+        let begun = unsafe { self.begun.assume_init_mut() };
+        let slot = thread.slot_at(position);
+        slot.fill_place(tag as u32);
+        slot.fill_names(offset, thread.caller(tag));
+        slot.fill_times(begun.start, elapsed);
+        let net = overhead::less_inside(elapsed);
+        let inclusive = not_below_zero(net).wrapping_add(inside);
+        thread.add_to_total(offset, inclusive);
+        let own = net.wrapping_add(begun.covered).wrapping_sub(covered);
+        slot.fill_figures(own, inclusive);
+        // Between two regions there is nothing, so all of what has elapsed is the region's: what
+        // measuring adds is part of it. What recording takes is inside the next one, which starts
+        // that much later; the region around both must not pay for it.
+        let ended = own.wrapping_add(overhead().lap());
+        begun.covered = covered.wrapping_add(ended);
+        begun.start = now.wrapping_add(overhead().late());
+        let ended_too = if offset == next_offset { inclusive } else { 0 };
+        begun.inclusive = next_total.wrapping_add(ended_too);
+        self.point.write(next);
+        let open = thread.open_region(tag);
+        open.name(next_offset, begun.off);
+        open.begin(begun.start);
+        thread.cover(ended);
+        thread.publish(position);
+        compiler_fence(SeqCst);
+        self.tag = tag;
     }
 
     /// A lap to a region with amounts; see [`Self::lap_with`].
