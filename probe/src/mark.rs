@@ -136,14 +136,6 @@ pub(crate) fn prepare<T>(frame: &mut T) -> u64 {
     mark
 }
 
-/// Makes sure that a word of [`new`] is no mark. It is not written before [`set`], so it may
-/// still hold the mark of an earlier call that somebody jumped out of.
-#[inline(always)]
-pub(crate) fn wipe(frame: &mut MaybeUninit<u64>) {
-    // SAFETY: the caller's word, as in `set`.
-    unsafe { frame.as_mut_ptr().write_volatile(0) };
-}
-
 /// Whether the frame that a mark was set in is still there.
 #[cold]
 #[inline(never)]

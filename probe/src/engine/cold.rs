@@ -96,7 +96,7 @@ pub(crate) fn section<R>(work: impl FnOnce() -> R) -> R {
 /// Puts right what a jump out of a section has left, on a thread that may enter no other one.
 #[inline]
 pub(super) fn put_right() {
-    if SECTION.with(|section| section.depth.get()) > 0 {
+    if SECTION.with(|section| section.depth.get() > 0 && section.was_left()) {
         section(|| ());
     }
 }
@@ -164,17 +164,26 @@ impl Section {
     fn enter(&self, mark: &mut MaybeUninit<u64>) -> (Entered, bool) {
         let (depth, cancelling) = (self.depth.get(), self.cancelling.get());
         let before = Before { depth, cancelling, signals: self.signals.get() };
-        let holder = mark::holder(&self.holder);
-        let is_settled = self.is_settled.get();
-        match holder {
-            Holder::Nobody => (self.start(mark), false),
-            Holder::AtWork if !is_settled => (self.start_beside(before), false),
+        if self.holder.load(Relaxed) == 0 {
+            (self.start(mark), false)
+        } else if self.was_left() {
+            (self.start_again(mark, before), true)
+        } else if self.is_settled.get() {
+            self.depth.set(before.depth + 1);
+            (Entered::Inner(before), false)
+        } else {
+            (self.start_beside(before), false)
+        }
+    }
+
+    /// Whether the thread has jumped out of it.
+    #[cold]
+    fn was_left(&self) -> bool {
+        match mark::holder(&self.holder) {
+            Holder::Nobody => false,
             // A jump may have restored the signals.
-            Holder::AtWork if is_blocked(blocked_signals()) => {
-                self.depth.set(before.depth + 1);
-                (Entered::Inner(before), false)
-            }
-            Holder::AtWork | Holder::Gone => (self.start_again(mark, before), true),
+            Holder::AtWork => self.is_settled.get() && !is_blocked(blocked_signals()),
+            Holder::Gone => true,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Regions begun by hand, and the long way for all others: whatever the hot path
 //! of [`super::measure`] leaves to its doors.
 
-use std::ptr;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
     compiler_fence,
@@ -16,10 +16,10 @@ use pfp_shm_layout::ring::What;
 
 use super::cold;
 use super::fold;
-use super::measure::{self, Begun, Destination, End, Guard, Part};
+use super::measure::{self, Begun, End, Guard, Part};
 use super::overhead::overhead;
 use super::process;
-use super::regions::{Noted, Regions, Slot, Sum};
+use super::regions::{Regions, Slot, Sum};
 use super::thread::{self, Entry, FENCED, LEVEL, LEVELS, Thread, Unready};
 use crate::clock::{self, Stamps, fenced_ticks, ticks};
 use crate::mark::{self, Holder};
@@ -277,72 +277,75 @@ pub(crate) fn begin(point: &'static Point, once: bool) {
     if !control.enabled() {
         return;
     }
-    let mut recursive = false;
-    if let Some(thread) = thread::current() {
-        let regions = thread.regions();
-        if let Some(at) = regions.innermost(point) {
-            recursive = true;
-            if once {
-                return invalidate(thread, point, at);
-            }
-        }
+    let Some(thread) = thread::current() else { return begin_slow(point, once) };
+    let regions = thread.regions();
+    let at = regions.open.load(Relaxed) as usize;
+    let Some((around, [slot, ..])) = regions.slots.split_at_checked(at) else {
+        return begin_slow(point, once);
+    };
+    if around.iter().any(|slot| slot.has(point)) {
+        return begin_slow(point, once);
     }
-    let found = measure::ready(point, control).or_else(|| prepare(point, control, recursive));
-    let Some((thread, entry)) = found else { return };
-    let begun = measure::begin_in(thread, entry, point);
-    let place = thread.inner_place();
-    let again = || measure::note_late(thread, entry, place, point);
-    keep(thread, point, begun, recursive, None, again);
+    // As any guard's, where the context finds it.
+    let Some(End { now: start, covered }) = measure::begin_in_slot(point, control, thread, slot)
+    else {
+        return begin_slow(point, once);
+    };
+    slot.recursive.store(0, Relaxed);
+    compiler_fence(SeqCst);
+    // One store, so that whoever jumps out has opened all of it or nothing.
+    regions.open.store(at as u64 + 1, Relaxed);
+    if !thread.has_covered(covered) {
+        begin_again(thread, point, slot, start);
+    }
 }
 
-/// What a begin by hand needs, if it was not there; none if the region is off, or
-/// begun already on the long way.
+/// A handler has measured since the begin. One that has had the slot was not inside.
 #[cold]
-fn prepare(
-    point: &'static Point,
-    control: Control,
-    recursive: bool,
-) -> Option<(&'static Thread, &'static Entry)> {
-    // Its cell is only known at the end, so nothing is missing.
-    if point.timed().is_some()
-        && control.0 != crate::c::UNREGISTERED
-        && let Some(thread) = thread::current().filter(|thread| thread.is_alive())
-    {
-        begin_kept(thread, point);
-        return None;
-    }
-    match thread::prepare(point)? {
-        Ok((thread, entry)) if point.control().fenced() => {
-            let begin = || measure::begin_fenced_in(thread, entry, point);
-            let regions = thread.regions();
-            if keep(thread, point, begin(), recursive, None, begin)
-                && let Some(slot) = regions.slots.get(regions.open().wrapping_sub(1))
-            {
-                // So it is no region's of the short way.
-                slot.place.store(slot.place.load(Relaxed) | FENCED, Relaxed);
-            }
-            None
-        }
-        Ok(ready) => Some(ready),
-        Err(Unready::Never) => {
-            process::miss();
-            None
-        }
-        Err(Unready::Overflow(thread)) => {
-            begin_kept(thread, point);
-            None
-        }
+#[inline(never)]
+fn begin_again(thread: &Thread, point: &'static Point, slot: &Slot, start: u64) {
+    let place = thread.inner_place();
+    // It was further inside, and may have come just before the start was put there.
+    let is_ours = slot.is_of(point, start) && slot.place.load(Relaxed) & LEVELS == place & LEVELS;
+    if thread.is_alive() && !is_ours {
+        let begun = measure::note_late(thread, thread.entry_at(point.offset()), place, point);
+        slot.fill(point, place, &begun);
     }
 }
 
-/// Notes a begun region among those of the context, with the control word if its cell is
-/// only known at the end; false if there is no room. `again` begins it anew, where a
+/// Begins a region by hand where something is not there yet, or has changed, or is unusual.
+#[cold]
+#[inline(never)]
+fn begin_slow(point: &'static Point, once: bool) {
+    let mut recursive = false;
+    if let Some(thread) = thread::current()
+        && let Some(at) = thread.regions().innermost(point)
+    {
+        recursive = true;
+        if once {
+            return invalidate(thread, point, at);
+        }
+    }
+    let guard = ManuallyDrop::new(Guard::begin_slow(point));
+    // Else it is off, or kept already.
+    if let Some(begun) = guard.begun()
+        && let Some(thread) = thread::current()
+    {
+        let place = guard.place();
+        let again =
+            || measure::note_late(thread, thread.entry_at(point.offset()), place & !FENCED, point);
+        keep(thread, point, (*begun, place), recursive, None, again);
+    }
+}
+
+/// Notes a region that was begun at a place among those of the context, with the control word if
+/// its cell is only known at the end; false if there is no room. `again` begins it anew, where a
 /// signal handler has measured in between.
 #[inline(always)]
 fn keep(
     thread: &Thread,
     point: &'static Point,
-    mut begun: Begun,
+    (mut begun, place): (Begun, u64),
     recursive: bool,
     control: Option<Control>,
     again: impl Fn() -> Begun,
@@ -350,12 +353,9 @@ fn keep(
     let regions = thread.regions();
     let at = regions.open.load(Relaxed) as usize;
     let Some(slot) = regions.slots.get(at) else { return refuse(thread) };
-    let place = thread.inner_place() & LEVELS;
     let fill = |begun: &Begun| {
-        slot.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
-        slot.place.store(place, Relaxed);
         slot.recursive.store(u64::from(recursive), Relaxed);
-        slot.fill(begun);
+        slot.fill(point, place, begun);
         if let Some(control) = control {
             slot.control.store(control.0, Relaxed);
         }
@@ -373,7 +373,7 @@ fn keep(
     // One store, so that whoever jumps out has opened all of it or nothing.
     regions.open.store(at as u64 + 1, Relaxed);
     compiler_fence(SeqCst);
-    if thread.covered() != begun.covered && !slot.is_of(point, &begun) {
+    if thread.covered() != begun.covered && !slot.is_of(point, begun.start) {
         // One that came just before has had the slot.
         begun = again();
         fill(&begun);
@@ -396,7 +396,8 @@ fn refuse(thread: &Thread) -> bool {
 fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
     point.change(Change::Invalidate);
     let regions = thread.regions();
-    let Noted { begun, place, .. } = regions.slots[at].noted();
+    let slot = &regions.slots[at];
+    let (begun, place) = (slot.begun(), slot.place.load(Relaxed));
     let now = ticks();
     thread.give_up_since(&begun, now);
     regions.give_up(at);
@@ -414,7 +415,7 @@ pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
     let begin = || note_long(thread, place, point, || 0);
     // It was on just now.
     let control = point.control().meant().with(Change::Enable);
-    keep(thread, point, begin(), recursive, Some(control), begin)
+    keep(thread, point, (begin(), place), recursive, Some(control), begin)
 }
 
 /// Ends the innermost region of a point that was begun by hand. Without one it
@@ -470,40 +471,40 @@ fn end_in<'a>(
     let regions = thread.regions();
     let Some(at) = regions.innermost(point) else { return };
     let slot = &regions.slots[at];
-    let noted = slot.noted();
-    let begun = noted.begun;
+    let recursive = slot.recursive.load(Relaxed) != 0;
+    let (begun, place) = (slot.begun(), slot.place.load(Relaxed));
+    let start = begun.start;
+    let mut guard = ManuallyDrop::new(Guard::of(point, place, begun));
     let covered = thread.covered();
-    let now = ticks();
-    let end = End { now, covered };
-    // The same tests as at the end of a guard: then it is as short.
+    let mut end = End { now: ticks(), covered };
+    compiler_fence(SeqCst);
     if !latch
-        && thread.inner_place() & LEVELS == noted.place
-        && !noted.recursive
-        && let Some(Recorded { entry, point, sums: None }) = find(thread, slot)
+        && !recursive
+        && let Some(Recorded { entry, point: of, sums: None }) = find(thread, slot)
         && entry.cell().is_some()
     {
-        let to = Destination { thread, point };
-        let leave = || regions.open.store(at as u64, Relaxed);
-        // It drops nothing of what regions inside have added.
-        let total = entry.total();
-        if measure::close(to, end, &begun, (total, total), leave) {
-            return;
+        // As a guard's, which drops nothing of what regions inside have added.
+        guard.is_now_of(of, entry.total());
+        regions.open.store(at as u64, Relaxed);
+        match guard.end_shortly(thread, end) {
+            Ok(()) => return,
+            Err(later) => end = later,
         }
-        // If it was taken out of what is open, and a handler has not had its slot since, one
-        // came before that and was inside.
-        if regions.open.load(Relaxed) == at as u64 && slot.is_of(point, &begun) {
+        // Open again, unless a handler has had its slot since it ended.
+        if regions.open.load(Relaxed) == at as u64 && slot.is_of(point, start) {
             regions.open.store(at as u64 + 1, Relaxed);
         }
     }
-    end_at(thread, point, at, noted, end, latch, amounts);
+    let is_open = slot.is_of(point, start);
+    end_at(thread, point, (at, is_open), &guard, end, latch, amounts);
 }
 
 #[cold]
 fn end_at(
     thread: &Thread,
     point: &'static Point,
-    at: usize,
-    Noted { begun, place, recursive, control }: Noted,
+    (at, is_open): (usize, bool),
+    guard: &Guard,
     end: End,
     latch: bool,
     amounts: Option<&Amounts>,
@@ -513,7 +514,11 @@ fn end_at(
     }
     let regions = thread.regions();
     let slot = &regions.slots[at];
-    let is_open = slot.is_of(point, &begun);
+    let Some(&begun) = guard.begun() else { return };
+    let place = guard.place();
+    let start = slot.start.load(Relaxed);
+    let recursive = slot.recursive.load(Relaxed) != 0;
+    let control = Control(slot.control.load(Relaxed));
     let end = if place & FENCED == 0 { end } else { fenced_end(thread) };
     let place = place & LEVELS;
     let (mut moment, ()) = thread.moment(Some(end), || ());
@@ -529,7 +534,7 @@ fn end_at(
     regions.open.store(at as u64, Relaxed);
     compiler_fence(SeqCst);
     // A handler that came before that was inside, unless it has had the slot since.
-    if thread.covered() != moment.covered && slot.is_of(point, &begun) {
+    if thread.covered() != moment.covered && is_open && slot.is_of(point, start) {
         (moment, ()) = thread.moment(None, || ());
     }
     thread.set_level(place.wrapping_add(LEVEL));
@@ -565,27 +570,8 @@ fn fenced_end(thread: &Thread) -> End {
     End { now: fenced_ticks(), covered }
 }
 
-/// Ends a guard's region of a fenced point as the short way does; else says when it ended.
-fn end_fenced(
-    thread: &Thread,
-    point: &'static Point,
-    guard: &Guard,
-    begun: &Begun,
-    amounts: Option<&Amounts>,
-) -> Result<(), End> {
-    let total = thread.entry(point.index()).total();
-    let end = fenced_end(thread);
-    let is_innermost = thread.inner_place() == guard.tag() && amounts.is_none();
-    let Some(_) = noted(thread, point, begun).filter(|_| is_innermost) else {
-        return Err(end);
-    };
-    let to = Destination { thread, point };
-    let is_recorded = measure::close(to, end, begun, (total, begun.inclusive), || ());
-    if is_recorded { Ok(()) } else { Err(end) }
-}
-
 /// Ends a region on the short way whose record is the first of a page.
-fn end_turned(thread: &Thread, guard: &mut Guard, end: End) -> bool {
+pub(super) fn end_turned(thread: &Thread, guard: &mut Guard, end: End) -> bool {
     let entry = thread.entry_at(guard.point().offset());
     // What is covered, and the point's inclusive total at the same moment.
     let read = || {
@@ -622,18 +608,24 @@ pub(crate) fn end_guard(guard: &mut Guard, end: End, amounts: Option<&Amounts>) 
         let kept = guard.kept_amounts();
         return end_kept(point, amounts.or(kept.as_ref()));
     }
-    let is_short = thread.inner_place() == guard.tag() && amounts.is_none();
-    if is_short && thread::begins_page(thread.written()) && end_turned(thread, guard, end) {
-        return;
+    let mut end = end;
+    if amounts.is_none() {
+        let ended = match guard.is_fenced() {
+            true => {
+                let end = fenced_end(thread);
+                guard.forget_fence();
+                guard.end_shortly(thread, end)
+            }
+            false => guard.end_turned(thread, end),
+        };
+        match ended {
+            Ok(()) => return,
+            Err(later) => end = later,
+        }
+    } else if guard.is_fenced() {
+        end = fenced_end(thread);
     }
     let Some(&begun) = guard.begun() else { return };
-    let end = match guard.is_fenced() {
-        true => match end_fenced(thread, point, guard, &begun, amounts) {
-            Ok(()) => return,
-            Err(end) => end,
-        },
-        false => end,
-    };
     let deeper = thread.inner_place().wrapping_sub(guard.tag() & LEVELS) & LEVELS;
     let place = thread.inner_place().wrapping_sub(deeper);
     let (moment, inside) = thread.moment(Some(end), || {

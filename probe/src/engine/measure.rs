@@ -34,10 +34,10 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::ring::{MOST_TICKS, What};
 
 use super::overhead::{self, overhead};
-use super::thread::{self, Entry, Position, Thread, Unready};
+use super::regions::Slot;
+use super::thread::{self, Entry, Thread, Unready};
 use super::{ending, process};
 use crate::clock::{fenced_ticks, ticks};
-use crate::mark;
 use crate::point::Point;
 use crate::timed::Timed;
 
@@ -267,11 +267,16 @@ impl Guard {
     /// fenced.
     #[cold]
     #[inline(never)]
-    fn begin_slow(point: &'static Point) -> Self {
+    pub(super) fn begin_slow(point: &'static Point) -> Self {
         if let Some((thread, entry)) = ready_fenced(point) {
             return Self::begin_fenced(point, thread, entry);
         }
-        match thread::prepare(point) {
+        // Its cell is only known at the end, so nothing is missing.
+        let is_known = point.timed().is_some() && point.control().0 != crate::c::UNREGISTERED;
+        let kept = thread::current().filter(|thread| is_known && thread.is_alive());
+        match kept
+            .map_or_else(|| thread::prepare(point), |thread| Some(Err(Unready::Overflow(thread))))
+        {
             None => Self::none(),
             Some(Err(Unready::Never)) => {
                 process::miss();
@@ -303,7 +308,7 @@ impl Guard {
     }
 
     #[inline(always)]
-    fn of(point: &'static Point, tag: u64, begun: Begun) -> Self {
+    pub(super) fn of(point: &'static Point, tag: u64, begun: Begun) -> Self {
         let (point, begun) = (MaybeUninit::new(point), MaybeUninit::new(begun));
         Self { tag, point, begun, thread_bound: PhantomData }
     }
@@ -340,6 +345,30 @@ impl Guard {
     fn end_slow(&mut self, elapsed: u64, covered: u64, marked: u64) {
         let end = self.end_by(Door { elapsed, covered, marked });
         ending::end_guard(self, end, None);
+    }
+
+    /// Ends the region on the short way, or says when it ended.
+    #[inline(always)]
+    pub(super) fn end_shortly(&mut self, thread: &Thread, end: End) -> Result<(), End> {
+        let mut door = None;
+        self.end_at::<false>(thread, end, None, |_, found| door = Some(found));
+        match door {
+            None => Ok(()),
+            Some(door) => self.end_less_shortly(thread, door),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_less_shortly(&mut self, thread: &Thread, door: Door) -> Result<(), End> {
+        let end = self.end_by(door);
+        self.end_turned(thread, end)
+    }
+
+    /// Ends the region if all that was in the way is that its record is the first of a page.
+    pub(super) fn end_turned(&mut self, thread: &Thread, end: End) -> Result<(), End> {
+        let is_first = thread.inner_place() == self.tag() && thread::begins_page(thread.written());
+        if is_first && ending::end_turned(thread, self, end) { Ok(()) } else { Err(end) }
     }
 
     /// Puts right what the short way has done, and says when the region ended.
@@ -436,14 +465,14 @@ impl Guard {
     pub(crate) fn lap_to(&mut self, next: &'static Point) {
         let control = next.control();
         if self.tag != 0 && control.enabled() {
-            self.lap_on(next, control);
+            self.lap_on::<false>(next, control);
         } else if self.tag != 0 || control.enabled() {
             self.lap_slow(next);
         }
     }
 
     #[inline(never)]
-    fn lap_on(&mut self, next: &'static Point, next_control: Control) {
+    fn lap_on<const TURNED: bool>(&mut self, next: &'static Point, next_control: Control) {
         let Some(thread) = thread::current() else { return self.lap_slow(next) };
         let tag = self.tag;
         let next_offset = next.offset();
@@ -460,11 +489,15 @@ impl Guard {
         let offset = point.offset();
         let inside = thread.less_total(offset, begun.inclusive);
         let position = thread.position();
-        // It ends before it starts where that is later than the stamp, see below. The first record
-        // of a page takes an end and a begin.
-        let is_short = !thread.clock.is_outdated(now) && (elapsed as i64) >= 0;
-        if !is_short || !position.is_in_page() {
-            return self.lap_slow(next);
+        // It may end before it starts, if that is later than the stamp.
+        let is_short = !thread.clock.is_outdated(now)
+            && elapsed.wrapping_add(overhead().late()) <= MOST_TICKS;
+        let may_be_written = if TURNED { position.is_free() } else { position.is_in_page() };
+        if !is_short || !may_be_written {
+            return match TURNED {
+                true => self.lap_slow(next),
+                false => self.lap_turned(next, next_control),
+            };
         }
         // As in `end_at`. Whoever jumps out from here on leaves nothing open.
         if !thread.mark_at(position, &mut self.tag) {
@@ -480,7 +513,7 @@ impl Guard {
         let slot = thread.slot_at(position);
         slot.fill_place(tag as u32);
         slot.fill_names(offset, thread.caller(tag));
-        slot.fill_times(begun.start, elapsed);
+        slot.fill_times(begun.start, not_below_zero(elapsed));
         let net = overhead::less_inside(elapsed);
         let inclusive = not_below_zero(net).wrapping_add(inside);
         thread.add_to_total(offset, inclusive);
@@ -516,6 +549,26 @@ impl Guard {
         }
     }
 
+    /// A lap whose record may be the first of a page.
+    #[cold]
+    #[inline(never)]
+    fn lap_turned(&mut self, next: &'static Point, next_control: Control) {
+        if let Some(thread) = thread::current()
+            && thread.inner_place() == self.tag
+            && thread::begins_page(thread.written())
+        {
+            let covered = thread.covered();
+            if thread.turn_page() {
+                // As if it had begun that much later: none of it was in the region.
+                let took = thread.covered().wrapping_sub(covered);
+                self.leave_out(took, 0);
+                self.delay(took);
+                return self.lap_on::<true>(next, next_control);
+            }
+        }
+        self.lap_slow(next);
+    }
+
     /// The door out of `lap`: an end and a begin.
     #[cold]
     #[inline(never)]
@@ -525,6 +578,25 @@ impl Guard {
             self.tag = 0;
         }
         *self = Self::begin(next);
+    }
+
+    /// See the field.
+    #[inline(always)]
+    pub(super) fn place(&self) -> u64 {
+        self.tag
+    }
+
+    /// From now on it is of another point, whose inclusive total is that much.
+    #[inline(always)]
+    pub(super) fn is_now_of(&mut self, point: &'static Point, total: u64) {
+        self.point.write(point);
+        // SAFETY: asked of a guard that has been filled.
+        unsafe { self.begun.assume_init_mut() }.inclusive = total;
+    }
+
+    /// From now on it ends as if its point were not fenced.
+    pub(super) fn forget_fence(&mut self) {
+        self.tag = self.tag();
     }
 
     /// See the field; without [`thread::FENCED`].
@@ -692,13 +764,6 @@ pub(super) fn begin_fenced_in(thread: &Thread, entry: &Entry, point: &Point) -> 
     begun
 }
 
-/// Where a region is recorded.
-#[derive(Clone, Copy)]
-pub(crate) struct Destination<'a> {
-    pub(crate) thread: &'a Thread,
-    pub(crate) point: &'a Point,
-}
-
 /// What the short way of an end leaves to the long one.
 #[derive(Clone, Copy)]
 pub(super) struct Door {
@@ -710,7 +775,7 @@ pub(super) struct Door {
     marked: u64,
 }
 
-/// What an end reads first.
+/// What an end reads first, or what a begin has read.
 #[derive(Clone, Copy)]
 pub(crate) struct End {
     /// The counter.
@@ -719,100 +784,48 @@ pub(crate) struct End {
     pub(crate) covered: u64,
 }
 
-/// Takes a region's figures out of its stamps and records them; false if that has to go
-/// the long way. The region was not off the CPU then, and nothing has come in between.
-///
-/// `totals` are the inclusive total as the region ends, read before the counter, and at its
-/// begin; `leave` takes the region out of what is open.
+/// Begins a region in a slot of the context, where the short way can be taken: when, and what was
+/// covered then. As [`Guard::begin_in_place`].
 #[inline(always)]
-pub(crate) fn close(
-    to: Destination<'_>,
-    at: End,
-    begun: &Begun,
-    totals: (u64, u64),
-    leave: impl FnOnce(),
-) -> bool {
-    let Destination { thread, point, .. } = to;
-    let End { now, covered } = at;
-    let mut mark = mark::new();
-    let elapsed = now.wrapping_sub(begun.start);
-    let position = thread.position();
-    compiler_fence(SeqCst);
-    if thread.clock.is_outdated(now)
-        || !position.is_free()
-        || elapsed > MOST_TICKS
-        || !thread.mark_at(position, &mut mark)
-    {
-        mark::wipe(&mut mark);
-        return false;
+pub(super) fn begin_in_slot(
+    point: &'static Point,
+    control: Control,
+    thread: &Thread,
+    slot: &Slot,
+) -> Option<End> {
+    let offset = point.offset();
+    if !thread.follows(offset, control) {
+        return None;
     }
-    leave();
-    compiler_fence(SeqCst);
-    if !thread.has_covered(covered) || thread.clock.off() != begun.off {
-        ending::unmark(thread);
-        return false;
+    let tag = thread.place.load(Relaxed);
+    let covered = thread.covered();
+    let open = thread.open_region(tag);
+    slot.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
+    slot.place.store(tag, Relaxed);
+    slot.covered.store(covered, Relaxed);
+    let off = thread.clock.off();
+    slot.off.store(off, Relaxed);
+    open.name(offset, off);
+    slot.switches.store(thread.clock.switches(), Relaxed);
+    thread.deepen();
+    let now = ticks();
+    if !thread.has_covered(covered) || thread.clock.is_outdated(now) {
+        return begin_in_slot_late(point, thread, tag, slot);
     }
-    let closing = Closing::of(thread, point, begun, totals, covered, elapsed);
-    let what = what(thread, point, thread.inner_place());
-    closing.leave();
-    closing.record(position, what);
-    true
+    slot.start.store(now, Relaxed);
+    open.begin(now);
+    Some(End { now, covered })
 }
 
-/// A region that is about to be recorded, on the short way.
-struct Closing<'a> {
-    thread: &'a Thread,
-    point: &'a Point,
-    start: u64,
-    elapsed: u64,
-    /// Its own ticks, and those with regions inside, less what measuring costs: below zero
-    /// where that is more.
-    own: u64,
-    net: u64,
-    /// What it adds to the inclusive ticks of its point.
-    inclusive: u64,
-    /// Ticks of the regions inside.
-    child: u64,
-}
-
-impl<'a> Closing<'a> {
-    #[inline(always)]
-    fn of(
-        thread: &'a Thread,
-        point: &'a Point,
-        begun: &Begun,
-        (total, noted): (u64, u64),
-        covered: u64,
-        elapsed: u64,
-    ) -> Self {
-        let child = covered.wrapping_sub(begun.covered);
-        let net = overhead::less_inside(elapsed);
-        let (own, span) = (net.wrapping_sub(child), not_below_zero(net));
-        // What regions of the point inside have added is inside the span.
-        let inclusive = span.wrapping_sub(total.wrapping_sub(noted));
-        Self { thread, point, start: begun.start, elapsed, own, net, inclusive, child }
+#[cold]
+#[inline(never)]
+fn begin_in_slot_late(point: &Point, thread: &Thread, tag: u64, slot: &Slot) -> Option<End> {
+    if !thread.is_alive() {
+        return None;
     }
-
-    /// Takes the region out of what is open.
-    #[inline(always)]
-    fn leave(&self) {
-        self.thread.cover(overhead::with_pair(self.own));
-        self.thread.rise();
-        self.thread.add_to_total(self.point.offset(), self.inclusive);
-    }
-
-    /// Writes it into the ring, and takes the mark away.
-    #[inline(always)]
-    fn record(&self, position: Position, what: What) {
-        self.thread.record(
-            position,
-            self.start,
-            not_below_zero(self.elapsed),
-            self.own,
-            self.inclusive,
-            what,
-        );
-    }
+    let begun = note_late(thread, thread.entry_at(point.offset()), tag, point);
+    slot.fill(point, tag, &begun);
+    Some(End { now: begun.start, covered: begun.covered })
 }
 
 /// What a record says of a region of a place beside its ticks.

@@ -8,7 +8,6 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 use pfp_shm_layout::amounts::{Amounts, MOST};
-use pfp_shm_layout::control::Control;
 
 use super::measure::Begun;
 use super::thread::NOTHING_COVERED;
@@ -38,7 +37,8 @@ pub(crate) struct Regions {
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) point: AtomicPtr<Point>,
-    /// Regions open around it, as in [`super::thread::Thread::place`].
+    /// The tag of a guard that has it: its [`super::thread::Thread::place`], and whether its point
+    /// is fenced.
     pub(super) place: AtomicU64,
     /// 1 if the point was open already.
     pub(super) recursive: AtomicU64,
@@ -132,14 +132,15 @@ impl Regions {
         self.waiting.store(0, Relaxed);
     }
 
+    #[inline(always)]
     pub(super) fn open(&self) -> usize {
         (self.open.load(Relaxed) as usize).min(REGIONS)
     }
 
     /// Place of the innermost open region of a point.
-    #[inline]
+    #[inline(always)]
     pub(super) fn innermost(&self, point: &Point) -> Option<usize> {
-        (0..self.open()).rev().find(|&at| ptr::eq(self.slots[at].point.load(Relaxed), point))
+        (0..self.open()).rev().find(|&at| self.slots[at].has(point))
     }
 
     /// Gives up the regions from a place on.
@@ -222,29 +223,16 @@ impl Latched {
     }
 }
 
-/// A region that was begun by hand, as its slot has it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Noted {
-    pub(super) begun: Begun,
-    pub(super) place: u64,
-    pub(super) recursive: bool,
-    pub(super) control: Control,
-}
-
 impl Slot {
-    #[inline]
-    pub(super) fn noted(&self) -> Noted {
-        Noted {
-            begun: self.begun(),
-            place: self.place.load(Relaxed),
-            recursive: self.recursive.load(Relaxed) != 0,
-            control: Control(self.control.load(Relaxed)),
-        }
+    /// Whether it has a region of a point.
+    #[inline(always)]
+    pub(super) fn has(&self, point: &Point) -> bool {
+        ptr::eq(self.point.load(Relaxed), point)
     }
 
-    /// Whether it still has a region that was put there.
-    pub(super) fn is_of(&self, point: &Point, begun: &Begun) -> bool {
-        ptr::eq(self.point.load(Relaxed), point) && self.start.load(Relaxed) == begun.start
+    /// Whether it still has the region that was begun then.
+    pub(super) fn is_of(&self, point: &Point, start: u64) -> bool {
+        self.has(point) && self.start.load(Relaxed) == start
     }
 
     #[inline]
@@ -259,7 +247,9 @@ impl Slot {
     }
 
     #[inline]
-    pub(super) fn fill(&self, begun: &Begun) {
+    pub(super) fn fill(&self, point: &Point, place: u64, begun: &Begun) {
+        self.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
+        self.place.store(place, Relaxed);
         self.start.store(begun.start, Relaxed);
         self.covered.store(begun.covered, Relaxed);
         self.off.store(begun.off, Relaxed);

@@ -48,7 +48,6 @@ use calls::EdgeIndex;
 
 pub(super) use lane::{at_thread_exit, forget, forget_claim, of_follower};
 pub(crate) use lane::{get, prepare, set_name};
-pub(crate) use ring::Position;
 pub(super) use ring::{SLOTS_PER_PAGE, begins_page};
 pub(super) use space::clear_chunk;
 

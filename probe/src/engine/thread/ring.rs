@@ -86,27 +86,6 @@ impl Thread {
         word::exchange::<Self, { offset_of!(Self, position) }>(self, position.0, mark)
     }
 
-    /// Writes a region into the ring, the next record, whose ticks are no more than
-    /// [`MOST_TICKS`](ring::MOST_TICKS), and takes the mark of the caller away.
-    #[inline(always)]
-    pub(crate) fn record(
-        &self,
-        position: Position,
-        start: u64,
-        elapsed: u64,
-        own: u64,
-        inclusive: u64,
-        what: What,
-    ) {
-        // Asked by whoever is about to write, so that nobody, a signal handler
-        // neither, comes to a page that is not backed.
-        if !position.is_in_page() {
-            return self.record_at_page(start, elapsed, own, inclusive, what);
-        }
-        self.slot_at(position).fill(start, elapsed, own, inclusive, what);
-        self.publish(position);
-    }
-
     /// Announces that a record is complete, and takes the mark of the caller away.
     #[inline(always)]
     pub(in crate::engine) fn publish(&self, position: Position) {
@@ -130,36 +109,6 @@ impl Thread {
             self.back_page(self.written())
         });
         turned == Some(true)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn record_at_page(&self, start: u64, elapsed: u64, own: u64, inclusive: u64, what: What) {
-        self.record_after_fold(start, elapsed, own, inclusive, what);
-        self.done();
-    }
-
-    /// The first record of a page, before which all others are folded. Where the page has no
-    /// memory, the region goes into its cell alone, and that is counted.
-    fn record_after_fold(&self, start: u64, elapsed: u64, own: u64, inclusive: u64, what: What) {
-        // A child that a signal handler has forked has no ring.
-        if !self.is_alive() {
-            return;
-        }
-        fold::fold(self);
-        let written = self.written();
-        if self.back_page(written) {
-            self.slot(written).fill(start, elapsed, own, inclusive, what);
-            return ring::publish(&self.tally().written, written.wrapping_add(1));
-        }
-        self.count(|tally| &tally.unrecorded);
-        self.show_end(start.wrapping_add(elapsed));
-        if let Some(cell) = self.cell(what.point() as usize) {
-            let exclusive = (own as i64).max(0) as u64;
-            let measured = Measurement { exclusive, inclusive, away: None };
-            cell.record(measured, self.bucket_for(cell, exclusive), written);
-            self.count_call(what, measured, written);
-        }
     }
 
     /// Records a measurement that no record of the ring can hold: one that was off the CPU, or
