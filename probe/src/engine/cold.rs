@@ -96,7 +96,15 @@ pub(crate) fn section<R>(work: impl FnOnce() -> R) -> R {
 /// Puts right what a jump out of a section has left, on a thread that may enter no other one.
 #[inline]
 pub(super) fn put_right() {
-    if SECTION.with(|section| section.depth.get() > 0 && section.was_left()) {
+    if SECTION.with(|section| section.depth.get()) > 0 {
+        put_right_if_left();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn put_right_if_left() {
+    if SECTION.with(Section::was_left) {
         section(|| ());
     }
 }

@@ -490,8 +490,8 @@ impl Guard {
         let inside = thread.less_total(offset, begun.inclusive);
         let position = thread.position();
         // It may end before it starts, if that is later than the stamp.
-        let is_short = !thread.clock.is_outdated(now)
-            && elapsed.wrapping_add(overhead().late()) <= MOST_TICKS;
+        let is_short =
+            !thread.clock.is_outdated(now) && elapsed.wrapping_add(overhead().late()) <= MOST_TICKS;
         let may_be_written = if TURNED { position.is_free() } else { position.is_in_page() };
         if !is_short || !may_be_written {
             return match TURNED {
