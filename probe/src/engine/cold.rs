@@ -267,8 +267,11 @@ fn restore(cancelling: libc::c_int, signals: u64) {
     }
 }
 
+/// Whether all signals of a section are blocked. Only the standard ones are looked at: an emulator
+/// keeps some of the others for itself.
 fn is_blocked(signals: u64) -> bool {
-    signals & BLOCKED == BLOCKED
+    const STANDARD: u64 = BLOCKED & (bit(32) - 1);
+    signals & STANDARD == STANDARD
 }
 
 /// The signals that are blocked; [`NONE_BLOCKED`] if a filter refuses to tell.
