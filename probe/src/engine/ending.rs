@@ -517,7 +517,7 @@ fn end_at(
     let Some(&begun) = guard.begun() else { return };
     let place = guard.place();
     let start = slot.start.load(Relaxed);
-    let recursive = slot.recursive.load(Relaxed) != 0;
+    let recursive = is_open && slot.recursive.load(Relaxed) != 0;
     let control = Control(slot.control.load(Relaxed));
     let end = if place & FENCED == 0 { end } else { fenced_end(thread) };
     let place = place & LEVELS;
