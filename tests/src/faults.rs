@@ -70,7 +70,7 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A control group of the kernel's, with a limit on its memory.
+/// A control group of the kernel's, with a limit.
 #[derive(Debug)]
 pub struct Group {
     path: PathBuf,
@@ -84,18 +84,40 @@ impl Group {
     ///
     /// What the system answered; most often that this takes more rights.
     pub fn new(limit: u64) -> io::Result<Self> {
+        let limit = limit.to_string();
+        let old = ("memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes", &*limit);
+        Self::make(old, ("memory.max", "memory.peak", &limit))
+    }
+
+    /// One whose threads together have so many percent of a CPU.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn of_cpu(percent: u32) -> io::Result<Self> {
+        let quota = (percent * 1_000).to_string();
+        let old = ("cpu", "cpu.cfs_quota_us", "", &*quota);
+        Self::make(old, ("cpu.max", "", &format!("{quota} 100000")))
+    }
+
+    /// By the files of version 1, below a folder, or of version 2: the limit's, and the one that
+    /// tells the most.
+    fn make(
+        (old, old_file, old_most, old_limit): (&str, &str, &'static str, &str),
+        (file, most, limit): (&str, &'static str, &str),
+    ) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Relaxed);
         let name = format!("pfp-test-{}-{number}", std::process::id());
-        let old = Path::new("/sys/fs/cgroup/memory");
-        let (root, file, most) = match old.join("cgroup.procs").exists() {
-            true => (old, "memory.limit_in_bytes", "memory.max_usage_in_bytes"),
-            false => (Path::new("/sys/fs/cgroup"), "memory.max", "memory.peak"),
+        let all = Path::new("/sys/fs/cgroup");
+        let (root, file, most, limit) = match all.join(old).join("cgroup.procs").exists() {
+            true => (all.join(old), old_file, old_most, old_limit),
+            false => (all.to_owned(), file, most, limit),
         };
         let path = root.join(name);
         fs::create_dir(&path)?;
         let group = Self { path, most };
-        fs::write(group.path.join(file), limit.to_string())?;
+        fs::write(group.path.join(file), limit)?;
         Ok(group)
     }
 

@@ -17,6 +17,7 @@ mod c_waits;
 mod compiled_out;
 mod confined;
 mod copies;
+mod cpu_limit;
 mod dumps;
 mod library_manners;
 mod memory_limit;

@@ -178,6 +178,9 @@ pub(super) fn on_screen(app: &mut App, show: &Show, interrupt: &Interrupt) -> Re
     let (columns, sorting) = chosen(app);
     app::run(app, &show.look(), interrupt)?;
     let after = chosen(app);
+    if let Err(error) = Kept::read() {
+        complain(&format!("{error:#}"));
+    }
     Kept::keep((&columns, sorting), (&after.0, after.1));
     Ok(())
 }

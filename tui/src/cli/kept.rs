@@ -3,9 +3,10 @@
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{env, io};
 
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::state_folder;
@@ -30,8 +31,30 @@ pub(super) struct Kept {
 impl Kept {
     /// What was kept. A file that cannot be read or understood keeps nothing.
     pub(super) fn load() -> Self {
-        let text = place().and_then(|path| input::read(&path, MAX_BYTES).ok());
-        text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+        Self::read().unwrap_or_default()
+    }
+
+    /// What was kept, or why that is not known.
+    ///
+    /// # Errors
+    ///
+    /// There is a file that cannot be read or understood.
+    pub(super) fn read() -> Result<Self> {
+        place().map_or_else(|| Ok(Self::default()), |path| Self::read_from(&path))
+    }
+
+    fn read_from(path: &Path) -> Result<Self> {
+        let text = match input::read(path, MAX_BYTES) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            text => text.map_err(anyhow::Error::from),
+        };
+        text.and_then(|text| Ok(serde_json::from_slice(&text)?)).with_context(|| {
+            format!(
+                "{}: expected the columns and the sorting that were chosen on the screen; it is \
+                 ignored, and replaced when others are chosen",
+                path.display()
+            )
+        })
     }
 
     /// The columns, if all of them are known.
@@ -78,4 +101,24 @@ impl Kept {
 fn place() -> Option<PathBuf> {
     let is_off = env::var_os(variables::TOP_CONFIG).is_some_and(|value| value.is_empty());
     (!is_off).then(|| state_folder().join(FILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_understood_is_told_of() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(FILE);
+        assert_eq!(Kept::read_from(&path).expect("none is no error"), Kept::default());
+        for (text, why) in [("{\"sort\": 7}", "invalid type"), ("{", "EOF")] {
+            std::fs::write(&path, text).expect("it can be written");
+            let error = format!("{:#}", Kept::read_from(&path).expect_err(text));
+            assert!(error.contains("chosen.json: expected the columns"), "{error}");
+            assert!(error.contains(why), "{error}");
+        }
+        std::fs::write(&path, "{\"sort\": \"count\"}").expect("it can be written");
+        assert_eq!(Kept::read_from(&path).expect("it is right").sort.as_deref(), Some("count"));
+    }
 }

@@ -405,7 +405,12 @@ impl Pane<'_> {
     fn open(&self) -> Vec<Line<'static>> {
         let Some(open) = self.figures.open() else { return Vec::new() };
         let ticks = |ticks: Option<u64>| self.ticks(ticks.map(|ticks| ticks as f64));
-        let mut rows = vec![("open", format!("{} for {}", open.count, ticks(Some(open.span))))];
+        // One that began after the moment of the picture has no time yet.
+        let since = match open.span {
+            0 => "just begun".into(),
+            span => format!("for {}", ticks(Some(span))),
+        };
+        let mut rows = vec![("open", format!("{} {since}", open.count))];
         match open.on_cpu {
             Some(_) => {
                 rows.push(("  on CPU", format!("{} so far", ticks(open.on_cpu))));
