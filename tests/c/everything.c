@@ -21,25 +21,21 @@ int main(void)
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include "script.h"
+#include "single_step.h"
 
-#define TRAP_FLAG 0x100
 #define NUMBER 7
 #define NUMBER_OF_HANDLER 8
 
-static unsigned long each, most, next = 1, steps, last, handlers, handlers_off, children, crashed, failed;
-static const char *how;
+static enum { MEASURES, INTERRUPT, STEERS, FORKS, VFORKS } how;
+static const char *const ways[] = {"measures", "interrupt", "steers", "forks", "vforks"};
+static unsigned long each, most, next = 1, steps, last;
+static unsigned long handlers, handlers_off, children, crashed, failed;
 static volatile sig_atomic_t is_child, is_off;
 static int hwi, swi, task, another_task;
 static pfp_point_t *named, *named_of_handler, *steered, *with_amounts;
-
-static int handler_does(const char *what)
-{
-    return how[0] == what[0] && how[1] == what[1];
-}
 
 static void handle(void)
 {
@@ -66,10 +62,11 @@ static void judge(pid_t child)
 
 static void on_trap(int number, siginfo_t *info, void *context)
 {
-    ucontext_t *interrupted = context;
+    pid_t child;
+
     (void)number, (void)info;
     if (is_child || steps == last) {
-        interrupted->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
+        step_no_more(context);
         return;
     }
     if (++steps < next)
@@ -77,29 +74,34 @@ static void on_trap(int number, siginfo_t *info, void *context)
     next = steps + each;
     handlers++;
     handlers_off += is_off != 0;
-    if (handler_does("measures")) {
+    switch (how) {
+    case MEASURES:
         handle();
-    } else if (handler_does("interrupt")) {
+        break;
+    case INTERRUPT:
         EXPECT(pfpHwiBegin(&hwi) == PFP_OK);
         handle();
         EXPECT(pfpHwiEnd(&hwi) == PFP_OK);
-    } else if (handler_does("steers")) {
+        break;
+    case STEERS:
         EXPECT(pfp_reset(steered) == PFP_OK);
         EXPECT(pfp_disable(steered) == PFP_OK);
         EXPECT(pfp_enable(steered) == PFP_OK);
         EXPECT(pfp_point("asked", "everything", 1) != NULL);
-    } else if (handler_does("forks")) {
-        const pid_t child = fork();
+        break;
+    case FORKS:
+        child = fork();
         EXPECT(child >= 0);
-        if (child == 0) {
-            is_child = 1;
-            interrupted->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
-            alarm(60);
-            return;
+        if (child > 0) {
+            judge(child);
+            break;
         }
-        judge(child);
-    } else {
-        const pid_t child = vfork();
+        is_child = 1;
+        step_no_more(context);
+        alarm(60);
+        break;
+    case VFORKS:
+        child = vfork();
         EXPECT(child >= 0);
         if (child == 0) {
             handle();
@@ -113,13 +115,10 @@ static void on_trap(int number, siginfo_t *info, void *context)
 
 static void trap(int on)
 {
-    unsigned long flags;
     if (is_child)
         return;
     last = steps + most;
-    __asm__ volatile("pushfq; popq %0" : "=r"(flags));
-    flags = on ? flags | TRAP_FLAG : flags & ~(unsigned long)TRAP_FLAG;
-    __asm__ volatile("pushq %0; popfq" : : "r"(flags) : "memory", "cc");
+    single_step(on);
 }
 
 /* A call, interrupted. A child that came back into it was in no task, and what it was about to
@@ -236,7 +235,7 @@ static void of_the_program(void)
     WELL(pfpCalibrate(10, 0));
     WELL(pfpShow(nowhere));
     /* Two processes in one call would write one file. */
-    if (!handler_does("forks")) {
+    if (how != FORKS) {
         WELL(pfp_snapshot_over(path));
         EXPECT(unlink(path) == 0);
         WELL(pfp_snapshot_to(path));
@@ -287,7 +286,8 @@ int main(int count, char **arguments)
     unsigned part;
 
     EXPECT(count == 4);
-    how = arguments[1];
+    while (strcmp(ways[how], arguments[1]))
+        EXPECT(++how < sizeof ways / sizeof ways[0]);
     each = strtoul(arguments[2], NULL, 10);
     most = strtoul(arguments[3], NULL, 10);
 

@@ -12,13 +12,12 @@ int main() { return 77; }
 #include <cstdlib>
 #include <cstring>
 #include <pthread.h>
-#include <ucontext.h>
 
 #include "script.h"
+#include "single_step.h"
 
 namespace {
 
-constexpr greg_t TRAP_FLAG = 0x100;
 constexpr unsigned long CALLS = 3;
 
 struct Left {};
@@ -44,15 +43,14 @@ unsigned long counted()
 
 void on_trap(int, siginfo_t *, void *context)
 {
-    ucontext_t *interrupted = static_cast<ucontext_t *>(context);
     if (ends) {
-        interrupted->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
+        step_no_more(context);
         return;
     }
     if (++steps < at)
         return;
     has_left = 1;
-    interrupted->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
+    step_no_more(context);
     if (how == EXCEPTION)
         throw Left();
     if (how == EXIT)
@@ -64,7 +62,7 @@ void on_trap(int, siginfo_t *, void *context)
 // Has no clean-up of its own: an exception may come at any instruction of it.
 __attribute__((noinline)) void be_interrupted()
 {
-    __asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq" : : : "memory", "cc");
+    single_step(1);
     call();
     ends = 1;
 }

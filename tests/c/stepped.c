@@ -13,6 +13,7 @@ int main(void)
     return 77;
 }
 #else
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -26,9 +27,9 @@ int main(void)
 #include <unistd.h>
 
 #include "script.h"
+#include "single_step.h"
 
 #define CALLS 100
-#define TRAP_FLAG 0x100
 
 static unsigned long each, most;
 static unsigned long steps, next, children;
@@ -88,7 +89,7 @@ static void on_trap(int number, siginfo_t *info, void *context)
     (void)number, (void)info;
     if (is_child || children == most) {
         /* The child was switching this on; or there were enough. */
-        interrupted->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
+        step_no_more(context);
         return;
     }
     if (++steps < next)
@@ -98,7 +99,7 @@ static void on_trap(int number, siginfo_t *info, void *context)
     child = bare ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
     if (child == 0) {
         is_child = 1;
-        interrupted->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
+        step_no_more(context);
         /* Killed if it hangs, whatever is blocked. */
         signal(SIGALRM, SIG_DFL);
         {
@@ -117,12 +118,8 @@ static void on_trap(int number, siginfo_t *info, void *context)
 
 static void trap(int on)
 {
-    unsigned long flags;
-    if (is_child)
-        return;
-    __asm__ volatile("pushfq; popq %0" : "=r"(flags));
-    flags = on ? flags | TRAP_FLAG : flags & ~(unsigned long)TRAP_FLAG;
-    __asm__ volatile("pushq %0; popfq" : : "r"(flags) : "memory", "cc");
+    if (!is_child)
+        single_step(on);
 }
 
 /* What a child does when it has come through. */
@@ -190,7 +187,7 @@ int posix_memalign(void **place, size_t alignment, size_t size)
 {
     void *result;
     *place = OF_HEAP(__libc_memalign(alignment, size));
-    return result ? 0 : 12;
+    return result ? 0 : ENOMEM;
 }
 
 void free(void *old)

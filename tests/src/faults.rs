@@ -74,19 +74,17 @@ fn check(result: libc::c_int) -> io::Result<()> {
 #[derive(Debug)]
 pub struct Group {
     path: PathBuf,
-    most: &'static str,
 }
 
 impl Group {
-    /// Makes one, beside all others.
+    /// Makes one of so many bytes, beside all others.
     ///
     /// # Errors
     ///
     /// What the system answered; most often that this takes more rights.
     pub fn new(limit: u64) -> io::Result<Self> {
         let limit = limit.to_string();
-        let old = ("memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes", &*limit);
-        Self::make(old, ("memory.max", "memory.peak", &limit))
+        Self::make("memory", ("memory.limit_in_bytes", &limit), ("memory.max", &limit))
     }
 
     /// One whose threads together have so many percent of a CPU.
@@ -96,27 +94,23 @@ impl Group {
     /// As [`Self::new`].
     pub fn of_cpu(percent: u32) -> io::Result<Self> {
         let quota = (percent * 1_000).to_string();
-        let old = ("cpu", "cpu.cfs_quota_us", "", &*quota);
-        Self::make(old, ("cpu.max", "", &format!("{quota} 100000")))
+        let of_100_ms = format!("{quota} 100000");
+        Self::make("cpu", ("cpu.cfs_quota_us", &quota), ("cpu.max", &of_100_ms))
     }
 
-    /// By the files of version 1, below a folder, or of version 2: the limit's, and the one that
-    /// tells the most.
-    fn make(
-        (old, old_file, old_most, old_limit): (&str, &str, &'static str, &str),
-        (file, most, limit): (&str, &'static str, &str),
-    ) -> io::Result<Self> {
+    /// With a limit in a file, as version 1 has it in the folder of a controller, and version 2.
+    fn make(controller: &str, first: (&str, &str), second: (&str, &str)) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Relaxed);
         let name = format!("pfp-test-{}-{number}", std::process::id());
         let all = Path::new("/sys/fs/cgroup");
-        let (root, file, most, limit) = match all.join(old).join("cgroup.procs").exists() {
-            true => (all.join(old), old_file, old_most, old_limit),
-            false => (all.to_owned(), file, most, limit),
+        let old = all.join(controller);
+        let (root, (file, limit)) = match old.join("cgroup.procs").exists() {
+            true => (&*old, first),
+            false => (all, second),
         };
-        let path = root.join(name);
-        fs::create_dir(&path)?;
-        let group = Self { path, most };
+        let group = Self { path: root.join(name) };
+        fs::create_dir(&group.path)?;
         fs::write(group.path.join(file), limit)?;
         Ok(group)
     }
@@ -137,11 +131,13 @@ impl Group {
         unsafe { command.pre_exec(join) };
     }
 
-    /// The most that was ever charged to it, in bytes; 0 where the kernel does not tell.
+    /// The most memory that was ever charged to it, in bytes; 0 where the kernel does not tell.
     #[must_use]
     pub fn most(&self) -> u64 {
-        let text = fs::read_to_string(self.path.join(self.most)).unwrap_or_default();
-        text.trim().parse().unwrap_or(0)
+        ["memory.max_usage_in_bytes", "memory.peak"]
+            .iter()
+            .find_map(|file| fs::read_to_string(self.path.join(file)).ok()?.trim().parse().ok())
+            .unwrap_or(0)
     }
 }
 

@@ -168,7 +168,7 @@ impl Drop for Entered {
 }
 
 impl Section {
-    /// And whether the thread had jumped out of another one.
+    /// Enters one. Also says whether the thread had jumped out of another one.
     fn enter(&self, mark: &mut MaybeUninit<u64>) -> (Entered, bool) {
         let (depth, cancelling) = (self.depth.get(), self.cancelling.get());
         let before = Before { depth, cancelling, signals: self.signals.get() };

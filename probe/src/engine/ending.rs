@@ -19,7 +19,7 @@ use super::fold;
 use super::measure::{self, Begun, End, Guard, Part};
 use super::overhead::overhead;
 use super::process;
-use super::regions::{Regions, Slot, Sum};
+use super::regions::{By, Regions, Slot, Sum};
 use super::thread::{self, Entry, FENCED, LEVEL, LEVELS, Thread, Unready};
 use crate::clock::{self, Stamps, fenced_ticks, ticks};
 use crate::mark::{self, Holder};
@@ -278,39 +278,18 @@ pub(crate) fn begin(point: &'static Point, once: bool) {
         return;
     }
     let Some(thread) = thread::current() else { return begin_slow(point, once) };
-    let regions = thread.regions();
+    let (offset, regions) = (point.offset(), thread.regions());
     let at = regions.open.load(Relaxed) as usize;
     let Some((around, [slot, ..])) = regions.slots.split_at_checked(at) else {
         return begin_slow(point, once);
     };
-    if around.iter().any(|slot| slot.has(point)) {
+    if around.iter().any(|slot| slot.has(point)) || !thread.follows(offset, control) {
         return begin_slow(point, once);
     }
-    // As any guard's, where the context finds it.
-    let Some(End { now: start, covered }) = measure::begin_in_slot(point, control, thread, slot)
-    else {
-        return begin_slow(point, once);
-    };
-    slot.recursive.store(0, Relaxed);
-    compiler_fence(SeqCst);
-    // One store, so that whoever jumps out has opened all of it or nothing.
-    regions.open.store(at as u64 + 1, Relaxed);
-    if !thread.has_covered(covered) {
-        begin_again(thread, point, slot, start);
-    }
-}
-
-/// A handler has measured since the begin. One that has had the slot was not inside.
-#[cold]
-#[inline(never)]
-fn begin_again(thread: &Thread, point: &'static Point, slot: &Slot, start: u64) {
-    let place = thread.inner_place();
-    // It was further inside, and may have come just before the start was put there.
-    let is_ours = slot.is_of(point, start) && slot.place.load(Relaxed) & LEVELS == place & LEVELS;
-    if thread.is_alive() && !is_ours {
-        let begun = measure::note_late(thread, thread.entry_at(point.offset()), place, point);
-        slot.fill(point, place, &begun);
-    }
+    let place = thread.place.load(Relaxed);
+    let begun = measure::note(thread, thread.entry_at(offset), point);
+    let by = By { point, place, recursive: false, control: None };
+    keep_in(thread, regions, (at, slot), begun, by);
 }
 
 /// Begins a region by hand where something is not there yet, or has changed, or is unusual.
@@ -331,54 +310,55 @@ fn begin_slow(point: &'static Point, once: bool) {
     if let Some(begun) = guard.begun()
         && let Some(thread) = thread::current()
     {
-        let place = guard.place();
-        let again =
-            || measure::note_late(thread, thread.entry_at(point.offset()), place & !FENCED, point);
-        keep(thread, point, (*begun, place), recursive, None, again);
+        let by = By { point, place: guard.place(), recursive, control: None };
+        keep(thread, *begun, by);
     }
 }
 
-/// Notes a region that was begun at a place among those of the context, with the control word if
-/// its cell is only known at the end; false if there is no room. `again` begins it anew, where a
-/// signal handler has measured in between.
-#[inline(always)]
-fn keep(
-    thread: &Thread,
-    point: &'static Point,
-    (mut begun, place): (Begun, u64),
-    recursive: bool,
-    control: Option<Control>,
-    again: impl Fn() -> Begun,
-) -> bool {
+/// Notes a region among those of the context; false if there is no room.
+fn keep(thread: &Thread, begun: Begun, by: By) -> bool {
     let regions = thread.regions();
     let at = regions.open.load(Relaxed) as usize;
     let Some(slot) = regions.slots.get(at) else { return refuse(thread) };
-    let fill = |begun: &Begun| {
-        slot.recursive.store(u64::from(recursive), Relaxed);
-        slot.fill(point, place, begun);
-        if let Some(control) = control {
-            slot.control.store(control.0, Relaxed);
-        }
-        compiler_fence(SeqCst);
-    };
-    fill(&begun);
+    keep_in(thread, regions, (at, slot), begun, by);
+    true
+}
+
+/// Notes it in the slot that is free.
+#[inline(always)]
+fn keep_in(thread: &Thread, regions: &Regions, (at, slot): (usize, &Slot), begun: Begun, by: By) {
+    slot.fill(&begun, by);
+    compiler_fence(SeqCst);
+    let (mut start, mut covered) = (begun.start, begun.covered);
     // A handler that came until here did not see the region: it is not inside.
-    for _ in 0..TRIES {
-        if thread.covered() == begun.covered || !thread.is_alive() {
-            break;
-        }
-        begun = again();
-        fill(&begun);
+    if measure::must_note_again(thread, &begun) {
+        (start, covered) = begin_again(thread, slot, by);
+    } else if by.control.is_none() {
+        // It has a cell, and so its thread has room to show it.
+        measure::show(thread, by.place, start);
     }
     // One store, so that whoever jumps out has opened all of it or nothing.
     regions.open.store(at as u64 + 1, Relaxed);
-    compiler_fence(SeqCst);
-    if thread.covered() != begun.covered && !slot.is_of(point, begun.start) {
+    if !thread.has_covered(covered) && !slot.is_of(by.point, start) {
         // One that came just before has had the slot.
-        begun = again();
-        fill(&begun);
+        begin_again(thread, slot, by);
     }
-    true
+}
+
+/// Begins a region anew in its slot, since a signal handler has measured in between or the clock is
+/// old. Returns when, and what was covered then.
+#[cold]
+#[inline(never)]
+fn begin_again(thread: &Thread, slot: &Slot, by: By) -> (u64, u64) {
+    for tried in 1.. {
+        let begun = note_long(thread, by.place & !FENCED, by.point, || 0);
+        slot.fill(&begun, by);
+        compiler_fence(SeqCst);
+        if thread.covered() == begun.covered || tried == TRIES {
+            return (begun.start, begun.covered);
+        }
+    }
+    unreachable!("it returns when all tries are over")
 }
 
 /// Undoes a begin for which there is no room.
@@ -412,10 +392,10 @@ pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
     let recursive = thread.regions().innermost(point).is_some();
     thread.deepen();
     let place = thread.inner_place();
-    let begin = || note_long(thread, place, point, || 0);
+    let begun = note_long(thread, place, point, || 0);
     // It was on just now.
     let control = point.control().meant().with(Change::Enable);
-    keep(thread, point, (begin(), place), recursive, Some(control), begin)
+    keep(thread, begun, By { point, place, recursive, control: Some(control) })
 }
 
 /// Ends the innermost region of a point that was begun by hand. Without one it
@@ -570,8 +550,9 @@ fn fenced_end(thread: &Thread) -> End {
     End { now: fenced_ticks(), covered }
 }
 
-/// Ends a region on the short way whose record is the first of a page.
-pub(super) fn end_turned(thread: &Thread, guard: &mut Guard, end: End) -> bool {
+/// Turns the page for the record of a guard's region. Returns what was covered meanwhile: none of
+/// it is in the region, nor is a handler that came in between.
+pub(super) fn turn_page(thread: &Thread, guard: &mut Guard) -> Option<u64> {
     let entry = thread.entry_at(guard.point().offset());
     // What is covered, and the point's inclusive total at the same moment.
     let read = || {
@@ -580,11 +561,16 @@ pub(super) fn end_turned(thread: &Thread, guard: &mut Guard, end: End) -> bool {
             thread.has_covered(covered).then_some((covered, total))
         })
     };
-    let Some((covered, total)) = read().filter(|_| thread.turn_page()) else { return false };
-    let Some((now_covered, now_total)) = read() else { return false };
+    let (covered, total) = read().filter(|_| thread.turn_page())?;
+    let (now_covered, now_total) = read()?;
     let took = now_covered.wrapping_sub(covered);
-    // Nothing of it was in the region, which had ended; nor a handler that came meanwhile.
     guard.leave_out(took, now_total.wrapping_sub(total));
+    Some(took)
+}
+
+/// Ends a region on the short way whose record is the first of a page.
+pub(super) fn end_turned(thread: &Thread, guard: &mut Guard, end: End) -> bool {
+    let Some(took) = turn_page(thread, guard) else { return false };
     let covered = end.covered.wrapping_add(took);
     let mut is_short = true;
     guard.end_at::<true>(thread, End { covered, ..end }, None, |guard, door| {

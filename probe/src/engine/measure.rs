@@ -34,7 +34,6 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::ring::{MOST_TICKS, What};
 
 use super::overhead::{self, overhead};
-use super::regions::Slot;
 use super::thread::{self, Entry, Thread, Unready};
 use super::{ending, process};
 use crate::clock::{fenced_ticks, ticks};
@@ -133,7 +132,7 @@ impl Guard {
         if must_note_again(thread, &begun) {
             return Self::begin_function_late(point, thread, entry, tag, guard);
         }
-        show(thread, tag, &begun);
+        show(thread, tag, begun.start);
         guard.write(Self::of(point, tag, begun.of_a_function()));
     }
 
@@ -241,7 +240,7 @@ impl Guard {
         if must_note_again(thread, &begun) {
             return Self::begin_late(point, thread, tag);
         }
-        show(thread, tag, &begun);
+        show(thread, tag, begun.start);
         Self::of(point, tag, begun)
     }
 
@@ -271,12 +270,13 @@ impl Guard {
         if let Some((thread, entry)) = ready_fenced(point) {
             return Self::begin_fenced(point, thread, entry);
         }
-        // Its cell is only known at the end, so nothing is missing.
+        // The cell of a point with amounts is only known at the end, so nothing is missing.
         let is_known = point.timed().is_some() && point.control().0 != crate::c::UNREGISTERED;
-        let kept = thread::current().filter(|thread| is_known && thread.is_alive());
-        match kept
-            .map_or_else(|| thread::prepare(point), |thread| Some(Err(Unready::Overflow(thread))))
-        {
+        let ready = match thread::current().filter(|thread| is_known && thread.is_alive()) {
+            Some(thread) => Some(Err(Unready::Overflow(thread))),
+            None => thread::prepare(point),
+        };
+        match ready {
             None => Self::none(),
             Some(Err(Unready::Never)) => {
                 process::miss();
@@ -556,15 +556,11 @@ impl Guard {
         if let Some(thread) = thread::current()
             && thread.inner_place() == self.tag
             && thread::begins_page(thread.written())
+            && let Some(took) = ending::turn_page(thread, self)
         {
-            let covered = thread.covered();
-            if thread.turn_page() {
-                // As if it had begun that much later: none of it was in the region.
-                let took = thread.covered().wrapping_sub(covered);
-                self.leave_out(took, 0);
-                self.delay(took);
-                return self.lap_on::<true>(next, next_control);
-            }
+            // As if it had begun that much later.
+            self.delay(took);
+            return self.lap_on::<true>(next, next_control);
         }
         self.lap_slow(next);
     }
@@ -700,7 +696,7 @@ pub(crate) fn ready_fenced(point: &'static Point) -> Option<(&'static Thread, &'
 /// Opens a region: the thread is in it from now on. The caller asks whether the
 /// thread was switched out before that.
 #[inline(always)]
-fn note(thread: &Thread, entry: &Entry, point: &Point) -> Begun {
+pub(super) fn note(thread: &Thread, entry: &Entry, point: &Point) -> Begun {
     note_by(thread, entry, point, ticks)
 }
 
@@ -721,14 +717,14 @@ fn note_by(thread: &Thread, entry: &Entry, point: &Point, ticks: impl FnOnce() -
 /// Whether what [`note`] noted does not belong together: a signal handler has measured
 /// in between, this is a forked child, or the thread was switched out before.
 #[inline(always)]
-fn must_note_again(thread: &Thread, begun: &Begun) -> bool {
+pub(super) fn must_note_again(thread: &Thread, begun: &Begun) -> bool {
     !thread.has_covered(begun.covered) || thread.clock.is_outdated(begun.start)
 }
 
 /// Shows that a region of a place is open.
 #[inline(always)]
-fn show(thread: &Thread, place: u64, begun: &Begun) {
-    thread.open_region(place).begin(begun.start);
+pub(super) fn show(thread: &Thread, place: u64, start: u64) {
+    thread.open_region(place).begin(start);
 }
 
 /// What [`note`] should have noted of a region of a place, which is shown.
@@ -745,7 +741,7 @@ pub(crate) fn begin_in(thread: &Thread, entry: &Entry, point: &Point) -> Begun {
     if must_note_again(thread, &begun) {
         return note_late(thread, entry, place, point);
     }
-    show(thread, place, &begun);
+    show(thread, place, begun.start);
     begun
 }
 
@@ -758,7 +754,7 @@ pub(super) fn begin_fenced_in(thread: &Thread, entry: &Entry, point: &Point) -> 
     if must_note_again(thread, &begun) {
         begun = note_late(thread, entry, place, point);
     } else {
-        show(thread, place, &begun);
+        show(thread, place, begun.start);
     }
     begun.start = begun.start.wrapping_add(overhead().fence_inside.load(Relaxed));
     begun
@@ -775,57 +771,13 @@ pub(super) struct Door {
     marked: u64,
 }
 
-/// What an end reads first, or what a begin has read.
+/// What an end reads first.
 #[derive(Clone, Copy)]
 pub(crate) struct End {
     /// The counter.
     pub(crate) now: u64,
     /// What was covered before that.
     pub(crate) covered: u64,
-}
-
-/// Begins a region in a slot of the context, where the short way can be taken: when, and what was
-/// covered then. As [`Guard::begin_in_place`].
-#[inline(always)]
-pub(super) fn begin_in_slot(
-    point: &'static Point,
-    control: Control,
-    thread: &Thread,
-    slot: &Slot,
-) -> Option<End> {
-    let offset = point.offset();
-    if !thread.follows(offset, control) {
-        return None;
-    }
-    let tag = thread.place.load(Relaxed);
-    let covered = thread.covered();
-    let open = thread.open_region(tag);
-    slot.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
-    slot.place.store(tag, Relaxed);
-    slot.covered.store(covered, Relaxed);
-    let off = thread.clock.off();
-    slot.off.store(off, Relaxed);
-    open.name(offset, off);
-    slot.switches.store(thread.clock.switches(), Relaxed);
-    thread.deepen();
-    let now = ticks();
-    if !thread.has_covered(covered) || thread.clock.is_outdated(now) {
-        return begin_in_slot_late(point, thread, tag, slot);
-    }
-    slot.start.store(now, Relaxed);
-    open.begin(now);
-    Some(End { now, covered })
-}
-
-#[cold]
-#[inline(never)]
-fn begin_in_slot_late(point: &Point, thread: &Thread, tag: u64, slot: &Slot) -> Option<End> {
-    if !thread.is_alive() {
-        return None;
-    }
-    let begun = note_late(thread, thread.entry_at(point.offset()), tag, point);
-    slot.fill(point, tag, &begun);
-    Some(End { now: begun.start, covered: begun.covered })
 }
 
 /// What a record says of a region of a place beside its ticks.

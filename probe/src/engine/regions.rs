@@ -8,6 +8,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 use pfp_shm_layout::amounts::{Amounts, MOST};
+use pfp_shm_layout::control::Control;
 
 use super::measure::Begun;
 use super::thread::NOTHING_COVERED;
@@ -48,6 +49,16 @@ pub(super) struct Slot {
     pub(super) switches: AtomicU64,
     /// The control word at the begin, of a point with amounts.
     pub(super) control: AtomicU64,
+}
+
+/// What is known of such a region beside what it has begun with; see [`Slot`].
+#[derive(Clone, Copy)]
+pub(super) struct By {
+    pub(super) point: &'static Point,
+    pub(super) place: u64,
+    pub(super) recursive: bool,
+    /// None where the point's cell is known at the begin.
+    pub(super) control: Option<Control>,
 }
 
 /// What was measured of a point and waits for more.
@@ -246,13 +257,17 @@ impl Slot {
         }
     }
 
-    #[inline]
-    pub(super) fn fill(&self, point: &Point, place: u64, begun: &Begun) {
-        self.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
-        self.place.store(place, Relaxed);
+    #[inline(always)]
+    pub(super) fn fill(&self, begun: &Begun, by: By) {
+        self.point.store(ptr::from_ref(by.point).cast_mut(), Relaxed);
+        self.place.store(by.place, Relaxed);
+        self.recursive.store(u64::from(by.recursive), Relaxed);
         self.start.store(begun.start, Relaxed);
         self.covered.store(begun.covered, Relaxed);
         self.off.store(begun.off, Relaxed);
         self.switches.store(begun.switches, Relaxed);
+        if let Some(control) = by.control {
+            self.control.store(control.0, Relaxed);
+        }
     }
 }

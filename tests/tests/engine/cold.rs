@@ -84,10 +84,10 @@ fn every_function_can_be_interrupted() {
         let picture = watch.poll();
         let count = |name| watch::named(picture, name).count;
         assert_eq!((count("named"), count("numbered")), (4, 1), "{how}");
-        // One was called once before. Those that came while all was off may have measured or not.
-        let is_one = matches!(how, "steers" | "forks");
-        let most = 1 + if is_one { 0 } else { number("handlers") };
-        let least = most - if is_one { 0 } else { number("handlers_off") };
+        // They measured once before. Those that came while all was off may have measured or not.
+        let measuring = |handlers| if matches!(how, "steers" | "forks") { 0 } else { handlers };
+        let most = 1 + measuring(number("handlers"));
+        let least = most - measuring(number("handlers_off"));
         let of_handlers =
             ["handler", "named of handler", "numbered of handler", "asked"].map(count);
         let found = of_handlers.iter().sum::<u64>() + picture.losses.begins_missed;
