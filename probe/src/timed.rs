@@ -81,9 +81,12 @@ pub struct Timed {
     has_rest: AtomicU32,
     /// 0, or the thread that makes a variant.
     making: Turn,
-    /// Variants that were begun to be made.
-    made: AtomicU32,
-    /// The first amounts of those, before they are published in `keys`.
+    /// Places that threads took for variants.
+    taken: AtomicU32,
+    /// The places, as bits, whose amounts are there for good: in `first`, and in `keys` after
+    /// the first.
+    settled: AtomicU32,
+    /// The first amounts of variants, before they are published in `keys`.
     first: [AtomicU64; VARIANTS],
     points: [Point; VARIANTS + 1],
 }
@@ -100,7 +103,8 @@ impl Timed {
             bits: AtomicU64::new(0),
             has_rest: AtomicU32::new(0),
             making: Turn::new(),
-            made: AtomicU32::new(0),
+            taken: AtomicU32::new(0),
+            settled: AtomicU32::new(0),
             first: [const { AtomicU64::new(0) }; VARIANTS],
             points: [
                 Point::variant(0),
@@ -233,7 +237,7 @@ impl Timed {
     /// The point of all amounts that have no variant, if there are any.
     #[inline(always)]
     fn rest(&'static self) -> Option<&'static Point> {
-        // Meets the store in `make_or_find`.
+        // Meets the store in `enter_rest`.
         (self.has_rest.load(Acquire) != 0).then(|| &self.points[REST])
     }
 
@@ -241,7 +245,7 @@ impl Timed {
     #[inline(always)]
     fn find(&'static self, amounts: &Amounts) -> Option<&'static Point> {
         for (key, point) in self.keys.iter().zip(&self.points) {
-            // Meets the store in `make_or_find`: the rest of the key, and the point.
+            // Meets the store in `enter_variant`: the rest of the key, and the point.
             let is_first = key[0].load(Acquire) == amounts[0];
             if is_first && (1..MOST).all(|at| key[at].load(Relaxed) == amounts[at]) {
                 // What is as large as what stands for none.
@@ -262,7 +266,7 @@ impl Timed {
         let mut points = self.points.iter();
         for pair in &self.pairs {
             let point = points.next();
-            // Meets the store in `make_or_find`, as above.
+            // Meets the store in `enter_variant`, as above.
             if pair[0].load(Acquire) == a && pair[1].load(Relaxed) == b {
                 return point.filter(|_| a != NONE);
             }
@@ -303,48 +307,75 @@ impl Timed {
 
     fn make_in_turn(&'static self, amounts: &Amounts) -> Option<usize> {
         cold::section(|| {
-            // A thread that has waited enough makes the variant too: two variants may then
-            // have the same amounts.
+            // A thread that has waited enough makes the variant too, in the same place.
             let _turn = match self.making.take() {
                 Ok(turn) => Some(turn),
                 Err(Denied::Others) => None,
                 Err(Denied::Own | Denied::Done) => return None,
             };
-            self.make_or_find(amounts)
+            match self.settle(amounts) {
+                Some(place) => self.enter_variant(place, amounts).then_some(place),
+                None => self.enter_rest().then_some(REST),
+            }
         })
     }
 
-    fn make_or_find(&'static self, amounts: &Amounts) -> Option<usize> {
-        if let Some(known) = self.find(amounts) {
-            return self.points.iter().position(|point| std::ptr::eq(point, known));
-        }
-        let place = self.made.load(Relaxed) as usize;
-        if place >= VARIANTS {
-            let rest = &self.points[REST];
-            rest.belong_to(self);
-            if !rest.register() || rest.number().is_none() {
-                return None;
+    /// The place of the variant with these amounts; none if there is no room for it.
+    fn settle(&'static self, amounts: &Amounts) -> Option<usize> {
+        let mut mine = None;
+        loop {
+            // Meets the exchange below: the amounts of these places.
+            let settled = self.settled.load(Acquire);
+            let of_others = (0..VARIANTS)
+                .find(|&place| settled & 1 << place != 0 && self.amounts_at(place) == *amounts);
+            if let Some(place) = of_others {
+                if let Some(mine) = mine {
+                    self.give_back(mine);
+                }
+                return Some(place);
             }
-            // Meets the load in `choose`: the point is registered.
-            self.has_rest.store(1, Release);
-            return Some(REST);
+            let place = mine.or_else(|| self.take_place(amounts))?;
+            mine = Some(place);
+            let with_mine = settled | 1 << place;
+            // Meets the load above.
+            if self.settled.compare_exchange(settled, with_mine, Release, Relaxed).is_ok() {
+                return mine;
+            }
         }
-        // Taken for good first: a child that is forked now finds the point half made,
-        // and makes another one.
-        let (here, next) = (place as u32, place as u32 + 1);
-        if self.made.compare_exchange(here, next, Relaxed, Relaxed).is_err() {
-            return self.make_or_find(amounts);
-        }
-        let (key, point) = (&self.keys[place], &self.points[place]);
+    }
+
+    fn amounts_at(&self, place: usize) -> Amounts {
+        std::array::from_fn(|at| match at {
+            0 => self.first[place].load(Relaxed),
+            _ => self.keys[place][at].load(Relaxed),
+        })
+    }
+
+    /// Takes a place, which no other thread has, and leaves the amounts there.
+    fn take_place(&'static self, amounts: &Amounts) -> Option<usize> {
+        let more = |taken| (taken < VARIANTS as u32).then_some(taken + 1);
+        let place = self.taken.fetch_update(Relaxed, Relaxed, more).ok()? as usize;
         self.first[place].store(amounts[0], Relaxed);
+        let key = &self.keys[place];
         key.iter().zip(amounts).skip(1).for_each(|(key, amount)| key.store(*amount, Relaxed));
+        Some(place)
+    }
+
+    /// Gives back a place that was not settled; it is lost if another thread has taken the next.
+    fn give_back(&self, place: usize) {
+        let here = place as u32;
+        let _ = self.taken.compare_exchange(here + 1, here, Relaxed, Relaxed);
+    }
+
+    /// Enters the variant of a settled place, and publishes its amounts. More than one thread may
+    /// do so at once; false if it cannot be done now.
+    fn enter_variant(&'static self, place: usize, amounts: &Amounts) -> bool {
+        let (key, point) = (&self.keys[place], &self.points[place]);
         point.belong_to(self);
-        if !point.register() {
-            let _ = self.made.compare_exchange(next, here, Relaxed, Relaxed);
-            return None;
-        }
         // Refused: there is no room in the table, neither for others.
-        point.number()?;
+        if !point.register() || point.number().is_none() {
+            return false;
+        }
         // Meets the load in `find`.
         key[0].store(amounts[0], Release);
         if amounts[2..].iter().all(|&amount| amount == 0) {
@@ -354,7 +385,19 @@ impl Timed {
             // Meets the load in `find_two`.
             pair[0].store(amounts[0], Release);
         }
-        Some(place)
+        true
+    }
+
+    /// Enters the rest; false if that cannot be done now.
+    fn enter_rest(&'static self) -> bool {
+        let rest = &self.points[REST];
+        rest.belong_to(self);
+        if !rest.register() || rest.number().is_none() {
+            return false;
+        }
+        // Meets the load in `rest`: the point is registered.
+        self.has_rest.store(1, Release);
+        true
     }
 
     /// Says in the table's words what the regions of a variant have.

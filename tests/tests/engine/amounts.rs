@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use pfp_shm_layout::reader::Picture;
+use pfp_shm_layout::reader::{Picture, Variant};
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::os::Ticks;
 use pfp_tests::own;
@@ -297,6 +297,40 @@ fn each_tuple_has_its_own_measurements() {
     found.sort();
     expected.sort();
     assert_eq!(found, expected);
+}
+
+/// However many threads meet a tuple at the same moment, those too that have no patience left.
+#[test]
+fn no_two_variants_have_the_same_amounts() {
+    const THREADS: u64 = 4;
+    const POINTS: usize = 100;
+    let new = |_| pfp::Timed::new("met at once", &["bytes"]);
+    let points: &[pfp::Timed] = Vec::leak((0..POINTS).map(new).collect());
+    let arrived = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for (at, point) in points.iter().enumerate() {
+                    arrived.fetch_add(1, Relaxed);
+                    while arrived.load(Relaxed) < THREADS * (at as u64 + 1) {
+                        thread::yield_now();
+                    }
+                    drop(point.measure([7_u64]));
+                }
+            });
+        }
+    });
+    let mut watch = own::watch();
+    let picture = watch.poll();
+    let of_all = || picture.points.iter().filter(|point| point.name == "met at once");
+    let mut counts = vec![];
+    for whole in of_all().filter(|point| point.variant.is_none()) {
+        let is_its = |variant: &Variant| variant.of == whole.id;
+        let variants = of_all().filter(|point| point.variant.as_ref().is_some_and(is_its));
+        assert_eq!(variants.count(), 1, "{whole:?}");
+        counts.push(watch::total(picture, whole.id).count);
+    }
+    assert_eq!(counts, [THREADS; POINTS]);
 }
 
 /// In parts, inside one another, on several threads at once: the amounts are told as the
