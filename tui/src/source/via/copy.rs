@@ -12,7 +12,7 @@ use object::elf::FileHeader64;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use object::{Endianness, pod};
 
-use super::THIS;
+use super::way::THIS;
 
 /// What lines of the script begin with.
 const SAYS: &str = "pfp-top-copy ";

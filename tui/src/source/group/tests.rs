@@ -1,0 +1,415 @@
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::*;
+use crate::model::{Figures, Model};
+use crate::snapshot::Stats;
+use crate::source::synthetic::Synthetic;
+
+/// Made-up processes by their ids, which the test can change. Those with odd ids are here,
+/// and the others behind a line.
+#[derive(Clone, Default)]
+struct Machines(Rc<RefCell<Vec<(u32, Shared)>>>, Rc<std::cell::Cell<bool>>);
+
+type Shared = Rc<RefCell<Synthetic>>;
+
+struct Made(Shared);
+
+impl Source for Made {
+    fn poll(&mut self) -> Result<Snapshot> {
+        self.0.borrow_mut().poll()
+    }
+
+    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
+        self.0.borrow_mut().open_stacks()
+    }
+
+    fn act(&mut self, change: Change) -> Result<()> {
+        self.0.borrow_mut().act(change)
+    }
+
+    fn is_process(&self) -> bool {
+        true
+    }
+}
+
+/// One behind a line, which is late where that is set.
+struct Distant {
+    made: Shared,
+    is_late: Rc<std::cell::Cell<bool>>,
+    looking: Looking,
+    summing: Summing,
+    last: Option<Snapshot>,
+}
+
+impl Source for Distant {
+    fn look_at(&mut self, looking: Looking) {
+        self.looking = looking;
+    }
+
+    fn poll(&mut self) -> Result<Snapshot> {
+        if let Some(last) = self.last.clone().filter(|_| self.is_late.get()) {
+            return Ok(last);
+        }
+        let all = self.made.borrow_mut().poll()?;
+        let snapshot = match self.looking.extent {
+            Extent::All => all,
+            extent => self.summing.sum(&all, extent),
+        };
+        Ok(self.last.insert(snapshot).clone())
+    }
+
+    fn act(&mut self, change: Change) -> Result<()> {
+        self.made.borrow_mut().act(change)
+    }
+
+    fn is_process(&self) -> bool {
+        true
+    }
+
+    fn line(&self) -> Option<Line> {
+        let late = self.is_late.get().then_some(Duration::ZERO);
+        Some(Line { via: "far".into(), late, why: None })
+    }
+}
+
+impl Machines {
+    fn start(&self, pid: u32) -> Shared {
+        let made = Rc::new(RefCell::new(Synthetic::new()));
+        made.borrow_mut().snapshot_mut().process.pid = pid;
+        made.borrow_mut().snapshot_mut().process.segment_id = pid.to_string();
+        self.0.borrow_mut().push((pid, Rc::clone(&made)));
+        made
+    }
+
+    fn group(&self, sum: bool) -> Group {
+        let together = Together { members: Members::All(String::new()), sum };
+        Group::new(together, Box::new(self.clone())).unwrap()
+    }
+}
+
+impl Finder for Machines {
+    fn discover(&mut self) -> Result<Discovery> {
+        let candidate = |(pid, made): &(u32, Shared)| Candidate {
+            pid: *pid,
+            state: made.borrow_mut().snapshot_mut().process.state,
+            segment_id: pid.to_string(),
+            started_unix_ns: u64::from(*pid),
+            ..Candidate::default()
+        };
+        let candidates = self.0.borrow().iter().map(candidate).collect();
+        Ok(Discovery { candidates, ..Discovery::default() })
+    }
+
+    fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
+        let all = self.0.borrow();
+        let (_, made) = all.iter().find(|(pid, _)| *pid == candidate.pid).unwrap();
+        let made = Rc::clone(made);
+        if candidate.pid % 2 == 1 {
+            return Ok(Box::new(Made(made)));
+        }
+        let (is_late, summing) = (Rc::clone(&self.1), Summing::default());
+        let looking = Looking::default();
+        Ok(Box::new(Distant { made, is_late, looking, summing, last: None }))
+    }
+
+    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
+        Ok(Box::new(Group::new(together.clone(), Box::new(self.clone()))?))
+    }
+}
+
+fn counts(snapshot: &Snapshot, name: &str) -> Vec<u64> {
+    let points = snapshot.points.iter().filter(|point| point.name == name);
+    points
+        .map(|point| {
+            let cells = snapshot.cells.iter().filter(|cell| cell.point == point.id);
+            cells.map(|cell| cell.stats.count + cell.retired.count).sum()
+        })
+        .collect()
+}
+
+#[test]
+fn edges_and_open_regions_are_those_of_the_processes() {
+    for sum in [false, true] {
+        let machines = Machines::default();
+        for pid in [7, 9] {
+            let made = machines.start(pid);
+            let open = |point| Open { point, start: 5, on_cpu: Some(3) };
+            made.borrow_mut().snapshot_mut().lanes[1].open = vec![open(4), open(5)];
+        }
+        let mut group = machines.group(sum);
+        let snapshot = group.poll().unwrap();
+        assert!(snapshot.edges.is_sorted_by(|a, b| a.key() < b.key()));
+        assert!(snapshot.edges.iter().any(|edge| edge.caller.is_some()));
+        // Each cell's figures are those of its edges, and the callers have kept their names.
+        let name = |id| snapshot.points.iter().find(|p| p.id == id).unwrap().name.as_str();
+        for cell in &snapshot.cells {
+            let own = (cell.point, cell.lane);
+            let own = snapshot.edges.iter().filter(|edge| (edge.point, edge.lane) == own);
+            let own: Vec<_> = own.collect();
+            assert_eq!(own.iter().map(|e| e.exclusive).sum::<u64>(), cell.stats.exclusive);
+            let callers = own.iter().filter_map(|edge| edge.caller);
+            for caller in callers {
+                let expected =
+                    if name(cell.point) == "io.crc" { "io.parse" } else { "lz.compress" };
+                assert_eq!(name(caller), expected);
+            }
+        }
+        let open: Vec<Vec<&str>> = snapshot
+            .lanes
+            .iter()
+            .filter(|lane| !lane.open.is_empty())
+            .map(|lane| lane.open.iter().map(|open| name(open.point)).collect())
+            .collect();
+        let stack = ["lz.compress", "lz.match_longest_in_the_whole_window"];
+        assert_eq!(open, [stack, stack], "{sum}");
+        let lanes = snapshot.lanes.iter().filter(|lane| !lane.open.is_empty());
+        let expected: Vec<(u32, Vec<u32>)> = lanes
+            .map(|lane| (lane.id, lane.open.iter().map(|open| open.point).collect()))
+            .collect();
+        assert_eq!(group.open_stacks(), Some(expected), "{sum}");
+    }
+}
+
+#[test]
+fn sums_of_places_are_shown_as_all_of_them_is() {
+    // What the table shows of a point.
+    let rows = |model: &Model| -> Vec<_> {
+        let row = |it: &Figures| {
+            // Averages of averages are off by a rounding.
+            let average = it.total().average.round();
+            (it.id(), Stats { average, ..it.total().clone() }, it.quantiles())
+        };
+        model.points().iter().map(row).collect()
+    };
+    let own = |model: &Model| -> Vec<_> {
+        let open = model.open_regions().iter();
+        open.map(|region| (region.lane, region.point, region.exclusive)).collect()
+    };
+    let group = |sum| {
+        let machines = Machines::default();
+        for pid in [7, 8, 10] {
+            let made = machines.start(pid);
+            let open = |point| Open { point, start: 5, on_cpu: Some(3) };
+            made.borrow_mut().snapshot_mut().lanes[1].open = vec![open(4), open(5)];
+        }
+        (machines.group(sum), machines)
+    };
+    for sum in [true, false] {
+        let ((mut of_all, _), (mut of_sums, machines)) = (group(sum), group(sum));
+        let (mut all, mut sums) = (Model::default(), Model::default());
+        let looking = |extent| Looking { extent, within: None };
+        of_sums.look_at(looking(Extent::Sums));
+        for _ in 0..3 {
+            let (whole, summed) = (of_all.poll().unwrap(), of_sums.poll().unwrap());
+            assert!(summed.summed.is_some() && summed.cells.len() < whole.cells.len());
+            assert!(summed.cells.is_sorted_by_key(|cell| (cell.point, cell.lane)));
+            all.fold(whole);
+            sums.fold(summed);
+            assert_eq!(rows(&all), rows(&sums));
+            // A sum as a whole tells less of what is open than its parts.
+            assert!(!own(&sums).is_empty() && own(&sums).iter().all(|open| open.2.is_some()));
+            assert!(sum || own(&all) == own(&sums), "{:?} {:?}", own(&all), own(&sums));
+        }
+        if sum {
+            continue;
+        }
+
+        // The others are shown whole without one that is late; what its threads did is not
+        // known, and its last figures stay.
+        machines.1.set(true);
+        of_sums.look_at(looking(Extent::All));
+        let late = of_sums.poll().unwrap();
+        assert_eq!(late.summed, None);
+        let lane = |name: &str| {
+            late.lanes.iter().find(|lane| lane.name.ends_with(name)).map(|lane| lane.id)
+        };
+        let of_threads = lane("[8] all threads").expect("it stands for them");
+        let of = |lane: u32| late.cells.iter().filter(move |cell| cell.lane == lane).count();
+        assert!(of(of_threads) > 1 && lane("[7] all threads").is_none());
+        sums.fold(late);
+        for before in all.points().iter().filter(|it| it.point().process != Some(0)) {
+            assert_eq!(sums.point(before.id()).unwrap().total(), before.total());
+        }
+        machines.1.set(false);
+        let whole = of_sums.poll().unwrap();
+        assert!(whole.summed.is_none() && !whole.lanes.iter().any(|lane| lane.id == of_threads));
+    }
+}
+
+#[test]
+fn points_stand_side_by_side_or_add_up() {
+    let machines = Machines::default();
+    let (a, b) = (machines.start(7), machines.start(9));
+    a.borrow_mut().poll().unwrap();
+    let name = b.borrow_mut().snapshot_mut().points[1].name.clone();
+    let apart = machines.group(false).poll().unwrap();
+    let each = counts(&apart, &name);
+    assert_eq!(each.len(), 2);
+    assert_ne!(each[0], each[1], "they have not run as long");
+    let process = |place: usize| apart.points.iter().find(|p| p.process == Some(place as u32));
+    assert!(process(0).is_some() && process(1).is_some());
+    assert_eq!(apart.process.members.iter().map(|m| m.pid).collect::<Vec<_>>(), [7, 9]);
+
+    // The snapshots go on with each poll, so the sum is compared with what
+    // its own members said.
+    let mut group = machines.group(true);
+    let sum = group.poll().unwrap();
+    let parts = group.members.iter().map(|member| counts(&member.last, &name)[0]);
+    assert_eq!(counts(&sum, &name), [parts.sum::<u64>()]);
+    let lanes: usize = group.members.iter().map(|member| member.last.lanes.len()).sum();
+    assert_eq!(sum.lanes.len(), lanes, "each thread keeps its own");
+    assert!(sum.cells.is_sorted_by(|a, b| (a.point, a.lane) < (b.point, b.lane)));
+}
+
+#[test]
+fn changes_reach_the_right_process() {
+    let machines = Machines::default();
+    let (a, b) = (machines.start(7), machines.start(9));
+    let state = |made: &Shared| made.borrow_mut().snapshot_mut().points[1].state;
+    let fenced = |made: &Shared| made.borrow_mut().snapshot_mut().points[1].fenced;
+    let own = a.borrow_mut().snapshot_mut().points[1].id;
+    let mut group = machines.group(false);
+    let snapshot = group.poll().unwrap();
+    let of_b = snapshot.points.iter().find(|p| (p.process, p.number) == (Some(1), Some(own)));
+    group.act(Change::Disable(of_b.unwrap().id)).unwrap();
+    assert_eq!((state(&a), state(&b)), (PointState::On, PointState::Off));
+    group.act(Change::Fence(of_b.unwrap().id, true)).unwrap();
+    assert_eq!((fenced(&a), fenced(&b)), (false, true));
+
+    let mut group = machines.group(true);
+    let snapshot = group.poll().unwrap();
+    let both = snapshot.points.iter().find(|p| p.number == Some(own)).unwrap();
+    assert_eq!(both.state, PointState::On, "one of them measures");
+    group.act(Change::Disable(both.id)).unwrap();
+    assert_eq!((state(&a), state(&b)), (PointState::Off, PointState::Off));
+    assert!(both.fenced, "one of them is");
+    group.act(Change::Fence(both.id, false)).unwrap();
+    assert_eq!((fenced(&a), fenced(&b)), (false, false));
+}
+
+#[test]
+fn one_that_joins_brings_its_past_and_no_leap_and_one_that_ends_stays() {
+    let machines = Machines::default();
+    let a = machines.start(7);
+    for sum in [false, true] {
+        let (mut group, mut model) = (machines.group(sum), Model::default());
+        for _ in 0..2 {
+            model.fold(group.poll().unwrap());
+        }
+        let ids: Vec<u32> = model.points().iter().map(|figures| figures.id()).collect();
+        machines.start(9);
+        model.fold(group.poll().unwrap());
+        let of_new = |id: u32| sum || model.point(id).unwrap().point().process == Some(1);
+        for figures in model.points().iter().filter(|figures| of_new(figures.id())) {
+            assert_eq!(figures.rate(), None, "sum {sum}: {}", figures.name());
+        }
+        assert!(ids.iter().all(|id| model.point(*id).is_some()), "ids stay");
+        a.borrow_mut().snapshot_mut().process.state = ProcessState::Exited;
+        let ended = group.poll().unwrap();
+        assert_eq!(ended.process.state, ProcessState::Running, "others may come");
+        assert_eq!(ended.process.members[0].state, ProcessState::Exited);
+        a.borrow_mut().snapshot_mut().process.state = ProcessState::Running;
+        machines.0.borrow_mut().pop();
+    }
+}
+
+/// A sum's figures are as old as its oldest process, until all of it is reset; side by
+/// side, each point is as old as its own.
+#[test]
+fn figures_began_with_their_processes_or_at_a_reset() {
+    let machines = Machines::default();
+    let (old, young) = (machines.start(7), machines.start(9));
+    // Its first poll is as late as the other's seventh.
+    (0..6).for_each(|_| drop(old.borrow_mut().poll().unwrap()));
+    let rate = crate::source::synthetic::TICKS_PER_SECOND;
+    let age = |made: &Shared| made.borrow_mut().snapshot_mut().elapsed_ticks;
+    for sum in [false, true] {
+        let mut group = machines.group(sum);
+        let first = group.poll().unwrap();
+        let apart = age(&old) - age(&young);
+        let mut model = Model::default();
+        model.fold(first.clone());
+        for point in &first.points {
+            let is_young = point.process == Some(1);
+            let expected = if is_young { first.elapsed_ticks - age(&young) } else { 0 };
+            let begin = point.begin_ticks().unwrap();
+            assert!(begin.abs_diff(expected) < rate / 2, "sum {sum}: {begin} {apart}");
+            let figures = model.point(point.id).unwrap();
+            let ticks = (first.elapsed_ticks - begin) as f64;
+            let load = figures.total().exclusive as f64 / ticks;
+            assert!((figures.load().unwrap() - load).abs() < 1e-9, "sum {sum}");
+        }
+        let name = &first.points[1].name;
+        for point in first.points.iter().filter(|point| point.name == *name) {
+            group.act(Change::Reset(point.id)).unwrap();
+        }
+        let reset_at = [&old, &young].map(age);
+        let second = group.poll().unwrap();
+        let mut model = Model::default();
+        model.fold(second.clone());
+        for point in second.points.iter().filter(|point| point.name == *name) {
+            let begin = point.begin_ticks().unwrap();
+            // In the age of the oldest, when either was reset.
+            let expected = if point.process == Some(1) { reset_at[1] + apart } else { reset_at[0] };
+            assert!(begin.abs_diff(expected) < rate / 2, "sum {sum}: {begin} {expected}");
+            assert!(model.point(point.id).unwrap().load().is_some(), "sum {sum}");
+        }
+        // Of one reset nobody knows when it was.
+        young.borrow_mut().snapshot_mut().points[1].since_ticks = None;
+        let third = group.poll().unwrap();
+        let unknown = third.points.iter().filter(|point| point.begin_ticks().is_none());
+        let names: Vec<&String> = unknown.map(|point| &point.name).collect();
+        assert_eq!(names, [name], "sum {sum}");
+        for made in [&old, &young] {
+            let mut made = made.borrow_mut();
+            let point = &mut made.snapshot_mut().points[1];
+            (point.resets, point.since_ticks) = (0, None);
+        }
+    }
+}
+
+#[test]
+fn rows_of_the_ended_make_room_but_not_those_of_the_last_that_died() {
+    let machines = Machines::default();
+    let all: Vec<Shared> = (1..=7).map(|pid| machines.start(pid)).collect();
+    let end = |place: usize, state| {
+        all[place].borrow_mut().snapshot_mut().process.state = state;
+    };
+    let pids = |group: &mut Group, after: Instant| {
+        group.leave(after);
+        let whole = group.merge();
+        assert!(
+            whole
+                .points
+                .iter()
+                .all(|point| { (point.process.unwrap() as usize) < whole.process.members.len() })
+        );
+        whole.process.members.iter().map(|member| member.pid).collect::<Vec<_>>()
+    };
+    let mut group = machines.group(false);
+    let before = group.poll().unwrap();
+    let id_of_last = before.points.last().unwrap().id;
+    end(0, ProcessState::Exited);
+    // One dies after the other.
+    for place in 1..=4 {
+        end(place, ProcessState::Crashed);
+        group.poll().unwrap();
+    }
+    let now = Instant::now();
+    assert_eq!(pids(&mut group, now), [1, 3, 4, 5, 6, 7]);
+    assert_eq!(pids(&mut group, now + STAYS), [3, 4, 5, 6, 7]);
+    let after = group.merge();
+    let last = after.points.last().unwrap();
+    assert_eq!((last.id, last.process), (id_of_last, Some(4)), "ids stay, places move up");
+    group.act(Change::Disable(id_of_last)).unwrap();
+    let changed = all[6].borrow_mut().snapshot_mut().points.last().unwrap().state;
+    assert_eq!(changed, PointState::Off);
+
+    // Once nothing runs, all that is left is there to be read.
+    for place in 5..=6 {
+        end(place, ProcessState::Exited);
+    }
+    group.poll().unwrap();
+    assert_eq!(pids(&mut group, now + STAYS * 100), [3, 4, 5, 6, 7]);
+}

@@ -1,0 +1,369 @@
+//! A running agent: what it is asked, and what it answers.
+
+use std::collections::{HashSet, VecDeque};
+use std::io::{self, BufRead, BufReader, Read, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+
+use super::way::Way;
+use super::wire::{self, Answer, Ask, Reply, Request};
+use super::{PATIENCE, copy};
+use crate::source::Refusal;
+use crate::text::clean;
+
+/// How long a command may take until the agent answers: somebody may have to type a password.
+const TO_OPEN: Duration = Duration::from_secs(120);
+/// Replies that nobody has looked at yet; the agent waits with more.
+const UNREAD: usize = 2;
+/// Bytes of a line of complaint that are kept.
+const LINE: u64 = 4096;
+/// How long its last words may take, which a child of its may keep from ending.
+const TO_BE_SAID: Duration = Duration::from_millis(500);
+/// How long a command may take to end when nobody needs it, and then when it is told to.
+const TO_END: Duration = Duration::from_secs(1);
+/// How long the screen waits for a command that nobody needs any more.
+const TO_SAY_GOODBYE: Duration = Duration::from_millis(300);
+
+/// A running agent.
+pub(super) struct Agent {
+    pub(super) child: Child,
+    /// Whether this program was to go along.
+    pub(super) copies: bool,
+    /// None once it was said goodbye to.
+    pub(super) requests: Option<ChildStdin>,
+    pub(super) replies: Receiver<Result<(Reply, Vec<u8>)>>,
+    /// Numbers of the requests whose answers somebody will ask for.
+    pub(super) asked: HashSet<u32>,
+    /// Answers to those that came while another one was waited for.
+    pub(super) early: VecDeque<(Reply, Vec<u8>)>,
+    /// When it spoke last.
+    pub(super) heard: Instant,
+    /// Since when an answer is owed and none has come; none while nothing is owed.
+    pub(super) silent_since: Option<Instant>,
+    /// It may not have read all requests: when it ends, the line is cut without a goodbye, and
+    /// the agent puts back what was switched.
+    pub(super) is_cut: bool,
+    /// The last line that the command wrote to its standard error.
+    pub(super) said: Arc<Mutex<String>>,
+    /// Disconnected once all of that was read.
+    pub(super) all_said: Receiver<()>,
+    /// Number of the next request.
+    pub(super) next: u32,
+}
+
+/// What a line brought.
+pub(super) enum Heard {
+    Nothing,
+    /// An answer that somebody will take.
+    Answer,
+    /// What nobody asked for, or waits for any more.
+    Other,
+}
+
+impl Agent {
+    /// Starts an agent, and makes sure that it speaks as this program does. Where the screen is
+    /// shown, the command may not ask for a password.
+    pub(super) fn open(way: &Way, keep: bool, may_ask: bool) -> Result<Self> {
+        let via = way.name.as_str();
+        let mut command = way.command().with_context(|| via.to_owned())?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if !may_ask {
+            // SAFETY: setsid may be called between fork and exec, and touches no memory.
+            unsafe {
+                command.pre_exec(|| {
+                    libc::setsid();
+                    Ok(())
+                });
+            }
+        }
+        let mut child = command
+            .spawn()
+            .map_err(|error| anyhow!("{via}: expected to start an agent, found: {error}"))?;
+        let mut requests = child.stdin.take();
+        let said = Arc::new(Mutex::new(String::new()));
+        let (until_all, all_said) = mpsc::sync_channel(0);
+        if let Some(errors) = child.stderr.take() {
+            let said = Arc::clone(&said);
+            thread::spawn(move || {
+                keep_last_line(errors, &said);
+                drop(until_all);
+            });
+        }
+        let (sender, replies) = mpsc::sync_channel(UNREAD);
+        let (hearing, heard) = mpsc::channel();
+        if let Some(output) = child.stdout.take() {
+            let copies = way.copies;
+            thread::spawn(move || {
+                let mut output = BufReader::new(output);
+                let hear = |output: &mut _| {
+                    let said = copy::hear(output);
+                    let is_more = matches!(said, Ok(Some(_)));
+                    hearing.send(said).is_ok() && is_more
+                };
+                if copies {
+                    while hear(&mut output) {}
+                }
+                let mut found = wire::skip_to_magic(&mut output);
+                loop {
+                    let reply = found.and_then(|()| match wire::read(&mut output)? {
+                        Some(reply) => Ok(reply),
+                        None => bail!("it has ended"),
+                    });
+                    found = Ok(());
+                    let is_last = reply.is_err();
+                    if sender.send(reply).is_err() || is_last {
+                        return;
+                    }
+                }
+            });
+        }
+        let copied = match &mut requests {
+            Some(requests) if way.copies => bring(requests, &heard),
+            _ => Ok(()),
+        };
+        let mut line = Self {
+            child,
+            copies: way.copies,
+            requests,
+            replies,
+            asked: HashSet::new(),
+            early: VecDeque::new(),
+            heard: Instant::now(),
+            silent_since: None,
+            is_cut: false,
+            said,
+            all_said,
+            next: 0,
+        };
+        if let Err(error) = copied {
+            return Err(line.why_not(via, &error));
+        }
+        // Where nobody reads it, what was written instead of an answer tells why.
+        let asked = line.next;
+        let _ = line.ask(Ask::Hello { keep });
+        line.asked.insert(asked);
+        match line.wait(asked, TO_OPEN) {
+            Ok(Some((Answer::Hello { version: wire::VERSION, .. }, _))) => Ok(line),
+            Ok(Some((Answer::Hello { version, program }, _))) => bail!(Refusal::Version(format!(
+                "{via}: expected an agent that speaks version {} as pfp-top {} does, found version \
+                 {version} of pfp-top {program}; install the same one at both ends",
+                wire::VERSION,
+                env!("CARGO_PKG_VERSION"),
+                program = clean(&program),
+            ))),
+            Ok(Some(_)) => bail!("{via}: expected a greeting, found another message"),
+            Ok(None) => Err(line.why_not(via, &anyhow!("expected an agent, found silence"))),
+            Err(error) => Err(line.why_not(via, &error)),
+        }
+    }
+
+    /// Why no agent answers, in words for the user.
+    pub(super) fn why_not(&mut self, via: &str, error: &anyhow::Error) -> anyhow::Error {
+        let code = self.end().and_then(|status| status.code());
+        let said = self.said();
+        if code == Some(127) || says_missing(&said) {
+            return anyhow!(Refusal::NoTarget(format!(
+                "{via}: expected pfp-top on the path there, found none{said}; install it there, or \
+                 --via-copy takes this one along"
+            )));
+        }
+        match (code, self.copies) {
+            (Some(126), true) => anyhow!(
+                "{via}: {error:#}{said}; where it may not run what is in its temporary folder, \
+                 TMPDIR names another, as --via 'ssh node1 TMPDIR=/var/tmp'"
+            ),
+            (Some(126), false) => anyhow!(
+                "{via}: expected a pfp-top there that may be run, found none{said}; install it \
+                 there, or --via-copy takes this one along"
+            ),
+            _ => anyhow!("{via}: {error:#}{said}"),
+        }
+    }
+
+    /// What the command complained about last.
+    pub(super) fn said(&self) -> String {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        match said.trim() {
+            "" => String::new(),
+            said => format!(" ({})", clean(said)),
+        }
+    }
+
+    /// Asks for what nobody waits for.
+    pub(super) fn send(&mut self, ask: Ask) -> Result<u32> {
+        let number = self.next;
+        self.next += 1;
+        let requests = self.requests.as_mut().ok_or_else(|| anyhow!("it has ended"))?;
+        match wire::write(requests, &Request { number, ask }, &[]) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => bail!("it has ended"),
+            result => result?,
+        }
+        self.silent_since.get_or_insert_with(Instant::now);
+        Ok(number)
+    }
+
+    /// Asks for what somebody will take.
+    pub(super) fn ask(&mut self, ask: Ask) -> Result<u32> {
+        let number = self.send(ask)?;
+        self.asked.insert(number);
+        Ok(number)
+    }
+
+    /// Nobody will take the answer to this request.
+    pub(super) fn forget(&mut self, number: u32) {
+        self.asked.remove(&number);
+        self.early.retain(|(reply, _)| reply.number != number);
+    }
+
+    /// The answer to a request; none if the line gives no answer for so long.
+    pub(super) fn wait(
+        &mut self,
+        number: u32,
+        patience: Duration,
+    ) -> Result<Option<(Answer, Vec<u8>)>> {
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(place) = self.early.iter().position(|(reply, _)| reply.number == number) {
+                let found = self.early.remove(place);
+                return Ok(found.map(|(reply, rest)| (reply.answer, rest)));
+            }
+            let silent = self.silent_since.map(|since| since.elapsed()).unwrap_or_default();
+            let left = until.saturating_duration_since(Instant::now());
+            let left = left.min(patience.saturating_sub(silent));
+            match self.hear(left)? {
+                // One that floods the line with what nobody asked for gets nobody to wait.
+                Heard::Nothing => return Ok(None),
+                Heard::Other if left.is_zero() => return Ok(None),
+                Heard::Other | Heard::Answer => {}
+            }
+        }
+    }
+
+    /// Takes one reply in, if it comes in time.
+    pub(super) fn hear(&mut self, patience: Duration) -> Result<Heard> {
+        let (reply, rest) = match self.replies.recv_timeout(patience) {
+            Ok(reply) => reply?,
+            Err(RecvTimeoutError::Timeout) => return Ok(Heard::Nothing),
+            Err(RecvTimeoutError::Disconnected) => bail!("it has ended"),
+        };
+        let owes_more = reply.number.wrapping_add(1) != self.next;
+        self.heard = Instant::now();
+        self.silent_since = owes_more.then_some(self.heard);
+        if !self.asked.remove(&reply.number) {
+            return Ok(Heard::Other);
+        }
+        self.early.push_back((reply, rest));
+        Ok(Heard::Answer)
+    }
+
+    /// Whether it owes an answer for so long that nobody should wait for it.
+    pub(super) fn is_late(&mut self) -> Result<bool> {
+        for _ in 0..=UNREAD {
+            if matches!(self.hear(Duration::ZERO)?, Heard::Nothing) {
+                break;
+            }
+        }
+        Ok(self.silent_since.is_some_and(|since| since.elapsed() >= PATIENCE))
+    }
+
+    /// Ends the command: by itself, or if it does not, by a signal. One that is stopped puts
+    /// back what was switched when it goes on, and is not waited for.
+    pub(super) fn end(&mut self) -> Option<ExitStatus> {
+        self.requests = None;
+        if let Some(status) = self.wait_for_end(TO_END) {
+            // What it complained about last may still be on its way.
+            let _ = self.all_said.recv_timeout(TO_BE_SAID);
+            return Some(status);
+        }
+        self.terminate();
+        self.wait_for_end(TO_END)
+    }
+
+    pub(super) fn wait_for_end(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let start = Instant::now();
+        while start.elapsed() < patience {
+            if let Some(status) = self.child.try_wait().ok()? {
+                return Some(status);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        None
+    }
+
+    pub(super) fn id(&self) -> libc::pid_t {
+        libc::pid_t::try_from(self.child.id()).unwrap_or(libc::pid_t::MAX)
+    }
+
+    pub(super) fn terminate(&self) {
+        // SAFETY: to send a signal touches no memory; nobody has waited for the child.
+        unsafe { libc::kill(self.id(), libc::SIGTERM) };
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let mut is_late = false;
+        if self.requests.is_some() {
+            is_late = self.is_late().unwrap_or(false);
+            if !self.is_cut {
+                let _ = self.send(Ask::Goodbye);
+            }
+            self.requests = None;
+            if !self.is_cut && !is_late {
+                self.wait_for_end(TO_SAY_GOODBYE);
+            }
+        }
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        // Nobody waits for one that is late: it hears of its end when it goes on.
+        if self.is_cut || !is_late {
+            self.terminate();
+        }
+        let id = self.id();
+        // SAFETY: a child that nobody else waits for, and no place for its status.
+        thread::spawn(move || unsafe { libc::waitpid(id, std::ptr::null_mut(), 0) });
+    }
+}
+
+/// Gives this program to the shell that the script is heard from.
+pub(super) fn bring(to: &mut ChildStdin, heard: &Receiver<Result<Option<String>>>) -> Result<()> {
+    let program = copy::Program::load()?;
+    to.write_all(program.script().as_bytes()).map_err(|_| anyhow!("it has ended"))?;
+    let hear = || match heard.recv_timeout(TO_OPEN) {
+        Ok(said) => said,
+        Err(_) => bail!("expected a shell, found silence"),
+    };
+    if let Some(there) = hear()? {
+        program.send(&clean(&there), to)?;
+        hear()?;
+    }
+    Ok(())
+}
+
+/// Whether a complaint is that there is no pfp-top, as `sudo`, `docker` and `kubectl` have it,
+/// whose exit status need not tell.
+pub(super) fn says_missing(said: &str) -> bool {
+    said.contains("pfp-top") && (said.contains("not found") || said.contains("No such file"))
+}
+
+pub(super) fn keep_last_line(errors: impl Read, said: &Mutex<String>) {
+    // However long a line is.
+    let mut errors = BufReader::new(errors);
+    let mut line = Vec::new();
+    while let Ok(1..) = errors.by_ref().take(LINE).read_until(b'\n', &mut line) {
+        let text = String::from_utf8_lossy(&line);
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        // Some say in a last line with which status that ended.
+        if !text.trim().is_empty() && !says_missing(&said) {
+            *said = text.into_owned();
+        }
+        line.clear();
+    }
+}

@@ -1,0 +1,189 @@
+//! The line to a place, which is opened again when it is lost.
+
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+
+use super::SILENT;
+use super::agent::Agent;
+use super::way::Way;
+use super::wire::{Answer, Ask};
+
+/// Time between two tries to open a line again.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// Starts an agent in the background.
+pub(super) fn open_later(way: &Way, keep: bool) -> Receiver<Result<Agent>> {
+    let (sender, opened) = mpsc::channel();
+    let way = way.clone();
+    thread::spawn(move || sender.send(Agent::open(&way, keep, false)).ok());
+    opened
+}
+
+/// The line to an agent, which is opened again when it is lost.
+pub(super) struct Far {
+    pub(super) way: Way,
+    pub(super) keep: bool,
+    pub(super) state: State,
+    /// How often it was opened.
+    pub(super) opened: u32,
+    /// While it is not up, when it spoke last, or was to be opened first.
+    pub(super) down_since: Instant,
+    /// Number of the next source.
+    pub(super) next: u32,
+}
+
+pub(super) enum State {
+    Up(Agent),
+    /// It is being opened, again if there is a reason for that.
+    Opening(Receiver<Result<Agent>>, Option<String>),
+    Lost {
+        why: String,
+        until: Instant,
+    },
+}
+
+impl Far {
+    /// The line by an agent; where there is none, another one is started after a while.
+    pub(super) fn of(way: Way, keep: bool, agent: Result<Agent>) -> Self {
+        let (state, opened) = match agent {
+            Ok(agent) => (State::Up(agent), 1),
+            Err(error) => {
+                let until = Instant::now() + AGAIN;
+                (State::Lost { why: format!("{error:#}"), until }, 0)
+            }
+        };
+        Self { way, keep, state, opened, down_since: Instant::now(), next: 0 }
+    }
+
+    /// The line by an agent that is being started.
+    pub(super) fn opening(way: Way, keep: bool) -> Self {
+        let state = State::Opening(open_later(&way, keep), None);
+        Self { way, keep, state, opened: 0, down_since: Instant::now(), next: 0 }
+    }
+
+    /// Waits until it is open, or is known not to be.
+    pub(super) fn wait_until_open(&mut self, patience: Duration) {
+        if let State::Opening(opening, _) = &self.state
+            && let Ok(opened) = opening.recv_timeout(patience)
+        {
+            self.take(opened);
+        }
+    }
+
+    pub(super) fn take(&mut self, opened: Result<Agent>) {
+        match opened {
+            Ok(line) => {
+                self.state = State::Up(line);
+                self.opened += 1;
+            }
+            Err(error) => self.lose(&format!("{error:#}")),
+        }
+    }
+
+    /// The line, if it is up. If not, it is opened in the background.
+    pub(super) fn line(&mut self) -> Result<&mut Agent> {
+        if let State::Lost { why, until } = &mut self.state
+            && *until <= Instant::now()
+        {
+            let why = std::mem::take(why);
+            self.state = State::Opening(open_later(&self.way, self.keep), Some(why));
+        }
+        self.wait_until_open(Duration::ZERO);
+        match &mut self.state {
+            State::Up(line) => Ok(line),
+            State::Opening(_, None) => {
+                bail!("{}: expected an agent, found none yet", self.way.name)
+            }
+            State::Opening(_, Some(why)) | State::Lost { why, .. } => bail!("{why}; trying again"),
+        }
+    }
+
+    pub(super) fn lose(&mut self, why: &str) {
+        self.state = State::Lost { why: why.to_owned(), until: Instant::now() + AGAIN };
+    }
+
+    /// Does something with the line, which is lost if that fails.
+    pub(super) fn with<T>(&mut self, work: impl FnOnce(&mut Agent) -> Result<T>) -> Result<T> {
+        let line = self.line()?;
+        let error = match work(line) {
+            Ok(result) => return Ok(result),
+            Err(error) => error,
+        };
+        let heard = line.heard;
+        line.end();
+        let said = line.said();
+        self.down_since = heard;
+        let why = format!("{}: the line was lost: {error:#}{said}", self.way.name);
+        self.lose(&why);
+        bail!("{why}; trying again")
+    }
+
+    /// Asks, and waits for no answer.
+    pub(super) fn ask(&mut self, ask: Ask) -> Result<Asked> {
+        let number = self.with(|line| line.ask(ask))?;
+        Ok(Asked { number, opened: self.opened, since: Instant::now() })
+    }
+
+    /// The answer to what was asked; none if the line gives no answer for so long. A line that
+    /// is late is not lost.
+    pub(super) fn answer(
+        &mut self,
+        asked: Asked,
+        patience: Duration,
+    ) -> Result<Option<(Answer, Vec<u8>)>> {
+        self.line()?;
+        if asked.opened != self.opened {
+            bail!("{}: the line was lost before it answered", self.way.name);
+        }
+        match self.with(|line| line.wait(asked.number, patience))? {
+            Some((Answer::Failed(failure), _)) => {
+                Err(failure.into_error().context(self.way.name.clone()))
+            }
+            answer => Ok(answer),
+        }
+    }
+
+    /// Why there is no answer to what was asked.
+    pub(super) fn silence(&self, asked: Asked) -> anyhow::Error {
+        let silent = asked.since.elapsed().as_secs();
+        anyhow!("{}: expected an answer, found none for {silent} s", self.way.name)
+    }
+
+    pub(super) fn forget(&mut self, asked: Asked) {
+        if let State::Up(line) = &mut self.state
+            && asked.opened == self.opened
+        {
+            line.forget(asked.number);
+        }
+    }
+
+    pub(super) fn is_late(&mut self) -> bool {
+        self.with(Agent::is_late).unwrap_or(true)
+    }
+
+    /// Since when it has nothing new, and why if that is known; none while all is well.
+    pub(super) fn bad(&mut self) -> Option<(Instant, Option<String>)> {
+        self.is_late();
+        let name = format!("{}: ", self.way.name);
+        let why = |why: &String| why.strip_prefix(&name).unwrap_or(why).to_owned();
+        let (since, why) = match &self.state {
+            State::Up(line) => (line.silent_since?, None),
+            State::Opening(_, found) => (self.down_since, found.as_ref().map(why)),
+            State::Lost { why: found, .. } => (self.down_since, Some(why(found))),
+        };
+        // A room whose last process has just ended is none a moment later.
+        (since.elapsed() >= SILENT).then_some((since, why))
+    }
+}
+
+/// A request that is to be answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) number: u32,
+    /// Which opening of the line it was asked over.
+    pub(super) opened: u32,
+    pub(super) since: Instant,
+}

@@ -1,0 +1,355 @@
+//! A process of another place, or several, as a source of pictures.
+
+use std::cell::RefCell;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde::de::DeserializeOwned;
+
+use super::far::{Asked, Far, State};
+use super::places::{self, Scale};
+use super::wire::{Answer, Ask, Unpacker};
+use super::{PATIENCE, SILENT};
+use crate::export::json::{Overwrite, WriteError};
+use crate::snapshot::{Drained, Snapshot};
+use crate::source::{Change, Line, Looking, Source, Together};
+
+/// How long whoever has no screen waits for a picture that is not the first.
+const PATIENCE_OF_READERS: Duration = Duration::from_secs(2);
+/// How long a key waits for what it asked for, over a line that owes nothing else.
+const MORE_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a command waits, before there is a screen and for what takes long.
+const MOST_PATIENCE: Duration = Duration::from_secs(20);
+/// How much later than promised a request may reach the agent, as over a slow line.
+const FORGIVEN: Duration = Duration::from_secs(30);
+
+/// One process or several, as they are attached again when a line is lost.
+pub(super) enum What {
+    One(String),
+    Several(Together),
+}
+
+/// A process of another place, or several.
+pub(super) struct Remote {
+    pub(super) far: Rc<RefCell<Far>>,
+    /// What it is called beside others; none where it is the only place.
+    pub(super) place: Option<String>,
+    /// Whether its clock is another one than that of the places beside it.
+    pub(super) is_elsewhere: bool,
+    pub(super) unpacker: Unpacker,
+    pub(super) looking: Looking,
+    /// Where it is elsewhere, what its ticks are; none before the first picture.
+    pub(super) scale: Option<Scale>,
+    /// Polls since the last picture came.
+    pub(super) missed: u32,
+    pub(super) id: u32,
+    pub(super) what: What,
+    /// Which opening of the line it is attached by.
+    pub(super) opened: u32,
+    /// The agent has yet to say whether it is attached.
+    pub(super) attaching: Option<Asked>,
+    /// The picture that is to come.
+    pub(super) asked: Option<Asked>,
+    /// The records that are to come.
+    pub(super) asked_for_records: Option<Asked>,
+    /// Changes that were not waited for.
+    pub(super) acts: Vec<Asked>,
+    /// The last picture.
+    pub(super) last: Option<Snapshot>,
+    /// The next one is told from it.
+    pub(super) is_base: bool,
+    /// When it came.
+    pub(super) came: Instant,
+    pub(super) read_only: Option<String>,
+    pub(super) has_died: bool,
+}
+
+impl Remote {
+    /// Attaches by the line as it is now, unless that was done, without waiting for it.
+    pub(super) fn attach(&mut self) -> Result<()> {
+        let mut far = self.far.borrow_mut();
+        far.line()?;
+        if self.opened == far.opened {
+            return Ok(());
+        }
+        let source = self.id;
+        let ask = match &self.what {
+            What::One(segment_id) => Ask::Attach { source, segment_id: segment_id.clone() },
+            What::Several(together) => Ask::AttachTogether { source, together: together.clone() },
+        };
+        self.unpacker = Unpacker::new()?;
+        self.attaching = Some(far.ask(ask)?);
+        self.opened = far.opened;
+        (self.asked, self.asked_for_records, self.is_base) = (None, None, false);
+        self.acts.clear();
+        Ok(())
+    }
+
+    /// Whether it is attached, or the answer does not come in time.
+    pub(super) fn is_attached(&mut self, patience: Duration) -> Result<bool> {
+        let Some(asked) = self.attaching else { return Ok(true) };
+        let mut far = self.far.borrow_mut();
+        match far.answer(asked, patience) {
+            Ok(None) => return Ok(false),
+            Ok(Some((Answer::Attached { read_only }, _))) => self.read_only = read_only,
+            other => {
+                // It is asked again.
+                (self.attaching, self.opened) = (None, 0);
+                other?;
+                bail!("{}: expected to be attached, found another message", far.way.name);
+            }
+        }
+        self.attaching = None;
+        Ok(true)
+    }
+
+    pub(super) fn wait_until_attached(&mut self) -> Result<()> {
+        let asked = self.attaching;
+        match (self.is_attached(MOST_PATIENCE)?, asked) {
+            (false, Some(asked)) => Err(self.far.borrow().silence(asked)),
+            _ => Ok(()),
+        }
+    }
+
+    /// How long to wait for a picture.
+    pub(super) fn patience(&self) -> Duration {
+        match (&self.last, self.looking.within) {
+            (None, None) => MOST_PATIENCE,
+            // No screen stands still meanwhile; once is enough, where a line is silent.
+            (Some(_), None) if self.missed <= 1 => PATIENCE_OF_READERS,
+            _ => PATIENCE,
+        }
+    }
+
+    /// The next picture, if it comes in time.
+    pub(super) fn next(&mut self) -> Result<Option<Snapshot>> {
+        let patience = self.patience();
+        let asked = match self.asked {
+            Some(asked) => asked,
+            None => self.ask_for_picture()?,
+        };
+        let far = Rc::clone(&self.far);
+        let mut far = far.borrow_mut();
+        let Some((answer, packed)) = far.answer(asked, patience).inspect_err(|_| {
+            self.asked = None;
+        })?
+        else {
+            return Ok(None);
+        };
+        self.asked = None;
+        let unpacked = far.with(|_| {
+            let Answer::Picture { is_key } = answer else {
+                bail!("expected a picture, found another message");
+            };
+            let base = self.last.as_ref().filter(|_| self.is_base);
+            let unpacked = self.unpacker.unpack(&packed, base, is_key);
+            unpacked.context("expected a picture, found other data")
+        });
+        let (snapshot, has_died) = unpacked?;
+        (self.has_died, self.is_base) = (has_died, true);
+        Ok(Some(snapshot))
+    }
+
+    pub(super) fn ask_for_picture(&mut self) -> Result<Asked> {
+        let Looking { extent, within } = self.looking;
+        let within_s = within.map(|within| (within + FORGIVEN).as_secs());
+        let ask = Ask::Picture { source: self.id, extent, within_s };
+        Ok(*self.asked.insert(self.far.borrow_mut().ask(ask)?))
+    }
+
+    /// A picture as it is shown: beside those of other places, if there are any.
+    pub(super) fn shown(&mut self, mut snapshot: Snapshot) -> Snapshot {
+        let Some(place) = &self.place else { return snapshot };
+        if self.is_elsewhere {
+            // A rate that is refined later must not move what was measured before.
+            let rate = snapshot.clock.ticks_per_second;
+            self.scale.get_or_insert_with(|| Scale::of(rate)).snapshot(&mut snapshot);
+        }
+        let process = &mut snapshot.process;
+        for member in &mut process.members {
+            member.name = places::at(&member.name, place);
+        }
+        process.name = places::at(&process.name, place);
+        snapshot
+    }
+
+    /// How long to wait for what belongs to the picture that came, or for what a key asked for.
+    pub(super) fn more_patience(&self) -> Duration {
+        match self.looking.within {
+            None => MOST_PATIENCE,
+            Some(_) if self.far.borrow_mut().is_late() => Duration::ZERO,
+            Some(_) => MORE_PATIENCE,
+        }
+    }
+
+    /// Records that the agent sends for this; none if they are still to come.
+    pub(super) fn records<T: DeserializeOwned>(&mut self, ask: Ask) -> Result<Option<T>> {
+        self.attach()?;
+        let patience = self.more_patience();
+        let mut far = self.far.borrow_mut();
+        let asked = match self.asked_for_records {
+            Some(asked) => asked,
+            None => far.ask(ask)?,
+        };
+        self.asked_for_records = None;
+        match far.answer(asked, patience)? {
+            Some((Answer::Records, packed)) => Unpacker::unpack_one(&packed).map(Some),
+            Some(_) => bail!("expected records, found another message"),
+            None => {
+                self.asked_for_records = Some(asked);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Looks at the answers to changes that were not waited for.
+    pub(super) fn look_after_acts(&mut self) -> Result<()> {
+        let mut far = self.far.borrow_mut();
+        while let Some(&asked) = self.acts.first() {
+            let answer = far.answer(asked, Duration::ZERO);
+            if !matches!(answer, Ok(None)) {
+                self.acts.remove(0);
+            }
+            if answer?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Source for Remote {
+    fn prepare(&mut self) {
+        let is_ready = self.attaching.is_none() && self.asked.is_none();
+        let opened = self.far.borrow().opened;
+        if is_ready && self.opened == opened {
+            // A line that is lost is told of by the poll.
+            let _ = self.ask_for_picture();
+        }
+    }
+
+    fn look_at(&mut self, looking: Looking) {
+        self.looking = looking;
+    }
+
+    fn poll(&mut self) -> Result<Snapshot> {
+        self.attach()?;
+        self.missed += 1;
+        if self.is_attached(self.patience())? {
+            self.look_after_acts()?;
+            if let Some(snapshot) = self.next()? {
+                self.last = Some(snapshot);
+                self.came = Instant::now();
+                self.missed = 0;
+            }
+        }
+        // Late or not, it is the last that is known.
+        match self.last.clone() {
+            Some(last) => Ok(self.shown(last)),
+            None => bail!("{}: expected a picture, found silence", self.far.borrow().way.name),
+        }
+    }
+
+    fn is_coming(&self) -> bool {
+        self.last.is_none() && (self.attaching.is_some() || self.asked.is_some())
+    }
+
+    fn has_died(&self) -> bool {
+        self.has_died
+    }
+
+    fn add_records(&mut self, snapshot: &mut Snapshot) {
+        if let Ok(Some(records)) = self.records(Ask::Records { source: self.id }) {
+            snapshot.records = records;
+            if let Some(scale) = self.scale {
+                scale.records(&mut snapshot.records);
+            }
+        }
+    }
+
+    fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
+        let from = snapshot.lanes.iter().map(|lane| (lane.id, from(lane.id))).collect();
+        let ask = Ask::NewRecords { source: self.id, from };
+        let lanes: Result<Option<Vec<Drained>>> = self.records(ask);
+        let mut lanes = lanes.ok().flatten().unwrap_or_default();
+        lanes.iter_mut().for_each(Drained::own);
+        if let Some(scale) = self.scale {
+            scale.drained(&mut lanes);
+        }
+        lanes
+    }
+
+    fn save_raw(&mut self, _path: &Path, _overwrite: Overwrite) -> Result<(), WriteError> {
+        let why = "expected a process of this machine, whose segment can be copied; found one \
+                   behind --via: run `pfp-top save-raw` there";
+        Err(WriteError::Io(io::Error::new(io::ErrorKind::Unsupported, why)))
+    }
+
+    fn act(&mut self, change: Change) -> Result<()> {
+        self.attach()?;
+        let patience = self.more_patience();
+        if !self.is_attached(patience)? {
+            bail!("{}: the line is late; nothing was changed", self.far.borrow().way.name);
+        }
+        let mut far = self.far.borrow_mut();
+        let asked = far.ask(Ask::Act { source: self.id, change })?;
+        match far.answer(asked, patience)? {
+            Some(_) => Ok(()),
+            None if self.looking.within.is_none() => Err(far.silence(asked)),
+            // It is done when the line speaks again.
+            None => {
+                self.acts.push(asked);
+                Ok(())
+            }
+        }
+    }
+
+    fn is_process(&self) -> bool {
+        true
+    }
+
+    fn read_only(&self) -> Option<&str> {
+        self.read_only.as_deref()
+    }
+
+    fn line(&self) -> Option<Line> {
+        let far = self.far.borrow();
+        let why = match &far.state {
+            State::Up(_) => None,
+            State::Opening(_, why) => why.clone(),
+            State::Lost { why, .. } => Some(why.clone()),
+        };
+        let owed = self.attaching.or(self.asked);
+        let silent = owed.map(|asked| asked.since.elapsed()).unwrap_or_default();
+        let is_late = why.is_some() || (silent >= SILENT && self.missed > 1);
+        let late = is_late.then(|| self.came.elapsed());
+        // A room of this machine is as near as any process, as long as all is well.
+        let via = || far.way.name.clone();
+        (late.is_some() || !far.way.is_here()).then(|| Line { via: via(), late, why })
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        let mut far = self.far.borrow_mut();
+        if self.opened != far.opened {
+            return;
+        }
+        // A screen that is left while the line is late cannot know what is switched there.
+        let cuts = self.looking.within.is_some() && far.is_late();
+        let owed = [self.attaching, self.asked, self.asked_for_records];
+        for asked in owed.into_iter().flatten().chain(self.acts.drain(..)) {
+            far.forget(asked);
+        }
+        if let State::Up(line) = &mut far.state {
+            match cuts {
+                true => line.is_cut = true,
+                // The answer is nobody's, and a line that is lost needs none.
+                false => drop(line.send(Ask::Detach { source: self.id })),
+            }
+        }
+    }
+}

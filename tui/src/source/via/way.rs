@@ -1,0 +1,76 @@
+//! How an agent is started: by a command of the user's, or in another room of this machine.
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::source::rooms::Entrance;
+
+/// A way to another place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The command that leads there, which is given what is to be run.
+    pub command: String,
+    /// Whether it is to run this program, and not the pfp-top that it finds there.
+    pub copies: bool,
+}
+
+/// This program, whatever became of its file.
+pub(super) const THIS: &str = "/proc/self/exe";
+
+/// How an agent is started.
+#[derive(Clone, Debug)]
+pub(in crate::source) struct Way {
+    /// What messages call it.
+    pub(super) name: String,
+    pub(super) program: &'static str,
+    pub(super) arguments: Vec<String>,
+    /// Variables that are set, or taken away.
+    pub(super) variables: Vec<(&'static str, Option<OsString>)>,
+    /// Whether this program goes along.
+    pub(super) copies: bool,
+    /// The room that it leads into, if it is one of this machine.
+    pub(super) room: Option<Entrance>,
+}
+
+impl Way {
+    /// Through a command.
+    pub(super) fn through(Route { command, copies }: &Route) -> Self {
+        let agent = if *copies { "sh" } else { "pfp-top agent" };
+        let arguments = vec!["-c".to_owned(), format!("{command} {agent}")];
+        let (variables, copies) = (Vec::new(), *copies);
+        let name = command.clone();
+        Self { name, program: "sh", arguments, variables, copies, room: None }
+    }
+
+    /// Into a room of this machine.
+    pub(in crate::source) fn into_room(
+        name: String,
+        room: Entrance,
+        variables: Vec<(&'static str, Option<OsString>)>,
+    ) -> Self {
+        let arguments = ["agent", "--enter"].map(str::to_owned).into();
+        Self { name, program: THIS, arguments, variables, copies: false, room: Some(room) }
+    }
+
+    /// Whether it leads to another room of this machine.
+    pub(super) fn is_here(&self) -> bool {
+        self.room.is_some()
+    }
+
+    pub(super) fn command(&self) -> Result<Command> {
+        let mut command = Command::new(self.program);
+        command.args(&self.arguments);
+        if let Some(room) = &self.room {
+            command.arg(room.resident()?.to_string());
+        }
+        for (name, value) in &self.variables {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        Ok(command)
+    }
+}
