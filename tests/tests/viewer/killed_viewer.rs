@@ -182,7 +182,14 @@ fn the_figures_are_exact_whenever_a_viewer_is_killed() {
     let mut random = Random::new(2);
     let (mut slowest, mut slowest_cpu, mut attached) = (Duration::ZERO, Duration::ZERO, 0);
     let (mut saved, mut drafts) = (0, 0);
-    for kill in 0..kills {
+    // On a busy machine they live longer, until one of them has switched and one has saved.
+    for kill in 0.. {
+        let is_missing = saved == 0 || watched.witness.switched.load(Acquire) == 0;
+        if kill >= kills && !is_missing {
+            break;
+        }
+        let patience = kill / kills;
+        assert!(patience < 6, "no viewer has switched and saved anything");
         let before = watched.witness.attached.load(Acquire);
         let started = Instant::now();
         let viewer = watched.view(&folder, &[]);
@@ -198,7 +205,8 @@ fn the_figures_are_exact_whenever_a_viewer_is_killed() {
             slowest_cpu = slowest_cpu.max(cpu);
             attached += 1;
         }
-        let until = Instant::now() + Duration::from_nanos(random.below(4_000_000) as u64);
+        let until =
+            Instant::now() + Duration::from_nanos(random.below(4_000_000 << patience) as u64);
         while Instant::now() < until {
             std::thread::sleep(Duration::from_micros(20));
         }
@@ -214,7 +222,6 @@ fn the_figures_are_exact_whenever_a_viewer_is_killed() {
     }
     watched.rest();
     let (calls, unknown) = watched.check();
-    assert!(watched.witness.switched.load(Acquire) > 0 && saved > 0);
     figure(&format!(
         "viewers killed: {kills}, {attached} of them once attached, which took {slowest:?} at most \
          ({slowest_cpu:?} of CPU time); {} switches; {calls} calls, counted exactly but for {unknown} \
