@@ -12,7 +12,7 @@ use pfp_shm_layout::control::Control;
 
 use crate::engine::context::{self, Switched};
 use crate::engine::figures::Histogram;
-use crate::engine::{calibrate, cold, ending, measure, numeric, process, thread};
+use crate::engine::{by_hand, calibrate, cold, measure, numeric, process, thread};
 use crate::errno;
 use crate::{ExecutionContext, Guard, Point, Stats, Timed, TimedGuard};
 
@@ -41,7 +41,7 @@ pub fn begin_timed_of(point: &'static Point, guard: &mut TimedGuard) -> bool {
 pub fn end_with(point: &'static Point, latch: bool, amounts: &[u64]) -> bool {
     let Some(timed) = point.timed() else { return false };
     let amounts = std::array::from_fn(|at| amounts.get(at).copied().unwrap_or(0));
-    ending::end_with(timed, latch, &amounts);
+    by_hand::end_with(timed, latch, &amounts);
     true
 }
 
@@ -141,7 +141,7 @@ pub fn count_mismatch() {
 /// [`Point::end`] or [`Point::end_latched`].
 #[inline]
 pub fn end(point: &'static Point, latch: bool) {
-    ending::end(point, latch);
+    by_hand::end(point, latch);
 }
 
 /// The point of a number; none beyond the range, which counts as a refusal.

@@ -8,7 +8,12 @@
 //! measure: begin, end                        the hot path, and its cold doors
 //! fold:    what the thread's ring holds, added to its cells
 //! calibrate, overhead: what measuring costs
-//! ending:  regions begun by hand, and the long way
+//! ending:  the ends of guards that the hot path leaves to its doors
+//! by_hand: regions that are begun and ended by hand
+//! polls:   regions of futures, one a poll
+//! elsewhere: what a device or the clock has measured
+//! finish:  the end of all of these that are not on the hot path
+//! moment, busy: how a thread reads its clock, and keeps its handlers out
 //! regions: what a context keeps
 //! context: tasks of the program's own
 //! copies:  several copies of pfp in one process, which share all of this
@@ -22,14 +27,18 @@
 //! The public types call what is here by the names that `none.rs` has too: the engine of a
 //! build that does not measure.
 
+mod busy;
+pub(crate) mod by_hand;
 pub(crate) mod calibrate;
 
 pub(crate) mod cold;
 pub(crate) mod context;
 pub(crate) mod copies;
 mod current;
-pub(crate) mod ending;
+pub(crate) mod elsewhere;
+mod ending;
 pub(crate) mod figures;
+mod finish;
 mod fold;
 pub(crate) mod future;
 #[cfg(feature = "cuda")]
@@ -37,6 +46,7 @@ pub(crate) mod gpu;
 pub(crate) mod group;
 mod image;
 pub(crate) mod measure;
+mod moment;
 pub(crate) mod named;
 mod names;
 pub(crate) mod numeric;
@@ -45,6 +55,7 @@ pub(crate) mod oracle;
 pub(crate) mod overhead;
 mod owner;
 pub(crate) mod point;
+pub(crate) mod polls;
 pub(crate) mod process;
 pub(crate) mod reading;
 mod regions;

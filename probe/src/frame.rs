@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use crate::clock::counter;
-use crate::engine::ending;
+use crate::engine::elsewhere;
 use crate::point::Point;
 
 static FRAME: Point = Point::at("frame", "", 0).of_the_clock();
@@ -29,6 +29,6 @@ pub fn __finish_frame() {
         let start = before.wrapping_sub(1);
         // The counter of another CPU may be behind.
         let ticks = (now.wrapping_sub(start) as i64).max(0) as u64;
-        ending::record_of_a_device(&FRAME, start, ticks, NUMBER);
+        elsewhere::record_of_a_device(&FRAME, start, ticks, NUMBER);
     }
 }

@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use crate::amount::in_order;
-use crate::engine::ending;
+use crate::engine::by_hand;
 use crate::{Amount, Point, Timed, TimedGuard};
 
 impl Timed {
@@ -75,13 +75,13 @@ impl Timed {
     /// assert_eq!(RECEIVE.amounts()[0], ("bytes", 9));
     /// ```
     pub fn begin(&'static self) {
-        ending::begin(self.point(), false);
+        by_hand::begin(self.point(), false);
     }
 
     /// Ends the region, which had these amounts; see [`Point::end`].
     #[inline]
     pub fn end<A: Amount, const N: usize>(&'static self, amounts: [A; N]) {
-        ending::end_with(self, false, &in_order(amounts));
+        by_hand::end_with(self, false, &in_order(amounts));
     }
 
     /// Ends the region, but keeps what it measured and its amounts, and adds them to
@@ -89,7 +89,7 @@ impl Timed {
     /// [`Point::end_latched`].
     #[inline]
     pub fn end_latched<A: Amount, const N: usize>(&'static self, amounts: [A; N]) {
-        ending::end_with(self, true, &in_order(amounts));
+        by_hand::end_with(self, true, &in_order(amounts));
     }
 
     /// The point itself, which is steered and asked as any point is: switching it on and off,

@@ -150,7 +150,7 @@ pub(crate) mod numeric {
     }
 }
 
-pub(crate) mod ending {
+pub(crate) mod by_hand {
     use crate::{Point, Timed};
 
     nothing! {
@@ -158,9 +158,12 @@ pub(crate) mod ending {
         fn end(_point: &'static Point, _latch: bool);
         fn end_with(_timed: &'static Timed, _latch: bool, _amounts: &[u64; 4]);
     }
-    #[cfg(feature = "cuda")]
+}
+
+#[cfg(feature = "cuda")]
+pub(crate) mod elsewhere {
     nothing! {
-        fn record_of_a_device(_point: &Point, _start: u64, _ticks: u64, _number: u32);
+        fn record_of_a_device(_point: &crate::Point, _start: u64, _ticks: u64, _number: u32);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Measurements that are over when they are recorded, and points of the wall clock.
 
-use crate::engine::ending;
+use crate::engine::elsewhere;
 use crate::{Point, Timed};
 
 /// Stands in records where a device's have the number of its timer.
@@ -33,11 +33,11 @@ pub const fn timed(point: Point, names: &'static [&'static str]) -> Timed {
 
 /// Records `elapsed` ticks from `start` on for a [`wall_point`].
 pub fn record_wall(point: &'static Point, start: u64, elapsed: u64) {
-    ending::record_of_a_device(point, start, elapsed, NUMBER);
+    elsewhere::record_of_a_device(point, start, elapsed, NUMBER);
 }
 
 /// Records what the calling thread has spent outside its regions, once it is over. The region
 /// that is open around it has it as a child, if `is_inside`.
 pub fn record(point: &'static Point, past: &Past, is_inside: bool) {
-    ending::record_past(point, past, is_inside);
+    elsewhere::record_past(point, past, is_inside);
 }

@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::time::Duration;
 
 use crate::engine::point::{Alpha, Change, State};
-use crate::engine::{ending, numeric};
+use crate::engine::{by_hand, numeric};
 use crate::errors::alpha_of;
 use crate::{AlphaError, Guard, Stats};
 
@@ -157,7 +157,7 @@ impl Point {
     /// twice there. Exclusive time is right in any case.
     #[inline]
     pub fn begin(&'static self) {
-        ending::begin(self, false);
+        by_hand::begin(self, false);
     }
 
     /// Begins the region as [`begin`](Self::begin) does, but only once: if it is open in this
@@ -168,7 +168,7 @@ impl Point {
     /// it valid again.
     #[inline]
     pub fn begin_once(&'static self) {
-        ending::begin(self, true);
+        by_hand::begin(self, true);
     }
 
     /// Ends the region. Without a begin it does nothing, so that a loop may
@@ -176,7 +176,7 @@ impl Point {
     /// are given up, which the viewer counts as a mismatch.
     #[inline]
     pub fn end(&'static self) {
-        ending::end(self, false);
+        by_hand::end(self, false);
     }
 
     /// Ends the region, but keeps what it measured and adds it to the point's
@@ -184,7 +184,7 @@ impl Point {
     /// that is not latched records the sum as one.
     #[inline]
     pub fn end_latched(&'static self) {
-        ending::end(self, true);
+        by_hand::end(self, true);
     }
 
     /// Switches the point on; takes effect at the next begin.

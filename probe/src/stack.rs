@@ -7,7 +7,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr;
 
-use crate::engine::ending::{Polls, end_poll};
+use crate::engine::polls::{Polls, end_poll};
 use crate::own::Own;
 use crate::{Amount, Guard, Point, Timed, TimedGuard, c};
 

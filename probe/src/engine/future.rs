@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 
 use pfp_shm_layout::amounts::Amounts;
 
-use super::ending::{Polls, end_poll};
 use super::measure::Guard;
+use super::polls::{Polls, end_poll};
 use crate::{Point, Timed};
 
 /// What the polls so far have measured; recorded when this is dropped, if none of them

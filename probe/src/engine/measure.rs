@@ -35,7 +35,7 @@ use pfp_shm_layout::ring::{MOST_TICKS, What};
 
 use super::overhead::{self, overhead};
 use super::thread::{self, Entry, Thread, Unready};
-use super::{ending, process};
+use super::{busy, by_hand, ending, moment, process};
 use crate::clock::{fenced_ticks, ticks};
 use crate::point::Point;
 use crate::timed::Timed;
@@ -283,7 +283,7 @@ impl Guard {
                 Self::none()
             }
             Some(Err(Unready::Overflow(thread))) => {
-                let kept = ending::begin_kept(thread, point);
+                let kept = by_hand::begin_kept(thread, point);
                 Self::of(point, if kept { LONG_WAY } else { 0 }, Begun::default())
             }
             Some(Ok((thread, entry))) if point.control().fenced() => {
@@ -376,7 +376,7 @@ impl Guard {
         if marked != 0
             && let Some(thread) = thread::current()
         {
-            ending::take_back(thread, &mut self.tag, marked);
+            busy::take_back(thread, &mut self.tag, marked);
         }
         End { now: self.begun_at().wrapping_add(elapsed), covered }
     }
@@ -505,7 +505,7 @@ impl Guard {
             return self.lap_slow(next);
         }
         if !thread.has_covered(covered) {
-            ending::take_back(thread, &mut self.tag, tag);
+            busy::take_back(thread, &mut self.tag, tag);
             return self.lap_slow(next);
         }
         // SAFETY: as above; looked at anew, so that few registers do.
@@ -649,7 +649,7 @@ impl Guard {
         let ready = ready(point, point.control()).map(Ok);
         let kept = match ready.or_else(|| thread::prepare(point)) {
             Some(Ok((thread, _)) | Err(Unready::Overflow(thread))) => {
-                ending::begin_kept(thread, point)
+                by_hand::begin_kept(thread, point)
             }
             Some(Err(Unready::Never)) => {
                 process::miss();
@@ -730,7 +730,7 @@ pub(super) fn show(thread: &Thread, place: u64, start: u64) {
 /// What [`note`] should have noted of a region of a place, which is shown.
 #[inline(never)]
 pub(super) fn note_late(thread: &Thread, entry: &Entry, place: u64, point: &Point) -> Begun {
-    ending::note_long(thread, place, point, || entry.total())
+    moment::note_long(thread, place, point, || entry.total())
 }
 
 /// Opens a region, after a switch too.

@@ -61,6 +61,8 @@ impl Random {
 struct Node {
     point: usize,
     around: Option<usize>,
+    /// The regions directly inside.
+    children: Vec<usize>,
     inner: bool,
     started: (u64, u64),
     ended: Option<(u64, u64)>,
@@ -135,8 +137,12 @@ impl Reference {
         let open = &self.tasks[self.current].open;
         let inner = open.iter().any(|&open| self.nodes[open].point == point);
         let around = open.last().copied();
-        let (from_lap, to_lap) = (false, false);
-        self.nodes.push(Node { point, around, inner, started, ended: None, from_lap, to_lap });
+        let (children, ended, from_lap, to_lap) = (vec![], None, false, false);
+        let begun = Node { point, around, children, inner, started, ended, from_lap, to_lap };
+        self.nodes.push(begun);
+        if let Some(around) = around {
+            self.nodes[around].children.push(node);
+        }
         self.task().open.push(node);
         if self.is_told {
             mock::run(1);
@@ -203,13 +209,11 @@ impl Reference {
     /// Ticks of all ended regions directly inside; those of a region that was
     /// given up count for what is around it.
     fn nested(&self, node: usize) -> i64 {
-        (0..self.nodes.len())
-            .filter(|&child| self.nodes[child].around == Some(node))
-            .map(|child| match self.nodes[child].ended {
-                Some(_) => self.net(child) + self.pair(child) as i64,
-                None => self.nested(child),
-            })
-            .sum()
+        let covered = |&child: &usize| match self.nodes[child].ended {
+            Some(_) => self.net(child) + self.pair(child) as i64,
+            None => self.nested(child),
+        };
+        self.nodes[node].children.iter().map(covered).sum()
     }
 
     fn own(&self, node: usize) -> u64 {
@@ -244,21 +248,13 @@ impl Reference {
     /// What each point measured inside each other one: by caller and callee, of which a caller
     /// of none is [`ROOT`].
     fn calls(&self) -> BTreeMap<(u32, u32), CallSums> {
-        let mut children = vec![Vec::new(); self.nodes.len()];
-        for (child, node) in self.nodes.iter().enumerate() {
-            if let Some(around) = node.around {
-                children[around].push(child);
-            }
-        }
         let mut calls = BTreeMap::<_, CallSums>::new();
         for (point, parts) in &self.recorded {
             let around = parts.last().and_then(|&last| self.nodes[last].around);
             let caller = around.map_or(ROOT, |around| number(self.nodes[around].point));
             let spans = parts.iter().map(|&node| match self.nodes[node].inner {
                 // A guard does not know what is around it, but what was inside.
-                _ if self.has_guards => {
-                    self.span(node).wrapping_sub(self.within(&children, node, *point))
-                }
+                _ if self.has_guards => self.span(node).wrapping_sub(self.within(node, *point)),
                 true => 0,
                 false => self.span(node),
             });
@@ -272,12 +268,12 @@ impl Reference {
     }
 
     /// Ticks of the outermost regions of a point inside a region.
-    fn within(&self, children: &[Vec<usize>], node: usize, point: usize) -> u64 {
+    fn within(&self, node: usize, point: usize) -> u64 {
         let of = |&child: &usize| match self.nodes[child].point == point {
             true => self.span(child),
-            false => self.within(children, child, point),
+            false => self.within(child, point),
         };
-        children[node].iter().map(of).sum()
+        self.nodes[node].children.iter().map(of).sum()
     }
 
     /// What the calling thread shows to be open is what is open.

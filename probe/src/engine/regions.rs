@@ -11,7 +11,7 @@ use pfp_shm_layout::amounts::{Amounts, MOST};
 use pfp_shm_layout::control::Control;
 
 use super::measure::Begun;
-use super::thread::NOTHING_COVERED;
+use super::thread::{NOTHING_COVERED, Thread};
 use crate::point::Point;
 
 /// Regions begun by hand that can be open in one context.
@@ -269,5 +269,16 @@ impl Slot {
         if let Some(control) = by.control {
             self.control.store(control.0, Relaxed);
         }
+    }
+}
+
+impl Thread {
+    /// The regions of the context that is current on this thread.
+    #[inline]
+    pub(super) fn regions(&self) -> &Regions {
+        let current = self.current.load(Relaxed);
+        // SAFETY: null, or a context that `switch` keeps alive while it is
+        // current.
+        unsafe { current.as_ref() }.map_or(&self.own, |context| &context.regions)
     }
 }

@@ -394,6 +394,13 @@ impl Thread {
         word::add_constant::<Self, PLACE, { -(LEVEL as i32) }>(self);
     }
 
+    /// Sets the number of open regions, in units of [`LEVEL`].
+    pub(super) fn set_level(&self, level: u64) {
+        let _ = self
+            .place
+            .fetch_update(Relaxed, Relaxed, |place| Some(place & !LEVELS | level & LEVELS));
+    }
+
     /// The regions that are open must ask the clock as they end. Said before that changes, so
     /// that whoever jumps out of the change has said it.
     pub(crate) fn outdate(&self) {

@@ -11,7 +11,7 @@ use super::CpuTimer;
 use crate::Point;
 use crate::engine::gpu::{self, Driver, Event};
 use crate::engine::reading::stamp;
-use crate::engine::{context, ending, errno, named};
+use crate::engine::{context, elsewhere, errno, named};
 
 /// Measurements that may wait for the device; one more is not timed, and counted.
 const PENDING: usize = 1024;
@@ -284,7 +284,7 @@ impl GpuTimer {
                     let previous = self.previous.replace((end, begun.wrapping_add(took)));
                     self.idle.extend(previous.map(|(event, _)| event));
                     if let Some(point) = self.device {
-                        ending::record_of_a_device(point, begun, took, self.number);
+                        elsewhere::record_of_a_device(point, begun, took, self.number);
                     }
                 }
                 Err(_) => {

@@ -1,0 +1,85 @@
+//! What a thread does that its signal handlers and other fibres must not do at the same time.
+
+use std::sync::atomic::{
+    Ordering::{Relaxed, SeqCst},
+    compiler_fence,
+};
+
+use super::fold;
+use super::process;
+use super::thread::Thread;
+use crate::mark::{self, Holder};
+
+impl Thread {
+    /// Whether the caller is a signal handler that has interrupted something.
+    pub(crate) fn is_busy(&self) -> bool {
+        match mark::holder(&self.position) {
+            Holder::Nobody => false,
+            Holder::AtWork => true,
+            Holder::Gone => self.recover(),
+        }
+    }
+
+    /// Puts right what somebody left in the middle who jumped out of a signal handler;
+    /// false.
+    #[cold]
+    fn recover(&self) -> bool {
+        let Some(process) = process::current().filter(|_| self.is_alive()) else { return false };
+        let mut mark = mark::new();
+        mark::set(&mut mark, &self.position);
+        self.suspended.store(0, Relaxed);
+        fold::recover(process, self);
+        self.done();
+        self.count(|tally| &tally.mismatched);
+        false
+    }
+
+    /// Does something that a signal handler of this thread must not do at the same time,
+    /// nor another fibre. None if the caller has interrupted such a thing.
+    pub(crate) fn busy<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
+        if self.is_busy() {
+            return None;
+        }
+        let mut mark = mark::new();
+        mark::set(&mut mark, &self.position);
+        // A handler may have put another fibre aside in the middle of one since `is_busy`.
+        if mark::holder(&self.suspended) == Holder::AtWork {
+            unmark(self);
+            return None;
+        }
+        let result = work();
+        self.done();
+        Some(result)
+    }
+}
+
+/// Takes a mark away that was set for nothing, or over that of a fibre that was put aside.
+#[cold]
+#[inline(never)]
+pub(super) fn unmark(thread: &Thread) {
+    loop {
+        let suspended = thread.suspended.load(Relaxed);
+        match suspended {
+            0 => thread.done(),
+            mark => thread.position.store(mark, Relaxed),
+        }
+        compiler_fence(SeqCst);
+        // It differs if a handler switched to other fibres and back.
+        if thread.suspended.load(Relaxed) == suspended {
+            return;
+        }
+    }
+}
+
+/// Takes back the mark of a guard that cannot end on the short way. Its tag is last: whoever finds
+/// the mark must find it there.
+#[cold]
+#[inline(never)]
+pub(super) fn take_back(thread: &Thread, mark: &mut u64, tag: u64) {
+    // A forked child writes nothing.
+    if thread.is_alive() {
+        unmark(thread);
+    }
+    compiler_fence(SeqCst);
+    *mark = tag;
+}

@@ -1,0 +1,86 @@
+//! Measurements of time that was not in a region: a device's, the clock's, or time that is over.
+
+use pfp_shm_layout::calls::ELSEWHERE;
+use pfp_shm_layout::cell::Measurement;
+use pfp_shm_layout::histogram::LIMIT;
+use pfp_shm_layout::ring::What;
+
+use super::finish::finish_with;
+use super::measure;
+use super::process;
+use super::regions::Sum;
+use super::thread::{self, Unready};
+use crate::past::Past;
+use crate::point::Point;
+
+/// Records `ticks` from `start` on that a device or the clock has measured, for a point of its
+/// own. The record has a number of the timer's where others have a context, since the thread
+/// was elsewhere.
+pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, number: u32) {
+    let ready = match measure::ready(point, point.control()) {
+        Some(ready) => Some(Ok(ready)),
+        None => thread::prepare(point),
+    };
+    let exclusive = ticks.min(LIMIT - 1);
+    let thread = match ready {
+        // Switched off meanwhile.
+        None => return,
+        Some(Ok((thread, entry))) => {
+            let measured = Measurement { exclusive, inclusive: exclusive, away: None };
+            let recorded = thread.busy(|| {
+                let what = What::new(point.index() as u32, 0, ELSEWHERE, number);
+                thread.record_counted(entry, measured, (start, exclusive, what), None);
+            });
+            if recorded.is_some() {
+                return;
+            }
+            // A signal handler that interrupts the recording of another one.
+            thread
+        }
+        Some(Err(Unready::Overflow(thread))) => thread,
+        Some(Err(Unready::Never)) => return process::miss(),
+    };
+    let Some(cell) = thread.shared_cell(point) else { return process::miss() };
+    let bucket = thread.shared_bucket(cell, exclusive);
+    cell.record_shared(Measurement { exclusive, inclusive: exclusive, away: None }, bucket);
+    thread.count(|tally| &tally.unrecorded);
+}
+
+/// Records what the calling thread has spent outside its regions, once it is over. The region
+/// that is open around it has it as a child, if `is_inside`.
+pub(crate) fn record_past(point: &'static Point, past: &Past, is_inside: bool) {
+    let ready = match measure::ready(point, point.control()) {
+        Some(ready) => Some(Ok(ready)),
+        None => thread::prepare(point),
+    };
+    let thread = match ready {
+        // Switched off meanwhile.
+        None => return,
+        Some(Ok((thread, _)) | Err(Unready::Overflow(thread))) => thread,
+        Some(Err(Unready::Never)) => return process::miss(),
+    };
+    let own = past.on_cpu.min(past.ticks);
+    if is_inside {
+        thread.cover(own);
+    }
+    thread.add_to_total(point.offset(), own);
+    let sum = Sum { own, inclusive: own, off: past.ticks - own, switches: 0 };
+    finish_with(thread, point, sum, (past.start, past.span), None);
+}
+
+#[cfg(all(test, feature = "cuda", not(miri)))]
+mod tests {
+    use super::*;
+
+    /// One that comes while its thread records something else is recorded beside that.
+    #[test]
+    fn what_a_device_has_measured_is_recorded_in_a_handler_too() {
+        static DEVICE: Point = Point::new("device").of_the_clock();
+        let _one = crate::engine::oracle::one_at_a_time();
+        record_of_a_device(&DEVICE, 0, 5, 1);
+        let thread = thread::get().expect("there is a lane");
+        thread.busy(|| record_of_a_device(&DEVICE, 0, 7, 1));
+        let stats = DEVICE.stats().expect("it has measured");
+        assert_eq!((stats.count, stats.exclusive, stats.min, stats.max), (2, 12, 5, 7));
+    }
+}

@@ -1,0 +1,158 @@
+//! The end of a region on the long way: what it measured goes into its cell, or waits.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use pfp_shm_layout::amounts::Amounts;
+use pfp_shm_layout::cell::{Away, Cell, Measurement};
+use pfp_shm_layout::control::Control;
+use pfp_shm_layout::histogram::LIMIT;
+
+use super::measure::{self, Begun};
+use super::moment::Moment;
+use super::process;
+use super::regions::Sum;
+use super::thread::{self, Thread};
+use crate::point::Point;
+use crate::timed::Timed;
+
+/// The innermost region, which ends on the long way.
+pub(super) struct Ending<'a> {
+    pub(super) begun: Begun,
+    pub(super) moment: Moment,
+    pub(super) inclusive: Inclusive,
+    pub(super) latch: bool,
+    /// The point's word at the begin, if its cell is only known now.
+    pub(super) control: Control,
+    /// What it carries, if its point sums that or finds its cell by it.
+    pub(super) amounts: Option<&'a Amounts>,
+}
+
+/// What a region does to the point's inclusive ticks.
+pub(super) enum Inclusive {
+    /// It is inside another region of the point, which will count it.
+    Inner,
+    /// It adds its span.
+    Add,
+    /// It adds what its span has beyond what was added inside of it.
+    Beyond(u64),
+}
+
+pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
+    let Ending { begun, moment, inclusive, latch, control, amounts } = ending;
+    let part = thread.part(&begun, moment);
+    measure::give_back(thread, part.child, part.net);
+    // It may have no record.
+    thread.show_end(moment.now);
+    let sum = Sum {
+        own: part.own(),
+        inclusive: match inclusive {
+            Inclusive::Inner => 0,
+            Inclusive::Add => part.span(),
+            Inclusive::Beyond(inside) => part.span().wrapping_sub(inside),
+        },
+        off: part.off,
+        switches: part.switches,
+    };
+    thread.add_to_total(point.offset(), sum.inclusive);
+    let regions = thread.regions();
+    // A point with amounts latches zeros at least: the place may still hold another thread's.
+    let kept = point.timed().map(|_| amounts.copied().unwrap_or_default());
+    if latch && thread.busy(|| regions.latch(point, sum, kept.as_ref())) == Some(true) {
+        return;
+    }
+    if latch {
+        thread.count(|tally| &tally.refused);
+    }
+    let start = begun.start;
+    // A region that a lap began starts a little after the stamp.
+    let elapsed = (moment.now.wrapping_sub(start) as i64).max(0) as u64;
+    match point.timed() {
+        None => finish_with(thread, point, sum, (start, elapsed), amounts),
+        Some(timed) => finish_timed(thread, timed, control, sum, (start, elapsed), amounts),
+    }
+}
+
+/// Records a sum of a point with amounts, and what waits of it.
+#[cold]
+#[inline(never)]
+pub(super) fn finish_timed(
+    thread: &Thread,
+    timed: &'static Timed,
+    control: Control,
+    mut sum: Sum,
+    (start, elapsed): (u64, u64),
+    amounts: Option<&Amounts>,
+) {
+    let mut amounts = amounts.copied().unwrap_or_default();
+    if !thread.position().is_free() {
+        let regions = thread.regions();
+        let waiting = thread.busy(|| regions.unlatch(timed.point(), Some(&mut amounts)));
+        sum.add(waiting.unwrap_or_default());
+    }
+    let Some((variant, is_rest)) = timed.choose_for_good(&amounts) else {
+        return process::miss();
+    };
+    follow(thread, variant, control);
+    finish_with(thread, variant, sum, (start, elapsed), is_rest.then_some(&amounts));
+}
+
+/// Has the thread's cell of a variant follow the word that the whole had when the region
+/// began, as the cell of a point that is known at the begin does by then: a reset since
+/// is not the region's. One that follows the word as it is now has more recent regions.
+fn follow(thread: &Thread, variant: &'static Point, control: Control) {
+    let at = thread.cell(variant.index()).map(Cell::control);
+    let follows = at == Some(control) || at == Some(variant.control().meant());
+    if !follows
+        && !thread.overflows()
+        && let Some(process) = process::current()
+    {
+        let _ = thread.busy(|| thread.ready_cell(process, variant, control));
+    }
+}
+
+/// Records a sum, with what waits of the point.
+pub(super) fn finish_with(
+    thread: &Thread,
+    point: &'static Point,
+    mut sum: Sum,
+    (start, elapsed): (u64, u64),
+    amounts: Option<&Amounts>,
+) {
+    let busy = thread.is_busy();
+    if !busy && !thread.position().is_free() {
+        let regions = thread.regions();
+        sum.add(thread.busy(|| regions.unlatch(point, None)).unwrap_or_default());
+    }
+    let away = Away { off_cpu: sum.off, switches: sum.switches };
+    let exclusive = sum.own.min(LIMIT - 1);
+    let measured = Measurement { exclusive, inclusive: sum.inclusive, away: Some(away) };
+    let index = point.index();
+    // A context that came from another thread may not have a cell here yet.
+    let missing = !busy && !thread.overflows() && thread.cell(index).is_none();
+    if missing {
+        let _ = thread::prepare(point);
+    }
+    let entry = thread.entry(index);
+    let is_recorded = !busy && entry.cell().is_some() && {
+        // The region is closed already, so the thread's place is the region's.
+        let what = measure::what(thread, point, thread.place.load(Relaxed));
+        let times = (start, elapsed, what);
+        thread.busy(|| thread.record_counted(entry, measured, times, amounts)).is_some()
+    };
+    if !is_recorded {
+        match thread.shared_cell(point) {
+            Some(cell) => {
+                if let (Some(sums), Some(amounts)) = (thread.sums(cell), amounts) {
+                    Cell::add_amounts_shared(sums, amounts);
+                }
+                let bucket = thread.shared_bucket(cell, exclusive);
+                cell.record_shared(measured, bucket);
+                thread.count(|tally| &tally.unrecorded);
+            }
+            None => process::miss(),
+        }
+    }
+    if !busy && let Some(process) = process::current() {
+        process.catch_up();
+    }
+}

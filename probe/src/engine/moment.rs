@@ -1,0 +1,169 @@
+//! Moments: the counter, and what belongs to it, as a thread reads them off the hot path.
+
+use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
+
+use super::cold;
+use super::measure::{self, Begun, End, Part};
+use super::overhead::overhead;
+use super::process;
+use super::thread::Thread;
+use crate::clock::{self, Stamps, ticks};
+use crate::point::Point;
+
+/// How often a stamp is taken again that a signal handler came in between of.
+pub(super) const TRIES: u32 = 8;
+
+/// The clock, and what belongs to it, as it was at one moment.
+#[derive(Clone, Copy)]
+pub(super) struct Moment {
+    pub(super) now: u64,
+    pub(super) covered: u64,
+    pub(super) off: u64,
+    pub(super) switches: u64,
+}
+
+impl Thread {
+    /// Reads the counter, and brings the clock up to date after a switch.
+    #[inline]
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamp_after(ticks())
+    }
+
+    /// A stamp for the program, which may be in a signal handler that has interrupted a
+    /// begin or end: that must not go on with a clock that it has not read.
+    #[inline]
+    pub(crate) fn stamp_beside(&self) -> u64 {
+        let now = ticks();
+        if !self.clock.is_outdated(now) {
+            return now;
+        }
+        let now = self.stamp_after(now);
+        self.clock.disturb();
+        now
+    }
+
+    /// A stamp with what was covered at that moment and something else that was read: no
+    /// signal handler has measured in between. The first one tried is `at`, if that still
+    /// holds.
+    pub(super) fn moment<R>(
+        &self,
+        mut at: Option<End>,
+        mut read: impl FnMut() -> R,
+    ) -> (Moment, R) {
+        for tried in 1.. {
+            let End { now, covered } = at.take().unwrap_or_else(|| {
+                let covered = self.covered();
+                End { now: ticks(), covered }
+            });
+            compiler_fence(SeqCst);
+            let now = self.stamp_after(now);
+            let (off, switches) = (self.clock.off(), self.clock.switches());
+            let found = read();
+            compiler_fence(SeqCst);
+            let holds = self.covered() == covered && !self.clock.is_disturbed();
+            if holds || tried == TRIES {
+                return (Moment { now, covered, off, switches }, found);
+            }
+        }
+        unreachable!("it returns when all tries are over")
+    }
+
+    /// The clock of the current context.
+    pub(super) fn on_cpu(&self) -> u64 {
+        let (moment, ()) = self.moment(None, || ());
+        moment.now.wrapping_sub(moment.off)
+    }
+
+    /// The stamp of an end that has read the counter already.
+    #[inline]
+    fn stamp_after(&self, now: u64) -> u64 {
+        if !self.clock.is_outdated(now) {
+            return now;
+        }
+        let stamps = self.refresh();
+        self.publish_switches();
+        stamps.early
+    }
+
+    /// The stamp of a begin that comes late.
+    fn stamp_late(&self) -> u64 {
+        let now = ticks();
+        if self.clock.is_outdated(now) { self.refresh().late } else { now }
+    }
+
+    /// Brings the clock up to date, and counts if that had gone astray.
+    fn refresh(&self) -> Stamps {
+        cold::put_right();
+        self.outdate();
+        let stamps = self.clock.refresh();
+        if stamps.astray || stamps.missed {
+            self.note_anomaly();
+        }
+        if stamps.missed
+            && let Some(process) = process::current()
+        {
+            process.take_rung_later();
+        }
+        stamps
+    }
+
+    /// The counter was less than before, stood still or jumped.
+    fn note_anomaly(&self) {
+        self.count(|tally| &tally.anomalies);
+        if clock::doubt()
+            && let Some(process) = process::current()
+        {
+            process.take_rung_later();
+        }
+    }
+
+    /// What a region measured that ends at a moment.
+    pub(super) fn part(&self, begun: &Begun, at: Moment) -> Part {
+        let elapsed = at.now.wrapping_sub(begun.start);
+        if measure::ran_backwards(elapsed) {
+            self.note_anomaly();
+        }
+        // Below zero although the counter went on: of time that the kernel has
+        // taken off the thread without a switch, a hypervisor's most of all, the
+        // clock may know only now, up to a millisecond late. What is more than this
+        // region has is taken from the region around it, whose span is that much
+        // shorter.
+        let off = at.off.wrapping_sub(begun.off);
+        let raw = (elapsed.wrapping_sub(off) as i64).max(0) as u64;
+        Part {
+            net: raw.wrapping_sub(overhead().inside()),
+            child: at.covered.wrapping_sub(begun.covered),
+            // Less than before, if the counter ran backwards.
+            off: (off as i64).max(0) as u64,
+            switches: clock::switches_between(begun.switches, at.switches),
+        }
+    }
+}
+
+/// Notes what a region of a place begins with, on the long way, and something else, and shows
+/// that it is open.
+pub(super) fn note_long(
+    thread: &Thread,
+    place: u64,
+    point: &Point,
+    mut inclusive: impl FnMut() -> u64,
+) -> Begun {
+    for tried in 1.. {
+        let covered = thread.covered();
+        compiler_fence(SeqCst);
+        let now = thread.stamp_late();
+        let (off, switches) = (thread.clock.off(), thread.clock.switches());
+        let inclusive = inclusive();
+        compiler_fence(SeqCst);
+        let holds = thread.covered() == covered && !thread.clock.is_disturbed();
+        if holds || tried == TRIES {
+            if thread.calls().is_some() {
+                let open = thread.open_region(place);
+                open.name(point.offset(), off);
+                open.begin(now);
+            }
+            return Begun { start: now, covered, off, switches, inclusive };
+        }
+    }
+    unreachable!("it returns when all tries are over")
+}

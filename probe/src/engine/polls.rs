@@ -1,0 +1,110 @@
+//! Futures: each poll is a region, and their sum is one measurement.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use pfp_shm_layout::amounts::Amounts;
+
+use super::ending::{added_since, noted};
+use super::finish::{finish_timed, finish_with};
+use super::measure::{self, Guard};
+use super::process;
+use super::regions::Sum;
+use super::thread::{self, LEVEL, LEVELS, Thread};
+use crate::point::Point;
+
+/// What the polls of a future have measured so far and nobody has recorded; none before
+/// the first of them, and after the last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Polls(Option<Unrecorded>);
+
+#[derive(Clone, Copy, Debug)]
+struct Unrecorded {
+    sum: Sum,
+    /// The counter when the first of them began.
+    start: u64,
+}
+
+/// Ends a region that was begun for one poll of a future, and adds what it
+/// measured to what its polls before did; records the sum with the last.
+///
+/// Inclusive ticks are the point's poll by poll: then each poll drops what the polls of
+/// the same point inside it have added, as recursive calls do, whenever those futures end.
+///
+/// With amounts the point's cells have the sums of those.
+#[inline(never)]
+pub(crate) fn end_poll(
+    point: &'static Point,
+    guard: &Guard,
+    polls: &mut Polls,
+    last: bool,
+    amounts: Option<&Amounts>,
+) {
+    let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
+    let (begun, place, recursive) = if let Some(&begun) = guard.begun() {
+        (begun, guard.tag() & LEVELS, false)
+    } else {
+        let regions = thread.regions();
+        let Some(at) = regions.innermost(point) else { return };
+        let slot = &regions.slots[at];
+        let recursive = slot.recursive.load(Relaxed) != 0;
+        regions.give_up(at);
+        (slot.begun(), slot.place.load(Relaxed), recursive)
+    };
+    let (moment, inside) = thread.moment(None, || {
+        let noted = guard.begun().and_then(|begun| noted(thread, point, begun));
+        added_since(noted, &begun)
+    });
+    thread.set_level(place.wrapping_add(LEVEL));
+    let part = thread.part(&begun, moment);
+    measure::give_back(thread, part.child, part.net);
+    thread.show_end(moment.now);
+    let unrecorded =
+        polls.0.get_or_insert_with(|| Unrecorded { sum: Sum::default(), start: begun.start });
+    let inclusive = if recursive { 0 } else { part.span().wrapping_sub(inside) };
+    // At once, so that a poll around this one finds it.
+    thread.add_to_total(point.offset(), inclusive);
+    unrecorded.sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
+    if last && let Some(Unrecorded { sum, start }) = polls.0.take() {
+        let elapsed = moment.now.wrapping_sub(start);
+        finish_polls(thread, point, sum, (start, elapsed), amounts);
+    }
+}
+
+/// Records all polls of a future. One that is measured by a point with amounts, as if that had
+/// none, has amounts of 0.
+fn finish_polls(
+    thread: &Thread,
+    point: &'static Point,
+    sum: Sum,
+    times: (u64, u64),
+    amounts: Option<&Amounts>,
+) {
+    match point.timed() {
+        None => finish_with(thread, point, sum, times, amounts),
+        Some(timed) => finish_timed(thread, timed, point.control(), sum, times, amounts),
+    }
+}
+
+impl Polls {
+    /// Before the first.
+    pub(crate) const NONE: Self = Self(None);
+
+    /// Whether some poll was measured and is not recorded yet.
+    #[inline(always)]
+    pub(crate) fn wait(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Records what polls have measured of a future that will have no more.
+    #[cold]
+    pub(crate) fn record(&mut self, point: &'static Point, amounts: Option<&Amounts>) {
+        let Some(Unrecorded { sum, start }) = self.0.take() else { return };
+        let Some(thread) =
+            thread::current().filter(|thread| thread.is_alive()).or_else(thread::get)
+        else {
+            return process::miss();
+        };
+        let elapsed = (thread.stamp().wrapping_sub(start) as i64).max(0) as u64;
+        finish_polls(thread, point, sum, (start, elapsed), amounts);
+    }
+}
