@@ -41,7 +41,7 @@ pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, 
         Some(Err(Unready::Never)) => return process::miss(),
     };
     let Some(cell) = thread.shared_cell(point) else { return process::miss() };
-    let bucket = thread.shared_bucket(cell, exclusive);
+    let bucket = thread.shared_bucket(&cell, exclusive);
     cell.record_shared(Measurement { exclusive, inclusive: exclusive, away: None }, bucket);
     thread.count(|tally| &tally.unrecorded);
 }

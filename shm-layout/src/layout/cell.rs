@@ -60,6 +60,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 pub use read::{CellPicture, CellRead, Parts};
 pub use sums::{AVERAGE_FRACTION_BITS, Sums, variance};
 
+pub use crate::layout::shared_cell::Entered;
+
 /// One lane's statistics of one point; see the module for the drawing.
 ///
 /// Written by the lane's thread only.
@@ -116,6 +118,7 @@ const KEPT_CPU: u64 = 1 << 32;
 #[derive(Debug)]
 struct Settled {
     /// Reset epoch of the window, also of the live figures.
+    /// In the second copy of a shared cell: with the measurements under way, times 2^32.
     epoch: AtomicU64,
     count: AtomicU64,
     exclusive: AtomicU64,
@@ -148,6 +151,7 @@ pub(crate) struct SharedWords<'a> {
     pub(crate) off_cpu: &'a AtomicU64,
     pub(crate) switches: &'a AtomicU64,
     pub(crate) epoch: &'a AtomicU64,
+    pub(crate) under_way: &'a AtomicU64,
     pub(crate) ever_count: &'a AtomicU64,
     pub(crate) ever_exclusive: &'a AtomicU64,
 }
@@ -645,6 +649,7 @@ impl Cell {
             off_cpu: &live.off_cpu,
             switches: &live.switches,
             epoch: &self.settled[0].epoch,
+            under_way: &self.settled[1].epoch,
             ever_count: &self.settled[1].past_count,
             ever_exclusive: &self.settled[1].past_exclusive,
         }

@@ -8,10 +8,9 @@
 //!
 //! **A reset.** A point has two such cells. One of them takes what is measured; after a
 //! reset one thread, in its turn, clears the other one, and puts it in force by its control
-//! word. Nobody adds to a cell while it is cleared, and whoever is in the middle of a
-//! measurement finishes it where it was begun, so that count and sums are of one window.
-//! Threads that come meanwhile add to the window before, and do not wait. (One that stands
-//! still in the middle of a measurement over two resets finishes it in the newer window.)
+//! word. Who adds to a cell has entered it, and no cell is cleared that somebody has entered: so
+//! count and sums are of one window. Threads that come meanwhile add to the window before, and do
+//! not wait. A cell that was left by a jump counts as entered: whoever resets says for how long.
 //!
 //! **What there ever was**, over all resets, has words of its own, to which every
 //! measurement is added first and which nobody takes from.
@@ -19,13 +18,60 @@
 //! | site | meets | makes visible |
 //! |---|---|---|
 //! | `shared-cleared` store | `shared-seen` load | the cell is cleared |
+//! | `shared-left` exchange | `shared-empty` exchange | all additions were before the cell is cleared |
+
+use std::ops::Deref;
 
 use crate::layout::amounts::{self, Amounts, SumWords};
 use crate::layout::cell::{AVERAGE_FRACTION_BITS, Cell, Measurement};
 use crate::layout::control::{ALPHA_BITS, Control, is_newer};
 use crate::sync::{AtomicU64, Ordering::Relaxed, ord};
 
+/// In the word of measurements under way, beside the epoch of their window: one.
+const ONE: u64 = 1 << 32;
+
+/// A shared cell that is not cleared before this is dropped.
+#[derive(Debug)]
+pub struct Entered<'a> {
+    cell: &'a Cell,
+    /// Of the window.
+    epoch: u32,
+}
+
+impl Deref for Entered<'_> {
+    type Target = Cell;
+
+    fn deref(&self) -> &Cell {
+        self.cell
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        // Where the cell was cleared all the same, nobody is counted any more.
+        let less = |word: u64| (word as u32 == self.epoch && word >= ONE).then(|| word - ONE);
+        let under_way = self.cell.shared_words().under_way;
+        let mut found = under_way.load(Relaxed);
+        while let Some(left) = less(found) {
+            let success = ord!("shared-left", Release);
+            match under_way.compare_exchange_weak(found, left, success, Relaxed) {
+                Ok(_) => break,
+                Err(other) => found = other,
+            }
+        }
+    }
+}
+
 impl Cell {
+    /// Keeps the cell from being cleared; none if that is being done, or was done just now.
+    pub fn enter_shared(&self) -> Option<Entered<'_>> {
+        let epoch = self.shared_control().epoch();
+        let found = self.shared_words().under_way.fetch_add(ONE, Relaxed) as u32;
+        // Dropped where it is of another window, it leaves that one.
+        let entered = Entered { cell: self, epoch: found };
+        (found == epoch).then_some(entered)
+    }
+
     /// Records one measurement, whoever else records at the same time.
     pub fn record_shared(&self, measured: Measurement, bucket: Option<&AtomicU64>) {
         let words = self.shared_words();
@@ -129,12 +175,26 @@ impl Cell {
     }
 
     /// Clears the cell of a window that has passed, and has it follow a control word, unless
-    /// that was done. No other thread may do it at the same time. `clear` sets a chunk to zeros.
-    pub fn restart_shared(&self, control: Control, mut clear: impl FnMut(u32)) {
+    /// that was done. False where a thread has entered it, if those are still `waited_for`. No
+    /// other thread may do it at the same time. `clear` sets a chunk to zeros.
+    pub fn restart_shared(
+        &self,
+        control: Control,
+        waited_for: bool,
+        mut clear: impl FnMut(u32),
+    ) -> bool {
         if !is_newer(control.epoch(), self.shared_control().epoch()) {
-            return;
+            return true;
         }
         let words = self.shared_words();
+        let epoch = u64::from(control.epoch());
+        let found = words.under_way.load(Relaxed);
+        let success = ord!("shared-empty", Acquire);
+        if waited_for && found >= ONE
+            || words.under_way.compare_exchange(found, epoch, success, Relaxed).is_err()
+        {
+            return false;
+        }
         for word in [
             words.count,
             words.exclusive,
@@ -154,7 +214,8 @@ impl Cell {
         if self.amounts() != 0 {
             clear(self.amounts());
         }
-        words.epoch.store(u64::from(control.epoch()), Relaxed);
+        words.epoch.store(epoch, Relaxed);
         words.control.store(control.0, ord!("shared-cleared", Release));
+        true
     }
 }

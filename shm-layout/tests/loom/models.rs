@@ -62,6 +62,8 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("cell_death_in_fold", cell_death_in_fold),
     ("shared_cell_records", shared_cell_records),
     ("shared_cell_reset", shared_cell_reset),
+    ("shared_cell_entered", shared_cell_entered),
+    ("shared_cell_left", shared_cell_left),
     ("shared_cell_cleared", shared_cell_cleared),
     ("shared_cell_two_resets", shared_cell_two_resets),
     ("shared_cell_death_in_reset", shared_cell_death_in_reset),

@@ -2,18 +2,24 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use pfp_shm_layout::cell::Cell;
-use pfp_shm_layout::control::Control;
+use pfp_shm_layout::cell::{Cell, Entered};
+use pfp_shm_layout::control::{self, Control};
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::segment::{BLOCK, CELLS_PER_BLOCK, CHUNK, Chunk, PAGE, Segment};
 
 use super::{Entry, Thread};
+use crate::clock::calibrate::monotonic_ns;
 use crate::engine::process::{self, Process};
 use crate::engine::{cold, fold};
 use crate::point::Point;
 
 /// Chunks in a block.
 const PER_BLOCK: u64 = (BLOCK / CHUNK) as u64;
+
+/// How often a shared cell is looked for.
+const TRIES: u32 = 8;
+/// How long after a reset threads are waited for that are in a cell of the window before.
+const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// Chunks that a shared cell takes: a power of two, so that they lie in one page.
 const SHARED_CELL: u64 = size_of::<Cell>().div_ceil(CHUNK).next_power_of_two() as u64;
@@ -138,25 +144,30 @@ impl Thread {
         }
     }
 
-    /// The shared cell of a point, on the overflow lane.
-    pub(crate) fn shared_cell(&self, point: &Point) -> Option<&'static Cell> {
+    /// The shared cell of a point, on the overflow lane. It is not cleared before it is dropped.
+    pub(crate) fn shared_cell(&self, point: &Point) -> Option<Entered<'static>> {
         let (index, control) = (point.index(), point.control());
         let process = process::current()?;
         let control = control.meant();
         let segment = &process.segment;
         let entry = segment.entry(index)?;
-        // One of the two may be missing, and then it is taken as it was put there.
-        for _ in 0..3 {
+        // One of the two may be missing, and then it is taken as it was put there; or it is cleared
+        // just now.
+        for _ in 0..TRIES {
             let cells = entry.shared_cells().map(|offset| segment.shared_cell(offset));
             let restart = |cell: &Cell| {
                 // Left in the middle, the next thread clears it once more.
                 let turn = &process.clearing;
                 let clear = |chunk| clear_chunk(segment, chunk);
-                let restart = |_taken| cell.restart_shared(control, clear);
-                !turn.is_held() && cold::section(|| turn.take_alone().map(restart).is_ok())
+                let waited_for = is_recent(segment, point);
+                let restart = |_taken| cell.restart_shared(control, waited_for, clear);
+                !turn.is_held() && cold::section(|| turn.take_alone().is_ok_and(restart))
             };
             let place = match Cell::shared_for(cells, control, restart) {
-                Ok(cell) => return Some(cell),
+                Ok(cell) => match cell.enter_shared() {
+                    Some(entered) => return Some(entered),
+                    None => continue,
+                },
                 Err(place) => place,
             };
             let taken = u64::from(self.new_chunks(process, SHARED_CELL)?) * CHUNK as u64;
@@ -180,6 +191,15 @@ impl Thread {
         }
         self.bucket(cell, ticks)
     }
+}
+
+/// Whether a point was reset a moment ago: who is still in a cell of the window before may come
+/// out of it, unless it was left by a jump.
+fn is_recent(segment: &Segment, point: &Point) -> bool {
+    let reset = segment.reset_time(point.index()).map_or(0, |time| time.load(Relaxed));
+    let since = |reset| monotonic_ns().saturating_sub(reset);
+    // A time that belongs to no reset belongs to one that comes just now.
+    reset != 0 && control::reset_ns(point.control(), reset).is_none_or(|ns| since(ns) < PATIENCE_NS)
 }
 
 pub(in crate::engine) fn clear_chunk(segment: &Segment, chunk: u32) {

@@ -186,10 +186,7 @@ fn a_shared_cell_sums_as_one_with_a_single_writer() {
 fn shared_cells_go_back_to_no_older_window() {
     let cells = [Cell::new(), Cell::new()];
     let find = |control, cells| {
-        Cell::shared_for(cells, control, |cell| {
-            cell.restart_shared(control, |_| ());
-            true
-        })
+        Cell::shared_for(cells, control, |cell| cell.restart_shared(control, true, |_| ()))
     };
     let both = [Some(&cells[0]), Some(&cells[1])];
     assert_eq!(find(Control(1), [None, None]).err(), Some(0));
@@ -208,6 +205,29 @@ fn shared_cells_go_back_to_no_older_window() {
     let off = reset.with(Change::Reset).with(Change::Disable);
     assert!(std::ptr::eq(find(off, both).unwrap(), &raw const cells[0]));
     assert_eq!((cells[0].control(), whole(&cells[0]).live.count), (off, 1));
+}
+
+/// A cell that somebody has entered is cleared only once nobody waits for them any more.
+#[test]
+fn no_shared_cell_is_cleared_that_was_entered() {
+    let (cell, reset) = (Cell::new(), Control(1).with(Change::Reset));
+    cell.prepare(1, Control(1), 0);
+    let restart = |control, waited_for| cell.restart_shared(control, waited_for, |_| ());
+    let [one, two] = [(); 2].map(|()| cell.enter_shared().expect("nobody clears it"));
+    one.record_shared(Random(7).measurement(), None);
+    drop(one);
+    assert!(!restart(reset, true));
+    assert_eq!((cell.control(), whole(&cell).live.count), (Control(1), 1));
+    drop(two);
+    assert!(restart(reset, true));
+    assert_eq!((cell.control(), whole(&cell).live.count), (reset, 0));
+    // One that never leaves, or too late, is in the way of no later reset.
+    let late = cell.enter_shared().expect("nobody clears it");
+    let next = reset.with(Change::Reset);
+    assert!(!restart(next, true) && restart(next, false));
+    drop(late);
+    assert!(cell.enter_shared().is_some());
+    assert!(restart(next.with(Change::Reset), true));
 }
 
 /// While another thread may clear a cell, what comes is added to the window before.

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::{after_reset, check, memory, new_cell, torn_or_whole};
+use super::{after_reset, check, make_ready, memory, new_cell, torn_or_whole};
 use crate::cell::{Cell, Measurement};
 use crate::control::{Change, Control};
 use crate::sync::{AtomicU64, Ordering, watch};
+
+/// That of the second copy of what is settled.
+const UNDER_WAY: &str = "epoch#1";
 
 fn record_shared(cell: &Cell, ticks: u64) {
     let measured = Measurement { exclusive: ticks, inclusive: ticks, away: None };
@@ -56,11 +59,11 @@ fn shared_for((cells, turn): &TwoCells, control: Control) -> &Cell {
     let restart = |cell: &Cell| {
         // Meets the store below.
         let is_ours = turn.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        if is_ours {
-            cell.restart_shared(control, |_| ());
+        is_ours && {
+            let is_cleared = cell.restart_shared(control, true, |_| ());
             turn.store(0, Ordering::Release);
+            is_cleared
         }
-        is_ours
     };
     Cell::shared_for(cells, control, restart).expect("both are there")
 }
@@ -82,6 +85,54 @@ pub(super) fn shared_cell_reset() {
             let wanted: &[u64] = [&[0][..], &[10, 20], &[30]][sums.count as usize];
             assert!(wanted.contains(&sums.exclusive), "{sums:?}");
         }
+    });
+}
+
+/// A thread is in the middle of a measurement while another one finds two resets: count and sum
+/// are of one window.
+pub(super) fn shared_cell_entered() {
+    check(|| {
+        let cells = two_cells();
+        for cell in &cells.0 {
+            watch(&**cell, &["control", "count", "exclusive", UNDER_WAY]);
+        }
+        let other = {
+            let cells = cells.clone();
+            thread::spawn(move || {
+                if let Some(entered) = shared_for(&cells, Control(1)).enter_shared() {
+                    record_shared(&entered, 20);
+                }
+            })
+        };
+        shared_for(&cells, after_reset());
+        shared_for(&cells, after_reset().with(Change::Reset));
+        other.join().unwrap();
+        for sums in cells.0.each_ref().map(|cell| torn_or_whole(cell).live) {
+            let wanted: &[u64] = [&[0][..], &[5, 20]][sums.count as usize];
+            assert!(wanted.contains(&sums.exclusive), "{sums:?}");
+        }
+    });
+}
+
+/// Whoever clears a cell has seen all that was done by those who were in it.
+pub(super) fn shared_cell_left() {
+    check(|| {
+        let (cell, memory) = (Arc::new(new_cell()), memory());
+        watch(&*cell, &["control", UNDER_WAY]);
+        let other = {
+            let (cell, memory) = (Arc::clone(&cell), Arc::clone(&memory));
+            thread::spawn(move || {
+                let entered = cell.enter_shared();
+                entered.is_some_and(|entered| {
+                    make_ready(&memory);
+                    entered.control() == Control(1)
+                })
+            })
+        };
+        let is_cleared = cell.restart_shared(after_reset(), true, |_| ());
+        let seen = memory.load(Ordering::Relaxed);
+        let was_in_it = other.join().unwrap();
+        assert!(!(is_cleared && was_in_it) || seen == 1);
     });
 }
 
