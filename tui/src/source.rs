@@ -365,6 +365,10 @@ pub trait Finder {
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>>;
     /// Attaches to several, as one.
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>>;
+    /// What the places are called that it looks in, where there are several.
+    fn places(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Places that cannot be asked now, where there are several.
     fn bad_places(&mut self) -> Vec<BadPlace> {
         Vec::new()

@@ -2,9 +2,10 @@
 //! whose answers are compared with the segment.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -73,6 +74,42 @@ fn start(place: &Place) -> (Target, Watch) {
     target.reach("worked");
     let watch = Watch::attach(place, &target);
     (target, watch)
+}
+
+/// Of several places, one that is lost is told of; the others are served meanwhile.
+#[test]
+fn a_place_that_is_lost_keeps_the_others_served() {
+    const BOTH: [&str; 2] = ["{place=\"far\"} 1", "{place=\"near\"} 1"];
+    const ONE: [&str; 2] = ["{place=\"far\"} 0", "{place=\"near\"} 1"];
+    let (place, other) = (Place::new(), Place::new());
+    let (_one, _) = start(&place);
+    let (two, _) = start(&other);
+    let viewer = pfp_top().display();
+    // It is to run what is on the path; the other one cannot be started again while `down` is there.
+    let far = place.path("far");
+    let script = format!(
+        "#!/bin/sh\n[ -e down ] && exit 9\necho $$ >pid\nexec env PFP_DIR={} {viewer} agent\n",
+        other.beacons().display()
+    );
+    fs::write(&far, script).expect("the folder is new");
+    fs::set_permissions(&far, Permissions::from_mode(0o755)).expect("it is ours");
+    let near = format!("{viewer} agent # near");
+    let far = format!("{} # far", far.display());
+    let served = Served::start(&place, &["-i", "0.05", "--via", &near, "--via", &far]);
+    let places = || {
+        let text = served.metrics();
+        let up = text.lines().filter_map(|line| line.strip_prefix("pfp_place_up"));
+        up.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let pid = format!("pid=\"{}\"", two.pid());
+    let is_told = || served.value("pfp_calls_total", &[&pid, "point=\"parse\""]).is_some();
+    wait_for("both", || places() == BOTH && is_told());
+    fs::write(place.path("down"), "").expect("the folder is new");
+    let agent = fs::read_to_string(place.path("pid")).expect("it was written");
+    os::signal(agent.trim().parse().expect("an id"), libc::SIGKILL);
+    wait_for("that one is lost", || places() == ONE && !is_told());
+    fs::remove_file(place.path("down")).expect("it is there");
+    wait_for("it to be back", || places() == BOTH && is_told());
 }
 
 #[test]

@@ -256,6 +256,40 @@ fn several_places_are_as_one() {
 }
 
 #[test]
+fn the_list_on_the_screen_has_the_processes_of_all_places() {
+    needs_a_screen!();
+    let (near, other) = (Near::new(), Place::new());
+    let screen = near.0.screen(140, 30);
+    let here = near.via();
+    let there = format!("{here} PFP_DIR={} nice", other.beacons().display());
+    screen.pfp_top(&format!("--via '{here} env' --via '{there}' -d 0.2"));
+    screen.wait_for("why there is nothing", |text| {
+        text.contains("env: no instrumented process") && text.contains("nice: no instrumented")
+    });
+    let one = near.0.start_watched(STEADY, &["one"]);
+    let head = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    let is_shown = |target: &Target, name: &str| {
+        let name = format!("{name}[{}]", target.pid());
+        move |text: &str| head(text).contains(&name) && row(text, "tick").is_some()
+    };
+    screen.wait_for("the only process", is_shown(&one, "one@env"));
+    let two = other.start_watched(STEADY, &["two"]);
+    screen.keys(&["P"]);
+    let line = |text: &str, name: &str| {
+        text.lines().position(|line| line.contains(&format!("{name}  "))).unwrap_or_default()
+    };
+    let text = screen.wait_for("both", |text| line(text, "one@env") * line(text, "two@nice") > 0);
+    // The last that was started comes first.
+    screen.keys(match line(&text, "two@nice") < line(&text, "one@env") {
+        true => &["Home", "Enter"],
+        false => &["End", "Enter"],
+    });
+    screen.wait_for("the one of the other place", is_shown(&two, "two@nice"));
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
+}
+
+#[test]
 fn places_are_read_from_a_file() {
     let near = Near::new();
     let _one = near.0.start_watched(STEADY, &["one"]);
@@ -587,7 +621,20 @@ fn the_screen_says_how_old_its_figures_are_and_goes_on() {
             && row(text, "tick").is_some()
     });
     screen.wait_for("the next line", |text| head(text).ends_with("LIVE"));
+    // A change that no agent lived to make is told of.
     screen.select("tick");
+    signal(libc::SIGSTOP);
+    screen.wait_for("that it is silent", |text| head(text).contains("LATE"));
+    screen.keys(&["e"]);
+    screen.wait_for("an answer", |text| text.lines().last().unwrap_or_default().contains("tick"));
+    signal(libc::SIGKILL);
+    let count = |text: &str| row(text, "tick").map(|row| row.count().to_owned());
+    let before =
+        screen.wait_for("what became of it", |text| text.contains("before the last change"));
+    screen.wait_for("the next line", |text| {
+        head(text).ends_with("LIVE") && count(text) != count(&before)
+    });
+    assert_eq!(near.state(&target, "tick"), PointState::On);
     screen.keys(&["e"]);
     wait_for("it to be off there", || near.state(&target, "tick") == PointState::Off);
     screen.keys(&["q"]);

@@ -17,6 +17,7 @@
 //! | `pfp_losses` | counter | process, kind | what was lost, refused or repaired |
 //! | `pfp_cells_busy` | gauge | process | cells whose figures are those of the reading before |
 //! | `pfp_process` | info | process | what it is, and its clock |
+//! | `pfp_place_up` | gauge | place | 1 while it answers, else 0; of several places, not in files |
 //! | `pfp_build` | info | | the pfp-top that looked; not in files |
 //!
 //! Labels: `process`, made unique where two have the same name and id, and `pid`;
@@ -33,7 +34,7 @@
 #[cfg(feature = "native-histograms")]
 mod native;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -88,17 +89,24 @@ impl Form {
         }
     }
 
-    /// Writes what these processes show. No two of them may be the same process.
-    pub fn write(self, subjects: &[&Subject<'_>], out: &mut dyn Write) -> io::Result<()> {
+    /// Writes what these processes show, and which places answer. No two of them may be the same
+    /// process.
+    pub fn write(
+        self,
+        subjects: &[&Subject<'_>],
+        places: BTreeMap<String, bool>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let registry = registry(subjects, Some(places));
         match self {
-            Self::OpenMetrics => write_text(&registry(subjects, true), out),
+            Self::OpenMetrics => write_text(&registry, out),
             Self::Text => {
                 let mut open = Vec::new();
-                write_text(&registry(subjects, true), &mut open)?;
+                write_text(&registry, &mut open)?;
                 plain(&String::from_utf8_lossy(&open), out)
             }
             #[cfg(feature = "native-histograms")]
-            Self::Protobuf => native::write(&registry(subjects, true), out),
+            Self::Protobuf => native::write(&registry, out),
         }
     }
 }
@@ -127,8 +135,9 @@ fn plain(open: &str, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// `tells_build`: also what pfp-top this is, which a file does not need.
-fn registry(subjects: &[&Subject<'_>], tells_build: bool) -> Registry {
+/// With `places`, it also tells what a file does not need: which of them answer, and what pfp-top
+/// this is.
+fn registry(subjects: &[&Subject<'_>], places: Option<BTreeMap<String, bool>>) -> Registry {
     let mut known = HashSet::new();
     let part = |subject: &&Subject<'_>| {
         let mut part = Part::of(subject);
@@ -141,14 +150,14 @@ fn registry(subjects: &[&Subject<'_>], tells_build: bool) -> Registry {
     };
     let parts = subjects.iter().map(part).collect();
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Exposition { parts, tells_build }));
+    registry.register_collector(Box::new(Exposition { parts, places }));
     registry
 }
 
 /// Writes what these processes show, to the end that the format asks for. No two of
 /// them may be the same process.
 pub fn write(subjects: &[&Subject<'_>], out: &mut dyn Write) -> io::Result<()> {
-    write_text(&registry(subjects, false), out)
+    write_text(&registry(subjects, None), out)
 }
 
 fn write_text(registry: &Registry, out: &mut dyn Write) -> io::Result<()> {
@@ -177,7 +186,8 @@ impl fmt::Write for Text<'_> {
 #[derive(Debug)]
 struct Exposition {
     parts: Vec<Part>,
-    tells_build: bool,
+    /// Those that were looked in, and whether they answer; none in a file.
+    places: Option<BTreeMap<String, bool>>,
 }
 
 impl EncodeLabelSet for Labels {
@@ -408,8 +418,19 @@ impl Exposition {
                 ])?;
             }
         }
-        if !self.tells_build {
-            return Ok(());
+        let Some(places) = &self.places else { return Ok(()) };
+        if !places.is_empty() {
+            let mut metric = encoder.encode_descriptor(
+                "pfp_place_up",
+                "Whether the place of --via answers.",
+                None,
+                MetricType::Gauge,
+            )?;
+            for (name, is_up) in places {
+                let labels = [("place", name.as_str())];
+                let value = f64::from(u8::from(*is_up));
+                ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+            }
         }
         let mut metric = encoder.encode_descriptor(
             "pfp_build",

@@ -1,7 +1,7 @@
 //! The processes that are served: they come and go, and are looked at when somebody
 //! asks.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -113,7 +113,10 @@ impl Pool {
             return Ok(body.clone());
         }
         let mut bytes = Vec::new();
-        wish.form.write(&self.subjects().iter().collect::<Vec<_>>(), &mut bytes)?;
+        let mut places: BTreeMap<_, _> =
+            self.finder.places().into_iter().map(|name| (name, true)).collect();
+        places.extend(self.finder.bad_places().into_iter().map(|place| (place.name, false)));
+        wish.form.write(&self.subjects().iter().collect::<Vec<_>>(), places, &mut bytes)?;
         if wish.gzip {
             let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
             packed.write_all(&bytes)?;

@@ -107,7 +107,8 @@ impl Finder for Places {
             all.candidates.extend(new.cloned());
             all.refused.extend(place.found.refused.iter().cloned());
             all.stale += place.found.stale;
-            nothing.extend(place.found.instead.clone());
+            let name = place.via.place.as_deref().unwrap_or_default();
+            nothing.extend(place.found.instead.as_ref().map(|why| format!("{name}: {why}")));
         }
         all.instead = Some(nothing.join("; ")).filter(|why| !why.is_empty());
         Ok(all)
@@ -121,6 +122,10 @@ impl Finder for Places {
             .ok_or_else(|| anyhow!("{} is at none of the places", candidate.name))?
             .via
             .watch_later(candidate)
+    }
+
+    fn places(&self) -> Vec<String> {
+        self.0.borrow().iter().filter_map(|place| place.via.place.clone()).collect()
     }
 
     fn bad_places(&mut self) -> Vec<BadPlace> {

@@ -84,7 +84,14 @@ impl Remote {
         self.attaching = Some(far.ask(ask)?);
         self.opened = far.opened;
         (self.asked, self.asked_for_records, self.is_base) = (None, None, false);
-        self.acts.clear();
+        let unanswered = std::mem::take(&mut self.acts);
+        if !unanswered.is_empty() {
+            bail!(
+                "{}: the line was lost before the last change was confirmed; see whether it holds, \
+                 and make it again",
+                far.way.name
+            );
+        }
         Ok(())
     }
 
@@ -210,7 +217,8 @@ impl Remote {
         let mut far = self.far.borrow_mut();
         while let Some(&asked) = self.acts.first() {
             let answer = far.answer(asked, Duration::ZERO);
-            if !matches!(answer, Ok(None)) {
+            // Of a line that is lost, the next one tells.
+            if !matches!(answer, Ok(None)) && matches!(far.state, State::Up(_)) {
                 self.acts.remove(0);
             }
             if answer?.is_none() {
