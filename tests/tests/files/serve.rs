@@ -79,8 +79,8 @@ fn start(place: &Place) -> (Target, Watch) {
 /// Of several places, one that is lost is told of; the others are served meanwhile.
 #[test]
 fn a_place_that_is_lost_keeps_the_others_served() {
-    const BOTH: [&str; 2] = ["{place=\"far\"} 1", "{place=\"near\"} 1"];
-    const ONE: [&str; 2] = ["{place=\"far\"} 0", "{place=\"near\"} 1"];
+    const BOTH: [&str; 2] = ["{place=\"far\"} 1.0", "{place=\"near\"} 1.0"];
+    const ONE: [&str; 2] = ["{place=\"far\"} 0.0", "{place=\"near\"} 1.0"];
     let (place, other) = (Place::new(), Place::new());
     let (_one, _) = start(&place);
     let (two, _) = start(&other);
