@@ -523,7 +523,9 @@ fn prometheus_scrapes_it_and_answers_what_the_page_and_the_board_ask() {
                 let share = |off: f64, inclusive: f64| off / (off + inclusive);
                 let low = share(new.off_cpu, new.inclusive * most);
                 let high = share(new.off_cpu * most, new.inclusive);
-                assert!((low..=high).contains(&found), "{query}: {found}: {low} to {high}");
+                // Some nanoseconds off the CPU are of the first scrape or of the last.
+                let is_so = (low - 1e-6..=high + 1e-6).contains(&found);
+                assert!(is_so, "{query}: {found}: {low} to {high}");
             } else {
                 between(found, new.exclusive);
             }
