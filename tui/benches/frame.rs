@@ -216,7 +216,7 @@ fn main() {
         ("Points by name", "1", Column::Name),
         ("Detail", "2", Column::Load),
         ("Threads", "3", Column::Load),
-        ("Threads, one opened", "3\n", Column::Load),
+        ("Threads, one opened", "3d", Column::Load),
         ("Timeline", "4", Column::Load),
         ("Diff", "b5", Column::Load),
         ("Log", "6", Column::Load),
@@ -261,7 +261,7 @@ fn measure(keys: &str, column: Column, lanes: u32) -> Vec<[Duration; 2]> {
         frame();
     }
     let frames = (0..FRAMES).map(|_| frame()).collect();
-    let screen = match keys.trim_end().chars().last() {
+    let screen = match keys.chars().rfind(|key| *key != 'd') {
         Some('2') => Screen::Detail,
         Some('3') => Screen::Threads,
         Some('4') => Screen::Timeline,

@@ -250,11 +250,13 @@ impl Figures {
     }
 
     /// The point itself. Its state is better asked of [`Self::state`].
+    #[inline]
     pub fn point(&self) -> &Point {
         &self.snapshot.points[self.index]
     }
 
     /// Its id.
+    #[inline]
     pub fn id(&self) -> u32 {
         self.point().id
     }

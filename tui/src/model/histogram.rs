@@ -44,6 +44,7 @@ pub fn subtract(now: &[Bucket], before: &[Bucket]) -> Vec<Bucket> {
 }
 
 /// The value that stands for all in a bucket: its middle.
+#[inline]
 pub fn middle(bucket: &Bucket) -> u64 {
     bucket.low.saturating_add(bucket.width.saturating_sub(1) / 2)
 }
@@ -55,6 +56,7 @@ const NUMBERS: u64 = 2047;
 
 /// The number of the bucket that a value lies in, in the segment's order: 32
 /// an octave of `value + 32`.
+#[inline]
 pub(super) fn number_of(value: u64) -> u64 {
     let shifted = value.saturating_add(OCTAVE);
     let octave = u64::from(shifted.ilog2() - OCTAVE.ilog2());
