@@ -260,7 +260,13 @@ fn a_long_recording_takes_no_more_memory_than_a_short_one() {
     // Several keys, and all buckets that there will be.
     span(frames / 3);
     let (early, early_most) = span(frames * 2 / 3);
-    let (late, late_most) = span(frames);
+    let (mut late, mut late_most) = span(frames);
+    // Where other work keeps the processor, the least may come later.
+    for more in 1..=3 {
+        if late >= early + 1024 {
+            (late, late_most) = span(frames + more * frames / 3);
+        }
+    }
     let (fine, said) = interrupted(recorder);
     assert!(fine && said.contains("asked to end"), "{said}");
     figure(&format!(
