@@ -157,7 +157,7 @@ pub(crate) fn end(point: &'static Point, latch: bool) {
     });
 }
 
-/// The same for a point with amounts, which are those of the region.
+/// Ends the innermost region of a point with amounts, which the region has.
 #[inline]
 pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
     end_in(timed.point(), latch, Some(amounts), |thread, slot| {
@@ -184,7 +184,7 @@ struct Recorded<'a> {
     entry: &'a Entry,
     /// Whose entry it is.
     point: &'static Point,
-    /// What is added to the sums that the cell has.
+    /// Amounts to add to the cell's sums, if it has sums.
     sums: Option<&'a Amounts>,
 }
 

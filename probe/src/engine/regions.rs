@@ -51,7 +51,7 @@ pub(super) struct Slot {
     pub(super) control: AtomicU64,
 }
 
-/// What is known of such a region beside what it has begun with; see [`Slot`].
+/// A region begun by hand: its point, its place, and how it is recorded; see [`Slot`].
 #[derive(Clone, Copy)]
 pub(super) struct By {
     pub(super) point: &'static Point,

@@ -10,7 +10,7 @@ use crate::cell::{Cell, Measurement};
 use crate::control::{Change, Control};
 use crate::sync::{AtomicU64, Ordering, watch};
 
-/// That of the second copy of what is settled.
+/// The word that counts the threads in a cell: the second copy's epoch.
 const UNDER_WAY: &str = "epoch#1";
 
 fn record_shared(cell: &Cell, ticks: u64) {
