@@ -44,9 +44,13 @@ fn measured(begin: &Barrier) {
     let echo = thread::spawn(move || echo(asked, answer));
     begin.wait();
 
-    let (cpu, wall) = (os::thread_cpu(), os::wall());
+    // The thread may wait for the CPU while the region begins or ends, so that its wall
+    // time lies between these two.
+    let (cpu, outside) = (os::thread_cpu(), os::wall());
+    let inside;
     {
         pfp::scope!("everything");
+        let begun = os::wall();
         let mut round = 0;
         while os::thread_cpu() - cpu < EACH {
             pfp::scope!("round");
@@ -66,10 +70,13 @@ fn measured(begin: &Barrier) {
             }
             round += 1;
         }
+        inside = os::wall() - begun;
     }
-    let (cpu, wall) = (os::thread_cpu() - cpu, os::wall() - wall);
+    let outside = os::wall() - outside;
+    let cpu = os::thread_cpu() - cpu;
     let stolen = stolen::so_far().as_nanos();
-    say("thread", &[&os::tid(), &cpu.as_nanos(), &wall.as_nanos(), &stolen]);
+    let times = [cpu, inside, outside].map(|time| time.as_nanos());
+    say("thread", &[&os::tid(), &times[0], &times[1], &times[2], &stolen]);
     drop(ask);
     echo.join().expect("it only echoes");
 }
