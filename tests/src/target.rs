@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 
 /// Only a hang reaches this.
 pub const DEADLINE: Duration = Duration::from_secs(crate::size(120, 1200));
+/// A target that is silent for so long hangs if it has used less than one part in so many of it;
+/// others have the CPUs.
+const USED: u32 = 50;
 /// The longest pause between two looks.
 pub(crate) const PAUSE: Duration = Duration::from_millis(40);
 
@@ -134,13 +137,28 @@ impl Target {
         &self.said
     }
 
-    /// Listens until the target has reached a step, at which it waits.
+    /// Listens until the target has reached a step, at which it waits. On a busy machine it may
+    /// be silent for longer than [`DEADLINE`], but not use so much of each CPU.
     pub fn reach(&mut self, step: &str) -> &Said {
+        let most = DEADLINE * crate::os::cpus().len() as u32;
+        let cpu = |target: &Self| crate::os::process_cpu(target.pid()).unwrap_or_default();
+        let mut before = cpu(self);
+        let mut used = Duration::ZERO;
         loop {
             match self.lines.recv_timeout(DEADLINE) {
                 Ok(line) if line == step => return &self.said,
-                Ok(line) => self.said.note(&line),
-                Err(_) => {
+                Ok(line) => {
+                    self.said.note(&line);
+                    (before, used) = (cpu(self), Duration::ZERO);
+                }
+                Err(error) => {
+                    let now = cpu(self);
+                    let more = now.saturating_sub(before);
+                    (before, used) = (now, used + more);
+                    let is_at_work = more >= DEADLINE / USED && used < most;
+                    if error == mpsc::RecvTimeoutError::Timeout && is_at_work {
+                        continue;
+                    }
                     let _ = self.child.kill();
                     let ended = self.child.wait();
                     let errors = self.errors.recv_timeout(DEADLINE).unwrap_or_default();
